@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""PyTorch's side of the training-step benchmark: a GPT-2 style model, fp32, one batch of random tokens.
+
+Run:  python bench/peer_torch.py --layers 6 --heads 6 --width 384 --vocab 8192 --batch 4 --seq 256 --threads 2
+A step is zero_grad, forward, backward, AdamW. Prints {"step", "seconds", "loss"} after each step (warm-up steps are
+numbered below 0) and {"median", "tokens_per_s", "peak_rss_mb"} at the end. With --lockstep each step waits for a
+line on stdin, so that a driver can interleave contenders step by step.
+"""
+import argparse
+import json
+import resource
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+def attention_math(q, k, v, mask):
+    """softmax(q k' / sqrt(d)) v, with mask [T,T] -inf above the diagonal."""
+    return F.softmax(q @ k.transpose(-1, -2) * q.size(-1) ** -0.5 + mask, dim=-1) @ v
+
+
+class Block(nn.Module):
+    def __init__(self, c, heads, attention):
+        super().__init__()
+        self.heads, self.attention = heads, attention
+        self.ln_1, self.ln_2 = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.qkv, self.proj = nn.Linear(c, 3 * c), nn.Linear(c, c)
+        self.fc, self.out = nn.Linear(c, 4 * c), nn.Linear(4 * c, c)
+
+    def forward(self, x, mask):
+        b, t, c = x.shape
+        q, k, v = (y.view(b, t, self.heads, -1).transpose(1, 2) for y in self.qkv(self.ln_1(x)).split(c, dim=2))
+        if self.attention == "sdpa":
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = attention_math(q, k, v, mask)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(a.vocab, a.width), nn.Embedding(a.seq, a.width)
+        self.blocks = nn.ModuleList(Block(a.width, a.heads, a.attention) for _ in range(a.layers))
+        self.ln_f = nn.LayerNorm(a.width)
+        self.register_buffer("mask", torch.full((a.seq, a.seq), float("-inf")).triu(1), persistent=False)
+        for p in self.parameters():
+            if p.dim() >= 2:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe.weight[:tokens.size(1)]
+        for block in self.blocks:
+            x = block(x, self.mask)
+        logits = self.ln_f(x) @ self.wte.weight.t()                 # tied head
+        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def make_optimizer(model):
+    params = list(model.parameters())
+    groups = [dict(params=[p for p in params if p.dim() >= 2]),
+              dict(params=[p for p in params if p.dim() < 2], weight_decay=0.0)]
+    options = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    try:
+        return torch.optim.AdamW(groups, fused=True, **options)
+    except RuntimeError:                                            # no fused kernel for this device
+        return torch.optim.AdamW(groups, **options)
+
+
+def parse():
+    p = argparse.ArgumentParser(description="Time PyTorch training steps of a GPT-2 style model on the CPU.")
+    for name, default in dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256, threads=2,
+                              steps=10, warmup=2).items():
+        p.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    p.add_argument("--compile", action="store_true", help="use torch.compile")
+    p.add_argument("--attention", choices=("sdpa", "math"), default="sdpa", help="default sdpa")
+    p.add_argument("--lockstep", action="store_true", help="read a line from stdin before each step")
+    return p.parse_args()
+
+
+def main():
+    a = parse()
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    text = torch.randint(a.vocab, (a.batch, a.seq + 1))
+    tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+    model = GPT2(a)
+    opt = make_optimizer(model)
+    loss_of = torch.compile(model) if a.compile else model
+
+    times = []
+    for step in range(-a.warmup, a.steps):
+        if a.lockstep and not sys.stdin.readline():
+            break
+        start = time.perf_counter()
+        opt.zero_grad(set_to_none=True)
+        loss = loss_of(tokens, targets)
+        loss.backward()
+        opt.step()
+        seconds = time.perf_counter() - start
+        print(json.dumps(dict(step=step, seconds=round(seconds, 6), loss=loss.item())), flush=True)
+        if step >= 0:
+            times.append(seconds)
+
+    if times:
+        median = statistics.median(times)
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(dict(median=round(median, 6), tokens_per_s=round(a.batch * a.seq / median, 1),
+                              peak_rss_mb=round(rss, 1))), flush=True)
+
+
+if __name__ == "__main__":
+    main()

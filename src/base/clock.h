@@ -1,0 +1,18 @@
+/* The time as a run sees it. Whatever measures or waits asks its worker's clock, so that a simulated
+ * cluster can put a virtual one here. */
+#ifndef SOTTO_BASE_CLOCK_H
+#define SOTTO_BASE_CLOCK_H
+
+struct clock {
+    double (*now)(const struct clock *clock); /* seconds since an arbitrary start */
+};
+
+/* The machine's monotonic clock. */
+extern const struct clock clock_real;
+
+static inline double clock_now(const struct clock *clock)
+{
+    return clock->now(clock);
+}
+
+#endif

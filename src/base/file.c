@@ -1,0 +1,250 @@
+#define _GNU_SOURCE /* nftw */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum sotto_status file_map_open(struct file_map *map, const char *path)
+{
+    *map = (struct file_map){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(SOTTO_EIO, "cannot open %s", path);
+    enum sotto_status st = SOTTO_OK;
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        st = fail_errno(SOTTO_EIO, "cannot stat %s", path);
+    else if (!S_ISREG(info.st_mode))
+        st = fail(SOTTO_EIO, "%s is not a regular file", path);
+    else if (info.st_size > 0) {
+        void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (data == MAP_FAILED)
+            st = fail_errno(SOTTO_EIO, "cannot map %s", path);
+        else
+            *map = (struct file_map){data, (size_t)info.st_size};
+    }
+    close(fd);
+    return st;
+}
+
+void file_map_close(struct file_map *map)
+{
+    if (map->data)
+        munmap((void *)map->data, map->size);
+    *map = (struct file_map){0};
+}
+
+enum sotto_status file_read(const char *path, size_t limit, char **data, size_t *size)
+{
+    *data = NULL;
+    *size = 0;
+    bool standard = strcmp(path, "-") == 0;
+    if (!standard && file_is_directory(path))
+        return fail(SOTTO_EIO, "%s is a directory", path);
+    FILE *in = standard ? stdin : fopen(path, "rb");
+    if (!in)
+        return fail_errno(SOTTO_EIO, "cannot open %s", path);
+    enum sotto_status st = SOTTO_OK;
+    size_t room = 0, used = 0;
+    char *text = NULL;
+    for (;;) {
+        if (used + 1 >= room) {
+            room = room ? room * 2 : 1 << 16;
+            char *more = realloc(text, room);
+            if (!more) {
+                st = fail(SOTTO_ENOMEM, "%s: no memory for %zu bytes", path, room);
+                break;
+            }
+            text = more;
+        }
+        size_t got = fread(text + used, 1, room - used - 1, in);
+        used += got;
+        if (used > limit) {
+            st = fail(SOTTO_EFORMAT, "%s is larger than the %zu bytes allowed", path, limit);
+            break;
+        }
+        if (got == 0) {
+            if (ferror(in))
+                st = fail_errno(SOTTO_EIO, "cannot read %s", path);
+            break;
+        }
+    }
+    if (!standard)
+        fclose(in);
+    if (st != SOTTO_OK) {
+        free(text);
+        return st;
+    }
+    text[used] = '\0';
+    *data = text;
+    *size = used;
+    return SOTTO_OK;
+}
+
+enum sotto_status file_draft_open(struct file_draft *draft, const char *path)
+{
+    draft->stream = NULL;
+    if (strlen(path) >= sizeof draft->path)
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path), path);
+    strcpy(draft->path, path);
+    snprintf(draft->temporary, sizeof draft->temporary, "%s.%ld.tmp", path, (long)getpid());
+    draft->stream = fopen(draft->temporary, "wb");
+    if (!draft->stream)
+        return fail_errno(SOTTO_EIO, "cannot create %s", path);
+    return SOTTO_OK;
+}
+
+enum sotto_status file_put(struct file_draft *draft, const void *data, size_t bytes)
+{
+    if (bytes && fwrite(data, 1, bytes, draft->stream) != bytes)
+        return fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
+    return SOTTO_OK;
+}
+
+static void parent_of(const char *path, char parent[FILE_PATH_ROOM])
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash)
+        strcpy(parent, ".");
+    else
+        snprintf(parent, FILE_PATH_ROOM, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+enum sotto_status file_commit(struct file_draft *draft)
+{
+    enum sotto_status st = SOTTO_OK;
+    if (fflush(draft->stream) != 0 || fsync(fileno(draft->stream)) != 0)
+        st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
+    if (fclose(draft->stream) != 0 && st == SOTTO_OK)
+        st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
+    draft->stream = NULL;
+    if (st == SOTTO_OK && rename(draft->temporary, draft->path) != 0)
+        st = fail_errno(SOTTO_EIO, "cannot rename %s to %s", draft->temporary, draft->path);
+    if (st != SOTTO_OK) {
+        unlink(draft->temporary);
+        return st;
+    }
+    char parent[FILE_PATH_ROOM];
+    parent_of(draft->path, parent);
+    return file_sync_directory(parent);
+}
+
+void file_abort(struct file_draft *draft)
+{
+    if (!draft->stream)
+        return;
+    fclose(draft->stream);
+    unlink(draft->temporary);
+    draft->stream = NULL;
+}
+
+enum sotto_status file_write(const char *path, const void *data, size_t bytes)
+{
+    struct file_draft draft;
+    TRY(file_draft_open(&draft, path));
+    enum sotto_status st = file_put(&draft, data, bytes);
+    if (st == SOTTO_OK)
+        return file_commit(&draft);
+    file_abort(&draft);
+    return st;
+}
+
+bool file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool file_is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+enum sotto_status file_make_directories(const char *path)
+{
+    char part[FILE_PATH_ROOM];
+    if (strlen(path) >= sizeof part)
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path), path);
+    strcpy(part, path);
+    for (char *p = part + 1;; p++) {
+        if (*p != '/' && *p != '\0')
+            continue;
+        char kept = *p;
+        *p = '\0';
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return fail_errno(SOTTO_EIO, "cannot make folder %s", part);
+        *p = kept;
+        if (kept == '\0')
+            break;
+    }
+    if (!file_is_directory(path))
+        return fail(SOTTO_EIO, "%s is not a folder", path);
+    return SOTTO_OK;
+}
+
+enum sotto_status file_sync_directory(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return fail_errno(SOTTO_EIO, "cannot open folder %s", path);
+    int rc = fsync(fd);
+    int cause = errno;
+    close(fd);
+    errno = cause;
+    if (rc != 0 && cause != EINVAL) /* some file systems cannot sync a folder */
+        return fail_errno(SOTTO_EIO, "cannot sync folder %s", path);
+    return SOTTO_OK;
+}
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+{
+    (void)info, (void)kind, (void)where;
+    return remove(path);
+}
+
+enum sotto_status file_remove_tree(const char *path)
+{
+    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return fail_errno(SOTTO_EIO, "cannot remove %s", path);
+    return SOTTO_OK;
+}
+
+static enum sotto_status copy(const char *from, const char *to)
+{
+    struct file_map map;
+    TRY(file_map_open(&map, from));
+    enum sotto_status st = file_write(to, map.data, map.size);
+    file_map_close(&map);
+    return st;
+}
+
+enum sotto_status file_link(const char *from, const char *to)
+{
+    char temporary[FILE_PATH_ROOM + 32];
+    snprintf(temporary, sizeof temporary, "%s.%ld.link", to, (long)getpid());
+    unlink(temporary);
+    if (link(from, temporary) != 0)
+        return copy(from, to);
+    if (rename(temporary, to) != 0) {
+        enum sotto_status st = fail_errno(SOTTO_EIO, "cannot replace %s", to);
+        unlink(temporary);
+        return st;
+    }
+    unlink(temporary); /* rename does nothing when both names are the same file already */
+    return SOTTO_OK;
+}
+
+enum sotto_status file_join(char out[FILE_PATH_ROOM], const char *folder, const char *name)
+{
+    size_t length = strlen(folder);
+    const char *slash = length && folder[length - 1] == '/' ? "" : "/";
+    if (snprintf(out, FILE_PATH_ROOM, "%s%s%s", folder, slash, name) >= FILE_PATH_ROOM)
+        return fail(SOTTO_EINVAL, "path is too long: %.80s.../%.80s", folder, name);
+    return SOTTO_OK;
+}

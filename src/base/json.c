@@ -1,0 +1,93 @@
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum sotto_status json_parse(json_t **root, const char *text, size_t size, const char *name)
+{
+    json_error_t error;
+    *root = json_loadb(text, size, JSON_ALLOW_NUL | JSON_DECODE_ANY, &error);
+    if (!*root)
+        return fail(SOTTO_EFORMAT, "%s is not valid JSON: line %d, column %d: %s", name, error.line,
+                    error.column, error.text);
+    return SOTTO_OK;
+}
+
+enum sotto_status json_open(json_t **root, const char *path, size_t limit)
+{
+    char *text;
+    size_t size;
+    *root = NULL;
+    TRY(file_read(path, limit, &text, &size));
+    enum sotto_status st = json_parse(root, text, size, path);
+    free(text);
+    return st;
+}
+
+const char *json_kind(const json_t *value)
+{
+    static const char *const kind[] = {
+        [JSON_OBJECT] = "object", [JSON_ARRAY] = "array", [JSON_STRING] = "string",
+        [JSON_INTEGER] = "integer", [JSON_REAL] = "number", [JSON_TRUE] = "boolean",
+        [JSON_FALSE] = "boolean", [JSON_NULL] = "null",
+    };
+    return value ? kind[json_typeof(value)] : "nothing";
+}
+
+static enum sotto_status wrong(const json_t *object, const char *key, const char *want)
+{
+    if (!json_is_object(object))
+        return fail(SOTTO_EFORMAT, "want an object with \"%s\", got %s", key, json_kind(object));
+    return fail(SOTTO_EFORMAT, "\"%s\" must be %s, got %s", key, want,
+                json_kind(json_object_get(object, key)));
+}
+
+enum sotto_status json_get_int(const json_t *object, const char *key, int64_t *out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        return wrong(object, key, "an integer");
+    *out = json_integer_value(value);
+    return SOTTO_OK;
+}
+
+enum sotto_status json_get_text(const json_t *object, const char *key, const char **out)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return wrong(object, key, "a string");
+    *out = json_string_value(value);
+    return SOTTO_OK;
+}
+
+enum sotto_status json_get_array(const json_t *object, const char *key, json_t **out)
+{
+    *out = json_object_get(object, key);
+    return json_is_array(*out) ? SOTTO_OK : wrong(object, key, "an array");
+}
+
+enum sotto_status json_get_object(const json_t *object, const char *key, json_t **out)
+{
+    *out = json_object_get(object, key);
+    return json_is_object(*out) ? SOTTO_OK : wrong(object, key, "an object");
+}
+
+bool json_get_bool_or(const json_t *object, const char *key, bool fallback)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_boolean(value) ? json_is_true(value) : fallback;
+}
+
+enum sotto_status json_save(const json_t *root, const char *path, int indent)
+{
+    char *text = json_dumps(root, JSON_INDENT(indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+    if (!text)
+        return fail(SOTTO_ENOMEM, "no memory to write %s", path);
+    size_t length = strlen(text);
+    text[length] = '\n'; /* the terminator's place: the file needs none */
+    enum sotto_status st = file_write(path, text, length + 1);
+    free(text);
+    return st;
+}

@@ -1,0 +1,31 @@
+/* What sotto asks of JSON (jansson): documents with a size limit, and members fetched by name and type
+ * with an error that says which member was wrong and how. */
+#ifndef SOTTO_BASE_JSON_H
+#define SOTTO_BASE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Parses the file; `*root` is a new reference. */
+enum sotto_status json_open(json_t **root, const char *path, size_t limit);
+
+/* Parses memory; `name` is used in messages. */
+enum sotto_status json_parse(json_t **root, const char *text, size_t size, const char *name);
+
+/* Members of an object. */
+enum sotto_status json_get_int(const json_t *object, const char *key, int64_t *out);
+enum sotto_status json_get_text(const json_t *object, const char *key, const char **out);
+enum sotto_status json_get_array(const json_t *object, const char *key, json_t **out);
+enum sotto_status json_get_object(const json_t *object, const char *key, json_t **out);
+bool json_get_bool_or(const json_t *object, const char *key, bool fallback);
+
+/* Writes the document to `path` atomically, indented by `indent` spaces (0: one line). */
+enum sotto_status json_save(const json_t *root, const char *path, int indent);
+
+/* "object", "array", "string", ... for messages. */
+const char *json_kind(const json_t *value);
+
+#endif

@@ -1,0 +1,14 @@
+/* Log lines go to one sink, set by the program; without one they are dropped. The sink is the only
+ * process-wide state of the library. */
+#ifndef SOTTO_BASE_LOG_H
+#define SOTTO_BASE_LOG_H
+
+enum log_level { LOG_INFO, LOG_WARN };
+
+typedef void log_sink(enum log_level level, const char *line, void *arg);
+
+void log_set(log_sink *sink, void *arg);
+void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

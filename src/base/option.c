@@ -1,0 +1,308 @@
+#define _GNU_SOURCE /* strchrnul, strndup */
+#include "base/option.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static void *field(const struct option *option, const void *config)
+{
+    return (char *)config + option->offset;
+}
+
+/* "64k" -> 64000. Suffixes are decimal: a count of tokens, not of bytes. */
+static bool parse_number(const char *text, bool whole, double *out)
+{
+    char *end;
+    errno = 0;
+    double value = strtod(text, &end);
+    if (end == text || errno == ERANGE || !isfinite(value))
+        return false;
+    if (*end == 'k' || *end == 'K')
+        value *= 1e3, end++;
+    else if (*end == 'M')
+        value *= 1e6, end++;
+    else if (*end == 'G')
+        value *= 1e9, end++;
+    *out = value;
+    return *end == '\0' && (!whole || value == floor(value));
+}
+
+static bool parse_bool(const char *text, bool *out)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1"};
+    static const char *const no[] = {"false", "no", "off", "0"};
+    for (int i = 0; i < 4; i++) {
+        if (strcasecmp(text, yes[i]) == 0)
+            return *out = true, true;
+        if (strcasecmp(text, no[i]) == 0)
+            return *out = false, true;
+    }
+    return false;
+}
+
+static void list_names(const char *const *names, char *out, size_t room)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; names[i] && used < room; i++)
+        used += (size_t)snprintf(out + used, room - used, "%s%s", i ? ", " : "", names[i]);
+}
+
+static enum sotto_status assign_number(const struct option *o, void *to, const char *value,
+                                       const char *name)
+{
+    bool whole = o->type != OPTION_TYPE_REAL;
+    double x;
+    if (!parse_number(value, whole, &x))
+        return fail(SOTTO_EINVAL, "%s = %s: want %s", name, value, whole ? "an integer" : "a number");
+    if (x < o->min || x > o->max)
+        return fail(SOTTO_EINVAL, "%s = %s is out of range: want %.10g to %.10g", name, value, o->min,
+                    o->max);
+    if (o->type == OPTION_TYPE_INT)
+        *(int *)to = (int)x;
+    else if (o->type == OPTION_TYPE_LONG)
+        *(int64_t *)to = (int64_t)x;
+    else
+        *(double *)to = x;
+    return SOTTO_OK;
+}
+
+static enum sotto_status assign_enum(const struct option *o, void *to, const char *value,
+                                     const char *name)
+{
+    for (int i = 0; o->names[i]; i++) {
+        if (strcmp(o->names[i], value) == 0) {
+            *(int *)to = i;
+            return SOTTO_OK;
+        }
+    }
+    char known[256];
+    list_names(o->names, known, sizeof known);
+    return fail(SOTTO_EINVAL, "%s = %s: want one of %s", name, value, known);
+}
+
+static enum sotto_status assign(const struct option *o, void *config, const char *value,
+                                const char *name)
+{
+    void *to = field(o, config);
+    switch (o->type) {
+    case OPTION_TYPE_INT:
+    case OPTION_TYPE_LONG:
+    case OPTION_TYPE_REAL:
+        return assign_number(o, to, value, name);
+    case OPTION_TYPE_BOOL:
+        if (!parse_bool(value, to))
+            return fail(SOTTO_EINVAL, "%s = %s: want true or false", name, value);
+        return SOTTO_OK;
+    case OPTION_TYPE_TEXT:
+        if (strlen(value) >= OPTION_ROOM)
+            return fail(SOTTO_EINVAL, "%s: value of %zu characters is too long (at most %d)", name,
+                        strlen(value), OPTION_ROOM - 1);
+        strcpy(to, value);
+        return SOTTO_OK;
+    case OPTION_TYPE_ENUM:
+        return assign_enum(o, to, value, name);
+    }
+    assert(0);
+    return SOTTO_EINVAL;
+}
+
+void option_defaults(const struct option_section *sections, int n)
+{
+    for (int s = 0; s < n; s++) {
+        for (int i = 0; i < sections[s].count; i++) {
+            const struct option *o = &sections[s].table[i];
+            enum sotto_status st = assign(o, sections[s].config, o->preset, o->key);
+            assert(st == SOTTO_OK && "an option's default must be a legal value");
+            (void)st;
+        }
+    }
+}
+
+/* Levenshtein distance; words longer than the row are cut, which only makes them less alike. */
+static int distance(const char *a, const char *b)
+{
+    enum { ROOM = 48 };
+    int row[ROOM + 1];
+    int n = (int)strnlen(b, ROOM);
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
+    for (int i = 1; a[i - 1] && i <= ROOM; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            int keep = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            int best = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            row[j] = keep < best ? keep : best;
+        }
+    }
+    return row[n];
+}
+
+/* Keeps in `*best` the nearer of it and `name`; anything further than half the word is no help. */
+static void consider(const char *word, const char *name, const char **best, int *best_distance)
+{
+    int d = distance(word, name);
+    if (d < *best_distance) {
+        *best = name;
+        *best_distance = d;
+    }
+}
+
+static int far_from(const char *word)
+{
+    return (int)strlen(word) / 2 + 2;
+}
+
+const char *option_closest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    int nearest = far_from(word);
+    for (int i = 0; names[i]; i++)
+        consider(word, names[i], &best, &nearest);
+    return best;
+}
+
+static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key)
+{
+    const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
+    const char *best = NULL, *section = "";
+    int nearest = far_from(bare);
+    for (int s = 0; s < n; s++) {
+        /* A key of the section that was named wins over an equally near one elsewhere. */
+        size_t length = strlen(sections[s].name);
+        bool same = dot && (size_t)(dot - key) == length && !strncmp(key, sections[s].name, length);
+        for (int i = 0; i < sections[s].count; i++) {
+            int limit = nearest + (same && best != NULL);
+            const char *before = best;
+            int d = limit;
+            consider(bare, sections[s].table[i].key, &best, &d);
+            if (best != before) {
+                nearest = d;
+                section = sections[s].name;
+            }
+        }
+    }
+    if (!best)
+        return fail(SOTTO_EINVAL, "unknown key '%s'", key);
+    return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s%s%s'?", key, section,
+                *section ? "." : "", best);
+}
+
+enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
+                             const char *value)
+{
+    const struct option *found = NULL;
+    void *config = NULL;
+    const char *first = NULL;
+    for (int s = 0; s < n; s++) {
+        const char *name = sections[s].name, *bare = key;
+        size_t length = strlen(name);
+        bool qualified = length && strncmp(key, name, length) == 0 && key[length] == '.';
+        if (qualified)
+            bare = key + length + 1;
+        for (int i = 0; i < sections[s].count; i++) {
+            if (strcmp(sections[s].table[i].key, bare) != 0)
+                continue;
+            if (found && !qualified && *name)
+                return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s%s%s or %s.%s", key, first,
+                            *first ? "." : "", key, name, key);
+            found = &sections[s].table[i];
+            config = sections[s].config;
+            first = name;
+            if (qualified || !*name)
+                return assign(found, config, value, key);
+        }
+    }
+    return found ? assign(found, config, value, key) : unknown_key(sections, n, key);
+}
+
+static char *trim(char *text)
+{
+    while (*text == ' ' || *text == '\t')
+        text++;
+    size_t length = strlen(text);
+    while (length && strchr(" \t\r\n", text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+/* Cuts a comment: '#' or ';' at the start of the line or behind white space. */
+static void cut_comment(char *line)
+{
+    for (char *p = line; *p; p++) {
+        if ((*p == '#' || *p == ';') && (p == line || p[-1] == ' ' || p[-1] == '\t')) {
+            *p = '\0';
+            return;
+        }
+    }
+}
+
+static bool known_section(const struct option_section *sections, int n, const char *name)
+{
+    for (int s = 0; s < n; s++)
+        if (strcmp(sections[s].name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum sotto_status unknown_section(const struct option_section *sections, int n,
+                                         const char *name)
+{
+    const char *best = NULL;
+    int nearest = far_from(name);
+    for (int s = 0; s < n; s++)
+        consider(name, sections[s].name, &best, &nearest);
+    if (best && *best)
+        return fail(SOTTO_EINVAL, "unknown section [%s]: did you mean [%s]?", name, best);
+    return fail(SOTTO_EINVAL, "unknown section [%s]", name);
+}
+
+static enum sotto_status load_line(const struct option_section *sections, int n, char *line,
+                                   char section[OPTION_ROOM])
+{
+    cut_comment(line);
+    char *text = trim(line);
+    size_t length = strlen(text);
+    if (length == 0)
+        return SOTTO_OK;
+    if (*text == '[') {
+        if (text[length - 1] != ']' || length - 2 >= OPTION_ROOM)
+            return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
+        text[length - 1] = '\0';
+        strcpy(section, trim(text + 1));
+        return known_section(sections, n, section) ? SOTTO_OK : unknown_section(sections, n, section);
+    }
+    char *equals = strchr(text, '=');
+    if (!equals)
+        return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
+    *equals = '\0';
+    char key[2 * OPTION_ROOM];
+    const char *bare = trim(text);
+    if (strlen(bare) >= OPTION_ROOM)
+        return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(bare));
+    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
+    return option_set(sections, n, key, trim(equals + 1));
+}
+
+enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
+                                   const char *name)
+{
+    char section[OPTION_ROOM] = "";
+    enum sotto_status st = SOTTO_OK;
+    for (int number = 1; *text && st == SOTTO_OK; number++) {
+        const char *end = strchrnul(text, '\n');
+        char *line = strndup(text, (size_t)(end - text));
+        if (!line)
+            return fail(SOTTO_ENOMEM, "%s: no memory for line %d", name, number);
+        st = fail_in(load_line(sections, n, line, section), "%s:%d: ", name, number);
+        free(line);
+        text = *end ? end + 1 : end;
+    }
+    return st;
+}

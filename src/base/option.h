@@ -1,0 +1,93 @@
+/* Option tables: one table a module says key, type, default, range and help of each field of its
+ * configuration struct, and parsing, --help, the run header and checkpoint metadata come out of it.
+ *
+ *     static const struct option table[] = {
+ *         OPTION_INT(struct optim_config, warmup, "0", 0, 1e9, "rounds of linear warm-up"),
+ *
+ * A program collects tables into sections; `--optim.warmup=10` on the command line equals
+ * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section has it. */
+#ifndef SOTTO_BASE_OPTION_H
+#define SOTTO_BASE_OPTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+
+#define OPTION_ROOM 512 /* size of a text field, terminator included */
+
+enum option_type {
+    OPTION_TYPE_INT,  /* int                       */
+    OPTION_TYPE_LONG, /* int64_t, suffixes k M G   */
+    OPTION_TYPE_REAL, /* double                    */
+    OPTION_TYPE_BOOL, /* bool: true/false/yes/no/on/off/1/0 */
+    OPTION_TYPE_TEXT, /* char[OPTION_ROOM]         */
+    OPTION_TYPE_ENUM, /* int, index into `names`   */
+};
+
+struct option {
+    const char *key;
+    enum option_type type;
+    size_t offset;
+    const char *preset; /* default, as it would be typed */
+    double min, max;    /* numbers: allowed range, both ends included */
+    const char *const *names; /* enum: NULL-terminated */
+    const char *help;
+};
+
+#define OPTION_INT(S, field, preset, min, max, help)                                               \
+    {#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help}
+#define OPTION_LONG(S, field, preset, min, max, help)                                              \
+    {#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help}
+#define OPTION_REAL(S, field, preset, min, max, help)                                              \
+    {#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help}
+#define OPTION_BOOL(S, field, preset, help)                                                        \
+    {#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help}
+#define OPTION_TEXT(S, field, preset, help)                                                        \
+    {#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help}
+#define OPTION_ENUM(S, field, preset, names, help)                                                 \
+    {#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help}
+
+struct option_section {
+    const char *name; /* "" : its keys have no prefix */
+    const char *about;
+    const struct option *table;
+    int count;
+    void *config; /* the struct that the table describes */
+};
+
+#define OPTION_SECTION(name, about, table, config)                                                 \
+    {name, about, table, (int)(sizeof(table) / sizeof *(table)), config}
+
+/* Sets every field to its default. */
+void option_defaults(const struct option_section *sections, int n);
+
+/* Sets one key ("section.key", or "key" where it is unambiguous). */
+enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
+                             const char *value);
+
+/* Reads an INI file. Errors carry "path:line: ". */
+enum sotto_status option_load(const struct option_section *sections, int n, const char *path);
+enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
+                                   const char *name);
+
+/* Takes "--key=value", "--key value" and "--flag" (a bool); other words go to `rest` (room for argc
+ * pointers), whose number is `*n_rest`. */
+enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
+                               const char *const *argv, const char **rest, int *n_rest);
+
+/* The value of an option as it would be typed, into `out`. */
+void option_print(const struct option *option, const void *config, char out[OPTION_ROOM]);
+
+/* The whole configuration as INI text that option_load_text takes back. The caller frees it. */
+char *option_dump(const struct option_section *sections, int n);
+
+/* The help text: a line an option with its default, range and help. */
+void option_help(const struct option_section *sections, int n, FILE *out);
+
+/* The name in `names` (NULL-terminated) closest to `word` by edit distance, or NULL if none is near. */
+const char *option_closest(const char *word, const char *const *names);
+
+#endif

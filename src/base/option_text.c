@@ -1,0 +1,158 @@
+/* The outward side of option tables: files, the command line, help and dumps. */
+#define _GNU_SOURCE /* open_memstream */
+#include "base/option.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+enum sotto_status option_load(const struct option_section *sections, int n, const char *path)
+{
+    char *text;
+    size_t size;
+    TRY(file_read(path, 1 << 24, &text, &size));
+    enum sotto_status st = SOTTO_OK;
+    if (memchr(text, '\0', size))
+        st = fail(SOTTO_EFORMAT, "%s is not a text file: it contains a zero byte", path);
+    else
+        st = option_load_text(sections, n, text, path);
+    free(text);
+    return st;
+}
+
+static bool is_flag(const struct option_section *sections, int n, const char *key)
+{
+    const char *dot = strrchr(key, '.');
+    for (int s = 0; s < n; s++)
+        for (int i = 0; i < sections[s].count; i++)
+            if (sections[s].table[i].type == OPTION_TYPE_BOOL &&
+                strcmp(sections[s].table[i].key, dot ? dot + 1 : key) == 0)
+                return true;
+    return false;
+}
+
+enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
+                               const char *const *argv, const char **rest, int *n_rest)
+{
+    *n_rest = 0;
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0') {
+            rest[(*n_rest)++] = argv[i];
+            continue;
+        }
+        const char *word = argv[i] + 2, *equals = strchr(word, '=');
+        char key[OPTION_ROOM];
+        size_t length = equals ? (size_t)(equals - word) : strlen(word);
+        if (length >= sizeof key)
+            return fail(SOTTO_EINVAL, "option of %zu characters is too long", length);
+        memcpy(key, word, length);
+        key[length] = '\0';
+        const char *value = equals ? equals + 1 : NULL;
+        if (!value && is_flag(sections, n, key))
+            value = "true";
+        if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (!value)
+            return fail(SOTTO_EINVAL, "--%s wants a value", key);
+        TRY(fail_in(option_set(sections, n, key, value), "--"));
+    }
+    return SOTTO_OK;
+}
+
+void option_print(const struct option *option, const void *config, char out[OPTION_ROOM])
+{
+    const void *from = (const char *)config + option->offset;
+    switch (option->type) {
+    case OPTION_TYPE_INT:
+        snprintf(out, OPTION_ROOM, "%d", *(const int *)from);
+        return;
+    case OPTION_TYPE_LONG:
+        snprintf(out, OPTION_ROOM, "%lld", (long long)*(const int64_t *)from);
+        return;
+    case OPTION_TYPE_REAL: { /* the shortest text that reads back to the same bits */
+        double value = *(const double *)from;
+        for (int digits = 6; digits <= 17; digits++) {
+            snprintf(out, OPTION_ROOM, "%.*g", digits, value);
+            if (strtod(out, NULL) == value)
+                return;
+        }
+        return;
+    }
+    case OPTION_TYPE_BOOL:
+        strcpy(out, *(const bool *)from ? "true" : "false");
+        return;
+    case OPTION_TYPE_TEXT:
+        snprintf(out, OPTION_ROOM, "%s", (const char *)from);
+        return;
+    case OPTION_TYPE_ENUM:
+        snprintf(out, OPTION_ROOM, "%s", option->names[*(const int *)from]);
+        return;
+    }
+    assert(0);
+}
+
+char *option_dump(const struct option_section *sections, int n)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    for (int s = 0; s < n; s++) {
+        if (*sections[s].name)
+            fprintf(out, "[%s]\n", sections[s].name);
+        for (int i = 0; i < sections[s].count; i++) {
+            char value[OPTION_ROOM];
+            option_print(&sections[s].table[i], sections[s].config, value);
+            fprintf(out, "%s = %s\n", sections[s].table[i].key, value);
+        }
+    }
+    fclose(out);
+    return text;
+}
+
+static void describe(const struct option *o, char *out, size_t room)
+{
+    size_t used = 0;
+    switch (o->type) {
+    case OPTION_TYPE_INT:
+    case OPTION_TYPE_LONG:
+        used = (size_t)snprintf(out, room, "integer %.10g..%.10g", o->min, o->max);
+        break;
+    case OPTION_TYPE_REAL:
+        used = (size_t)snprintf(out, room, "number %.10g..%.10g", o->min, o->max);
+        break;
+    case OPTION_TYPE_BOOL:
+        used = (size_t)snprintf(out, room, "true|false");
+        break;
+    case OPTION_TYPE_TEXT:
+        used = (size_t)snprintf(out, room, "text");
+        break;
+    case OPTION_TYPE_ENUM:
+        for (int i = 0; o->names[i] && used < room; i++)
+            used += (size_t)snprintf(out + used, room - used, "%s%s", i ? "|" : "", o->names[i]);
+        break;
+    }
+    if (*o->preset && used < room)
+        snprintf(out + used, room - used, "; default %s", o->preset);
+}
+
+void option_help(const struct option_section *sections, int n, FILE *out)
+{
+    for (int s = 0; s < n; s++) {
+        if (sections[s].count == 0)
+            continue;
+        fprintf(out, "\n%s%s%s%s\n", *sections[s].name ? "[" : "", sections[s].name,
+                *sections[s].name ? "]  " : "", sections[s].about);
+        for (int i = 0; i < sections[s].count; i++) {
+            const struct option *o = &sections[s].table[i];
+            char flag[128], kind[512];
+            snprintf(flag, sizeof flag, "--%s%s%s", sections[s].name, *sections[s].name ? "." : "",
+                     o->key);
+            describe(o, kind, sizeof kind);
+            fprintf(out, "  %-26s %s (%s)\n", flag, o->help, kind);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+#include "base/rng.h"
+
+#include <assert.h>
+#include <math.h>
+
+void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0;
+        uint64_t p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+static void block_at(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
+{
+    const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
+                                 (uint32_t)(stream >> 32)};
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    philox(counter, key, out);
+}
+
+struct rng rng_make(uint64_t seed, uint64_t stream)
+{
+    return (struct rng){.seed = seed, .stream = stream};
+}
+
+uint32_t rng_u32(struct rng *rng)
+{
+    if (rng->left == 0) {
+        block_at(rng->seed, rng->stream, rng->block++, rng->word);
+        rng->left = 4;
+    }
+    return rng->word[4 - rng->left--];
+}
+
+uint64_t rng_u64(struct rng *rng)
+{
+    uint64_t low = rng_u32(rng);
+    return low | (uint64_t)rng_u32(rng) << 32;
+}
+
+double rng_uniform(struct rng *rng)
+{
+    return (double)(rng_u64(rng) >> 11) * 0x1p-53;
+}
+
+uint64_t rng_below(struct rng *rng, uint64_t bound)
+{
+    assert(bound > 0);
+    uint64_t reject = (0 - bound) % bound; /* 2^64 mod bound: the values that would be drawn twice */
+    uint64_t value;
+    do
+        value = rng_u64(rng);
+    while (value < reject);
+    return value % bound;
+}
+
+void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std)
+{
+    for (size_t i = 0; i < count; i += 2) { /* Box-Muller, both halves used */
+        double radius = sqrt(-2.0 * log(1.0 - rng_uniform(rng)));
+        double angle = 2.0 * 3.14159265358979323846 * rng_uniform(rng);
+        out[i] = (float)(mean + std * radius * cos(angle));
+        if (i + 1 < count)
+            out[i + 1] = (float)(mean + std * radius * sin(angle));
+    }
+}
+
+uint64_t rng_at(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t word[4];
+    block_at(seed, stream, index, word);
+    return word[0] | (uint64_t)word[1] << 32;
+}
+
+/* A four-round Feistel network over the next power of four, walked until it falls below count. */
+uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t count)
+{
+    assert(i < count);
+    int half = 1;
+    while (half < 32 && (uint64_t)1 << (2 * half) < count)
+        half++;
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    do {
+        uint64_t left = i >> half, right = i & mask;
+        for (uint64_t round = 0; round < 4; round++) {
+            uint64_t mixed = rng_at(seed, stream, right | round << 62) & mask;
+            uint64_t next = left ^ mixed;
+            left = right;
+            right = next;
+        }
+        i = left << half | right;
+    } while (i >= count);
+    return i;
+}

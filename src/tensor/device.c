@@ -1,0 +1,88 @@
+#include "tensor/device.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "tensor/ops.h"
+
+static const struct ops *const tables[] = {&ops_cpu, &ops_reference};
+
+enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory, int threads)
+{
+    *dev = (struct device){.memory = memory, .threads = threads};
+    if (threads <= 0) {
+        long cores = sysconf(_SC_NPROCESSORS_ONLN);
+        dev->threads = cores > 0 ? (int)cores : 1;
+    }
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        if (strcmp(tables[i]->name, name) == 0) {
+            dev->ops = tables[i];
+            return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
+        }
+    }
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu and reference", name);
+}
+
+void device_close(struct device *dev)
+{
+    if (dev->scratch) {
+        dev->ops->release(dev, dev->scratch, dev->scratch_bytes);
+        memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
+    }
+    *dev = (struct device){0};
+}
+
+enum sotto_status device_check(struct device *dev)
+{
+    if (dev->ops->sync)
+        dev->ops->sync(dev);
+    return status_raise(&dev->failure);
+}
+
+static void keep_failure(struct device *dev, enum sotto_status code)
+{
+    if (dev->failure.code == SOTTO_OK)
+        status_save(&dev->failure, code);
+}
+
+void *device_scratch(struct device *dev, size_t bytes)
+{
+    if (bytes <= dev->scratch_bytes)
+        return dev->scratch;
+    void *more = dev->ops->alloc(dev, bytes);
+    if (!more) {
+        keep_failure(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));
+        return NULL;
+    }
+    if (dev->scratch) {
+        dev->ops->release(dev, dev->scratch, dev->scratch_bytes);
+        memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
+    }
+    memory_add(dev->memory, MEMORY_SCRATCH, bytes);
+    dev->scratch = more;
+    dev->scratch_bytes = bytes;
+    return more;
+}
+
+enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type, size_t count,
+                              enum memory_category category)
+{
+    size_t bytes = count * dtype_size(type);
+    *buffer = (struct buffer){.view.type = type, .count = count, .category = category};
+    if (count > SIZE_MAX / 8 || !(buffer->view.data = dev->ops->alloc(dev, bytes ? bytes : 1)))
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %s", bytes,
+                    memory_category_name(category));
+    buffer->dev = dev;
+    memory_add(dev->memory, category, bytes);
+    return SOTTO_OK;
+}
+
+void buffer_free(struct buffer *buffer)
+{
+    if (!buffer->dev)
+        return;
+    size_t bytes = buffer->count * dtype_size(buffer->view.type);
+    buffer->dev->ops->release(buffer->dev, buffer->view.data, bytes ? bytes : 1);
+    memory_remove(buffer->dev->memory, buffer->category, bytes);
+    *buffer = (struct buffer){0};
+}

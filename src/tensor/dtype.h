@@ -1,0 +1,48 @@
+/* Element types. bf16 is the upper half of an fp32; it is rounded to nearest, ties to even. */
+#ifndef SOTTO_TENSOR_DTYPE_H
+#define SOTTO_TENSOR_DTYPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum dtype { DTYPE_F32, DTYPE_BF16 };
+
+static inline size_t dtype_size(enum dtype type)
+{
+    return type == DTYPE_F32 ? 4 : 2;
+}
+
+static inline float bf16_widen(uint16_t half)
+{
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static inline uint16_t bf16_round(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) /* a NaN stays one */
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+/* Elements somewhere in a buffer, passed by value. `data` NULL: absent. */
+struct view {
+    void *data;
+    enum dtype type;
+};
+
+static inline struct view view_at(struct view v, size_t element)
+{
+    if (v.data)
+        v.data = (char *)v.data + element * dtype_size(v.type);
+    return v;
+}
+
+static const struct view view_none = {NULL, DTYPE_F32};
+
+#endif

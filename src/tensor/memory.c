@@ -1,0 +1,32 @@
+#include "tensor/memory.h"
+
+#include <assert.h>
+
+const char *memory_category_name(enum memory_category category)
+{
+    static const char *const name[MEMORY_CATEGORIES] = {
+        "parameters", "gradients", "optimizer", "communication", "outer", "activations", "scratch",
+    };
+    return name[category];
+}
+
+static void raise_to(atomic_size_t *peak, size_t value)
+{
+    size_t seen = atomic_load(peak);
+    while (seen < value && !atomic_compare_exchange_weak(peak, &seen, value))
+        ;
+}
+
+void memory_add(struct memory *memory, enum memory_category category, size_t bytes)
+{
+    raise_to(&memory->peak[category], atomic_fetch_add(&memory->now[category], bytes) + bytes);
+    raise_to(&memory->total_peak, atomic_fetch_add(&memory->total, bytes) + bytes);
+}
+
+void memory_remove(struct memory *memory, enum memory_category category, size_t bytes)
+{
+    size_t before = atomic_fetch_sub(&memory->now[category], bytes);
+    assert(before >= bytes);
+    (void)before;
+    atomic_fetch_sub(&memory->total, bytes);
+}

@@ -1,0 +1,29 @@
+/* What a worker has allocated, by category, exactly. One account a worker; its lanes share it. */
+#ifndef SOTTO_TENSOR_MEMORY_H
+#define SOTTO_TENSOR_MEMORY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+enum memory_category {
+    MEMORY_PARAMETERS,
+    MEMORY_GRADIENTS,
+    MEMORY_OPTIMIZER,
+    MEMORY_COMMUNICATION,
+    MEMORY_OUTER,
+    MEMORY_ACTIVATIONS,
+    MEMORY_SCRATCH,
+    MEMORY_CATEGORIES
+};
+
+struct memory {
+    atomic_size_t now[MEMORY_CATEGORIES];  /* bytes */
+    atomic_size_t peak[MEMORY_CATEGORIES]; /* each category's own highest */
+    atomic_size_t total, total_peak;
+};
+
+const char *memory_category_name(enum memory_category category);
+void memory_add(struct memory *memory, enum memory_category category, size_t bytes);
+void memory_remove(struct memory *memory, enum memory_category category, size_t bytes);
+
+#endif

@@ -1,0 +1,154 @@
+/* The op table: all that models and optimizers ask of a device.
+ *
+ * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is given.
+ * Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic is fp32 at
+ * least. "dw +=" means that the op adds to what is there, since gradients accumulate over micro-batches.
+ * Views marked (optional) may be view_none. Shapes are the caller's promise: ops assert, not return. */
+#ifndef SOTTO_TENSOR_OPS_H
+#define SOTTO_TENSOR_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tensor/device.h"
+
+enum linear_layout {
+    LINEAR_OUT_IN, /* w is (out, in), as in torch.nn.Linear   */
+    LINEAR_IN_OUT, /* w is (in, out), as in GPT-2's Conv1D    */
+};
+
+struct linear {
+    int rows, in, out;
+    enum linear_layout layout;
+};
+
+struct norm {
+    int rows, width;
+    float eps;
+};
+
+enum gelu_kind { GELU_TANH, GELU_EXACT };
+
+/* Causal attention. Query head h reads key/value head h / (heads / kv_heads). q, k, v, o are rows of
+ * heads side by side: element d of head h of token (b, t) is at ((b*T + t) * stride + h*width + d).
+ * With t_q < t_k the queries are the last t_q of t_k positions (decoding with a cache). */
+struct attention {
+    int batch, t_q, t_k;
+    int heads, kv_heads, width; /* width: of one head                             */
+    int window;                 /* a query sees its last `window` keys; 0: all    */
+    float scale;                /* of the scores, e.g. 1/sqrt(width)              */
+    int q_stride, k_stride, v_stride, o_stride; /* elements from row to row       */
+    size_t kv_batch_stride; /* elements between sequences of k and of v, 0: t_k * their row stride */
+};
+
+struct rope {
+    int batch, t, heads, width, stride; /* rows as in struct attention                */
+    int start;                          /* position of the first token                */
+    const float *frequencies; /* (width/2): angle of pair i at position p is p*f[i]; host memory */
+};
+
+/* One step of an optimizer over `count` flat elements. `x` is the fp32 truth that the step starts from,
+ * `theta` (optional) receives the rounded copy for computing. A peek writes theta only: x, m and v stay as
+ * they are. `decay` multiplies x; the caller cuts the range where tensors differ. */
+struct adamw {
+    float lr, beta1, beta2, eps, decay;
+    float correct1, correct2; /* 1 - beta^t of this step */
+    float grad_scale;         /* g is multiplied by this first: averaging and clipping */
+    bool peek;
+};
+
+struct sgd {
+    float lr, momentum, decay; /* decay: L2, added to the gradient */
+    bool nesterov, peek;
+    bool first; /* the velocity starts as the gradient, as in torch */
+    float grad_scale;
+};
+
+struct ops {
+    const char *name;
+    enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
+
+    /* Memory that the ops can reach, 64-byte aligned and zeroed; NULL when there is none left. */
+    void *(*alloc)(struct device *dev, size_t bytes);
+    void (*release)(struct device *dev, void *memory, size_t bytes);
+    void (*write)(struct device *dev, struct view to, const void *host, size_t count);
+    void (*read)(struct device *dev, void *host, struct view from, size_t count);
+    void (*sync)(struct device *dev); /* (optional) wait until all issued ops are done */
+
+    /* Flat vectors. */
+    void (*fill)(struct device *dev, struct view y, size_t count, float value);
+    void (*copy)(struct device *dev, struct view y, struct view x, size_t count); /* converts   */
+    void (*axpy)(struct device *dev, struct view y, float a, struct view x, size_t count); /* y += a x */
+    void (*scale)(struct device *dev, struct view y, float a, size_t count);
+    double (*sum_squares)(struct device *dev, struct view x, size_t count);
+
+    /* y = x w^T + bias + residual; y (rows, out), x (rows, in). bias (out), residual like y: (optional);
+     * residual may be y itself. */
+    void (*linear_forward)(struct device *dev, const struct linear *p, struct view y, struct view x,
+                           struct view w, struct view bias, struct view residual);
+    /* dx = dy w, or dx += when `add`. */
+    void (*linear_backward_x)(struct device *dev, const struct linear *p, struct view dx,
+                              struct view dy, struct view w, bool add);
+    /* dw += dy^T x, dbias (optional) += column sums of dy. */
+    void (*linear_backward_w)(struct device *dev, const struct linear *p, struct view dw,
+                              struct view dbias, struct view dy, struct view x);
+
+    /* y = (x - mean) * rstd * gain + bias; bias (optional). stats is fp32 (rows, 2): mean, rstd. */
+    void (*layernorm_forward)(struct device *dev, const struct norm *p, struct view y, struct view x,
+                              struct view gain, struct view bias, struct view stats);
+    /* dx = or, when `add`, +=; dgain, dbias (optional) +=. dx may be dy. */
+    void (*layernorm_backward)(struct device *dev, const struct norm *p, struct view dx,
+                               struct view dgain, struct view dbias, struct view dy, struct view x,
+                               struct view gain, struct view stats, bool add);
+    /* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps). stats is fp32 (rows, 2): 0, rstd. */
+    void (*rmsnorm_forward)(struct device *dev, const struct norm *p, struct view y, struct view x,
+                            struct view gain, struct view stats);
+    void (*rmsnorm_backward)(struct device *dev, const struct norm *p, struct view dx, struct view dgain,
+                             struct view dy, struct view x, struct view gain, struct view stats,
+                             bool add);
+
+    void (*gelu_forward)(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
+                         size_t count);
+    /* dx = dy * gelu'(x); dx may be dy. */
+    void (*gelu_backward)(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
+                          struct view x, size_t count);
+    /* y = silu(gate) * up. */
+    void (*swiglu_forward)(struct device *dev, struct view y, struct view gate, struct view up,
+                           size_t count);
+    /* dgate, dup =; either may be dy. */
+    void (*swiglu_backward)(struct device *dev, struct view dgate, struct view dup, struct view dy,
+                            struct view gate, struct view up, size_t count);
+
+    /* Rotates pairs (i, i + width/2) of every head in place; `inverse` is its backward. */
+    void (*rope)(struct device *dev, const struct rope *p, struct view x, bool inverse);
+
+    /* y[r] = table[tokens[r]] + positions[start + r % t]; positions (optional). */
+    void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start, struct view y,
+                              const int32_t *tokens, struct view table, struct view positions);
+    void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
+                               struct view dpositions, const int32_t *tokens, struct view dy);
+
+    /* lse is fp32 (batch, heads, t_q): log of the sum of exponentials of each query's scores. */
+    void (*attention_forward)(struct device *dev, const struct attention *p, struct view o, struct view q,
+                              struct view k, struct view v, struct view lse);
+    /* dq, dk, dv = (strides as q, k, v; t_q == t_k). */
+    void (*attention_backward)(struct device *dev, const struct attention *p, struct view dq,
+                               struct view dk, struct view dv, struct view dy, struct view o,
+                               struct view q, struct view k, struct view v, struct view lse);
+
+    /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored). When
+     * `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where ignored.
+     * hits (optional, host) [r] = 1 where the target has the largest logit. */
+    void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
+                          const int32_t *targets, float scale, float *losses, uint8_t *hits);
+
+    void (*adamw)(struct device *dev, const struct adamw *p, struct view x, struct view theta,
+                  struct view g, struct view m, struct view v, size_t count);
+    void (*sgd)(struct device *dev, const struct sgd *p, struct view x, struct view theta,
+                struct view g, struct view m, size_t count);
+};
+
+extern const struct ops ops_reference; /* plain loops in double precision */
+extern const struct ops ops_cpu;       /* OpenBLAS, OpenMP, SIMD          */
+
+#endif
