@@ -1,0 +1,64 @@
+/* The loader: a pure function (seed, index, rank) -> micro-batch. No hidden state, so a resumed run, another
+ * worker, or a simulated one gets the same batch by asking for the same number. */
+#ifndef SOTTO_DATA_LOADER_H
+#define SOTTO_DATA_LOADER_H
+
+#include "base/option.h"
+#include "data/tokenizer.h"
+#include "tensor/batch.h"
+
+enum data_format { DATA_AUTO, DATA_TEXT, DATA_JSONL, DATA_INSTRUCT, DATA_TOKENS, DATA_RAW16, DATA_STORIES };
+enum data_sharding { DATA_IID, DATA_BY_SOURCE };
+
+struct data_config {                /* [data] */
+    char train[OPTION_ROOM];     /* files, comma separated; each is a source           */
+    char valid[OPTION_ROOM];     /* empty: the last `holdout` of every training source */
+    double holdout;
+    int format;                  /* enum data_format   */
+    int sharding;                /* enum data_sharding */
+    char tokenizer[OPTION_ROOM]; /* file or folder; empty: trained on the data         */
+    int vocab;                   /* of a tokenizer trained on the data                 */
+    char text_key[OPTION_ROOM];  /* JSONL: the member that holds the text              */
+    char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
+    int64_t stories;             /* synthetic stories: how many                        */
+};
+
+extern const struct option data_options[];
+extern const int data_options_count;
+
+struct loader; /* read-only once open: shared by all workers of a process */
+
+/* Opens (and where needed tokenizes) the sources of one split. The tokenizer may be NULL for token files
+ * and is then not needed; it must outlive the loader. */
+enum data_split { DATA_TRAIN, DATA_VALID };
+enum sotto_status loader_open(struct loader **out, const struct data_config *config,
+                              enum data_split split, const struct tokenizer *tokenizer);
+void loader_close(struct loader *loader);
+
+/* The tokenizer that `config` asks for: read, or trained on its training data. NULL with SOTTO_OK when the
+ * data are token files and none is named. */
+enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_config *config);
+
+/* Largest id + 1 that may occur, tokens in all, and sources. */
+int64_t loader_vocab(const struct loader *loader);
+int64_t loader_tokens(const struct loader *loader);
+int loader_sources(const struct loader *loader);
+
+struct loader_place {
+    uint64_t seed;
+    int64_t index;  /* the worker's how-manieth micro-batch        */
+    int rank, size; /* of the worker among those that read         */
+};
+
+/* Fills `batch` with batch->rows sequences of at most `t` positions. Windows of a token stream are visited in a
+ * random order, each once before any is seen twice, and over all ranks; sequences of instruction data are
+ * padded to the longest of the micro-batch, prompt and padding masked by negative targets. */
+enum sotto_status loader_fill(const struct loader *loader, struct loader_place place, int t,
+                              struct batch *batch);
+
+/* Evaluation in order: micro-batches 0 .. loader_batches-1 cover every window once. */
+int64_t loader_batches(const struct loader *loader, int rows, int t);
+enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t index, int t,
+                                       struct batch *batch);
+
+#endif

@@ -1,0 +1,51 @@
+/* Byte-level BPE as GPT-2 and GPT-NeoX use it; reads and writes Hugging Face files. */
+#ifndef SOTTO_DATA_TOKENIZER_H
+#define SOTTO_DATA_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct tokenizer; /* read-only once made: any number of threads may encode at once */
+
+/* `path`: a tokenizer.json, or a folder with tokenizer.json or with vocab.json + merges.txt. */
+enum sotto_status tokenizer_open(struct tokenizer **out, const char *path);
+enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size_t size,
+                                  const char *name); /* the text of a tokenizer.json */
+void tokenizer_close(struct tokenizer *tokenizer);
+
+/* Ids including added tokens: every id is below this. */
+int tokenizer_vocab_size(const struct tokenizer *tokenizer);
+/* The id of the end-of-text token, -1 if it has none. */
+int tokenizer_end(const struct tokenizer *tokenizer);
+
+/* Growing list of ids. Start from {0}; the caller frees `data`. */
+struct token_list {
+    int32_t *data;
+    size_t count, room;
+};
+
+/* Appends the ids of `text` (any bytes, NULs and invalid UTF-8 included). */
+enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                   struct token_list *out);
+
+/* The bytes of `ids`, NUL behind them (not counted); the caller frees. An id out of range is an error. */
+enum sotto_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
+                                   char **text, size_t *size);
+
+struct tokenizer_training {
+    int vocab_size;      /* 256 bytes + end token + merges          */
+    int min_frequency;   /* a pair seen less often is not merged    */
+    const char *end;     /* e.g. "<|endoftext|>"; NULL: none        */
+};
+
+/* Learns merges from texts given one after another (documents, not copied). */
+enum sotto_status tokenizer_train(struct tokenizer **out, const struct tokenizer_training *how,
+                                  const char *const *texts, const size_t *sizes, size_t count);
+
+/* Writes tokenizer.json (atomically); the second also vocab.json and merges.txt into a folder. */
+enum sotto_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
+enum sotto_status tokenizer_save_pair(const struct tokenizer *tokenizer, const char *folder);
+
+#endif
