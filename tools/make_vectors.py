@@ -12,7 +12,7 @@ One file per model, fp32, eager attention, no dropout:
   logits         [B,T,V]
   loss           [1]  mean cross entropy over the targets that count
   grad.<name>    d loss / d param
-  adamw.losses   [10] losses before each of ten AdamW steps on this batch
+  adamw.losses   [10] losses before each of ten AdamW steps on this batch; only tensors of 2 or more dimensions decay
   metadata       config: the config.json; adamw: hyper-parameters; noise: the largest difference between this fp32
                  result and the same one computed in double (what a tolerance must exceed); versions
 adamw_sgd.safetensors holds optimizer trajectories: x0 [37], grads [5,37], <optimizer>.x [5,37] after each step.

@@ -1,5 +1,5 @@
-/* The time as a run sees it. Whatever measures or waits asks its worker's clock, so that a simulated
- * cluster can put a virtual one here. */
+/* The time as a run sees it. Whatever measures or waits asks its worker's clock, so that a
+ * simulated cluster can put a virtual one here. */
 #ifndef SOTTO_BASE_CLOCK_H
 #define SOTTO_BASE_CLOCK_H
 

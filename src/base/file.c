@@ -13,7 +13,7 @@
 enum sotto_status file_map_open(struct file_map *map, const char *path)
 {
     *map = (struct file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang */
     if (fd < 0)
         return fail_errno(SOTTO_EIO, "cannot open %s", path);
     enum sotto_status st = SOTTO_OK;
@@ -91,7 +91,8 @@ enum sotto_status file_draft_open(struct file_draft *draft, const char *path)
 {
     draft->stream = NULL;
     if (strlen(path) >= sizeof draft->path)
-        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path), path);
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path),
+                    path);
     strcpy(draft->path, path);
     snprintf(draft->temporary, sizeof draft->temporary, "%s.%ld.tmp", path, (long)getpid());
     draft->stream = fopen(draft->temporary, "wb");
@@ -119,7 +120,9 @@ static void parent_of(const char *path, char parent[FILE_PATH_ROOM])
 enum sotto_status file_commit(struct file_draft *draft)
 {
     enum sotto_status st = SOTTO_OK;
-    if (fflush(draft->stream) != 0 || fsync(fileno(draft->stream)) != 0)
+    if (ferror(draft->stream)) /* of a write whose result nobody looked at */
+        st = fail(SOTTO_EIO, "cannot write %s: an earlier write failed", draft->path);
+    else if (fflush(draft->stream) != 0 || fsync(fileno(draft->stream)) != 0)
         st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
     if (fclose(draft->stream) != 0 && st == SOTTO_OK)
         st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
@@ -170,7 +173,10 @@ enum sotto_status file_make_directories(const char *path)
 {
     char part[FILE_PATH_ROOM];
     if (strlen(path) >= sizeof part)
-        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path), path);
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path),
+                    path);
+    if (*path == '\0')
+        return fail(SOTTO_EINVAL, "the name of a folder is empty");
     strcpy(part, path);
     for (char *p = part + 1;; p++) {
         if (*p != '/' && *p != '\0')
@@ -227,6 +233,8 @@ static enum sotto_status copy(const char *from, const char *to)
 enum sotto_status file_link(const char *from, const char *to)
 {
     char temporary[FILE_PATH_ROOM + 32];
+    if (strlen(to) >= FILE_PATH_ROOM)
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(to), to);
     snprintf(temporary, sizeof temporary, "%s.%ld.link", to, (long)getpid());
     unlink(temporary);
     if (link(from, temporary) != 0)

@@ -1,4 +1,5 @@
-/* Files: read whole, mapped, and written so that a crash leaves either the old one or the new one. */
+/* Files: read whole, mapped, and written so that a crash leaves either the old one or the new one.
+ */
 #ifndef SOTTO_BASE_FILE_H
 #define SOTTO_BASE_FILE_H
 

@@ -29,9 +29,9 @@ enum sotto_status json_open(json_t **root, const char *path, size_t limit)
 const char *json_kind(const json_t *value)
 {
     static const char *const kind[] = {
-        [JSON_OBJECT] = "object", [JSON_ARRAY] = "array", [JSON_STRING] = "string",
+        [JSON_OBJECT] = "object",   [JSON_ARRAY] = "array", [JSON_STRING] = "string",
         [JSON_INTEGER] = "integer", [JSON_REAL] = "number", [JSON_TRUE] = "boolean",
-        [JSON_FALSE] = "boolean", [JSON_NULL] = "null",
+        [JSON_FALSE] = "boolean",   [JSON_NULL] = "null",
     };
     return value ? kind[json_typeof(value)] : "nothing";
 }

@@ -1,5 +1,5 @@
-/* What sotto asks of JSON (jansson): documents with a size limit, and members fetched by name and type
- * with an error that says which member was wrong and how. */
+/* What sotto asks of JSON (jansson): documents with a size limit, and members fetched by name and
+ * type with an error that says which member was wrong and how. */
 #ifndef SOTTO_BASE_JSON_H
 #define SOTTO_BASE_JSON_H
 

@@ -14,21 +14,48 @@ static void *field(const struct option *option, const void *config)
 }
 
 /* "64k" -> 64000. Suffixes are decimal: a count of tokens, not of bytes. */
-static bool parse_number(const char *text, bool whole, double *out)
+static int64_t take_suffix(char **end)
+{
+    switch (**end) {
+    case 'k':
+    case 'K':
+        return (*end)++, 1000;
+    case 'M':
+        return (*end)++, 1000000;
+    case 'G':
+        return (*end)++, 1000000000;
+    }
+    return 1;
+}
+
+static bool parse_real(const char *text, double *out)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || !isfinite(value))
+        return false;
+    *out = value * (double)take_suffix(&end);
+    return *end == '\0' && isfinite(*out);
+}
+
+/* Digits are exact; "1e6" and "1.5M" go through a double, which beyond 64 bits is left to the
+ * caller's range check: `*value` means nothing then. */
+static bool parse_whole(const char *text, double *out, int64_t *value)
 {
     char *end;
     errno = 0;
-    double value = strtod(text, &end);
-    if (end == text || errno == ERANGE || !isfinite(value))
+    long long digits = strtoll(text, &end, 10);
+    if (end != text && errno == 0) {
+        bool fits = !__builtin_mul_overflow(digits, take_suffix(&end), value);
+        if (*end == '\0' && fits)
+            return *out = (double)*value, true;
+    }
+    if (!parse_real(text, out) || *out != floor(*out))
         return false;
-    if (*end == 'k' || *end == 'K')
-        value *= 1e3, end++;
-    else if (*end == 'M')
-        value *= 1e6, end++;
-    else if (*end == 'G')
-        value *= 1e9, end++;
-    *out = value;
-    return *end == '\0' && (!whole || value == floor(value));
+    *value = fabs(*out) < 0x1p63 ? (int64_t)*out : 0;
+    if (fabs(*out) >= 0x1p63)
+        *out = copysign(INFINITY, *out);
+    return true;
 }
 
 static bool parse_bool(const char *text, bool *out)
@@ -56,16 +83,18 @@ static enum sotto_status assign_number(const struct option *o, void *to, const c
                                        const char *name)
 {
     bool whole = o->type != OPTION_TYPE_REAL;
-    double x;
-    if (!parse_number(value, whole, &x))
-        return fail(SOTTO_EINVAL, "%s = %s: want %s", name, value, whole ? "an integer" : "a number");
-    if (x < o->min || x > o->max)
-        return fail(SOTTO_EINVAL, "%s = %s is out of range: want %.10g to %.10g", name, value, o->min,
-                    o->max);
+    double x = 0;
+    int64_t exact = 0;
+    if (whole ? !parse_whole(value, &x, &exact) : !parse_real(value, &x))
+        return fail(SOTTO_EINVAL, "%s = %s: want %s", name, value,
+                    whole ? "an integer" : "a number");
+    if (x < o->min || x > o->max || (o->type == OPTION_TYPE_INT && exact != (int)exact))
+        return fail(SOTTO_EINVAL, "%s = %s is out of range: want %.10g to %.10g", name, value,
+                    o->min, o->max);
     if (o->type == OPTION_TYPE_INT)
-        *(int *)to = (int)x;
+        *(int *)to = (int)exact;
     else if (o->type == OPTION_TYPE_LONG)
-        *(int64_t *)to = (int64_t)x;
+        *(int64_t *)to = exact;
     else
         *(double *)to = x;
     return SOTTO_OK;
@@ -179,10 +208,9 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
         bool same = dot && (size_t)(dot - key) == length && !strncmp(key, sections[s].name, length);
         for (int i = 0; i < sections[s].count; i++) {
             int limit = nearest + (same && best != NULL);
-            const char *before = best;
             int d = limit;
             consider(bare, sections[s].table[i].key, &best, &d);
-            if (best != before) {
+            if (d < limit) {
                 nearest = d;
                 section = sections[s].name;
             }
@@ -232,15 +260,50 @@ static char *trim(char *text)
     return text;
 }
 
-/* Cuts a comment: '#' or ';' at the start of the line or behind white space. */
+/* Cuts a comment: '#' or ';' at the start of the line or behind white space, but not in a quoted
+ * value. */
 static void cut_comment(char *line)
 {
+    bool opens = false, quoted = false; /* a '"' here would begin a quoted value; we are in one */
     for (char *p = line; *p; p++) {
+        if (quoted) {
+            if (*p == '\\' && p[1])
+                p++;
+            else if (*p == '"')
+                quoted = false;
+            continue;
+        }
+        bool blank = *p == ' ' || *p == '\t';
         if ((*p == '#' || *p == ';') && (p == line || p[-1] == ' ' || p[-1] == '\t')) {
             *p = '\0';
             return;
         }
+        quoted = opens && *p == '"';
+        opens = *p == '=' || (opens && blank);
     }
+}
+
+/* Takes the quotes off a value that has them, in place: \" \\ \n \r \t inside. */
+static enum sotto_status unquote(char *value)
+{
+    static const char letter[] = "nrt", meant[] = "\n\r\t";
+    if (*value != '"')
+        return SOTTO_OK;
+    char *to = value, *p = value + 1;
+    for (; *p && *p != '"'; p++) {
+        if (*p == '\\' && p[1]) {
+            p++;
+            const char *known = strchr(letter, *p);
+            *to++ = known ? meant[known - letter] : *p;
+        } else {
+            *to++ = *p;
+        }
+    }
+    if (*p != '"' || p[1] != '\0')
+        return fail(SOTTO_EFORMAT, "want one \"quoted\" text, got %s",
+                    *p ? "more behind it" : "no closing quote");
+    *to = '\0';
+    return SOTTO_OK;
 }
 
 static bool known_section(const struct option_section *sections, int n, const char *name)
@@ -276,7 +339,8 @@ static enum sotto_status load_line(const struct option_section *sections, int n,
             return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
         text[length - 1] = '\0';
         strcpy(section, trim(text + 1));
-        return known_section(sections, n, section) ? SOTTO_OK : unknown_section(sections, n, section);
+        return known_section(sections, n, section) ? SOTTO_OK
+                                                   : unknown_section(sections, n, section);
     }
     char *equals = strchr(text, '=');
     if (!equals)
@@ -287,7 +351,9 @@ static enum sotto_status load_line(const struct option_section *sections, int n,
     if (strlen(bare) >= OPTION_ROOM)
         return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(bare));
     snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
-    return option_set(sections, n, key, trim(equals + 1));
+    char *value = trim(equals + 1);
+    TRY(unquote(value));
+    return option_set(sections, n, key, value);
 }
 
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
@@ -295,6 +361,8 @@ enum sotto_status option_load_text(const struct option_section *sections, int n,
 {
     char section[OPTION_ROOM] = "";
     enum sotto_status st = SOTTO_OK;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark that some editors put first */
+        text += 3;
     for (int number = 1; *text && st == SOTTO_OK; number++) {
         const char *end = strchrnul(text, '\n');
         char *line = strndup(text, (size_t)(end - text));

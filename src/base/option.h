@@ -5,7 +5,8 @@
  *         OPTION_INT(struct optim_config, warmup, "0", 0, 1e9, "rounds of linear warm-up"),
  *
  * A program collects tables into sections; `--optim.warmup=10` on the command line equals
- * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section has it. */
+ * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section has
+ * it. */
 #ifndef SOTTO_BASE_OPTION_H
 #define SOTTO_BASE_OPTION_H
 
@@ -31,24 +32,36 @@ struct option {
     const char *key;
     enum option_type type;
     size_t offset;
-    const char *preset; /* default, as it would be typed */
-    double min, max;    /* numbers: allowed range, both ends included */
+    const char *preset;       /* default, as it would be typed */
+    double min, max;          /* numbers: allowed range, both ends included */
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
 };
 
 #define OPTION_INT(S, field, preset, min, max, help)                                               \
-    {#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help}
+    {                                                                                              \
+#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help                  \
+    }
 #define OPTION_LONG(S, field, preset, min, max, help)                                              \
-    {#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help}
+    {                                                                                              \
+#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help                 \
+    }
 #define OPTION_REAL(S, field, preset, min, max, help)                                              \
-    {#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help}
+    {                                                                                              \
+#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help                 \
+    }
 #define OPTION_BOOL(S, field, preset, help)                                                        \
-    {#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help}
+    {                                                                                              \
+#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help                     \
+    }
 #define OPTION_TEXT(S, field, preset, help)                                                        \
-    {#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help}
+    {                                                                                              \
+#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help                     \
+    }
 #define OPTION_ENUM(S, field, preset, names, help)                                                 \
-    {#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help}
+    {                                                                                              \
+#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help                    \
+    }
 
 struct option_section {
     const char *name; /* "" : its keys have no prefix */
@@ -59,7 +72,9 @@ struct option_section {
 };
 
 #define OPTION_SECTION(name, about, table, config)                                                 \
-    {name, about, table, (int)(sizeof(table) / sizeof *(table)), config}
+    {                                                                                              \
+        name, about, table, (int)(sizeof(table) / sizeof *(table)), config                         \
+    }
 
 /* Sets every field to its default. */
 void option_defaults(const struct option_section *sections, int n);
@@ -68,7 +83,8 @@ void option_defaults(const struct option_section *sections, int n);
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
                              const char *value);
 
-/* Reads an INI file. Errors carry "path:line: ". */
+/* Reads an INI file. Errors carry "path:line: ". A value may be in double quotes, which keep '#',
+ * ';' and blanks at its ends. */
 enum sotto_status option_load(const struct option_section *sections, int n, const char *path);
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
                                    const char *name);
@@ -81,13 +97,15 @@ enum sotto_status option_parse(const struct option_section *sections, int n, int
 /* The value of an option as it would be typed, into `out`. */
 void option_print(const struct option *option, const void *config, char out[OPTION_ROOM]);
 
-/* The whole configuration as INI text that option_load_text takes back. The caller frees it. */
+/* The whole configuration as INI text that option_load_text takes back. The caller frees it; NULL
+ * without memory. */
 char *option_dump(const struct option_section *sections, int n);
 
 /* The help text: a line an option with its default, range and help. */
 void option_help(const struct option_section *sections, int n, FILE *out);
 
-/* The name in `names` (NULL-terminated) closest to `word` by edit distance, or NULL if none is near. */
+/* The name in `names` (NULL-terminated) closest to `word` by edit distance, or NULL if none is
+ * near. */
 const char *option_closest(const char *word, const char *const *names);
 
 #endif

@@ -24,12 +24,15 @@ enum sotto_status option_load(const struct option_section *sections, int n, cons
 
 static bool is_flag(const struct option_section *sections, int n, const char *key)
 {
-    const char *dot = strrchr(key, '.');
-    for (int s = 0; s < n; s++)
+    for (int s = 0; s < n; s++) {
+        size_t length = strlen(sections[s].name);
+        bool qualified = length && !strncmp(key, sections[s].name, length) && key[length] == '.';
+        const char *bare = qualified ? key + length + 1 : key;
         for (int i = 0; i < sections[s].count; i++)
             if (sections[s].table[i].type == OPTION_TYPE_BOOL &&
-                strcmp(sections[s].table[i].key, dot ? dot + 1 : key) == 0)
+                strcmp(sections[s].table[i].key, bare) == 0)
                 return true;
+    }
     return false;
 }
 
@@ -56,7 +59,7 @@ enum sotto_status option_parse(const struct option_section *sections, int n, int
             value = argv[++i];
         if (!value)
             return fail(SOTTO_EINVAL, "--%s wants a value", key);
-        TRY(fail_in(option_set(sections, n, key, value), "--"));
+        TRY(fail_in(option_set(sections, n, key, value), "command line: "));
     }
     return SOTTO_OK;
 }
@@ -93,6 +96,40 @@ void option_print(const struct option *option, const void *config, char out[OPTI
     assert(0);
 }
 
+/* Quotes a value that would not come back from a file as it is. */
+static void dump_value(const char *value, FILE *out)
+{
+    size_t length = strlen(value);
+    bool blank = length && (strchr(" \t", value[0]) || strchr(" \t", value[length - 1]));
+    if (!blank && !strpbrk(value, "#;\"\n\r")) {
+        fputs(value, out);
+        return;
+    }
+    fputc('"', out);
+    for (const char *p = value; *p; p++) {
+        if (*p == '\n')
+            fputs("\\n", out);
+        else if (*p == '\r')
+            fputs("\\r", out);
+        else
+            fprintf(out, *p == '"' || *p == '\\' ? "\\%c" : "%c", *p);
+    }
+    fputc('"', out);
+}
+
+static void dump_section(const struct option_section *section, FILE *out)
+{
+    if (*section->name)
+        fprintf(out, "[%s]\n", section->name);
+    for (int i = 0; i < section->count; i++) {
+        char value[OPTION_ROOM];
+        option_print(&section->table[i], section->config, value);
+        fprintf(out, "%s = ", section->table[i].key);
+        dump_value(value, out);
+        fputc('\n', out);
+    }
+}
+
 char *option_dump(const struct option_section *sections, int n)
 {
     char *text = NULL;
@@ -100,17 +137,15 @@ char *option_dump(const struct option_section *sections, int n)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    for (int s = 0; s < n; s++) {
-        if (*sections[s].name)
-            fprintf(out, "[%s]\n", sections[s].name);
-        for (int i = 0; i < sections[s].count; i++) {
-            char value[OPTION_ROOM];
-            option_print(&sections[s].table[i], sections[s].config, value);
-            fprintf(out, "%s = %s\n", sections[s].table[i].key, value);
-        }
-    }
-    fclose(out);
-    return text;
+    for (int named = 0; named < 2;
+         named++) /* keys without a section come before the first heading */
+        for (int s = 0; s < n; s++)
+            if ((*sections[s].name != '\0') == named)
+                dump_section(&sections[s], out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static void describe(const struct option *o, char *out, size_t room)

@@ -59,7 +59,8 @@ double rng_uniform(struct rng *rng)
 uint64_t rng_below(struct rng *rng, uint64_t bound)
 {
     assert(bound > 0);
-    uint64_t reject = (0 - bound) % bound; /* 2^64 mod bound: the values that would be drawn twice */
+    uint64_t reject =
+        (0 - bound) % bound; /* 2^64 mod bound: the values that would be drawn twice */
     uint64_t value;
     do
         value = rng_u64(rng);

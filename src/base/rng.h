@@ -22,8 +22,8 @@ struct rng {
 struct rng rng_make(uint64_t seed, uint64_t stream);
 uint32_t rng_u32(struct rng *rng);
 uint64_t rng_u64(struct rng *rng);
-double rng_uniform(struct rng *rng);                  /* in [0, 1), 53 bits            */
-uint64_t rng_below(struct rng *rng, uint64_t bound);  /* in [0, bound), unbiased       */
+double rng_uniform(struct rng *rng);                 /* in [0, 1), 53 bits            */
+uint64_t rng_below(struct rng *rng, uint64_t bound); /* in [0, bound), unbiased       */
 void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std);
 
 /* One 64-bit value of (seed, stream, index), without a generator. */

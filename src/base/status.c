@@ -67,9 +67,14 @@ const char *sotto_error(void)
 const char *sotto_status_name(enum sotto_status status)
 {
     static const char *const name[] = {
-        [SOTTO_OK] = "ok",           [SOTTO_EINVAL] = "invalid",   [SOTTO_EFORMAT] = "format",
-        [SOTTO_EIO] = "i/o",         [SOTTO_ENOMEM] = "no memory", [SOTTO_ENUMERIC] = "numeric",
-        [SOTTO_ESTOPPED] = "stopped", [SOTTO_EPEER] = "peer",
+        [SOTTO_OK] = "ok",
+        [SOTTO_EINVAL] = "invalid",
+        [SOTTO_EFORMAT] = "format",
+        [SOTTO_EIO] = "i/o",
+        [SOTTO_ENOMEM] = "no memory",
+        [SOTTO_ENUMERIC] = "numeric",
+        [SOTTO_ESTOPPED] = "stopped",
+        [SOTTO_EPEER] = "peer",
     };
     if ((unsigned)status >= sizeof name / sizeof *name)
         return "unknown";

@@ -3,8 +3,8 @@
  *     if (cols != want)
  *         return fail(SOTTO_EFORMAT, "layer %d wants %d columns, file has %d", i, want, cols);
  *
- * The message lives in thread-local storage, so several ranks in one process do not mix theirs; code
- * that hands a failure to another thread copies it with status_save/status_raise. */
+ * The message lives in thread-local storage, so several ranks in one process do not mix theirs;
+ * code that hands a failure to another thread copies it with status_save/status_raise. */
 #ifndef SOTTO_BASE_STATUS_H
 #define SOTTO_BASE_STATUS_H
 

@@ -1,5 +1,10 @@
-/* The loader: a pure function (seed, index, rank) -> micro-batch. No hidden state, so a resumed run, another
- * worker, or a simulated one gets the same batch by asking for the same number. */
+/* The loader: a pure function (seed, index, rank) -> micro-batch. No hidden state, so a resumed
+ * run, another worker, or a simulated one gets the same batch by asking for the same number.
+ *
+ * All sources of a split, one behind the other, are one stream (of tokens, or of examples for
+ * instruction data). With `sharding = source` every worker has a stream of its own: sources are
+ * dealt out evenly in order when there are at least as many as workers, else worker r reads source
+ * r mod sources and shares it with the others that do. */
 #ifndef SOTTO_DATA_LOADER_H
 #define SOTTO_DATA_LOADER_H
 
@@ -7,12 +12,21 @@
 #include "data/tokenizer.h"
 #include "tensor/batch.h"
 
-enum data_format { DATA_AUTO, DATA_TEXT, DATA_JSONL, DATA_INSTRUCT, DATA_TOKENS, DATA_RAW16, DATA_STORIES };
+enum data_format {
+    DATA_AUTO,
+    DATA_TEXT,
+    DATA_JSONL,
+    DATA_INSTRUCT,
+    DATA_TOKENS,
+    DATA_RAW16,
+    DATA_STORIES
+};
 enum data_sharding { DATA_IID, DATA_BY_SOURCE };
 
-struct data_config {                /* [data] */
-    char train[OPTION_ROOM];     /* files, comma separated; each is a source           */
-    char valid[OPTION_ROOM];     /* empty: the last `holdout` of every training source */
+struct data_config {         /* [data] */
+    char train[OPTION_ROOM]; /* files, folders, stories[:topic], comma separated; each file is a
+                                source */
+    char valid[OPTION_ROOM]; /* empty: the last `holdout` of every training source */
     double holdout;
     int format;                  /* enum data_format   */
     int sharding;                /* enum data_sharding */
@@ -20,7 +34,8 @@ struct data_config {                /* [data] */
     int vocab;                   /* of a tokenizer trained on the data                 */
     char text_key[OPTION_ROOM];  /* JSONL: the member that holds the text              */
     char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
-    int64_t stories;             /* synthetic stories: how many                        */
+    int64_t stories;             /* synthetic stories: how many a source               */
+    int64_t stories_seed;
 };
 
 extern const struct option data_options[];
@@ -28,15 +43,15 @@ extern const int data_options_count;
 
 struct loader; /* read-only once open: shared by all workers of a process */
 
-/* Opens (and where needed tokenizes) the sources of one split. The tokenizer may be NULL for token files
- * and is then not needed; it must outlive the loader. */
+/* Opens (and where needed tokenizes) the sources of one split. The tokenizer may be NULL for token
+ * files and is then not needed; it must outlive the loader. */
 enum data_split { DATA_TRAIN, DATA_VALID };
 enum sotto_status loader_open(struct loader **out, const struct data_config *config,
                               enum data_split split, const struct tokenizer *tokenizer);
 void loader_close(struct loader *loader);
 
-/* The tokenizer that `config` asks for: read, or trained on its training data. NULL with SOTTO_OK when the
- * data are token files and none is named. */
+/* The tokenizer that `config` asks for: read, or trained on its training data (at most 64 MB of
+ * it). NULL with SOTTO_OK when the data are token files and none is named. */
 enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_config *config);
 
 /* Largest id + 1 that may occur, tokens in all, and sources. */
@@ -44,21 +59,29 @@ int64_t loader_vocab(const struct loader *loader);
 int64_t loader_tokens(const struct loader *loader);
 int loader_sources(const struct loader *loader);
 
+/* Whether each of `size` workers has at least one sequence of `t` positions; loader_fill fails with
+ * the same message. */
+enum sotto_status loader_check(const struct loader *loader, int size, int t);
+
 struct loader_place {
     uint64_t seed;
     int64_t index;  /* the worker's how-manieth micro-batch        */
     int rank, size; /* of the worker among those that read         */
 };
 
-/* Fills `batch` with batch->rows sequences of at most `t` positions. Windows of a token stream are visited in a
- * random order, each once before any is seen twice, and over all ranks; sequences of instruction data are
- * padded to the longest of the micro-batch, prompt and padding masked by negative targets. */
-enum sotto_status loader_fill(const struct loader *loader, struct loader_place place, int t,
-                              struct batch *batch);
+/* Fills `batch` with `rows` sequences of at most `t` positions (rows * t <= batch->room) and sets
+ * its rows and t. Windows of a token stream are visited in a random order, each once before any is
+ * seen twice, and over all ranks; they begin at multiples of `t` plus an offset that changes from
+ * epoch to epoch. Sequences of instruction data are padded to the longest of the micro-batch,
+ * prompt and padding masked by negative targets. */
+enum sotto_status loader_fill(const struct loader *loader, struct loader_place place, int rows,
+                              int t, struct batch *batch);
 
-/* Evaluation in order: micro-batches 0 .. loader_batches-1 cover every window once. */
+/* Evaluation in order: micro-batches 0 .. loader_batches-1 cover every window (at multiples of `t`)
+ * or example once; the last may have fewer rows. 0 when there is not one sequence of `t`:
+ * loader_check says so in words. */
 int64_t loader_batches(const struct loader *loader, int rows, int t);
-enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t index, int t,
+enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t index, int rows, int t,
                                        struct batch *batch);
 
 #endif

@@ -30,14 +30,15 @@ struct token_list {
 enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                                    struct token_list *out);
 
-/* The bytes of `ids`, NUL behind them (not counted); the caller frees. An id out of range is an error. */
-enum sotto_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, size_t count,
-                                   char **text, size_t *size);
+/* The bytes of `ids`, NUL behind them (not counted); the caller frees. An id out of range is an
+ * error. */
+enum sotto_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids,
+                                   size_t count, char **text, size_t *size);
 
 struct tokenizer_training {
-    int vocab_size;      /* 256 bytes + end token + merges          */
-    int min_frequency;   /* a pair seen less often is not merged    */
-    const char *end;     /* e.g. "<|endoftext|>"; NULL: none        */
+    int vocab_size;    /* 256 bytes + end token + merges          */
+    int min_frequency; /* a pair seen less often is not merged    */
+    const char *end;   /* e.g. "<|endoftext|>"; NULL: none        */
 };
 
 /* Learns merges from texts given one after another (documents, not copied). */

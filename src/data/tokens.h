@@ -1,4 +1,16 @@
-/* Files of token ids, memory-mapped: sotto's own (with a header), llm.c's, and raw uint16. */
+/* Files of token ids, memory-mapped: sotto's own, llm.c's, and raw uint16.
+ *
+ * sotto's own, all little endian:
+ *      0  "SOTTOTOK"
+ *      8  uint32 version (1)
+ *     12  uint32 width: bytes an id, 2 or 4
+ *     16  uint64 vocab: every id is below it, at most 2^31 - 1
+ *     24  uint64 count
+ *     32  count ids, and nothing behind them
+ *
+ * Ids are checked where they are read, by tokens_copy, so that opening a file costs nothing however
+ * large it is. Formats that do not say their vocabulary are scanned once when opened (at memory
+ * speed) to find it. */
 #ifndef SOTTO_DATA_TOKENS_H
 #define SOTTO_DATA_TOKENS_H
 
@@ -10,26 +22,29 @@
 struct tokens {
     struct file_map map;
     const uint8_t *data; /* first id, in the map or, for tokens made in memory, in `owned` */
-    int width;           /* bytes an id: 2 or 4, little endian                             */
+    int width;           /* bytes an id: 2 or 4, little endian; 4 and native in `owned`    */
     int64_t count;
-    int64_t vocab; /* as the header says, 0 if it does not: every id was checked against it or, if 0, is
-                      checked by the reader */
+    int64_t vocab; /* every id that tokens_copy hands out is below this */
     int32_t *owned;
 };
 
-static inline int32_t tokens_at(const struct tokens *t, int64_t i)
-{
-    const uint8_t *p = t->data + i * t->width;
-    if (t->width == 2)
-        return p[0] | p[1] << 8;
-    return (int32_t)(p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
-}
-
-/* Recognises the header; a file without one is raw uint16 only when `raw` says so. */
+/* Recognises the header; with `raw` there is none and the file is uint16 from its first byte. */
 enum sotto_status tokens_open(struct tokens *tokens, const char *path, bool raw);
-/* Takes over `ids` (malloc). */
+/* The same from a mapping or a buffer in memory, which must outlive `tokens`; `name` is used in
+ * messages. */
+enum sotto_status tokens_parse(struct tokens *tokens, const uint8_t *data, size_t size,
+                               const char *name, bool raw);
+/* Takes over `ids` (malloc), all of which are below `vocab`. */
 void tokens_adopt(struct tokens *tokens, int32_t *ids, int64_t count, int64_t vocab);
 void tokens_close(struct tokens *tokens);
+
+/* Ids [start, start + count) into `out`; an id that is not below `vocab` is an error that says
+ * where. */
+enum sotto_status tokens_copy(const struct tokens *tokens, int64_t start, int64_t count,
+                              int32_t *out);
+
+/* Whether the bytes begin like a token file with a header. */
+bool tokens_recognise(const uint8_t *data, size_t size);
 
 /* Writes sotto's own format, atomically; uint16 when the vocabulary allows. */
 enum sotto_status tokens_save(const char *path, const int32_t *ids, int64_t count, int64_t vocab);

@@ -7,7 +7,8 @@
 
 static const struct ops *const tables[] = {&ops_cpu, &ops_reference};
 
-enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory, int threads)
+enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
+                              int threads)
 {
     *dev = (struct device){.memory = memory, .threads = threads};
     if (threads <= 0) {
@@ -30,6 +31,11 @@ void device_close(struct device *dev)
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
     *dev = (struct device){0};
+}
+
+const char *device_describe(const struct device *dev)
+{
+    return dev->ops->describe ? dev->ops->describe(dev) : dev->ops->name;
 }
 
 enum sotto_status device_check(struct device *dev)
@@ -64,8 +70,8 @@ void *device_scratch(struct device *dev, size_t bytes)
     return more;
 }
 
-enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type, size_t count,
-                              enum memory_category category)
+enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type,
+                              size_t count, enum memory_category category)
 {
     size_t bytes = count * dtype_size(type);
     *buffer = (struct buffer){.view.type = type, .count = count, .category = category};

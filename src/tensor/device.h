@@ -1,8 +1,8 @@
 /* A device context: the op table that computes, the account that pays for memory, and scratch.
  *
  * One context belongs to one line of work (a worker's compute, a lane): its ops are issued from one
- * thread at a time and may use up to `threads` cores. Nothing here is shared between contexts but the
- * memory account. */
+ * thread at a time and may use up to `threads` cores. Nothing here is shared between contexts but
+ * the memory account. */
 #ifndef SOTTO_TENSOR_DEVICE_H
 #define SOTTO_TENSOR_DEVICE_H
 
@@ -23,15 +23,20 @@ struct device {
 };
 
 /* `name` picks the op table: "cpu" or "reference". `threads` 0: all cores of this process. */
-enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory, int threads);
+enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
+                              int threads);
 void device_close(struct device *dev);
+
+/* What computes, for people: "v4" (x86-64-v4 kernels), ... */
+const char *device_describe(const struct device *dev);
 
 /* Ops do not return a status: a failure is kept here and raised by the next check, so that a layer
  * reads as its formula. Also waits for what is still running where ops are asynchronous. */
 enum sotto_status device_check(struct device *dev);
 
-/* At least `bytes` of scratch, 64-byte aligned, valid until the next op or device_scratch call. Grows
- * when needed, which after the first step it never is; NULL (and a kept failure) without memory. */
+/* At least `bytes` of scratch, 64-byte aligned, valid until the next op or device_scratch call.
+ * Grows when needed, which after the first step it never is; NULL (and a kept failure) without
+ * memory. */
 void *device_scratch(struct device *dev, size_t bytes);
 
 /* Memory that ops can work on, zeroed, tagged with what it is for. */
@@ -42,8 +47,8 @@ struct buffer {
     struct device *dev; /* not owned; NULL: empty */
 };
 
-enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type, size_t count,
-                              enum memory_category category);
+enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type,
+                              size_t count, enum memory_category category);
 void buffer_free(struct buffer *buffer);
 
 #endif

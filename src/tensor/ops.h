@@ -1,9 +1,10 @@
 /* The op table: all that models and optimizers ask of a device.
  *
- * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is given.
- * Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic is fp32 at
- * least. "dw +=" means that the op adds to what is there, since gradients accumulate over micro-batches.
- * Views marked (optional) may be view_none. Shapes are the caller's promise: ops assert, not return. */
+ * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is
+ * given. Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic
+ * is fp32 at least. "dw +=" means that the op adds to what is there, since gradients accumulate
+ * over micro-batches. Views marked (optional) may be view_none. Shapes are the caller's promise:
+ * ops assert, not return. */
 #ifndef SOTTO_TENSOR_OPS_H
 #define SOTTO_TENSOR_OPS_H
 
@@ -29,16 +30,17 @@ struct norm {
 
 enum gelu_kind { GELU_TANH, GELU_EXACT };
 
-/* Causal attention. Query head h reads key/value head h / (heads / kv_heads). q, k, v, o are rows of
- * heads side by side: element d of head h of token (b, t) is at ((b*T + t) * stride + h*width + d).
- * With t_q < t_k the queries are the last t_q of t_k positions (decoding with a cache). */
+/* Causal attention. Query head h reads key/value head h / (heads / kv_heads). q, k, v, o are rows
+ * of heads side by side: element d of head h of token (b, t) is at ((b*T + t) * stride + h*width +
+ * d). With t_q < t_k the queries are the last t_q of t_k positions (decoding with a cache). */
 struct attention {
     int batch, t_q, t_k;
-    int heads, kv_heads, width; /* width: of one head                             */
-    int window;                 /* a query sees its last `window` keys; 0: all    */
-    float scale;                /* of the scores, e.g. 1/sqrt(width)              */
+    int heads, kv_heads, width;                 /* width: of one head                             */
+    int window;                                 /* a query sees its last `window` keys; 0: all    */
+    float scale;                                /* of the scores, e.g. 1/sqrt(width)              */
     int q_stride, k_stride, v_stride, o_stride; /* elements from row to row       */
-    size_t kv_batch_stride; /* elements between sequences of k and of v, 0: t_k * their row stride */
+    size_t
+        kv_batch_stride; /* elements between sequences of k and of v, 0: t_k * their row stride */
 };
 
 struct rope {
@@ -47,9 +49,9 @@ struct rope {
     const float *frequencies; /* (width/2): angle of pair i at position p is p*f[i]; host memory */
 };
 
-/* One step of an optimizer over `count` flat elements. `x` is the fp32 truth that the step starts from,
- * `theta` (optional) receives the rounded copy for computing. A peek writes theta only: x, m and v stay as
- * they are. `decay` multiplies x; the caller cuts the range where tensors differ. */
+/* One step of an optimizer over `count` flat elements. `x` is the fp32 truth that the step starts
+ * from, `theta` (optional) receives the rounded copy for computing. A peek writes theta only: x, m
+ * and v stay as they are. `decay` multiplies x; the caller cuts the range where tensors differ. */
 struct adamw {
     float lr, beta1, beta2, eps, decay;
     float correct1, correct2; /* 1 - beta^t of this step */
@@ -67,6 +69,7 @@ struct sgd {
 struct ops {
     const char *name;
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
+    const char *(*describe)(const struct device *dev); /* (optional) what was chosen; else the name */
 
     /* Memory that the ops can reach, 64-byte aligned and zeroed; NULL when there is none left. */
     void *(*alloc)(struct device *dev, size_t bytes);
@@ -78,12 +81,13 @@ struct ops {
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);
     void (*copy)(struct device *dev, struct view y, struct view x, size_t count); /* converts   */
-    void (*axpy)(struct device *dev, struct view y, float a, struct view x, size_t count); /* y += a x */
+    void (*axpy)(struct device *dev, struct view y, float a, struct view x,
+                 size_t count); /* y += a x */
     void (*scale)(struct device *dev, struct view y, float a, size_t count);
     double (*sum_squares)(struct device *dev, struct view x, size_t count);
 
-    /* y = x w^T + bias + residual; y (rows, out), x (rows, in). bias (out), residual like y: (optional);
-     * residual may be y itself. */
+    /* y = x w^T + bias + residual; y (rows, out), x (rows, in). bias (out), residual like y:
+     * (optional); residual may be y itself. */
     void (*linear_forward)(struct device *dev, const struct linear *p, struct view y, struct view x,
                            struct view w, struct view bias, struct view residual);
     /* dx = dy w, or dx += when `add`. */
@@ -94,8 +98,8 @@ struct ops {
                               struct view dbias, struct view dy, struct view x);
 
     /* y = (x - mean) * rstd * gain + bias; bias (optional). stats is fp32 (rows, 2): mean, rstd. */
-    void (*layernorm_forward)(struct device *dev, const struct norm *p, struct view y, struct view x,
-                              struct view gain, struct view bias, struct view stats);
+    void (*layernorm_forward)(struct device *dev, const struct norm *p, struct view y,
+                              struct view x, struct view gain, struct view bias, struct view stats);
     /* dx = or, when `add`, +=; dgain, dbias (optional) +=. dx may be dy. */
     void (*layernorm_backward)(struct device *dev, const struct norm *p, struct view dx,
                                struct view dgain, struct view dbias, struct view dy, struct view x,
@@ -103,9 +107,9 @@ struct ops {
     /* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps). stats is fp32 (rows, 2): 0, rstd. */
     void (*rmsnorm_forward)(struct device *dev, const struct norm *p, struct view y, struct view x,
                             struct view gain, struct view stats);
-    void (*rmsnorm_backward)(struct device *dev, const struct norm *p, struct view dx, struct view dgain,
-                             struct view dy, struct view x, struct view gain, struct view stats,
-                             bool add);
+    void (*rmsnorm_backward)(struct device *dev, const struct norm *p, struct view dx,
+                             struct view dgain, struct view dy, struct view x, struct view gain,
+                             struct view stats, bool add);
 
     void (*gelu_forward)(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                          size_t count);
@@ -123,22 +127,23 @@ struct ops {
     void (*rope)(struct device *dev, const struct rope *p, struct view x, bool inverse);
 
     /* y[r] = table[tokens[r]] + positions[start + r % t]; positions (optional). */
-    void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start, struct view y,
-                              const int32_t *tokens, struct view table, struct view positions);
+    void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start,
+                              struct view y, const int32_t *tokens, struct view table,
+                              struct view positions);
     void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
                                struct view dpositions, const int32_t *tokens, struct view dy);
 
     /* lse is fp32 (batch, heads, t_q): log of the sum of exponentials of each query's scores. */
-    void (*attention_forward)(struct device *dev, const struct attention *p, struct view o, struct view q,
-                              struct view k, struct view v, struct view lse);
+    void (*attention_forward)(struct device *dev, const struct attention *p, struct view o,
+                              struct view q, struct view k, struct view v, struct view lse);
     /* dq, dk, dv = (strides as q, k, v; t_q == t_k). */
     void (*attention_backward)(struct device *dev, const struct attention *p, struct view dq,
                                struct view dk, struct view dv, struct view dy, struct view o,
                                struct view q, struct view k, struct view v, struct view lse);
 
-    /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored). When
-     * `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where ignored.
-     * hits (optional, host) [r] = 1 where the target has the largest logit. */
+    /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored).
+     * When `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where
+     * ignored. hits (optional, host) [r] = 1 where the target has the largest logit. */
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
                           const int32_t *targets, float scale, float *losses, uint8_t *hits);
 

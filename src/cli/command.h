@@ -1,0 +1,26 @@
+/* Subcommands: one file each, one table of them. */
+#ifndef SOTTO_CLI_COMMAND_H
+#define SOTTO_CLI_COMMAND_H
+
+#include <stdio.h>
+
+#include "base/option.h"
+
+struct command {
+    const char *name, *summary;
+    const char *usage;   /* behind "sotto NAME "        */
+    const char *example; /* one or more whole commands  */
+    /* Fills in the option sections for parsing and help; `config` has room for CLI_CONFIG_ROOM
+     * bytes. */
+    int (*sections)(void *config, struct option_section *out);
+    enum sotto_status (*run)(void *config, const char *const *words, int n_words);
+    bool reads_config; /* its first word is a configuration file that options override */
+};
+
+enum { CLI_SECTIONS = 8 };
+#define CLI_CONFIG_ROOM (64 * 1024)
+
+extern const struct command command_train, command_eval, command_sample, command_tokenize,
+    command_info;
+
+#endif

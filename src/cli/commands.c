@@ -1,0 +1,102 @@
+/* The table of subcommands, and what all of them share: --help, options, messages. */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static const struct command *const commands[] = {
+    &command_train, &command_eval, &command_sample, &command_tokenize, &command_info,
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void print_overview(FILE *out)
+{
+    fprintf(out,
+            "sotto %s: trains neural networks over quiet networks\n\nusage: sotto COMMAND ...\n\n",
+            sotto_version());
+    for (int i = 0; i < COMMANDS; i++)
+        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fprintf(out, "\nsotto COMMAND --help tells the options of one of them. Start with:\n"
+                 "  sotto train --out=my-run --data.train=book.txt --steps=500\n");
+}
+
+static void print_help(const struct command *c, const struct option_section *sections, int n)
+{
+    printf("sotto %s: %s\n\nusage: sotto %s %s\n", c->name, c->summary, c->name, c->usage);
+    printf("example:\n%s\n", c->example);
+    option_help(sections, n, stdout);
+}
+
+static void to_stderr(enum log_level level, const char *line, void *arg)
+{
+    (void)arg;
+    fprintf(stderr, "%s%s\n", level == LOG_WARN ? "warning: " : "", line);
+}
+
+static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
+{
+    void *config = calloc(1, CLI_CONFIG_ROOM);
+    const char **words = calloc((size_t)argc + 1, sizeof *words);
+    struct option_section sections[CLI_SECTIONS];
+    enum sotto_status st = SOTTO_OK;
+    int n_words, n;
+    if (!config || !words) {
+        st = fail(SOTTO_ENOMEM, "no memory to read the options");
+        goto done;
+    }
+    n = c->sections(config, sections);
+    option_defaults(sections, n);
+    for (int i = 0; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            print_help(c, sections, n);
+            goto done;
+        }
+    }
+    TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
+    if (c->reads_config && n_words > 0) { /* once more, so that options override the file */
+        option_defaults(sections, n);
+        TRY_DONE(option_load(sections, n, words[0]));
+        TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
+    }
+    TRY_DONE(c->run(config, words, n_words));
+done:
+    free(config);
+    free(words);
+    return st;
+}
+
+static enum sotto_status unknown_command(const char *name)
+{
+    const char *names[COMMANDS + 1] = {0};
+    for (int i = 0; i < COMMANDS; i++)
+        names[i] = commands[i]->name;
+    const char *near = option_closest(name, names);
+    if (near)
+        return fail(SOTTO_EINVAL, "unknown command '%s': did you mean '%s'?", name, near);
+    return fail(SOTTO_EINVAL, "unknown command '%s': `sotto help` lists them", name);
+}
+
+enum sotto_status sotto_command(int argc, const char *const *argv)
+{
+    log_set(to_stderr, NULL);
+    if (argc < 1) {
+        print_overview(stderr);
+        return fail(SOTTO_EINVAL, "no command given");
+    }
+    if (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "--help") == 0 ||
+        strcmp(argv[0], "-h") == 0) {
+        print_overview(stdout);
+        return SOTTO_OK;
+    }
+    if (strcmp(argv[0], "version") == 0 || strcmp(argv[0], "--version") == 0) {
+        printf("sotto %s\n", sotto_version());
+        return SOTTO_OK;
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, argv[0]) == 0)
+            return run_command(commands[i], argc - 1, argv + 1);
+    return unknown_command(argv[0]);
+}

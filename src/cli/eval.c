@@ -1,0 +1,159 @@
+/* sotto eval */
+#include "cli/command.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/safetensors.h"
+#include "train/evaluate.h"
+#include "train/loaded.h"
+
+struct eval_config {
+    char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM];
+    int batch, seq, threads;
+    int64_t batches;
+};
+
+/* The data section is the training's own, so a run's held-out part can be named the same way. */
+struct eval_options {
+    struct eval_config eval;
+    struct data_config data;
+};
+
+#define S struct eval_config
+static const struct option table[] = {
+    OPTION_TEXT(S, model, "run", "folder of a run or of any Hugging Face model"),
+    OPTION_TEXT(S, last_words, "", "JSONL of texts whose last word is to be predicted (LAMBADA)"),
+    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences computed at once"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22,
+               "tokens of a sequence; 0: as many as the model has positions"),
+    OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches; 0: all"),
+    OPTION_TEXT(S, logits, "",
+                "safetensors file that receives tokens and logits of the first batch"),
+    OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
+};
+#undef S
+
+static int sections(void *config, struct option_section *out)
+{
+    struct eval_options *o = config;
+    out[0] = (struct option_section)OPTION_SECTION("", "options", table, &o->eval);
+    out[1] = (struct option_section){"data", "what is evaluated", data_options, data_options_count,
+                                     &o->data};
+    return 2;
+}
+
+static enum sotto_status put_logits(struct safetensors_writer *w, const char *path,
+                                    const struct batch *b, const float *logits, int vocab)
+{
+    const int64_t shape[3] = {b->rows, b->t, vocab};
+    const size_t tokens = (size_t)b->rows * (size_t)b->t;
+    TRY(safetensors_writer_declare(w, "tokens", SAFETENSORS_I32, 2, shape));
+    TRY(safetensors_writer_declare(w, "logits", SAFETENSORS_F32, 3, shape));
+    TRY(safetensors_writer_start(w, path));
+    TRY(safetensors_writer_put(w, b->tokens, tokens * sizeof *b->tokens));
+    TRY(safetensors_writer_put(w, logits, tokens * (size_t)vocab * sizeof *logits));
+    return safetensors_writer_finish(w);
+}
+
+static enum sotto_status write_logits(struct loaded *l, const struct loader *loader,
+                                      const struct eval_config *c, int t)
+{
+    struct tape tape = {0};
+    struct batch batch;
+    struct safetensors_writer w;
+    const int vocab = l->model.config.vocab;
+    TRY(safetensors_writer_init(&w));
+    enum sotto_status st = batch_init(&batch, c->batch, t);
+    float *logits = malloc((size_t)c->batch * (size_t)t * (size_t)vocab * sizeof *logits);
+    if (st == SOTTO_OK && !logits)
+        st = fail(SOTTO_ENOMEM, "no memory for %d x %d x %d logits", c->batch, t, vocab);
+    if (st == SOTTO_OK)
+        st = loader_fill_in_order(loader, 0, c->batch, t, &batch);
+    if (st == SOTTO_OK)
+        st = tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){c->batch, t, DTYPE_F32},
+                       false);
+    if (st == SOTTO_OK)
+        st = tape_begin(&tape, &batch, TAPE_EVALUATE, 0);
+    tape.pass.logits = logits;
+    for (int k = 0; k < l->model.n_stage && st == SOTTO_OK; k++)
+        st = tape_forward(&tape, k, l->theta);
+    if (st == SOTTO_OK)
+        st = put_logits(&w, c->logits, &batch, logits, vocab);
+    if (tape.model)
+        tape_free(&tape);
+    free(logits);
+    batch_free(&batch);
+    safetensors_writer_free(&w);
+    return st;
+}
+
+static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
+{
+    const struct eval_config *c = &o->eval;
+    const int t = c->seq ? c->seq : l->model.config.positions;
+    struct loader *loader;
+    /* Held-out data where they are named, otherwise all of the data. */
+    struct data_config data = o->data;
+    data.holdout = 0;
+    TRY(loader_open(&loader, &data, *data.valid ? DATA_VALID : DATA_TRAIN, l->tokenizer));
+    enum sotto_status st = SOTTO_OK;
+    if (loader_vocab(loader) > l->model.config.vocab)
+        st = fail(SOTTO_EINVAL, "the data use a vocabulary of %lld tokens, the model has %d",
+                  (long long)loader_vocab(loader), l->model.config.vocab);
+    if (st == SOTTO_OK)
+        st = loader_check(loader, 1, t);
+    struct evaluation e;
+    if (st == SOTTO_OK)
+        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader, c->batch, t, c->batches, &e);
+    if (st == SOTTO_OK)
+        printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld\n", e.loss, exp(e.loss),
+               100.0 * (double)e.hits / (double)e.targets, (long long)e.targets);
+    if (st == SOTTO_OK && *c->logits)
+        st = write_logits(l, loader, c, t);
+    loader_close(loader);
+    return st;
+}
+
+static enum sotto_status on_last_words(struct loaded *l, const struct eval_options *o)
+{
+    struct last_word r;
+    if (!l->tokenizer)
+        return fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --data.tokenizer=FILE");
+    TRY(evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
+                            o->eval.last_words, o->data.text_key, &r));
+    printf("last words: loss %.6f  perplexity %.4f  accuracy %.2f%%  texts %lld\n", r.loss,
+           exp(r.loss), 100.0 * (double)r.right / (double)r.words, (long long)r.words);
+    return SOTTO_OK;
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    struct eval_options *o = config;
+    if (n_words > 1)
+        return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
+    const bool data = *o->data.train || *o->data.valid;
+    if (!data && !*o->eval.last_words)
+        return fail(SOTTO_EINVAL,
+                    "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE");
+    struct loaded l;
+    TRY(loaded_open(&l, n_words ? words[0] : o->eval.model, o->data.tokenizer, o->eval.threads));
+    enum sotto_status st = SOTTO_OK;
+    if (data)
+        st = on_data(&l, o);
+    if (st == SOTTO_OK && *o->eval.last_words)
+        st = on_last_words(&l, o);
+    loaded_close(&l);
+    return st;
+}
+
+const struct command command_eval = {
+    .name = "eval",
+    .summary = "loss, perplexity and accuracy of a model on text",
+    .usage = "[MODEL] --data.valid=FILE | --last_words=FILE [--key=value ...]",
+    .example = "  sotto eval my-run --data.valid=held-out.txt\n"
+               "  sotto eval gpt2-folder --last_words=lambada.jsonl",
+    .sections = sections,
+    .run = run_it,
+};

@@ -1,0 +1,116 @@
+/* sotto info */
+#include "cli/command.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "nn/tape.h"
+#include "tensor/ops.h"
+#include "train/weights.h"
+
+struct info_config {
+    int batch, seq, vocab, stages;
+    bool recompute;
+};
+
+#define S struct info_config
+static const struct option table[] = {
+    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch, for the memory table"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22,
+               "tokens of a sequence; 0: as many as the model has positions"),
+    OPTION_INT(S, vocab, "8192", 1, 1 << 24, "vocabulary of presets that take the tokenizer's"),
+    OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
+    OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
+};
+#undef S
+
+static int sections(void *config, struct option_section *out)
+{
+    out[0] = (struct option_section)OPTION_SECTION("", "options", table, config);
+    return 1;
+}
+
+static enum sotto_status print_presets(const struct info_config *c)
+{
+    printf("\n%-14s %12s  %6s %6s %6s %7s  %s\n", "preset", "parameters", "layers", "width",
+           "heads", "vocab", "");
+    for (int i = 0; i < model_presets_count; i++) {
+        struct model_config m = {0};
+        struct model model;
+        strcpy(m.preset, model_presets[i].config.preset);
+        TRY(model_config_resolve(&m));
+        if (!m.vocab)
+            m.vocab = c->vocab;
+        TRY(model_init(&model, &m, 1, 1));
+        printf("%-14s %12zu  %6d %6d %6d %7d  %s\n", m.preset, model.table.parameters, m.layers,
+               m.width, m.heads, m.vocab, model_presets[i].about);
+        model_free(&model);
+    }
+    return SOTTO_OK;
+}
+
+static void print_memory(const struct model *model, const struct info_config *c)
+{
+    const int t = c->seq ? c->seq : model->config.positions;
+    const struct extent e = {c->batch, t, DTYPE_F32};
+    const double n = (double)table_count(&model->table);
+    const double activations = (double)tape_bytes(model, e, c->recompute);
+    printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch, t);
+    printf("  %-12s %10s %10s\n", "", "fp32", "mixed");
+    printf("  %-12s %10.1f %10.1f\n", "parameters", 4 * n / 1e6, 2 * n / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "gradients", 4 * n / 1e6, 2 * n / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "optimizer", 8 * n / 1e6, 12 * n / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "activations", activations / 1e6, activations / 1e6);
+    printf("work: %.2f GFLOP a micro-batch, forward and backward\n", model_flops(model, e) / 1e9);
+}
+
+static enum sotto_status print_model(const char *name, const struct info_config *c)
+{
+    struct model_config m = {0};
+    struct model model;
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, name, "config.json"));
+    if (file_exists(path)) {
+        TRY(weights_config(&m, name));
+    } else {
+        snprintf(m.preset, sizeof m.preset, "%s", name);
+        TRY(fail_in(model_config_resolve(&m), "%s is neither a model folder nor a preset: ", name));
+        if (!m.vocab)
+            m.vocab = c->vocab;
+    }
+    TRY(model_init(&model, &m, c->stages, 1));
+    printf(
+        "%s: %zu parameters in %d tensors; %d layers, width %d, %d heads (%d key/value), head width %d,\n"
+        "feed-forward %d, vocabulary %d, %d positions, %s output projection\n",
+        name, model.table.parameters, model.table.n, m.layers, m.width, m.heads, m.kv_heads,
+        m.head_width, m.mlp_width, m.vocab, m.positions, m.tied == TIED_YES ? "tied" : "separate");
+    print_memory(&model, c);
+    model_free(&model);
+    return SOTTO_OK;
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    const struct info_config *c = config;
+    if (n_words > 1)
+        return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
+    if (n_words == 1)
+        return print_model(words[0], c);
+    struct memory memory = {0};
+    struct device dev;
+    TRY(device_open(&dev, "cpu", &memory, 0));
+    printf("sotto %s\n", sotto_version());
+    printf("devices: cpu (%s, %d threads), reference\n", device_describe(&dev), dev.threads);
+    printf("workers: one in this process\n");
+    device_close(&dev);
+    return print_presets(c);
+}
+
+const struct command command_info = {
+    .name = "info",
+    .summary = "what this build can do; sizes and memory of a preset or model folder",
+    .usage = "[PRESET|MODEL] [--key=value ...]",
+    .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256",
+    .sections = sections,
+    .run = run_it,
+};

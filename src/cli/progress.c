@@ -1,0 +1,68 @@
+#include "cli/progress.h"
+
+#include <math.h>
+#include <unistd.h>
+
+void progress_init(struct progress *p, FILE *out)
+{
+    *p = (struct progress){.out = out, .terminal = isatty(fileno(out))};
+}
+
+void progress_end(struct progress *p)
+{
+    if (p->pending)
+        fputc('\n', p->out);
+    p->pending = false;
+    fflush(p->out);
+}
+
+/* "2h03m", "4m10s", "12s" */
+static void print_time(double seconds, char out[32])
+{
+    long s = seconds < 1e9 ? lround(seconds) : 999999999;
+    if (s >= 3600)
+        snprintf(out, 32, "%ldh%02ldm", s / 3600, s % 3600 / 60);
+    else if (s >= 60)
+        snprintf(out, 32, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(out, 32, "%lds", s);
+}
+
+static void step(void *arg, const struct run_step *s)
+{
+    struct progress *p = arg;
+    if (!s->report && !p->terminal)
+        return;
+    char left[32];
+    print_time(s->eta, left);
+    fprintf(p->out, "%sstep %lld/%lld (%.0f%%)  loss %.4f  lr %.3g  %.0f tokens/s  %s left%s",
+            p->terminal ? "\r\033[K" : "", (long long)s->step, (long long)s->steps,
+            100.0 * (double)s->step / (double)s->steps, s->round.loss, s->lr, s->tokens_per_s, left,
+            p->terminal ? "" : "\n");
+    p->pending = p->terminal;
+    fflush(p->out);
+}
+
+static void evaluated(void *arg, int64_t at, const struct evaluation *e)
+{
+    struct progress *p = arg;
+    progress_end(p);
+    fprintf(p->out,
+            "step %lld: held-out loss %.4f, perplexity %.2f, accuracy %.1f%% over %lld tokens\n",
+            (long long)at, e->loss, exp(e->loss), 100.0 * (double)e->hits / (double)e->targets,
+            (long long)e->targets);
+    fflush(p->out);
+}
+
+static void saved(void *arg, int64_t at, const char *folder)
+{
+    struct progress *p = arg;
+    progress_end(p);
+    fprintf(p->out, "step %lld: saved %s\n", (long long)at, folder);
+    fflush(p->out);
+}
+
+struct run_watch progress_watch(struct progress *p)
+{
+    return (struct run_watch){.step = step, .evaluated = evaluated, .saved = saved, .arg = p};
+}

@@ -1,0 +1,17 @@
+/* The progress of a run on a terminal (one line, rewritten) or elsewhere (a line a report). */
+#ifndef SOTTO_CLI_PROGRESS_H
+#define SOTTO_CLI_PROGRESS_H
+
+#include "train/run.h"
+
+struct progress {
+    FILE *out;
+    bool terminal;
+    bool pending; /* the cursor stands behind a progress line */
+};
+
+void progress_init(struct progress *p, FILE *out);
+struct run_watch progress_watch(struct progress *p);
+void progress_end(struct progress *p); /* moves to a fresh line */
+
+#endif

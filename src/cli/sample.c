@@ -1,0 +1,112 @@
+/* sotto sample */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/generate.h"
+#include "train/loaded.h"
+
+struct sample_config {
+    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], prompt[OPTION_ROOM];
+    int tokens, count, top_k, threads;
+    double temperature, top_p;
+    int64_t seed;
+    bool stop_at_end;
+};
+
+#define S struct sample_config
+static const struct option table[] = {
+    OPTION_TEXT(S, model, "run", "folder of a run or of any Hugging Face model"),
+    OPTION_TEXT(S, tokenizer, "", "file or folder; empty: the model's own"),
+    OPTION_TEXT(S, prompt, "", "text to go on from; empty: the beginning of a document"),
+    OPTION_INT(S, tokens, "200", 1, 1e9, "tokens to draw"),
+    OPTION_INT(S, count, "1", 1, 1e6, "samples"),
+    OPTION_REAL(S, temperature, "0.8", 0, 100, "0: always the most likely token"),
+    OPTION_INT(S, top_k, "0", 0, 1e9, "draw from the k most likely tokens; 0: all"),
+    OPTION_REAL(S, top_p, "0.95", 0.000001, 1, "draw from the smallest set with this probability"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "sample i uses seed + i"),
+    OPTION_BOOL(S, stop_at_end, "true", "stop at the end-of-text token"),
+    OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
+};
+#undef S
+
+static int sections(void *config, struct option_section *out)
+{
+    out[0] = (struct option_section)OPTION_SECTION("", "options", table, config);
+    return 1;
+}
+
+/* Tokens are printed as soon as they are whole characters; bytes of an unfinished one wait. */
+static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t token)
+{
+    char *text;
+    size_t size;
+    TRY(tokenizer_decode(tokenizer, &token, 1, &text, &size));
+    fwrite(text, 1, size, stdout);
+    fflush(stdout);
+    free(text);
+    return SOTTO_OK;
+}
+
+static enum sotto_status one_sample(struct loaded *l, const struct sample_config *c, int i)
+{
+    struct token_list prompt = {0};
+    struct generator g;
+    struct generate_config how = {c->temperature, c->top_k, c->top_p,
+                                  (uint64_t)c->seed + (uint64_t)i};
+    const int end = tokenizer_end(l->tokenizer);
+    TRY(tokenizer_encode(l->tokenizer, c->prompt, strlen(c->prompt), &prompt));
+    int32_t token = end;
+    if (prompt.count == 0 && end < 0) {
+        free(prompt.data);
+        return fail(SOTTO_EINVAL,
+                    "this tokenizer has no end-of-text token to start from: give a --prompt");
+    }
+    enum sotto_status st = generator_init(&g, &l->model, &l->dev, l->theta, &how);
+    if (st == SOTTO_OK) {
+        fputs(c->prompt, stdout);
+        if (prompt.count)
+            st = generator_next(&g, prompt.data, prompt.count, &token);
+        else
+            st = generator_next(&g, &token, 1, &token);
+        for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && token == end); n++) {
+            st = print_token(l->tokenizer, token);
+            if (st != SOTTO_OK || n == c->tokens)
+                break;
+            st = generator_next(&g, &token, 1, &token);
+        }
+        fputc('\n', stdout);
+        generator_free(&g);
+    }
+    free(prompt.data);
+    return st;
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    struct sample_config *c = config;
+    if (n_words > 1)
+        return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
+    struct loaded l;
+    TRY(loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->threads));
+    enum sotto_status st = SOTTO_OK;
+    if (!l.tokenizer)
+        st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --tokenizer=FILE");
+    for (int i = 0; i < c->count && st == SOTTO_OK; i++) {
+        if (i)
+            puts("---");
+        st = one_sample(&l, c, i);
+    }
+    loaded_close(&l);
+    return st;
+}
+
+const struct command command_sample = {
+    .name = "sample",
+    .summary = "draw text from a model",
+    .usage = "[MODEL] [--key=value ...]",
+    .example = "  sotto sample my-run --prompt=\"Once upon a time\" --temperature=0.8 --top_p=0.95",
+    .sections = sections,
+    .run = run_it,
+};

@@ -1,0 +1,294 @@
+#include "data/instruct.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "data/records.h"
+
+static const char task[] = "Below is an instruction that describes a task. ";
+static const char task_with_input[] =
+    "Below is an instruction that describes a task, paired with an input that provides further context. ";
+static const char request[] = "Write a response that appropriately completes the request.\n\n";
+
+bool instruct_recognise(const json_t *record)
+{
+    return json_object_get(record, "instruction") || json_object_get(record, "prompt") ||
+           json_object_get(record, "messages");
+}
+
+void instruct_free(struct instruct_example *example)
+{
+    text_free(&example->text);
+    free(example->parts);
+    *example = (struct instruct_example){0};
+}
+
+/* Ends a part where the text ends now; neighbours that are both masked are one part, so that they
+ * are tokenized as one text. */
+static enum sotto_status end_part(struct instruct_example *e, bool learned)
+{
+    size_t before = 0;
+    for (int i = 0; i < e->count; i++)
+        before += e->parts[i].size;
+    size_t size = e->text.size - before;
+    if (!learned && size == 0)
+        return SOTTO_OK;
+    if (!learned && e->count > 0 && !e->parts[e->count - 1].learned) {
+        e->parts[e->count - 1].size += size;
+        return SOTTO_OK;
+    }
+    if (e->count == e->room) {
+        int room = 2 * e->room + 4;
+        struct instruct_part *more = realloc(e->parts, (size_t)room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %d parts of an example", room);
+        e->parts = more;
+        e->room = room;
+    }
+    e->parts[e->count++] = (struct instruct_part){size, learned};
+    return SOTTO_OK;
+}
+
+static enum sotto_status add_member(struct text *out, const json_t *object, const char *key)
+{
+    const char *ignored;
+    TRY(json_get_text(object, key, &ignored));
+    const json_t *value = json_object_get(object, key);
+    text_put(out, json_string_value(value), json_string_length(value));
+    return SOTTO_OK;
+}
+
+static void add_prompt(struct text *out, const char *instruction, size_t instruction_size,
+                       const char *input, size_t input_size)
+{
+    text_add(out, input_size ? task_with_input : task);
+    text_add(out, request);
+    text_add(out, "### Instruction:\n");
+    text_put(out, instruction, instruction_size);
+    if (input_size) {
+        text_add(out, "\n\n### Input:\n");
+        text_put(out, input, input_size);
+    }
+    text_add(out, "\n\n### Response:\n");
+}
+
+void instruct_prompt(struct text *out, const char *instruction, const char *input)
+{
+    add_prompt(out, instruction, strlen(instruction), input, input ? strlen(input) : 0);
+}
+
+static enum sotto_status read_alpaca(struct instruct_example *e, const json_t *record)
+{
+    const char *instruction, *input = NULL;
+    TRY(json_get_text(record, "instruction", &instruction));
+    if (json_object_get(record, "input") && !json_is_null(json_object_get(record, "input")))
+        TRY(json_get_text(record, "input", &input));
+    add_prompt(&e->text, instruction, json_string_length(json_object_get(record, "instruction")),
+               input, input ? json_string_length(json_object_get(record, "input")) : 0);
+    TRY(end_part(e, false));
+    TRY(add_member(&e->text, record, "output"));
+    return end_part(e, true);
+}
+
+static enum sotto_status read_message(struct instruct_example *e, const json_t *message, size_t i)
+{
+    const char *role;
+    TRY(json_get_text(message, "role", &role));
+    if (strcmp(role, "system") == 0) {
+        TRY(add_member(&e->text, message, "content"));
+        text_add(&e->text, "\n\n");
+    } else if (strcmp(role, "user") == 0) {
+        if (i == 0) {
+            text_add(&e->text, task);
+            text_add(&e->text, request);
+        }
+        text_add(&e->text, "### Instruction:\n");
+        TRY(add_member(&e->text, message, "content"));
+        text_add(&e->text, "\n\n");
+    } else if (strcmp(role, "assistant") == 0) {
+        text_add(&e->text, "### Response:\n");
+        TRY(end_part(e, false));
+        TRY(add_member(&e->text, message, "content"));
+        return end_part(e, true);
+    } else {
+        return fail(SOTTO_EFORMAT, "\"role\" is \"%.40s\", want system, user or assistant", role);
+    }
+    return end_part(e, false);
+}
+
+static enum sotto_status read_messages(struct instruct_example *e, const json_t *record)
+{
+    json_t *messages, *message;
+    size_t i;
+    bool answered = false;
+    TRY(json_get_array(record, "messages", &messages));
+    json_array_foreach(messages, i, message)
+    {
+        enum sotto_status st = read_message(e, message, i);
+        TRY(fail_in(st, "\"messages\"[%zu]: ", i));
+    }
+    for (int k = 0; k < e->count; k++)
+        answered |= e->parts[k].learned;
+    if (!answered)
+        return fail(SOTTO_EFORMAT, "\"messages\" has none of role \"assistant\"");
+    return SOTTO_OK;
+}
+
+enum sotto_status instruct_read(struct instruct_example *example, const json_t *record)
+{
+    text_clear(&example->text);
+    example->count = 0;
+    if (!json_is_object(record))
+        return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(record));
+    if (json_object_get(record, "messages")) {
+        TRY(read_messages(example, record));
+    } else if (json_object_get(record, "instruction")) {
+        TRY(read_alpaca(example, record));
+    } else if (json_object_get(record, "prompt")) {
+        TRY(add_member(&example->text, record, "prompt"));
+        TRY(end_part(example, false));
+        TRY(add_member(&example->text, record, "completion"));
+        TRY(end_part(example, true));
+    } else {
+        return fail(SOTTO_EFORMAT, "want a member \"instruction\", \"prompt\" or \"messages\"");
+    }
+    return text_status(&example->text);
+}
+
+static enum sotto_status push(struct token_list *list, int32_t id)
+{
+    if (list->count == list->room) {
+        size_t room = 2 * list->room + 1024;
+        int32_t *more = realloc(list->data, room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %zu tokens", room);
+        list->data = more;
+        list->room = room;
+    }
+    list->data[list->count++] = id;
+    return SOTTO_OK;
+}
+
+/* Appends the example's ids, masked ones as complements; takes them back when none would be a
+ * target. */
+static enum sotto_status encode(const struct instruct_example *e, const struct tokenizer *tokenizer,
+                                struct token_list *ids)
+{
+    const size_t first = ids->count;
+    const char *text = e->text.data;
+    bool learns = false;
+    for (int i = 0; i < e->count; i++) {
+        size_t from = ids->count;
+        TRY(tokenizer_encode(tokenizer, text, e->parts[i].size, ids));
+        text += e->parts[i].size;
+        if (e->parts[i].learned && tokenizer_end(tokenizer) >= 0)
+            TRY(push(ids, tokenizer_end(tokenizer)));
+        for (size_t k = from; k < ids->count; k++) {
+            if (!e->parts[i].learned)
+                ids->data[k] = ~ids->data[k];
+            else
+                learns |= k > first;
+        }
+    }
+    if (!learns)
+        ids->count = first;
+    return SOTTO_OK;
+}
+
+static enum sotto_status add_start(struct instruct_set *set, int64_t *room, size_t at)
+{
+    if (set->count == *room) {
+        *room = 2 * *room + 256;
+        int64_t *more = realloc(set->start, (size_t)(*room + 1) * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %lld examples", (long long)*room);
+        set->start = more;
+    }
+    set->start[set->count++] = (int64_t)at;
+    return SOTTO_OK;
+}
+
+enum sotto_status instruct_open(struct instruct_set *set, const char *text, size_t size,
+                                const char *name, const struct tokenizer *tokenizer)
+{
+    *set = (struct instruct_set){0};
+    struct instruct_example example = {0};
+    struct token_list ids = {0};
+    struct records records;
+    json_t *record = NULL;
+    int64_t room = 0, empty = 0;
+    enum sotto_status st;
+    records_begin(&records, text, size, name);
+    for (;;) {
+        TRY_DONE(records_next(&records, &record));
+        if (!record)
+            break;
+        st = instruct_read(&example, record);
+        TRY_DONE(fail_in(st, "%s:%lld: ", name, (long long)records.begins));
+        json_decref(record);
+        record = NULL;
+        size_t from = ids.count;
+        TRY_DONE(encode(&example, tokenizer, &ids));
+        if (ids.count == from)
+            empty++;
+        else
+            TRY_DONE(add_start(set, &room, from));
+    }
+    if (set->count == 0) {
+        st = fail(SOTTO_EFORMAT, "%s has no examples", name);
+        goto done;
+    }
+    if (empty)
+        log_warn("%s: %lld of %lld examples have no response and are left out", name,
+                 (long long)empty, (long long)(empty + set->count));
+    set->start[set->count] = (int64_t)ids.count;
+    set->ids = ids.data;
+    ids.data = NULL;
+done:
+    json_decref(record);
+    instruct_free(&example);
+    free(ids.data);
+    if (st != SOTTO_OK)
+        instruct_close(set);
+    return st;
+}
+
+void instruct_close(struct instruct_set *set)
+{
+    free(set->ids);
+    free(set->start);
+    *set = (struct instruct_set){0};
+}
+
+int instruct_length(const struct instruct_set *set, int64_t i, int t)
+{
+    int64_t positions = set->start[i + 1] - set->start[i] - 1;
+    return positions < t ? (int)positions : t;
+}
+
+int instruct_row(const struct instruct_set *set, int64_t i, int t, int32_t *tokens,
+                 int32_t *targets)
+{
+    assert(i >= 0 && i < set->count && t > 0);
+    const int32_t *ids = set->ids + set->start[i];
+    int64_t count = set->start[i + 1] - set->start[i], prompt = 0, skip = 0;
+    while (prompt < count && ids[prompt] < 0)
+        prompt++;
+    if (count > t + 1) {
+        int64_t keep = t / 2 > 1 ? t / 2 : 1;
+        if (keep > count - prompt)
+            keep = count - prompt;
+        skip = prompt + keep - (t + 1);
+        if (skip < 0)
+            skip = 0;
+    }
+    int length = instruct_length(set, i, t);
+    for (int k = 0; k < length; k++) {
+        int32_t now = ids[skip + k], next = ids[skip + k + 1];
+        tokens[k] = now < 0 ? ~now : now;
+        targets[k] = next < 0 ? INSTRUCT_MASKED : next;
+    }
+    return length;
+}

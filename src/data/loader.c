@@ -1,0 +1,205 @@
+#include "data/loader.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/loader_state.h"
+
+static const char *const formats[] = {"auto",   "text",  "jsonl",   "instruct",
+                                      "tokens", "raw16", "stories", NULL};
+static const char *const shardings[] = {"iid", "source", NULL};
+
+const struct option data_options[] = {
+    OPTION_TEXT(
+        struct data_config, train, "stories",
+        "files or folders, comma separated, each file a source; stories[:tales|weather|recipes|talks|letters] is made up"),
+    OPTION_TEXT(struct data_config, valid, "",
+                "the same for validation; empty: the end of every training source (holdout)"),
+    OPTION_REAL(struct data_config, holdout, "0.05", 0, 0.9,
+                "fraction of every training source kept for validation when valid is empty"),
+    OPTION_ENUM(struct data_config, format, "auto", formats,
+                "what the files hold; auto: by their names and first bytes"),
+    OPTION_ENUM(struct data_config, sharding, "iid", shardings,
+                "iid: all workers read all sources; source: each worker reads its own (non-iid)"),
+    OPTION_TEXT(
+        struct data_config, tokenizer, "",
+        "tokenizer.json, or a folder with one or with vocab.json and merges.txt; empty: trained on the data"),
+    OPTION_INT(struct data_config, vocab, "4096", 257, 1e6,
+               "vocabulary of a tokenizer trained on the data"),
+    OPTION_TEXT(struct data_config, text_key, "text",
+                "member of a JSONL record that holds the text"),
+    OPTION_TEXT(struct data_config, cache, "",
+                "folder that keeps tokenized text from one run to the next; empty: none"),
+    OPTION_LONG(
+        struct data_config, stories, "10000", 1, 1e9,
+        "documents of each synthetic source (as validation data: the holdout fraction of it)"),
+    OPTION_LONG(struct data_config, stories_seed, "1", 0, 9e15, "seed of the synthetic sources"),
+};
+const int data_options_count = sizeof data_options / sizeof *data_options;
+
+static bool is_text(const struct source_spec *spec)
+{
+    return spec->format != DATA_TOKENS && spec->format != DATA_RAW16;
+}
+
+static enum sotto_status open_sources(struct loader *loader, const struct source_spec *specs, int n,
+                                      double holdout, const struct data_config *config,
+                                      enum data_split split, const struct tokenizer *tokenizer)
+{
+    loader->sources = calloc((size_t)n, sizeof *loader->sources);
+    loader->before = calloc((size_t)n + 1, sizeof *loader->before);
+    if (!loader->sources || !loader->before)
+        return fail(SOTTO_ENOMEM, "no memory for %d sources", n);
+    for (int i = 0; i < n; i++) {
+        struct source *source = &loader->sources[i];
+        if ((specs[i].format == DATA_INSTRUCT) != loader->instruct)
+            return fail(SOTTO_EINVAL,
+                        "%s and %s do not mix: one has instructions, the other running text",
+                        specs[0].path, specs[i].path);
+        TRY(source_open(source, &specs[i], holdout, split, config->cache, tokenizer));
+        loader->count++;
+        loader->before[i + 1] = loader->before[i] + source->end - source->begin;
+        int64_t vocab = is_text(&specs[i]) ? tokenizer_vocab_size(tokenizer) : source->tokens.vocab;
+        if (vocab > loader->vocab)
+            loader->vocab = vocab;
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status loader_open(struct loader **out, const struct data_config *config,
+                              enum data_split split, const struct tokenizer *tokenizer)
+{
+    struct source_spec *specs;
+    int n;
+    *out = NULL;
+    double holdout = config->valid[0] ? 0 : config->holdout;
+    if (split == DATA_VALID && !config->valid[0] && holdout == 0)
+        return fail(SOTTO_EINVAL,
+                    "no validation data: name some with valid, or set holdout above 0");
+    TRY(source_list(&specs, &n, config, split));
+    struct loader *loader = calloc(1, sizeof *loader);
+    enum sotto_status st;
+    if (!loader) {
+        st = fail(SOTTO_ENOMEM, "no memory for a loader");
+        goto done;
+    }
+    loader->instruct = specs[0].format == DATA_INSTRUCT;
+    loader->sharding = (enum data_sharding)config->sharding;
+    if (tokenizer && tokenizer_end(tokenizer) >= 0)
+        loader->pad = tokenizer_end(tokenizer);
+    TRY_DONE(open_sources(loader, specs, n, holdout, config, split, tokenizer));
+    *out = loader;
+done:
+    free(specs);
+    if (st != SOTTO_OK)
+        loader_close(loader);
+    return st;
+}
+
+void loader_close(struct loader *loader)
+{
+    if (!loader)
+        return;
+    for (int i = 0; i < loader->count; i++)
+        source_close(&loader->sources[i]);
+    free(loader->sources);
+    free(loader->before);
+    free(loader);
+}
+
+int64_t loader_vocab(const struct loader *loader)
+{
+    return loader->vocab;
+}
+
+int64_t loader_tokens(const struct loader *loader)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < loader->count; i++) {
+        const struct source *s = &loader->sources[i];
+        sum += s->instruct ? s->examples.start[s->end] - s->examples.start[s->begin]
+                           : s->end - s->begin;
+    }
+    return sum;
+}
+
+int loader_sources(const struct loader *loader)
+{
+    return loader->count;
+}
+
+/* Documents collected for the training of a tokenizer. */
+struct collection {
+    struct text text;
+    size_t *sizes, count, room;
+    size_t limit; /* bytes of text after which the rest of a source is left out */
+};
+
+static enum sotto_status collect(void *arg, const char *text, size_t size)
+{
+    struct collection *c = arg;
+    if (c->text.size >= c->limit)
+        return SOTTO_OK;
+    if (size > c->limit - c->text.size)
+        size = c->limit - c->text.size;
+    if (c->count == c->room) {
+        size_t room = 2 * c->room + 256;
+        size_t *more = realloc(c->sizes, room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %zu documents", room);
+        c->sizes = more;
+        c->room = room;
+    }
+    text_put(&c->text, text, size);
+    c->sizes[c->count++] = size;
+    return text_status(&c->text);
+}
+
+static enum sotto_status train_on(struct tokenizer **out, const struct collection *c, int vocab)
+{
+    const struct tokenizer_training how = {
+        .vocab_size = vocab, .min_frequency = 2, .end = SOURCE_SEPARATOR};
+    const char **texts = malloc((c->count + 1) * sizeof *texts);
+    if (!texts)
+        return fail(SOTTO_ENOMEM, "no memory for %zu documents", c->count);
+    const char *p = c->text.data;
+    for (size_t i = 0; i < c->count; p += c->sizes[i], i++)
+        texts[i] = p;
+    enum sotto_status st = tokenizer_train(out, &how, texts, c->sizes, c->count);
+    free(texts);
+    return st;
+}
+
+enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_config *config)
+{
+    const size_t most = (size_t)64 << 20;
+    struct source_spec *specs;
+    struct collection collection = {0};
+    int n, texts = 0;
+    enum sotto_status st = SOTTO_OK;
+    *out = NULL;
+    if (config->tokenizer[0])
+        return tokenizer_open(out, config->tokenizer);
+    TRY(source_list(&specs, &n, config, DATA_TRAIN));
+    for (int i = 0; i < n; i++)
+        texts += is_text(&specs[i]);
+    if (texts == 0)
+        goto done;
+    for (int i = 0; i < n; i++) {
+        if (!is_text(&specs[i])) {
+            st = fail(
+                SOTTO_EINVAL,
+                "%s holds tokens and other sources hold text: name the tokenizer that made the tokens",
+                specs[i].path);
+            goto done;
+        }
+        collection.limit = collection.text.size + most / (size_t)texts;
+        TRY_DONE(source_visit(&specs[i], collect, &collection));
+    }
+    st = train_on(out, &collection, config->vocab);
+done:
+    free(specs);
+    text_free(&collection.text);
+    free(collection.sizes);
+    return st;
+}

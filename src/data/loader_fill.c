@@ -1,0 +1,230 @@
+/* Which sequence stands in which row. Let W be the sequences of a stream (windows or examples) and
+ * g count the rows that all its readers ask for: g = (index * members + member) * rows + row. Row g
+ * belongs to epoch e = g / W and is sequence pi_e(g mod W), pi_e a random permutation. Window w of
+ * epoch e begins at w t + offset_e, 0 <= offset_e < t. */
+#include <assert.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "data/loader_state.h"
+
+/* What one worker reads: sources [first, last), together with `members` - 1 others. */
+struct share {
+    int first, last;
+    int member, members;
+};
+
+/* Streams of the generator: who draws in the upper half, which epoch in the lower. */
+enum { DRAW_ORDER = 0x0da7a001, DRAW_OFFSET = 0x0da7a002 };
+
+static uint64_t draw(uint32_t what, int64_t epoch)
+{
+    return (uint64_t)what << 32 ^ (uint64_t)epoch;
+}
+
+static struct share share_of(const struct loader *loader, int rank, int size)
+{
+    const int n = loader->count;
+    if (loader->sharding == DATA_IID)
+        return (struct share){0, n, rank, size};
+    if (n >= size)
+        return (struct share){(int)((int64_t)rank * n / size),
+                              (int)((int64_t)(rank + 1) * n / size), 0, 1};
+    int mine = rank % n;
+    return (struct share){mine, mine + 1, rank / n, (size - 1 - mine) / n + 1};
+}
+
+static int64_t share_count(const struct loader *loader, struct share s)
+{
+    return loader->before[s.last] - loader->before[s.first];
+}
+
+/* Windows of an epoch: one less than fit when there are several, so that any offset leaves room for
+ * all. */
+static int64_t windows(int64_t tokens, int t)
+{
+    if (tokens <= t)
+        return 0;
+    return tokens < 2 * (int64_t)t ? 1 : tokens / t - 1;
+}
+
+static int64_t window_offset(int64_t tokens, int t, uint64_t seed, int64_t epoch, int first)
+{
+    int64_t most = tokens - 1 - windows(tokens, t) * t; /* the last window then ends with the stream */
+    return (int64_t)(rng_at(seed, draw(DRAW_OFFSET, epoch), (uint64_t)first) %
+                     (uint64_t)(most + 1));
+}
+
+static enum sotto_status too_short(const struct loader *loader, struct share s, int t)
+{
+    bool one = s.last - s.first == 1;
+    return fail(SOTTO_EINVAL, "%s has %lld tokens, one sequence needs %lld",
+                one ? loader->sources[s.first].name : "data", (long long)share_count(loader, s),
+                (long long)t + 1);
+}
+
+static enum sotto_status check_share(const struct loader *loader, struct share s, int t)
+{
+    if (!loader->instruct && share_count(loader, s) <= t)
+        return too_short(loader, s, t);
+    return SOTTO_OK;
+}
+
+enum sotto_status loader_check(const struct loader *loader, int size, int t)
+{
+    for (int rank = 0; rank < size; rank++)
+        TRY(check_share(loader, share_of(loader, rank, size), t));
+    return SOTTO_OK;
+}
+
+/* The source that holds element `at` of the whole stream. */
+static int source_at(const struct loader *loader, int64_t at)
+{
+    int low = 0, high = loader->count;
+    while (high - low > 1) {
+        int middle = (low + high) / 2;
+        if (loader->before[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Tokens [at, at + count) of the whole stream, over the borders of sources. */
+static enum sotto_status read_stream(const struct loader *loader, int64_t at, int64_t count,
+                                     int32_t *out)
+{
+    for (int s = source_at(loader, at); count > 0; s++) {
+        const struct source *source = &loader->sources[s];
+        int64_t here = loader->before[s + 1] - at;
+        if (here > count)
+            here = count;
+        enum sotto_status st =
+            tokens_copy(&source->tokens, source->begin + at - loader->before[s], here, out);
+        TRY(fail_in(st, "%s: ", source->name));
+        at += here;
+        out += here;
+        count -= here;
+    }
+    return SOTTO_OK;
+}
+
+/* The t + 1 tokens from `at` on: targets are tokens shifted by one. */
+static enum sotto_status fill_window(const struct loader *loader, int64_t at, struct batch *batch,
+                                     int row)
+{
+    int t = batch->t;
+    int32_t *tokens = batch->tokens + (int64_t)row * t,
+            *targets = batch->targets + (int64_t)row * t;
+    TRY(read_stream(loader, at, 1, tokens));
+    TRY(read_stream(loader, at + 1, t, targets));
+    memcpy(tokens + 1, targets, (size_t)(t - 1) * sizeof *tokens);
+    return SOTTO_OK;
+}
+
+static const struct instruct_set *example_at(const struct loader *loader, int64_t at, int64_t *i)
+{
+    int s = source_at(loader, at);
+    *i = loader->sources[s].begin + at - loader->before[s];
+    return &loader->sources[s].examples;
+}
+
+static void fill_example(const struct loader *loader, int64_t at, int t, struct batch *batch,
+                         int row)
+{
+    int64_t i;
+    const struct instruct_set *set = example_at(loader, at, &i);
+    int32_t *tokens = batch->tokens + (int64_t)row * batch->t;
+    int32_t *targets = batch->targets + (int64_t)row * batch->t;
+    int length = instruct_row(set, i, t, tokens, targets);
+    for (int k = length; k < batch->t; k++) {
+        tokens[k] = loader->pad;
+        targets[k] = INSTRUCT_MASKED;
+    }
+}
+
+/* Where row `row` reads: an element of the whole stream. */
+struct order {
+    struct share share;
+    uint64_t seed;
+    int64_t g; /* of row 0 */
+    bool shuffled;
+    int t;
+};
+
+static int64_t place_of(const struct loader *loader, const struct order *o, int row)
+{
+    const int64_t base = loader->before[o->share.first], count = share_count(loader, o->share);
+    const int64_t g = o->g + row;
+    if (!o->shuffled)
+        return base + g * (loader->instruct ? 1 : o->t);
+    const int64_t total = loader->instruct ? count : windows(count, o->t);
+    const int64_t epoch = g / total;
+    int64_t k = (int64_t)rng_permute(o->seed, draw(DRAW_ORDER, epoch), (uint64_t)(g % total),
+                                     (uint64_t)total);
+    if (loader->instruct)
+        return base + k;
+    return base + k * o->t + window_offset(count, o->t, o->seed, epoch, o->share.first);
+}
+
+static enum sotto_status fill(const struct loader *loader, const struct order *o, int rows,
+                              struct batch *batch)
+{
+    assert(rows > 0 && o->t > 0 && (int64_t)rows * o->t <= batch->room);
+    batch->rows = rows;
+    batch->t = o->t;
+    if (loader->instruct) {
+        batch->t = 1;
+        for (int row = 0; row < rows; row++) {
+            int64_t i;
+            const struct instruct_set *set = example_at(loader, place_of(loader, o, row), &i);
+            int length = instruct_length(set, i, o->t);
+            batch->t = length > batch->t ? length : batch->t;
+        }
+    }
+    for (int row = 0; row < rows; row++) {
+        int64_t at = place_of(loader, o, row);
+        if (loader->instruct)
+            fill_example(loader, at, o->t, batch, row);
+        else
+            TRY(fill_window(loader, at, batch, row));
+    }
+    batch->n_targets = 0;
+    for (int64_t i = 0; i < (int64_t)rows * batch->t; i++)
+        batch->n_targets += batch->targets[i] >= 0;
+    return SOTTO_OK;
+}
+
+enum sotto_status loader_fill(const struct loader *loader, struct loader_place place, int rows,
+                              int t, struct batch *batch)
+{
+    assert(place.index >= 0 && place.rank >= 0 && place.rank < place.size);
+    struct share share = share_of(loader, place.rank, place.size);
+    TRY(check_share(loader, share, t));
+    struct order order = {.share = share, .seed = place.seed, .shuffled = true, .t = t};
+    order.g = (place.index * share.members + share.member) * rows;
+    return fill(loader, &order, rows, batch);
+}
+
+static int64_t sequences_in_order(const struct loader *loader, int t)
+{
+    int64_t count = loader->before[loader->count];
+    return loader->instruct ? count : (count - 1) / t;
+}
+
+int64_t loader_batches(const struct loader *loader, int rows, int t)
+{
+    return (sequences_in_order(loader, t) + rows - 1) / rows;
+}
+
+enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t index, int rows, int t,
+                                       struct batch *batch)
+{
+    struct share all = {0, loader->count, 0, 1};
+    TRY(check_share(loader, all, t));
+    int64_t left = sequences_in_order(loader, t) - index * rows;
+    assert(index >= 0 && left > 0);
+    struct order order = {.share = all, .g = index * rows, .t = t};
+    return fill(loader, &order, left < rows ? (int)left : rows, batch);
+}

@@ -1,0 +1,130 @@
+/* Tokenization, and the folder that remembers it.
+ *
+ * A cached file is named after a hash of everything that its ids follow from: the file's path, size
+ * and time of change (of stories, their text), how it is read, and the tokenizer's contents. A
+ * stale file is never read, only left behind. */
+#define _GNU_SOURCE /* realpath */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "data/source.h"
+
+/* FNV-1a, 64 bits. */
+static uint64_t mix(uint64_t hash, const void *data, size_t size)
+{
+    const uint8_t *p = data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ p[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static enum sotto_status mix_document(void *arg, const char *text, size_t size)
+{
+    uint64_t *hash = arg;
+    *hash = mix(mix(*hash, &size, sizeof size), text, size);
+    return SOTTO_OK;
+}
+
+/* Its contents are what it would save; the file is only a way to see them. */
+static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *tokenizer,
+                                       const char *folder)
+{
+    char path[FILE_PATH_ROOM], *text;
+    size_t size;
+    TRY(file_join(path, folder, "tokenizer.XXXXXX"));
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return fail_errno(SOTTO_EIO, "cannot write into the cache folder %s", folder);
+    close(fd);
+    enum sotto_status st = tokenizer_save(tokenizer, path);
+    if (st == SOTTO_OK)
+        st = file_read(path, SIZE_MAX - 1, &text, &size);
+    unlink(path);
+    TRY(st);
+    *hash = mix(*hash, text, size);
+    free(text);
+    return SOTTO_OK;
+}
+
+static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct source_spec *spec,
+                                    const char *folder, const struct tokenizer *tokenizer)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    TRY(file_make_directories(folder));
+    if (spec->format == DATA_STORIES) {
+        TRY(source_visit(spec, mix_document, &hash));
+    } else {
+        struct stat info;
+        char *full = realpath(spec->path, NULL);
+        if (!full || stat(full, &info) != 0) {
+            free(full);
+            return fail_errno(SOTTO_EIO, "cannot open %s", spec->path);
+        }
+        int64_t facts[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec, spec->format};
+        hash = mix(mix(hash, full, strlen(full) + 1), facts, sizeof facts);
+        free(full);
+        if (spec->format == DATA_JSONL)
+            hash = mix(hash, spec->text_key, strlen(spec->text_key) + 1);
+    }
+    TRY(mix_tokenizer(&hash, tokenizer, folder));
+    char name[64];
+    snprintf(name, sizeof name, "%016llx.bin", (unsigned long long)hash);
+    return file_join(out, folder, name);
+}
+
+struct encoding {
+    const struct tokenizer *tokenizer;
+    struct token_list ids;
+};
+
+static enum sotto_status encode_document(void *arg, const char *text, size_t size)
+{
+    struct encoding *e = arg;
+    struct token_list *ids = &e->ids;
+    TRY(tokenizer_encode(e->tokenizer, text, size, ids));
+    int end = tokenizer_end(e->tokenizer);
+    if (end < 0)
+        return SOTTO_OK;
+    if (ids->count == ids->room) {
+        size_t room = 2 * ids->room + 1024;
+        int32_t *more = realloc(ids->data, room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %zu tokens", room);
+        ids->data = more;
+        ids->room = room;
+    }
+    ids->data[ids->count++] = end;
+    return SOTTO_OK;
+}
+
+enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *spec,
+                                  const char *cache, const struct tokenizer *tokenizer)
+{
+    char path[FILE_PATH_ROOM] = "";
+    if (cache[0]) {
+        TRY(cache_path(path, spec, cache, tokenizer));
+        if (file_exists(path)) {
+            if (tokens_open(out, path, false) == SOTTO_OK)
+                return SOTTO_OK;
+            log_warn("the cached tokens of %s are made anew: %s", spec->path, sotto_error());
+        }
+    }
+    struct encoding encoding = {.tokenizer = tokenizer};
+    enum sotto_status st = source_visit(spec, encode_document, &encoding);
+    if (st == SOTTO_OK && encoding.ids.count == 0)
+        st = fail(SOTTO_EFORMAT, "%s has no tokens", spec->path);
+    if (st != SOTTO_OK) {
+        free(encoding.ids.data);
+        return st;
+    }
+    int vocab = tokenizer_vocab_size(tokenizer);
+    int64_t count = (int64_t)encoding.ids.count;
+    if (path[0] && tokens_save(path, encoding.ids.data, count, vocab) != SOTTO_OK)
+        log_warn("the tokens of %s are not cached: %s", spec->path, sotto_error());
+    tokens_adopt(out, encoding.ids.data, count, vocab);
+    return SOTTO_OK;
+}

@@ -1,0 +1,172 @@
+#include "io/metrics.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "io/append.h"
+
+static double wall_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Whether a line of an earlier run stays: it is ours, whole, and of a step not after the resumed
+ * one. */
+static bool stays(const char *line, size_t length, int64_t resume_step)
+{
+    json_t *object = json_loadb(line, length, 0, NULL);
+    const json_t *step = json_object_get(object, "step");
+    bool keep = json_is_integer(step) && json_integer_value(step) <= resume_step;
+    json_decref(object);
+    return keep;
+}
+
+/* Rewrites the file without the lines that do not stay. */
+static enum sotto_status rewind_to(const char *path, int64_t resume_step)
+{
+    struct file_map old;
+    struct file_draft draft;
+    if (!file_exists(path))
+        return SOTTO_OK;
+    TRY(file_map_open(&old, path));
+    enum sotto_status st = file_draft_open(&draft, path);
+    const char *p = (const char *)old.data, *end = p ? p + old.size : p;
+    size_t dropped = 0;
+    while (st == SOTTO_OK && p < end) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        size_t length = stop ? (size_t)(stop - p) + 1 : (size_t)(end - p);
+        if (stop && stays(p, length, resume_step))
+            st = file_put(&draft, p, length);
+        else
+            dropped++;
+        p += length;
+    }
+    if (st == SOTTO_OK && dropped)
+        st = file_commit(&draft);
+    else
+        file_abort(&draft);
+    file_map_close(&old);
+    return st;
+}
+
+enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t resume_step)
+{
+    *m = (struct metrics){.file = -1, .events.file = -1};
+    TRY(file_join(m->path, folder, "metrics.jsonl"));
+    TRY(file_make_directories(folder));
+    TRY(rewind_to(m->path, resume_step));
+    m->file = open(m->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (m->file < 0)
+        return fail_errno(SOTTO_EIO, "cannot create %s", m->path);
+    enum sotto_status st = tfevents_open(&m->events, folder, wall_time(), resume_step + 1);
+    if (st != SOTTO_OK)
+        metrics_close(m);
+    return st;
+}
+
+void metrics_close(struct metrics *m)
+{
+    if (m->file >= 0)
+        close(m->file);
+    tfevents_close(&m->events);
+    free(m->line);
+    *m = (struct metrics){.file = -1, .events.file = -1};
+}
+
+static char *reserve(struct metrics *m, size_t more)
+{
+    if (m->used + more > m->room) {
+        size_t room = 2 * (m->used + more);
+        char *line = realloc(m->line, room);
+        if (!line) {
+            m->no_memory = true;
+            return NULL;
+        }
+        m->line = line;
+        m->room = room;
+    }
+    return m->line + m->used;
+}
+
+static void add_text(struct metrics *m, const char *text)
+{
+    size_t length = strlen(text);
+    char *p = reserve(m, length);
+    if (!p)
+        return;
+    memcpy(p, text, length);
+    m->used += length;
+}
+
+/* Names are the program's own; what JSON would need escaped is replaced. */
+static void add_key(struct metrics *m, const char *name)
+{
+    add_text(m, ", \"");
+    size_t from = m->used;
+    add_text(m, name);
+    for (size_t i = from; i < m->used; i++)
+        if ((unsigned char)m->line[i] < ' ' || m->line[i] == '"' || m->line[i] == '\\')
+            m->line[i] = '_';
+    add_text(m, "\": ");
+}
+
+void metrics_begin(struct metrics *m, int64_t step)
+{
+    char text[48];
+    m->used = 0;
+    m->no_memory = false;
+    m->step = step;
+    snprintf(text, sizeof text, "{\"step\": %" PRId64, step);
+    add_text(m, text);
+}
+
+void metrics_put(struct metrics *m, const char *name, double value)
+{
+    char text[48] = "null";
+    for (int digits = 15; isfinite(value) && digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    add_key(m, name);
+    add_text(m, text);
+    tfevents_put(&m->events, name, (float)value);
+}
+
+void metrics_put_int(struct metrics *m, const char *name, int64_t value)
+{
+    char text[48];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    add_key(m, name);
+    add_text(m, text);
+    tfevents_put(&m->events, name, (float)value);
+}
+
+static enum sotto_status write_step(struct metrics *m)
+{
+    enum sotto_status st = SOTTO_OK;
+    add_text(m, "}\n");
+    if (m->no_memory)
+        st = fail(SOTTO_ENOMEM, "no memory for the metrics of step %" PRId64, m->step);
+    else
+        st = append_whole(m->file, m->path, m->line, m->used);
+    enum sotto_status events = tfevents_write(&m->events, wall_time(), m->step);
+    return st == SOTTO_OK ? events : st;
+}
+
+enum sotto_status metrics_end(struct metrics *m)
+{
+    enum sotto_status st = write_step(m);
+    bool reported = m->silent;
+    m->silent = st != SOTTO_OK;
+    return reported ? SOTTO_OK : st;
+}

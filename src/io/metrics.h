@@ -1,0 +1,43 @@
+/* Numbers over steps: metrics.jsonl, one object a line, and the same as TensorBoard events.
+ *
+ *     metrics_begin(&m, step);
+ *     metrics_put(&m, "train/loss", loss);
+ *     st = metrics_end(&m);                  {"step": 12, "train/loss": 3.25}
+ *
+ * A line is written by one call and taken back if the disk had room for half of it, so the file
+ * consists of whole lines. Nothing is allocated once the longest step has been seen. */
+#ifndef SOTTO_IO_METRICS_H
+#define SOTTO_IO_METRICS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "io/tfevents.h"
+
+struct metrics {
+    int file; /* metrics.jsonl, -1: closed */
+    char path[FILE_PATH_ROOM];
+    struct tfevents events;
+    char *line;
+    size_t used, room;
+    int64_t step;
+    bool no_memory; /* a put of this step did not fit */
+    bool silent;    /* the last write failed and was reported */
+};
+
+/* Opens the files in `folder` and drops what an earlier run wrote for steps after `resume_step`
+ * (-1: all of it), so that a resumed run leaves the steps of an uninterrupted one. */
+enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t resume_step);
+void metrics_close(struct metrics *m);
+
+void metrics_begin(struct metrics *m, int64_t step);
+void metrics_put(struct metrics *m, const char *name, double value); /* NaN and infinities: null */
+void metrics_put_int(struct metrics *m, const char *name, int64_t value);
+
+/* Writes the line and the event. A failure is returned once, at its first step, and training may go
+ * on: later steps try again, and a failure after one that worked is reported again. */
+enum sotto_status metrics_end(struct metrics *m);
+
+#endif

@@ -1,0 +1,315 @@
+/* Locking a run's folder, and checkpoints committed by one rename.
+ *
+ * Invariant: whatever is called step-* is complete. A folder gets that name when its files are on
+ * disk, and loses it before its first file is removed. */
+#define _GNU_SOURCE /* renameat2, flock */
+#include "io/rundir.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+#define PARTIAL ".partial-"
+
+static enum sotto_status locked_elsewhere(const struct rundir *run, int fd)
+{
+    char owner[128];
+    ssize_t got = pread(fd, owner, sizeof owner - 1, 0);
+    owner[got > 0 ? got : 0] = '\0';
+    owner[strcspn(owner, "\n")] = '\0';
+    return fail(SOTTO_EINVAL, "run folder %s is being written by %s", run->path,
+                *owner ? owner : "another process");
+}
+
+static enum sotto_status take_lock(struct rundir *run)
+{
+    char path[FILE_PATH_ROOM], owner[128], host[64] = "";
+    TRY(file_join(path, run->path, ".lock"));
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(SOTTO_EIO, "cannot create %s", path);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno == EWOULDBLOCK) {
+            enum sotto_status st = locked_elsewhere(run, fd);
+            close(fd);
+            return st;
+        }
+        log_warn("%s cannot be locked on this file system: make sure that only one run writes here",
+                 run->path);
+    }
+    gethostname(host, sizeof host - 1);
+    int length = snprintf(owner, sizeof owner, "process %ld on %s\n", (long)getpid(), host);
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)length, 0) != length)
+        log_warn("cannot write %s", path); /* it still locks, only namelessly */
+    run->lock = fd;
+    return SOTTO_OK;
+}
+
+enum sotto_status rundir_open(struct rundir *run, const char *path)
+{
+    *run = (struct rundir){.lock = -1};
+    if (strlen(path) >= sizeof run->path)
+        return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path),
+                    path);
+    strcpy(run->path, path);
+    TRY(file_join(run->checkpoints, path, "checkpoints"));
+    TRY(file_make_directories(path));
+    return take_lock(run);
+}
+
+void rundir_close(struct rundir *run)
+{
+    if (run->lock >= 0)
+        close(run->lock);
+    run->lock = -1;
+}
+
+static enum sotto_status name_partial(const struct rundir *run, int64_t step,
+                                      char out[FILE_PATH_ROOM])
+{
+    char name[64];
+    snprintf(name, sizeof name, PARTIAL "%lld", (long long)step);
+    return file_join(out, run->checkpoints, name);
+}
+
+static enum sotto_status name_complete(const struct rundir *run, int64_t step,
+                                       char out[FILE_PATH_ROOM])
+{
+    char name[64];
+    snprintf(name, sizeof name, "step-%08lld", (long long)step);
+    return file_join(out, run->checkpoints, name);
+}
+
+/* The step of "step-00000100", -1 for any other name. */
+static int64_t step_of(const char *name)
+{
+    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strlen(name) > 23)
+        return -1;
+    if (strspn(name + 5, "0123456789") != strlen(name + 5))
+        return -1;
+    return strtoll(name + 5, NULL, 10);
+}
+
+static int by_step(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The steps of all complete checkpoints, ascending; the caller frees them. No folder: none. */
+static enum sotto_status list_steps(const char *folder, int64_t **steps, int *n)
+{
+    *steps = NULL;
+    *n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return errno == ENOENT ? SOTTO_OK : fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
+    for (struct dirent *d; (d = readdir(dir));) {
+        struct stat info;
+        int64_t step = step_of(d->d_name);
+        if (step < 0 || fstatat(dirfd(dir), d->d_name, &info, 0) != 0 || !S_ISDIR(info.st_mode))
+            continue;
+        int64_t *more = realloc(*steps, (size_t)(*n + 1) * sizeof *more);
+        if (!more) {
+            free(*steps);
+            closedir(dir);
+            return fail(SOTTO_ENOMEM, "no memory to list %s", folder);
+        }
+        *steps = more;
+        more[(*n)++] = step;
+    }
+    closedir(dir);
+    if (*n)
+        qsort(*steps, (size_t)*n, sizeof **steps, by_step);
+    return SOTTO_OK;
+}
+
+enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM])
+{
+    struct rundir run = {.lock = -1};
+    int64_t *steps;
+    int n;
+    *step = -1;
+    TRY(file_join(run.checkpoints, path, "checkpoints"));
+    TRY(list_steps(run.checkpoints, &steps, &n));
+    enum sotto_status st = SOTTO_OK;
+    if (n) {
+        *step = steps[n - 1];
+        st = name_complete(&run, *step, folder);
+    }
+    free(steps);
+    return st;
+}
+
+enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int64_t step)
+{
+    assert(step >= 0);
+    *c = (struct checkpoint){.run = run, .step = step};
+    TRY(name_partial(run, step, c->folder));
+    TRY(file_make_directories(run->checkpoints));
+    TRY(file_remove_tree(c->folder));
+    if (mkdir(c->folder, 0777) != 0)
+        return fail_errno(SOTTO_EIO, "cannot make folder %s", c->folder);
+    c->open = true;
+    return SOTTO_OK;
+}
+
+void checkpoint_abort(struct checkpoint *c)
+{
+    if (!c->open)
+        return;
+    c->open = false;
+    struct status_note cause; /* cleaning up must not replace the message that explains why */
+    status_save(&cause, SOTTO_EIO);
+    if (file_remove_tree(c->folder) != SOTTO_OK)
+        log_warn("%s", sotto_error());
+    status_raise(&cause);
+}
+
+/* The files of the folder, and the folder itself. */
+static enum sotto_status sync_files(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
+    enum sotto_status st = SOTTO_OK;
+    for (struct dirent *d; st == SOTTO_OK && (d = readdir(dir));) {
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        int fd = openat(dirfd(dir), d->d_name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) != 0)
+            st = fail_errno(SOTTO_EIO, "cannot sync %s/%s", folder, d->d_name);
+        if (fd >= 0)
+            close(fd);
+    }
+    closedir(dir);
+    return st == SOTTO_OK ? file_sync_directory(folder) : st;
+}
+
+/* Gives `partial` the name `complete`. A checkpoint of the same step that is there already (a run
+ * that was resumed from an earlier one) changes names with it, so that there is one at every
+ * moment. */
+static enum sotto_status put_in_place(const char *partial, const char *complete)
+{
+    if (rename(partial, complete) == 0)
+        return SOTTO_OK;
+    if ((errno == ENOTEMPTY || errno == EEXIST) && file_is_directory(complete)) {
+        if (renameat2(AT_FDCWD, partial, AT_FDCWD, complete, RENAME_EXCHANGE) == 0)
+            return SOTTO_OK;
+        /* Not on this file system: there is a moment without this step, but not without the others.
+         */
+        char aside[FILE_PATH_ROOM + 8];
+        snprintf(aside, sizeof aside, "%s-old", partial);
+        if (rename(complete, aside) == 0 && rename(partial, complete) == 0)
+            return SOTTO_OK;
+    }
+    return fail_errno(SOTTO_EIO, "cannot rename %s to %s", partial, complete);
+}
+
+/* Takes the name of a complete checkpoint away before its files go. */
+static enum sotto_status drop(const struct rundir *run, int64_t step)
+{
+    char complete[FILE_PATH_ROOM], partial[FILE_PATH_ROOM];
+    TRY(name_complete(run, step, complete));
+    TRY(name_partial(run, step, partial));
+    TRY(file_remove_tree(partial));
+    if (rename(complete, partial) != 0)
+        return fail_errno(SOTTO_EIO, "cannot rename %s to %s", complete, partial);
+    return file_remove_tree(partial);
+}
+
+static enum sotto_status prune(const struct rundir *run, int64_t newest, int keep)
+{
+    int64_t *steps;
+    int n, left;
+    TRY(list_steps(run->checkpoints, &steps, &n));
+    enum sotto_status st = SOTTO_OK;
+    left = n;
+    for (int i = 0; i < n && left > keep && st == SOTTO_OK; i++) {
+        if (steps[i] == newest)
+            continue;
+        st = drop(run, steps[i]);
+        left--;
+    }
+    free(steps);
+    return st;
+}
+
+static enum sotto_status remove_partials(const struct rundir *run)
+{
+    DIR *dir = opendir(run->checkpoints);
+    if (!dir)
+        return fail_errno(SOTTO_EIO, "cannot read folder %s", run->checkpoints);
+    enum sotto_status st = SOTTO_OK;
+    for (struct dirent *d; st == SOTTO_OK && (d = readdir(dir));) {
+        char path[FILE_PATH_ROOM];
+        if (strncmp(d->d_name, PARTIAL, strlen(PARTIAL)) != 0)
+            continue;
+        st = file_join(path, run->checkpoints, d->d_name);
+        if (st == SOTTO_OK)
+            st = file_remove_tree(path);
+    }
+    closedir(dir);
+    return st;
+}
+
+enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
+{
+    assert(c->open);
+    char complete[FILE_PATH_ROOM];
+    enum sotto_status st = name_complete(c->run, c->step, complete);
+    if (st == SOTTO_OK)
+        st = sync_files(c->folder);
+    if (st == SOTTO_OK)
+        st = put_in_place(c->folder, complete);
+    if (st != SOTTO_OK) {
+        checkpoint_abort(c);
+        return st;
+    }
+    c->open = false;
+    strcpy(c->folder, complete);
+    TRY(file_sync_directory(c->run->checkpoints));
+    /* The checkpoint is safe; what cannot be tidied up now is a warning, and is tried again next
+     * time. */
+    if ((keep > 0 && prune(c->run, c->step, keep) != SOTTO_OK) ||
+        remove_partials(c->run) != SOTTO_OK)
+        log_warn("%s", sotto_error());
+    return SOTTO_OK;
+}
+
+enum sotto_status rundir_publish(struct rundir *run, const char *folder)
+{
+    static const struct {
+        const char *name;
+        bool needed;
+    } file[] = {
+        {"tokenizer.json", false},
+        {"tokenizer_config.json", false},
+        {"special_tokens_map.json", false},
+        {"vocab.json", false},
+        {"merges.txt", false},
+        {"generation_config.json", false},
+        {"config.json", true},
+        {"model.safetensors", true},
+    };
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        char from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
+        TRY(file_join(from, folder, file[i].name));
+        TRY(file_join(to, run->path, file[i].name));
+        if (!file_exists(from)) {
+            if (file[i].needed)
+                return fail(SOTTO_EIO, "cannot publish %s: it has no %s", folder, file[i].name);
+            continue;
+        }
+        TRY(file_link(from, to));
+    }
+    return file_sync_directory(run->path);
+}

@@ -1,0 +1,52 @@
+/* A run's folder: one writer at a time, checkpoints that are there whole or not at all, and the
+ * newest model in a form that Hugging Face readers take.
+ *
+ *     run/.lock                            held while a process writes here
+ *     run/checkpoints/step-00000100/       complete: the rename to this name is the commit
+ *     run/checkpoints/.partial-200/        being written, or left by a crash
+ *     run/model.safetensors, config.json   the published checkpoint's own files (hard links) */
+#ifndef SOTTO_IO_RUNDIR_H
+#define SOTTO_IO_RUNDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/status.h"
+
+struct rundir {
+    char path[FILE_PATH_ROOM];
+    char checkpoints[FILE_PATH_ROOM]; /* path/checkpoints */
+    int lock;                         /* descriptor, -1: closed */
+};
+
+/* Makes the folder if need be and takes its lock; an error that names the process if another has
+ * it. */
+enum sotto_status rundir_open(struct rundir *run, const char *path);
+void rundir_close(struct rundir *run);
+
+struct checkpoint {
+    struct rundir *run;
+    int64_t step;
+    char folder[FILE_PATH_ROOM]; /* write the checkpoint's files here */
+    bool open;
+};
+
+enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int64_t step);
+
+/* Syncs the files, gives the folder its final name (in c->folder afterwards), then removes all but
+ * the `keep` checkpoints of the highest steps (0: keeps all; this one is always kept) and what
+ * crashes have left behind. On failure the partial folder is gone and earlier checkpoints are as
+ * they were. */
+enum sotto_status checkpoint_commit(struct checkpoint *c, int keep);
+void checkpoint_abort(struct checkpoint *c);
+
+/* The complete checkpoint of the highest step under the run folder `path`, which needs no lock;
+ * `*step` is -1 if there is none. */
+enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
+
+/* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
+ * config.json, and a tokenizer's where they exist) names in the run folder. */
+enum sotto_status rundir_publish(struct rundir *run, const char *folder);
+
+#endif

@@ -1,0 +1,128 @@
+/* The safetensors format: 8 bytes of header length, a JSON header, then the tensors' bytes.
+ *
+ * Reading maps the file and checks the whole header before anything is handed out, so an entry can
+ * be trusted: its bytes lie inside the file, agree with its shape, and overlap with nobody's.
+ * Writing streams: every tensor is declared first, then the bytes follow in that order. */
+#ifndef SOTTO_IO_SAFETENSORS_H
+#define SOTTO_IO_SAFETENSORS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+#define SAFETENSORS_DIMS 8
+#define SAFETENSORS_SHAPE_ROOM 192 /* of "[2,3]" with SAFETENSORS_DIMS numbers */
+
+enum safetensors_type {
+    SAFETENSORS_F32,
+    SAFETENSORS_BF16,
+    SAFETENSORS_F16,
+    SAFETENSORS_F64,
+    SAFETENSORS_I64,
+    SAFETENSORS_I32,
+    SAFETENSORS_I16,
+    SAFETENSORS_I8,
+    SAFETENSORS_U8,
+    SAFETENSORS_BOOL,
+    SAFETENSORS_OTHER, /* listed, but nothing here reads it */
+};
+
+/* "F32", ...; an element's size in bytes, 0 for OTHER. */
+const char *safetensors_type_name(enum safetensors_type type);
+size_t safetensors_type_size(enum safetensors_type type);
+enum safetensors_type safetensors_type_of(enum dtype type);
+
+struct safetensors_entry {
+    const char *name;
+    enum safetensors_type type;
+    const char *type_name; /* as the file has it */
+    int ndim;
+    int64_t shape[SAFETENSORS_DIMS];
+    size_t count;        /* product of the shape; 1 for a scalar */
+    const uint8_t *data; /* in the mapping, little endian, not necessarily aligned */
+    size_t bytes;
+};
+
+struct safetensors_file {
+    struct file_map map;
+    bool borrowed;  /* the map is the caller's memory           */
+    json_t *header; /* owns the names and the metadata          */
+    char *path;     /* for messages                             */
+};
+
+/* One file, or a model's shards seen as one. */
+struct safetensors {
+    struct safetensors_entry *entry; /* sorted by name; valid until safetensors_close */
+    size_t count;
+    struct safetensors_file *file;
+    int n_file;
+};
+
+/* `path` is a file, or a folder with model.safetensors or with model.safetensors.index.json and its
+ * shards. On failure there is nothing to close. */
+enum sotto_status safetensors_open(struct safetensors *set, const char *path);
+
+/* The same from memory, which must outlive the set; `name` is used in messages. */
+enum sotto_status safetensors_open_memory(struct safetensors *set, const void *data, size_t size,
+                                          const char *name);
+void safetensors_close(struct safetensors *set);
+
+/* NULL if there is none of that name. */
+const struct safetensors_entry *safetensors_find(const struct safetensors *set, const char *name);
+
+/* The same, where a missing tensor or one of another shape is an error. */
+enum sotto_status safetensors_get(const struct safetensors *set, const char *name, int ndim,
+                                  const int64_t *shape, const struct safetensors_entry **out);
+
+/* The text of `key` in the first file's __metadata__, or NULL. */
+const char *safetensors_metadata(const struct safetensors *set, const char *key);
+
+/* F32, BF16, F16 and F64 as fp32, all of the entry or `count` elements from `offset` on. */
+enum sotto_status safetensors_read_f32(const struct safetensors_entry *entry, float *out);
+enum sotto_status safetensors_read_f32_range(const struct safetensors_entry *entry, size_t offset,
+                                             size_t count, float *out);
+
+/* I64, I32, I16, I8, U8 and BOOL, all of the entry. */
+enum sotto_status safetensors_read_i64(const struct safetensors_entry *entry, int64_t *out);
+
+/* "[2,3]" */
+void safetensors_shape_text(int ndim, const int64_t *shape, char out[SAFETENSORS_SHAPE_ROOM]);
+
+/*     safetensors_writer_init(&w);
+ *     declare(name, type, shape) for every tensor, note(key, text) for the metadata;
+ *     start(path); put(bytes) in the declared order, in pieces of any size; finish();
+ *     safetensors_writer_free(&w), which without a finish leaves no trace of the file. */
+struct safetensors_writer {
+    json_t *header; /* in the order of declaration */
+    json_t *metadata;
+    uint64_t declared; /* bytes of all tensors so far */
+    uint64_t written;
+    struct file_draft draft; /* open between start and finish */
+    bool started, failed;
+};
+
+enum sotto_status safetensors_writer_init(struct safetensors_writer *writer);
+void safetensors_writer_free(struct safetensors_writer *writer);
+
+/* Wider types first: a tensor that would not lie on a multiple of its element size is refused,
+ * since readers view the mapped bytes in place. */
+enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
+                                             enum safetensors_type type, int ndim,
+                                             const int64_t *shape);
+
+/* {"format": "pt"} is there from the start, since transformers asks for it. */
+enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, const char *key,
+                                          const char *text);
+enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, const char *path);
+enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, const void *data,
+                                         size_t bytes);
+
+/* Flushes to disk and gives the file its name; an error if the bytes are not those declared. */
+enum sotto_status safetensors_writer_finish(struct safetensors_writer *writer);
+
+#endif

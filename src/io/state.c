@@ -1,0 +1,216 @@
+/* The side of the visitor that owners see, and the two visitors that are a few lines: count and
+ * hash. */
+#include "io/state.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/ops.h"
+
+#define STAGING_BYTES ((size_t)1 << 20)
+
+enum sotto_status state_enter(struct state_visitor *v, const char *group)
+{
+    size_t used = strlen(v->prefix), more = strlen(group);
+    if (used + more + 2 > sizeof v->prefix)
+        return fail(SOTTO_EINVAL, "state name %.80s...%.80s is too long", v->prefix, group);
+    assert(v->depth < STATE_DEPTH);
+    v->length[v->depth++] = used;
+    memcpy(v->prefix + used, group, more);
+    memcpy(v->prefix + used + more, ".", 2);
+    return SOTTO_OK;
+}
+
+void state_leave(struct state_visitor *v)
+{
+    assert(v->depth > 0);
+    v->prefix[v->length[--v->depth]] = '\0';
+}
+
+static enum sotto_status visit(struct state_visitor *v, const char *name, struct state_item item)
+{
+    char full[2 * STATE_NAME_ROOM];
+    int length = snprintf(full, sizeof full, "%s%s", v->prefix, name);
+    if (length < 0 || length >= STATE_NAME_ROOM)
+        return fail(SOTTO_EINVAL, "state name %.80s...%.80s is too long", v->prefix, name);
+    item.name = full;
+    return v->ops->visit(v, &item);
+}
+
+enum sotto_status state_slice(struct state_visitor *v, const char *name,
+                              enum memory_category category, struct device *dev, struct view view,
+                              size_t whole, size_t offset, size_t count)
+{
+    assert(offset <= whole && count <= whole - offset);
+    return visit(v, name,
+                 (struct state_item){.kind = STATE_TENSOR,
+                                     .type = safetensors_type_of(view.type),
+                                     .category = category,
+                                     .dev = dev,
+                                     .data = view.data,
+                                     .whole = whole,
+                                     .offset = offset,
+                                     .count = count});
+}
+
+enum sotto_status state_tensor(struct state_visitor *v, const char *name,
+                               enum memory_category category, struct device *dev, struct view view,
+                               size_t count)
+{
+    return state_slice(v, name, category, dev, view, count, 0, count);
+}
+
+enum sotto_status state_table(struct state_visitor *v, const struct table *table, int index,
+                              int parts, enum memory_category category, struct device *dev,
+                              struct view view)
+{
+    assert(0 <= index && index < parts);
+    for (int i = 0; i < table->n; i++) {
+        const struct table_entry *e = &table->entry[i];
+        size_t slice = table_stage_count(table, e->stage) / (size_t)parts;
+        size_t from = (size_t)index * slice, to = from + slice; /* ours, of the stage */
+        size_t begin = e->offset > from ? e->offset : from;
+        size_t end = e->offset + e->count < to ? e->offset + e->count : to;
+        if (begin >= end)
+            continue;
+        size_t local = table->stage_start[e->stage] / (size_t)parts + (begin - from);
+        TRY(state_slice(v, e->name, category, dev, view_at(view, local), e->count,
+                        begin - e->offset, end - begin));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status array(struct state_visitor *v, const char *name,
+                               enum safetensors_type type, void *data, size_t count)
+{
+    return visit(v, name,
+                 (struct state_item){.kind = STATE_TENSOR,
+                                     .type = type,
+                                     .category = MEMORY_OUTER,
+                                     .data = data,
+                                     .whole = count,
+                                     .count = count});
+}
+
+enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data, size_t count)
+{
+    return array(v, name, SAFETENSORS_I64, data, count);
+}
+
+enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *data, size_t bytes)
+{
+    return array(v, name, SAFETENSORS_U8, data, bytes);
+}
+
+enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value)
+{
+    return visit(v, name, (struct state_item){.kind = STATE_INT, .to.integer = value});
+}
+
+enum sotto_status state_real(struct state_visitor *v, const char *name, double *value)
+{
+    return visit(v, name, (struct state_item){.kind = STATE_REAL, .to.real = value});
+}
+
+enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room)
+{
+    return visit(v, name, (struct state_item){.kind = STATE_TEXT, .to.text = text, .room = room});
+}
+
+enum sotto_status state_pieces(struct state_visitor *v, const struct state_item *item,
+                               enum sotto_status (*use)(void *arg, const void *data, size_t bytes),
+                               void *arg)
+{
+    size_t size = safetensors_type_size(item->type), step = STAGING_BYTES / size;
+    if (!item->dev)
+        return item->count ? use(arg, item->data, item->count * size) : SOTTO_OK;
+    if (!v->staging && !(v->staging = malloc(STAGING_BYTES)))
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of staging", STAGING_BYTES);
+    struct view from = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16};
+    for (size_t i = 0; i < item->count; i += step) {
+        size_t count = item->count - i < step ? item->count - i : step;
+        item->dev->ops->read(item->dev, v->staging, view_at(from, i), count);
+        TRY(device_check(item->dev));
+        TRY(use(arg, v->staging, count * size));
+    }
+    return SOTTO_OK;
+}
+
+void state_free(struct state_visitor *v)
+{
+    if (v->ops && v->ops->free)
+        v->ops->free(v);
+    free(v->staging);
+    *v = (struct state_visitor){0};
+}
+
+static enum sotto_status count_item(struct state_visitor *v, const struct state_item *item)
+{
+    if (item->kind == STATE_TENSOR)
+        v->bytes[item->category] += item->count * safetensors_type_size(item->type);
+    return SOTTO_OK;
+}
+
+void state_counter_init(struct state_visitor *v)
+{
+    static const struct state_ops ops = {count_item, NULL};
+    *v = (struct state_visitor){.ops = &ops};
+}
+
+/* The finalizer of SplitMix64: a bijection in which every input bit reaches every output bit. */
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+struct hashing {
+    uint64_t name, sum;
+    size_t index, size;
+};
+
+static enum sotto_status hash_piece(void *arg, const void *data, size_t bytes)
+{
+    struct hashing *h = arg;
+    for (const char *p = data, *end = p + bytes; p < end; p += h->size) {
+        uint64_t bits = 0;
+        memcpy(&bits, p, h->size);
+        h->sum += mix(mix(h->name + h->index++) ^ bits);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status hash_item(struct state_visitor *v, const struct state_item *item)
+{
+    struct hashing h = {.index = item->offset, .size = 1};
+    for (const char *p = item->name; *p; p++)
+        h.name = mix(h.name + (uint8_t)*p + 1);
+    h.name = mix(h.name ^ (uint64_t)item->kind << 8 ^ (uint64_t)item->type);
+    switch (item->kind) {
+    case STATE_TENSOR:
+        h.size = safetensors_type_size(item->type);
+        TRY(state_pieces(v, item, hash_piece, &h));
+        break;
+    case STATE_INT:
+        h.size = 8;
+        TRY(hash_piece(&h, item->to.integer, 8));
+        break;
+    case STATE_REAL:
+        h.size = 8;
+        TRY(hash_piece(&h, item->to.real, 8));
+        break;
+    case STATE_TEXT:
+        TRY(hash_piece(&h, item->to.text, strlen(item->to.text) + 1));
+        break;
+    }
+    v->hash += h.sum;
+    return SOTTO_OK;
+}
+
+void state_hasher_init(struct state_visitor *v)
+{
+    static const struct state_ops ops = {hash_item, NULL};
+    *v = (struct state_visitor){.ops = &ops};
+}

@@ -1,0 +1,136 @@
+/* Persistent state, enumerated once.
+ *
+ * An owner of state has one function
+ *
+ *     enum sotto_status adamw_visit(struct adamw *a, struct state_visitor *v)
+ *     {
+ *         TRY(state_int(v, "step", &a->step));
+ *         return state_tensor(v, "m", a->m.category, a->dev, a->m.view, a->count);
+ *     }
+ *
+ * and whatever has to be done with all of the state is a visitor: save, load, count bytes, hash.
+ *
+ *     struct state_visitor v;
+ *     TRY(state_saver_init(&v));                     state_loader_open(&v, path)
+ *     st = adamw_visit(a, &v);                       adamw_visit(a, &v)
+ *     if (st == SOTTO_OK)
+ *         st = state_saver_write(&v, path);          state_loader_finish(&v)
+ *     state_free(&v);                                state_free(&v)
+ *
+ * Tensors are stored whole, by name. A worker that owns part of one visits that slice of it;
+ * loading takes any slice, saving wants the slices that it was given to tile the whole. */
+#ifndef SOTTO_IO_STATE_H
+#define SOTTO_IO_STATE_H
+
+#include "base/status.h"
+#include "io/safetensors.h"
+#include "tensor/device.h"
+#include "tensor/table.h"
+
+#define STATE_NAME_ROOM 512
+#define STATE_DEPTH 8 /* groups within groups */
+
+enum state_kind { STATE_TENSOR, STATE_INT, STATE_REAL, STATE_TEXT };
+
+/* What an owner showed to the visitor. */
+struct state_item {
+    const char *name; /* with its groups in front */
+    enum state_kind kind;
+
+    /* tensor */
+    enum safetensors_type type;
+    enum memory_category category;
+    struct device *dev;          /* NULL: `data` is host memory           */
+    void *data;                  /* the first of `count` elements         */
+    size_t whole, offset, count; /* this is [offset, offset + count) of it */
+
+    /* scalars, and text of `room` bytes */
+    union {
+        int64_t *integer;
+        double *real;
+        char *text;
+    } to;
+    size_t room;
+};
+
+struct state_visitor;
+
+struct state_ops {
+    enum sotto_status (*visit)(struct state_visitor *v, const struct state_item *item);
+    void (*free)(struct state_visitor *v); /* (optional) */
+};
+
+struct state_saved; /* a slice to be saved */
+
+struct state_visitor {
+    const struct state_ops *ops;
+    char prefix[STATE_NAME_ROOM]; /* "optim.m.", from state_enter       */
+    size_t length[STATE_DEPTH];   /* of the prefix outside of each group */
+    int depth;
+    void *staging; /* device memory passes through here */
+
+    struct { /* save */
+        struct state_saved *slice;
+        size_t count, room;
+        struct safetensors_writer writer;
+    } save;
+    struct { /* load */
+        struct safetensors set;
+        uint8_t *used; /* (set.count) */
+        json_t *left;  /* metadata nobody asked for yet */
+    } load;
+    size_t bytes[MEMORY_CATEGORIES]; /* count: bytes of the slices visited */
+    uint64_t hash;                   /* hash: see state_hasher_init */
+};
+
+/* For owners. Names within a group are told apart by it: enter("optim"), tensor "m" is "optim.m".
+ */
+enum sotto_status state_enter(struct state_visitor *v, const char *group);
+void state_leave(struct state_visitor *v);
+
+/* All of a tensor, and a slice of it: elements [offset, offset + count) of `whole`. */
+enum sotto_status state_tensor(struct state_visitor *v, const char *name,
+                               enum memory_category category, struct device *dev, struct view view,
+                               size_t count);
+enum sotto_status state_slice(struct state_visitor *v, const char *name,
+                              enum memory_category category, struct device *dev, struct view view,
+                              size_t whole, size_t offset, size_t count);
+
+/* Slice `index` of `parts` equal slices of every stage of a flat vector, laid side by side from
+ * `view` on: each tensor of the table under its own name, padding left out. 0 of 1 is the whole
+ * vector. */
+enum sotto_status state_table(struct state_visitor *v, const struct table *table, int index,
+                              int parts, enum memory_category category, struct device *dev,
+                              struct view view);
+
+/* Arrays in host memory; they count as MEMORY_OUTER. */
+enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data,
+                             size_t count);
+enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *data, size_t bytes);
+
+enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value);
+enum sotto_status state_real(struct state_visitor *v, const char *name, double *value); /* exact */
+
+/* `room`: of `text`, terminator included. */
+enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room);
+
+/* Visitors. The data shown to a saver must stay as it is until state_saver_write; scalars are taken
+ * at once. A loader that is finished has seen every entry of the file asked for. */
+enum sotto_status state_saver_init(struct state_visitor *v);
+enum sotto_status state_saver_write(struct state_visitor *v, const char *path);
+enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
+enum sotto_status state_loader_finish(struct state_visitor *v);
+void state_counter_init(struct state_visitor *v); /* read v->bytes */
+
+/* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor
+ * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the
+ * hash of the whole. Scalars count once a visit. */
+void state_hasher_init(struct state_visitor *v);
+void state_free(struct state_visitor *v);
+
+/* For visitors: calls `use` with the item's elements in host memory, piece after piece. */
+enum sotto_status state_pieces(struct state_visitor *v, const struct state_item *item,
+                               enum sotto_status (*use)(void *arg, const void *data, size_t bytes),
+                               void *arg);
+
+#endif

@@ -1,0 +1,52 @@
+/* An architecture: how its chain is built and how its config.json reads. One file each. */
+#ifndef SOTTO_NN_ARCH_ARCH_H
+#define SOTTO_NN_ARCH_ARCH_H
+
+#include "nn/layers/layers.h"
+#include "nn/model.h"
+
+struct arch {
+    const char *hf_class;                     /* in config.json's "architectures" */
+    void (*defaults)(struct model_config *c); /* fills what is still open */
+    enum sotto_status (*check)(const struct model_config *c);
+    enum sotto_status (*from_json)(struct model_config *c, const json_t *json);
+    json_t *(*to_json)(const struct model_config *c); /* all but the members every model has */
+    enum sotto_status (*build)(struct model *m);
+};
+
+extern const struct arch arch_gpt2, arch_gpt_neo, arch_llama, arch_olmo2;
+extern const struct arch *const archs[]; /* by enum model_arch */
+
+/* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
+ * zeroed memory of the layer's own struct, NULL without memory. */
+void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
+
+/* Adds a tensor of the layer begun last and returns its index, -1 without memory. d1 0: a vector.
+ */
+int model_matrix(struct model *m, double std, int d0, int d1, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+int model_ones(struct model *m, int d0, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int model_zeros(struct model *m, int d0, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* config.json by table: integer and real members of struct model_config under their Hugging Face
+ * names. */
+struct arch_member {
+    const char *hf;
+    size_t offset;
+    bool real, required;
+};
+
+enum sotto_status arch_read(struct model_config *c, const json_t *json,
+                            const struct arch_member *table, int n);
+json_t *arch_write(const struct model_config *c, const struct arch_member *table, int n,
+                   const char *hf_class);
+
+/* A text member that must have one of the values sotto knows; absent is fine. */
+enum sotto_status arch_expect(const json_t *json, const char *key, const char *const *known);
+
+/* Angles of the rotary embedding; NULL without memory. */
+float *arch_frequencies(const struct model_config *c);
+
+#endif

@@ -1,0 +1,172 @@
+/* Llama (Touvron et al. 2023) and OLMo 2 (2024): RMS norm, rotary positions, SwiGLU, grouped
+ * queries, no biases. Llama normalises before each sublayer; OLMo 2 after it, and q and k before
+ * the rotation. */
+#include "nn/arch/arch.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+static void defaults(struct model_config *c)
+{
+    if (!c->mlp_width) /* 8/3 of the width: as many parameters as 4x without a gate */
+        c->mlp_width = (8 * c->width / 3 + 31) / 32 * 32;
+    if (c->norm_eps == 0)
+        c->norm_eps = c->arch == ARCH_OLMO2 ? 1e-6 : 1e-5;
+    if (c->rope_theta == 0)
+        c->rope_theta = c->arch == ARCH_OLMO2 ? 500000 : 10000;
+    if (!c->tied)
+        c->tied = TIED_NO;
+    if (!*c->activation)
+        strcpy(c->activation, "silu");
+}
+
+static enum sotto_status check(const struct model_config *c)
+{
+    if (c->head_width % 2)
+        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions",
+                    c->head_width);
+    if (strcmp(c->activation, "silu") != 0)
+        return fail(SOTTO_EINVAL, "activation '%s': llama and olmo2 use silu", c->activation);
+    if (c->arch == ARCH_OLMO2 && c->head_width * c->heads != c->width)
+        return fail(SOTTO_EINVAL, "olmo2 wants width = %d to be heads (%d) times head_width (%d)",
+                    c->width, c->heads, c->head_width);
+    return SOTTO_OK;
+}
+
+static struct norm_part norm(struct model *m, int tensor)
+{
+    return (struct norm_part){NORM_RMS, tensor, -1, (float)m->config.norm_eps};
+}
+
+static enum sotto_status build(struct model *m)
+{
+    const struct model_config *c = &m->config;
+    const bool after = c->arch == ARCH_OLMO2;
+    const double std = c->init_std;
+    const int C = c->width, F = c->mlp_width, Q = c->heads * c->head_width,
+              KV = c->kv_heads * c->head_width;
+
+    struct embed_layer *embed = model_begin(m, &embed_ops, sizeof *embed);
+    if (!embed)
+        return fail(SOTTO_ENOMEM, "no memory for the layers");
+    embed->width = C;
+    embed->table = model_matrix(m, std, c->vocab, C, "model.embed_tokens.weight");
+    embed->positions = -1;
+    int token_table = embed->table;
+
+    for (int i = 0; i < c->layers; i++) {
+        struct attention_layer *a = model_begin(m, &attention_ops, sizeof *a);
+        if (!a || !(a->frequencies = arch_frequencies(c)))
+            return fail(SOTTO_ENOMEM, "no memory for the layers");
+        a->width = C;
+        a->heads = c->heads;
+        a->kv_heads = c->kv_heads;
+        a->head_width = c->head_width;
+        a->scale = (float)(1 / sqrt(c->head_width));
+        a->norm_after = after;
+        a->index = m->n_attention++;
+        a->qkv_w = a->qkv_b = a->q_b = a->k_b = a->v_b = a->o_b = -1;
+        a->norm =
+            norm(m, after ? model_ones(m, C, "model.layers.%d.post_attention_layernorm.weight", i)
+                          : model_ones(m, C, "model.layers.%d.input_layernorm.weight", i));
+        a->q_w = model_matrix(m, std, Q, C, "model.layers.%d.self_attn.q_proj.weight", i);
+        a->k_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.k_proj.weight", i);
+        a->v_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.v_proj.weight", i);
+        a->o_w = model_matrix(m, std, C, Q, "model.layers.%d.self_attn.o_proj.weight", i);
+        a->qk_norm = after;
+        if (a->qk_norm) {
+            a->q_norm = norm(m, model_ones(m, Q, "model.layers.%d.self_attn.q_norm.weight", i));
+            a->k_norm = norm(m, model_ones(m, KV, "model.layers.%d.self_attn.k_norm.weight", i));
+        }
+
+        struct mlp_layer *f = model_begin(m, &mlp_ops, sizeof *f);
+        if (!f)
+            return fail(SOTTO_ENOMEM, "no memory for the layers");
+        f->width = C;
+        f->hidden = F;
+        f->kind = MLP_SWIGLU;
+        f->norm_after = after;
+        f->up_b = f->down_b = -1;
+        f->norm =
+            norm(m, after ? model_ones(m, C, "model.layers.%d.post_feedforward_layernorm.weight", i)
+                          : model_ones(m, C, "model.layers.%d.post_attention_layernorm.weight", i));
+        f->gate_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.gate_proj.weight", i);
+        f->up_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.up_proj.weight", i);
+        f->down_w = model_matrix(m, std, C, F, "model.layers.%d.mlp.down_proj.weight", i);
+    }
+
+    struct head_layer *head = model_begin(m, &head_ops, sizeof *head);
+    if (!head)
+        return fail(SOTTO_ENOMEM, "no memory for the layers");
+    head->width = C;
+    head->vocab = c->vocab;
+    head->norm = norm(m, model_ones(m, C, "model.norm.weight"));
+    head->w =
+        c->tied == TIED_YES ? token_table : model_matrix(m, std, c->vocab, C, "lm_head.weight");
+    return SOTTO_OK;
+}
+
+#define AT(field) offsetof(struct model_config, field)
+static const struct arch_member members[] = {
+    {"num_hidden_layers", AT(layers), false, true},
+    {"hidden_size", AT(width), false, true},
+    {"num_attention_heads", AT(heads), false, true},
+    {"num_key_value_heads", AT(kv_heads), false, false},
+    {"head_dim", AT(head_width), false, false},
+    {"intermediate_size", AT(mlp_width), false, true},
+    {"max_position_embeddings", AT(positions), false, true},
+    {"rms_norm_eps", AT(norm_eps), true, false},
+    {"rope_theta", AT(rope_theta), true, false},
+    {"vocab_size", AT(vocab), false, true},
+    {"initializer_range", AT(init_std), true, false},
+};
+enum { MEMBERS = sizeof members / sizeof *members };
+
+/* Older files say rope_theta (+ rope_scaling), newer ones rope_parameters. */
+static enum sotto_status read_rope(struct model_config *c, const json_t *json, const char *key)
+{
+    static const char *const plain[] = {"default", NULL};
+    const json_t *rope = json_object_get(json, key);
+    if (!rope || json_is_null(rope))
+        return SOTTO_OK;
+    if (!json_is_object(rope))
+        return fail(SOTTO_EFORMAT, "\"%s\" must be an object, got %s", key, json_kind(rope));
+    TRY(arch_expect(rope, "rope_type", plain));
+    TRY(arch_expect(rope, "type", plain));
+    const json_t *theta = json_object_get(rope, "rope_theta");
+    if (json_is_number(theta))
+        c->rope_theta = json_number_value(theta);
+    return SOTTO_OK;
+}
+
+static enum sotto_status from_json(struct model_config *c, const json_t *json)
+{
+    static const char *const silu[] = {"silu", NULL};
+    c->norm_eps =
+        c->arch == ARCH_OLMO2 ? 1e-5 : 1e-6; /* what transformers takes for a missing key */
+    TRY(arch_read(c, json, members, MEMBERS));
+    TRY(read_rope(c, json, "rope_scaling"));
+    TRY(read_rope(c, json, "rope_parameters"));
+    TRY(arch_expect(json, "hidden_act", silu));
+    if (json_get_bool_or(json, "attention_bias", false) ||
+        json_get_bool_or(json, "mlp_bias", false))
+        return fail(SOTTO_EFORMAT, "biases in attention or feed-forward are not supported");
+    return SOTTO_OK;
+}
+
+static json_t *to_json(const struct model_config *c)
+{
+    json_t *json = arch_write(c, members, MEMBERS, archs[c->arch]->hf_class);
+    if (c->arch == ARCH_OLMO2)
+        json_object_del(json, "head_dim"); /* it is always hidden_size / heads there */
+    json_object_set_new(json, "hidden_act", json_string(c->activation));
+    json_object_set_new(json, "attention_bias", json_false());
+    json_object_set_new(
+        json, "rope_parameters",
+        json_pack("{s:s, s:f}", "rope_type", "default", "rope_theta", c->rope_theta));
+    return json;
+}
+
+const struct arch arch_llama = {"LlamaForCausalLM", defaults, check, from_json, to_json, build};
+const struct arch arch_olmo2 = {"Olmo2ForCausalLM", defaults, check, from_json, to_json, build};

@@ -1,0 +1,50 @@
+/* What a model is: an architecture and its sizes. Filled from a preset, from options, or from a
+ * Hugging Face config.json. */
+#ifndef SOTTO_NN_CONFIG_H
+#define SOTTO_NN_CONFIG_H
+
+#include "base/json.h"
+#include "base/option.h"
+
+enum model_arch { ARCH_UNSET, ARCH_GPT2, ARCH_GPT_NEO, ARCH_LLAMA, ARCH_OLMO2 };
+enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
+
+/* [model]. A field that is 0, "" or unset is filled in by model_config_resolve. */
+struct model_config {
+    char preset[OPTION_ROOM];
+    int arch; /* enum model_arch */
+    int layers, width, heads, kv_heads, head_width, mlp_width;
+    int vocab, positions;
+    int window;                   /* of local attention, in positions                 */
+    char pattern[OPTION_ROOM];    /* 'g'lobal or 'l'ocal a layer, repeated            */
+    char activation[OPTION_ROOM]; /* as Hugging Face names them                       */
+    double norm_eps, rope_theta, init_std;
+    int tied; /* enum model_tied: the output projection is the token embedding */
+};
+
+extern const struct option model_options[];
+extern const int model_options_count;
+
+struct model_preset {
+    const char *about;
+    struct model_config config; /* config.preset is its name */
+};
+
+extern const struct model_preset model_presets[];
+extern const int model_presets_count;
+
+/* Turns a user's section into a complete configuration: preset, overrides, then what follows from
+ * them. A vocabulary of 0 stays 0: it is the tokenizer's to say. */
+enum sotto_status model_config_resolve(struct model_config *config);
+
+/* Whether the sizes go together; the vocabulary must be known. */
+enum sotto_status model_config_check(const struct model_config *config);
+
+/* Hugging Face's config.json, both ways; `*json` is a new reference. */
+enum sotto_status model_config_from_json(struct model_config *config, const json_t *json);
+enum sotto_status model_config_to_json(const struct model_config *config, json_t **json);
+
+/* Whether layer `i` attends locally. */
+bool model_config_local(const struct model_config *config, int i);
+
+#endif

@@ -1,0 +1,109 @@
+/* Layers: forward/backward pairs in a chain.
+ *
+ * A layer owns no activations and no parameters. What flows between layers is an `edge` of one or
+ * more tensors (a decoder carries one; an encoder-decoder carries two), stored side by side so that
+ * it can be sent as one flat buffer. What a layer must remember from forward to backward is `saved`
+ * memory whose size it declares; `scratch` is its own until it returns. Parameters and gradients
+ * come as one view a stage. */
+#ifndef SOTTO_NN_LAYER_H
+#define SOTTO_NN_LAYER_H
+
+#include "tensor/batch.h"
+#include "tensor/ops.h"
+#include "tensor/table.h"
+
+#define EDGE_PARTS 2
+
+/* The size of a micro-batch, and the type its activations are kept in. */
+struct extent {
+    int rows, t; /* sequences, positions */
+    enum dtype type;
+};
+
+static inline size_t extent_tokens(struct extent e)
+{
+    return (size_t)e.rows * (size_t)e.t;
+}
+
+struct edge {
+    int n;
+    struct {
+        size_t rows, width;
+    } part[EDGE_PARTS];
+};
+
+static inline size_t edge_count(const struct edge *edge)
+{
+    size_t count = 0;
+    for (int i = 0; i < edge->n; i++)
+        count += edge->part[i].rows * edge->part[i].width;
+    return count;
+}
+
+/* Keys and values of the positions already seen, for decoding. */
+struct cache {
+    int positions;        /* room, in tokens */
+    struct buffer *k, *v; /* one a layer that attends: (batch, positions, kv_heads * width) */
+};
+
+/* One micro-batch on its way through the chain, as layers see it. */
+struct pass {
+    struct device *dev;
+    const struct table *table;
+    const struct batch *batch;
+    struct extent extent;
+    bool training;       /* backward follows; the loss may be left to it         */
+    float loss_scale;    /* the gradient is that of loss_scale * sum of losses   */
+    int start;           /* position of the first token; 0 unless decoding       */
+    struct cache *cache; /* (optional) */
+    float *logits;       /* (optional) (rows, vocab): the last layer writes them here */
+    float *losses;       /* (rows): one a token, written by the last layer       */
+    uint8_t *hits;       /* (optional) (rows): 1 where the target came first     */
+};
+
+/* Where a layer reads and writes. Backward may be given dx == dy (see `in_place`). */
+struct flow {
+    struct view x, y;   /* input and output, laid out as their edges */
+    struct view dx, dy; /* their gradients; none in forward          */
+    void *saved, *scratch;
+};
+
+struct layer;
+
+struct layer_ops {
+    const char *name;
+    bool in_place; /* dx may be dy: the layer adds to the gradient that passes through */
+    struct edge (*output)(const struct layer *layer, struct extent e);
+    size_t (*saved)(const struct layer *layer, struct extent e);                  /* bytes      */
+    size_t (*scratch)(const struct layer *layer, struct extent e, bool backward); /* bytes      */
+    double (*flops)(const struct layer *layer, struct extent e);                  /* of forward */
+    void (*forward)(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow);
+    void (*backward)(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow);
+};
+
+struct layer {
+    const struct layer_ops *ops;
+    int stage;
+};
+
+static inline struct view param(const struct pass *pass, const struct view *stages, int tensor)
+{
+    return table_view(pass->table, stages, tensor);
+}
+
+/* Saved and scratch memory is divided by carving: each piece starts on a cache line. */
+static inline size_t carve_bytes(size_t count, enum dtype type)
+{
+    return (count * dtype_size(type) + 63) / 64 * 64;
+}
+
+static inline struct view carve(void **rest, size_t count, enum dtype type)
+{
+    struct view piece = {*rest, type};
+    *rest = (void *)((uintptr_t)*rest + carve_bytes(count, type)); /* sizes are counted from NULL */
+    return piece;
+}
+
+#endif

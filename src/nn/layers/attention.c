@@ -1,0 +1,280 @@
+/* The attention sublayer with its norm and residual: global or sliding window, grouped queries,
+ * rotary positions, QK-norm, fused or separate projections.
+ *
+ * Kept for backward: q, k, v as attended (after norm and rotation), the output and the log-sum-exp;
+ * the norm's output is computed again. */
+#include "nn/layers/layers.h"
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
+}
+
+static int q_width(const struct attention_layer *l)
+{
+    return l->heads * l->head_width;
+}
+
+static int kv_width(const struct attention_layer *l)
+{
+    return l->kv_heads * l->head_width;
+}
+
+/* q, k and v: columns of one (rows, q + 2 kv) block when the projection is fused, blocks of their
+ * own otherwise. The first view is the start of the memory in both cases. */
+struct qkv {
+    struct view q, k, v;
+    int q_stride, k_stride, v_stride;
+};
+
+static struct qkv carve_qkv(const struct attention_layer *l, struct extent e, void **rest)
+{
+    size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
+    if (l->qkv_w >= 0) {
+        struct view all = carve(rest, rows * (q + 2 * kv), e.type);
+        int stride = (int)(q + 2 * kv);
+        return (struct qkv){all, view_at(all, q), view_at(all, q + kv), stride, stride, stride};
+    }
+    struct qkv s = {.q_stride = (int)q, .k_stride = (int)kv, .v_stride = (int)kv};
+    s.q = carve(rest, rows * q, e.type);
+    s.k = carve(rest, rows * kv, e.type);
+    s.v = carve(rest, rows * kv, e.type);
+    return s;
+}
+
+struct kept {
+    struct view stats;            /* (rows, 2)                                  */
+    struct qkv s;                 /* as attended                                */
+    struct view q_raw, k_raw;     /* QK-norm: before the norm                   */
+    struct view q_stats, k_stats; /* (rows, 2)                                  */
+    struct view o;                /* (rows, q_width)                            */
+    struct view lse;              /* (batch, heads, t)                          */
+    struct view out;              /* (rows, width), norm_after: before the norm */
+};
+
+static struct kept kept(const struct attention_layer *l, struct extent e, void **rest)
+{
+    size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
+    struct kept k = {0};
+    k.stats = carve(rest, 2 * rows, DTYPE_F32);
+    k.s = carve_qkv(l, e, rest);
+    if (l->qk_norm) {
+        k.q_raw = carve(rest, rows * q, e.type);
+        k.k_raw = carve(rest, rows * kv, e.type);
+        k.q_stats = carve(rest, 2 * rows, DTYPE_F32);
+        k.k_stats = carve(rest, 2 * rows, DTYPE_F32);
+    }
+    k.o = carve(rest, rows * q, e.type);
+    k.lse = carve(rest, rows * (size_t)l->heads, DTYPE_F32);
+    if (l->norm_after)
+        k.out = carve(rest, rows * (size_t)l->width, e.type);
+    return k;
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    void *end = NULL;
+    kept((const struct attention_layer *)layer, e, &end);
+    return (size_t)end;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    size_t rows = extent_tokens(e);
+    size_t n = carve_bytes(rows * (size_t)l->width, e.type);
+    if (!backward)
+        return n;
+    void *end = NULL;
+    carve_qkv(l, e, &end);
+    return 2 * n + (size_t)end + carve_bytes(rows * (size_t)q_width(l), e.type);
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    double tokens = (double)extent_tokens(e), q = q_width(l), kv = kv_width(l);
+    double seen = l->window && l->window < e.t ? l->window : (e.t + 1) / 2.0;
+    return 2 * tokens * (l->width * (2 * q + 2 * kv) + 2 * q * seen);
+}
+
+static struct attention shape(const struct attention_layer *l, struct extent e, const struct qkv *s)
+{
+    return (struct attention){
+        .batch = e.rows,
+        .t_q = e.t,
+        .t_k = e.t,
+        .heads = l->heads,
+        .kv_heads = l->kv_heads,
+        .width = l->head_width,
+        .window = l->window,
+        .scale = l->scale,
+        .q_stride = s->q_stride,
+        .k_stride = s->k_stride,
+        .v_stride = s->v_stride,
+        .o_stride = q_width(l),
+    };
+}
+
+static void rotate(const struct attention_layer *l, struct pass *pass, const struct qkv *s,
+                   bool inverse)
+{
+    if (!l->frequencies)
+        return;
+    struct rope r = {pass->extent.rows, pass->extent.t, l->heads,      l->head_width,
+                     s->q_stride,       pass->start,    l->frequencies};
+    pass->dev->ops->rope(pass->dev, &r, s->q, inverse);
+    r.heads = l->kv_heads;
+    r.stride = s->k_stride;
+    pass->dev->ops->rope(pass->dev, &r, s->k, inverse);
+}
+
+static void project(const struct attention_layer *l, struct pass *pass, const struct view *theta,
+                    struct view n, const struct kept *k)
+{
+    struct device *dev = pass->dev;
+    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout};
+    if (l->qkv_w >= 0) {
+        p.out = q_width(l) + 2 * kv_width(l);
+        dev->ops->linear_forward(dev, &p, k->s.q, n, param(pass, theta, l->qkv_w),
+                                 param(pass, theta, l->qkv_b), view_none);
+    } else {
+        struct view q = l->qk_norm ? k->q_raw : k->s.q, key = l->qk_norm ? k->k_raw : k->s.k;
+        dev->ops->linear_forward(dev, &p, q, n, param(pass, theta, l->q_w),
+                                 param(pass, theta, l->q_b), view_none);
+        p.out = kv_width(l);
+        dev->ops->linear_forward(dev, &p, key, n, param(pass, theta, l->k_w),
+                                 param(pass, theta, l->k_b), view_none);
+        dev->ops->linear_forward(dev, &p, k->s.v, n, param(pass, theta, l->v_w),
+                                 param(pass, theta, l->v_b), view_none);
+    }
+    if (l->qk_norm) {
+        norm_forward(&l->q_norm, pass, theta, q_width(l), k->s.q, k->q_raw, k->q_stats);
+        norm_forward(&l->k_norm, pass, theta, kv_width(l), k->s.k, k->k_raw, k->k_stats);
+    }
+    rotate(l, pass, &k->s, false);
+}
+
+/* Decoding: the new keys and values join the cache, and the queries see all of it. */
+static void attend_cached(const struct attention_layer *l, struct pass *pass, const struct kept *k)
+{
+    struct device *dev = pass->dev;
+    const struct extent e = pass->extent;
+    const size_t kv = (size_t)kv_width(l), room = (size_t)pass->cache->positions * kv;
+    struct view keys = pass->cache->k[l->index].view, values = pass->cache->v[l->index].view;
+    for (int b = 0; b < e.rows; b++) {
+        for (int t = 0; t < e.t; t++) {
+            size_t row = (size_t)b * (size_t)e.t + (size_t)t;
+            size_t to = (size_t)b * room + (size_t)(pass->start + t) * kv;
+            dev->ops->copy(dev, view_at(keys, to), view_at(k->s.k, row * (size_t)k->s.k_stride),
+                           kv);
+            dev->ops->copy(dev, view_at(values, to), view_at(k->s.v, row * (size_t)k->s.v_stride),
+                           kv);
+        }
+    }
+    struct attention a = shape(l, e, &k->s);
+    a.t_k = pass->start + e.t;
+    a.k_stride = a.v_stride = (int)kv;
+    a.kv_batch_stride = room;
+    dev->ops->attention_forward(dev, &a, k->o, k->s.q, keys, values, k->lse);
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    struct device *dev = pass->dev;
+    const struct extent e = pass->extent;
+    const size_t count = extent_tokens(e) * (size_t)l->width;
+    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout};
+    struct kept k = kept(l, e, &flow.saved);
+    struct view n = carve(&flow.scratch, count, e.type);
+
+    if (l->norm_after)
+        n = flow.x;
+    else
+        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    project(l, pass, theta, n, &k);
+    if (pass->cache) {
+        attend_cached(l, pass, &k);
+    } else {
+        struct attention a = shape(l, e, &k.s);
+        dev->ops->attention_forward(dev, &a, k.o, k.s.q, k.s.k, k.s.v, k.lse);
+    }
+    struct view o_w = param(pass, theta, l->o_w), o_b = param(pass, theta, l->o_b);
+    if (!l->norm_after) {
+        dev->ops->linear_forward(dev, &p, flow.y, k.o, o_w, o_b, flow.x); /* y = x + out(o) */
+        return;
+    }
+    dev->ops->linear_forward(dev, &p, k.out, k.o, o_w, o_b, view_none);
+    norm_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
+    dev->ops->axpy(dev, flow.y, 1, flow.x, count); /* y = x + norm(out(o)) */
+}
+
+/* From the gradients of q, k, v as attended to those of the projections, then dn = or +=. */
+static void project_backward(const struct attention_layer *l, struct pass *pass,
+                             const struct view *theta, const struct view *grad, struct view n,
+                             struct view dn, bool add, const struct kept *k, const struct qkv *d)
+{
+    struct device *dev = pass->dev;
+    const struct ops *ops = dev->ops;
+    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout};
+    rotate(l, pass, d, true);
+    if (l->qkv_w >= 0) {
+        p.out = q_width(l) + 2 * kv_width(l);
+        ops->linear_backward_w(dev, &p, param(pass, grad, l->qkv_w), param(pass, grad, l->qkv_b),
+                               d->q, n);
+        ops->linear_backward_x(dev, &p, dn, d->q, param(pass, theta, l->qkv_w), add);
+        return;
+    }
+    if (l->qk_norm) {
+        norm_backward(&l->q_norm, pass, theta, grad, q_width(l), d->q, d->q, k->q_raw, k->q_stats,
+                      false);
+        norm_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw, k->k_stats,
+                      false);
+    }
+    ops->linear_backward_w(dev, &p, param(pass, grad, l->q_w), param(pass, grad, l->q_b), d->q, n);
+    ops->linear_backward_x(dev, &p, dn, d->q, param(pass, theta, l->q_w), add);
+    p.out = kv_width(l);
+    ops->linear_backward_w(dev, &p, param(pass, grad, l->k_w), param(pass, grad, l->k_b), d->k, n);
+    ops->linear_backward_x(dev, &p, dn, d->k, param(pass, theta, l->k_w), true);
+    ops->linear_backward_w(dev, &p, param(pass, grad, l->v_w), param(pass, grad, l->v_b), d->v, n);
+    ops->linear_backward_x(dev, &p, dn, d->v, param(pass, theta, l->v_w), true);
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    struct device *dev = pass->dev;
+    const struct extent e = pass->extent;
+    const size_t rows = extent_tokens(e), count = rows * (size_t)l->width;
+    const struct linear p = {(int)rows, q_width(l), l->width, l->layout};
+    struct kept k = kept(l, e, &flow.saved);
+    struct view n = carve(&flow.scratch, count, e.type);
+    struct view dn = carve(&flow.scratch, count, e.type);
+    struct qkv d = carve_qkv(l, e, &flow.scratch);
+    struct view d_o = carve(&flow.scratch, rows * (size_t)q_width(l), e.type);
+
+    struct view dout = flow.dy; /* gradient of the out projection's result */
+    if (l->norm_after) {
+        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats, false);
+        dout = dn;
+    }
+    dev->ops->linear_backward_w(dev, &p, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
+                                k.o);
+    dev->ops->linear_backward_x(dev, &p, d_o, dout, param(pass, theta, l->o_w), false);
+    struct attention a = shape(l, e, &k.s);
+    dev->ops->attention_backward(dev, &a, d.q, d.k, d.v, d_o, k.o, k.s.q, k.s.k, k.s.v, k.lse);
+    if (l->norm_after) {
+        project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &d);
+        return;
+    }
+    norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    project_backward(l, pass, theta, grad, n, dn, false, &k, &d);
+    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
+}
+
+const struct layer_ops attention_ops = {"attention", true,  output,  saved,
+                                        scratch,     flops, forward, backward};

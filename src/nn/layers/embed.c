@@ -1,0 +1,48 @@
+/* Token and, where the architecture has them, learned position embeddings. */
+#include "nn/layers/layers.h"
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    const struct embed_layer *l = (const struct embed_layer *)layer;
+    return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    (void)layer, (void)e;
+    return 0;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    (void)layer, (void)e, (void)backward;
+    return 0;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct embed_layer *l = (const struct embed_layer *)layer;
+    return (double)extent_tokens(e) * l->width;
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct embed_layer *l = (const struct embed_layer *)layer;
+    pass->dev->ops->embedding_forward(
+        pass->dev, pass->extent.rows, pass->extent.t, l->width, pass->start, flow.y,
+        pass->batch->tokens, param(pass, theta, l->table), param(pass, theta, l->positions));
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    (void)theta;
+    const struct embed_layer *l = (const struct embed_layer *)layer;
+    pass->dev->ops->embedding_backward(pass->dev, pass->extent.rows, pass->extent.t, l->width,
+                                       param(pass, grad, l->table), param(pass, grad, l->positions),
+                                       pass->batch->tokens, flow.dy);
+}
+
+const struct layer_ops embed_ops = {"embed", false, output,  saved,
+                                    scratch, flops, forward, backward};

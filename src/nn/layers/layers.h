@@ -1,0 +1,56 @@
+/* The layers that architectures chain together. Tensor members are indices into the table, -1:
+ * none. */
+#ifndef SOTTO_NN_LAYERS_LAYERS_H
+#define SOTTO_NN_LAYERS_LAYERS_H
+
+#include "nn/layers/norm.h"
+
+/* y = table[token] (+ positions) */
+struct embed_layer {
+    struct layer base;
+    int width;
+    int table, positions;
+};
+
+/* y = x + out(attend(norm(x))), or with norm_after y = x + norm(out(attend(x))). */
+struct attention_layer {
+    struct layer base;
+    int width, heads, kv_heads, head_width;
+    int window;  /* 0: all earlier positions */
+    float scale; /* of the scores            */
+    enum linear_layout layout;
+    bool norm_after;
+    struct norm_part norm;
+    int qkv_w, qkv_b; /* one projection for all three, or ... */
+    int q_w, q_b, k_w, k_b, v_w, v_b;
+    int o_w, o_b;
+    bool qk_norm; /* RMS norm over all heads of q and of k before the rotation */
+    struct norm_part q_norm, k_norm;
+    float *frequencies; /* (head_width/2) rotary embedding, owned; NULL: none */
+    int index;          /* which of the attending layers, for the cache */
+};
+
+enum mlp_kind { MLP_GELU_TANH, MLP_GELU_EXACT, MLP_SWIGLU };
+
+/* y = x + down(act(up(norm(x)))), norm_after as above. */
+struct mlp_layer {
+    struct layer base;
+    int width, hidden;
+    enum mlp_kind kind;
+    enum linear_layout layout;
+    bool norm_after;
+    struct norm_part norm;
+    int gate_w, up_w, up_b, down_w, down_b; /* gate: SwiGLU only */
+};
+
+/* The mean cross-entropy of the next token; has no output. */
+struct head_layer {
+    struct layer base;
+    int width, vocab;
+    struct norm_part norm;
+    int w; /* (vocab, width) */
+};
+
+extern const struct layer_ops embed_ops, attention_ops, mlp_ops, head_ops;
+
+#endif

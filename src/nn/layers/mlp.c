@@ -1,0 +1,156 @@
+/* The feed-forward sublayer with its norm and residual.
+ *
+ * Only the pre-activations are kept; the norm's output and the activation are computed again in
+ * backward, which costs one pass over memory each and saves (width + hidden) elements a token. */
+#include "nn/layers/layers.h"
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
+}
+
+/* What forward leaves for backward. */
+struct kept {
+    struct view stats; /* (rows, 2)                                  */
+    struct view up;    /* (rows, hidden)                             */
+    struct view gate;  /* (rows, hidden), SwiGLU                     */
+    struct view out;   /* (rows, width), norm_after: before the norm */
+};
+
+static struct kept kept(const struct mlp_layer *l, struct extent e, void **rest)
+{
+    size_t rows = extent_tokens(e);
+    struct kept k = {.gate = view_none, .out = view_none};
+    k.stats = carve(rest, 2 * rows, DTYPE_F32);
+    k.up = carve(rest, rows * (size_t)l->hidden, e.type);
+    if (l->kind == MLP_SWIGLU)
+        k.gate = carve(rest, rows * (size_t)l->hidden, e.type);
+    if (l->norm_after)
+        k.out = carve(rest, rows * (size_t)l->width, e.type);
+    return k;
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    void *end = NULL;
+    kept((const struct mlp_layer *)layer, e, &end);
+    return (size_t)end;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    size_t narrow = carve_bytes(extent_tokens(e) * (size_t)l->width, e.type);
+    size_t wide = carve_bytes(extent_tokens(e) * (size_t)l->hidden, e.type);
+    if (!backward)
+        return narrow + wide;
+    return 2 * narrow + (l->kind == MLP_SWIGLU ? 3 : 2) * wide;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    return 2.0 * (double)extent_tokens(e) * l->width * l->hidden * (l->kind == MLP_SWIGLU ? 3 : 2);
+}
+
+static enum gelu_kind gelu(const struct mlp_layer *l)
+{
+    return l->kind == MLP_GELU_TANH ? GELU_TANH : GELU_EXACT;
+}
+
+/* a = gelu(up) or silu(gate) * up */
+static void activate(const struct mlp_layer *l, struct pass *pass, const struct kept *k,
+                     struct view a)
+{
+    size_t count = extent_tokens(pass->extent) * (size_t)l->hidden;
+    if (l->kind == MLP_SWIGLU)
+        pass->dev->ops->swiglu_forward(pass->dev, a, k->gate, k->up, count);
+    else
+        pass->dev->ops->gelu_forward(pass->dev, gelu(l), a, k->up, count);
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    struct device *dev = pass->dev;
+    const struct ops *ops = dev->ops;
+    const struct extent e = pass->extent;
+    const int rows = (int)extent_tokens(e);
+    const struct linear widen = {rows, l->width, l->hidden, l->layout};
+    const struct linear narrow = {rows, l->hidden, l->width, l->layout};
+    struct kept k = kept(l, e, &flow.saved);
+    struct view n = carve(&flow.scratch, (size_t)rows * (size_t)l->width, e.type);
+    struct view a = carve(&flow.scratch, (size_t)rows * (size_t)l->hidden, e.type);
+
+    if (l->norm_after)
+        n = flow.x;
+    else
+        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    if (l->kind == MLP_SWIGLU)
+        ops->linear_forward(dev, &widen, k.gate, n, param(pass, theta, l->gate_w), view_none,
+                            view_none);
+    ops->linear_forward(dev, &widen, k.up, n, param(pass, theta, l->up_w),
+                        param(pass, theta, l->up_b), view_none);
+    activate(l, pass, &k, a);
+    struct view down_w = param(pass, theta, l->down_w), down_b = param(pass, theta, l->down_b);
+    if (!l->norm_after) {
+        ops->linear_forward(dev, &narrow, flow.y, a, down_w, down_b, flow.x); /* y = x + down(a) */
+        return;
+    }
+    ops->linear_forward(dev, &narrow, k.out, a, down_w, down_b, view_none);
+    norm_forward(&l->norm, pass, theta, l->width, flow.y, k.out, k.stats);
+    ops->axpy(dev, flow.y, 1, flow.x, (size_t)rows * (size_t)l->width); /* y = x + norm(down(a)) */
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    struct device *dev = pass->dev;
+    const struct ops *ops = dev->ops;
+    const struct extent e = pass->extent;
+    const int rows = (int)extent_tokens(e);
+    const size_t narrow_count = (size_t)rows * (size_t)l->width;
+    const size_t wide_count = (size_t)rows * (size_t)l->hidden;
+    const struct linear widen = {rows, l->width, l->hidden, l->layout};
+    const struct linear narrow = {rows, l->hidden, l->width, l->layout};
+    struct kept k = kept(l, e, &flow.saved);
+    struct view n = carve(&flow.scratch, narrow_count, e.type);
+    struct view dn = carve(&flow.scratch, narrow_count, e.type);
+    struct view a = carve(&flow.scratch, wide_count, e.type);
+    struct view dup = carve(&flow.scratch, wide_count, e.type);
+
+    struct view dout = flow.dy; /* gradient of down's output */
+    if (l->norm_after) {
+        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats, false);
+        dout = dn;
+        n = flow.x;
+    } else {
+        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    }
+    activate(l, pass, &k, a);
+    ops->linear_backward_w(dev, &narrow, param(pass, grad, l->down_w), param(pass, grad, l->down_b),
+                           dout, a);
+    ops->linear_backward_x(dev, &narrow, dup, dout, param(pass, theta, l->down_w), false); /* da */
+    /* From here on `dn` is free again: with norm_after the gradient goes straight into dx. */
+    struct view into = l->norm_after ? flow.dx : dn;
+    bool add = l->norm_after;
+    if (l->kind == MLP_SWIGLU) {
+        struct view dgate = carve(&flow.scratch, wide_count, e.type);
+        ops->swiglu_backward(dev, dgate, dup, dup, k.gate, k.up, wide_count);
+        ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, dgate, n);
+        ops->linear_backward_x(dev, &widen, into, dgate, param(pass, theta, l->gate_w), add);
+        add = true;
+    } else {
+        ops->gelu_backward(dev, gelu(l), dup, dup, k.up, wide_count);
+    }
+    ops->linear_backward_w(dev, &widen, param(pass, grad, l->up_w), param(pass, grad, l->up_b), dup,
+                           n);
+    ops->linear_backward_x(dev, &widen, into, dup, param(pass, theta, l->up_w), add);
+    if (!l->norm_after)
+        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
+}
+
+const struct layer_ops mlp_ops = {"mlp", true, output, saved, scratch, flops, forward, backward};

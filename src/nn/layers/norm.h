@@ -1,0 +1,43 @@
+/* The two normalisations behind one call, shared by the blocks. */
+#ifndef SOTTO_NN_LAYERS_NORM_H
+#define SOTTO_NN_LAYERS_NORM_H
+
+#include "nn/layer.h"
+
+enum norm_kind { NORM_LAYER, NORM_RMS };
+
+struct norm_part {
+    enum norm_kind kind;
+    int gain, bias; /* tensors; bias -1: none */
+    float eps;
+};
+
+static inline void norm_forward(const struct norm_part *n, struct pass *pass,
+                                const struct view *theta, int width, struct view y, struct view x,
+                                struct view stats)
+{
+    const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
+    const struct ops *ops = pass->dev->ops;
+    struct view gain = param(pass, theta, n->gain);
+    if (n->kind == NORM_LAYER)
+        ops->layernorm_forward(pass->dev, &shape, y, x, gain, param(pass, theta, n->bias), stats);
+    else
+        ops->rmsnorm_forward(pass->dev, &shape, y, x, gain, stats);
+}
+
+static inline void norm_backward(const struct norm_part *n, struct pass *pass,
+                                 const struct view *theta, const struct view *grad, int width,
+                                 struct view dx, struct view dy, struct view x, struct view stats,
+                                 bool add)
+{
+    const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
+    const struct ops *ops = pass->dev->ops;
+    struct view gain = param(pass, theta, n->gain), dgain = param(pass, grad, n->gain);
+    if (n->kind == NORM_LAYER)
+        ops->layernorm_backward(pass->dev, &shape, dx, dgain, param(pass, grad, n->bias), dy, x,
+                                gain, stats, add);
+    else
+        ops->rmsnorm_backward(pass->dev, &shape, dx, dgain, dy, x, gain, stats, add);
+}
+
+#endif

@@ -1,0 +1,143 @@
+#include "nn/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "nn/arch/arch.h"
+
+/* Cuts the chain so that the heaviest stage is as light as possible: best[k][i] is the weight of
+ * the heaviest of k stages that cover the first i layers. */
+static enum sotto_status cut(struct model *m)
+{
+    const int n = m->n_layer, stages = m->n_stage;
+    const struct extent nominal = {1, m->config.positions < 512 ? m->config.positions : 512,
+                                   DTYPE_F32};
+    size_t cells = (size_t)(stages + 1) * (size_t)(n + 1);
+    double *sum = calloc((size_t)n + 1, sizeof *sum), *best = calloc(cells, sizeof *best);
+    int *from = calloc(cells, sizeof *from);
+    m->first = calloc((size_t)stages + 1, sizeof *m->first);
+    if (!sum || !best || !from || !m->first) {
+        free(sum), free(best), free(from);
+        return fail(SOTTO_ENOMEM, "no memory to cut %d layers into %d stages", n, stages);
+    }
+    for (int i = 0; i < n; i++)
+        sum[i + 1] = sum[i] + m->layer[i]->ops->flops(m->layer[i], nominal);
+#define CELL(k, i) ((size_t)(k) * (size_t)(n + 1) + (size_t)(i))
+    for (int i = 1; i <= n; i++)
+        best[CELL(0, i)] = INFINITY;
+    for (int k = 1; k <= stages; k++) {
+        for (int i = 0; i <= n; i++) {
+            best[CELL(k, i)] = INFINITY;
+            for (int j = k - 1; j < i; j++) {
+                double last = sum[i] - sum[j], rest = best[CELL(k - 1, j)];
+                double heaviest = last > rest ? last : rest;
+                if (heaviest < best[CELL(k, i)]) {
+                    best[CELL(k, i)] = heaviest;
+                    from[CELL(k, i)] = j;
+                }
+            }
+        }
+    }
+    for (int k = stages, i = n; k > 0; k--) {
+        m->first[k] = i;
+        i = from[CELL(k, i)];
+    }
+#undef CELL
+    free(sum), free(best), free(from);
+    return SOTTO_OK;
+}
+
+/* While building, a tensor's stage is its layer. */
+static void assign_stages(struct model *m)
+{
+    for (int k = 0; k < m->n_stage; k++)
+        for (int i = m->first[k]; i < m->first[k + 1]; i++)
+            m->layer[i]->stage = k;
+    for (int i = 0; i < m->table.n; i++)
+        m->table.entry[i].stage = m->layer[m->table.entry[i].stage]->stage;
+}
+
+enum sotto_status model_init(struct model *m, const struct model_config *config, int n_stage,
+                             int pad)
+{
+    *m = (struct model){.config = *config, .n_stage = n_stage};
+    enum sotto_status st;
+    TRY(model_config_check(config));
+    TRY_DONE(archs[config->arch]->build(m));
+    if (n_stage < 1 || n_stage > m->n_layer) {
+        st = fail(SOTTO_EINVAL, "%d stages: a model of %d sublayers can be cut into 1 to %d",
+                  n_stage, m->n_layer, m->n_layer);
+        goto done;
+    }
+    TRY_DONE(cut(m));
+    assign_stages(m);
+    TRY_DONE(table_layout(&m->table, n_stage, pad));
+done:
+    if (st != SOTTO_OK)
+        model_free(m);
+    return st;
+}
+
+void model_free(struct model *m)
+{
+    for (int i = 0; i < m->n_layer; i++) {
+        if (m->layer[i]->ops == &attention_ops)
+            free(((struct attention_layer *)m->layer[i])->frequencies);
+        free(m->layer[i]);
+    }
+    free(m->layer);
+    free(m->first);
+    table_free(&m->table);
+    *m = (struct model){0};
+}
+
+void model_stage_needs(const struct model *m, int k, bool *needs)
+{
+    for (int j = 0; j < m->n_stage; j++)
+        needs[j] = j == k;
+    const struct layer *last = m->layer[m->n_layer - 1]; /* only a tied head reaches elsewhere */
+    if (last->stage == k)
+        needs[m->table.entry[((const struct head_layer *)last)->w].stage] = true;
+}
+
+double model_stage_flops(const struct model *m, int k, struct extent e)
+{
+    double sum = 0;
+    for (int i = m->first[k]; i < m->first[k + 1]; i++)
+        sum += m->layer[i]->ops->flops(m->layer[i], e);
+    return sum;
+}
+
+double model_flops(const struct model *m, struct extent e)
+{
+    double sum = 0;
+    for (int k = 0; k < m->n_stage; k++)
+        sum += 3 * model_stage_flops(m, k, e); /* backward does each product twice */
+    return sum;
+}
+
+static uint64_t hash_name(const char *name)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *name; name++)
+        h = (h ^ (unsigned char)*name) * 1099511628211u;
+    return h;
+}
+
+void model_randomize(const struct model *m, uint64_t seed, float *flat)
+{
+    memset(flat, 0, table_count(&m->table) * sizeof *flat);
+    for (int i = 0; i < m->table.n; i++) {
+        const struct table_entry *e = &m->table.entry[i];
+        float *x = flat + m->table.stage_start[e->stage] + e->offset;
+        if (e->init == TABLE_NORMAL) {
+            struct rng rng = rng_make(seed, hash_name(e->name)); /* independent of the stage cut */
+            rng_normal(&rng, x, e->count, 0, e->std);
+        } else {
+            for (size_t j = 0; j < e->count; j++)
+                x[j] = e->init == TABLE_ONE;
+        }
+    }
+}

@@ -1,0 +1,38 @@
+/* A model: a chain of layers cut into stages of balanced work, and the table of its tensors.
+ *
+ * It holds no parameters and no activations, so one model serves any number of workers, versions
+ * and micro-batches at once. */
+#ifndef SOTTO_NN_MODEL_H
+#define SOTTO_NN_MODEL_H
+
+#include "nn/config.h"
+#include "nn/layer.h"
+
+struct model {
+    struct model_config config;
+    struct table table;
+    struct layer **layer; /* owned; parameters of layer i are the tensors it names */
+    int n_layer, room;
+    int n_stage;
+    int *first; /* (n_stage + 1): stage k is layers first[k] .. first[k+1]-1 */
+    int n_attention;
+};
+
+/* `config` complete (model_config_check); `pad`: see table_layout. */
+enum sotto_status model_init(struct model *model, const struct model_config *config, int n_stage,
+                             int pad);
+void model_free(struct model *model);
+
+/* The stages whose parameters stage k reads, its own and those it shares a tensor with: needs[j]
+ * for all j. */
+void model_stage_needs(const struct model *model, int k, bool *needs);
+
+/* FLOPs of one forward and backward over a micro-batch, and of stage k's forward alone. */
+double model_flops(const struct model *model, struct extent e);
+double model_stage_flops(const struct model *model, int k, struct extent e);
+
+/* New parameters into a whole flat fp32 vector, a function of the seed and each tensor's name
+ * alone. */
+void model_randomize(const struct model *model, uint64_t seed, float *flat);
+
+#endif

@@ -1,0 +1,286 @@
+#include "nn/tape.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+static struct edge edge_before(const struct tape *tape, int layer, struct extent e)
+{
+    const struct layer *l = tape->model->layer[layer - 1];
+    return l->ops->output(l, e);
+}
+
+static struct edge edge_of_stage(const struct tape *tape, int k, struct extent e)
+{
+    return edge_before(tape, tape->model->first[k], e);
+}
+
+/* Bytes of what stage k keeps: the layers' own memory and the edges between them. */
+static size_t saved_bytes(const struct tape *tape, int k)
+{
+    const struct model *m = tape->model;
+    size_t bytes = 0;
+    for (int i = m->first[k]; i < m->first[k + 1]; i++) {
+        bytes +=
+            carve_bytes((m->layer[i]->ops->saved(m->layer[i], tape->most) + 1) / 2, DTYPE_BF16);
+        if (i > m->first[k]) {
+            struct edge edge = edge_before(tape, i, tape->most);
+            bytes += carve_bytes(edge_count(&edge), tape->most.type);
+        }
+    }
+    return bytes;
+}
+
+size_t tape_bytes(const struct model *model, struct extent e, bool recompute)
+{
+    const struct tape tape = {.model = model, .most = e};
+    size_t edges = 0, saved = 0, most = 0;
+    for (int k = 0; k < model->n_stage; k++) {
+        size_t bytes = saved_bytes(&tape, k);
+        saved += bytes;
+        most = bytes > most ? bytes : most;
+        if (k > 0) {
+            struct edge edge = edge_of_stage(&tape, k, e);
+            edges += edge_count(&edge) * dtype_size(e.type);
+        }
+    }
+    return edges + (recompute ? most : saved);
+}
+
+static size_t scratch_bytes(const struct model *m, struct extent e)
+{
+    size_t most = 64;
+    for (int i = 0; i < m->n_layer; i++) {
+        for (int backward = 0; backward < 2; backward++) {
+            size_t bytes = m->layer[i]->ops->scratch(m->layer[i], e, backward);
+            most = bytes > most ? bytes : most;
+        }
+    }
+    return most;
+}
+
+enum sotto_status tape_init(struct tape *tape, const struct model *model, struct device *dev,
+                            struct pool *pool, struct extent most, bool recompute)
+{
+    *tape = (struct tape){
+        .model = model, .dev = dev, .pool = pool, .most = most, .recompute = recompute};
+    size_t tokens = extent_tokens(most);
+    tape->stage = calloc((size_t)model->n_stage + 1, sizeof *tape->stage);
+    tape->flow = calloc((size_t)model->n_layer, sizeof *tape->flow);
+    tape->losses = calloc(tokens, sizeof *tape->losses);
+    tape->hits = calloc(tokens, sizeof *tape->hits);
+    enum sotto_status st = SOTTO_OK;
+    if (!tape->stage || !tape->flow || !tape->losses || !tape->hits)
+        st = fail(SOTTO_ENOMEM, "no memory for a tape of %d x %d tokens", most.rows, most.t);
+    if (st == SOTTO_OK)
+        st = buffer_init(&tape->scratch, dev, DTYPE_F32, scratch_bytes(model, most) / 4,
+                         MEMORY_SCRATCH);
+    if (st != SOTTO_OK)
+        tape_free(tape);
+    return st;
+}
+
+static void drop(struct tape *tape, struct pool_block **block)
+{
+    pool_give(tape->pool, *block);
+    *block = NULL;
+}
+
+static void drop_all(struct tape *tape)
+{
+    for (int k = 0; k <= tape->model->n_stage; k++) {
+        drop(tape, &tape->stage[k].edge);
+        drop(tape, &tape->stage[k].dedge);
+        drop(tape, &tape->stage[k].saved);
+    }
+}
+
+void tape_free(struct tape *tape)
+{
+    if (tape->stage)
+        drop_all(tape);
+    free(tape->stage);
+    free(tape->flow);
+    free(tape->losses);
+    free(tape->hits);
+    buffer_free(&tape->scratch);
+    *tape = (struct tape){0};
+}
+
+enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
+                             float scale)
+{
+    const struct model_config *c = &tape->model->config;
+    if (batch->rows > tape->most.rows || batch->t > tape->most.t || batch->rows < 1 || batch->t < 1)
+        return fail(SOTTO_EINVAL, "a batch of %d x %d tokens does not fit a tape of %d x %d",
+                    batch->rows, batch->t, tape->most.rows, tape->most.t);
+    if (batch->t > c->positions)
+        return fail(SOTTO_EINVAL, "a sequence of %d tokens is longer than the model's %d positions",
+                    batch->t, c->positions);
+    drop_all(tape);
+    tape->pass = (struct pass){
+        .dev = tape->dev,
+        .table = &tape->model->table,
+        .batch = batch,
+        .extent = {batch->rows, batch->t, tape->most.type},
+        .training = mode == TAPE_TRAIN,
+        .loss_scale = scale,
+        .losses = tape->losses,
+        .hits = tape->want_hits ? tape->hits : NULL,
+    };
+    return SOTTO_OK;
+}
+
+/* Where layer i of stage k keeps its memory and, unless it is the stage's last, its output. Called
+ * for the layers in order with `*rest` starting at the stage's saved memory. */
+static struct flow place(const struct tape *tape, int k, int i, void **rest)
+{
+    const struct layer *l = tape->model->layer[i];
+    struct flow flow = {.scratch = tape->scratch.view.data};
+    flow.saved =
+        carve(rest, (l->ops->saved(l, tape->most) + 1) / 2, DTYPE_BF16).data; /* in bytes */
+    if (i + 1 < tape->model->first[k + 1]) {
+        struct edge edge = edge_before(tape, i + 1, tape->most);
+        flow.y = carve(rest, edge_count(&edge), tape->most.type);
+    }
+    return flow;
+}
+
+/* Runs the layers of stage k forward, keeping what they save; the last one writes into the next
+ * edge. */
+static enum sotto_status run_forward(struct tape *tape, int k, const struct view *theta)
+{
+    const struct model *m = tape->model;
+    struct tape_stage *s = &tape->stage[k];
+    struct view next = view_none;
+    if (k + 1 < m->n_stage)
+        TRY(tape_edge(tape, k + 1, &next));
+    if (!s->saved)
+        TRY(pool_take(tape->pool, DTYPE_F32, saved_bytes(tape, k) / 4, &s->saved));
+    void *rest = s->saved->buffer.view.data;
+    struct view x = s->edge ? s->edge->buffer.view : view_none;
+    for (int i = m->first[k]; i < m->first[k + 1]; i++) {
+        struct flow flow = place(tape, k, i, &rest);
+        flow.x = x;
+        if (i + 1 == m->first[k + 1])
+            flow.y = next;
+        m->layer[i]->ops->forward(m->layer[i], &tape->pass, theta, flow);
+        x = flow.y;
+    }
+    return device_check(tape->dev);
+}
+
+enum sotto_status tape_forward(struct tape *tape, int k, const struct view *theta)
+{
+    assert(k == 0 || tape->stage[k].edge);
+    TRY(run_forward(tape, k, theta));
+    struct tape_stage *s = &tape->stage[k];
+    if (tape->recompute || !tape->pass.training)
+        drop(tape, &s->saved);
+    if (!tape->pass.training)
+        drop(tape, &s->edge);
+    return SOTTO_OK;
+}
+
+enum sotto_status tape_backward(struct tape *tape, int k, const struct view *theta,
+                                const struct view *grad)
+{
+    const struct model *m = tape->model;
+    struct tape_stage *s = &tape->stage[k];
+    assert(tape->pass.training);
+    assert(k + 1 == m->n_stage || tape->stage[k + 1].dedge);
+    if (!s->saved)
+        TRY(run_forward(tape, k, theta));
+
+    struct flow *flow = tape->flow;
+    const int first = m->first[k], n = m->first[k + 1] - first;
+    void *rest = s->saved->buffer.view.data;
+    for (int i = 0; i < n; i++) {
+        flow[i] = place(tape, k, first + i, &rest);
+        flow[i].x = i ? flow[i - 1].y : s->edge ? s->edge->buffer.view : view_none;
+    }
+    /* The gradient travels in one block, handed on in place where a layer only adds to it. */
+    struct pool_block *dy = tape->stage[k + 1].dedge;
+    tape->stage[k + 1].dedge = NULL;
+    for (int i = n - 1; i >= 0; i--) {
+        const struct layer *l = m->layer[first + i];
+        struct pool_block *dx = dy;
+        if (!l->ops->in_place) {
+            dx = NULL;
+            if (first + i > 0) {
+                struct edge edge = edge_before(tape, first + i, tape->most);
+                enum sotto_status st =
+                    pool_take(tape->pool, tape->most.type, edge_count(&edge), &dx);
+                if (st != SOTTO_OK) {
+                    pool_give(tape->pool, dy);
+                    return st;
+                }
+            }
+        }
+        flow[i].dy = dy ? dy->buffer.view : view_none;
+        flow[i].dx = dx ? dx->buffer.view : view_none;
+        l->ops->backward(l, &tape->pass, theta, grad, flow[i]);
+        if (dx != dy)
+            pool_give(tape->pool, dy);
+        dy = dx;
+    }
+    s->dedge = dy;
+    drop(tape, &s->saved);
+    drop(tape, &s->edge);
+    if (k + 1 < m->n_stage)
+        drop(tape, &tape->stage[k + 1].edge);
+    return device_check(tape->dev);
+}
+
+enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum tape_mode mode,
+                           float scale, const struct view *theta, const struct view *grad)
+{
+    const int n = tape->model->n_stage;
+    TRY(tape_begin(tape, batch, mode, scale));
+    for (int k = 0; k < n; k++)
+        TRY(tape_forward(tape, k, theta));
+    for (int k = n - 1; k >= 0 && mode == TAPE_TRAIN; k--)
+        TRY(tape_backward(tape, k, theta, grad));
+    return SOTTO_OK;
+}
+
+struct tape_result tape_result(const struct tape *tape)
+{
+    struct tape_result r = {0};
+    size_t tokens = extent_tokens(tape->pass.extent);
+    for (size_t i = 0; i < tokens; i++) {
+        if (tape->pass.batch->targets[i] < 0)
+            continue;
+        r.loss += tape->losses[i];
+        r.targets++;
+        r.hits += tape->want_hits && tape->hits[i];
+    }
+    return r;
+}
+
+size_t tape_edge_count(const struct tape *tape, int k)
+{
+    struct edge edge = edge_of_stage(tape, k, tape->pass.extent);
+    return edge_count(&edge);
+}
+
+static enum sotto_status edge_block(struct tape *tape, int k, struct pool_block **block,
+                                    struct view *out)
+{
+    assert(k >= 1 && k < tape->model->n_stage);
+    struct edge edge = edge_of_stage(tape, k, tape->most);
+    if (!*block)
+        TRY(pool_take(tape->pool, tape->most.type, edge_count(&edge), block));
+    *out = (*block)->buffer.view;
+    return SOTTO_OK;
+}
+
+enum sotto_status tape_edge(struct tape *tape, int k, struct view *out)
+{
+    return edge_block(tape, k, &tape->stage[k].edge, out);
+}
+
+enum sotto_status tape_edge_gradient(struct tape *tape, int k, struct view *out)
+{
+    return edge_block(tape, k, &tape->stage[k].dedge, out);
+}

@@ -1,0 +1,109 @@
+#include "optim/optim.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const kind_names[] = {"adamw", "sgd", NULL};
+static const char *const decay_names[] = {"matrices", "all", NULL};
+static const char *const schedule_names[] = {"constant", "cosine", "step", "cyclic", NULL};
+
+#define S struct optim_config
+const struct option optim_options[] = {
+    OPTION_ENUM(S, kind, "adamw", kind_names, "optimizer"),
+    OPTION_REAL(S, lr, "1e-3", 0, 1e3, "learning rate (the highest, where a schedule moves it)"),
+    OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
+    OPTION_REAL(S, beta2, "0.95", 0, 0.999999999, "adamw: decay of the second moment"),
+    OPTION_REAL(S, eps, "1e-8", 0, 1, "adamw: added to the root of the second moment"),
+    OPTION_REAL(S, momentum, "0", 0, 0.999999, "sgd: momentum"),
+    OPTION_BOOL(S, nesterov, "false", "sgd: look ahead"),
+    OPTION_REAL(S, weight_decay, "0.1", 0, 1e3, "adamw: decoupled; sgd: added to the gradient"),
+    OPTION_ENUM(S, decay, "matrices", decay_names, "tensors that are decayed"),
+    OPTION_REAL(S, clip, "0", 0, 1e9, "largest global norm of the gradient; 0: off"),
+    OPTION_ENUM(S, schedule, "cosine", schedule_names, "how the learning rate moves over the run"),
+    OPTION_LONG(S, warmup, "0", 0, 1e15, "rounds of linear warm-up"),
+    OPTION_REAL(S, final, "0.1", 0, 1, "cosine: share of lr left at the end"),
+    OPTION_REAL(S, step_factor, "0.1", 0, 1, "step: factor at each drop"),
+    OPTION_LONG(S, step_every, "1000", 1, 1e15, "step: rounds between drops"),
+    OPTION_REAL(S, cycle_floor, "0.1", 0, 1, "cyclic: lowest share of lr"),
+    OPTION_LONG(S, cycle_rounds, "1000", 2, 1e15,
+                "cyclic: rounds of one cycle; its peak halves each time"),
+};
+#undef S
+const int optim_options_count = sizeof optim_options / sizeof *optim_options;
+
+double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
+{
+    if (t < c->warmup)
+        return c->lr * (double)(t + 1) / (double)c->warmup;
+    int64_t since = t - c->warmup;
+    switch ((enum optim_schedule)c->schedule) {
+    case SCHEDULE_CONSTANT:
+        return c->lr;
+    case SCHEDULE_COSINE: {
+        int64_t length = rounds - c->warmup;
+        double done = length > 0 ? (double)since / (double)length : 1;
+        done = done > 1 ? 1 : done;
+        return c->lr * (c->final + (1 - c->final) * 0.5 * (1 + cos(3.14159265358979323846 * done)));
+    }
+    case SCHEDULE_STEP:
+        return c->lr * pow(c->step_factor, (double)(since / c->step_every));
+    case SCHEDULE_CYCLIC: {
+        int64_t cycle = since / c->cycle_rounds;
+        double place = (double)(since % c->cycle_rounds) / (double)c->cycle_rounds;
+        double height = (1 - fabs(2 * place - 1)) * pow(0.5, (double)cycle);
+        return c->lr * (c->cycle_floor + (1 - c->cycle_floor) * height);
+    }
+    }
+    return c->lr;
+}
+
+double optim_clip(const struct optim_config *c, double squared_norm)
+{
+    double norm = sqrt(squared_norm);
+    return c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
+}
+
+static const struct optim_ops *const members[] = {
+    [OPTIM_ADAMW] = &optim_adamw,
+    [OPTIM_SGD] = &optim_sgd,
+};
+
+enum sotto_status optim_init(struct optim *o, const struct optim_config *config, struct device *dev,
+                             const struct table *table, int index, int parts)
+{
+    *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev};
+    o->count = table_count(table) / (size_t)parts;
+    if (config->kind == OPTIM_SGD && config->nesterov && config->momentum == 0)
+        return fail(SOTTO_EINVAL, "optim.nesterov needs optim.momentum > 0");
+    enum sotto_status st;
+    TRY_DONE(table_segments(table, index, parts, config->decay == DECAY_ALL, &o->segment,
+                            &o->n_segment));
+    int states = config->kind == OPTIM_SGD && config->momentum == 0 ? 0 : o->ops->states;
+    for (int i = 0; i < states; i++)
+        TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, MEMORY_OPTIMIZER));
+done:
+    if (st != SOTTO_OK)
+        optim_free(o);
+    return st;
+}
+
+void optim_free(struct optim *o)
+{
+    free(o->segment);
+    buffer_free(&o->state[0]);
+    buffer_free(&o->state[1]);
+    *o = (struct optim){0};
+}
+
+void optim_step(struct optim *o, struct view x, struct view theta, struct view g, double lr,
+                double grad_scale)
+{
+    o->ops->apply(o, x, theta, g, lr, grad_scale, false);
+    o->t++;
+}
+
+void optim_peek(struct optim *o, struct view x, struct view out, struct view g, double lr,
+                double grad_scale)
+{
+    o->ops->apply(o, x, out, g, lr, grad_scale, true);
+}

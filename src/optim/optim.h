@@ -1,0 +1,82 @@
+/* Optimizers over a worker's flat slice of the parameters.
+ *
+ * Two entry points: `step` moves the parameters and the state; `peek` writes where the parameters
+ * would go and moves nothing. `x` is the fp32 truth; `theta` is a rounded copy of it for computing
+ * (mixed precision), or view_none where x itself is computed with. */
+#ifndef SOTTO_OPTIM_OPTIM_H
+#define SOTTO_OPTIM_OPTIM_H
+
+#include "base/option.h"
+#include "tensor/device.h"
+#include "tensor/table.h"
+
+enum optim_kind { OPTIM_ADAMW, OPTIM_SGD };
+enum optim_decay { DECAY_MATRICES, DECAY_ALL };
+enum optim_schedule { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP, SCHEDULE_CYCLIC };
+
+struct optim_config { /* [optim] */
+    int kind;         /* enum optim_kind */
+    double lr;
+    double beta1, beta2, eps; /* adamw */
+    double momentum;          /* sgd   */
+    bool nesterov;            /* sgd   */
+    double weight_decay;      /* adamw: decoupled; sgd: L2 */
+    int decay;                /* enum optim_decay */
+    double clip;              /* largest global norm of the averaged gradient; 0: off */
+
+    int schedule;         /* enum optim_schedule                                     */
+    int64_t warmup;       /* rounds of linear growth from 0                          */
+    double final;         /* cosine: share of lr that is left at the end             */
+    double step_factor;   /* step: lr is multiplied by this ...                      */
+    int64_t step_every;   /* ... every so many rounds                                */
+    double cycle_floor;   /* cyclic: lowest lr as a share of lr                      */
+    int64_t cycle_rounds; /* cyclic: rounds up and down again; the peak halves each cycle
+                             (triangular2) */
+};
+
+extern const struct option optim_options[];
+extern const int optim_options_count;
+
+/* The learning rate of round t (from 0) of T rounds. */
+double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);
+
+struct optim;
+
+struct optim_ops {
+    const char *name;
+    int states; /* flat vectors of the parameters' length */
+    const char *state_name[2];
+    void (*apply)(struct optim *o, struct view x, struct view theta, struct view g, double lr,
+                  double grad_scale, bool peek);
+};
+
+struct optim {
+    const struct optim_ops *ops;
+    const struct optim_config *config; /* not owned */
+    struct device *dev;                /* not owned */
+    struct segment *segment;           /* owned; cover the slice */
+    int n_segment;
+    size_t count;
+    struct buffer state[2]; /* fp32, count each */
+    int64_t t;              /* steps made       */
+};
+
+/* For slice `index` of `parts` of the table's vector. */
+enum sotto_status optim_init(struct optim *optim, const struct optim_config *config,
+                             struct device *dev, const struct table *table, int index, int parts);
+void optim_free(struct optim *optim);
+
+/* The gradient is g * grad_scale. */
+void optim_step(struct optim *optim, struct view x, struct view theta, struct view g, double lr,
+                double grad_scale);
+/* `out` may have another type than x; it receives the parameters after a step that is not made. */
+void optim_peek(struct optim *optim, struct view x, struct view out, struct view g, double lr,
+                double grad_scale);
+
+/* The factor that brings a gradient of this squared norm (already scaled) down to `clip`; 1 when it
+ * is below or clipping is off. */
+double optim_clip(const struct optim_config *config, double squared_norm);
+
+extern const struct optim_ops optim_adamw, optim_sgd;
+
+#endif

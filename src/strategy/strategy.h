@@ -1,0 +1,53 @@
+/* A training method: what happens in one round, from micro-batches to new parameters. */
+#ifndef SOTTO_STRATEGY_STRATEGY_H
+#define SOTTO_STRATEGY_STRATEGY_H
+
+#include "io/state.h"
+#include "optim/optim.h"
+#include "strategy/oracle.h"
+
+enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
+enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
+
+struct strategy_config { /* [strategy] */
+    int precision;       /* enum strategy_precision */
+    int weight;          /* enum strategy_weight: what a round's average counts */
+    int accumulate;      /* micro-batches a worker and round */
+};
+
+extern const struct option strategy_options[];
+extern const int strategy_options_count;
+
+/* What a round did. */
+struct round {
+    double loss;      /* mean over targets        */
+    double grad_norm; /* before clipping; negative: not computed */
+    int64_t targets, tokens, microbatches;
+};
+
+struct strategy; /* begins with its ops */
+
+struct strategy_ops {
+    const char *name;
+    /* One update of the real parameters. A loss that is no number is SOTTO_ENUMERIC, before
+     * anything moves. */
+    enum sotto_status (*round)(struct strategy *s, double lr, bool want_norm, struct round *out);
+    /* The real parameters, fp32, whole, in the table's order. */
+    struct view (*parameters)(struct strategy *s);
+    /* Called once the parameters were set from outside: copies made of them are renewed. */
+    void (*adopt)(struct strategy *s);
+    enum sotto_status (*visit)(struct strategy *s,
+                               struct state_visitor *v); /* all but the parameters */
+    void (*free)(struct strategy *s);
+};
+
+struct strategy {
+    const struct strategy_ops *ops;
+};
+
+/* One worker alone: the sum of `accumulate` gradients, averaged, clipped, applied. */
+enum sotto_status strategy_plain(struct strategy **out, const struct strategy_config *config,
+                                 const struct optim_config *optim, struct oracle *oracle,
+                                 struct device *dev);
+
+#endif

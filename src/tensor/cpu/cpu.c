@@ -1,0 +1,98 @@
+/* The fast table: OpenBLAS for large products, SIMD kernels compiled for several instruction sets
+ * for the rest, OpenMP threads over both. This file chooses the kernels when a device opens. */
+#include "tensor/cpu/cpu.h"
+
+#include <string.h>
+
+/* Not in cblas.h of every packaging; in every OpenBLAS. */
+void openblas_set_num_threads(int count);
+
+#define VARIANT_TABLES(variant)                                                                    \
+    {                                                                                              \
+#variant, &fast_vector_##variant, &fast_optim_##variant, &fast_norm_##variant,             \
+            &fast_activation_##variant, &fast_loss_##variant, &fast_attention_##variant            \
+    }
+
+/* Best first. */
+static const struct kernels variants[] = {
+#if defined(__x86_64__)
+    VARIANT_TABLES(v4),
+    VARIANT_TABLES(v3),
+#endif
+    VARIANT_TABLES(baseline),
+};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
+static bool machine_has(const char *variant)
+{
+#if defined(__x86_64__)
+    if (strcmp(variant, "v4") == 0)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vl");
+    if (strcmp(variant, "v3") == 0)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("bmi2");
+#endif
+    return strcmp(variant, "baseline") == 0;
+}
+
+enum sotto_status cpu_select(struct device *dev, const char *variant)
+{
+    for (int i = 0; i < VARIANTS; i++) {
+        if (strcmp(variants[i].name, variant) == 0 && machine_has(variant)) {
+            dev->impl = &variants[i];
+            return SOTTO_OK;
+        }
+    }
+    return fail(SOTTO_EINVAL, "no kernels '%s' for this machine", variant);
+}
+
+static enum sotto_status cpu_open(struct device *dev)
+{
+    openblas_set_num_threads(1); /* see gemm.c */
+    for (int i = 0; i < VARIANTS; i++) {
+        if (machine_has(variants[i].name))
+            return cpu_select(dev, variants[i].name);
+    }
+    return fail(SOTTO_EINVAL, "no kernels for this machine");
+}
+
+static const char *cpu_describe(const struct device *dev)
+{
+    return kernels_of(dev)->name;
+}
+
+const struct ops ops_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .describe = cpu_describe,
+    .alloc = host_alloc,
+    .release = host_release,
+    .write = host_write,
+    .read = host_read,
+    .fill = cpu_fill,
+    .copy = cpu_copy,
+    .axpy = cpu_axpy,
+    .scale = cpu_scale,
+    .sum_squares = cpu_sum_squares,
+    .linear_forward = cpu_linear_forward,
+    .linear_backward_x = cpu_linear_backward_x,
+    .linear_backward_w = cpu_linear_backward_w,
+    .layernorm_forward = cpu_layernorm_forward,
+    .layernorm_backward = cpu_layernorm_backward,
+    .rmsnorm_forward = cpu_rmsnorm_forward,
+    .rmsnorm_backward = cpu_rmsnorm_backward,
+    .gelu_forward = cpu_gelu_forward,
+    .gelu_backward = cpu_gelu_backward,
+    .swiglu_forward = cpu_swiglu_forward,
+    .swiglu_backward = cpu_swiglu_backward,
+    .rope = cpu_rope,
+    .embedding_forward = cpu_embedding_forward,
+    .embedding_backward = cpu_embedding_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .cross_entropy = cpu_cross_entropy,
+    .adamw = cpu_adamw,
+    .sgd = cpu_sgd,
+};

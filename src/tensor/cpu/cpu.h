@@ -1,0 +1,149 @@
+/* Shared by the drivers of the fast table: how work is cut, widened and given to threads.
+ *
+ * Results do not depend on dev->threads: blocks have sizes that follow from the shape alone, a
+ * block is computed by one thread, and partial sums are added in the order of their blocks. */
+#ifndef SOTTO_TENSOR_CPU_CPU_H
+#define SOTTO_TENSOR_CPU_CPU_H
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "tensor/cpu/kernels.h"
+#include "tensor/ops.h"
+
+#define CHUNK 2048 /* elements of a flat block: a few operands stay in the first cache */
+
+static inline const struct kernels *kernels_of(const struct device *dev)
+{
+    return dev->impl;
+}
+
+/* Kernels of one instruction set on an open device, for tests; open itself takes the best. */
+enum sotto_status cpu_select(struct device *dev, const char *variant);
+
+/* Threads for `work` element operations: all or one, since a team that changes size costs more than
+ * it saves. */
+static inline int team(const struct device *dev, size_t work)
+{
+    return work < 32768 ? 1 : dev->threads;
+}
+
+static inline int thread_index(void)
+{
+#ifdef _OPENMP
+    return omp_get_thread_num();
+#else
+    return 0;
+#endif
+}
+
+static inline size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static inline size_t round_up(size_t n, size_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+/* Elements [at, at + n) of x as fp32: in place, or widened into `room`. An absent view gives NULL.
+ */
+static inline float *load(const struct kernels *k, struct view x, size_t at, size_t n, float *room)
+{
+    if (!x.data)
+        return NULL;
+    if (x.type == DTYPE_F32)
+        return (float *)x.data + at;
+    k->vector->widen(room, (const uint16_t *)x.data + at, n);
+    return room;
+}
+
+/* Where to compute elements [at, ...) of y that are not read first; `store` them afterwards. */
+static inline float *place(struct view y, size_t at, float *room)
+{
+    if (!y.data)
+        return NULL;
+    return y.type == DTYPE_F32 ? (float *)y.data + at : room;
+}
+
+/* Ends what load or place began: rounds `values` into y unless they are y itself. */
+static inline void store(const struct kernels *k, struct view y, size_t at, size_t n,
+                         const float *values)
+{
+    if (y.data && y.type == DTYPE_BF16)
+        k->vector->narrow((uint16_t *)y.data + at, values, n);
+    else if (y.data && (float *)y.data + at != values)
+        memcpy((float *)y.data + at, values, n * sizeof *values);
+}
+
+/* host.c: memory, common to both tables */
+void *host_alloc(struct device *dev, size_t bytes);
+void host_release(struct device *dev, void *memory, size_t bytes);
+void host_write(struct device *dev, struct view to, const void *host, size_t count);
+void host_read(struct device *dev, void *host, struct view from, size_t count);
+
+/* gemm.c: c (m, n) = op(a) op(b) + beta c, all row-major fp32. */
+void cpu_gemm(struct device *dev, bool trans_a, bool trans_b, int m, int n, int k, const float *a,
+              size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
+
+/* The entries of the table, by file. */
+void cpu_fill(struct device *dev, struct view y, size_t count, float value);
+void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);
+void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
+void cpu_scale(struct device *dev, struct view y, float a, size_t count);
+double cpu_sum_squares(struct device *dev, struct view x, size_t count);
+void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
+                      size_t count);
+void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
+                       struct view x, size_t count);
+void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
+                        size_t count);
+void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
+                         struct view gate, struct view up, size_t count);
+
+void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
+               struct view g, struct view m, struct view v, size_t count);
+void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
+             struct view g, struct view m, size_t count);
+
+void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
+                        struct view w, struct view bias, struct view residual);
+void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
+                           struct view dy, struct view w, bool add);
+void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
+                           struct view dbias, struct view dy, struct view x);
+
+void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                           struct view gain, struct view bias, struct view stats);
+void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                            struct view dgain, struct view dbias, struct view dy, struct view x,
+                            struct view gain, struct view stats, bool add);
+void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                         struct view gain, struct view stats);
+void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                          struct view dgain, struct view dy, struct view x, struct view gain,
+                          struct view stats, bool add);
+
+void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
+void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int start,
+                           struct view y, const int32_t *tokens, struct view table,
+                           struct view positions);
+void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
+                            struct view dpositions, const int32_t *tokens, struct view dy);
+void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
+                       const int32_t *targets, float scale, float *losses, uint8_t *hits);
+
+void cpu_attention_forward(struct device *dev, const struct attention *p, struct view o,
+                           struct view q, struct view k, struct view v, struct view lse);
+void cpu_attention_backward(struct device *dev, const struct attention *p, struct view dq,
+                            struct view dk, struct view dv, struct view dy, struct view o,
+                            struct view q, struct view k, struct view v, struct view lse);
+
+#endif

@@ -1,0 +1,80 @@
+/* Softmax cross-entropy of one row of logits, which may be 50 thousand wide: it comes from memory
+ * once and is walked again in the second cache. */
+#include <math.h>
+
+#include "tensor/cpu/fast_math.h"
+#include "tensor/cpu/kernels.h"
+
+static float largest(const float *x, int n)
+{
+    float m = x[0];
+#pragma omp simd reduction(max : m)
+    for (int i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+/* Blocks keep the fp32 lanes short: their sums are added in double. */
+enum { BLOCK = 4096 };
+
+static double sum_exp(const float *x, float max, int n)
+{
+    double total = 0;
+    for (int at = 0; at < n; at += BLOCK) {
+        int end = n - at < BLOCK ? n : at + BLOCK;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int i = at; i < end; i++)
+            sum += fast_exp(x[i] - max);
+        total += sum;
+    }
+    return total;
+}
+
+static double sum_exp_in_place(float *x, float max, int n)
+{
+    double total = 0;
+    for (int at = 0; at < n; at += BLOCK) {
+        int end = n - at < BLOCK ? n : at + BLOCK;
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int i = at; i < end; i++) {
+            float e = fast_exp(x[i] - max);
+            x[i] = e;
+            sum += e;
+        }
+        total += sum;
+    }
+    return total;
+}
+
+static uint8_t is_first(const float *x, int target, float max)
+{
+    if (x[target] != max)
+        return 0;
+    for (int i = 0; i < target; i++) {
+        if (x[i] == max)
+            return 0;
+    }
+    return 1;
+}
+
+static float cross_entropy(float *logits, int vocab, int target, float scale, uint8_t *hit)
+{
+    float max = largest(logits, vocab);
+    float chosen = logits[target];
+    if (hit)
+        *hit = is_first(logits, target, max);
+    if (scale == 0)
+        return (float)(log(sum_exp(logits, max, vocab)) - ((double)chosen - max));
+
+    double sum = sum_exp_in_place(logits, max, vocab);
+    float factor = (float)(scale / sum);
+#pragma omp simd
+    for (int i = 0; i < vocab; i++)
+        logits[i] *= factor;
+    logits[target] = (float)((double)scale * (exp((double)chosen - max) / sum - 1));
+    return (float)(log(sum) - ((double)chosen - max));
+}
+
+const struct loss_kernels KERNELS(fast_loss) = {.cross_entropy = cross_entropy};

@@ -1,0 +1,117 @@
+/* The serial fp32 kernels under the fast table: plain loops that a compiler turns into SIMD.
+ *
+ * Every fast_*.c is compiled once for each instruction set and exports one table, named after its
+ * file and the VARIANT; cpu.c picks the best set that the machine has. Kernels know nothing of
+ * views, bf16 (widen and narrow aside) or threads: the drivers cut the work into blocks that do not
+ * depend on the number of threads, and hand them over. */
+#ifndef SOTTO_TENSOR_CPU_KERNELS_H
+#define SOTTO_TENSOR_CPU_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tensor/ops.h"
+
+struct vector_kernels {
+    void (*widen)(float *y, const uint16_t *x, size_t n);
+    void (*narrow)(uint16_t *y, const float *x, size_t n);
+    void (*fill)(float *y, float value, size_t n);
+    void (*add)(float *y, const float *x, size_t n);
+    void (*axpy)(float *y, float a, const float *x, size_t n);
+    void (*scale)(float *y, float a, size_t n);
+    double (*sum_squares)(const float *x, size_t n);
+};
+
+struct optim_kernels {
+    void (*adamw_step)(const struct adamw *p, float *x, const float *g, float *m, float *v,
+                       size_t n);
+    void (*adamw_peek)(const struct adamw *p, float *theta, const float *x, const float *g,
+                       const float *m, const float *v, size_t n);
+    /* m NULL: no momentum */
+    void (*sgd_step)(const struct sgd *p, float *x, const float *g, float *m, size_t n);
+    void (*sgd_peek)(const struct sgd *p, float *theta, const float *x, const float *g,
+                     const float *m, size_t n);
+};
+
+/* One row each. */
+struct norm_kernels {
+    /* bias may be NULL; stats: mean, rstd */
+    void (*layer_forward)(float *y, const float *x, const float *gain, const float *bias,
+                          float stats[2], int width, float eps);
+    /* dx = or +=; dgain and dbias += unless NULL; dx may be dy */
+    void (*layer_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
+                           const float *gain, const float stats[2], int width, bool add);
+    void (*rms_forward)(float *y, const float *x, const float *gain, float stats[2], int width,
+                        float eps);
+    void (*rms_backward)(float *dx, float *dgain, const float *dy, const float *x,
+                         const float *gain, const float stats[2], int width, bool add);
+};
+
+struct activation_kernels {
+    void (*gelu_forward)(enum gelu_kind kind, float *y, const float *x, size_t n);
+    void (*gelu_backward)(enum gelu_kind kind, float *dx, const float *dy, const float *x,
+                          size_t n);
+    void (*swiglu_forward)(float *y, const float *gate, const float *up, size_t n);
+    void (*swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate,
+                            const float *up, size_t n);
+    /* cosines and sines of p*frequencies[i], i < n */
+    void (*rope_angles)(float *cosine, float *sine, int p, const float *frequencies, int n);
+    /* rotates the pairs (a[i], b[i]) */
+    void (*rope_rotate)(float *a, float *b, const float *cosine, const float *sine, int n);
+};
+
+struct loss_kernels {
+    /* One row: returns its loss; the row becomes scale * (softmax - onehot) when scale is not 0. */
+    float (*cross_entropy)(float *logits, int vocab, int target, float scale, uint8_t *hit);
+};
+
+/* Shapes that the small products of attention want: columns padded to PAD floats, PANEL columns of
+ * a transposed operand together, STRIP rows at a time. */
+enum { ATTENTION_PAD = 16, ATTENTION_PANEL = 64, ATTENTION_STRIP = 6 };
+
+struct attention_kernels {
+    /* c (m, n) = a b, or += when `add`. b and c are rows with leading dimensions; a is element (i,
+     * l) at a[i*a_row + l*a_col], so it may be transposed. n is a multiple of ATTENTION_PAD. */
+    void (*product)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
+                    size_t ldb, float *c, size_t ldc, bool add);
+    /* y = transpose of x (rows, ldx), in panels: element (r, c) of x is at
+     * y[(r / PANEL * columns + c) * PANEL + r % PANEL]; zeros fill the last panel. */
+    void (*transpose)(float *y, const float *x, size_t ldx, int rows, int columns);
+    /* s[lo, hi) becomes exp(scale*s - max), the rest of s[0, n) zero; returns 1 / sum and the lse.
+     */
+    float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
+    /* s[lo, hi) becomes p = exp(scale*s - lse), dp becomes ds = p * (dp - delta) * scale; both zero
+     * in the rest of [0, n). */
+    void (*softmax_backward)(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
+                             float delta);
+    float (*dot)(const float *a, const float *b, int n);
+};
+
+struct kernels {
+    const char *name; /* "baseline", "v3", "v4" */
+    const struct vector_kernels *vector;
+    const struct optim_kernels *optim;
+    const struct norm_kernels *norm;
+    const struct activation_kernels *activation;
+    const struct loss_kernels *loss;
+    const struct attention_kernels *attention;
+};
+
+#define KERNELS_PASTE_(table, variant) table##_##variant
+#define KERNELS_PASTE(table, variant) KERNELS_PASTE_(table, variant)
+#define KERNELS(table) KERNELS_PASTE(table, VARIANT)
+
+#define KERNELS_DECLARE(variant)                                                                   \
+    extern const struct vector_kernels fast_vector_##variant;                                      \
+    extern const struct optim_kernels fast_optim_##variant;                                        \
+    extern const struct norm_kernels fast_norm_##variant;                                          \
+    extern const struct activation_kernels fast_activation_##variant;                              \
+    extern const struct loss_kernels fast_loss_##variant;                                          \
+    extern const struct attention_kernels fast_attention_##variant
+
+KERNELS_DECLARE(baseline);
+KERNELS_DECLARE(v3);
+KERNELS_DECLARE(v4);
+
+#endif

@@ -1,0 +1,135 @@
+/* Layer norm and RMS norm: rows over threads; the gradients of gain and bias are summed over blocks
+ * of rows that follow from the number of rows alone, then over the blocks in order. */
+#include "tensor/cpu/cpu.h"
+
+enum { BLOCKS = 32 };
+
+/* Scratch of one op: gain and bias widened, a room of `rooms` rows for each thread, partial sums.
+ */
+struct plan {
+    const struct kernels *k;
+    const float *gain, *bias;
+    float *rooms;    /* (threads, 3, width)            */
+    float *partials; /* (blocks, sums, width), zeroed  */
+    int blocks, block_rows, sums;
+};
+
+static bool plan_init(struct plan *plan, struct device *dev, const struct norm *p, struct view gain,
+                      struct view bias, int sums)
+{
+    size_t width = (size_t)p->width;
+    *plan = (struct plan){.k = kernels_of(dev), .sums = sums};
+    plan->block_rows = (p->rows + BLOCKS - 1) / BLOCKS;
+    plan->blocks = p->rows ? (p->rows + plan->block_rows - 1) / plan->block_rows : 0;
+    size_t partials = (size_t)plan->blocks * (size_t)sums * width;
+    float *at =
+        device_scratch(dev, (width * (2 + 3 * (size_t)dev->threads) + partials) * sizeof(float));
+    if (!at)
+        return false;
+    plan->gain = load(plan->k, gain, 0, width, at);
+    plan->bias = load(plan->k, bias, 0, width, at + width);
+    plan->rooms = at + 2 * width;
+    plan->partials = plan->rooms + 3 * width * (size_t)dev->threads;
+    memset(plan->partials, 0, partials * sizeof(float));
+    return true;
+}
+
+/* d += the sums numbered `sum` of all blocks. */
+static void add_partials(const struct plan *plan, struct view d, int sum, size_t width)
+{
+    if (!d.data)
+        return;
+    float *total = load(plan->k, d, 0, width, plan->rooms);
+    for (int b = 0; b < plan->blocks; b++)
+        plan->k->vector->add(total, plan->partials + (size_t)(b * plan->sums + sum) * width, width);
+    store(plan->k, d, 0, width, total);
+}
+
+void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                           struct view gain, struct view bias, struct view stats)
+{
+    struct plan plan;
+    size_t width = (size_t)p->width;
+    if (!plan_init(&plan, dev, p, gain, bias, 0))
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
+    for (int r = 0; r < p->rows; r++) {
+        float *room = plan.rooms + 3 * width * (size_t)thread_index();
+        size_t at = (size_t)r * width;
+        float *out = place(y, at, room);
+        plan.k->norm->layer_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
+                                    plan.bias, (float *)stats.data + 2 * r, p->width, p->eps);
+        store(plan.k, y, at, width, out);
+    }
+}
+
+void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                            struct view dgain, struct view dbias, struct view dy, struct view x,
+                            struct view gain, struct view stats, bool add)
+{
+    struct plan plan;
+    size_t width = (size_t)p->width;
+    if (!plan_init(&plan, dev, p, gain, view_none, 2))
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
+    for (int b = 0; b < plan.blocks; b++) {
+        float *room = plan.rooms + 3 * width * (size_t)thread_index();
+        float *sums = plan.partials + 2 * width * (size_t)b;
+        int end = min_int(p->rows, (b + 1) * plan.block_rows);
+        for (int r = b * plan.block_rows; r < end; r++) {
+            size_t at = (size_t)r * width;
+            float *out = add ? load(plan.k, dx, at, width, room) : place(dx, at, room);
+            plan.k->norm->layer_backward(out, dgain.data ? sums : NULL,
+                                         dbias.data ? sums + width : NULL,
+                                         load(plan.k, dy, at, width, room + width),
+                                         load(plan.k, x, at, width, room + 2 * width), plan.gain,
+                                         (const float *)stats.data + 2 * r, p->width, add);
+            store(plan.k, dx, at, width, out);
+        }
+    }
+    add_partials(&plan, dgain, 0, width);
+    add_partials(&plan, dbias, 1, width);
+}
+
+void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                         struct view gain, struct view stats)
+{
+    struct plan plan;
+    size_t width = (size_t)p->width;
+    if (!plan_init(&plan, dev, p, gain, view_none, 0))
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
+    for (int r = 0; r < p->rows; r++) {
+        float *room = plan.rooms + 3 * width * (size_t)thread_index();
+        size_t at = (size_t)r * width;
+        float *out = place(y, at, room);
+        plan.k->norm->rms_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
+                                  (float *)stats.data + 2 * r, p->width, p->eps);
+        store(plan.k, y, at, width, out);
+    }
+}
+
+void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                          struct view dgain, struct view dy, struct view x, struct view gain,
+                          struct view stats, bool add)
+{
+    struct plan plan;
+    size_t width = (size_t)p->width;
+    if (!plan_init(&plan, dev, p, gain, view_none, 1))
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
+    for (int b = 0; b < plan.blocks; b++) {
+        float *room = plan.rooms + 3 * width * (size_t)thread_index();
+        int end = min_int(p->rows, (b + 1) * plan.block_rows);
+        for (int r = b * plan.block_rows; r < end; r++) {
+            size_t at = (size_t)r * width;
+            float *out = add ? load(plan.k, dx, at, width, room) : place(dx, at, room);
+            plan.k->norm->rms_backward(out, dgain.data ? plan.partials + width * (size_t)b : NULL,
+                                       load(plan.k, dy, at, width, room + width),
+                                       load(plan.k, x, at, width, room + 2 * width), plan.gain,
+                                       (const float *)stats.data + 2 * r, p->width, add);
+            store(plan.k, dx, at, width, out);
+        }
+    }
+    add_partials(&plan, dgain, 0, width);
+}

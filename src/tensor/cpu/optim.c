@@ -1,0 +1,54 @@
+/* Optimizer steps over flat state: one pass, chunk by chunk, theta written while x is hot. */
+#include <assert.h>
+
+#include "tensor/cpu/cpu.h"
+
+void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
+               struct view g, struct view m, struct view v, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+    assert(theta.data || !p->peek);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
+        float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], v_room[CHUNK], theta_room[CHUNK];
+        size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
+        float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);
+        float *m_c = load(k, m, at, n, m_room), *v_c = load(k, v, at, n, v_room);
+        if (p->peek) {
+            float *out = place(theta, at, theta_room);
+            k->optim->adamw_peek(p, out, x_c, g_c, m_c, v_c, n);
+            store(k, theta, at, n, out);
+            continue;
+        }
+        k->optim->adamw_step(p, x_c, g_c, m_c, v_c, n);
+        store(k, theta, at, n, x_c);
+        store(k, x, at, n, x_c);
+        store(k, m, at, n, m_c);
+        store(k, v, at, n, v_c);
+    }
+}
+
+void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
+             struct view g, struct view m, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+    assert(theta.data || !p->peek);
+    assert(m.data || p->momentum == 0);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
+        float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], theta_room[CHUNK];
+        size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
+        float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);
+        float *m_c = load(k, m, at, n, m_room);
+        if (p->peek) {
+            float *out = place(theta, at, theta_room);
+            k->optim->sgd_peek(p, out, x_c, g_c, m_c, n);
+            store(k, theta, at, n, out);
+            continue;
+        }
+        k->optim->sgd_step(p, x_c, g_c, m_c, n);
+        store(k, theta, at, n, x_c);
+        store(k, x, at, n, x_c);
+        store(k, m, at, n, m_c);
+    }
+}

@@ -1,0 +1,49 @@
+/* The oracle: every op as its formula, element by element in double precision. Nothing here is
+ * shared with the fast table but memory, and nothing is tuned. */
+#ifndef SOTTO_TENSOR_CPU_REFERENCE_H
+#define SOTTO_TENSOR_CPU_REFERENCE_H
+
+#include "tensor/ops.h"
+
+static inline double get(struct view v, size_t i)
+{
+    return v.type == DTYPE_F32 ? ((const float *)v.data)[i]
+                               : bf16_widen(((const uint16_t *)v.data)[i]);
+}
+
+static inline void put(struct view v, size_t i, double value)
+{
+    if (v.type == DTYPE_F32)
+        ((float *)v.data)[i] = (float)value;
+    else
+        ((uint16_t *)v.data)[i] = bf16_round((float)value);
+}
+
+static inline void put_add(struct view v, size_t i, double value, bool add)
+{
+    put(v, i, add ? get(v, i) + value : value);
+}
+
+/* An absent view reads as zero. */
+static inline double get_or_zero(struct view v, size_t i)
+{
+    return v.data ? get(v, i) : 0;
+}
+
+/* reference_tokens.c */
+void reference_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
+void reference_embedding_forward(struct device *dev, int batch, int t, int width, int start,
+                                 struct view y, const int32_t *tokens, struct view table,
+                                 struct view positions);
+void reference_embedding_backward(struct device *dev, int batch, int t, int width,
+                                  struct view dtable, struct view dpositions, const int32_t *tokens,
+                                  struct view dy);
+void reference_attention_forward(struct device *dev, const struct attention *p, struct view o,
+                                 struct view q, struct view k, struct view v, struct view lse);
+void reference_attention_backward(struct device *dev, const struct attention *p, struct view dq,
+                                  struct view dk, struct view dv, struct view dy, struct view o,
+                                  struct view q, struct view k, struct view v, struct view lse);
+void reference_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
+                             const int32_t *targets, float scale, float *losses, uint8_t *hits);
+
+#endif

@@ -1,0 +1,114 @@
+/* What happens between tokens and activations: embedding, rotary positions, cross-entropy. */
+#include <assert.h>
+
+#include "tensor/cpu/cpu.h"
+
+void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int start,
+                           struct view y, const int32_t *tokens, struct view table,
+                           struct view positions)
+{
+    const struct kernels *k = kernels_of(dev);
+    size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
+    float *rooms = device_scratch(dev, 2 * w * (size_t)dev->threads * sizeof *rooms);
+    if (!rooms)
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
+    for (size_t r = 0; r < rows; r++) {
+        float *room = rooms + 2 * w * (size_t)thread_index();
+        float *out = place(y, r * w, room);
+        const float *from = load(k, table, (size_t)tokens[r] * w, w, out);
+        if (from != out)
+            memcpy(out, from, w * sizeof *out);
+        if (positions.data) {
+            size_t position = (size_t)start + r % (size_t)t;
+            k->vector->add(out, load(k, positions, position * w, w, room + w), w);
+        }
+        store(k, y, r * w, w, out);
+    }
+}
+
+static void add_to(const struct kernels *k, struct view y, size_t at, struct view x, size_t from,
+                   size_t n)
+{
+    float y_room[CHUNK], x_room[CHUNK];
+    float *sum = load(k, y, at, n, y_room);
+    k->vector->add(sum, load(k, x, from, n, x_room), n);
+    store(k, y, at, n, sum);
+}
+
+/* A token may occur in many rows, so threads own columns, not rows. */
+void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
+                            struct view dpositions, const int32_t *tokens, struct view dy)
+{
+    const struct kernels *k = kernels_of(dev);
+    size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
+    size_t step = min_size(CHUNK, round_up(w / (size_t)dev->threads + 1, 64));
+#pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
+    for (size_t c = 0; c < w; c += step) {
+        size_t n = min_size(step, w - c);
+        for (size_t r = 0; r < rows; r++) {
+            if (dtable.data)
+                add_to(k, dtable, (size_t)tokens[r] * w + c, dy, r * w + c, n);
+            if (dpositions.data)
+                add_to(k, dpositions, r % (size_t)t * w + c, dy, r * w + c, n);
+        }
+    }
+}
+
+/* The angles of a position serve all its heads and sequences, so threads own positions. */
+void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inverse)
+{
+    const struct kernels *k = kernels_of(dev);
+    assert(p->width % 2 == 0);
+    size_t half = (size_t)p->width / 2;
+    float *rooms = device_scratch(dev, 4 * half * (size_t)dev->threads * sizeof *rooms);
+    if (!rooms)
+        return;
+    size_t work = (size_t)p->batch * (size_t)p->t * (size_t)p->heads * 2 * half;
+#pragma omp parallel for schedule(static) num_threads(team(dev, work))
+    for (int t = 0; t < p->t; t++) {
+        float *cosine = rooms + 4 * half * (size_t)thread_index();
+        float *sine = cosine + half, *room = sine + half;
+        k->activation->rope_angles(cosine, sine, p->start + t, p->frequencies, (int)half);
+        if (inverse)
+            k->vector->scale(sine, -1, half);
+        for (int b = 0; b < p->batch; b++) {
+            size_t row = ((size_t)b * (size_t)p->t + (size_t)t) * (size_t)p->stride;
+            for (int head = 0; head < p->heads; head++) {
+                size_t at = row + (size_t)head * 2 * half;
+                float *pair = load(k, x, at, 2 * half, room);
+                k->activation->rope_rotate(pair, pair + half, cosine, sine, (int)half);
+                store(k, x, at, 2 * half, pair);
+            }
+        }
+    }
+}
+
+void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
+                       const int32_t *targets, float scale, float *losses, uint8_t *hits)
+{
+    const struct kernels *k = kernels_of(dev);
+    size_t w = (size_t)vocab;
+    bool widened = logits.type != DTYPE_F32;
+    float *rooms = NULL;
+    if (widened && !(rooms = device_scratch(dev, w * (size_t)dev->threads * sizeof *rooms)))
+        return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, w *(size_t)rows))
+    for (int r = 0; r < rows; r++) {
+        float *room = widened ? rooms + w * (size_t)thread_index() : NULL;
+        float *row = load(k, logits, (size_t)r * w, w, room);
+        assert(targets[r] < vocab);
+        if (targets[r] >= 0) {
+            losses[r] =
+                k->loss->cross_entropy(row, vocab, targets[r], scale, hits ? &hits[r] : NULL);
+        } else {
+            losses[r] = 0;
+            if (hits)
+                hits[r] = 0;
+            if (scale != 0)
+                k->vector->fill(row, 0, w);
+        }
+        if (scale != 0)
+            store(k, logits, (size_t)r * w, w, row);
+    }
+}

@@ -1,0 +1,50 @@
+#include "tensor/pool.h"
+
+#include <stdlib.h>
+
+void pool_init(struct pool *pool, struct device *dev, enum memory_category category)
+{
+    *pool = (struct pool){dev, category, NULL};
+}
+
+void pool_free(struct pool *pool)
+{
+    while (pool->idle) {
+        struct pool_block *block = pool->idle;
+        pool->idle = block->next;
+        buffer_free(&block->buffer);
+        free(block);
+    }
+}
+
+enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
+                            struct pool_block **out)
+{
+    struct pool_block **best = NULL; /* the smallest idle block that is large enough */
+    for (struct pool_block **p = &pool->idle; *p; p = &(*p)->next)
+        if ((*p)->buffer.view.type == type && (*p)->buffer.count >= count &&
+            (!best || (*p)->buffer.count < (*best)->buffer.count))
+            best = p;
+    if (best) {
+        *out = *best;
+        *best = (*best)->next;
+        return SOTTO_OK;
+    }
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return fail(SOTTO_ENOMEM, "no memory for a pool block");
+    enum sotto_status st = buffer_init(&(*out)->buffer, pool->dev, type, count, pool->category);
+    if (st != SOTTO_OK) {
+        free(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+void pool_give(struct pool *pool, struct pool_block *block)
+{
+    if (!block)
+        return;
+    block->next = pool->idle;
+    pool->idle = block;
+}

@@ -1,0 +1,28 @@
+/* Buffers that come and go in a fixed rhythm (activations of the micro-batches in flight). What is
+ * given back is kept for the next taker, so after the first round nothing is allocated, and what
+ * was allocated is what the schedule really needed at once. Belongs to one line of work. */
+#ifndef SOTTO_TENSOR_POOL_H
+#define SOTTO_TENSOR_POOL_H
+
+#include "tensor/device.h"
+
+struct pool {
+    struct device *dev;
+    enum memory_category category;
+    struct pool_block *idle; /* blocks waiting for a taker */
+};
+
+struct pool_block {
+    struct buffer buffer;
+    struct pool_block *next;
+};
+
+void pool_init(struct pool *pool, struct device *dev, enum memory_category category);
+void pool_free(struct pool *pool); /* every block must have been given back */
+
+/* A block of at least `count` elements, contents undefined. */
+enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
+                            struct pool_block **out);
+void pool_give(struct pool *pool, struct pool_block *block); /* NULL is fine */
+
+#endif

@@ -1,0 +1,86 @@
+/* The table that names every tensor of a flat parameter vector.
+ *
+ * The flat vector is stage after stage, each stage padded to a multiple of `pad` so that it can be
+ * cut into equal slices. Parameters, gradients and optimizer state all follow this layout.
+ * Parameters are handed around as an array of views, one a stage, so that stages may live in
+ * different buffers or versions. */
+#ifndef SOTTO_TENSOR_TABLE_H
+#define SOTTO_TENSOR_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+#define TABLE_NAME_ROOM 96
+#define TABLE_DIMS 4
+
+enum table_init { TABLE_ZERO, TABLE_ONE, TABLE_NORMAL };
+
+struct table_entry {
+    char name[TABLE_NAME_ROOM]; /* as in Hugging Face checkpoints */
+    int ndim;
+    int64_t shape[TABLE_DIMS];
+    size_t count;
+    int stage;
+    size_t offset; /* elements from the start of the stage */
+    enum table_init init;
+    float std; /* of TABLE_NORMAL */
+};
+
+struct table {
+    struct table_entry *entry;
+    int n, room;
+    int n_stage;
+    size_t *stage_start; /* (n_stage + 1): elements from the start of the flat vector */
+    size_t parameters;   /* elements without padding */
+};
+
+/* Adds a tensor (its stage is set later); returns its index, -1 without memory. `shape` ends with
+ * 0. */
+int table_add(struct table *table, const char *name, const int64_t *shape, enum table_init init,
+              float std);
+
+/* Lays the tensors out once all stages are set. */
+enum sotto_status table_layout(struct table *table, int n_stage, int pad);
+void table_free(struct table *table);
+
+int table_find(const struct table *table, const char *name); /* -1: no such tensor */
+
+/* Length of the flat vector, padding included. */
+static inline size_t table_count(const struct table *table)
+{
+    return table->stage_start[table->n_stage];
+}
+
+static inline size_t table_stage_count(const struct table *table, int stage)
+{
+    return table->stage_start[stage + 1] - table->stage_start[stage];
+}
+
+/* Tensor `i` inside parameters given a view a stage; view_none for i < 0. */
+static inline struct view table_view(const struct table *table, const struct view *stages, int i)
+{
+    if (i < 0)
+        return view_none;
+    const struct table_entry *e = &table->entry[i];
+    return view_at(stages[e->stage], e->offset);
+}
+
+/* Cuts a whole flat vector into its stages. */
+void table_stages(const struct table *table, struct view flat, struct view *stages);
+
+/* A run of elements of a worker's vector that are decayed alike. */
+struct segment {
+    size_t begin, end;
+    bool decay;
+};
+
+/* The segments of slice `index` of `parts` equal slices of every stage, laid side by side (0 of 1:
+ * the whole vector). `all`: matrices and vectors alike, otherwise tensors of two or more
+ * dimensions. The caller frees. */
+enum sotto_status table_segments(const struct table *table, int index, int parts, bool all,
+                                 struct segment **out, int *n);
+
+#endif

@@ -1,0 +1,156 @@
+#include "train/evaluate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+
+enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
+                           const struct view *theta, const struct loader *loader, int rows, int t,
+                           int64_t batches, struct evaluation *out)
+{
+    *out = (struct evaluation){0};
+    int64_t n = loader_batches(loader, rows, t);
+    if (batches > 0 && batches < n)
+        n = batches;
+    struct tape tape;
+    struct batch batch;
+    TRY(batch_init(&batch, rows, t));
+    enum sotto_status st =
+        tape_init(&tape, model, dev, pool, (struct extent){rows, t, DTYPE_F32}, false);
+    double loss = 0;
+    for (int64_t i = 0; i < n && st == SOTTO_OK; i++) {
+        st = loader_fill_in_order(loader, i, rows, t, &batch);
+        tape.want_hits = true;
+        if (st == SOTTO_OK)
+            st = tape_run(&tape, &batch, TAPE_EVALUATE, 0, theta, NULL);
+        if (st != SOTTO_OK)
+            break;
+        struct tape_result r = tape_result(&tape);
+        loss += r.loss;
+        out->targets += r.targets;
+        out->hits += r.hits;
+    }
+    if (tape.model)
+        tape_free(&tape);
+    batch_free(&batch);
+    if (st == SOTTO_OK && out->targets == 0)
+        return fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
+    out->loss = out->targets ? loss / (double)out->targets : 0;
+    return st;
+}
+
+/* The last word begins behind the last white space that is followed by something else. */
+static size_t last_word_start(const char *text, size_t size)
+{
+    size_t end = size;
+    while (end && strchr(" \t\r\n", text[end - 1]))
+        end--;
+    while (end && !strchr(" \t\r\n", text[end - 1]))
+        end--;
+    return end;
+}
+
+struct line {
+    const struct model *model;
+    struct tape *tape;
+    struct batch *batch;
+    const struct view *theta;
+    const struct tokenizer *tokenizer;
+    struct token_list ids;
+};
+
+/* Context and word are encoded apart, the space between them with the word, as a model would
+ * continue. */
+static enum sotto_status one_text(struct line *l, const char *text, size_t size,
+                                  struct last_word *out)
+{
+    while (size && strchr(" \t\r\n", text[size - 1]))
+        size--;
+    size_t cut = last_word_start(text, size);
+    if (cut == 0)
+        return fail(SOTTO_EFORMAT, "a text needs at least two words: '%.60s'", text);
+    l->ids.count = 0;
+    TRY(tokenizer_encode(l->tokenizer, text, cut - 1, &l->ids));
+    size_t context = l->ids.count;
+    TRY(tokenizer_encode(l->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
+    const size_t positions = (size_t)l->tape->most.t;
+    int32_t *ids = l->ids.data;
+    size_t count = l->ids.count, word = count - context;
+    if (word == 0 || context == 0 || word >= positions)
+        return fail(SOTTO_EFORMAT, "a text has %zu context and %zu last-word tokens: '%.60s'",
+                    context, word, text);
+    if (count - 1 > positions) { /* the nearest context matters most */
+        ids += count - 1 - positions;
+        count = positions + 1;
+    }
+    l->batch->t = (int)count - 1;
+    for (size_t i = 0; i + 1 < count; i++) {
+        if (ids[i] >= l->model->config.vocab || ids[i + 1] >= l->model->config.vocab)
+            return fail(SOTTO_EINVAL, "token %d is beyond the model's vocabulary of %d", ids[i + 1],
+                        l->model->config.vocab);
+        l->batch->tokens[i] = ids[i];
+        l->batch->targets[i] = i + 1 + word >= count ? ids[i + 1] : -1;
+    }
+    l->batch->n_targets = (int64_t)word;
+    TRY(tape_run(l->tape, l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
+    struct tape_result r = tape_result(l->tape);
+    out->loss += r.loss;
+    out->right += r.hits == r.targets;
+    out->words++;
+    return SOTTO_OK;
+}
+
+static enum sotto_status each_line(struct line *l, char *text, const char *path, const char *key,
+                                   struct last_word *out)
+{
+    int number = 1;
+    for (char *next; *text; text = next, number++) {
+        next = strchr(text, '\n');
+        size_t size = next ? (size_t)(next - text) : strlen(text);
+        next = text + size + (next != NULL);
+        if (size == 0)
+            continue;
+        json_t *object;
+        TRY(fail_in(json_parse(&object, text, size, "the line"), "%s:%d: ", path, number));
+        const char *value;
+        enum sotto_status st = json_get_text(object, key, &value);
+        if (st == SOTTO_OK)
+            st = one_text(l, value, strlen(value), out);
+        json_decref(object);
+        TRY(fail_in(st, "%s:%d: ", path, number));
+    }
+    if (out->words == 0)
+        return fail(SOTTO_EFORMAT, "%s holds no texts", path);
+    out->loss /= (double)out->words;
+    return SOTTO_OK;
+}
+
+enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
+                                      struct pool *pool, const struct view *theta,
+                                      const struct tokenizer *tokenizer, const char *path,
+                                      const char *key, struct last_word *out)
+{
+    *out = (struct last_word){0};
+    char *text;
+    size_t size;
+    const int t = model->config.positions;
+    struct tape tape;
+    struct batch batch;
+    TRY(file_read(path, (size_t)1 << 32, &text, &size));
+    struct line line = {model, &tape, &batch, theta, tokenizer, {0}};
+    enum sotto_status st = batch_init(&batch, 1, t);
+    if (st == SOTTO_OK) {
+        st = tape_init(&tape, model, dev, pool, (struct extent){1, t, DTYPE_F32}, false);
+        tape.want_hits = true;
+        if (st == SOTTO_OK) {
+            st = each_line(&line, text, path, key, out);
+            tape_free(&tape);
+        }
+        batch_free(&batch);
+    }
+    free(line.ids.data);
+    free(text);
+    return st;
+}

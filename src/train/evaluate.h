@@ -1,0 +1,31 @@
+/* Loss over held-out data. */
+#ifndef SOTTO_TRAIN_EVALUATE_H
+#define SOTTO_TRAIN_EVALUATE_H
+
+#include "data/loader.h"
+#include "nn/tape.h"
+
+struct evaluation {
+    double loss; /* mean over targets; perplexity = exp(loss) */
+    int64_t targets;
+    int64_t hits; /* targets that were the most likely token */
+};
+
+/* Up to `batches` micro-batches of `rows` x `t` in order (0: all). */
+enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
+                           const struct view *theta, const struct loader *loader, int rows, int t,
+                           int64_t batches, struct evaluation *out);
+
+struct last_word {
+    double loss;          /* mean negative log-probability of the last words */
+    int64_t words, right; /* right: every token of the word came first */
+};
+
+/* LAMBADA's task: each text is given up to its last word, which must be predicted. `texts` are
+ * lines of JSON with member `key`. */
+enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
+                                      struct pool *pool, const struct view *theta,
+                                      const struct tokenizer *tokenizer, const char *path,
+                                      const char *key, struct last_word *out);
+
+#endif

@@ -1,0 +1,24 @@
+/* A model read from a Hugging Face folder, ready to compute with. */
+#ifndef SOTTO_TRAIN_LOADED_H
+#define SOTTO_TRAIN_LOADED_H
+
+#include "data/tokenizer.h"
+#include "nn/model.h"
+#include "tensor/pool.h"
+
+struct loaded {
+    struct model model;
+    struct memory memory;
+    struct device dev;
+    struct pool pool;
+    struct buffer parameters;
+    struct view *theta;          /* (n_stage) */
+    struct tokenizer *tokenizer; /* NULL: the folder has none */
+};
+
+/* `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own. */
+enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
+                              int threads);
+void loaded_close(struct loaded *l);
+
+#endif

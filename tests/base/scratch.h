@@ -1,0 +1,72 @@
+/* What the tests of base and io share: cmocka, a folder that goes away, and assertions on a status.
+ */
+#ifndef SOTTO_TESTS_SCRATCH_H
+#define SOTTO_TESTS_SCRATCH_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail /* cmocka's, which takes the name of ours (and breaks its fail_msg) */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/status.h"
+
+#define fail_with(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
+
+#define assert_ok(call)                                                                            \
+    do {                                                                                           \
+        enum sotto_status st_ = (call);                                                            \
+        if (st_ != SOTTO_OK)                                                                       \
+            fail_with("%s: %s: %s", #call, sotto_status_name(st_), sotto_error());                 \
+    } while (0)
+
+/* Fails with this code and a message that contains `part`. */
+#define assert_fails(call, code, part)                                                             \
+    do {                                                                                           \
+        enum sotto_status st_ = (call);                                                            \
+        if (st_ != (code) || !strstr(sotto_error(), part))                                         \
+            fail_with("%s: want %s with '%s', got %s: %s", #call, sotto_status_name(code), part,   \
+                      sotto_status_name(st_), sotto_error());                                      \
+    } while (0)
+
+static char scratch[128];
+
+static inline int scratch_make(void **state)
+{
+    (void)state;
+    const char *base = getenv("TMPDIR");
+    snprintf(scratch, sizeof scratch, "%s/sotto-test-XXXXXX", base && *base ? base : "/tmp");
+    return mkdtemp(scratch) ? 0 : -1;
+}
+
+static inline int scratch_remove(void **state)
+{
+    (void)state;
+    return file_remove_tree(scratch) == SOTTO_OK ? 0 : -1;
+}
+
+/* A path in the scratch folder; four may be in use at a time. */
+static inline const char *at(const char *name)
+{
+    static char path[4][FILE_PATH_ROOM];
+    static int turn;
+    char *out = path[turn++ % 4];
+    assert_ok(file_join(out, scratch, name));
+    return out;
+}
+
+/* The whole file as text; the caller frees it. */
+static inline char *slurp(const char *path)
+{
+    char *text;
+    size_t size;
+    assert_ok(file_read(path, 1 << 26, &text, &size));
+    return text;
+}
+
+#endif

@@ -1,0 +1,227 @@
+/* Files: whole or not at all. */
+#include "base/file.h"
+#include "base/scratch.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int entries(const char *folder)
+{
+    char command[FILE_PATH_ROOM + 32];
+    snprintf(command, sizeof command, "ls -A '%s' | wc -l", folder);
+    FILE *in = popen(command, "r");
+    int n = -1;
+    assert_non_null(in);
+    assert_int_equal(fscanf(in, "%d", &n), 1);
+    pclose(in);
+    return n;
+}
+
+static void put_text(const char *path, const char *text)
+{
+    assert_ok(file_write(path, text, strlen(text)));
+}
+
+static void assert_text(const char *path, const char *want)
+{
+    char *text = slurp(path);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void write_and_read(void **state)
+{
+    (void)state;
+    put_text(at("a"), "old");
+    assert_text(at("a"), "old");
+    put_text(at("a"), "new and longer");
+    assert_text(at("a"), "new and longer");
+    put_text(at("empty"), "");
+    assert_text(at("empty"), "");
+
+    char *text;
+    size_t size;
+    assert_ok(file_read(at("a"), 14, &text, &size));
+    assert_int_equal(size, 14);
+    free(text);
+    assert_fails(file_read(at("a"), 13, &text, &size), SOTTO_EFORMAT, "larger than the 13 bytes");
+    assert_null(text);
+    assert_fails(file_read(scratch, 13, &text, &size), SOTTO_EIO, "is a directory");
+    assert_fails(file_read(at("none"), 13, &text, &size), SOTTO_EIO, "No such file");
+}
+
+static void large_files_come_back_whole(void **state)
+{
+    (void)state;
+    size_t bytes = 300001, size;
+    char *data = malloc(bytes), *back;
+    assert_non_null(data);
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = (char)(i * 31 >> 3);
+    assert_ok(file_write(at("large"), data, bytes));
+    assert_ok(file_read(at("large"), bytes, &back, &size));
+    assert_int_equal(size, bytes);
+    assert_memory_equal(back, data, bytes);
+    struct file_map map;
+    assert_ok(file_map_open(&map, at("large")));
+    assert_int_equal(map.size, bytes);
+    assert_memory_equal(map.data, data, bytes);
+    file_map_close(&map);
+    free(data);
+    free(back);
+}
+
+static void abort_leaves_the_old_one(void **state)
+{
+    (void)state;
+    assert_ok(file_make_directories(at("drafts")));
+    put_text(at("drafts/a"), "old");
+    struct file_draft draft;
+    assert_ok(file_draft_open(&draft, at("drafts/a")));
+    assert_ok(file_put(&draft, "half of", 7));
+    assert_text(at("drafts/a"), "old"); /* nobody sees a draft */
+    file_abort(&draft);
+    assert_text(at("drafts/a"), "old");
+    assert_int_equal(entries(at("drafts")), 1);
+    file_abort(&draft); /* twice is fine */
+
+    assert_ok(file_draft_open(&draft, at("drafts/a")));
+    fputs("by stdio", draft.stream);
+    assert_ok(file_commit(&draft));
+    file_abort(&draft); /* and after a commit */
+    assert_text(at("drafts/a"), "by stdio");
+    assert_int_equal(entries(at("drafts")), 1);
+}
+
+static void commit_finds_an_unseen_failure(void **state)
+{
+    (void)state;
+    struct file_draft draft;
+    put_text(at("unseen"), "old");
+    assert_ok(file_draft_open(&draft, at("unseen")));
+    FILE *wanted = draft.stream;
+    FILE *full = fopen("/dev/full", "wb");
+    if (!full) {
+        file_abort(&draft);
+        skip();
+    }
+    draft.stream = full; /* every write fails with ENOSPC */
+    assert_fails(file_put(&draft, scratch, sizeof scratch) == SOTTO_OK && fflush(full) == 0
+                     ? SOTTO_OK
+                     : file_commit(&draft),
+                 SOTTO_EIO, "unseen");
+    fclose(wanted);
+    assert_text(at("unseen"), "old");
+}
+
+static void drafts_that_cannot_be(void **state)
+{
+    (void)state;
+    struct file_draft draft;
+    assert_fails(file_draft_open(&draft, at("no/such/folder/a")), SOTTO_EIO, "cannot create");
+    assert_ok(file_make_directories(at("taken/inside")));
+    assert_fails(file_write(at("taken"), "x", 1), SOTTO_EIO, "taken");
+    assert_true(file_is_directory(at("taken/inside")));
+    char longest[2 * FILE_PATH_ROOM];
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+    assert_fails(file_draft_open(&draft, longest), SOTTO_EINVAL, "too long");
+    assert_fails(file_make_directories(longest), SOTTO_EINVAL, "too long");
+    assert_fails(file_link(at("a"), longest), SOTTO_EINVAL, "too long");
+}
+
+static void maps(void **state)
+{
+    (void)state;
+    struct file_map map;
+    put_text(at("nothing"), "");
+    assert_ok(file_map_open(&map, at("nothing")));
+    assert_null(map.data);
+    assert_int_equal(map.size, 0);
+    file_map_close(&map);
+    assert_fails(file_map_open(&map, at("none")), SOTTO_EIO, "cannot open");
+    assert_fails(file_map_open(&map, scratch), SOTTO_EIO, "not a regular file");
+    file_map_close(&map); /* after a failure */
+    assert_int_equal(mkfifo(at("pipe"), 0600), 0);
+    assert_fails(file_map_open(&map, at("pipe")), SOTTO_EIO, "not a regular file");
+}
+
+static void joins(void **state)
+{
+    (void)state;
+    char out[FILE_PATH_ROOM];
+    assert_ok(file_join(out, "a/b", "c"));
+    assert_string_equal(out, "a/b/c");
+    assert_ok(file_join(out, "a/", "c"));
+    assert_string_equal(out, "a/c");
+    assert_ok(file_join(out, "/", "c"));
+    assert_string_equal(out, "/c");
+    char name[FILE_PATH_ROOM];
+    memset(name, 'n', sizeof name);
+    name[FILE_PATH_ROOM - 3] = '\0';
+    assert_ok(file_join(out, "a", name)); /* 1 + 1 + 1021 characters and the terminator */
+    assert_int_equal(strlen(out), FILE_PATH_ROOM - 1);
+    name[FILE_PATH_ROOM - 3] = 'n';
+    name[FILE_PATH_ROOM - 2] = '\0';
+    assert_fails(file_join(out, "a", name), SOTTO_EINVAL, "too long");
+}
+
+static void links(void **state)
+{
+    (void)state;
+    struct stat from, to;
+    assert_ok(file_make_directories(at("links")));
+    put_text(at("links/from"), "one");
+    put_text(at("links/to"), "two");
+    assert_ok(file_link(at("links/from"), at("links/to"))); /* replaces */
+    assert_text(at("links/to"), "one");
+    assert_int_equal(stat(at("links/from"), &from), 0);
+    assert_int_equal(stat(at("links/to"), &to), 0);
+    assert_true(from.st_ino == to.st_ino);
+    assert_ok(file_link(at("links/from"), at("links/to"))); /* the same file already */
+    assert_ok(file_link(at("links/from"), at("links/from")));
+    assert_text(at("links/from"), "one");
+    assert_int_equal(entries(at("links")), 2); /* no temporary name is left */
+    put_text(at("links/from"), "three"); /* a new file under the name: the link keeps its own */
+    assert_text(at("links/to"), "one");
+    assert_fails(file_link(at("links/none"), at("links/to")), SOTTO_EIO, "none");
+    assert_fails(file_link(at("links/from"), at("links")), SOTTO_EIO, "cannot replace");
+}
+
+static void folders(void **state)
+{
+    (void)state;
+    assert_ok(file_make_directories(at("x/y/z")));
+    assert_ok(file_make_directories(at("x/y/z/")));
+    assert_ok(file_make_directories(at("x//w")));
+    assert_ok(file_make_directories("/"));
+    assert_true(file_is_directory(at("x/y/z")));
+    assert_true(file_is_directory(at("x/w")));
+    assert_fails(file_make_directories(""), SOTTO_EINVAL, "empty");
+    put_text(at("x/file"), "");
+    assert_fails(file_make_directories(at("x/file")), SOTTO_EIO, "is not a folder");
+    assert_fails(file_make_directories(at("x/file/more")), SOTTO_EIO, "cannot make folder");
+    assert_ok(file_sync_directory(at("x")));
+    assert_fails(file_sync_directory(at("none")), SOTTO_EIO, "none");
+
+    assert_int_equal(symlink("/", at("x/y/out")), 0); /* removed, not followed */
+    assert_ok(file_remove_tree(at("x")));
+    assert_false(file_exists(at("x")));
+    assert_ok(file_remove_tree(at("x")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(write_and_read),
+        cmocka_unit_test(large_files_come_back_whole),
+        cmocka_unit_test(abort_leaves_the_old_one),
+        cmocka_unit_test(commit_finds_an_unseen_failure),
+        cmocka_unit_test(drafts_that_cannot_be),
+        cmocka_unit_test(maps),
+        cmocka_unit_test(joins),
+        cmocka_unit_test(links),
+        cmocka_unit_test(folders),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

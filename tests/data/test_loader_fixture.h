@@ -1,0 +1,103 @@
+/* What the tests of this layer share: a folder of their own, a configuration, a tokenizer of bytes. */
+#ifndef TEST_LOADER_FIXTURE_H
+#define TEST_LOADER_FIXTURE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "data/loader.h"
+#include "data/tokens.h"
+
+#include <cmocka.h> /* behind ours: it has a macro called fail */
+
+static char folder[] = "/tmp/sotto-data-XXXXXX";
+
+static inline int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static inline int remove_folder(void **state)
+{
+    (void)state;
+    return file_remove_tree(folder) == SOTTO_OK ? 0 : -1;
+}
+
+/* The path of a file of that name with these bytes; valid until four calls later. */
+static inline const char *make_file(const char *name, const void *data, size_t size)
+{
+    static char paths[4][FILE_PATH_ROOM];
+    static int turn;
+    char *path = paths[turn++ % 4];
+    assert_int_equal(file_join(path, folder, name), SOTTO_OK);
+    assert_int_equal(file_write(path, data, size), SOTTO_OK);
+    return path;
+}
+
+static inline const char *make_text(const char *name, const char *text)
+{
+    return make_file(name, text, strlen(text));
+}
+
+static inline struct data_config config_for(const char *train)
+{
+    struct data_config config;
+    struct option_section section = {"data", "", data_options, data_options_count, &config};
+    option_defaults(&section, 1);
+    snprintf(config.train, sizeof config.train, "%s", train);
+    return config;
+}
+
+/* 256 bytes and the end token; an id a byte. */
+static inline struct tokenizer *byte_tokenizer(void)
+{
+    const struct tokenizer_training how = {257, 2, "<|endoftext|>"};
+    const char *text = "a";
+    size_t size = 1;
+    struct tokenizer *tokenizer;
+    assert_int_equal(tokenizer_train(&tokenizer, &how, &text, &size, 1), SOTTO_OK);
+    assert_int_equal(tokenizer_vocab_size(tokenizer), 257);
+    return tokenizer;
+}
+
+static inline void assert_error(enum sotto_status got, enum sotto_status want, const char *part)
+{
+    assert_int_equal(got, want);
+    if (!strstr(sotto_error(), part))
+        fail_msg("the message \"%s\" does not say \"%s\"", sotto_error(), part);
+}
+
+/* Opens, and reports failure with the message. */
+static inline struct loader *open_loader(const struct data_config *config, enum data_split split,
+                                         const struct tokenizer *tokenizer)
+{
+    struct loader *loader;
+    if (loader_open(&loader, config, split, tokenizer) != SOTTO_OK)
+        fail_msg("loader_open: %s", sotto_error());
+    return loader;
+}
+
+/* A token file in which token i of `count` has the id first + i. */
+static inline const char *make_counting(const char *name, int32_t first, int count, int64_t vocab)
+{
+    static char paths[8][FILE_PATH_ROOM];
+    static int turn;
+    char *path = paths[turn++ % 8];
+    int32_t *ids = malloc((size_t)count * sizeof *ids);
+    assert_non_null(ids);
+    for (int i = 0; i < count; i++)
+        ids[i] = first + i;
+    assert_int_equal(file_join(path, folder, name), SOTTO_OK);
+    assert_int_equal(tokens_save(path, ids, count, vocab), SOTTO_OK);
+    free(ids);
+    return path;
+}
+
+#endif

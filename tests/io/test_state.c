@@ -1,0 +1,442 @@
+/* The state visitor: what is saved comes back bit for bit, whole or in slices. */
+#include "base/scratch.h"
+#include "io/state.h"
+#include "tensor/ops.h"
+
+#include <math.h>
+
+enum { N = 10 };
+
+struct owner {
+    float m[N];
+    uint16_t half[N];
+    int64_t counts[3];
+    uint8_t flags[5];
+    int64_t step;
+    double lr;
+    char method[32];
+};
+
+static struct owner sample(void)
+{
+    struct owner o = {.counts = {INT64_MIN, 0, INT64_MAX}, .flags = "abcd", .step = -7, .lr = 0.1};
+    for (int i = 0; i < N; i++) {
+        o.m[i] = (float)i / 3;
+        o.half[i] = (uint16_t)(0x3f80 + i);
+    }
+    strcpy(o.method, "acco \"x\"");
+    return o;
+}
+
+static enum sotto_status owner_visit(struct owner *o, struct state_visitor *v)
+{
+    TRY(state_bytes(v, "flags", o->flags, sizeof o->flags)); /* narrow before wide, on purpose */
+    TRY(state_int(v, "step", &o->step));
+    TRY(state_enter(v, "optim"));
+    TRY(state_real(v, "lr", &o->lr));
+    TRY(state_enter(v, "adamw"));
+    TRY(state_tensor(v, "m", MEMORY_OPTIMIZER, NULL, (struct view){o->m, DTYPE_F32}, N));
+    state_leave(v);
+    TRY(state_tensor(v, "half", MEMORY_PARAMETERS, NULL, (struct view){o->half, DTYPE_BF16}, N));
+    state_leave(v);
+    TRY(state_ints(v, "counts", o->counts, 3));
+    return state_text(v, "method", o->method, sizeof o->method);
+}
+
+static void save(struct owner *o, const char *path)
+{
+    struct state_visitor v;
+    assert_ok(state_saver_init(&v));
+    assert_ok(owner_visit(o, &v));
+    assert_ok(state_saver_write(&v, path));
+    state_free(&v);
+}
+
+static uint64_t hash(struct owner *o)
+{
+    struct state_visitor v;
+    state_hasher_init(&v);
+    assert_ok(owner_visit(o, &v));
+    uint64_t h = v.hash;
+    state_free(&v);
+    return h;
+}
+
+static void save_and_load(void **state)
+{
+    (void)state;
+    struct owner a = sample(), b = {0};
+    save(&a, at("state.safetensors"));
+    struct state_visitor v;
+    assert_ok(state_loader_open(&v, at("state.safetensors")));
+    assert_ok(owner_visit(&b, &v));
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+    assert_true(hash(&a) == hash(&b));
+    assert_memory_equal(a.m, b.m, sizeof a.m);
+    assert_memory_equal(a.half, b.half, sizeof a.half);
+    assert_memory_equal(a.counts, b.counts, sizeof a.counts);
+    assert_memory_equal(a.flags, b.flags, sizeof a.flags);
+    assert_true(a.step == b.step && a.lr == b.lr);
+    assert_string_equal(a.method, b.method);
+
+    struct safetensors set; /* the names that others will look for */
+    assert_ok(safetensors_open(&set, at("state.safetensors")));
+    assert_non_null(safetensors_find(&set, "optim.adamw.m"));
+    assert_non_null(safetensors_find(&set, "optim.half"));
+    assert_string_equal(safetensors_metadata(&set, "step"), "-7");
+    assert_string_equal(safetensors_metadata(&set, "optim.lr"), "0x1.999999999999ap-4");
+    safetensors_close(&set);
+}
+
+static void odd_reals_come_back(void **state)
+{
+    (void)state;
+    static const double reals[] = {0,        -0.0,      5e-324, 1.7976931348623157e308,
+                                   INFINITY, -INFINITY, NAN};
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        struct owner a = sample(), b = {0};
+        struct state_visitor v;
+        a.lr = reals[i];
+        save(&a, at("odd.safetensors"));
+        assert_ok(state_loader_open(&v, at("odd.safetensors")));
+        assert_ok(owner_visit(&b, &v));
+        state_free(&v);
+        if (isnan(a.lr))
+            assert_true(isnan(b.lr));
+        else
+            assert_memory_equal(&a.lr, &b.lr, 8);
+    }
+}
+
+static void hash_sees_every_bit(void **state)
+{
+    (void)state;
+    struct owner a = sample(), b = a;
+    uint64_t h = hash(&a);
+    assert_true(hash(&b) == h);
+    b.m[9] = nextafterf(b.m[9], 9);
+    assert_true(hash(&b) != h);
+    b = a, b.m[0] = a.m[1], b.m[1] = a.m[0]; /* a sum alone would not see an exchange */
+    assert_true(hash(&b) != h);
+    b = a, b.half[3] ^= 1;
+    assert_true(hash(&b) != h);
+    b = a, b.counts[1]++;
+    assert_true(hash(&b) != h);
+    b = a, b.step++;
+    assert_true(hash(&b) != h);
+    b = a, b.lr = -b.lr;
+    assert_true(hash(&b) != h);
+    b = a, b.method[0] = 'A';
+    assert_true(hash(&b) != h);
+    b = a, b.flags[0] ^= 128;
+    assert_true(hash(&b) != h);
+    b = a, b.method[20] = 'x'; /* behind the terminator: not state */
+    assert_true(hash(&b) == h);
+}
+
+static void counts_by_category(void **state)
+{
+    (void)state;
+    struct owner a = sample();
+    struct state_visitor v;
+    state_counter_init(&v);
+    assert_ok(owner_visit(&a, &v));
+    assert_int_equal(v.bytes[MEMORY_OPTIMIZER], 4 * N);
+    assert_int_equal(v.bytes[MEMORY_PARAMETERS], 2 * N);
+    assert_int_equal(v.bytes[MEMORY_OUTER], 24 + 5);
+    assert_int_equal(v.bytes[MEMORY_GRADIENTS], 0);
+    state_free(&v);
+}
+
+static enum sotto_status slice(struct state_visitor *v, float *x, size_t offset, size_t count)
+{
+    return state_slice(v, "x", MEMORY_OPTIMIZER, NULL, (struct view){x + offset, DTYPE_F32}, N,
+                       offset, count);
+}
+
+static void slices(void **state)
+{
+    (void)state;
+    struct owner a = sample();
+    struct state_visitor v, w;
+    float back[N] = {0};
+    assert_ok(state_saver_init(&v));
+    assert_ok(slice(&v, a.m, 7, 3)); /* in any order */
+    assert_ok(slice(&v, a.m, 0, 0));
+    assert_ok(slice(&v, a.m, 0, 4));
+    assert_ok(slice(&v, a.m, 4, 3));
+    assert_ok(state_saver_write(&v, at("slices.safetensors")));
+    state_free(&v);
+
+    assert_ok(state_loader_open(&v, at("slices.safetensors")));
+    assert_ok(slice(&v, back, 2, 5));
+    assert_ok(slice(&v, back, 7, 3));
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+    assert_memory_equal(back + 2, a.m + 2, 8 * sizeof *back);
+    assert_true(back[0] == 0 && back[1] == 0);
+
+    /* The hashes of disjoint slices add up to the hash of the whole. */
+    state_hasher_init(&v);
+    assert_ok(slice(&v, a.m, 0, 3));
+    state_hasher_init(&w);
+    assert_ok(slice(&w, a.m, 3, 7));
+    uint64_t sum = v.hash + w.hash;
+    state_hasher_init(&v);
+    assert_ok(slice(&v, a.m, 0, N));
+    assert_true(sum == v.hash);
+}
+
+static void slices_must_tile(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t slice[2][2];
+        const char *message;
+    } table[] = {
+        {{{0, 4}, {5, 5}}, "state 'x': a slice begins at 5, the one before ends at 4"},
+        {{{0, 4}, {3, 7}}, "state 'x': a slice begins at 3, the one before ends at 4"},
+        {{{0, 4}, {4, 5}}, "state 'x': slices cover 9 of 10 elements"},
+        {{{0, 10}, {0, 10}}, "state 'x': a slice begins at 0, the one before ends at 10"},
+        {{{1, 9}, {10, 0}}, "state 'x': a slice begins at 1, the one before ends at 0"},
+    };
+    struct owner a = sample();
+    struct state_visitor v;
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        assert_ok(state_saver_init(&v));
+        for (int k = 0; k < 2; k++)
+            assert_ok(slice(&v, a.m, table[i].slice[k][0], table[i].slice[k][1]));
+        assert_fails(state_saver_write(&v, at("bad.safetensors")), SOTTO_EINVAL, table[i].message);
+        state_free(&v);
+        assert_false(file_exists(at("bad.safetensors")));
+    }
+    assert_ok(state_saver_init(&v));
+    assert_ok(slice(&v, a.m, 0, 5));
+    assert_ok(
+        state_slice(&v, "x", MEMORY_OPTIMIZER, NULL, (struct view){a.half, DTYPE_BF16}, N, 5, 5));
+    assert_fails(state_saver_write(&v, at("bad.safetensors")), SOTTO_EINVAL,
+                 "slices of state 'x' disagree: F32 [10] and BF16 [10]");
+    state_free(&v);
+    assert_ok(state_saver_init(&v));
+    assert_ok(state_int(&v, "n", &a.step));
+    assert_fails(state_int(&v, "n", &a.step), SOTTO_EINVAL, "state 'n' is visited twice");
+    assert_fails(state_int(&v, "format", &a.step), SOTTO_EINVAL, "its name is taken");
+    state_free(&v);
+}
+
+/* Opens the sample's file, has `visit` fail, and closes it. */
+static void refuses(enum sotto_status (*visit)(struct state_visitor *v), const char *message)
+{
+    struct state_visitor v;
+    assert_ok(state_loader_open(&v, at("state.safetensors")));
+    assert_fails(visit(&v), SOTTO_EFORMAT, message);
+    assert_non_null(strstr(sotto_error(), "state.safetensors: "));
+    state_free(&v);
+}
+
+static float one[1];
+static enum sotto_status absent(struct state_visitor *v)
+{
+    return state_tensor(v, "optim.v", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32}, 1);
+}
+static enum sotto_status other_count(struct state_visitor *v)
+{
+    return state_tensor(v, "optim.adamw.m", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32},
+                        1);
+}
+static enum sotto_status other_type(struct state_visitor *v)
+{
+    return state_tensor(v, "optim.half", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32}, N);
+}
+static enum sotto_status no_scalar(struct state_visitor *v)
+{
+    int64_t n;
+    return state_int(v, "epoch", &n);
+}
+static enum sotto_status no_integer(struct state_visitor *v)
+{
+    int64_t n;
+    return state_int(v, "method", &n);
+}
+static enum sotto_status no_real(struct state_visitor *v)
+{
+    double x;
+    return state_real(v, "method", &x);
+}
+static enum sotto_status no_room(struct state_visitor *v)
+{
+    char text[4];
+    return state_text(v, "method", text, sizeof text);
+}
+static enum sotto_status finish_early(struct state_visitor *v)
+{
+    return state_loader_finish(v);
+}
+static enum sotto_status finish_without_scalars(struct state_visitor *v)
+{
+    memset(v->load.used, 1, v->load.set.count);
+    return state_loader_finish(v);
+}
+
+static void load_says_what_differs(void **state)
+{
+    (void)state;
+    struct owner a = sample();
+    save(&a, at("state.safetensors"));
+    refuses(absent, "the file has no state 'optim.v'");
+    refuses(other_count, "state 'optim.adamw.m' is F32 [10] in the file, this run has F32 [1]");
+    refuses(other_type, "state 'optim.half' is BF16 [10] in the file, this run has F32 [10]");
+    refuses(no_scalar, "the file has no state 'epoch'");
+    refuses(no_integer, "state 'method' is \"acco \"x\"\", want an integer");
+    refuses(no_real, "want a number");
+    refuses(no_room, "state 'method' has 8 characters, at most 3 fit");
+    refuses(finish_early, "this run has no state 'counts'");
+    refuses(finish_without_scalars, "this run has no state 'step'");
+    struct state_visitor v;
+    assert_fails(state_loader_open(&v, at("none")), SOTTO_EIO, "none");
+}
+
+/* A device whose memory is not the host's: every byte is stored inverted. */
+static void write_inverted(struct device *dev, struct view to, const void *host, size_t count)
+{
+    (void)dev;
+    for (size_t i = 0; i < count * dtype_size(to.type); i++)
+        ((uint8_t *)to.data)[i] = (uint8_t) ~((const uint8_t *)host)[i];
+}
+
+static void read_inverted(struct device *dev, void *host, struct view from, size_t count)
+{
+    (void)dev;
+    for (size_t i = 0; i < count * dtype_size(from.type); i++)
+        ((uint8_t *)host)[i] = (uint8_t) ~((const uint8_t *)from.data)[i];
+}
+
+static void devices(void **state)
+{
+    (void)state;
+    static const struct ops ops = {
+        .name = "inverted", .write = write_inverted, .read = read_inverted};
+    struct device dev = {.ops = &ops};
+    size_t count = 600001; /* more than one piece of staging */
+    uint16_t *host = malloc(2 * count), *far = malloc(2 * count), *back = malloc(2 * count);
+    assert_true(host && far && back);
+    for (size_t i = 0; i < count; i++)
+        host[i] = (uint16_t)(i * 40503);
+    dev.ops->write(&dev, (struct view){far, DTYPE_BF16}, host, count);
+
+    struct state_visitor v;
+    assert_ok(state_saver_init(&v));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    assert_ok(state_saver_write(&v, at("far.safetensors")));
+    state_free(&v);
+    assert_ok(state_loader_open(&v, at("far.safetensors"))); /* far -> file -> host */
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, (struct view){back, DTYPE_BF16}, count));
+    state_free(&v);
+    assert_memory_equal(back, host, 2 * count);
+    memset(far, 0, 2 * count);
+    assert_ok(state_loader_open(&v, at("far.safetensors"))); /* file -> far */
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    state_free(&v);
+    state_hasher_init(&v);
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    uint64_t h = v.hash;
+    state_free(&v);
+    state_hasher_init(&v);
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, (struct view){host, DTYPE_BF16}, count));
+    assert_true(h == v.hash);
+    state_free(&v);
+    free(host);
+    free(far);
+    free(back);
+}
+
+/* Two stages, padded to a multiple of 6, cut 1, 2, 3 or 6 ways: the same names, the same hash. */
+static void tables(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{3, 5}, {4}, {2, 2}, {7}};
+    static const char *const names[] = {"a.w", "a.b", "b.w", "b.b"};
+    struct table table = {0};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(table_add(&table, names[i], shapes[i], TABLE_ZERO, 0), i);
+        table.entry[i].stage = i / 2;
+    }
+    assert_ok(table_layout(&table, 2, 6));
+    size_t count = table_count(&table);
+    float whole[64] = {0}, part[64];
+    assert_true(count <= 64);
+    for (int i = 0; i < 4; i++)
+        for (size_t j = 0; j < table.entry[i].count; j++)
+            whole[table.stage_start[i / 2] + table.entry[i].offset + j] =
+                (float)(100 * i + (int)j + 1);
+
+    struct state_visitor v;
+    assert_ok(state_saver_init(&v));
+    assert_ok(
+        state_table(&v, &table, 0, 1, MEMORY_PARAMETERS, NULL, (struct view){whole, DTYPE_F32}));
+    assert_ok(state_saver_write(&v, at("table.safetensors")));
+    state_free(&v);
+    state_hasher_init(&v);
+    assert_ok(
+        state_table(&v, &table, 0, 1, MEMORY_PARAMETERS, NULL, (struct view){whole, DTYPE_F32}));
+    uint64_t want = v.hash;
+
+    for (int parts = 1; parts <= 6; parts++) {
+        if (6 % parts)
+            continue;
+        uint64_t sum = 0;
+        for (int index = 0; index < parts; index++) {
+            struct view view = {part, DTYPE_F32};
+            memset(part, 0, sizeof part);
+            assert_ok(state_loader_open(&v, at("table.safetensors")));
+            assert_ok(state_table(&v, &table, index, parts, MEMORY_PARAMETERS, NULL, view));
+            state_free(&v);
+            size_t at_part = 0;
+            for (int k = 0; k < 2; k++) { /* the slices of the stages, side by side */
+                size_t n = table_stage_count(&table, k) / (size_t)parts;
+                assert_memory_equal(part + at_part,
+                                    whole + table.stage_start[k] + (size_t)index * n,
+                                    n * sizeof *part);
+                at_part += n;
+            }
+            state_hasher_init(&v);
+            assert_ok(state_table(&v, &table, index, parts, MEMORY_PARAMETERS, NULL, view));
+            sum += v.hash;
+        }
+        assert_true(sum == want);
+    }
+    table_free(&table);
+}
+
+static void long_names(void **state)
+{
+    (void)state;
+    char name[STATE_NAME_ROOM + 1];
+    memset(name, 'n', sizeof name);
+    name[STATE_NAME_ROOM] = '\0';
+    int64_t n = 0;
+    struct state_visitor v;
+    state_hasher_init(&v);
+    assert_fails(state_int(&v, name, &n), SOTTO_EINVAL, "too long");
+    assert_fails(state_enter(&v, name), SOTTO_EINVAL, "too long");
+    name[STATE_NAME_ROOM - 1] = '\0';
+    assert_ok(state_int(&v, name, &n));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(save_and_load),
+        cmocka_unit_test(odd_reals_come_back),
+        cmocka_unit_test(hash_sees_every_bit),
+        cmocka_unit_test(counts_by_category),
+        cmocka_unit_test(slices),
+        cmocka_unit_test(slices_must_tile),
+        cmocka_unit_test(load_says_what_differs),
+        cmocka_unit_test(devices),
+        cmocka_unit_test(tables),
+        cmocka_unit_test(long_names),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

@@ -1,0 +1,526 @@
+#include "tensor/op_cases.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+
+enum { TOKENS_MAX = 4096 };
+
+static bool has(const struct op_case *c, unsigned flag)
+{
+    return (c->flags & flag) != 0;
+}
+
+/* Token r of a case, or its target: any fixed function that repeats some tokens will do. */
+static void make_tokens(int32_t *tokens, size_t count, int vocab, bool ignore)
+{
+    assert(count <= TOKENS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        tokens[i] = (int32_t)(rng_at(7, 7, i) % (uint64_t)vocab);
+        if (ignore && i % 3 == 1)
+            tokens[i] = -1;
+    }
+}
+
+static struct operand normal(const char *name, enum role role, enum kind kind, size_t count,
+                             float mean, float spread)
+{
+    return (struct operand){name, role, kind, count, -1, false, mean, spread};
+}
+
+static struct operand operand(const char *name, enum role role, enum kind kind, size_t count)
+{
+    return normal(name, role, kind, count, 0, 1);
+}
+
+static struct operand gradient(const char *name, enum kind kind, size_t count, int of, bool adds)
+{
+    return (struct operand){name, ROLE_GRAD, kind, count, of, adds, 0, 1};
+}
+
+/* flat: d = count */
+static int flat_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = (size_t)c->d[0];
+    out[0] = operand("x", ROLE_IN, KIND_WEIGHT, n);
+    out[1] = operand("filled", ROLE_OUT, KIND_ACTIVATION, n);
+    out[2] = operand("copied", ROLE_OUT, KIND_ACTIVATION, n);
+    out[3] = operand("added", ROLE_SAVED, KIND_ACTIVATION, n);
+    out[4] = operand("scaled", ROLE_SAVED, KIND_GRADIENT, n);
+    out[5] = operand("sum", ROLE_OUT, KIND_F32, 1);
+    return 6;
+}
+
+static void flat_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    (void)pass;
+    size_t n = (size_t)c->d[0];
+    dev->ops->fill(dev, v[1], n, 1.5f);
+    dev->ops->copy(dev, v[2], v[0], n);
+    dev->ops->axpy(dev, v[3], -0.7f, v[0], n);
+    dev->ops->scale(dev, v[4], 0.3f, n);
+    *(float *)v[5].data = (float)dev->ops->sum_squares(dev, v[0], n);
+}
+
+/* linear: d = rows, in, out */
+static int linear_operands(const struct op_case *c, struct operand *out)
+{
+    size_t rows = (size_t)c->d[0], in = (size_t)c->d[1], width = (size_t)c->d[2];
+    bool residual = has(c, CASE_RESIDUAL), bias = has(c, CASE_BIAS);
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, rows * in);
+    out[1] = operand("w", ROLE_IN, KIND_WEIGHT, in * width);
+    out[2] = operand("bias", ROLE_IN, KIND_WEIGHT, bias ? width : 0);
+    out[3] = operand("residual", ROLE_IN, KIND_ACTIVATION, residual ? rows * width : 0);
+    out[4] = operand("y", ROLE_OUT, KIND_ACTIVATION, rows * width);
+    out[5] = operand("dy", ROLE_DY, KIND_ACTIVATION, rows * width);
+    out[6] = gradient("dx", KIND_ACTIVATION, rows * in, 0, has(c, CASE_ADD));
+    out[7] = gradient("dw", KIND_GRADIENT, in * width, 1, true);
+    out[8] = gradient("dbias", KIND_GRADIENT, bias ? width : 0, 2, true);
+    return 9;
+}
+
+static void linear_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    struct linear p = {c->d[0], c->d[1], c->d[2],
+                       has(c, CASE_IN_OUT) ? LINEAR_IN_OUT : LINEAR_OUT_IN};
+    if (pass == 0 && has(c, CASE_ALIAS)) {
+        dev->ops->copy(dev, v[4], v[3], (size_t)p.rows * (size_t)p.out);
+        dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[4]);
+    } else if (pass == 0) {
+        dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[3]);
+    } else if (pass == 1) {
+        dev->ops->linear_backward_x(dev, &p, v[6], v[5], v[1], has(c, CASE_ADD));
+    } else {
+        dev->ops->linear_backward_w(dev, &p, v[7], v[8], v[5], v[0]);
+    }
+}
+
+/* layernorm, rmsnorm: d = rows, width */
+static int norm_operands(const struct op_case *c, struct operand *out)
+{
+    size_t rows = (size_t)c->d[0], width = (size_t)c->d[1];
+    size_t bias = has(c, CASE_BIAS) ? width : 0, dgain = has(c, CASE_SPARE) ? 0 : width;
+    out[0] = normal("x", ROLE_IN, KIND_ACTIVATION, rows * width, 0.5f, 1);
+    out[1] = normal("gain", ROLE_IN, KIND_WEIGHT, width, 1, 0.3f);
+    out[2] = operand("bias", ROLE_IN, KIND_WEIGHT, bias);
+    out[3] = operand("y", ROLE_OUT, KIND_ACTIVATION, rows * width);
+    out[4] = operand("stats", ROLE_SAVED, KIND_F32, rows * 2);
+    out[5] = operand("dy", ROLE_DY, KIND_ACTIVATION, rows * width);
+    out[6] = gradient("dx", KIND_ACTIVATION, rows * width, 0, has(c, CASE_ADD));
+    out[7] = gradient("dgain", KIND_GRADIENT, dgain, 1, true);
+    out[8] = gradient("dbias", KIND_GRADIENT, dgain ? bias : 0, 2, true);
+    return 9;
+}
+
+static void norm_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    struct norm p = {c->d[0], c->d[1], 1e-5f};
+    bool layer = c->op[0] == 'l', add = has(c, CASE_ADD);
+    struct view dy = v[5];
+    if (pass == 1 && has(c, CASE_ALIAS)) {
+        dev->ops->copy(dev, v[6], dy, (size_t)p.rows * (size_t)p.width);
+        dy = v[6];
+    }
+    if (pass == 0 && layer)
+        dev->ops->layernorm_forward(dev, &p, v[3], v[0], v[1], v[2], v[4]);
+    else if (pass == 0)
+        dev->ops->rmsnorm_forward(dev, &p, v[3], v[0], v[1], v[4]);
+    else if (layer)
+        dev->ops->layernorm_backward(dev, &p, v[6], v[7], v[8], dy, v[0], v[1], v[4], add);
+    else
+        dev->ops->rmsnorm_backward(dev, &p, v[6], v[7], dy, v[0], v[1], v[4], add);
+}
+
+/* gelu: d = count */
+static int gelu_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = (size_t)c->d[0];
+    out[0] = normal("x", ROLE_IN, KIND_ACTIVATION, n, 0, 2);
+    out[1] = operand("y", ROLE_OUT, KIND_ACTIVATION, n);
+    out[2] = operand("dy", ROLE_DY, KIND_ACTIVATION, n);
+    out[3] = gradient("dx", KIND_ACTIVATION, n, 0, false);
+    return 4;
+}
+
+static void gelu_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    enum gelu_kind kind = has(c, CASE_EXACT) ? GELU_EXACT : GELU_TANH;
+    size_t n = (size_t)c->d[0];
+    struct view dy = v[2];
+    if (pass == 1 && has(c, CASE_ALIAS)) {
+        dev->ops->copy(dev, v[3], dy, n);
+        dy = v[3];
+    }
+    if (pass == 0)
+        dev->ops->gelu_forward(dev, kind, v[1], v[0], n);
+    else
+        dev->ops->gelu_backward(dev, kind, v[3], dy, v[0], n);
+}
+
+/* swiglu: d = count, which of dgate (1) and dup (2) is dy */
+static int swiglu_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = (size_t)c->d[0];
+    out[0] = normal("gate", ROLE_IN, KIND_ACTIVATION, n, 0, 2);
+    out[1] = operand("up", ROLE_IN, KIND_ACTIVATION, n);
+    out[2] = operand("y", ROLE_OUT, KIND_ACTIVATION, n);
+    out[3] = operand("dy", ROLE_DY, KIND_ACTIVATION, n);
+    out[4] = gradient("dgate", KIND_ACTIVATION, n, 0, false);
+    out[5] = gradient("dup", KIND_ACTIVATION, n, 1, false);
+    return 6;
+}
+
+static void swiglu_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    size_t n = (size_t)c->d[0];
+    struct view dy = v[3];
+    if (pass == 1 && c->d[1]) {
+        dev->ops->copy(dev, v[3 + c->d[1]], dy, n);
+        dy = v[3 + c->d[1]];
+    }
+    if (pass == 0)
+        dev->ops->swiglu_forward(dev, v[2], v[0], v[1], n);
+    else
+        dev->ops->swiglu_backward(dev, v[4], v[5], dy, v[0], v[1], n);
+}
+
+/* rope: d = batch, t, heads, width, stride beyond heads * width, start */
+static size_t rope_count(const struct op_case *c)
+{
+    return (size_t)c->d[0] * (size_t)c->d[1] * (size_t)(c->d[2] * c->d[3] + c->d[4]);
+}
+
+static int rope_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = rope_count(c);
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, n);
+    out[1] = operand("y", ROLE_OUT, KIND_ACTIVATION, n);
+    out[2] = operand("dy", ROLE_DY, KIND_ACTIVATION, n);
+    out[3] = gradient("dx", KIND_ACTIVATION, n, 0, false);
+    return 4;
+}
+
+static void rope_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    float frequencies[128];
+    int width = c->d[3];
+    for (int i = 0; i < width / 2; i++)
+        frequencies[i] = powf(10000.0f, -2.0f * (float)i / (float)width);
+    struct rope p = {c->d[0], c->d[1],    c->d[2], width, c->d[2] * width + c->d[4],
+                     c->d[5], frequencies};
+    struct view to = v[pass ? 3 : 1], from = v[pass ? 2 : 0];
+    if (!has(c, CASE_IN_PLACE))
+        dev->ops->copy(dev, to, from, rope_count(c));
+    dev->ops->rope(dev, &p, to, pass == 1);
+}
+
+/* embedding: d = batch, t, width, vocab, start */
+static int embedding_operands(const struct op_case *c, struct operand *out)
+{
+    size_t rows = (size_t)c->d[0] * (size_t)c->d[1], w = (size_t)c->d[2];
+    size_t positions = has(c, CASE_SPARE) ? 0 : (size_t)(c->d[1] + c->d[4]) * w;
+    size_t dpositions = c->d[4] ? 0 : positions;
+    out[0] = operand("table", ROLE_IN, KIND_WEIGHT, (size_t)c->d[3] * w);
+    out[1] = operand("positions", ROLE_IN, KIND_WEIGHT, positions);
+    out[2] = operand("y", ROLE_OUT, KIND_ACTIVATION, rows * w);
+    out[3] = operand("dy", ROLE_DY, KIND_ACTIVATION, rows * w);
+    out[4] = gradient("dtable", KIND_GRADIENT, (size_t)c->d[3] * w, 0, true);
+    out[5] = gradient("dpositions", KIND_GRADIENT, dpositions, 1, true);
+    return 6;
+}
+
+static void embedding_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    int32_t tokens[TOKENS_MAX];
+    make_tokens(tokens, (size_t)c->d[0] * (size_t)c->d[1], c->d[3], false);
+    if (pass == 0)
+        dev->ops->embedding_forward(dev, c->d[0], c->d[1], c->d[2], c->d[4], v[2], tokens, v[0],
+                                    v[1]);
+    else
+        dev->ops->embedding_backward(dev, c->d[0], c->d[1], c->d[2], v[4], v[5], tokens, v[3]);
+}
+
+/* attention: d = batch, t_q, t_k, heads, kv_heads, width, window, keys allocated beyond t_k. FUSED:
+ * one operand holds q, k and v side by side, and one their gradients. */
+static struct attention attention_shape(const struct op_case *c)
+{
+    struct attention p = {.batch = c->d[0],
+                          .t_q = c->d[1],
+                          .t_k = c->d[2],
+                          .heads = c->d[3],
+                          .kv_heads = c->d[4],
+                          .width = c->d[5],
+                          .window = c->d[6],
+                          .scale = 1 / sqrtf((float)c->d[5])};
+    int q = p.heads * p.width, kv = p.kv_heads * p.width;
+    bool fused = has(c, CASE_FUSED);
+    p.q_stride = fused ? q + 2 * kv : q;
+    p.k_stride = p.v_stride = fused ? q + 2 * kv : kv;
+    p.o_stride = q;
+    p.kv_batch_stride = c->d[7] ? (size_t)(p.t_k + c->d[7]) * (size_t)p.k_stride : 0;
+    return p;
+}
+
+static int attention_operands(const struct op_case *c, struct operand *out)
+{
+    struct attention p = attention_shape(c);
+    bool fused = has(c, CASE_FUSED), square = p.t_q == p.t_k;
+    size_t q = (size_t)p.batch * (size_t)p.t_q * (size_t)p.q_stride;
+    size_t kv = fused ? 0 : (size_t)p.batch * (size_t)(p.t_k + c->d[7]) * (size_t)p.k_stride;
+    size_t o = (size_t)p.batch * (size_t)p.t_q * (size_t)p.o_stride;
+    size_t lse = (size_t)p.batch * (size_t)p.heads * (size_t)p.t_q;
+    bool whole = square && !c->d[7]; /* spare keys have no gradient to compare */
+    out[0] = operand("q", ROLE_IN, KIND_ACTIVATION, q);
+    out[1] = operand("k", ROLE_IN, KIND_ACTIVATION, kv);
+    out[2] = operand("v", ROLE_IN, KIND_ACTIVATION, kv);
+    out[3] = operand("o", ROLE_OUT, KIND_ACTIVATION, o);
+    out[4] = operand("lse", ROLE_SAVED, KIND_F32, lse);
+    out[5] = operand("dy", ROLE_DY, KIND_ACTIVATION, o);
+    out[6] = gradient("dq", KIND_ACTIVATION, square ? q : 0, 0, false);
+    out[7] = gradient("dk", KIND_ACTIVATION, square ? kv : 0, whole ? 1 : -1, false);
+    out[8] = gradient("dv", KIND_ACTIVATION, square ? kv : 0, whole ? 2 : -1, false);
+    return 9;
+}
+
+static void attention_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    struct attention p = attention_shape(c);
+    size_t q = (size_t)(p.heads * p.width), kv = (size_t)(p.kv_heads * p.width);
+    bool fused = has(c, CASE_FUSED);
+    struct view k = fused ? view_at(v[0], q) : v[1], dk = fused ? view_at(v[6], q) : v[7];
+    struct view vv = fused ? view_at(v[0], q + kv) : v[2],
+                dv = fused ? view_at(v[6], q + kv) : v[8];
+    if (pass == 0)
+        dev->ops->attention_forward(dev, &p, v[3], v[0], k, vv, v[4]);
+    else if (p.t_q == p.t_k)
+        dev->ops->attention_backward(dev, &p, v[6], dk, dv, v[5], v[3], v[0], k, vv, v[4]);
+}
+
+/* cross_entropy: d = rows, vocab. Logits are rounded to a coarse grid so that ties occur. */
+static int loss_operands(const struct op_case *c, struct operand *out)
+{
+    size_t rows = (size_t)c->d[0], n = rows * (size_t)c->d[1];
+    out[0] = normal("logits", ROLE_IN, KIND_ACTIVATION, n, 0, 2);
+    out[1] = operand("losses", ROLE_OUT, KIND_F32, rows);
+    out[2] = operand("hits", ROLE_SAVED, KIND_F32, rows);
+    out[3] = normal("dy", ROLE_DY, KIND_F32, rows, 0.25f, 0);
+    out[4] = gradient("dlogits", KIND_ACTIVATION, n, 0, false);
+    return 5;
+}
+
+static void loss_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    int32_t targets[TOKENS_MAX];
+    uint8_t hits[TOKENS_MAX];
+    size_t rows = (size_t)c->d[0], n = rows * (size_t)c->d[1];
+    make_tokens(targets, rows, c->d[1], has(c, CASE_IGNORE));
+    struct view logits = v[pass ? 4 : 0];
+    if (pass && !has(c, CASE_IN_PLACE))
+        dev->ops->copy(dev, logits, v[0], n);
+    bool counted = !has(c, CASE_SPARE);
+    dev->ops->cross_entropy(dev, c->d[0], c->d[1], logits, targets, pass ? 0.25f : 0, v[1].data,
+                            counted ? hits : NULL);
+    for (size_t r = 0; r < rows && counted; r++)
+        ((float *)v[2].data)[r] = hits[r];
+}
+
+/* adamw: d = count */
+static int adamw_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = (size_t)c->d[0], theta = has(c, CASE_THETA | CASE_PEEK) ? n : 0;
+    out[0] = operand("x", ROLE_IN, KIND_F32, n);
+    out[1] = operand("theta", ROLE_OUT, KIND_WEIGHT, theta);
+    out[2] = operand("g", ROLE_IN, KIND_GRADIENT, n);
+    out[3] = normal("m", ROLE_IN, KIND_F32, n, 0, 0.1f);
+    out[4] = normal("v", ROLE_IN, KIND_F32, n, 1, 0.1f);
+    return 5;
+}
+
+static void adamw_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    (void)pass;
+    struct adamw p = {.lr = 0.01f,
+                      .beta1 = 0.9f,
+                      .beta2 = 0.95f,
+                      .eps = 1e-8f,
+                      .decay = 0.1f,
+                      .correct1 = 0.19f,
+                      .correct2 = 0.0975f,
+                      .grad_scale = 0.5f,
+                      .peek = has(c, CASE_PEEK)};
+    dev->ops->adamw(dev, &p, v[0], v[1], v[2], v[3], v[4], (size_t)c->d[0]);
+}
+
+/* sgd: d = count; SPARE: no momentum */
+static int sgd_operands(const struct op_case *c, struct operand *out)
+{
+    size_t n = (size_t)c->d[0], theta = has(c, CASE_THETA | CASE_PEEK) ? n : 0;
+    out[0] = operand("x", ROLE_IN, KIND_F32, n);
+    out[1] = operand("theta", ROLE_OUT, KIND_WEIGHT, theta);
+    out[2] = operand("g", ROLE_IN, KIND_GRADIENT, n);
+    out[3] = operand("m", ROLE_IN, KIND_F32, has(c, CASE_SPARE) ? 0 : n);
+    return 4;
+}
+
+static void sgd_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    (void)pass;
+    struct sgd p = {.lr = 0.01f,
+                    .momentum = has(c, CASE_SPARE) ? 0 : 0.9f,
+                    .decay = 0.1f,
+                    .nesterov = has(c, CASE_NESTEROV),
+                    .peek = has(c, CASE_PEEK),
+                    .first = has(c, CASE_FIRST),
+                    .grad_scale = 0.5f};
+    dev->ops->sgd(dev, &p, v[0], v[1], v[2], v[3], (size_t)c->d[0]);
+}
+
+/* Tolerances of fp32: an elementwise op is a few roundings and a polynomial of 1e-7; a sum of n
+ * random terms in fp32 is off by about sqrt(n) roundings of its largest partial sum. */
+static const struct family families[] = {
+    {"flat", "count", 1, flat_operands, flat_run, 3e-7},
+    {"linear", "rows,in,out", 3, linear_operands, linear_run, 4e-6},
+    {"layernorm", "rows,width", 2, norm_operands, norm_run, 3e-6},
+    {"rmsnorm", "rows,width", 2, norm_operands, norm_run, 3e-6},
+    {"gelu", "count", 2, gelu_operands, gelu_run, 4e-7},
+    {"swiglu", "count", 2, swiglu_operands, swiglu_run, 4e-7},
+    {"rope", "batch,t,heads,width,gap,start", 2, rope_operands, rope_run, 4e-7},
+    {"embedding", "batch,t,width,vocab,start", 2, embedding_operands, embedding_run, 1e-6},
+    {"attention", "batch,t_q,t_k,heads,kv_heads,width,window,spare", 2, attention_operands,
+     attention_run, 4e-6},
+    {"cross_entropy", "rows,vocab", 2, loss_operands, loss_run, 1e-6},
+    {"adamw", "count", 1, adamw_operands, adamw_run, 1e-6},
+    {"sgd", "count", 1, sgd_operands, sgd_run, 4e-7},
+};
+
+const struct family *family_of(const struct op_case *c)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+        if (strcmp(families[i].op, c->op) == 0)
+            return &families[i];
+    }
+    return NULL;
+}
+
+static enum sotto_status start_value(struct op_room *room, int i)
+{
+    const struct operand *o = &room->operand[i];
+    float *host = malloc(o->count * sizeof *host);
+    uint16_t *half = malloc(o->count * sizeof *half);
+    if (host && half) {
+        struct rng rng = rng_make(11, (uint64_t)i);
+        rng_normal(&rng, host, o->count, o->mean, o->spread);
+        for (size_t e = 0; e < o->count; e++)
+            half[e] = bf16_round(host[e]);
+        room->dev->ops->write(room->dev, room->view[i],
+                              room->view[i].type == DTYPE_F32 ? (void *)host : half, o->count);
+    }
+    bool ok = host && half;
+    free(host);
+    free(half);
+    return ok ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a test's operand");
+}
+
+enum sotto_status op_room_init(struct op_room *room, struct device *dev, const struct op_case *c,
+                               unsigned half)
+{
+    *room = (struct op_room){.dev = dev, .c = c};
+    room->n = family_of(c)->operands(c, room->operand);
+    for (int i = 0; i < room->n; i++) {
+        const struct operand *o = &room->operand[i];
+        if (o->count == 0)
+            continue;
+        TRY(buffer_init(&room->buffer[i], dev, o->kind & half ? DTYPE_BF16 : DTYPE_F32, o->count,
+                        MEMORY_ACTIVATIONS));
+        room->view[i] = room->buffer[i].view;
+        TRY(start_value(room, i));
+    }
+    return SOTTO_OK;
+}
+
+void op_room_free(struct op_room *room)
+{
+    for (int i = 0; i < room->n; i++)
+        buffer_free(&room->buffer[i]);
+}
+
+void op_room_run(struct op_room *room, int pass)
+{
+    family_of(room->c)->run(room->dev, room->c, room->view, pass);
+}
+
+const struct op_case op_cases[] = {
+    {"flat", {1}, 0},
+    {"flat", {7}, 0},
+    {"flat", {70001}, 0},
+    {"linear", {1, 1, 1}, 0},
+    {"linear", {3, 7, 33}, CASE_BIAS},
+    {"linear", {3, 7, 33}, CASE_BIAS | CASE_IN_OUT | CASE_RESIDUAL},
+    {"linear", {5, 33, 7}, CASE_RESIDUAL | CASE_ADD},
+    {"linear", {5, 33, 7}, CASE_RESIDUAL | CASE_ALIAS | CASE_BIAS | CASE_IN_OUT | CASE_ADD},
+    {"linear", {1, 200, 300}, CASE_BIAS},
+    {"linear", {1, 200, 300}, CASE_IN_OUT},
+    {"linear", {300, 96, 520}, CASE_BIAS | CASE_RESIDUAL},
+    {"linear", {65, 300, 131}, CASE_BIAS | CASE_IN_OUT | CASE_ADD},
+    {"linear", {700, 33, 48}, CASE_IN_OUT},
+    {"linear", {40, 1000, 48}, 0},
+    {"layernorm", {1, 1}, CASE_BIAS},
+    {"layernorm", {3, 7}, CASE_BIAS},
+    {"layernorm", {5, 33}, CASE_ADD},
+    {"layernorm", {5, 33}, CASE_ALIAS | CASE_BIAS},
+    {"layernorm", {4, 48}, CASE_SPARE | CASE_BIAS},
+    {"layernorm", {333, 130}, CASE_BIAS},
+    {"rmsnorm", {1, 1}, 0},
+    {"rmsnorm", {3, 7}, CASE_ADD},
+    {"rmsnorm", {5, 33}, CASE_ALIAS},
+    {"rmsnorm", {4, 48}, CASE_SPARE},
+    {"rmsnorm", {333, 130}, 0},
+    {"gelu", {1}, 0},
+    {"gelu", {333}, CASE_ALIAS},
+    {"gelu", {333}, CASE_EXACT},
+    {"gelu", {70001}, CASE_EXACT | CASE_ALIAS},
+    {"gelu", {70001}, 0},
+    {"swiglu", {1}, 0},
+    {"swiglu", {333, 1}, 0},
+    {"swiglu", {333, 2}, 0},
+    {"swiglu", {70001}, 0},
+    {"rope", {1, 1, 1, 2, 0, 0}, 0},
+    {"rope", {2, 5, 3, 6, 0, 0}, 0},
+    {"rope", {2, 3, 2, 34, 7, 1000}, 0},
+    {"rope", {2, 65, 4, 64, 64, 3}, 0},
+    {"embedding", {1, 1, 1, 3, 0}, 0},
+    {"embedding", {2, 5, 7, 4, 0}, 0},
+    {"embedding", {2, 5, 33, 4, 2}, 0},
+    {"embedding", {3, 5, 33, 4, 0}, CASE_SPARE},
+    {"embedding", {4, 65, 150, 20, 0}, 0},
+    {"attention", {1, 1, 1, 1, 1, 4, 0, 0}, 0},
+    {"attention", {2, 5, 5, 4, 1, 7, 0, 0}, 0},
+    {"attention", {1, 7, 7, 4, 2, 16, 3, 0}, CASE_FUSED},
+    {"attention", {2, 9, 9, 2, 2, 33, 1, 0}, 0},
+    {"attention", {1, 6, 6, 2, 1, 8, 100, 2}, 0},
+    {"attention", {2, 1, 9, 4, 2, 16, 0, 3}, 0},
+    {"attention", {1, 2, 70, 2, 2, 32, 5, 0}, 0},
+    {"attention", {1, 8, 20, 2, 1, 20, 4, 0}, 0},
+    {"attention", {2, 65, 65, 4, 2, 32, 0, 0}, CASE_FUSED},
+    {"attention", {1, 130, 130, 2, 1, 64, 70, 0}, CASE_FUSED},
+    {"attention", {1, 67, 67, 1, 1, 128, 0, 0}, 0},
+    {"cross_entropy", {1, 1}, 0},
+    {"cross_entropy", {5, 7}, CASE_IGNORE},
+    {"cross_entropy", {3, 33}, CASE_SPARE},
+    {"cross_entropy", {9, 5003}, CASE_IGNORE},
+    {"adamw", {1}, 0},
+    {"adamw", {333}, CASE_THETA},
+    {"adamw", {333}, CASE_PEEK},
+    {"adamw", {70001}, CASE_THETA},
+    {"sgd", {1}, 0},
+    {"sgd", {333}, CASE_FIRST | CASE_THETA},
+    {"sgd", {333}, CASE_NESTEROV},
+    {"sgd", {333}, CASE_SPARE},
+    {"sgd", {333}, CASE_SPARE | CASE_PEEK},
+    {"sgd", {333}, CASE_PEEK | CASE_NESTEROV | CASE_FIRST},
+    {"sgd", {70001}, CASE_NESTEROV | CASE_THETA},
+};
+const size_t op_cases_count = sizeof op_cases / sizeof *op_cases;

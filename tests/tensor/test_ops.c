@@ -1,0 +1,307 @@
+/* The op tables: the fast one against the reference, the reference against finite differences. */
+#include <math.h>
+
+#include "base/scratch.h"
+#include "tensor/cpu/cpu.h"
+#include "tensor/op_cases.h"
+
+static struct memory memory;
+
+static const char *const variants[] = {"v4", "v3", "baseline"};
+
+/* Which operands are bf16: none, all, weights alone, activations and gradients. */
+static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT,
+                                  KIND_ACTIVATION | KIND_GRADIENT};
+
+static double element(struct view v, size_t i)
+{
+    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
+}
+
+static void print_case(const struct op_case *c, unsigned half)
+{
+    print_error("%s (%s) =", c->op, family_of(c)->shape);
+    for (int i = 0; i < 8; i++)
+        print_error(" %d", c->d[i]);
+    print_error(", flags %u, bf16 %u: ", c->flags, half);
+}
+
+/* bf16 has 8 bits, so two values that agree before rounding are at most one last place apart. Ops
+ * that add several times into bf16 round each time, as the reference does. */
+static void compare(const struct op_room *got, const struct op_room *want, unsigned half,
+                    const char *what)
+{
+    double tolerance = family_of(got->c)->tolerance;
+    for (int i = 0; i < got->n; i++) {
+        size_t count = got->operand[i].count;
+        bool rounded = got->view[i].type == DTYPE_BF16;
+        double largest = 0;
+        for (size_t e = 0; e < count; e++)
+            largest = fmax(largest, fabs(element(want->view[i], e)));
+        for (size_t e = 0; e < count; e++) {
+            double a = element(got->view[i], e), b = element(want->view[i], e);
+            double room = tolerance * fmax(largest, 0.1) + (rounded ? fabs(b) / 128 : 0);
+            if (!(fabs(a - b) <= room)) {
+                print_case(got->c, half);
+                fail_with("%s[%zu] is %.9g with %s, the reference says %.9g (room %.2g)",
+                          got->operand[i].name, e, a, what, b, room);
+            }
+        }
+    }
+}
+
+/* Every pass starts from the reference's state, so that errors do not add up over passes. */
+static void copy_state(struct op_room *to, const struct op_room *from)
+{
+    for (int i = 0; i < to->n; i++) {
+        if (to->view[i].data)
+            memcpy(to->view[i].data, from->view[i].data,
+                   to->operand[i].count * dtype_size(to->view[i].type));
+    }
+}
+
+static void check_against_reference(const struct op_case *c, unsigned half)
+{
+    struct device oracle, fast;
+    struct op_room want, before, got;
+    assert_ok(device_open(&oracle, "reference", &memory, 1));
+    assert_ok(op_room_init(&want, &oracle, c, half));
+    assert_ok(op_room_init(&before, &oracle, c, half));
+    for (int pass = 0; pass < family_of(c)->passes; pass++) {
+        copy_state(&before, &want);
+        op_room_run(&want, pass);
+        for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+            assert_ok(device_open(&fast, "cpu", &memory, 2));
+            if (cpu_select(&fast, variants[i]) == SOTTO_OK) {
+                assert_ok(op_room_init(&got, &fast, c, half));
+                copy_state(&got, &before);
+                op_room_run(&got, pass);
+                assert_ok(device_check(&fast));
+                compare(&got, &want, half, variants[i]);
+                op_room_free(&got);
+            }
+            device_close(&fast);
+        }
+    }
+    op_room_free(&want);
+    op_room_free(&before);
+    device_close(&oracle);
+}
+
+static void test_fast_agrees_with_reference(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < op_cases_count; i++) {
+        for (size_t h = 0; h < sizeof halves / sizeof *halves; h++)
+            check_against_reference(&op_cases[i], halves[h]);
+    }
+}
+
+static void check_threads(const struct op_case *c, unsigned half)
+{
+    struct device dev[3];
+    struct op_room room[3];
+    for (int t = 0; t < 3; t++) {
+        assert_ok(device_open(&dev[t], "cpu", &memory, t + 1));
+        assert_ok(op_room_init(&room[t], &dev[t], c, half));
+        for (int pass = 0; pass < family_of(c)->passes; pass++)
+            op_room_run(&room[t], pass);
+        for (int i = 0; i < room[t].n; i++) {
+            size_t bytes = room[t].operand[i].count * dtype_size(room[t].view[i].type);
+            if (bytes && memcmp(room[t].view[i].data, room[0].view[i].data, bytes) != 0) {
+                print_case(c, half);
+                fail_with("%s differs between 1 and %d threads", room[t].operand[i].name, t + 1);
+            }
+        }
+    }
+    for (int t = 0; t < 3; t++) {
+        op_room_free(&room[t]);
+        device_close(&dev[t]);
+    }
+}
+
+static void test_threads_give_equal_bits(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < op_cases_count; i++) {
+        for (size_t h = 0; h < sizeof halves / sizeof *halves; h++)
+            check_threads(&op_cases[i], halves[h]);
+    }
+}
+
+/* f = sum(c * y), in double. */
+static double functional(struct op_room *room)
+{
+    int y = -1, dy = -1;
+    double sum = 0;
+    for (int i = 0; i < room->n; i++) {
+        y = room->operand[i].role == ROLE_OUT ? i : y;
+        dy = room->operand[i].role == ROLE_DY ? i : dy;
+    }
+    op_room_run(room, 0);
+    for (size_t e = 0; e < room->operand[y].count; e++)
+        sum += element(room->view[y], e) * element(room->view[dy], e);
+    return sum;
+}
+
+/* The five-point formula at a wide step: its error h^4 f'''''/30 and that of y's rounding, 2^-24 /
+ * h, are both near 1e-6. */
+static double difference(struct op_room *room, int operand, size_t e)
+{
+    float *x = (float *)room->view[operand].data + e, x0 = *x;
+    const float h = 1.0f / 32;
+    double f[4];
+    for (int i = 0; i < 4; i++) {
+        *x = x0 + h * (float)(i < 2 ? i - 2 : i - 1);
+        f[i] = functional(room);
+    }
+    *x = x0;
+    return (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h);
+}
+
+static void check_gradient(struct op_room *room, const struct op_room *start, int grad)
+{
+    const struct operand *o = &room->operand[grad];
+    size_t step = 1 + o->count / 60; /* elements enough of a large operand */
+    for (size_t e = 0; e < o->count; e += step) {
+        double want = difference(room, o->of, e);
+        double got = element(room->view[grad], e) - (o->adds ? element(start->view[grad], e) : 0);
+        if (!(fabs(got - want) <= 2e-4 * (1 + fabs(want)))) {
+            print_case(room->c, 0);
+            fail_with("%s[%zu] is %.7g, finite differences say %.7g", o->name, e, got, want);
+        }
+    }
+}
+
+static void test_reference_agrees_with_finite_differences(void **state)
+{
+    (void)state;
+    int checked = 0;
+    for (size_t i = 0; i < op_cases_count; i++) {
+        const struct op_case *c = &op_cases[i];
+        struct device dev;
+        struct op_room room, start;
+        assert_ok(device_open(&dev, "reference", &memory, 1));
+        assert_ok(op_room_init(&start, &dev, c, 0));
+        assert_ok(op_room_init(&room, &dev, c, 0));
+        size_t most = 0;
+        for (int o = 0; o < room.n; o++)
+            most = room.operand[o].count > most ? room.operand[o].count : most;
+        for (int pass = 0; most < 2000 && pass < family_of(c)->passes; pass++)
+            op_room_run(&room, pass);
+        for (int o = 0; most < 2000 && o < room.n; o++) {
+            if (room.operand[o].role == ROLE_GRAD && room.operand[o].of >= 0) {
+                check_gradient(&room, &start, o);
+                checked++;
+            }
+        }
+        op_room_free(&room);
+        op_room_free(&start);
+        device_close(&dev);
+    }
+    assert_true(checked > 60);
+}
+
+/* The first of equal logits is the prediction, and an ignored row is exactly nothing. */
+static void test_cross_entropy_ties_and_ignored(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"cpu", "reference"};
+    for (int i = 0; i < 2; i++) {
+        struct device dev;
+        assert_ok(device_open(&dev, tables[i], &memory, 1));
+        float logits[4][40], losses[4];
+        for (int r = 0; r < 4; r++) {
+            for (int j = 0; j < 40; j++)
+                logits[r][j] = j == 3 || j == 37 ? 2 : -1;
+        }
+        int32_t targets[4] = {3, 37, -1, 5};
+        uint8_t hits[4];
+        struct view view = {logits, DTYPE_F32};
+        dev.ops->cross_entropy(&dev, 4, 40, view, targets, 1, losses, hits);
+        assert_int_equal(hits[0], 1);
+        assert_int_equal(hits[1], 0);
+        assert_int_equal(hits[2], 0);
+        assert_int_equal(hits[3], 0);
+        assert_true(losses[2] == 0);
+        for (int j = 0; j < 40; j++)
+            assert_true(logits[2][j] == 0);
+        assert_true(losses[0] == losses[1] && losses[3] > losses[0]);
+        device_close(&dev);
+    }
+}
+
+/* Values far from the usual range stay finite and right. */
+static void test_extreme_arguments(void **state)
+{
+    (void)state;
+    struct device dev;
+    assert_ok(device_open(&dev, "cpu", &memory, 1));
+    float x[8] = {-1e30f, -200, -20, 0, 20, 200, 1e30f, -0.0f}, y[8], one[8];
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+        if (cpu_select(&dev, variants[i]) != SOTTO_OK)
+            continue;
+        for (int kind = GELU_TANH; kind <= GELU_EXACT; kind++) {
+            dev.ops->gelu_forward(&dev, (enum gelu_kind)kind, (struct view){y, DTYPE_F32},
+                                  (struct view){x, DTYPE_F32}, 8);
+            for (int e = 0; e < 8; e++)
+                assert_true(fabs(y[e] - (x[e] > 0 ? x[e] : 0)) < 1e-6);
+        }
+        for (int e = 0; e < 8; e++)
+            one[e] = 1;
+        dev.ops->swiglu_forward(&dev, (struct view){y, DTYPE_F32}, (struct view){x, DTYPE_F32},
+                                (struct view){one, DTYPE_F32}, 8);
+        for (int e = 0; e < 8; e++)
+            assert_true(fabs(y[e] - (x[e] > 0 ? x[e] : 0)) < 1e-6);
+        float logits[3] = {1e4f, -1e4f, 0}, loss;
+        int32_t target = 0;
+        dev.ops->cross_entropy(&dev, 1, 3, (struct view){logits, DTYPE_F32}, &target, 1, &loss,
+                               NULL);
+        assert_true(loss == 0 && logits[1] == 0 && logits[2] == 0);
+        float bad[2] = {NAN, 1};
+        dev.ops->gelu_forward(&dev, GELU_TANH, (struct view){bad, DTYPE_F32},
+                              (struct view){bad, DTYPE_F32}, 2);
+        assert_true(isnan(bad[0]) && !isnan(bad[1]));
+    }
+    device_close(&dev);
+}
+
+/* A peek at a step and the step itself agree in every bit, and the peek leaves the state alone. */
+static void test_peek_is_the_step(void **state)
+{
+    (void)state;
+    for (int sgd = 0; sgd < 2; sgd++) {
+        struct op_case step = {sgd ? "sgd" : "adamw", {333}, CASE_THETA};
+        struct op_case peek = {step.op, {333}, CASE_PEEK};
+        struct device dev;
+        struct op_room a, b, start;
+        assert_ok(device_open(&dev, "cpu", &memory, 1));
+        assert_ok(op_room_init(&a, &dev, &step, 0));
+        assert_ok(op_room_init(&b, &dev, &peek, 0));
+        assert_ok(op_room_init(&start, &dev, &peek, 0));
+        op_room_run(&a, 0);
+        op_room_run(&b, 0);
+        assert_memory_equal(a.view[1].data, b.view[1].data, 333 * sizeof(float));
+        for (int i = 0; i < b.n; i++) {
+            if (i != 1)
+                assert_memory_equal(b.view[i].data, start.view[i].data, 333 * sizeof(float));
+        }
+        op_room_free(&a);
+        op_room_free(&b);
+        op_room_free(&start);
+        device_close(&dev);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_agrees_with_finite_differences),
+        cmocka_unit_test(test_fast_agrees_with_reference),
+        cmocka_unit_test(test_threads_give_equal_bits),
+        cmocka_unit_test(test_cross_entropy_ties_and_ignored),
+        cmocka_unit_test(test_extreme_arguments),
+        cmocka_unit_test(test_peek_is_the_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
