@@ -91,9 +91,9 @@ uint8_t bpe_properties(uint32_t c)
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
     utf8proc_category_t category = p->category;
     bool mark = category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
-    bool inert =
-        c < 0x300 || (category != UTF8PROC_CATEGORY_CN && !mark && p->combining_class == 0 &&
-                      p->decomp_seqindex == UINT16_MAX && !joins(c));
+    bool plain = category != UTF8PROC_CATEGORY_CN && !mark && p->combining_class == 0 &&
+                 p->decomp_seqindex == UINT16_MAX && !joins(c);
+    bool inert = c < 0x300 || plain || bpe_is_late(c);
     return (uint8_t)(class_of(c, category) | (inert ? BPE_INERT : 0));
 }
 

@@ -12,6 +12,8 @@
 #include "base/json.h"
 #include "io/append.h"
 
+#define LINE_BYTES ((size_t)1 << 11) /* about fifty numbers; a longer line grows its buffer */
+
 static double wall_time(void)
 {
     struct timespec t;
@@ -85,7 +87,7 @@ void metrics_close(struct metrics *m)
 static char *reserve(struct metrics *m, size_t more)
 {
     if (m->used + more > m->room) {
-        size_t room = 2 * (m->used + more);
+        size_t need = m->used + more, room = 2 * (need > LINE_BYTES ? need : LINE_BYTES);
         char *line = realloc(m->line, room);
         if (!line) {
             m->no_memory = true;

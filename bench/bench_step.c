@@ -1,0 +1,142 @@
+/* One training step of a GPT-2: zero, forward, backward, AdamW. Talks like bench/peer_torch.py, so that
+ * bench/step.py can run both in turn: a JSON line a step, with --lockstep after a line on standard input. With
+ * --profile, where the time goes, by op. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/option.h"
+#include "base/rng.h"
+#include "nn/tape.h"
+#include "optim/optim.h"
+#include "tensor/ops.h"
+#include "profile.h"
+
+struct config {
+    int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
+    bool lockstep, profile;
+};
+
+#define S struct config
+static const struct option table[] = {
+    OPTION_INT(S, layers, "6", 1, 1000, ""),      OPTION_INT(S, heads, "6", 1, 1000, ""),
+    OPTION_INT(S, width, "384", 1, 100000, ""),   OPTION_INT(S, vocab, "8192", 1, 1e7, ""),
+    OPTION_INT(S, batch, "4", 1, 1e6, ""),        OPTION_INT(S, seq, "256", 1, 1e6, ""),
+    OPTION_INT(S, threads, "2", 1, 1024, ""),     OPTION_INT(S, steps, "20", 1, 1e6, ""),
+    OPTION_INT(S, warmup, "3", 0, 1e6, ""),       OPTION_BOOL(S, lockstep, "false", ""),
+    OPTION_BOOL(S, profile, "false", ""),
+};
+#undef S
+
+struct bench {
+    struct config c;
+    struct model model;
+    struct memory memory;
+    struct device dev;
+    struct pool pool;
+    struct tape tape;
+    struct batch batch;
+    struct buffer theta, grad;
+    struct view *theta_stage, *grad_stage;
+    struct optim_config optim_config;
+    struct optim optim;
+};
+
+static enum sotto_status open_bench(struct bench *b)
+{
+    struct model_config m = {.arch = ARCH_GPT2, .layers = b->c.layers, .width = b->c.width,
+                             .heads = b->c.heads, .vocab = b->c.vocab, .positions = b->c.seq};
+    struct option_section optim = {"", "", optim_options, optim_options_count, &b->optim_config};
+    option_defaults(&optim, 1);
+    TRY(model_config_resolve(&m));
+    TRY(model_init(&b->model, &m, 1, 1));
+    TRY(device_open(&b->dev, "cpu", &b->memory, b->c.threads));
+    if (b->c.profile)
+        profile_start(&b->dev);
+    pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);
+    size_t count = table_count(&b->model.table);
+    TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool, (struct extent){b->c.batch, b->c.seq, DTYPE_F32},
+                  false));
+    TRY(buffer_init(&b->theta, &b->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
+    TRY(buffer_init(&b->grad, &b->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
+    TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1));
+    TRY(batch_init(&b->batch, b->c.batch, b->c.seq));
+    b->theta_stage = calloc(2, sizeof(struct view));
+    b->grad_stage = b->theta_stage + 1;
+    b->theta_stage[0] = b->theta.view;
+    b->grad_stage[0] = b->grad.view;
+    model_randomize(&b->model, 1, b->theta.view.data);
+    struct rng rng = rng_make(1, 0);
+    for (int i = 0; i < b->c.batch * b->c.seq; i++) {
+        b->batch.tokens[i] = (int32_t)rng_below(&rng, (uint64_t)b->c.vocab);
+        b->batch.targets[i] = (int32_t)rng_below(&rng, (uint64_t)b->c.vocab);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status step(struct bench *b, double *loss)
+{
+    float scale = 1 / (float)(b->c.batch * b->c.seq);
+    b->dev.ops->fill(&b->dev, b->grad.view, b->grad.count, 0);
+    TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
+    struct tape_result r = tape_result(&b->tape);
+    *loss = r.loss / (double)r.targets;
+    optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
+    return device_check(&b->dev);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static enum sotto_status run(struct bench *b)
+{
+    double *seconds = calloc((size_t)b->c.steps, sizeof *seconds), loss;
+    TRY(open_bench(b));
+    for (int i = -b->c.warmup; i < b->c.steps; i++) {
+        char line[64];
+        if (b->c.lockstep && !fgets(line, sizeof line, stdin))
+            break;
+        if (i == 0 && b->c.profile)
+            profile_reset(&b->dev);
+        double begin = clock_now(&clock_real);
+        TRY(step(b, &loss));
+        double took = clock_now(&clock_real) - begin;
+        if (i >= 0)
+            seconds[i] = took;
+        printf("{\"step\": %d, \"seconds\": %.6f, \"loss\": %.6f}\n", i, took, loss);
+        fflush(stdout);
+    }
+    qsort(seconds, (size_t)b->c.steps, sizeof *seconds, ascending);
+    double median = seconds[b->c.steps / 2];
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    const struct extent e = {b->c.batch, b->c.seq, DTYPE_F32};
+    printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n", median,
+           b->c.batch * b->c.seq / median, (double)usage.ru_maxrss / 1024,
+           model_flops(&b->model, e) / median / 1e9);
+    if (b->c.profile)
+        profile_print(&b->dev, b->c.steps, stdout);
+    return SOTTO_OK;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    const struct option_section section = OPTION_SECTION("", "", table, &b.c);
+    const char *rest[64];
+    int n_rest;
+    option_defaults(&section, 1);
+    enum sotto_status st = argc > 64 ? fail(SOTTO_EINVAL, "too many arguments")
+                                     : option_parse(&section, 1, argc - 1, (const char *const *)argv + 1,
+                                                    rest, &n_rest);
+    if (st == SOTTO_OK)
+        st = run(&b);
+    if (st != SOTTO_OK)
+        fprintf(stderr, "bench_step: %s\n", sotto_error());
+    return st != SOTTO_OK;
+}

@@ -1,0 +1,182 @@
+#include "profile.h"
+
+#include "base/clock.h"
+#include "tensor/ops.h"
+
+enum slot {
+    FILL, COPY, AXPY, LINEAR_FORWARD, LINEAR_BACKWARD_X, LINEAR_BACKWARD_W, LAYERNORM_FORWARD,
+    LAYERNORM_BACKWARD, GELU_FORWARD, GELU_BACKWARD, EMBEDDING_FORWARD, EMBEDDING_BACKWARD,
+    ATTENTION_FORWARD, ATTENTION_BACKWARD, CROSS_ENTROPY, ADAMW, SLOTS
+};
+static const char *const slot_name[SLOTS] = {
+    "fill", "copy", "axpy", "linear_forward", "linear_backward_x", "linear_backward_w", "layernorm_forward",
+    "layernorm_backward", "gelu_forward", "gelu_backward", "embedding_forward", "embedding_backward",
+    "attention_forward", "attention_backward", "cross_entropy", "adamw",
+};
+
+static struct ops timed;
+static const struct ops *real;
+static double seconds[SLOTS], flops[SLOTS], started;
+
+#define TIMED(slot, work, call)                                                                    \
+    do {                                                                                           \
+        double begin = clock_now(&clock_real);                                                     \
+        call;                                                                                      \
+        seconds[slot] += clock_now(&clock_real) - begin;                                           \
+        flops[slot] += (work);                                                                     \
+    } while (0)
+
+static void fill(struct device *d, struct view y, size_t n, float value)
+{
+    TIMED(FILL, 0, real->fill(d, y, n, value));
+}
+
+static void copy(struct device *d, struct view y, struct view x, size_t n)
+{
+    TIMED(COPY, 0, real->copy(d, y, x, n));
+}
+
+static void axpy(struct device *d, struct view y, float a, struct view x, size_t n)
+{
+    TIMED(AXPY, 0, real->axpy(d, y, a, x, n));
+}
+
+static double product(const struct linear *p)
+{
+    return 2.0 * p->rows * p->in * p->out;
+}
+
+static void linear_forward(struct device *d, const struct linear *p, struct view y, struct view x,
+                           struct view w, struct view bias, struct view residual)
+{
+    TIMED(LINEAR_FORWARD, product(p), real->linear_forward(d, p, y, x, w, bias, residual));
+}
+
+static void linear_backward_x(struct device *d, const struct linear *p, struct view dx, struct view dy,
+                              struct view w, bool add)
+{
+    TIMED(LINEAR_BACKWARD_X, product(p), real->linear_backward_x(d, p, dx, dy, w, add));
+}
+
+static void linear_backward_w(struct device *d, const struct linear *p, struct view dw, struct view db,
+                              struct view dy, struct view x)
+{
+    TIMED(LINEAR_BACKWARD_W, product(p), real->linear_backward_w(d, p, dw, db, dy, x));
+}
+
+static void layernorm_forward(struct device *d, const struct norm *p, struct view y, struct view x,
+                              struct view gain, struct view bias, struct view stats)
+{
+    TIMED(LAYERNORM_FORWARD, 0, real->layernorm_forward(d, p, y, x, gain, bias, stats));
+}
+
+static void layernorm_backward(struct device *d, const struct norm *p, struct view dx, struct view dgain,
+                               struct view dbias, struct view dy, struct view x, struct view gain,
+                               struct view stats, bool add)
+{
+    TIMED(LAYERNORM_BACKWARD, 0,
+          real->layernorm_backward(d, p, dx, dgain, dbias, dy, x, gain, stats, add));
+}
+
+static void gelu_forward(struct device *d, enum gelu_kind kind, struct view y, struct view x, size_t n)
+{
+    TIMED(GELU_FORWARD, 0, real->gelu_forward(d, kind, y, x, n));
+}
+
+static void gelu_backward(struct device *d, enum gelu_kind kind, struct view dx, struct view dy,
+                          struct view x, size_t n)
+{
+    TIMED(GELU_BACKWARD, 0, real->gelu_backward(d, kind, dx, dy, x, n));
+}
+
+static void embedding_forward(struct device *d, int batch, int t, int width, int start, struct view y,
+                              const int32_t *tokens, struct view tab, struct view positions)
+{
+    TIMED(EMBEDDING_FORWARD, 0,
+          real->embedding_forward(d, batch, t, width, start, y, tokens, tab, positions));
+}
+
+static void embedding_backward(struct device *d, int batch, int t, int width, struct view dtable,
+                               struct view dpositions, const int32_t *tokens, struct view dy)
+{
+    TIMED(EMBEDDING_BACKWARD, 0,
+          real->embedding_backward(d, batch, t, width, dtable, dpositions, tokens, dy));
+}
+
+static double scores(const struct attention *p)
+{
+    return 2.0 * p->batch * p->heads * p->width * p->t_q * (p->t_q + 1) / 2;
+}
+
+static void attention_forward(struct device *d, const struct attention *p, struct view o, struct view q,
+                              struct view k, struct view v, struct view lse)
+{
+    TIMED(ATTENTION_FORWARD, 2 * scores(p), real->attention_forward(d, p, o, q, k, v, lse));
+}
+
+static void attention_backward(struct device *d, const struct attention *p, struct view dq,
+                               struct view dk, struct view dv, struct view dy, struct view o,
+                               struct view q, struct view k, struct view v, struct view lse)
+{
+    TIMED(ATTENTION_BACKWARD, 5 * scores(p),
+          real->attention_backward(d, p, dq, dk, dv, dy, o, q, k, v, lse));
+}
+
+static void cross_entropy(struct device *d, int rows, int vocab, struct view logits,
+                          const int32_t *targets, float scale, float *losses, uint8_t *hits)
+{
+    TIMED(CROSS_ENTROPY, 0, real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));
+}
+
+static void adamw(struct device *d, const struct adamw *p, struct view x, struct view theta,
+                  struct view g, struct view m, struct view v, size_t n)
+{
+    TIMED(ADAMW, 0, real->adamw(d, p, x, theta, g, m, v, n));
+}
+
+void profile_start(struct device *dev)
+{
+    real = dev->ops;
+    timed = *real;
+    timed.fill = fill;
+    timed.copy = copy;
+    timed.axpy = axpy;
+    timed.linear_forward = linear_forward;
+    timed.linear_backward_x = linear_backward_x;
+    timed.linear_backward_w = linear_backward_w;
+    timed.layernorm_forward = layernorm_forward;
+    timed.layernorm_backward = layernorm_backward;
+    timed.gelu_forward = gelu_forward;
+    timed.gelu_backward = gelu_backward;
+    timed.embedding_forward = embedding_forward;
+    timed.embedding_backward = embedding_backward;
+    timed.attention_forward = attention_forward;
+    timed.attention_backward = attention_backward;
+    timed.cross_entropy = cross_entropy;
+    timed.adamw = adamw;
+    dev->ops = &timed;
+}
+
+void profile_reset(struct device *dev)
+{
+    (void)dev;
+    for (int i = 0; i < SLOTS; i++)
+        seconds[i] = flops[i] = 0;
+    started = clock_now(&clock_real);
+}
+
+void profile_print(struct device *dev, int steps, FILE *out)
+{
+    (void)dev;
+    double total = clock_now(&clock_real) - started, known = 0;
+    for (int i = 0; i < SLOTS; i++) {
+        known += seconds[i];
+        fprintf(out, "%-20s %8.2f ms  %5.1f %%", slot_name[i], 1e3 * seconds[i] / steps,
+                100 * seconds[i] / total);
+        if (flops[i] > 0)
+            fprintf(out, "  %6.1f GFLOP/s", flops[i] / seconds[i] / 1e9);
+        fputc('\n', out);
+    }
+    fprintf(out, "%-20s %8.2f ms  %5.1f %%\n", "the rest", 1e3 * (total - known) / steps,
+            100 * (total - known) / total);
+}

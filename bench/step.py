@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Training steps of sotto and PyTorch, interleaved step by step, as ratios.
+
+Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2]
+Contenders: sotto, torch eager, torch compiled; same model, threads and batch. After a warm-up of all, every
+round runs one step of each in turn, so that noise of the machine hits all alike. Prints median, quartiles,
+tokens/s, peak memory, and the ratio of sotto to the better of PyTorch's two: of medians, and the median of the
+ratios round by round.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SMALL = dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256)
+GPT2 = dict(layers=12, heads=12, width=768, vocab=50257, batch=4, seq=256)
+
+
+class Contender:
+    def __init__(self, name, command, steps, warmup):
+        self.name, self.seconds = name, []
+        self.process = subprocess.Popen(command + ["--lockstep", f"--steps={steps}", f"--warmup={warmup}"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def step(self):
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        report = json.loads(self.process.stdout.readline())
+        if report["step"] >= 0:
+            self.seconds.append(report["seconds"])
+        return report
+
+    def finish(self):
+        self.process.stdin.close()
+        self.peak = json.loads(self.process.stdout.readline())["peak_rss_mb"]
+        self.process.wait()
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--sotto", required=True, help="path of bench_step")
+    p.add_argument("--steps", type=int, default=20)
+    p.add_argument("--warmup", type=int, default=3)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
+    a = p.parse_args()
+    sizes = GPT2 if a.gpt2 else SMALL
+    shape = [f"--{k}={v}" for k, v in sizes.items()] + [f"--threads={a.threads}"]
+    peer = [sys.executable, os.path.join(HERE, "peer_torch.py")]
+    contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup),
+                  Contender("torch eager", peer + shape, a.steps, a.warmup),
+                  Contender("torch compiled", peer + shape + ["--compile"], a.steps, a.warmup)]
+    for _ in range(a.warmup + a.steps):
+        for c in contenders:
+            c.step()
+    for c in contenders:
+        c.finish()
+
+    tokens = sizes["batch"] * sizes["seq"]
+    print(" ".join(f"{k}={v}" for k, v in sizes.items()), f"threads={a.threads} steps={a.steps} fp32, interleaved")
+    for c in contenders:
+        low, median, high = statistics.quantiles(c.seconds, n=4)
+        print(f"{c.name:15s} {1e3 * median:8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
+              f"{tokens / median:8.0f} tokens/s  peak {c.peak:.0f} MB")
+    best = min(contenders[1:], key=lambda c: statistics.median(c.seconds))
+    ours = contenders[0]
+    pairs = [b / o for b, o in zip(best.seconds, ours.seconds)]
+    low, median, high = statistics.quantiles(pairs, n=4)
+    print(f"sotto / {best.name}: {statistics.median(best.seconds) / statistics.median(ours.seconds):.3f} of medians; "
+          f"round by round {median:.3f} ({low:.3f} .. {high:.3f})")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,262 @@
+/* Instruction data: the prompt is masked, the response and the end token are learned, rows are cut and padded. */
+#include "data/instruct.h"
+#include "data/test_loader_fixture.h"
+
+#define TASK "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+#define TASK_INPUT                                                                                           \
+    "Below is an instruction that describes a task, paired with an input that provides further context. "    \
+    "Write a response that appropriately completes the request.\n\n"
+
+/* The example as text in which what is learned stands in braces and the end token is '~'. */
+static void marked(const struct instruct_set *set, int64_t i, const struct tokenizer *tokenizer, char *out)
+{
+    bool open = false;
+    for (int64_t k = set->start[i]; k < set->start[i + 1]; k++) {
+        int32_t id = set->ids[k];
+        bool learned = id >= 0;
+        char *text;
+        size_t size;
+        if (learned != open)
+            *out++ = learned ? '{' : '}';
+        open = learned;
+        id = learned ? id : ~id;
+        if (id == tokenizer_end(tokenizer)) {
+            *out++ = '~';
+            continue;
+        }
+        assert_int_equal(tokenizer_decode(tokenizer, &id, 1, &text, &size), SOTTO_OK);
+        assert_int_equal(size, 1);
+        *out++ = text[0];
+        free(text);
+    }
+    if (open)
+        *out++ = '}';
+    *out = '\0';
+}
+
+static void examples_read_as_documented(void **state)
+{
+    (void)state;
+    const struct {
+        const char *json, *want;
+    } cases[] = {
+        {"{\"instruction\": \"Add.\", \"input\": \"1 2\", \"output\": \"3\"}",
+         TASK_INPUT "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n{3~}"},
+        {"{\"instruction\": \"Hi\", \"input\": \"\", \"output\": \"Ho\"}",
+         TASK "### Instruction:\nHi\n\n### Response:\n{Ho~}"},
+        {"{\"instruction\": \"Hi\", \"input\": null, \"output\": \"\"}",
+         TASK "### Instruction:\nHi\n\n### Response:\n{~}"},
+        {"{\"prompt\": \"2+2=\", \"completion\": \"4\"}", "2+2={4~}"},
+        {"{\"prompt\": \"\", \"completion\": \"abc\"}", "{abc~}"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
+         "{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}",
+         TASK "### Instruction:\na\n\n### Response:\n{b~}### Instruction:\nc\n\n### Response:\n{d~}"},
+        {"{\"messages\": [{\"role\": \"system\", \"content\": \"Be nice.\"}, {\"role\": \"user\", \"content\": \"a\"},"
+         "{\"role\": \"assistant\", \"content\": \"b\"}]}",
+         "Be nice.\n\n### Instruction:\na\n\n### Response:\n{b~}"},
+    };
+    struct tokenizer *tokenizer = byte_tokenizer();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct instruct_set set;
+        char got[1024];
+        if (instruct_open(&set, cases[i].json, strlen(cases[i].json), "x.json", tokenizer) != SOTTO_OK)
+            fail_msg("%s", sotto_error());
+        assert_int_equal(set.count, 1);
+        marked(&set, 0, tokenizer, got);
+        assert_string_equal(got, cases[i].want);
+        instruct_close(&set);
+    }
+    struct text prompt = {0};
+    instruct_prompt(&prompt, "Add.", "1 2");
+    assert_memory_equal(prompt.data, cases[0].want, prompt.size);
+    assert_int_equal(cases[0].want[prompt.size], '{');
+    text_free(&prompt);
+    tokenizer_close(tokenizer);
+}
+
+/* By hand: prompt p tokens 100, 101, ... masked, response 200, 201, ... learned. */
+static struct instruct_set make_set(int prompt, int response)
+{
+    struct instruct_set set = {malloc(64 * sizeof(int32_t)), malloc(2 * sizeof(int64_t)), 1};
+    assert_true(set.ids && set.start && prompt + response <= 64);
+    for (int i = 0; i < prompt; i++)
+        set.ids[i] = ~(100 + i);
+    for (int i = 0; i < response; i++)
+        set.ids[prompt + i] = 200 + i;
+    set.start[0] = 0;
+    set.start[1] = prompt + response;
+    return set;
+}
+
+static void rows_are_cut(void **state)
+{
+    (void)state;
+    const struct {
+        int prompt, response, t;
+        int length, first_token, last_token, first_target, n_targets;
+    } cases[] = {
+        {3, 4, 16, 6, 100, 202, -100, 4}, /* fits                                          */
+        {3, 4, 6, 6, 100, 202, -100, 4},  /* just                                          */
+        {3, 8, 6, 6, 100, 202, -100, 4},  /* the end of the response goes                  */
+        {10, 8, 6, 6, 106, 201, -100, 3}, /* the start of the prompt goes, half of t stays */
+        {10, 2, 6, 6, 105, 200, -100, 2}, /* a short response stays whole                  */
+        {9, 1, 4, 4, 105, 108, -100, 1},
+        {10, 8, 1, 1, 109, 109, 200, 1},
+        {0, 5, 16, 4, 200, 203, 201, 4}, /* nothing predicts the first token */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int32_t tokens[64], targets[64];
+        struct instruct_set set = make_set(cases[i].prompt, cases[i].response);
+        int length = instruct_row(&set, 0, cases[i].t, tokens, targets), n = 0;
+        assert_int_equal(length, cases[i].length);
+        assert_int_equal(length, instruct_length(&set, 0, cases[i].t));
+        assert_int_equal(tokens[0], cases[i].first_token);
+        assert_int_equal(tokens[length - 1], cases[i].last_token);
+        assert_int_equal(targets[0], cases[i].first_target);
+        for (int k = 0; k < length; k++) {
+            n += targets[k] >= 0;
+            assert_true(targets[k] >= 200 || targets[k] == -100);
+            if (k + 1 < length && targets[k] >= 0)
+                assert_int_equal(targets[k], tokens[k + 1]);
+        }
+        assert_int_equal(n, cases[i].n_targets);
+        instruct_close(&set);
+    }
+}
+
+static void batches_are_padded_to_their_longest(void **state)
+{
+    (void)state;
+    struct tokenizer *tokenizer = byte_tokenizer();
+    struct data_config config = config_for(make_text(
+        "pad.jsonl", "{\"prompt\": \"ab\", \"completion\": \"c\"}\n{\"prompt\": \"d\", \"completion\": \"efghi\"}\n"));
+    config.holdout = 0;
+    struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    struct token_list ids = {0};
+    assert_int_equal(tokenizer_encode(tokenizer, "abcdefghi", 9, &ids), SOTTO_OK);
+    const int32_t *b = ids.data, e = tokenizer_end(tokenizer), no = -100;
+    const int32_t tokens[] = {b[0], b[1], b[2], e, e, e, b[3], b[4], b[5], b[6], b[7], b[8]};
+    const int32_t targets[] = {no, b[2], e, no, no, no, b[4], b[5], b[6], b[7], b[8], e};
+    struct batch batch;
+    assert_int_equal(batch_init(&batch, 2, 32), SOTTO_OK);
+    assert_int_equal(loader_batches(loader, 2, 32), 1);
+    assert_int_equal(loader_fill_in_order(loader, 0, 2, 32, &batch), SOTTO_OK);
+    assert_int_equal(batch.rows, 2);
+    assert_int_equal(batch.t, 6);
+    assert_int_equal(batch.n_targets, 8);
+    assert_memory_equal(batch.tokens, tokens, sizeof tokens);
+    assert_memory_equal(batch.targets, targets, sizeof targets);
+    assert_int_equal(loader_tokens(loader), 4 + 7);
+    assert_int_equal(loader_vocab(loader), 257);
+    batch_free(&batch);
+    free(ids.data);
+    loader_close(loader);
+    tokenizer_close(tokenizer);
+}
+
+/* Example i is prompt "p", completion of i + 1 letters: its length says which it is. */
+static struct data_config numbered(int count)
+{
+    struct text text = {0};
+    text_add(&text, "[");
+    for (int i = 0; i < count; i++) {
+        text_add(&text, i ? ",\n {\"prompt\": \"p\", \"completion\": \"" : "\n {\"prompt\": \"p\", \"completion\": \"");
+        for (int k = 0; k <= i; k++)
+            text_char(&text, 'x');
+        text_add(&text, "\"}");
+    }
+    text_add(&text, "\n]\n");
+    struct data_config config = config_for(make_file("numbered.json", text.data, text.size));
+    text_free(&text);
+    return config;
+}
+
+static int which(const struct batch *batch, int row)
+{
+    int n = 0;
+    for (int k = 0; k < batch->t; k++)
+        n += batch->targets[row * batch->t + k] >= 0;
+    return n - 2; /* its letters and the end token */
+}
+
+static void each_example_once_an_epoch(void **state)
+{
+    (void)state;
+    struct tokenizer *tokenizer = byte_tokenizer();
+    struct data_config config = numbered(20);
+    config.holdout = 0.25;
+    struct loader *train = open_loader(&config, DATA_TRAIN, tokenizer);
+    struct loader *valid = open_loader(&config, DATA_VALID, tokenizer);
+    struct batch batch;
+    int seen[20] = {0};
+    assert_int_equal(batch_init(&batch, 5, 64), SOTTO_OK);
+    for (int64_t index = 0; index < 3; index++)
+        for (int rank = 0; rank < 3; rank++) { /* 3 * 3 * 5 rows: three epochs of 15 */
+            assert_int_equal(loader_fill(train, (struct loader_place){1, index, rank, 3}, 5, 64, &batch), SOTTO_OK);
+            for (int row = 0; row < 5; row++)
+                seen[which(&batch, row)]++;
+        }
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(seen[i], i < 15 ? 3 : 0);
+    assert_int_equal(loader_batches(valid, 2, 64), 3);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(loader_fill_in_order(valid, i, 2, 64, &batch), SOTTO_OK);
+        assert_int_equal(batch.rows, i < 2 ? 2 : 1);
+        assert_int_equal(which(&batch, 0), 15 + 2 * i);
+    }
+    batch_free(&batch);
+    loader_close(train);
+    loader_close(valid);
+    tokenizer_close(tokenizer);
+}
+
+static void errors_say_where(void **state)
+{
+    (void)state;
+    const struct {
+        const char *json, *message;
+    } cases[] = {
+        {"{\"instruction\": \"a\"}", "x.json:1: \"output\" must be a string, got nothing"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"},\n\n{\"prompt\": \"a\", \"completion\": 3}]",
+         "x.json:3: \"completion\" must be a string, got integer"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"instruction\": [], \"output\": \"\"}\n",
+         "x.json:2: \"instruction\" must be a string, got array"},
+        {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"\"}", "x.json:1: \"input\" must be a string"},
+        {"{\"messages\": 3}", "x.json:1: \"messages\" must be an array, got integer"},
+        {"{\"messages\": []}", "x.json:1: \"messages\" has none of role \"assistant\""},
+        {"{\"messages\": [3]}", "x.json:1: \"messages\"[0]: want an object with \"role\", got integer"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"robot\"}]}",
+         "\"messages\"[1]: \"role\" is \"robot\""},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": null}]}",
+         "\"messages\"[0]: \"content\" must be a string, got null"},
+        {"{\"text\": \"a\"}", "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
+        {"\n\n 17", "x.json:3: want an object, got integer"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a", "x.json:2: not valid JSON"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}\n", "x.json:2: not valid JSON: the array does not end"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"} 3]", "not valid JSON: ',' or ']' expected"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"},\n]", "x.json:2: not valid JSON: a value is missing"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}]\n\n[", "x.json:3: not valid JSON: something follows"},
+        {"{\n\"prompt\": \"a\",\n\"completion\" \"b\"}", "x.json:3: not valid JSON"},
+        {"{\"prompt\": \"\xff\", \"completion\": \"\"}", "x.json:1: not valid JSON"},
+        {"[]", "x.json has no examples"},
+        {"  \n", "x.json has no examples"},
+    };
+    struct tokenizer *tokenizer = byte_tokenizer();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct instruct_set set;
+        assert_error(instruct_open(&set, cases[i].json, strlen(cases[i].json), "x.json", tokenizer),
+                     SOTTO_EFORMAT, cases[i].message);
+        assert_null(set.ids);
+    }
+    tokenizer_close(tokenizer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(examples_read_as_documented), cmocka_unit_test(rows_are_cut),
+        cmocka_unit_test(batches_are_padded_to_their_longest), cmocka_unit_test(each_example_once_an_epoch),
+        cmocka_unit_test(errors_say_where),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
