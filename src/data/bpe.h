@@ -140,7 +140,7 @@ struct bpe_model {
     uint32_t longest;      /* bytes of the longest token in `whole` */
 
     uint32_t *by_text; /* open addressing: id + 1 at hash of the text */
-    uint32_t by_text_mask;
+    uint32_t by_text_mask, n_text;
     struct bpe_pair_slot {
         uint32_t left, right, rank, result;
     } * pair; /* open addressing: (left, right) -> rank; rank == BPE_NONE: free */
@@ -151,11 +151,11 @@ struct bpe_model {
     uint32_t whole_mask;
 };
 
-/* First all tokens, then index_texts, then all merges, then finish. */
+/* First the tokens of a merge, then the merge; finish when all are in. */
 enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_t size, int64_t id);
-enum sotto_status bpe_model_index_texts(struct bpe_model *model);
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
                                   const char *right, size_t right_size);
+void bpe_model_find_bytes(struct bpe_model *model); /* fills byte_id; finish does it too */
 enum sotto_status bpe_model_finish(struct bpe_model *model);
 void bpe_model_free(struct bpe_model *model);
 
@@ -194,7 +194,8 @@ struct bpe_work {
     uint64_t *heap;
     size_t symbol_room;
     struct bpe_buffer normal, prefixed;
-    void *match; /* pcre2_match_data */
+    bool glued;  /* bytes that are not UTF-8 stand before: no space goes in between */
+    void *match; /* of bpe_regex.c */
 };
 
 /* Appends the ids of one word. */

@@ -85,12 +85,54 @@ static enum sotto_status pool_add(struct bpe_model *model, const char *text, siz
     return bpe_buffer_add(&model->pool, text, size);
 }
 
+/* A power of two that leaves at least half of the table free. */
+static uint32_t table_size(uint32_t count)
+{
+    uint32_t size = 16;
+    while (size < count * 2)
+        size *= 2;
+    return size;
+}
+
+/* Takes the token into the table of texts; the text must not be there yet. */
+static enum sotto_status index_text(struct bpe_model *model, uint32_t id)
+{
+    if (!model->by_text || model->n_text >= model->by_text_mask / 2) {
+        uint32_t size = model->by_text ? (model->by_text_mask + 1) * 2 : 1024;
+        uint32_t *table = calloc(size, sizeof *table), *old = model->by_text;
+        if (!table)
+            return fail(SOTTO_ENOMEM, "no memory for a vocabulary of %u", model->size);
+        for (uint32_t k = 0; old && k <= model->by_text_mask; k++) {
+            if (!old[k])
+                continue;
+            const struct bpe_token *token = &model->token[old[k] - 1];
+            uint32_t i = bpe_hash(model->pool.data + token->text, token->text_size);
+            while (table[i & (size - 1)])
+                i++;
+            table[i & (size - 1)] = old[k];
+        }
+        free(old);
+        model->by_text = table;
+        model->by_text_mask = size - 1;
+    }
+    uint32_t i = bpe_hash(bpe_token_text(model, id), model->token[id].text_size);
+    while (model->by_text[i & model->by_text_mask])
+        i++;
+    model->by_text[i & model->by_text_mask] = id + 1;
+    model->n_text++;
+    return SOTTO_OK;
+}
+
 enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_t size, int64_t id)
 {
     char a[48], b[48];
     if (id < 0 || id >= BPE_MAX_VOCAB)
         return fail(SOTTO_EFORMAT, "token \"%s\" has id %" PRId64 ", must be in 0..%d",
                     bpe_show(a, text, size), id, BPE_MAX_VOCAB - 1);
+    uint32_t other = bpe_model_find(model, text, size);
+    if (other != BPE_NONE)
+        return fail(SOTTO_EFORMAT, "token \"%s\" has two ids: %u and %" PRId64,
+                    bpe_show(a, text, size), other, id);
     TRY(grow(model, (uint32_t)id + 1));
     struct bpe_token *token = &model->token[id];
     if (token->text != BPE_NONE)
@@ -111,46 +153,12 @@ enum sotto_status bpe_model_add(struct bpe_model *model, const char *text, size_
         token->bytes_size = (uint32_t)n;
         model->pool.count += n;
     }
-    return SOTTO_OK;
-}
-
-/* A power of two that leaves at least half of the table free. */
-static uint32_t table_size(uint32_t count)
-{
-    uint32_t size = 16;
-    while (size < count * 2)
-        size *= 2;
-    return size;
-}
-
-enum sotto_status bpe_model_index_texts(struct bpe_model *model)
-{
-    uint32_t size = table_size(model->size);
-    model->by_text_mask = size - 1;
-    model->by_text = calloc(size, sizeof *model->by_text);
-    if (!model->by_text)
-        return fail(SOTTO_ENOMEM, "no memory for a vocabulary of %u", model->size);
-    for (uint32_t id = 0; id < model->size; id++) {
-        const struct bpe_token *token = &model->token[id];
-        if (token->text == BPE_NONE)
-            continue;
-        const char *text = bpe_token_text(model, id);
-        uint32_t other = bpe_model_find(model, text, token->text_size);
-        char shown[48];
-        if (other != BPE_NONE)
-            return fail(SOTTO_EFORMAT, "token \"%s\" has two ids: %u and %u",
-                        bpe_show(shown, text, token->text_size), other, id);
-        uint32_t i = bpe_hash(text, token->text_size);
-        while (model->by_text[i & model->by_text_mask])
-            i++;
-        model->by_text[i & model->by_text_mask] = id + 1;
-    }
-    return SOTTO_OK;
+    return index_text(model, (uint32_t)id);
 }
 
 uint32_t bpe_model_find(const struct bpe_model *model, const char *text, size_t size)
 {
-    for (uint32_t i = bpe_hash(text, size);; i++) {
+    for (uint32_t i = bpe_hash(text, size); model->by_text; i++) {
         uint32_t id = model->by_text[i & model->by_text_mask];
         if (!id)
             return BPE_NONE;
@@ -158,6 +166,7 @@ uint32_t bpe_model_find(const struct bpe_model *model, const char *text, size_t 
         if (token->text_size == size && memcmp(model->pool.data + token->text, text, size) == 0)
             return id - 1;
     }
+    return BPE_NONE;
 }
 
 enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, size_t left_size,
@@ -264,13 +273,18 @@ done:
     return st;
 }
 
-enum sotto_status bpe_model_finish(struct bpe_model *model)
+void bpe_model_find_bytes(struct bpe_model *model)
 {
     for (int byte = 0; byte < 256; byte++) {
         char letter[2];
         int n = bpe_letter_utf8((uint8_t)byte, letter);
         model->byte_id[byte] = bpe_model_find(model, letter, (size_t)n);
     }
+}
+
+enum sotto_status bpe_model_finish(struct bpe_model *model)
+{
+    bpe_model_find_bytes(model);
     TRY(index_pairs(model));
     return index_words(model);
 }

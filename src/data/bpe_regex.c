@@ -1,8 +1,8 @@
 /* Splitting by a pattern from the file, with PCRE2.
  *
- * The patterns are written for Oniguruma (Ruby's syntax). What differs is brought over here: the
- * classes \s, \p{L} and \p{N} are those of Unicode 16 without U+180E, and ^ and $ mean lines. What
- * means something else in the two and is not brought over is refused. */
+ * The patterns are written for Oniguruma (Ruby's syntax). What differs is brought over here: \s and
+ * the categories of letters, marks and numbers are those of Unicode 16, \s is without U+180E, and ^
+ * and $ mean lines. What means something else in the two and is not brought over is refused. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "data/bpe.h"
 
@@ -26,13 +26,23 @@ static enum sotto_status put(struct bpe_buffer *out, const char *text)
     return bpe_buffer_add(out, text, strlen(text));
 }
 
-/* \p{L} or \p{N} with what PCRE2's tables may lack, as members of a class. */
-static enum sotto_status put_members(struct bpe_buffer *out, enum bpe_class class)
+/* Length of \p{L}, \p{Lu}, ... at the start of `p`, 0 if there is none. */
+static size_t category_at(const char *p, size_t n)
 {
-    TRY(put(out, class == BPE_LETTER ? "\\p{L}" : "\\p{N}"));
+    if (n < 5 || memcmp(p, "\\p{", 3) != 0 || !memchr("LMN", p[3], 3))
+        return 0;
+    if (p[4] == '}')
+        return 5;
+    return n >= 6 && p[4] >= 'a' && p[4] <= 'z' && p[5] == '}' ? 6 : 0;
+}
+
+/* The category `p` and what PCRE2's tables may lack of it, as members of a class. */
+static enum sotto_status put_category(struct bpe_buffer *out, const char *p, size_t size)
+{
+    TRY(bpe_buffer_add(out, p, size));
     for (int i = 0; i < bpe_recent_count; i++) {
         char range[48];
-        if (bpe_recent[i].kind != class)
+        if (memcmp(bpe_recent[i].category, p + 3, size - 4) != 0)
             continue;
         snprintf(range, sizeof range, "\\x{%" PRIx32 "}-\\x{%" PRIx32 "}", bpe_recent[i].from,
                  bpe_recent[i].to);
@@ -45,24 +55,22 @@ static enum sotto_status put_members(struct bpe_buffer *out, enum bpe_class clas
 static enum sotto_status put_escape(struct bpe_buffer *out, const char *p, size_t n, bool in_class,
                                     size_t *used)
 {
-    bool letters = n >= 5 && memcmp(p, "\\p{L}", 5) == 0;
-    bool numbers = n >= 5 && memcmp(p, "\\p{N}", 5) == 0;
-    if (letters || numbers || (n >= 2 && p[1] == 's')) {
-        *used = letters || numbers ? 5 : 2;
-        if (!in_class)
-            TRY(put(out, "["));
-        TRY(*used == 2 ? put(out, spaces) : put_members(out, letters ? BPE_LETTER : BPE_NUMBER));
-        return in_class ? SOTTO_OK : put(out, "]");
+    size_t category = category_at(p, n);
+    char c = n >= 2 ? p[1] : '\0';
+    *used = category ? category : n >= 2 ? 2 : 1;
+    if (category || c == 's') {
+        TRY(put(out, in_class ? "" : "["));
+        TRY(category ? put_category(out, p, category) : put(out, spaces));
+        return put(out, in_class ? "" : "]");
     }
-    *used = n >= 2 ? 2 : 1;
-    if (n >= 2 && p[1] == 'S' && !in_class) {
+    if (c == 'S' && !in_class) {
         TRY(put(out, "[^"));
         TRY(put(out, spaces));
         return put(out, "]");
     }
-    if (n >= 2 &&
-        (p[1] == 'h' || p[1] == 'H' || p[1] == 'R' || p[1] == 'X' || p[1] == 'K' || p[1] == 'C'))
-        return fail(SOTTO_EFORMAT, "\\%c in a split pattern is not supported", p[1]);
+    if (c != '\0' &&
+        strchr("hHRXKCGQ", c)) /* other meanings, or none that a pattern from Ruby has */
+        return fail(SOTTO_EFORMAT, "\\%c in a split pattern is not supported", c);
     return bpe_buffer_add(out, p, *used);
 }
 

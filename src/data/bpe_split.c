@@ -88,7 +88,9 @@ static enum sotto_status split_digits(struct bpe_work *work, int stage, const ch
 
 static enum sotto_status add_prefix(struct bpe_work *work, int stage, const char *text, size_t size)
 {
-    if (text[0] == ' ')
+    bool glued = work->glued;
+    work->glued = false;
+    if (text[0] == ' ' || glued)
         return bpe_split_run(work, stage + 1, text, size);
     struct bpe_buffer *copy = &work->prefixed;
     copy->count = 0;

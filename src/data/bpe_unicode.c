@@ -1,33 +1,10 @@
-/* Code points: what class they are in, and the letters that stand for bytes in vocabulary files.
- *
- * `tokenizers` splits by the tables of Unicode 16, whatever is installed here; utf8proc and PCRE2
- * may be older. What they would take for unassigned is in `recent`, so that the ids are the same
- * everywhere. */
+/* Code points: what class they are in, and the letters that stand for bytes in vocabulary files. */
 #include "data/bpe.h"
 
 #include <string.h>
 #include <utf8proc.h>
 
 #include "data/bpe_recent.h"
-
-const struct bpe_recent bpe_recent[] = {
-    {0x1c89, 0x1c8a, BPE_LETTER},   {0xa7cb, 0xa7cd, BPE_LETTER},   {0xa7da, 0xa7dc, BPE_LETTER},
-    {0x105c0, 0x105f3, BPE_LETTER}, {0x10d40, 0x10d49, BPE_NUMBER}, {0x10d4a, 0x10d65, BPE_LETTER},
-    {0x10d6f, 0x10d85, BPE_LETTER}, {0x10ec2, 0x10ec4, BPE_LETTER}, {0x1123f, 0x11240, BPE_LETTER},
-    {0x11380, 0x11389, BPE_LETTER}, {0x1138b, 0x1138b, BPE_LETTER}, {0x1138e, 0x1138e, BPE_LETTER},
-    {0x11390, 0x113b5, BPE_LETTER}, {0x113b7, 0x113b7, BPE_LETTER}, {0x113d1, 0x113d1, BPE_LETTER},
-    {0x113d3, 0x113d3, BPE_LETTER}, {0x116d0, 0x116e3, BPE_NUMBER}, {0x11bc0, 0x11be0, BPE_LETTER},
-    {0x11bf0, 0x11bf9, BPE_NUMBER}, {0x11f02, 0x11f02, BPE_LETTER}, {0x11f04, 0x11f10, BPE_LETTER},
-    {0x11f12, 0x11f33, BPE_LETTER}, {0x11f50, 0x11f59, BPE_NUMBER}, {0x1342f, 0x1342f, BPE_LETTER},
-    {0x13441, 0x13446, BPE_LETTER}, {0x13460, 0x143fa, BPE_LETTER}, {0x16100, 0x1611d, BPE_LETTER},
-    {0x16130, 0x16139, BPE_NUMBER}, {0x16d40, 0x16d6c, BPE_LETTER}, {0x16d70, 0x16d79, BPE_NUMBER},
-    {0x18cff, 0x18cff, BPE_LETTER}, {0x1b132, 0x1b132, BPE_LETTER}, {0x1b155, 0x1b155, BPE_LETTER},
-    {0x1ccf0, 0x1ccf9, BPE_NUMBER}, {0x1d2c0, 0x1d2d3, BPE_NUMBER}, {0x1df25, 0x1df2a, BPE_LETTER},
-    {0x1e030, 0x1e06d, BPE_LETTER}, {0x1e4d0, 0x1e4eb, BPE_LETTER}, {0x1e4f0, 0x1e4f9, BPE_NUMBER},
-    {0x1e5d0, 0x1e5ed, BPE_LETTER}, {0x1e5f0, 0x1e5f0, BPE_LETTER}, {0x1e5f1, 0x1e5fa, BPE_NUMBER},
-    {0x2b739, 0x2b739, BPE_LETTER}, {0x2ebf0, 0x2ee5d, BPE_LETTER}, {0x31350, 0x323af, BPE_LETTER},
-};
-const int bpe_recent_count = sizeof bpe_recent / sizeof *bpe_recent;
 
 static bool is_space(uint32_t c) /* White_Space: PCRE2's \s has U+180E besides */
 {
@@ -36,19 +13,22 @@ static bool is_space(uint32_t c) /* White_Space: PCRE2's \s has U+180E besides *
            c == 0x205f || c == 0x3000;
 }
 
+/* The category as two letters, "Lu". */
+static const char *category_of(uint32_t c, utf8proc_category_t category)
+{
+    if (category == UTF8PROC_CATEGORY_CN)
+        for (int i = 0; i < bpe_recent_count && bpe_recent[i].from <= c; i++)
+            if (c <= bpe_recent[i].to)
+                return bpe_recent[i].category;
+    return utf8proc_category_string((utf8proc_int32_t)c);
+}
+
 static enum bpe_class class_of(uint32_t c, utf8proc_category_t category)
 {
     if (is_space(c))
         return BPE_SPACE;
-    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO)
-        return BPE_LETTER;
-    if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO)
-        return BPE_NUMBER;
-    if (category == UTF8PROC_CATEGORY_CN)
-        for (int i = 0; i < bpe_recent_count && bpe_recent[i].from <= c; i++)
-            if (c <= bpe_recent[i].to)
-                return bpe_recent[i].kind;
-    return BPE_OTHER;
+    char first = category_of(c, category)[0];
+    return first == 'L' ? BPE_LETTER : first == 'N' ? BPE_NUMBER : BPE_OTHER;
 }
 
 /* Marks and composites that are newer than Unicode 9: `tokenizers` normalizes by tables of that
@@ -105,24 +85,13 @@ void bpe_unicode_init(struct bpe_unicode *unicode)
 
 bool bpe_is_word(uint32_t c) /* Alphabetic, marks, decimal digits, connectors, joiners */
 {
-    switch (utf8proc_category((utf8proc_int32_t)c)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC:
+    const char *category = category_of(c, utf8proc_category((utf8proc_int32_t)c));
+    if (category[0] == 'L' || category[0] == 'M' || strcmp(category, "Nd") == 0 ||
+        strcmp(category, "Nl") == 0 || strcmp(category, "Pc") == 0)
         return true;
-    default: /* joiners; circled and squared letters */
-        return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) ||
-               (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
-               (c >= 0x1f170 && c <= 0x1f189);
-    }
+    return c == 0x200c || c == 0x200d || (c >= 0x24b6 && c <= 0x24e9) || /* circled letters */
+           (c >= 0x1f130 && c <= 0x1f149) || (c >= 0x1f150 && c <= 0x1f169) ||
+           (c >= 0x1f170 && c <= 0x1f189);
 }
 
 static bool follows(const uint8_t *p, size_t n, size_t i)

@@ -1,7 +1,8 @@
 /* Which sequence stands in which row. Let W be the sequences of a stream (windows or examples) and
  * g count the rows that all its readers ask for: g = (index * members + member) * rows + row. Row g
  * belongs to epoch e = g / W and is sequence pi_e(g mod W), pi_e a random permutation. Window w of
- * epoch e begins at w t + offset_e, 0 <= offset_e < t. */
+ * epoch e begins at w t + offset_e: all of them shift from epoch to epoch, within what W windows
+ * leave of the stream (t to 2 t - 1 places; fewer when there is room for one window only). */
 #include <assert.h>
 #include <string.h>
 
@@ -14,12 +15,12 @@ struct share {
     int member, members;
 };
 
-/* Streams of the generator: who draws in the upper half, which epoch in the lower. */
-enum { DRAW_ORDER = 0x0da7a001, DRAW_OFFSET = 0x0da7a002 };
+/* Streams of the generator: what is drawn, for the readers of which source, in which epoch. */
+enum { DRAW_ORDER = 0xda71, DRAW_OFFSET = 0xda72 };
 
-static uint64_t draw(uint32_t what, int64_t epoch)
+static uint64_t draw(int what, int first, int64_t epoch)
 {
-    return (uint64_t)what << 32 ^ (uint64_t)epoch;
+    return (uint64_t)what << 48 ^ (uint64_t)first << 32 ^ (uint64_t)epoch;
 }
 
 static struct share share_of(const struct loader *loader, int rank, int size)
@@ -39,8 +40,7 @@ static int64_t share_count(const struct loader *loader, struct share s)
     return loader->before[s.last] - loader->before[s.first];
 }
 
-/* Windows of an epoch: one less than fit when there are several, so that any offset leaves room for
- * all. */
+/* Windows of an epoch: one less than fit, where that leaves one, to have room for the offset. */
 static int64_t windows(int64_t tokens, int t)
 {
     if (tokens <= t)
@@ -48,11 +48,10 @@ static int64_t windows(int64_t tokens, int t)
     return tokens < 2 * (int64_t)t ? 1 : tokens / t - 1;
 }
 
-static int64_t window_offset(int64_t tokens, int t, uint64_t seed, int64_t epoch, int first)
+static int64_t window_offset(int64_t tokens, int t, uint64_t seed, uint64_t stream)
 {
-    int64_t most = tokens - 1 - windows(tokens, t) * t; /* the last window then ends with the stream */
-    return (int64_t)(rng_at(seed, draw(DRAW_OFFSET, epoch), (uint64_t)first) %
-                     (uint64_t)(most + 1));
+    int64_t most = tokens - 1 - windows(tokens, t) * t; /* then the last window ends the stream */
+    return (int64_t)(rng_at(seed, stream, 0) % (uint64_t)(most + 1));
 }
 
 static enum sotto_status too_short(const struct loader *loader, struct share s, int t)
@@ -161,11 +160,12 @@ static int64_t place_of(const struct loader *loader, const struct order *o, int 
         return base + g * (loader->instruct ? 1 : o->t);
     const int64_t total = loader->instruct ? count : windows(count, o->t);
     const int64_t epoch = g / total;
-    int64_t k = (int64_t)rng_permute(o->seed, draw(DRAW_ORDER, epoch), (uint64_t)(g % total),
+    const int first = o->share.first;
+    int64_t k = (int64_t)rng_permute(o->seed, draw(DRAW_ORDER, first, epoch), (uint64_t)(g % total),
                                      (uint64_t)total);
     if (loader->instruct)
         return base + k;
-    return base + k * o->t + window_offset(count, o->t, o->seed, epoch, o->share.first);
+    return base + k * o->t + window_offset(count, o->t, o->seed, draw(DRAW_OFFSET, first, epoch));
 }
 
 static enum sotto_status fill(const struct loader *loader, const struct order *o, int rows,

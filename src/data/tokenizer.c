@@ -96,7 +96,7 @@ static enum sotto_status encode_valid(struct bpe_work *work, const char *text, s
 /* A run of bytes that are not UTF-8 is a word, and parts the text around it like an added token. */
 static enum sotto_status encode_raw(struct bpe_work *work, const char *text, size_t size)
 {
-    while (size > 0) {
+    for (work->glued = false; size > 0; work->glued = true) {
         size_t valid = bpe_utf8_prefix((const uint8_t *)text, size), other = valid;
         while (other < size && bpe_utf8_length((const uint8_t *)text + other, size - other) == 0)
             other++;

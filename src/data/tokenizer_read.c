@@ -41,7 +41,7 @@ static enum sotto_status read_vocab(struct bpe_model *model, json_t *vocab)
                         bpe_show(shown, key, size), json_kind(value));
         TRY(bpe_model_add(model, key, size, json_integer_value(value)));
     }
-    return bpe_model_index_texts(model);
+    return SOTTO_OK;
 }
 
 /* "left right", as in merges.txt and older tokenizer.json. */

@@ -1,14 +1,17 @@
-/* Instruction data: the prompt is masked, the response and the end token are learned, rows are cut and padded. */
+/* Instruction data: the prompt is masked, the response and the end token are learned, rows are cut
+ * and padded. */
 #include "data/instruct.h"
 #include "data/test_loader_fixture.h"
 
-#define TASK "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
-#define TASK_INPUT                                                                                           \
-    "Below is an instruction that describes a task, paired with an input that provides further context. "    \
+#define TASK                                                                                       \
+    "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
+#define TASK_INPUT                                                                                        \
+    "Below is an instruction that describes a task, paired with an input that provides further context. " \
     "Write a response that appropriately completes the request.\n\n"
 
 /* The example as text in which what is learned stands in braces and the end token is '~'. */
-static void marked(const struct instruct_set *set, int64_t i, const struct tokenizer *tokenizer, char *out)
+static void marked(const struct instruct_set *set, int64_t i, const struct tokenizer *tokenizer,
+                   char *out)
 {
     bool open = false;
     for (int64_t k = set->start[i]; k < set->start[i + 1]; k++) {
@@ -50,7 +53,8 @@ static void examples_read_as_documented(void **state)
         {"{\"prompt\": \"\", \"completion\": \"abc\"}", "{abc~}"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\"},"
          "{\"role\": \"user\", \"content\": \"c\"}, {\"role\": \"assistant\", \"content\": \"d\"}]}",
-         TASK "### Instruction:\na\n\n### Response:\n{b~}### Instruction:\nc\n\n### Response:\n{d~}"},
+         TASK
+         "### Instruction:\na\n\n### Response:\n{b~}### Instruction:\nc\n\n### Response:\n{d~}"},
         {"{\"messages\": [{\"role\": \"system\", \"content\": \"Be nice.\"}, {\"role\": \"user\", \"content\": \"a\"},"
          "{\"role\": \"assistant\", \"content\": \"b\"}]}",
          "Be nice.\n\n### Instruction:\na\n\n### Response:\n{b~}"},
@@ -59,7 +63,8 @@ static void examples_read_as_documented(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct instruct_set set;
         char got[1024];
-        if (instruct_open(&set, cases[i].json, strlen(cases[i].json), "x.json", tokenizer) != SOTTO_OK)
+        if (instruct_open(&set, cases[i].json, strlen(cases[i].json), "x.json", tokenizer) !=
+            SOTTO_OK)
             fail_msg("%s", sotto_error());
         assert_int_equal(set.count, 1);
         marked(&set, 0, tokenizer, got);
@@ -100,8 +105,7 @@ static void rows_are_cut(void **state)
         {3, 8, 6, 6, 100, 202, -100, 4},  /* the end of the response goes                  */
         {10, 8, 6, 6, 106, 201, -100, 3}, /* the start of the prompt goes, half of t stays */
         {10, 2, 6, 6, 105, 200, -100, 2}, /* a short response stays whole                  */
-        {9, 1, 4, 4, 105, 108, -100, 1},
-        {10, 8, 1, 1, 109, 109, 200, 1},
+        {9, 1, 4, 4, 105, 108, -100, 1},  {10, 8, 1, 1, 109, 109, 200, 1},
         {0, 5, 16, 4, 200, 203, 201, 4}, /* nothing predicts the first token */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -129,7 +133,8 @@ static void batches_are_padded_to_their_longest(void **state)
     (void)state;
     struct tokenizer *tokenizer = byte_tokenizer();
     struct data_config config = config_for(make_text(
-        "pad.jsonl", "{\"prompt\": \"ab\", \"completion\": \"c\"}\n{\"prompt\": \"d\", \"completion\": \"efghi\"}\n"));
+        "pad.jsonl",
+        "{\"prompt\": \"ab\", \"completion\": \"c\"}\n{\"prompt\": \"d\", \"completion\": \"efghi\"}\n"));
     config.holdout = 0;
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
     struct token_list ids = {0};
@@ -160,7 +165,8 @@ static struct data_config numbered(int count)
     struct text text = {0};
     text_add(&text, "[");
     for (int i = 0; i < count; i++) {
-        text_add(&text, i ? ",\n {\"prompt\": \"p\", \"completion\": \"" : "\n {\"prompt\": \"p\", \"completion\": \"");
+        text_add(&text, i ? ",\n {\"prompt\": \"p\", \"completion\": \""
+                          : "\n {\"prompt\": \"p\", \"completion\": \"");
         for (int k = 0; k <= i; k++)
             text_char(&text, 'x');
         text_add(&text, "\"}");
@@ -192,7 +198,9 @@ static void each_example_once_an_epoch(void **state)
     assert_int_equal(batch_init(&batch, 5, 64), SOTTO_OK);
     for (int64_t index = 0; index < 3; index++)
         for (int rank = 0; rank < 3; rank++) { /* 3 * 3 * 5 rows: three epochs of 15 */
-            assert_int_equal(loader_fill(train, (struct loader_place){1, index, rank, 3}, 5, 64, &batch), SOTTO_OK);
+            assert_int_equal(
+                loader_fill(train, (struct loader_place){1, index, rank, 3}, 5, 64, &batch),
+                SOTTO_OK);
             for (int row = 0; row < 5; row++)
                 seen[which(&batch, row)]++;
         }
@@ -221,21 +229,28 @@ static void errors_say_where(void **state)
          "x.json:3: \"completion\" must be a string, got integer"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"instruction\": [], \"output\": \"\"}\n",
          "x.json:2: \"instruction\" must be a string, got array"},
-        {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"\"}", "x.json:1: \"input\" must be a string"},
+        {"{\"instruction\": \"a\", \"input\": 1, \"output\": \"\"}",
+         "x.json:1: \"input\" must be a string"},
         {"{\"messages\": 3}", "x.json:1: \"messages\" must be an array, got integer"},
         {"{\"messages\": []}", "x.json:1: \"messages\" has none of role \"assistant\""},
-        {"{\"messages\": [3]}", "x.json:1: \"messages\"[0]: want an object with \"role\", got integer"},
+        {"{\"messages\": [3]}",
+         "x.json:1: \"messages\"[0]: want an object with \"role\", got integer"},
         {"{\"messages\": [{\"role\": \"user\", \"content\": \"\"}, {\"role\": \"robot\"}]}",
          "\"messages\"[1]: \"role\" is \"robot\""},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": null}]}",
          "\"messages\"[0]: \"content\" must be a string, got null"},
-        {"{\"text\": \"a\"}", "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
+        {"{\"text\": \"a\"}",
+         "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
         {"\n\n 17", "x.json:3: want an object, got integer"},
-        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a", "x.json:2: not valid JSON"},
-        {"[{\"prompt\": \"a\", \"completion\": \"b\"}\n", "x.json:2: not valid JSON: the array does not end"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a",
+         "x.json:2: not valid JSON"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}\n",
+         "x.json:2: not valid JSON: the array does not end"},
         {"[{\"prompt\": \"a\", \"completion\": \"b\"} 3]", "not valid JSON: ',' or ']' expected"},
-        {"[{\"prompt\": \"a\", \"completion\": \"b\"},\n]", "x.json:2: not valid JSON: a value is missing"},
-        {"[{\"prompt\": \"a\", \"completion\": \"b\"}]\n\n[", "x.json:3: not valid JSON: something follows"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"},\n]",
+         "x.json:2: not valid JSON: a value is missing"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}]\n\n[",
+         "x.json:3: not valid JSON: something follows"},
         {"{\n\"prompt\": \"a\",\n\"completion\" \"b\"}", "x.json:3: not valid JSON"},
         {"{\"prompt\": \"\xff\", \"completion\": \"\"}", "x.json:1: not valid JSON"},
         {"[]", "x.json has no examples"},
@@ -254,8 +269,10 @@ static void errors_say_where(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(examples_read_as_documented), cmocka_unit_test(rows_are_cut),
-        cmocka_unit_test(batches_are_padded_to_their_longest), cmocka_unit_test(each_example_once_an_epoch),
+        cmocka_unit_test(examples_read_as_documented),
+        cmocka_unit_test(rows_are_cut),
+        cmocka_unit_test(batches_are_padded_to_their_longest),
+        cmocka_unit_test(each_example_once_an_epoch),
         cmocka_unit_test(errors_say_where),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

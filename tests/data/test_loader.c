@@ -1,5 +1,5 @@
-/* The loader as a function of its place: purity, coverage, splits, sharding. Token files that count upwards make every
- * token say where it came from. */
+/* The loader as a function of its place: purity, coverage, splits, sharding. Token files that count
+ * upwards make every token say where it came from. */
 #include <pthread.h>
 
 #include "data/test_loader_fixture.h"
@@ -20,7 +20,8 @@ static void targets_are_tokens_shifted(void **state)
     struct batch batch;
     assert_int_equal(batch_init(&batch, 4, T), SOTTO_OK);
     for (int t = 1; t <= T; t++) {
-        assert_int_equal(loader_fill(loader, (struct loader_place){1, 5, 0, 1}, 4, t, &batch), SOTTO_OK);
+        assert_int_equal(loader_fill(loader, (struct loader_place){1, 5, 0, 1}, 4, t, &batch),
+                         SOTTO_OK);
         assert_int_equal(batch.rows, 4);
         assert_int_equal(batch.t, t);
         assert_int_equal(batch.n_targets, 4 * t);
@@ -34,7 +35,8 @@ static void targets_are_tokens_shifted(void **state)
     loader_close(loader);
 }
 
-/* The starts of an epoch, in whatever order they came, are t apart without a gap or a repetition. */
+/* The starts of an epoch, in whatever order they came, are t apart without a gap or a repetition.
+ */
 static int check_starts(const char *seen, int count, int windows)
 {
     int first = 0;
@@ -96,7 +98,8 @@ static void both_ends_are_reached(void **state)
         struct loader *loader = open_counting(count);
         int first = count, last = 0;
         for (int64_t i = 0; i < 400; i++) {
-            assert_int_equal(loader_fill(loader, (struct loader_place){3, i, 0, 1}, 1, T, &batch), SOTTO_OK);
+            assert_int_equal(loader_fill(loader, (struct loader_place){3, i, 0, 1}, 1, T, &batch),
+                             SOTTO_OK);
             first = batch.tokens[0] < first ? batch.tokens[0] : first;
             last = batch.targets[T - 1] > last ? batch.targets[T - 1] : last;
         }
@@ -107,7 +110,7 @@ static void both_ends_are_reached(void **state)
     batch_free(&batch);
 }
 
-static void order_depends_on_the_seed(void **state)
+static void order_depends_on_seed_and_epoch(void **state)
 {
     (void)state;
     struct loader *loader = open_counting(COUNT);
@@ -117,6 +120,19 @@ static void order_depends_on_the_seed(void **state)
     assert_int_equal(loader_fill(loader, (struct loader_place){1, 0, 0, 1}, 8, T, &a), SOTTO_OK);
     assert_int_equal(loader_fill(loader, (struct loader_place){2, 0, 0, 1}, 8, T, &b), SOTTO_OK);
     assert_memory_not_equal(a.tokens, b.tokens, 8 * T * sizeof *a.tokens);
+    int same = 0; /* the next epoch's order is another one: distances between windows, whatever the
+                     offset */
+    const int windows = COUNT / T - 1;
+    for (int i = 0; i + 1 < windows; i++) {
+        int start[4];
+        for (int k = 0; k < 4; k++) {
+            struct loader_place place = {1, i + k % 2 + k / 2 * windows, 0, 1};
+            assert_int_equal(loader_fill(loader, place, 1, T, &a), SOTTO_OK);
+            start[k] = a.tokens[0];
+        }
+        same += start[1] - start[0] == start[3] - start[2];
+    }
+    assert_true(same < windows / 4);
     batch_free(&a);
     batch_free(&b);
     loader_close(loader);
@@ -142,7 +158,8 @@ static void *ask_again(void *arg)
         int k = (i * job->step + 7) % BATCHES;
         struct loader_place place = {9, k / 2, k % 2, 2};
         job->wrong |= loader_fill(job->loader, place, ROWS, T, &batch) != SOTTO_OK;
-        job->wrong |= memcmp(batch.tokens, job->want + k * ROWS * T, ROWS * T * sizeof *batch.tokens) != 0;
+        job->wrong |=
+            memcmp(batch.tokens, job->want + k * ROWS * T, ROWS * T * sizeof *batch.tokens) != 0;
     }
     batch_free(&batch);
     return NULL;
@@ -187,7 +204,8 @@ static void in_order_covers_all(void **state)
             int64_t n = loader_batches(loader, rows, T);
             for (int64_t i = 0; i < n; i++) {
                 assert_int_equal(loader_fill_in_order(loader, i, rows, T, &batch), SOTTO_OK);
-                assert_true(batch.rows == rows || (i == n - 1 && batch.rows > 0 && batch.rows < rows));
+                assert_true(batch.rows == rows ||
+                            (i == n - 1 && batch.rows > 0 && batch.rows < rows));
                 assert_int_equal(batch.n_targets, batch.rows * T);
                 for (int k = 0; k < batch.rows * T; k++) {
                     assert_int_equal(batch.tokens[k], next++);
@@ -207,7 +225,8 @@ static void mark(const struct loader *loader, int t, char *seen)
     struct batch batch;
     assert_int_equal(batch_init(&batch, 1, t), SOTTO_OK);
     for (int64_t i = 0; i < 2000; i++) {
-        assert_int_equal(loader_fill(loader, (struct loader_place){5, i, 0, 1}, 1, t, &batch), SOTTO_OK);
+        assert_int_equal(loader_fill(loader, (struct loader_place){5, i, 0, 1}, 1, t, &batch),
+                         SOTTO_OK);
         for (int k = 0; k < t; k++)
             seen[batch.tokens[k]] = seen[batch.targets[k]] = 1;
     }
@@ -236,7 +255,8 @@ static void train_and_valid_do_not_overlap(void **state)
     assert_int_equal(loader_tokens(valid), 100);
     assert_int_equal(loader_vocab(train), 1000);
     assert_int_equal(loader_sources(train), 2);
-    assert_true(in_train[20] && in_train[539] && in_train[600] && in_valid[540 + 7] && in_valid[990]);
+    assert_true(in_train[20] && in_train[539] && in_train[600] && in_valid[540 + 7] &&
+                in_valid[990]);
     loader_close(train);
     loader_close(valid);
 }
@@ -248,7 +268,8 @@ static void check_sharding(int sources, int size)
     for (int s = 0; s < sources; s++) {
         char name[16];
         snprintf(name, sizeof name, "s%d.bin", s);
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s,", make_counting(name, 100 * s, 100, 1000));
+        snprintf(all + strlen(all), sizeof all - strlen(all), "%s,",
+                 make_counting(name, 100 * s, 100, 1000));
     }
     struct data_config config = config_for(all);
     config.holdout = 0;
@@ -263,7 +284,9 @@ static void check_sharding(int sources, int size)
         unsigned mine = 0;
         int shared = sources < size ? (size - 1 - rank % sources) / sources + 1 : 1;
         for (int64_t i = 0; i < 200; i++) {
-            assert_int_equal(loader_fill(loader, (struct loader_place){1, i, rank, size}, 1, 9, &batch), SOTTO_OK);
+            assert_int_equal(
+                loader_fill(loader, (struct loader_place){1, i, rank, size}, 1, 9, &batch),
+                SOTTO_OK);
             mine |= 1u << batch.tokens[0] / 100;
             if (i < 10 / shared) /* 100 / 9 - 1 = 10 windows an epoch */
                 seen[batch.tokens[0] / 100][batch.tokens[0]]++;
@@ -305,7 +328,8 @@ static void lengths_are_checked(void **state)
     struct batch batch;
     assert_int_equal(batch_init(&batch, 1, 300), SOTTO_OK);
     char two[OPTION_ROOM];
-    snprintf(two, sizeof two, "%s,%s", make_counting("a.bin", 0, 100, 200), make_counting("b.bin", 0, 20, 200));
+    snprintf(two, sizeof two, "%s,%s", make_counting("a.bin", 0, 100, 200),
+             make_counting("b.bin", 0, 20, 200));
     struct data_config config = config_for(two);
     config.holdout = 0;
     struct loader *loader = open_loader(&config, DATA_TRAIN, NULL);
@@ -315,6 +339,7 @@ static void lengths_are_checked(void **state)
     assert_error(loader_fill_in_order(loader, 0, 1, 256, &batch), SOTTO_EINVAL, message);
     assert_error(loader_check(loader, 1, 256), SOTTO_EINVAL, message);
     assert_int_equal(loader_batches(loader, 1, 256), 0);
+    assert_error(loader_check(loader, 8, 120), SOTTO_EINVAL, "needs 121");
     assert_int_equal(loader_check(loader, 8, 119), SOTTO_OK);
     assert_int_equal(loader_fill(loader, place, 1, 119, &batch), SOTTO_OK);
     loader_close(loader);
@@ -322,7 +347,8 @@ static void lengths_are_checked(void **state)
     config.sharding = DATA_BY_SOURCE;
     loader = open_loader(&config, DATA_TRAIN, NULL);
     assert_int_equal(loader_check(loader, 1, 64), SOTTO_OK);
-    assert_error(loader_check(loader, 2, 64), SOTTO_EINVAL, "b.bin has 20 tokens, one sequence needs 65");
+    assert_error(loader_check(loader, 2, 64), SOTTO_EINVAL,
+                 "b.bin has 20 tokens, one sequence needs 65");
     loader_close(loader);
     batch_free(&batch);
 }
@@ -333,7 +359,7 @@ int main(void)
         cmocka_unit_test(targets_are_tokens_shifted),
         cmocka_unit_test(each_window_once_an_epoch),
         cmocka_unit_test(both_ends_are_reached),
-        cmocka_unit_test(order_depends_on_the_seed),
+        cmocka_unit_test(order_depends_on_seed_and_epoch),
         cmocka_unit_test(same_place_same_batch),
         cmocka_unit_test(in_order_covers_all),
         cmocka_unit_test(train_and_valid_do_not_overlap),

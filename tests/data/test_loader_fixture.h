@@ -1,4 +1,5 @@
-/* What the tests of this layer share: a folder of their own, a configuration, a tokenizer of bytes. */
+/* What the tests of this layer share: a folder of their own, a configuration, a tokenizer of bytes.
+ */
 #ifndef TEST_LOADER_FIXTURE_H
 #define TEST_LOADER_FIXTURE_H
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/loader.h"
 #include "data/tokens.h"
 
@@ -55,15 +57,38 @@ static inline struct data_config config_for(const char *train)
     return config;
 }
 
-/* 256 bytes and the end token; an id a byte. */
+/* 256 bytes, in GPT-2's order and spelling, and the end token; an id a byte. */
 static inline struct tokenizer *byte_tokenizer(void)
 {
-    const struct tokenizer_training how = {257, 2, "<|endoftext|>"};
-    const char *text = "a";
-    size_t size = 1;
+    json_t *vocab = json_object();
+    int id = 0;
+    for (int pass = 0; pass < 2;
+         pass++) { /* those that print as themselves first, then the rest from 256 on */
+        for (int byte = 0, other = 256; byte < 256; byte++) {
+            bool prints = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
+            int c = prints ? byte : other++;
+            char key[3] = {(char)c};
+            if (c >= 0x80) {
+                key[0] = (char)(0xc0 | c >> 6);
+                key[1] = (char)(0x80 | (c & 0x3f));
+            }
+            if (prints == (pass == 0))
+                json_object_set_new(vocab, key, json_integer(id++));
+        }
+    }
+    json_t *root = json_pack("{s:[{s:i,s:s,s:b}],s:{s:s,s:b},s:{s:s},s:{s:s,s:o,s:[]}}",
+                             "added_tokens", "id", 256, "content", "<|endoftext|>", "special", 1,
+                             "pre_tokenizer", "type", "ByteLevel", "add_prefix_space", 0, "decoder",
+                             "type", "ByteLevel", "model", "type", "BPE", "vocab", vocab, "merges");
+    char *text = json_dumps(root, 0);
     struct tokenizer *tokenizer;
-    assert_int_equal(tokenizer_train(&tokenizer, &how, &text, &size, 1), SOTTO_OK);
+    assert_non_null(text);
+    if (tokenizer_parse(&tokenizer, text, strlen(text), "bytes") != SOTTO_OK)
+        fail_msg("%s", sotto_error());
     assert_int_equal(tokenizer_vocab_size(tokenizer), 257);
+    assert_int_equal(tokenizer_end(tokenizer), 256);
+    free(text);
+    json_decref(root);
     return tokenizer;
 }
 

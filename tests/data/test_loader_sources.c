@@ -1,4 +1,5 @@
-/* From names to tokens: formats, documents, folders, the cache, the tokenizer, and every error on the way. */
+/* From names to tokens: formats, documents, folders, the cache, the tokenizer, and every error on
+ * the way. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,10 +67,12 @@ static void documents_end_with_the_end_token(void **state)
     expect_text("a.txt", "one\r\n<|endoftext|>\r\ntwo\r\n<|endoftext|>", "one~two~");
     expect_text("a.txt", "<|endoftext|>\n\n<|endoftext|>\nx\n<|endoftext|>\n", "x~");
     expect_text("noextension", "plain", "plain~");
-    expect_text("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"t\\nwo\", \"id\": 3}\n", "one~t\nwo~");
+    expect_text("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"t\\nwo\", \"id\": 3}\n",
+                "one~t\nwo~");
     expect_text("a.jsonl", "{\"text\": \"\"}\n{\"text\": \"x\"}", "x~");
     expect_text("a.JSON", "\xef\xbb\xbf[{\"text\": \"one\"}, {\"text\":\n\"two\"}]", "one~two~");
-    struct data_config config = config_for(make_text("b.ndjson", "{\"body\": \"one\", \"text\": \"no\"}\n"));
+    struct data_config config =
+        config_for(make_text("b.ndjson", "{\"body\": \"one\", \"text\": \"no\"}\n"));
     config.holdout = 0;
     strcpy(config.text_key, "body");
     expect(&config, "one~");
@@ -102,8 +105,8 @@ static void folders_are_their_files(void **state)
 static void holdout_begins_with_a_document(void **state)
 {
     (void)state;
-    struct data_config config =
-        config_for(make_text("h.txt", "aaaaaaaaa\n<|endoftext|>\nbbbbbbb\n<|endoftext|>\nccccccc\n<|endoftext|>\nddd"));
+    struct data_config config = config_for(make_text(
+        "h.txt", "aaaaaaaaa\n<|endoftext|>\nbbbbbbb\n<|endoftext|>\nccccccc\n<|endoftext|>\nddd"));
     char got[64];
     config.holdout = 0.5; /* 10 + 8 + 8 + 4 tokens: cut at 15, moved to 18 */
     struct loader *loader = open_loader(&config, DATA_VALID, tokenizer);
@@ -158,7 +161,8 @@ static void cache_is_keyed_by_what_matters(void **state)
     expect(&config, "second!~");
     assert_int_equal(count_files("cache/deep"), 2);
 
-    const struct tokenizer_training how = {260, 1, "<|endoftext|>"}; /* another tokenizer, another file */
+    const struct tokenizer_training how = {260, 1,
+                                           "<|endoftext|>"}; /* another tokenizer, another file */
     const char *text = "second! second! second!";
     size_t size = strlen(text);
     struct tokenizer *other;
@@ -169,8 +173,17 @@ static void cache_is_keyed_by_what_matters(void **state)
     loader_close(loader);
     tokenizer_close(other);
 
-    strcpy(config.train, "stories:weather");
+    config =
+        config_for(make_text("c.jsonl", "{\"text\": \"x\"}")); /* the same file read otherwise */
+    config.holdout = 0;
+    snprintf(config.cache, sizeof config.cache, "%s/cache3", folder);
+    expect(&config, "x~");
+    config.format = DATA_TEXT;
+    expect(&config, "{\"text\": \"x\"}~");
+
+    config = config_for("stories:weather");
     config.stories = 3;
+    snprintf(config.cache, sizeof config.cache, "%s/cache/deep", folder);
     loader = open_loader(&config, DATA_TRAIN, tokenizer);
     assert_int_equal(count_files("cache/deep"), 4);
     int64_t tokens = loader_tokens(loader);
@@ -227,16 +240,19 @@ static void tokenizer_as_asked_for(void **state)
     tokenizer_close(made);
 
     char both[OPTION_ROOM];
-    snprintf(both, sizeof both, "%s,%s", make_text("a.txt", "text"), make_counting("t.bin", 0, 50, 60));
+    snprintf(both, sizeof both, "%s,%s", make_text("a.txt", "text"),
+             make_counting("t.bin", 0, 50, 60));
     config = config_for(both);
-    assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL, "t.bin holds tokens and other sources hold text");
+    assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL,
+                 "t.bin holds tokens and other sources hold text");
 }
 
 static void mixed_sources_and_vocabularies(void **state)
 {
     (void)state;
     char both[OPTION_ROOM];
-    snprintf(both, sizeof both, "%s,%s", make_text("a.txt", "text"), make_counting("t.bin", 0, 50, 6000));
+    snprintf(both, sizeof both, "%s,%s", make_text("a.txt", "text"),
+             make_counting("t.bin", 0, 50, 6000));
     struct data_config config = config_for(both);
     config.holdout = 0;
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
@@ -259,10 +275,10 @@ static void errors(void **state)
     struct data_config config;
     char path[OPTION_ROOM];
     const uint8_t binary[] = {0x1f, 0x8b, 8, 0, 0, 0, 0};
-#define FAILS(status, message)                                                                               \
-    do {                                                                                                     \
-        assert_error(loader_open(&loader, &config, DATA_TRAIN, tokenizer), status, message);                 \
-        assert_null(loader);                                                                                 \
+#define FAILS(status, message)                                                                     \
+    do {                                                                                           \
+        assert_error(loader_open(&loader, &config, DATA_TRAIN, tokenizer), status, message);       \
+        assert_null(loader);                                                                       \
     } while (0)
     config = config_for("/nowhere/a.txt");
     FAILS(SOTTO_EIO, "cannot open /nowhere/a.txt: No such file");
@@ -291,7 +307,8 @@ static void errors(void **state)
     config = config_for(make_text("x.bin", "not tokens"));
     FAILS(SOTTO_EFORMAT, "no header of a token file (raw uint16 needs format = raw16)");
     config = config_for("stories:wether");
-    FAILS(SOTTO_EINVAL, "stories:wether: there are no stories of that kind (did you mean weather?)");
+    FAILS(SOTTO_EINVAL,
+          "stories:wether: there are no stories of that kind (did you mean weather?)");
     snprintf(path, sizeof path, "%s/hollow", folder);
     assert_int_equal(file_make_directories(path), SOTTO_OK);
     config = config_for(path);
@@ -305,8 +322,10 @@ static void errors(void **state)
     assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL,
                  "a holdout of 0.05 of 3 tokens leaves nothing to validate on");
     config.holdout = 0;
-    assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL, "no validation data");
-    assert_error(loader_open(&loader, &config, DATA_TRAIN, NULL), SOTTO_EINVAL, "tiny.txt is text: it needs a tokenizer");
+    assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL,
+                 "no validation data");
+    assert_error(loader_open(&loader, &config, DATA_TRAIN, NULL), SOTTO_EINVAL,
+                 "tiny.txt is text: it needs a tokenizer");
     snprintf(config.cache, sizeof config.cache, "%s/tiny.txt/cache", folder);
     FAILS(SOTTO_EIO, "cannot make folder");
     if (geteuid() != 0) { /* root reads everything */
@@ -329,7 +348,8 @@ static void ids_beyond_the_header_are_caught(void **state)
     struct loader *loader = open_loader(&config, DATA_TRAIN, NULL);
     struct batch batch;
     assert_int_equal(batch_init(&batch, 1, 49), SOTTO_OK);
-    assert_error(loader_fill_in_order(loader, 0, 1, 49, &batch), SOTTO_EFORMAT, "high.bin: token 20 has id 77");
+    assert_error(loader_fill_in_order(loader, 0, 1, 49, &batch), SOTTO_EFORMAT,
+                 "high.bin: token 20 has id 77");
     batch_free(&batch);
     loader_close(loader);
     free(bytes);
@@ -338,7 +358,8 @@ static void ids_beyond_the_header_are_caught(void **state)
 static void stories_are_sources(void **state)
 {
     (void)state;
-    struct data_config config = config_for("stories:tales,stories:weather,stories:recipes,stories:talks,stories:letters");
+    struct data_config config =
+        config_for("stories:tales,stories:weather,stories:recipes,stories:talks,stories:letters");
     config.stories = 20;
     config.sharding = DATA_BY_SOURCE;
     struct loader *train = open_loader(&config, DATA_TRAIN, tokenizer);

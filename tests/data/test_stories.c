@@ -1,4 +1,5 @@
-/* The synthetic corpora: reproducible, nearly all different, well-formed, consistent, and unlike each other. */
+/* The synthetic corpora: reproducible, nearly all different, well-formed, consistent, and unlike
+ * each other. */
 #include "data/stories.h"
 #include "data/test_loader_fixture.h"
 
@@ -40,18 +41,19 @@ static void nearly_all_are_different(void **state)
     struct text text = {0};
     assert_non_null(hashes);
     for (int topic = 0; topic < STORIES_TOPICS; topic++) {
-        for (int i = 0; i < N; i++) {
+        const int n = topic == STORIES_MIXED ? N : N / 5;
+        for (int i = 0; i < n; i++) {
             text_clear(&text);
             stories_make(&text, topic, 1, i);
             hashes[i] = 0xcbf29ce484222325u;
             for (size_t k = 0; k < text.size; k++)
                 hashes[i] = (hashes[i] ^ (unsigned char)text.data[k]) * 0x100000001b3u;
         }
-        qsort(hashes, N, sizeof *hashes, by_value);
+        qsort(hashes, (size_t)n, sizeof *hashes, by_value);
         int same = 0;
-        for (int i = 1; i < N; i++)
+        for (int i = 1; i < n; i++)
             same += hashes[i] == hashes[i - 1];
-        assert_true(same < N / 100);
+        assert_true(same < n / 100);
     }
     text_free(&text);
     free(hashes);
@@ -68,7 +70,8 @@ static void check_form(const char *p, size_t size)
         quotes += p[i] == '"';
         bool legal = isalnum((unsigned char)p[i]) || strchr(" \n.,:!?'\"-", p[i]);
         bool spaced = !(p[i] == ' ' && strchr(" \n.,:!?", next));
-        bool article = !(p[i] == ' ' && next == 'a' && third == ' ' && i + 3 < size && strchr("aeio", p[i + 3]));
+        bool article = !(p[i] == ' ' && next == 'a' && third == ' ' && i + 3 < size &&
+                         strchr("aeio", p[i + 3]));
         bool sentence = !(strchr(".!?", p[i]) && next == ' ' && islower((unsigned char)third));
         if (!legal || !spaced || !article || !sentence)
             fail_msg("at %zu of: %s", i, p);
@@ -81,7 +84,7 @@ static void documents_are_well_formed(void **state)
     (void)state;
     struct text text = {0};
     for (int topic = 0; topic < STORIES_TOPICS; topic++)
-        for (int i = 0; i < 3000; i++) {
+        for (int i = 0; i < 1000; i++) {
             text_clear(&text);
             stories_make(&text, topic, 3, i);
             check_form(text.data, text.size);
@@ -93,8 +96,8 @@ static void documents_are_well_formed(void **state)
 static void counts_come_out(void **state)
 {
     (void)state;
-    static const char *const numbers[] = {"zero", "one", "two", "three", "four", "five",
-                                          "six", "seven", "eight", "nine", "ten"};
+    static const char *const numbers[] = {"zero", "one",   "two",   "three", "four", "five",
+                                          "six",  "seven", "eight", "nine",  "ten"};
     struct text text = {0};
     int checked = 0;
     for (int i = 0; i < 2000; i++) {
@@ -106,7 +109,8 @@ static void counts_come_out(void **state)
             continue;
         now = strstr(text.data, "Now ");
         if (sscanf(have, "\"I have %15s %31[^!]!", whole, goods) != 2 ||
-            sscanf(now, "Now %31s had %15s %31[^,], and %31s had %15[a-z].", name, rest, again, other, part) != 5)
+            sscanf(now, "Now %31s had %15s %31[^,], and %31s had %15[a-z].", name, rest, again,
+                   other, part) != 5)
             continue;
         int sum[3] = {-1, -1, -1};
         for (int k = 0; k <= 10; k++) {
@@ -123,7 +127,8 @@ static void counts_come_out(void **state)
     text_free(&text);
 }
 
-/* A name of the opening occurs again at the end: what a reader must carry across the whole story. */
+/* A name of the opening occurs again at the end: what a reader must carry across the whole story.
+ */
 static void the_hero_stays(void **state)
 {
     (void)state;
@@ -192,15 +197,19 @@ static void a_corpus_is_written(void **state)
     assert_memory_equal(text, first.data, first.size);
     text_free(&first);
     free(text);
-    assert_error(stories_write("/nowhere/corpus.txt", STORIES_MIXED, 1, 1), SOTTO_EIO, "/nowhere/corpus.txt");
+    assert_error(stories_write("/nowhere/corpus.txt", STORIES_MIXED, 1, 1), SOTTO_EIO,
+                 "/nowhere/corpus.txt");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(documents_are_pure), cmocka_unit_test(nearly_all_are_different),
-        cmocka_unit_test(documents_are_well_formed), cmocka_unit_test(counts_come_out),
-        cmocka_unit_test(the_hero_stays), cmocka_unit_test(topics_differ),
+        cmocka_unit_test(documents_are_pure),
+        cmocka_unit_test(nearly_all_are_different),
+        cmocka_unit_test(documents_are_well_formed),
+        cmocka_unit_test(counts_come_out),
+        cmocka_unit_test(the_hero_stays),
+        cmocka_unit_test(topics_differ),
         cmocka_unit_test(a_corpus_is_written),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -1,4 +1,5 @@
-/* Token files: what is saved comes back, llm.c's and raw files are read, and no header is believed. */
+/* Token files: what is saved comes back, llm.c's and raw files are read, and no header is believed.
+ */
 #include "data/test_loader_fixture.h"
 
 static void put32(uint8_t *p, uint32_t value)
@@ -46,7 +47,8 @@ static void saving_checks_ids(void **state)
     char path[FILE_PATH_ROOM];
     const int32_t ids[] = {1, 2, 300};
     file_join(path, folder, "bad.bin");
-    assert_error(tokens_save(path, ids, 3, 300), SOTTO_EINVAL, "token 2 has id 300, the vocabulary is 300");
+    assert_error(tokens_save(path, ids, 3, 300), SOTTO_EINVAL,
+                 "token 2 has id 300, the vocabulary is 300");
     assert_false(file_exists(path));
     assert_error(tokens_save(path, ids, 3, 0), SOTTO_EINVAL, "vocabulary of 0");
 }
@@ -65,7 +67,8 @@ static void llmc_files(void **state)
         bytes[1024 + 2 * i] = (uint8_t)want[i];
         bytes[1025 + 2 * i] = (uint8_t)(want[i] >> 8);
     }
-    assert_int_equal(tokens_open(&tokens, make_file("gpt2.bin", bytes, 1024 + 10), false), SOTTO_OK);
+    assert_int_equal(tokens_open(&tokens, make_file("gpt2.bin", bytes, 1024 + 10), false),
+                     SOTTO_OK);
     assert_int_equal(tokens.vocab, 50257);
     assert_int_equal(tokens_copy(&tokens, 0, 5, ids), SOTTO_OK);
     assert_memory_equal(ids, want, sizeof want);
@@ -75,25 +78,26 @@ static void llmc_files(void **state)
     put32(bytes + 4, 7);
     for (int i = 0; i < 5; i++)
         put32(bytes + 1024 + 4 * i, (uint32_t)want[i] + 70000);
-    assert_int_equal(tokens_open(&tokens, make_file("llama.bin", bytes, sizeof bytes), false), SOTTO_OK);
+    assert_int_equal(tokens_open(&tokens, make_file("llama.bin", bytes, sizeof bytes), false),
+                     SOTTO_OK);
     assert_int_equal(tokens.vocab, 120257);
     assert_int_equal(tokens_copy(&tokens, 4, 1, ids), SOTTO_OK);
     assert_int_equal(ids[0], 70700);
     tokens_close(&tokens);
 
     put32(bytes + 4, 1);
-    assert_error(tokens_open(&tokens, make_file("old.bin", bytes, sizeof bytes), false), SOTTO_EFORMAT,
-                 "llm.c token file of version 1, want 7");
+    assert_error(tokens_open(&tokens, make_file("old.bin", bytes, sizeof bytes), false),
+                 SOTTO_EFORMAT, "llm.c token file of version 1, want 7");
     put32(bytes + 4, 7);
     put32(bytes + 8, 6);
-    assert_error(tokens_open(&tokens, make_file("count.bin", bytes, sizeof bytes), false), SOTTO_EFORMAT,
-                 "header says 6 tokens of 4 bytes, file has 20 bytes");
+    assert_error(tokens_open(&tokens, make_file("count.bin", bytes, sizeof bytes), false),
+                 SOTTO_EFORMAT, "header says 6 tokens of 4 bytes, file has 20 bytes");
     assert_error(tokens_open(&tokens, make_file("cut.bin", bytes, 900), false), SOTTO_EFORMAT,
                  "header is cut off after 900 bytes");
     put32(bytes + 8, 5);
     put32(bytes + 1024, 0xfffffff0);
-    assert_error(tokens_open(&tokens, make_file("huge.bin", bytes, sizeof bytes), false), SOTTO_EFORMAT,
-                 "id 4294967280 is out of range");
+    assert_error(tokens_open(&tokens, make_file("huge.bin", bytes, sizeof bytes), false),
+                 SOTTO_EFORMAT, "id 4294967280 is out of range");
 }
 
 static void raw_files(void **state)
@@ -108,20 +112,22 @@ static void raw_files(void **state)
         bytes[2 * i + 1] = (uint8_t)(i >> 8);
     }
     bytes[2 * 130] = bytes[2 * 130 + 1] = 0xff;
-    assert_int_equal(tokens_open(&tokens, make_file("raw.bin", bytes, sizeof bytes), true), SOTTO_OK);
+    assert_int_equal(tokens_open(&tokens, make_file("raw.bin", bytes, sizeof bytes), true),
+                     SOTTO_OK);
     assert_int_equal(tokens.count, N);
     assert_int_equal(tokens.vocab, 65536);
     assert_int_equal(tokens_copy(&tokens, 0, N, ids), SOTTO_OK);
     assert_int_equal(ids[130], 65535);
     assert_int_equal(ids[999], 999);
     tokens_close(&tokens);
-    assert_error(tokens_open(&tokens, make_file("raw.bin", bytes, sizeof bytes), false), SOTTO_EFORMAT,
-                 "no header");
+    assert_error(tokens_open(&tokens, make_file("raw.bin", bytes, sizeof bytes), false),
+                 SOTTO_EFORMAT, "no header");
     assert_error(tokens_open(&tokens, make_file("odd.bin", bytes, 7), true), SOTTO_EFORMAT,
                  "7 bytes are not a whole number of uint16");
     assert_error(tokens_open(&tokens, make_counting("own.bin", 0, 5, 9), true), SOTTO_EFORMAT,
                  "has a header");
-    assert_error(tokens_open(&tokens, make_file("empty.bin", "", 0), true), SOTTO_EFORMAT, "is empty");
+    assert_error(tokens_open(&tokens, make_file("empty.bin", "", 0), true), SOTTO_EFORMAT,
+                 "is empty");
 }
 
 static void hostile_headers(void **state)

@@ -117,7 +117,7 @@ static int norm_operands(const struct op_case *c, struct operand *out)
 
 static void norm_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
-    struct norm p = {c->d[0], c->d[1], 1e-5f};
+    struct norm p = {c->d[0], c->d[1], 1e-3f};
     bool layer = c->op[0] == 'l', add = has(c, CASE_ADD);
     struct view dy = v[5];
     if (pass == 1 && has(c, CASE_ALIAS)) {

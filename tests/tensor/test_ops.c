@@ -40,7 +40,7 @@ static void compare(const struct op_room *got, const struct op_room *want, unsig
             largest = fmax(largest, fabs(element(want->view[i], e)));
         for (size_t e = 0; e < count; e++) {
             double a = element(got->view[i], e), b = element(want->view[i], e);
-            double room = tolerance * fmax(largest, 0.1) + (rounded ? fabs(b) / 128 : 0);
+            double room = tolerance * fmax(largest, 1) + (rounded ? fabs(b) / 128 : 0);
             if (!(fabs(a - b) <= room)) {
                 print_case(got->c, half);
                 fail_with("%s[%zu] is %.9g with %s, the reference says %.9g (room %.2g)",

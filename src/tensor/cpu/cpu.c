@@ -4,13 +4,12 @@
 
 #include <string.h>
 
-/* Not in cblas.h of every packaging; in every OpenBLAS. */
-void openblas_set_num_threads(int count);
-
 #define VARIANT_TABLES(variant)                                                                    \
     {                                                                                              \
-#variant, &fast_vector_##variant, &fast_optim_##variant, &fast_norm_##variant,             \
-            &fast_activation_##variant, &fast_loss_##variant, &fast_attention_##variant            \
+        .name = #variant, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,        \
+        .norm = &fast_norm_##variant, .activation = &fast_activation_##variant,                    \
+        .loss = &fast_loss_##variant, .attention = &fast_attention_##variant,                      \
+        .gemm = &fast_gemm_##variant,                                                              \
     }
 
 /* Best first. */
@@ -50,7 +49,6 @@ enum sotto_status cpu_select(struct device *dev, const char *variant)
 
 static enum sotto_status cpu_open(struct device *dev)
 {
-    openblas_set_num_threads(1); /* see gemm.c */
     for (int i = 0; i < VARIANTS; i++) {
         if (machine_has(variants[i].name))
             return cpu_select(dev, variants[i].name);

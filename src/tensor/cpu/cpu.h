@@ -89,10 +89,6 @@ void host_release(struct device *dev, void *memory, size_t bytes);
 void host_write(struct device *dev, struct view to, const void *host, size_t count);
 void host_read(struct device *dev, void *host, struct view from, size_t count);
 
-/* gemm.c: c (m, n) = op(a) op(b) + beta c, all row-major fp32. */
-void cpu_gemm(struct device *dev, bool trans_a, bool trans_b, int m, int n, int k, const float *a,
-              size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc);
-
 /* The entries of the table, by file. */
 void cpu_fill(struct device *dev, struct view y, size_t count, float value);
 void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);

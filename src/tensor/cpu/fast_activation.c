@@ -14,8 +14,9 @@ static inline float gelu_tanh(float x)
 
 static inline float gelu_tanh_slope(float x)
 {
-    float s = fast_sigmoid(TWO_ROOT * (x + CUBIC * x * x * x));
-    return s + x * s * (1.0f - s) * TWO_ROOT * (1.0f + 3.0f * CUBIC * x * x);
+    float e = fast_exp(-TWO_ROOT * (x + CUBIC * x * x * x));
+    float s = 1.0f / (1.0f + e); /* and 1 - s = e s, without cancellation */
+    return s + x * s * (e * s) * TWO_ROOT * (1.0f + 3.0f * CUBIC * x * x);
 }
 
 static void gelu_forward(enum gelu_kind kind, float *y, const float *x, size_t n)
@@ -60,9 +61,9 @@ static void swiglu_backward(float *dgate, float *dup, const float *dy, const flo
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        float d = dy[i], s = fast_sigmoid(gate[i]);
+        float d = dy[i], e = fast_exp(-gate[i]), s = 1.0f / (1.0f + e);
         float du = d * gate[i] * s;
-        dgate[i] = d * up[i] * s * (1.0f + gate[i] * (1.0f - s));
+        dgate[i] = d * up[i] * s * (1.0f + gate[i] * (e * s)); /* 1 - s = e s */
         dup[i] = du;
     }
 }

@@ -1,42 +1,163 @@
-/* Matrix products: OpenBLAS on tiles, threads of ours.
+/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): strips of both
+ * operands are packed once, in parallel, and every thread multiplies tiles of the result.
  *
- * Several workers live in one process and OpenBLAS's own pool serves one caller at a time, so it
- * runs single-threaded and the tiles go to the threads of the device. The sum over k is never cut.
- * The last bit of an element depends on the shape of the call that makes it, so the tiles follow
- * from the shape of the product alone. */
-#include <cblas.h>
+ * Not a BLAS, for three reasons. Several workers live in one process and a library's thread pool
+ * serves one caller at a time, while its serial build may not be called twice at once. The last bit
+ * of a library's result depends on the shape of the call, and so on the number of threads. And bias
+ * and residual go in while a tile is in the cache. */
+#include "tensor/cpu/gemm.h"
 
-#include "tensor/cpu/cpu.h"
+enum {
+    DEPTH = 384,   /* k of a packed strip: the strip of b fits the first cache      */
+    ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
+    ROOM_N = 4096,
+    TILE_M = 96, /* what a thread takes at once; multiples of every kernel's tile */
+    TILE_N = 256
+};
 
-/* The larger of m and n is cut: every tile packs the other operand again. 256 rows a tile cost 4 %.
- */
-static int tile_size(int length)
+/* One product and the part of it that is packed: rows [i, i + m), columns [j, j + n), depth [l, l +
+ * k). */
+struct part {
+    const struct gemm *g;
+    const struct kernels *kernels;
+    float *a, *b;
+    int i, m, j, n, l, k;
+};
+
+static int ceil_div(int a, int b)
 {
-    int tiles = length / 256;
-    if (tiles > 16)
-        tiles = 16;
-    return tiles <= 1 ? length : (int)round_up((size_t)((length + tiles - 1) / tiles), 32);
+    return (a + b - 1) / b;
 }
 
-void cpu_gemm(struct device *dev, bool trans_a, bool trans_b, int m, int n, int k, const float *a,
-              size_t lda, const float *b, size_t ldb, float beta, float *c, size_t ldc)
+static void pack_strip_a(const struct part *p, int strip)
 {
-    if (m == 0 || n == 0)
-        return;
-    bool by_rows = m >= n;
-    int length = by_rows ? m : n, step = tile_size(length);
-    enum CBLAS_TRANSPOSE ta = trans_a ? CblasTrans : CblasNoTrans;
-    enum CBLAS_TRANSPOSE tb = trans_b ? CblasTrans : CblasNoTrans;
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(team(dev, (size_t)m *(size_t)n *(size_t)k / 16))
-    for (int at = 0; at < length; at += step) {
-        int size = min_int(step, length - at);
-        size_t s = (size_t)at;
-        if (by_rows)
-            cblas_sgemm(CblasRowMajor, ta, tb, size, n, k, 1, a + (trans_a ? s : s * lda), (int)lda,
-                        b, (int)ldb, beta, c + s * ldc, (int)ldc);
-        else
-            cblas_sgemm(CblasRowMajor, ta, tb, m, size, k, 1, a, (int)lda,
-                        b + (trans_b ? s * ldb : s), (int)ldb, beta, c + s, (int)ldc);
+    const struct gemm *g = p->g;
+    const struct gemm_kernels *f = p->kernels->gemm;
+    size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
+    const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
+    f->pack_a(p->a + (size_t)strip * (size_t)(f->rows * p->k), from, g->lda,
+              min_int(f->rows, p->m - strip * f->rows), p->k, !g->trans_a);
+}
+
+static void pack_strip_b(const struct part *p, int strip)
+{
+    const struct gemm *g = p->g;
+    const struct gemm_kernels *f = p->kernels->gemm;
+    size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
+    const float *from = g->trans_b ? g->b + j * g->ldb + l : g->b + l * g->ldb + j;
+    f->pack_b(p->b + (size_t)strip * (size_t)(f->columns * p->k), from, g->ldb,
+              min_int(f->columns, p->n - strip * f->columns), p->k, g->trans_b);
+}
+
+/* c = bias + residual, ready for products to be added. The residual may be c. */
+static void start_rows(const struct gemm *g, const struct kernels *k, int i, int m, int j, int n)
+{
+    size_t bytes = (size_t)n * sizeof(float);
+    for (int r = i; r < i + m; r++) {
+        float *to = g->c + (size_t)r * g->ldc + j;
+        const float *residual = g->residual ? g->residual + (size_t)r * g->ld_residual + j : NULL;
+        if (residual && residual != to)
+            memcpy(to, residual, bytes);
+        if (g->bias && residual)
+            k->vector->add(to, g->bias + j, (size_t)n);
+        else if (g->bias)
+            memcpy(to, g->bias + j, bytes);
     }
+}
+
+static void multiply_tile(const struct part *p, int tile)
+{
+    const struct gemm *g = p->g;
+    int across = ceil_div(p->m, TILE_M), i = tile % across * TILE_M, j = tile / across * TILE_N;
+    int m = min_int(TILE_M, p->m - i), n = min_int(TILE_N, p->n - j);
+    bool start = g->bias || g->residual;
+    if (start && p->l == 0)
+        start_rows(g, p->kernels, p->i + i, m, p->j + j, n);
+    p->kernels->gemm->block(m, n, p->k, p->a + (size_t)i * (size_t)p->k,
+                            p->b + (size_t)j * (size_t)p->k,
+                            g->c + (size_t)(p->i + i) * g->ldc + (size_t)(p->j + j), g->ldc,
+                            g->add || start || p->l > 0);
+}
+
+/* Runs on every thread of the team: packs the part, then multiplies it. */
+static void multiply_part(const struct part *p)
+{
+    int strips_a = ceil_div(p->m, p->kernels->gemm->rows);
+    int strips_b = p->i == 0 ? ceil_div(p->n, p->kernels->gemm->columns) : 0; /* else still there */
+#pragma omp for schedule(static)
+    for (int strip = 0; strip < strips_a + strips_b; strip++) {
+        if (strip < strips_a)
+            pack_strip_a(p, strip);
+        else
+            pack_strip_b(p, strip - strips_a);
+    }
+    int tiles = ceil_div(p->m, TILE_M) * ceil_div(p->n, TILE_N);
+#pragma omp for schedule(dynamic)
+    for (int tile = 0; tile < tiles; tile++)
+        multiply_tile(p, tile);
+}
+
+/* A few rows: packing b would cost more than the product. */
+static void multiply_thin(struct device *dev, const struct gemm *g)
+{
+    const struct kernels *k = kernels_of(dev);
+    enum { STRIP = 128 };
+    bool start = g->bias || g->residual;
+#pragma omp parallel for schedule(static) num_threads(team(dev, (size_t)g->n *(size_t)g->k))
+    for (int j = 0; j < g->n; j += STRIP) {
+        int n = min_int(STRIP, g->n - j);
+        if (start)
+            start_rows(g, k, 0, g->m, j, n);
+        for (int i = 0; i < g->m; i++) {
+            float *c = g->c + (size_t)i * g->ldc + j;
+            const float *a = g->a + (size_t)i * g->lda;
+            if (!g->add && !start)
+                memset(c, 0, (size_t)n * sizeof *c);
+            for (int x = 0; g->trans_b && x < n; x++)
+                c[x] += k->attention->dot(a, g->b + (size_t)(j + x) * g->ldb, g->k);
+            for (int l = 0; !g->trans_b && l < g->k; l++)
+                k->vector->axpy(c, a[l], g->b + (size_t)l * g->ldb + j, (size_t)n);
+        }
+    }
+}
+
+void cpu_gemm(struct device *dev, const struct gemm *g)
+{
+    if (g->m == 0 || g->n == 0)
+        return;
+    if (g->m < 4 && !g->trans_a) {
+        multiply_thin(dev, g);
+        return;
+    }
+    const struct kernels *kernels = kernels_of(dev);
+    int depth = ceil_div(g->k, ceil_div(g->k, DEPTH)); /* equal parts, not a short last one */
+    size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->gemm->rows);
+    float *room_a = g->room, *room_b = room_a + rows * (size_t)depth;
+    size_t work = (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
+#pragma omp parallel num_threads(team(dev, work))
+    for (int j = 0; j < g->n; j += ROOM_N) {
+        for (int l = 0; l < g->k; l += depth) {
+            for (int i = 0; i < g->m; i += ROOM_M) {
+                struct part p = {.g = g,
+                                 .kernels = kernels,
+                                 .a = room_a,
+                                 .b = room_b,
+                                 .i = i,
+                                 .m = min_int(ROOM_M, g->m - i),
+                                 .j = j,
+                                 .n = min_int(ROOM_N, g->n - j),
+                                 .l = l,
+                                 .k = min_int(depth, g->k - l)};
+                multiply_part(&p);
+            }
+        }
+    }
+}
+
+size_t cpu_gemm_room(const struct device *dev, int m, int n, int k)
+{
+    const struct gemm_kernels *f = kernels_of(dev)->gemm;
+    size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
+    size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
+    return (rows + columns) * (size_t)min_int(k, DEPTH);
 }

@@ -88,6 +88,18 @@ struct attention_kernels {
     float (*dot)(const float *a, const float *b, int n);
 };
 
+/* Strips are packed as (k, rows) of a and (k, columns) of b, the last one padded with zeros. */
+struct gemm_kernels {
+    int rows, columns; /* of the tile in registers */
+    /* The n rows of a (columns of b) at `x`; `turned`: element (i, l) is at x[i*ld + l], else
+     * x[l*ld + i]. */
+    void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
+    void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
+    /* c (m, n) = a b, or += when `add`, of consecutive strips. */
+    void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                  bool add);
+};
+
 struct kernels {
     const char *name; /* "baseline", "v3", "v4" */
     const struct vector_kernels *vector;
@@ -96,6 +108,7 @@ struct kernels {
     const struct activation_kernels *activation;
     const struct loss_kernels *loss;
     const struct attention_kernels *attention;
+    const struct gemm_kernels *gemm;
 };
 
 #define KERNELS_PASTE_(table, variant) table##_##variant
@@ -108,7 +121,8 @@ struct kernels {
     extern const struct norm_kernels fast_norm_##variant;                                          \
     extern const struct activation_kernels fast_activation_##variant;                              \
     extern const struct loss_kernels fast_loss_##variant;                                          \
-    extern const struct attention_kernels fast_attention_##variant
+    extern const struct attention_kernels fast_attention_##variant;                                \
+    extern const struct gemm_kernels fast_gemm_##variant
 
 KERNELS_DECLARE(baseline);
 KERNELS_DECLARE(v3);

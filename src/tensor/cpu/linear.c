@@ -3,7 +3,7 @@
  * Where everything is fp32 there is one panel and nothing is copied. A bf16 operand is widened into
  * scratch, panel by panel, so that a head of 50 thousand outputs does not need scratch of its size.
  */
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/gemm.h"
 
 enum { PANEL = 4 << 20 }; /* elements of a widened panel */
 
@@ -39,7 +39,7 @@ static struct matrix open_block(struct device *dev, struct view x, size_t rows, 
 {
     const struct kernels *k = kernels_of(dev);
     if (x.type == DTYPE_F32)
-        return (struct matrix){(float *)x.data + at, stride};
+        return (struct matrix){x.data ? (float *)x.data + at : NULL, stride};
     if (read) {
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *columns))
         for (size_t r = 0; r < rows; r++)
@@ -80,48 +80,49 @@ static void close_weight(struct device *dev, const struct linear *p, struct view
         close_block(dev, w, in, (size_t)p->out, at, n, block);
 }
 
-/* y = bias + residual in pieces of CHUNK columns, ready for a product to be added. */
-static void start_row(const struct kernels *k, float *y, struct view bias, struct view residual,
-                      size_t bias_at, size_t residual_at, size_t n)
+/* Scratch of an op, handed out front to back. */
+struct scratch {
+    float *at;
+};
+
+static float *take(struct scratch *s, size_t floats)
 {
-    float room[CHUNK];
-    for (size_t c = 0; c < n; c += CHUNK) {
-        size_t size = min_size(CHUNK, n - c);
-        float *to = y + c;
-        const float *first = load(k, residual, residual_at + c, size, room);
-        if (!first)
-            memset(to, 0, size * sizeof *to);
-        else if (first != to)
-            memcpy(to, first, size * sizeof *to);
-        if (bias.data)
-            k->vector->add(to, load(k, bias, bias_at + c, size, room), size);
-    }
+    float *room = s->at;
+    s->at += round_up(floats, 16);
+    return room;
 }
 
 void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
                         struct view w, struct view bias, struct view residual)
 {
-    const struct kernels *k = kernels_of(dev);
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    size_t n = panel_size(p, is_half(y) || is_half(w));
+    size_t n = panel_size(p, is_half(y) || is_half(w) || is_half(bias) || is_half(residual));
+    size_t gemm_room = cpu_gemm_room(dev, p->rows, (int)n, p->in);
     size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(w) ? n * in : 0;
-    size_t y_room = is_half(y) ? rows * n : 0;
-    float *room = device_scratch(dev, (x_room + w_room + y_room + 1) * sizeof *room);
-    if (!room)
+    size_t y_room = is_half(y) ? rows * n : 0, residual_room = is_half(residual) ? rows * n : 0;
+    size_t bias_room = is_half(bias) ? n : 0;
+    struct scratch room = {device_scratch(
+        dev,
+        (gemm_room + x_room + w_room + y_room + residual_room + bias_room + 96) * sizeof(float))};
+    if (!room.at)
         return;
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, room, true);
+    struct gemm g = {.m = p->rows, .k = p->in, .trans_b = p->layout == LINEAR_OUT_IN};
+    g.room = take(&room, gemm_room);
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
+    float *w_at = take(&room, w_room), *y_at = take(&room, y_room);
+    float *residual_at = take(&room, residual_room), *bias_at = take(&room, bias_room);
+    g.a = mx.data, g.lda = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, w, at, n, room + x_room);
-        struct matrix my = open_block(dev, y, rows, out, at, n, room + x_room + w_room, false);
-        bool start = bias.data || residual.data;
-        if (start) {
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *n))
-            for (size_t r = 0; r < rows; r++)
-                start_row(k, my.data + r * my.ld, bias, residual, at, r * out + at, n);
-        }
-        cpu_gemm(dev, false, p->layout == LINEAR_OUT_IN, p->rows, (int)n, p->in, mx.data, mx.ld,
-                 mw.data, mw.ld, start ? 1 : 0, my.data, my.ld);
+        struct matrix mw = open_weight(dev, p, w, at, n, w_at);
+        struct matrix my = open_block(dev, y, rows, out, at, n, y_at, false);
+        struct matrix mr = open_block(dev, residual, rows, out, at, n, residual_at, true);
+        g.n = (int)n;
+        g.b = mw.data, g.ldb = mw.ld;
+        g.c = my.data, g.ldc = my.ld;
+        g.residual = mr.data, g.ld_residual = mr.ld;
+        g.bias = load(kernels_of(dev), bias, at, n, bias_at);
+        cpu_gemm(dev, &g);
         close_block(dev, y, rows, out, at, n, my);
     }
 }
@@ -131,18 +132,27 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     size_t n = panel_size(p, is_half(dy) || is_half(w));
+    size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n);
     size_t dx_room = is_half(dx) ? rows * in : 0, w_room = is_half(w) ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
-    float *room = device_scratch(dev, (dx_room + w_room + dy_room + 1) * sizeof *room);
-    if (!room)
+    struct scratch room = {
+        device_scratch(dev, (gemm_room + dx_room + w_room + dy_room + 64) * sizeof(float))};
+    if (!room.at)
         return;
-    struct matrix mx = open_block(dev, dx, rows, in, 0, in, room, add);
+    struct gemm g = {.m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT};
+    g.room = take(&room, gemm_room);
+    struct matrix mx = open_block(dev, dx, rows, in, 0, in, take(&room, dx_room), add);
+    float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
+    g.c = mx.data, g.ldc = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, w, at, n, room + dx_room);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, room + dx_room + w_room, true);
-        cpu_gemm(dev, false, p->layout == LINEAR_IN_OUT, p->rows, p->in, (int)n, my.data, my.ld,
-                 mw.data, mw.ld, add || at > 0 ? 1 : 0, mx.data, mx.ld);
+        struct matrix mw = open_weight(dev, p, w, at, n, w_at);
+        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at, true);
+        g.k = (int)n;
+        g.a = my.data, g.lda = my.ld;
+        g.b = mw.data, g.ldb = mw.ld;
+        g.add = add || at > 0;
+        cpu_gemm(dev, &g);
     }
     close_block(dev, dx, rows, in, 0, in, mx);
 }
@@ -170,22 +180,29 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     size_t n = panel_size(p, is_half(dy) || is_half(dw));
+    bool out_in = p->layout == LINEAR_OUT_IN;
+    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows)
+                              : cpu_gemm_room(dev, p->in, (int)n, p->rows);
     size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(dw) ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
-    float *room = device_scratch(dev, (x_room + w_room + dy_room + 1) * sizeof *room);
-    if (!room)
+    struct scratch room = {
+        device_scratch(dev, (gemm_room + x_room + w_room + dy_room + 64) * sizeof(float))};
+    if (!room.at)
         return;
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, room, true);
+    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .room = take(&room, gemm_room)};
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
+    float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, dw, at, n, room + x_room);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, room + x_room + w_room, true);
-        if (p->layout == LINEAR_OUT_IN)
-            cpu_gemm(dev, true, false, (int)n, p->in, p->rows, my.data, my.ld, mx.data, mx.ld, 1,
-                     mw.data, mw.ld);
-        else
-            cpu_gemm(dev, true, false, p->in, (int)n, p->rows, mx.data, mx.ld, my.data, my.ld, 1,
-                     mw.data, mw.ld);
+        struct matrix mw = open_weight(dev, p, dw, at, n, w_at);
+        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at, true);
+        struct matrix ma = out_in ? my : mx, mb = out_in ? mx : my;
+        g.m = out_in ? (int)n : p->in;
+        g.n = out_in ? p->in : (int)n;
+        g.a = ma.data, g.lda = ma.ld;
+        g.b = mb.data, g.ldb = mb.ld;
+        g.c = mw.data, g.ldc = mw.ld;
+        cpu_gemm(dev, &g);
         if (dbias.data)
             add_column_sums(dev, dbias, at, my, rows, n);
         close_weight(dev, p, dw, at, n, mw);

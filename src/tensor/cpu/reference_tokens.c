@@ -105,15 +105,17 @@ static double log_sum_exp(const struct attention *p, struct view q, struct view 
     return max + log(sum);
 }
 
+/* `weight` has room for t_k probabilities. */
 static void attend(const struct attention *p, struct view o, struct view q, struct view k,
-                   struct view v, int b, int head, int i, double lse)
+                   struct view v, int b, int head, int i, double lse, double *weight)
 {
+    for (int j = 0; j < p->t_k; j++)
+        weight[j] = sees(p, i, j) ? exp(score(p, q, k, b, head, i, j) - lse) : 0;
     for (int d = 0; d < p->width; d++) {
         double sum = 0;
         for (int j = 0; j < p->t_k; j++) {
             if (sees(p, i, j))
-                sum += exp(score(p, q, k, b, head, i, j) - lse) *
-                       get(v, key_at(p, b, j, head, p->v_stride) + (size_t)d);
+                sum += weight[j] * get(v, key_at(p, b, j, head, p->v_stride) + (size_t)d);
         }
         put(o, query_at(p, b, i, head, p->o_stride) + (size_t)d, sum);
     }
@@ -122,13 +124,15 @@ static void attend(const struct attention *p, struct view o, struct view q, stru
 void reference_attention_forward(struct device *dev, const struct attention *p, struct view o,
                                  struct view q, struct view k, struct view v, struct view lse)
 {
-    (void)dev;
+    double *weight = device_scratch(dev, (size_t)p->t_k * sizeof *weight);
+    if (!weight)
+        return;
     for (int b = 0; b < p->batch; b++) {
         for (int head = 0; head < p->heads; head++) {
             for (int i = 0; i < p->t_q; i++) {
                 double sum = log_sum_exp(p, q, k, b, head, i);
                 put(lse, (size_t)(b * p->heads + head) * (size_t)p->t_q + (size_t)i, sum);
-                attend(p, o, q, k, v, b, head, i, sum);
+                attend(p, o, q, k, v, b, head, i, sum, weight);
             }
         }
     }

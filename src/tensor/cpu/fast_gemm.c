@@ -1,0 +1,136 @@
+/* The tile of a matrix product: ROWS x COLUMNS elements of c in registers, from packed strips of a
+ * and b (Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008).
+ *
+ * Every element of c is one chain of multiply-adds over k whatever tile it falls into, so a product
+ * has the same bits however it is cut into tiles. */
+#include "tensor/cpu/kernels.h"
+
+#if defined(__AVX512F__)
+enum { LANES = 16, ROWS = 12, VECTORS = 2 }; /* 24 of 32 registers hold c */
+#elif defined(__AVX__)
+enum { LANES = 8, ROWS = 6, VECTORS = 2 }; /* 12 of 16 */
+#else
+enum { LANES = 4, ROWS = 6, VECTORS = 2 };
+#endif
+enum { COLUMNS = VECTORS * LANES };
+
+typedef float vec __attribute__((vector_size(LANES * 4)));
+typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
+
+static void tile(int k, const float *a, const float *b, float *c, size_t ldc, bool add)
+{
+    vec sum[ROWS][VECTORS];
+    for (int i = 0; i < ROWS; i++) {
+        for (int j = 0; j < VECTORS; j++)
+            sum[i][j] = (vec){0};
+        __builtin_prefetch(c + (size_t)i * ldc, 1);
+        __builtin_prefetch(c + (size_t)i * ldc + COLUMNS - 1, 1);
+    }
+    for (int l = 0; l < k; l++, a += ROWS, b += COLUMNS) {
+        vec row[VECTORS];
+        for (int j = 0; j < VECTORS; j++)
+            row[j] = *(const vec_at *)(b + j * LANES);
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS; i++) {
+            for (int j = 0; j < VECTORS; j++)
+                sum[i][j] += a[i] * row[j];
+        }
+    }
+    for (int i = 0; i < ROWS; i++) {
+        for (int j = 0; j < VECTORS; j++) {
+            vec_at *to = (vec_at *)(c + (size_t)i * ldc + j * LANES);
+            if (add)
+                sum[i][j] += *to;
+            *to = sum[i][j];
+        }
+    }
+}
+
+/* A tile at the edge: all of it is computed, what lies in c is kept. */
+static void edge(int k, const float *a, const float *b, float *c, size_t ldc, bool add, int rows,
+                 int columns)
+{
+    float whole[ROWS * COLUMNS];
+    tile(k, a, b, whole, COLUMNS, false);
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < columns; j++) {
+            float *to = &c[(size_t)i * ldc + (size_t)j];
+            *to = whole[i * COLUMNS + j] + (add ? *to : 0);
+        }
+    }
+}
+
+static void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                  bool add)
+{
+    for (int j = 0; j < n; j += COLUMNS, b += (size_t)k * COLUMNS) {
+        const float *strip = a;
+        for (int i = 0; i < m; i += ROWS, strip += (size_t)k * ROWS) {
+            float *to = c + (size_t)i * ldc + (size_t)j;
+            if (m - i >= ROWS && n - j >= COLUMNS)
+                tile(k, strip, b, to, ldc, add);
+            else
+                edge(k, strip, b, to, ldc, add, m - i < ROWS ? m - i : ROWS,
+                     n - j < COLUMNS ? n - j : COLUMNS);
+        }
+    }
+}
+
+/* to[l][i] = x[l][i] for i < n, zero up to `width`. */
+static inline __attribute__((always_inline)) void copy_strip(float *to, const float *x, size_t ld,
+                                                             int n, int k, int width)
+{
+    if (n == width) {
+        for (int l = 0; l < k; l++, to += width, x += ld) {
+            for (int i = 0; i < width; i++)
+                to[i] = x[i];
+        }
+        return;
+    }
+    for (int l = 0; l < k; l++, to += width, x += ld) {
+        for (int i = 0; i < width; i++)
+            to[i] = i < n ? x[i] : 0;
+    }
+}
+
+/* to[l][i] = x[i][l] for i < n, zero up to `width`. */
+static inline __attribute__((always_inline)) void turn_strip(float *to, const float *x, size_t ld,
+                                                             int n, int k, int width)
+{
+    for (int l0 = 0; l0 < k; l0 += 16) {
+        int end = k - l0 < 16 ? k : l0 + 16;
+        for (int i = 0; i < n; i++) {
+            const float *from = x + (size_t)i * ld;
+            for (int l = l0; l < end; l++)
+                to[l * width + i] = from[l];
+        }
+        for (int l = l0; l < end; l++) {
+            for (int i = n; i < width; i++)
+                to[l * width + i] = 0;
+        }
+    }
+}
+
+static void pack_a(float *to, const float *a, size_t ld, int n, int k, bool turned)
+{
+    if (turned)
+        turn_strip(to, a, ld, n, k, ROWS);
+    else
+        copy_strip(to, a, ld, n, k, ROWS);
+}
+
+static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turned)
+{
+    if (turned)
+        turn_strip(to, b, ld, n, k, COLUMNS);
+    else
+        copy_strip(to, b, ld, n, k, COLUMNS);
+}
+
+const struct gemm_kernels KERNELS(fast_gemm) = {
+    .rows = ROWS,
+    .columns = COLUMNS,
+    .pack_a = pack_a,
+    .pack_b = pack_b,
+    .block = block,
+};
