@@ -1,7 +1,7 @@
 /* Speed of every op on the shapes of GPT-2 124M and of a small model (6 layers, 384 wide), 4
- * sequences of 256 tokens. Each line: op, pass, shape, median time, and GFLOP/s as a fraction of
- * what the product kernel does on data in the first cache, or GB/s as a fraction of what a plain
- * loop with as many streams does.
+ * sequences of 256 tokens. Each line: op, pass, shape, fastest (median) time, and, of the fastest,
+ * GFLOP/s as a fraction of what the product kernel does on data in the first cache, or GB/s as a
+ * fraction of what a plain loop with as many streams does.
  *
  *     bench_ops [threads] [op]
  *
@@ -69,8 +69,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Median seconds of a pass: at least MIN_RUNS, about a third of a second. */
-static double time_pass(struct op_room *room, int pass)
+/* Fastest and median seconds of a pass: at least MIN_RUNS runs, about a third of a second. */
+static double time_pass(struct op_room *room, int pass, double *median)
 {
     static double seconds[MAX_RUNS];
     int n = 0;
@@ -83,7 +83,8 @@ static double time_pass(struct op_room *room, int pass)
         total += seconds[n++];
     }
     qsort(seconds, (size_t)n, sizeof *seconds, ascending);
-    return seconds[n / 2];
+    *median = seconds[n / 2];
+    return seconds[0];
 }
 
 /* GFLOP/s of all threads on one tile in the first cache. */
@@ -136,12 +137,13 @@ static void report(struct device *dev, const struct op_case *c, double peak, dou
     const struct family *f = family_of(c);
     for (int pass = 0; pass < f->passes; pass++) {
         struct cost cost = cost_of(&room, pass);
-        double seconds = time_pass(&room, pass);
+        double median, seconds = time_pass(&room, pass, &median);
         char shape[64] = "";
-        for (int i = 0, n = 0; i < 8 && (c->d[i] || i < 2); i++)
+        for (int i = 0, n = 0; i < 8 && (c->d[i] || i < 1); i++)
             n += snprintf(shape + n, sizeof shape - (size_t)n, i ? "x%d" : "%d", c->d[i]);
         const char *name = f->passes == 3 ? linear_pass[pass] : pass ? "backward" : "forward";
-        printf("%-13s %-8s %-22s %9.3f ms  ", c->op, name, shape, seconds * 1e3);
+        printf("%-13s %-8s %-22s %9.3f (%9.3f) ms  ", c->op, name, shape, seconds * 1e3,
+               median * 1e3);
         if (cost.flops > 0)
             printf("%6.1f GFLOP/s %3.0f %% of peak\n", cost.flops / seconds * 1e-9,
                    100 * cost.flops / seconds * 1e-9 / peak);

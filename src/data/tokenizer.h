@@ -1,4 +1,11 @@
-/* Byte-level BPE as GPT-2 and GPT-NeoX use it; reads and writes Hugging Face files. */
+/* Byte-level BPE as GPT-2, GPT-NeoX, Llama 3 and others use it; reads and writes Hugging Face
+ * files.
+ *
+ * The ids are those of Hugging Face `tokenizers` with add_special_tokens off: nothing is put around
+ * the text, while special tokens that stand in the text become their ids. Bytes that are not UTF-8,
+ * which `tokenizers` cannot be given, are words of their own, so that encoding and decoding give
+ * any bytes back; a file with NFC, with a leading space, with stripping tokens or without tokens
+ * for all 256 bytes changes what it says it changes. */
 #ifndef SOTTO_DATA_TOKENIZER_H
 #define SOTTO_DATA_TOKENIZER_H
 
@@ -9,7 +16,8 @@
 
 struct tokenizer; /* read-only once made: any number of threads may encode at once */
 
-/* `path`: a tokenizer.json, or a folder with tokenizer.json or with vocab.json + merges.txt. */
+/* `path`: a tokenizer.json, or a folder with tokenizer.json or with vocab.json + merges.txt. What
+ * would change the ids and is not implemented is an error that names it. */
 enum sotto_status tokenizer_open(struct tokenizer **out, const char *path);
 enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size_t size,
                                   const char *name); /* the text of a tokenizer.json */
@@ -17,7 +25,8 @@ void tokenizer_close(struct tokenizer *tokenizer);
 
 /* Ids including added tokens: every id is below this. */
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);
-/* The id of the end-of-text token, -1 if it has none. */
+/* The id of the end-of-text token, -1 if it has none: the special token with one of the usual
+ * names, else the only special token. */
 int tokenizer_end(const struct tokenizer *tokenizer);
 
 /* Growing list of ids. Start from {0}; the caller frees `data`. */
@@ -45,7 +54,8 @@ struct tokenizer_training {
 enum sotto_status tokenizer_train(struct tokenizer **out, const struct tokenizer_training *how,
                                   const char *const *texts, const size_t *sizes, size_t count);
 
-/* Writes tokenizer.json (atomically); the second also vocab.json and merges.txt into a folder. */
+/* Writes tokenizer.json (atomically; into `path` if that is a folder); the second also vocab.json
+ * and merges.txt into a folder, which is made where it is missing. */
 enum sotto_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
 enum sotto_status tokenizer_save_pair(const struct tokenizer *tokenizer, const char *folder);
 

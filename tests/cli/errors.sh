@@ -1,0 +1,82 @@
+# Bad input: a clear message, a non-zero exit, nothing lost.
+. "$(dirname "$0")/lib.bash"
+
+train=("$sotto" train "${tiny[@]}" --out=run --steps=2)
+fails_with "unknown command 'trian': did you mean 'train'?" "$sotto" trian
+fails_with "did you mean 'optim.weight_decay'?" "${train[@]}" --optim.weight_decai=1
+fails_with "unknown key 'xyzzyxyzzy'" "${train[@]}" --xyzzyxyzzy=1
+fails_with "is out of range" "${train[@]}" --optim.beta1=1.5
+fails_with "want an integer" "${train[@]}" --steps=ten
+fails_with "want true or false" "${train[@]}" --recompute=maybe
+fails_with "want one of adamw, sgd" "${train[@]}" --optim.kind=adam
+fails_with "wants a value" "${train[@]}" --batch
+fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
+fails_with "No such file" "$sotto" train missing.ini
+fails_with "No such file" "${train[@]}" --data.train=missing.txt --data.format=text
+printf '[train]\nsteps = 3\nbach = 2\n' >bad.ini
+fails_with "bad.ini:3: unknown key 'train.bach': did you mean 'train.batch'?" "$sotto" train bad.ini
+printf '[trian]\n' >bad.ini
+fails_with "bad.ini:1: unknown section [trian]: did you mean [train]?" "$sotto" train bad.ini
+printf 'no equals sign\n' >bad.ini
+fails_with "bad.ini:1: want 'key = value'" "$sotto" train bad.ini
+head -c 100 /dev/zero >bad.ini
+fails_with "not a text file" "$sotto" train bad.ini
+fails_with "longer than the model's 32 positions" "${train[@]}" --seq=64
+fails_with "heads" "${train[@]}" --heads=3 --arch=gpt2
+[ ! -e run/checkpoints ] || die "a refused run left checkpoints"
+
+: >empty.txt
+fails_with "empty.txt" "${train[@]}" --data.format=text --data.train=empty.txt
+echo "far too short" >short.txt
+fails_with "one sequence needs" "${train[@]}" --data.format=text --data.train=short.txt --data.holdout=0
+echo '{"no": "text"}' >bad.jsonl
+fails_with "bad.jsonl" "${train[@]}" --data.format=jsonl --data.train=bad.jsonl
+echo '{"text": ' >bad.jsonl
+fails_with "bad.jsonl" "${train[@]}" --data.format=jsonl --data.train=bad.jsonl
+echo '[1, 2' >bad.json
+fails_with "bad.json" "${train[@]}" --data.format=instruct --data.train=bad.json
+echo '{"model": 3}' >bad-tokenizer.json
+fails_with "bad-tokenizer.json" "${train[@]}" --data.tokenizer=bad-tokenizer.json
+head -c 1000 /dev/urandom >bad.bin
+fails_with "bad.bin" "${train[@]}" --data.format=tokens --data.train=bad.bin
+
+succeeds "${train[@]}"
+fails_with "already holds a run of 2 steps" "${train[@]}"
+fails_with "model.layers = 3, but the model in" "${train[@]}" --resume --layers=3
+fails_with "vocabulary of 300 tokens, the model has 100" "${train[@]}" --out=other --model.vocab=100 --data.vocab=300
+
+# models on disk
+cp -r run model
+truncate -s -100 model/model.safetensors
+fails_with "model" "$sotto" sample model
+cp run/model.safetensors model/
+printf '\xff\xff\xff\xff\xff\xff\xff\x7f' | dd of=model/model.safetensors bs=1 conv=notrunc 2>/dev/null
+fails_with "model" "$sotto" sample model
+cp run/model.safetensors model/
+sed -i 's/"hidden_size": 32/"hidden_size": 64/' model/config.json
+fails_with "[300,32]" "$sotto" sample model
+sed -i 's/"model_type": "llama"/"model_type": "mamba"/' model/config.json
+fails_with "model_type 'mamba' is not supported" "$sotto" sample model
+echo '{' >model/config.json
+fails_with "config.json is not valid JSON" "$sotto" sample model
+fails_with "is not a folder with a model" "$sotto" sample nowhere
+
+# a loss that is no number: the step is named, the last good checkpoint stays
+fails_with "step " "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
+says 'the last good checkpoint is nan/checkpoints/'
+last=$(sed -n 's/^the last good checkpoint is //p' out)
+succeeds "$sotto" sample "$last" --tokens=1 --prompt=A
+
+# two writers, and a folder that cannot be written
+"${train[@]}" --out=busy --steps=100000 >busy.log 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'step 5/' busy.log && break
+    sleep 0.1
+done
+fails_with "$pid" "${train[@]}" --out=busy --resume
+kill -INT $pid
+wait $pid
+: >file
+fails_with "file" "${train[@]}" --out=file/run
+exit 0

@@ -1,0 +1,35 @@
+# Shared by the tests that drive the command: $sotto, a scratch folder that goes away, and assertions.
+set -u
+sotto=$1
+scratch=$(mktemp -d)
+trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
+cd "$scratch" || exit 1
+
+die() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# succeeds COMMAND...: runs it, output in `out`.
+succeeds() {
+    "$@" >out 2>&1 || { cat out >&2; die "exit $? from: $*"; }
+}
+
+# fails_with TEXT COMMAND...: a non-zero exit that is no signal, and TEXT in what it printed.
+fails_with() {
+    local text=$1 code
+    shift
+    "$@" >out 2>&1
+    code=$?
+    [ $code -ne 0 ] || die "should have failed: $*"
+    [ $code -lt 126 ] || { cat out >&2; die "exit $code from: $*"; }
+    grep -qF -- "$text" out || { cat out >&2; die "no '$text' from: $*"; }
+}
+
+says() {
+    grep -qE -- "$1" out || { cat out >&2; die "no '$1' in the output"; }
+}
+
+# A run that takes a second: a tiny model on synthetic stories.
+tiny=(--data.train=stories --data.format=stories --data.stories=200 --data.vocab=300 --layers=2 --width=32
+      --heads=2 --positions=32 --batch=4 --seq=32 --threads=1 --eval_batches=2 --log_every=5)

@@ -1,0 +1,45 @@
+# A run that is killed with SIGKILL, at whatever moment, and resumed, ends with the same bits as one that was not.
+. "$(dirname "$0")/lib.bash"
+
+run=("$sotto" train "${tiny[@]}" --steps=60 --save_every=5 --eval_every=20 --optim.warmup=5 --accumulate=2)
+succeeds "${run[@]}" --out=whole
+want=$(grep -o 'state [0-9a-f]*' out)
+[ -n "$want" ] || die "no state hash"
+
+kills=0
+for delay in 0.1 0.2 0.3 0.15 0.25 0.4; do
+    "${run[@]}" --out=killed --resume >out 2>&1 &
+    pid=$!
+    sleep $delay
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+    for folder in killed/checkpoints/step-*; do # whatever is there is whole
+        [ -e "$folder" ] || continue
+        succeeds "$sotto" sample "$folder" --tokens=1 --prompt=A --threads=1
+    done
+done
+succeeds "${run[@]}" --out=killed --resume
+[ "$(grep -o 'state [0-9a-f]*' out)" = "$want" ] || die "after $kills kills: $(grep -o 'state.*' out), want $want"
+cmp whole/model.safetensors killed/model.safetensors || die "the models differ"
+steps() {
+    grep -o '"step": [0-9]*' "$1/metrics.jsonl"
+}
+[ "$(steps whole)" = "$(steps killed)" ] || die "the metrics have other steps"
+[ "$(ls killed/checkpoints | wc -l)" = 3 ] || die "keep = 3, but there are: $(ls -A killed/checkpoints)"
+[ "$kills" -gt 0 ] || die "nothing was killed"
+
+# Ctrl-C: the round is finished, everything saved, and the way on is said.
+"${run[@]}" --steps=100000 --save_every=0 --out=stopped >out 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'step 5/' out && break
+    sleep 0.1
+done
+kill -INT $pid
+wait $pid
+[ $? = 130 ] || die "exit code of an interrupted run"
+says 'to go on: sotto train'
+says 'everything is saved'
+[ -d stopped/checkpoints ] || die "no checkpoint after Ctrl-C"
+fails_with 'already holds a run' "${run[@]}" --out=stopped
+exit 0

@@ -1,0 +1,70 @@
+# Every subcommand once, as a user would go through them.
+. "$(dirname "$0")/lib.bash"
+
+succeeds "$sotto" --version
+says '^sotto [0-9]'
+succeeds "$sotto" help
+for command in train eval sample tokenize info; do
+    grep -q "^  $command " out || die "help does not list $command"
+    "$sotto" $command --help >help || die "$command --help"
+    grep -q "^usage: sotto $command" help || die "$command --help has no usage"
+    grep -q "^  sotto $command" help || die "$command --help has no example"
+    grep -q '^  --' help || die "$command --help lists no options"
+done
+
+succeeds "$sotto" info
+says '^gpt2 +124439808'
+succeeds "$sotto" info gpt2 --batch=4 --seq=256
+says '^  optimizer +995.5 +1493.3'
+
+# stories as text, through the tokenizer and back
+printf 'Anna and Ben went to the lake. They found a red boat.\nThe end.\n%.0s' {1..40} >text
+succeeds "$sotto" tokenize train --input=text --vocab=300 --out=tokenizer.json
+succeeds "$sotto" tokenize encode --tokenizer=tokenizer.json --input=text --out=text.bin --ids=text.ids
+says '^encode: [0-9]+ tokens'
+"$sotto" tokenize decode --tokenizer=tokenizer.json --input=text.bin >back || die "decode of a token file"
+cmp text back || die "text.bin does not decode to the text"
+"$sotto" tokenize decode --tokenizer=tokenizer.json <text.ids --input=- >back || die "decode of ids"
+cmp text back || die "text.ids does not decode to the text"
+
+succeeds "$sotto" train "${tiny[@]}" --out=run --steps=10
+says 'step 10/10'
+says 'held-out loss'
+says 'is a Hugging Face model folder'
+for file in config.json model.safetensors tokenizer.json metrics.jsonl; do
+    [ -s run/$file ] || die "run/$file is missing"
+done
+[ "$(ls run/events.out.tfevents.* | wc -l)" = 1 ] || die "no event file"
+
+succeeds "$sotto" sample run --prompt='Once' --tokens=20 --seed=3
+cp out first
+succeeds "$sotto" sample run --prompt='Once' --tokens=20 --seed=3
+cmp out first || die "the same seed gave another sample"
+succeeds "$sotto" sample run --prompt='Once' --tokens=20 --temperature=0
+succeeds "$sotto" sample --model=run --tokens=5 --count=2 --top_k=5
+says '^---$'
+
+printf '{"text": "Anna and Ben went to the lake."}\n{"text": "They found a red boat."}\n' >words.jsonl
+succeeds "$sotto" eval run --data.valid=text --last_words=words.jsonl --logits=logits.safetensors --batch=2
+says '^loss [0-9.]+  perplexity'
+says '^last words: loss [0-9.]+ .* texts 2$'
+[ -s logits.safetensors ] || die "no logits"
+
+# options: file, overrides, and the configuration that a run leaves behind reproduces it
+cat >my.ini <<END
+[train]
+steps = 10        ; overridden below
+out = from-file
+[optim]
+lr = 2e-3         # a comment
+END
+succeeds "$sotto" train my.ini "${tiny[@]}" --steps=4
+says 'step 4/4'
+state=$(grep -o 'state [0-9a-f]*' out)
+grep -q '^lr = 0.002$' from-file/checkpoints/step-00000004/sotto.ini || die "the run's own configuration"
+succeeds "$sotto" train from-file/checkpoints/step-00000004/sotto.ini --out=again
+[ "$(grep -o 'state [0-9a-f]*' out)" = "$state" ] || die "the saved configuration gives another run"
+
+# fine-tuning from a folder
+succeeds "$sotto" train "${tiny[@]}" --layers=0 --width=0 --heads=0 --positions=0 --init=run --out=tuned --steps=3
+exit 0
