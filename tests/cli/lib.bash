@@ -1,6 +1,7 @@
 # Shared by the tests that drive the command: $sotto, a scratch folder that goes away, and assertions.
 set -u
-sotto=$1
+sotto=$(readlink -f "$1")
+self=$(readlink -f "$0")
 scratch=$(mktemp -d)
 trap 'chmod -R u+w "$scratch" 2>/dev/null; rm -rf "$scratch"' EXIT
 cd "$scratch" || exit 1
