@@ -2,6 +2,8 @@
 #include "base/file.h"
 #include "base/scratch.h"
 
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -111,6 +113,22 @@ static void commit_finds_an_unseen_failure(void **state)
                      : file_commit(&draft),
                  SOTTO_EIO, "unseen");
     fclose(wanted);
+    assert_text(at("unseen"), "old");
+
+    /* A write that failed while those around it went through: only the stream remembers. */
+    struct rlimit limit, small;
+    static char page[8192];
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = limit;
+    small.rlim_cur = sizeof page / 2;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_ok(file_draft_open(&draft, at("unseen")));
+    setvbuf(draft.stream, NULL, _IONBF, 0);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    size_t wrote = fwrite(page, 1, sizeof page, draft.stream);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    assert_true(wrote < sizeof page);
+    assert_fails(file_commit(&draft), SOTTO_EIO, "an earlier write failed");
     assert_text(at("unseen"), "old");
 }
 

@@ -70,11 +70,15 @@ static void normal_moments(void **state)
     float *x = malloc(DRAWS * sizeof *x);
     assert_non_null(x);
     rng_normal(&rng, x, DRAWS, 2.0f, 0.5f);
-    double m1 = 0, m2 = 0, m3 = 0, m4 = 0;
+    double m1 = 0, m2 = 0, m3 = 0, m4 = 0, pairs = 0;
     for (int i = 0; i < DRAWS; i++) {
         double z = (x[i] - 2.0) / 0.5;
         m1 += z, m2 += z * z, m3 += z * z * z, m4 += z * z * z * z;
     }
+    for (int i = 0; i < DRAWS;
+         i += 2) /* the two halves of one Box-Muller draw, squared: 1 if independent */
+        pairs += (x[i] - 2.0) * (x[i] - 2.0) * (x[i + 1] - 2.0) * (x[i + 1] - 2.0) / 0.0625;
+    assert_true(fabs(pairs / (DRAWS / 2) - 1) < 5 * sqrt(8. / (DRAWS / 2))); /* Var = 9 - 1 */
     /* Var of z, z^2, z^3, z^4 is 1, 2, 15, 96; five standard errors. */
     assert_true(fabs(m1 / DRAWS) < 5 * sqrt(1. / DRAWS));
     assert_true(fabs(m2 / DRAWS - 1) < 5 * sqrt(2. / DRAWS));

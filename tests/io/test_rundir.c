@@ -198,6 +198,7 @@ static void a_killed_process_leaves_no_lock(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
+        alarm(30); /* should a failed assertion leave it behind */
         char ok = rundir_open(&run, at("killed")) == SOTTO_OK;
         if (write(ready[1], &ok, 1) == 1)
             pause();

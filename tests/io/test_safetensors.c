@@ -110,7 +110,10 @@ static void hostile_lengths(void **state)
         uint8_t *part = malloc(cut ? cut : 1);
         assert_non_null(part);
         memcpy(part, file, cut);
-        assert_fails(safetensors_open_memory(&set, part, cut, "cut"), SOTTO_EFORMAT, "cut: ");
+        assert_fails(safetensors_open_memory(&set, part, cut, "cut"), SOTTO_EFORMAT,
+                     cut < 8          ? "cut: not a safetensors file"
+                     : cut < size - 4 ? "cut: truncated"
+                                      : "cut: tensor 'x': offsets 0..4 but the file has");
         free(part);
     }
     memset(file, 0xff, 8);
@@ -232,6 +235,22 @@ static void round_trip(void **state)
     assert_ok(safetensors_read_f32(safetensors_find(&set, "half"), back));
     assert_true(back[0] == 1 && back[1] == -2 && isinf(back[2]) && back[3] == 0x1p-133f);
     safetensors_close(&set);
+}
+
+static void data_is_aligned(void **state)
+{
+    (void)state;
+    static const int64_t one = 1;
+    for (int length = 0; length < 9; length++) { /* whatever the length of the header */
+        struct safetensors set;
+        char name[] = "nnnnnnnnn";
+        name[length] = '\0';
+        write_one(at("aligned"), name, SAFETENSORS_F64, 1, &one, "12345678", 8);
+        assert_ok(safetensors_open(&set, at("aligned")));
+        assert_int_equal((uintptr_t)set.entry[0].data % 8, 0);
+        assert_memory_equal(set.entry[0].data, "12345678", 8);
+        safetensors_close(&set);
+    }
 }
 
 static void conversions(void **state)
@@ -406,6 +425,7 @@ int main(void)
         cmocka_unit_test(other_types_are_listed),
         cmocka_unit_test(round_trip),
         cmocka_unit_test(conversions),
+        cmocka_unit_test(data_is_aligned),
         cmocka_unit_test(writer_refuses),
         cmocka_unit_test(folders),
         cmocka_unit_test(a_file_of_the_reference_implementation),

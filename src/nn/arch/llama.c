@@ -1,36 +1,36 @@
-/* Llama (Touvron et al. 2023) and OLMo 2 (2024): RMS norm, rotary positions, SwiGLU, grouped
- * queries, no biases. Llama normalises before each sublayer; OLMo 2 after it, and q and k before
- * the rotation. */
-#include "nn/arch/arch.h"
+/* Llama (Touvron et al. 2023): RMS norm before each sublayer, rotary positions, SwiGLU, grouped
+ * queries, no biases. */
+#include "nn/arch/llama.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-static void defaults(struct model_config *c)
+void llama_defaults(struct model_config *c, double norm_eps, double rope_theta)
 {
     if (!c->mlp_width) /* 8/3 of the width: as many parameters as 4x without a gate */
         c->mlp_width = (8 * c->width / 3 + 31) / 32 * 32;
     if (c->norm_eps == 0)
-        c->norm_eps = c->arch == ARCH_OLMO2 ? 1e-6 : 1e-5;
+        c->norm_eps = norm_eps;
     if (c->rope_theta == 0)
-        c->rope_theta = c->arch == ARCH_OLMO2 ? 500000 : 10000;
+        c->rope_theta = rope_theta;
     if (!c->tied)
         c->tied = TIED_NO;
     if (!*c->activation)
         strcpy(c->activation, "silu");
 }
 
-static enum sotto_status check(const struct model_config *c)
+static void defaults(struct model_config *c)
+{
+    llama_defaults(c, 1e-5, 10000);
+}
+
+enum sotto_status llama_check(const struct model_config *c)
 {
     if (c->head_width % 2)
-        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions",
-                    c->head_width);
+        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions", c->head_width);
     if (strcmp(c->activation, "silu") != 0)
         return fail(SOTTO_EINVAL, "activation '%s': llama and olmo2 use silu", c->activation);
-    if (c->arch == ARCH_OLMO2 && c->head_width * c->heads != c->width)
-        return fail(SOTTO_EINVAL, "olmo2 wants width = %d to be heads (%d) times head_width (%d)",
-                    c->width, c->heads, c->head_width);
     return SOTTO_OK;
 }
 
@@ -39,72 +39,86 @@ static struct norm_part norm(struct model *m, int tensor)
     return (struct norm_part){NORM_RMS, tensor, -1, (float)m->config.norm_eps};
 }
 
-static enum sotto_status build(struct model *m)
+static enum sotto_status add_attention(struct model *m, int i, bool after)
 {
     const struct model_config *c = &m->config;
-    const bool after = c->arch == ARCH_OLMO2;
     const double std = c->init_std;
-    const int C = c->width, F = c->mlp_width, Q = c->heads * c->head_width,
-              KV = c->kv_heads * c->head_width;
+    const int C = c->width, Q = c->heads * c->head_width, KV = c->kv_heads * c->head_width;
+    struct attention_layer *a = model_begin(m, &attention_ops, sizeof *a);
+    if (!a || !(a->frequencies = arch_frequencies(c)))
+        return fail(SOTTO_ENOMEM, "no memory for layer %d", i);
+    a->width = C;
+    a->heads = c->heads;
+    a->kv_heads = c->kv_heads;
+    a->head_width = c->head_width;
+    a->scale = (float)(1 / sqrt(c->head_width));
+    a->norm_after = a->qk_norm = after;
+    a->index = m->n_attention++;
+    a->qkv_w = a->qkv_b = a->q_b = a->k_b = a->v_b = a->o_b = -1;
+    a->norm = norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
+                                 after ? "post_attention_layernorm" : "input_layernorm"));
+    a->q_w = model_matrix(m, std, Q, C, "model.layers.%d.self_attn.q_proj.weight", i);
+    a->k_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.k_proj.weight", i);
+    a->v_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.v_proj.weight", i);
+    a->o_w = model_matrix(m, std, C, Q, "model.layers.%d.self_attn.o_proj.weight", i);
+    if (a->qk_norm) {
+        a->q_norm = norm(m, model_ones(m, Q, "model.layers.%d.self_attn.q_norm.weight", i));
+        a->k_norm = norm(m, model_ones(m, KV, "model.layers.%d.self_attn.k_norm.weight", i));
+    }
+    return SOTTO_OK;
+}
 
+static enum sotto_status add_mlp(struct model *m, int i, bool after)
+{
+    const struct model_config *c = &m->config;
+    const double std = c->init_std;
+    const int C = c->width, F = c->mlp_width;
+    struct mlp_layer *f = model_begin(m, &mlp_ops, sizeof *f);
+    if (!f)
+        return fail(SOTTO_ENOMEM, "no memory for layer %d", i);
+    f->width = C;
+    f->hidden = F;
+    f->kind = MLP_SWIGLU;
+    f->norm_after = after;
+    f->up_b = f->down_b = -1;
+    f->norm = norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
+                                 after ? "post_feedforward_layernorm" : "post_attention_layernorm"));
+    f->gate_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.gate_proj.weight", i);
+    f->up_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.up_proj.weight", i);
+    f->down_w = model_matrix(m, std, C, F, "model.layers.%d.mlp.down_proj.weight", i);
+    return SOTTO_OK;
+}
+
+enum sotto_status llama_chain(struct model *m, bool after)
+{
+    const struct model_config *c = &m->config;
+    const int C = c->width;
     struct embed_layer *embed = model_begin(m, &embed_ops, sizeof *embed);
     if (!embed)
-        return fail(SOTTO_ENOMEM, "no memory for the layers");
+        return fail(SOTTO_ENOMEM, "no memory for the embedding");
     embed->width = C;
-    embed->table = model_matrix(m, std, c->vocab, C, "model.embed_tokens.weight");
+    embed->table = model_matrix(m, c->init_std, c->vocab, C, "model.embed_tokens.weight");
     embed->positions = -1;
-    int token_table = embed->table;
 
     for (int i = 0; i < c->layers; i++) {
-        struct attention_layer *a = model_begin(m, &attention_ops, sizeof *a);
-        if (!a || !(a->frequencies = arch_frequencies(c)))
-            return fail(SOTTO_ENOMEM, "no memory for the layers");
-        a->width = C;
-        a->heads = c->heads;
-        a->kv_heads = c->kv_heads;
-        a->head_width = c->head_width;
-        a->scale = (float)(1 / sqrt(c->head_width));
-        a->norm_after = after;
-        a->index = m->n_attention++;
-        a->qkv_w = a->qkv_b = a->q_b = a->k_b = a->v_b = a->o_b = -1;
-        a->norm =
-            norm(m, after ? model_ones(m, C, "model.layers.%d.post_attention_layernorm.weight", i)
-                          : model_ones(m, C, "model.layers.%d.input_layernorm.weight", i));
-        a->q_w = model_matrix(m, std, Q, C, "model.layers.%d.self_attn.q_proj.weight", i);
-        a->k_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.k_proj.weight", i);
-        a->v_w = model_matrix(m, std, KV, C, "model.layers.%d.self_attn.v_proj.weight", i);
-        a->o_w = model_matrix(m, std, C, Q, "model.layers.%d.self_attn.o_proj.weight", i);
-        a->qk_norm = after;
-        if (a->qk_norm) {
-            a->q_norm = norm(m, model_ones(m, Q, "model.layers.%d.self_attn.q_norm.weight", i));
-            a->k_norm = norm(m, model_ones(m, KV, "model.layers.%d.self_attn.k_norm.weight", i));
-        }
-
-        struct mlp_layer *f = model_begin(m, &mlp_ops, sizeof *f);
-        if (!f)
-            return fail(SOTTO_ENOMEM, "no memory for the layers");
-        f->width = C;
-        f->hidden = F;
-        f->kind = MLP_SWIGLU;
-        f->norm_after = after;
-        f->up_b = f->down_b = -1;
-        f->norm =
-            norm(m, after ? model_ones(m, C, "model.layers.%d.post_feedforward_layernorm.weight", i)
-                          : model_ones(m, C, "model.layers.%d.post_attention_layernorm.weight", i));
-        f->gate_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.gate_proj.weight", i);
-        f->up_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.up_proj.weight", i);
-        f->down_w = model_matrix(m, std, C, F, "model.layers.%d.mlp.down_proj.weight", i);
+        TRY(add_attention(m, i, after));
+        TRY(add_mlp(m, i, after));
     }
 
     struct head_layer *head = model_begin(m, &head_ops, sizeof *head);
     if (!head)
-        return fail(SOTTO_ENOMEM, "no memory for the layers");
+        return fail(SOTTO_ENOMEM, "no memory for the head");
     head->width = C;
     head->vocab = c->vocab;
     head->norm = norm(m, model_ones(m, C, "model.norm.weight"));
-    head->w =
-        c->tied == TIED_YES ? token_table : model_matrix(m, std, c->vocab, C, "lm_head.weight");
+    head->w = c->tied == TIED_YES ? embed->table
+                                  : model_matrix(m, c->init_std, c->vocab, C, "lm_head.weight");
     return SOTTO_OK;
+}
+
+static enum sotto_status build(struct model *m)
+{
+    return llama_chain(m, false);
 }
 
 #define AT(field) offsetof(struct model_config, field)
@@ -140,11 +154,10 @@ static enum sotto_status read_rope(struct model_config *c, const json_t *json, c
     return SOTTO_OK;
 }
 
-static enum sotto_status from_json(struct model_config *c, const json_t *json)
+enum sotto_status llama_read(struct model_config *c, const json_t *json, double norm_eps)
 {
     static const char *const silu[] = {"silu", NULL};
-    c->norm_eps =
-        c->arch == ARCH_OLMO2 ? 1e-5 : 1e-6; /* what transformers takes for a missing key */
+    c->norm_eps = norm_eps;
     TRY(arch_read(c, json, members, MEMBERS));
     TRY(read_rope(c, json, "rope_scaling"));
     TRY(read_rope(c, json, "rope_parameters"));
@@ -155,11 +168,9 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return SOTTO_OK;
 }
 
-static json_t *to_json(const struct model_config *c)
+json_t *llama_write(const struct model_config *c, const char *hf_class)
 {
-    json_t *json = arch_write(c, members, MEMBERS, archs[c->arch]->hf_class);
-    if (c->arch == ARCH_OLMO2)
-        json_object_del(json, "head_dim"); /* it is always hidden_size / heads there */
+    json_t *json = arch_write(c, members, MEMBERS, hf_class);
     json_object_set_new(json, "hidden_act", json_string(c->activation));
     json_object_set_new(json, "attention_bias", json_false());
     json_object_set_new(
@@ -168,5 +179,14 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_llama = {"LlamaForCausalLM", defaults, check, from_json, to_json, build};
-const struct arch arch_olmo2 = {"Olmo2ForCausalLM", defaults, check, from_json, to_json, build};
+static enum sotto_status from_json(struct model_config *c, const json_t *json)
+{
+    return llama_read(c, json, 1e-6);
+}
+
+static json_t *to_json(const struct model_config *c)
+{
+    return llama_write(c, arch_llama.hf_class);
+}
+
+const struct arch arch_llama = {"LlamaForCausalLM", defaults, llama_check, from_json, to_json, build};

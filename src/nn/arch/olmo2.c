@@ -1,0 +1,35 @@
+/* OLMo 2 (2024): Llama's parts with the norms behind the sublayers, and q and k normalised over all their heads
+ * before the rotation. */
+#include "nn/arch/llama.h"
+
+static void defaults(struct model_config *c)
+{
+    llama_defaults(c, 1e-6, 500000);
+}
+
+static enum sotto_status check(const struct model_config *c)
+{
+    if (c->head_width * c->heads != c->width)
+        return fail(SOTTO_EINVAL, "olmo2 wants width = %d to be heads (%d) times head_width (%d)",
+                    c->width, c->heads, c->head_width);
+    return llama_check(c);
+}
+
+static enum sotto_status build(struct model *m)
+{
+    return llama_chain(m, true);
+}
+
+static enum sotto_status from_json(struct model_config *c, const json_t *json)
+{
+    return llama_read(c, json, 1e-5);
+}
+
+static json_t *to_json(const struct model_config *c)
+{
+    json_t *json = llama_write(c, arch_olmo2.hf_class);
+    json_object_del(json, "head_dim"); /* always hidden_size / heads here */
+    return json;
+}
+
+const struct arch arch_olmo2 = {"Olmo2ForCausalLM", defaults, check, from_json, to_json, build};

@@ -1,0 +1,154 @@
+/* The pool: blocks are reused, the smallest that fits is taken, and the account pays for exactly
+ * what was ever needed at once. */
+#include "base/scratch.h"
+
+#include "tensor/pool.h"
+
+/* Absurd sizes are meant to be refused, also by the sanitizer's allocator. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "allocator_may_return_null=1";
+}
+
+static struct memory memory;
+static struct device dev;
+
+static int open_device(void **state)
+{
+    (void)state;
+    memset(&memory, 0, sizeof memory);
+    return device_open(&dev, "cpu", &memory, 1) == SOTTO_OK ? 0 : -1;
+}
+
+static int close_device(void **state)
+{
+    (void)state;
+    device_close(&dev);
+    return memory.total == 0 ? 0 : -1; /* everything was returned */
+}
+
+static struct pool_block *take(struct pool *pool, enum dtype type, size_t count)
+{
+    struct pool_block *block;
+    assert_ok(pool_take(pool, type, count, &block));
+    assert_true(block->buffer.count >= count);
+    assert_int_equal(block->buffer.view.type, type);
+    return block;
+}
+
+/* A rhythm of takes and gives allocates in its first round only. */
+static void second_round_allocates_nothing(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    size_t after_first = 0;
+    for (int round = 0; round < 5; round++) {
+        struct pool_block *a = take(&pool, DTYPE_F32, 100), *b = take(&pool, DTYPE_F32, 300);
+        pool_give(&pool, a);
+        struct pool_block *c = take(&pool, DTYPE_F32, 200), *d = take(&pool, DTYPE_F32, 90);
+        pool_give(&pool, b);
+        pool_give(&pool, c);
+        pool_give(&pool, d);
+        if (round == 0)
+            after_first = memory.now[MEMORY_ACTIVATIONS];
+        assert_int_equal(memory.now[MEMORY_ACTIVATIONS], after_first);
+    }
+    assert_int_equal(after_first, 4 * (100 + 300 + 200)); /* d was given a's block */
+    assert_int_equal(memory.peak[MEMORY_ACTIVATIONS], after_first);
+    pool_free(&pool);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
+}
+
+/* Of the idle blocks the smallest that is large enough, whatever the order they came back in. */
+static void best_fit(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {500, 100, 300, 200, 400};
+    for (int first = 0; first < 5; first++) {
+        struct pool pool;
+        pool_init(&pool, &dev, MEMORY_OUTER);
+        struct pool_block *block[5];
+        for (int i = 0; i < 5; i++)
+            block[i] = take(&pool, DTYPE_F32, sizes[i]);
+        for (int i = 0; i < 5; i++)
+            pool_give(&pool, block[(first + i) % 5]);
+        struct pool_block *x = take(&pool, DTYPE_F32, 250), *y = take(&pool, DTYPE_F32, 250),
+                          *z = take(&pool, DTYPE_F32, 100), *w = take(&pool, DTYPE_F32, 501);
+        assert_int_equal(x->buffer.count, 300);
+        assert_int_equal(y->buffer.count, 400);
+        assert_int_equal(z->buffer.count, 100);
+        assert_int_equal(w->buffer.count, 501);
+        assert_int_equal(memory.now[MEMORY_OUTER], 4 * 2001);
+        pool_give(&pool, x);
+        pool_give(&pool, y);
+        pool_give(&pool, z);
+        pool_give(&pool, w);
+        pool_give(&pool, NULL);
+        pool_free(&pool);
+    }
+}
+
+/* Blocks of another type are not handed out, though their bytes would do. */
+static void types_do_not_mix(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    struct pool_block *a = take(&pool, DTYPE_F32, 64);
+    pool_give(&pool, a);
+    struct pool_block *b = take(&pool, DTYPE_BF16, 64);
+    assert_ptr_not_equal(a, b);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 64 * 6);
+    pool_give(&pool, b);
+    pool_free(&pool);
+}
+
+/* Two pools on one account, each in its category. */
+static void categories_are_kept_apart(void **state)
+{
+    (void)state;
+    struct pool activations, scratch_pool;
+    pool_init(&activations, &dev, MEMORY_ACTIVATIONS);
+    pool_init(&scratch_pool, &dev, MEMORY_COMMUNICATION);
+    struct pool_block *a = take(&activations, DTYPE_F32, 10),
+                      *b = take(&scratch_pool, DTYPE_F32, 20);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 40);
+    assert_int_equal(memory.now[MEMORY_COMMUNICATION], 80);
+    pool_give(&activations, a);
+    pool_free(&activations);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
+    assert_int_equal(memory.now[MEMORY_COMMUNICATION], 80);
+    pool_give(&scratch_pool, b);
+    pool_free(&scratch_pool);
+    assert_int_equal(memory.peak[MEMORY_ACTIVATIONS], 40);
+    assert_int_equal(memory.total_peak, 120);
+}
+
+/* Without memory: a status, no block, nothing accounted, and the pool goes on. */
+static void failure_leaves_the_pool_usable(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    struct pool_block *a = take(&pool, DTYPE_F32, 10), *none = a;
+    assert_fails(pool_take(&pool, DTYPE_F32, (size_t)1 << 58, &none), SOTTO_ENOMEM, "activations");
+    assert_null(none);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 40);
+    pool_give(&pool, a);
+    assert_ptr_equal(take(&pool, DTYPE_F32, 5), a);
+    pool_give(&pool, a);
+    pool_free(&pool);
+}
+
+int main(void)
+{
+#define TEST(f) cmocka_unit_test_setup_teardown(f, open_device, close_device)
+    const struct CMUnitTest tests[] = {
+        TEST(second_round_allocates_nothing), TEST(best_fit),
+        TEST(types_do_not_mix),               TEST(categories_are_kept_apart),
+        TEST(failure_leaves_the_pool_usable),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+/* The table: how tensors lie in the flat vector, and how the vector is cut for workers. */
+#include "base/scratch.h"
+
+#include "tensor/table.h"
+
+enum { STAGES = 3 };
+
+/* Two stages with tensors of odd sizes in mixed order, a vector last in stage 1, and a stage of one
+ * scalar-like tensor. */
+static const struct {
+    const char *name;
+    int64_t shape[TABLE_DIMS];
+    int stage;
+} tensors[] = {
+    {"embed", {7, 3}, 0},      {"norm", {5}, 0},          {"up", {3, 11}, 1},
+    {"down", {2, 3, 2}, 1},    {"bias", {13}, 1},         {"last", {1}, 2},
+    {"late.embed", {2, 2}, 0}, {"four", {1, 2, 1, 3}, 1},
+};
+enum { TENSORS = sizeof tensors / sizeof *tensors };
+
+static void make(struct table *table, int pad)
+{
+    *table = (struct table){0};
+    for (int i = 0; i < TENSORS; i++) {
+        assert_int_equal(table_add(table, tensors[i].name, tensors[i].shape, TABLE_NORMAL, 0.5f),
+                         i);
+        table->entry[i].stage = tensors[i].stage;
+    }
+    assert_ok(table_layout(table, STAGES, pad));
+}
+
+/* Every tensor lies inside its stage, no two overlap, stages are multiples of `pad` and no longer
+ * than they must be. */
+static void layout_is_tight(void **state)
+{
+    (void)state;
+    static const int pads[] = {1, 2, 4, 8};
+    for (int p = 0; p < 4; p++) {
+        struct table table;
+        make(&table, pads[p]);
+        assert_int_equal(table.stage_start[0], 0);
+        char *owner = calloc(table_count(&table), 1);
+        size_t parameters = 0;
+        for (int i = 0; i < table.n; i++) {
+            const struct table_entry *e = &table.entry[i];
+            assert_true(e->offset + e->count <= table_stage_count(&table, e->stage));
+            for (size_t j = 0; j < e->count; j++)
+                assert_int_equal(owner[table.stage_start[e->stage] + e->offset + j]++, 0);
+            parameters += e->count;
+        }
+        assert_int_equal(table.parameters, parameters);
+        for (int k = 0; k < STAGES; k++) {
+            size_t used = 0, length = table_stage_count(&table, k);
+            for (size_t j = 0; j < length; j++)
+                used += (size_t)owner[table.stage_start[k] + j];
+            assert_int_equal(length % (size_t)pads[p], 0);
+            assert_true(length - used < (size_t)pads[p]);
+        }
+        free(owner);
+        table_free(&table);
+    }
+}
+
+/* Names are found, sizes and dimensions are those that were given, a missing name is -1. */
+static void entries_are_as_added(void **state)
+{
+    (void)state;
+    struct table table;
+    make(&table, 1);
+    for (int i = 0; i < TENSORS; i++) {
+        const struct table_entry *e = &table.entry[table_find(&table, tensors[i].name)];
+        size_t count = 1;
+        int ndim = 0;
+        for (; ndim < TABLE_DIMS && tensors[i].shape[ndim]; ndim++)
+            count *= (size_t)tensors[i].shape[ndim];
+        assert_int_equal(e->ndim, ndim);
+        assert_int_equal(e->count, count);
+        assert_memory_equal(e->shape, tensors[i].shape, sizeof e->shape);
+        assert_int_equal(e->init, TABLE_NORMAL);
+        assert_true(e->std == 0.5f);
+    }
+    assert_int_equal(table_find(&table, "embe"), -1);
+    table_free(&table);
+    assert_null(table.entry);
+}
+
+/* More tensors than the first allocation holds. */
+static void table_grows(void **state)
+{
+    (void)state;
+    struct table table = {0};
+    const int64_t shape[TABLE_DIMS] = {3};
+    for (int i = 0; i < 500; i++) {
+        char name[TABLE_NAME_ROOM];
+        snprintf(name, sizeof name, "t%d", i);
+        assert_int_equal(table_add(&table, name, shape, TABLE_ZERO, 0), i);
+    }
+    assert_ok(table_layout(&table, 1, 8));
+    assert_int_equal(table_count(&table), 1504);
+    assert_int_equal(table.entry[499].offset, 499 * 3);
+    table_free(&table);
+}
+
+/* A view of tensor i through the stages is where the layout puts it, for both element sizes, and
+ * stages may lie in different buffers. */
+static void views_point_at_tensors(void **state)
+{
+    (void)state;
+    struct table table;
+    make(&table, 4);
+    static char memory[STAGES + 1][4096];
+    for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
+        struct view stages[STAGES];
+        table_stages(&table, (struct view){memory[0], (enum dtype)type}, stages);
+        for (int i = 0; i < table.n; i++) {
+            const struct table_entry *e = &table.entry[i];
+            struct view v = table_view(&table, stages, i);
+            assert_int_equal(v.type, type);
+            assert_ptr_equal(v.data, memory[0] + (table.stage_start[e->stage] + e->offset) *
+                                                     dtype_size((enum dtype)type));
+        }
+        for (int k = 0; k < STAGES; k++)
+            stages[k].data = memory[k + 1];
+        for (int i = 0; i < table.n; i++)
+            assert_ptr_equal(table_view(&table, stages, i).data,
+                             memory[table.entry[i].stage + 1] +
+                                 table.entry[i].offset * dtype_size((enum dtype)type));
+        assert_null(table_view(&table, stages, -1).data);
+    }
+    struct view stages[STAGES];
+    table_stages(&table, view_none, stages);
+    assert_null(stages[STAGES - 1].data);
+    table_free(&table);
+}
+
+/* What element `at` of the flat vector should be: 1 decayed, 0 not (vectors and padding). */
+static bool decayed(const struct table *table, size_t at, bool all)
+{
+    for (int i = 0; i < table->n; i++) {
+        const struct table_entry *e = &table->entry[i];
+        size_t begin = table->stage_start[e->stage] + e->offset;
+        if (at >= begin && at < begin + e->count)
+            return all || e->ndim >= 2;
+    }
+    return false;
+}
+
+/* Walks worker `index`'s vector and marks in `seen` the flat elements that it covers. */
+static void walk(const struct table *table, int index, int parts, bool all, char *seen)
+{
+    struct segment *segment;
+    int n;
+    assert_ok(table_segments(table, index, parts, all, &segment, &n));
+    size_t at = 0;
+    int s = 0;
+    for (int k = 0; k < table->n_stage; k++) {
+        size_t length = table_stage_count(table, k) / (size_t)parts;
+        for (size_t j = 0; j < length; j++, at++) {
+            while (s < n && segment[s].end == at)
+                s++;
+            assert_true(s < n);
+            assert_true(segment[s].begin <= at && at < segment[s].end); /* no gap, no overlap */
+            size_t flat = table->stage_start[k] + length * (size_t)index + j;
+            assert_int_equal(segment[s].decay, decayed(table, flat, all));
+            assert_int_equal(seen[flat]++, 0);
+        }
+    }
+    assert_int_equal(segment[n - 1].end, at);
+    assert_int_equal(at, table_count(table) / (size_t)parts);
+    for (int i = 0; i + 1 < n; i++) /* neighbours differ, else they would be one */
+        assert_true(segment[i].decay != segment[i + 1].decay);
+    free(segment);
+}
+
+/* The slices of all workers cover the flat vector exactly once, each element decayed as its tensor
+ * says. */
+static void segments_cover_once(void **state)
+{
+    (void)state;
+    static const int pads[] = {1, 2, 4, 8, 24};
+    for (int p = 0; p < 5; p++) {
+        for (int parts = 1; parts <= pads[p]; parts++) {
+            if (pads[p] % parts)
+                continue;
+            struct table table;
+            make(&table, pads[p]);
+            for (int all = 0; all < 2; all++) {
+                char *seen = calloc(table_count(&table), 1);
+                for (int index = 0; index < parts; index++)
+                    walk(&table, index, parts, all, seen);
+                for (size_t i = 0; i < table_count(&table); i++)
+                    assert_int_equal(seen[i], 1);
+                free(seen);
+            }
+            table_free(&table);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layout_is_tight),     cmocka_unit_test(entries_are_as_added),
+        cmocka_unit_test(table_grows),         cmocka_unit_test(views_point_at_tensors),
+        cmocka_unit_test(segments_cover_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
