@@ -185,6 +185,7 @@ static void metrics_that_do_not_fit(void **state)
         assert_non_null(end);
         assert_int_equal(strncmp(p, "{\"step\": ", 9), 0);
         assert_int_equal(end[-1], '}');
+        assert_null(memchr(p + 1, '{', (size_t)(end - p - 1))); /* no half line in front */
     }
     assert_true(lines >= failed_at);
     assert_non_null(strstr(text, "{\"step\": 2000}\n"));

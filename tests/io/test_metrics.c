@@ -83,7 +83,7 @@ static void lines(void **state)
     assert_ok(metrics_open(&m, at("lines"), -1));
     metrics_begin(&m, 0);
     metrics_put(&m, "train/loss", 0.1);
-    metrics_put(&m, "lr", 1.0 / 3);
+    metrics_put(&m, "lr", 0.1 + 0.2);
     metrics_put_int(&m, "tokens", 9007199254740993);
     assert_ok(metrics_end(&m));
     metrics_begin(&m, 1);
@@ -96,7 +96,7 @@ static void lines(void **state)
     assert_ok(metrics_end(&m));
     assert_file(
         at("lines/metrics.jsonl"),
-        "{\"step\": 0, \"train/loss\": 0.1, \"lr\": 0.3333333333333333, \"tokens\": 9007199254740993}\n"
+        "{\"step\": 0, \"train/loss\": 0.1, \"lr\": 0.30000000000000004, \"tokens\": 9007199254740993}\n"
         "{\"step\": 1, \"nan\": null, \"inf\": null, \"tiny\": 4.94065645841247e-324, \"bad___\": 1e+300}\n"
         "{\"step\": 2}\n");
     metrics_close(&m);
