@@ -64,7 +64,8 @@ const char *bpe_show(char out[48], const char *text, size_t size)
 static enum sotto_status grow(struct bpe_model *model, uint32_t size)
 {
     if (size > model->room) {
-        uint32_t room = size + size / 2 + 64;
+        uint32_t room =
+            size / 2 < model->room ? size + size / 2 : size; /* one huge id costs no more */
         struct bpe_token *token = realloc(model->token, room * sizeof *token);
         if (!token)
             return fail(SOTTO_ENOMEM, "no memory for a vocabulary of %u", size);
@@ -231,7 +232,7 @@ static enum sotto_status index_pairs(struct bpe_model *model)
  */
 static enum sotto_status index_words(struct bpe_model *model)
 {
-    uint32_t size = table_size(model->size);
+    uint32_t size = table_size(model->n_text);
     model->whole_mask = size - 1;
     model->whole = malloc(size * sizeof *model->whole);
     if (!model->whole)

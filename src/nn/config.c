@@ -128,6 +128,12 @@ enum sotto_status model_config_check(const struct model_config *c)
     if (c->head_width < 1 || c->mlp_width < 1)
         return fail(SOTTO_EINVAL, "head_width = %d and mlp_width = %d must be at least 1",
                     c->head_width, c->mlp_width);
+    if (!(c->norm_eps >= 0 && c->norm_eps <= 1) || !(c->init_std >= 0 && c->init_std <= 10) ||
+        !(c->rope_theta >= 0 && c->rope_theta <= 1e12))
+        return fail(SOTTO_EINVAL,
+                    "norm_eps = %g, init_std = %g and rope_theta = %g must lie in [0, 1], [0, 10] "
+                    "and [0, 1e12]",
+                    c->norm_eps, c->init_std, c->rope_theta);
     return archs[c->arch]->check(c);
 }
 

@@ -19,6 +19,7 @@ struct optim {
 };
 struct data {
     int warmup; /* the same key in another section */
+    int steps;  /* and one that has no section elsewhere */
     int nesterov;
     char path[OPTION_ROOM];
 };
@@ -37,6 +38,7 @@ static const struct option optim_table[] = {
 };
 static const struct option data_table[] = {
     OPTION_INT(struct data, warmup, "5", 0, 10, "batches"),
+    OPTION_INT(struct data, steps, "4", 0, 10, "of the data"),
     OPTION_INT(struct data, nesterov, "3", 0, 10, "a number where [optim] has a flag"),
     OPTION_TEXT(struct data, path, "corpus", "where"),
 };
@@ -188,6 +190,11 @@ static void ambiguous_keys(void **state)
     assert_ok(set(&a, "data.warmup", "9"));
     assert_int_equal(a.data.warmup, 9);
     assert_int_equal(a.optim.warmup, 0);
+    assert_ok(set(&a, "steps", "9")); /* a key without a section is meant as it stands */
+    assert_int_equal(a.run.steps, 9);
+    assert_int_equal(a.data.steps, 4);
+    assert_ok(set(&a, "data.steps", "8"));
+    assert_int_equal(a.data.steps, 8);
     assert_ok(set(&a, "path", "elsewhere")); /* only [data] has it */
     assert_string_equal(a.data.path, "elsewhere");
 }

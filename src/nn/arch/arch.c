@@ -93,8 +93,12 @@ enum sotto_status arch_read(struct model_config *c, const json_t *json,
         }
     }
     const json_t *tied = json_object_get(json, "tie_word_embeddings");
-    if (json_is_boolean(tied))
-        c->tied = json_is_true(tied) ? TIED_YES : TIED_NO;
+    if (!tied || json_is_null(tied))
+        return SOTTO_OK;
+    if (!json_is_boolean(tied))
+        return fail(SOTTO_EFORMAT, "\"tie_word_embeddings\" must be true or false, got %s",
+                    json_kind(tied));
+    c->tied = json_is_true(tied) ? TIED_YES : TIED_NO;
     return SOTTO_OK;
 }
 

@@ -28,6 +28,9 @@ enum sotto_status gpt2_check(const struct model_config *c)
     if (c->kv_heads != c->heads)
         return fail(SOTTO_EINVAL, "kv_heads = %d: gpt2 and gpt_neo have as many as heads (%d)",
                     c->kv_heads, c->heads);
+    if (c->rope_theta != 0)
+        return fail(SOTTO_EINVAL, "rope_theta = %g: gpt2 and gpt_neo learn their positions",
+                    c->rope_theta);
     for (int i = 0; activations[i]; i++)
         if (strcmp(activations[i], c->activation) == 0)
             return SOTTO_OK;
@@ -157,6 +160,14 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
     return gpt2_read_activation(c, json);
 }
 
+static enum sotto_status check(const struct model_config *c)
+{
+    if (c->window || *c->pattern)
+        return fail(SOTTO_EINVAL, "window = %d, pattern = '%s': gpt2 attends globally", c->window,
+                    c->pattern);
+    return gpt2_check(c);
+}
+
 static json_t *to_json(const struct model_config *c)
 {
     json_t *json = arch_write(c, members, MEMBERS, arch_gpt2.hf_class);
@@ -164,5 +175,5 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt2 = {"GPT2LMHeadModel", gpt2_defaults, gpt2_check,
+const struct arch arch_gpt2 = {"GPT2LMHeadModel", gpt2_defaults, check,
                                from_json,         to_json,       build};

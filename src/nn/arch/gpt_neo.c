@@ -5,13 +5,40 @@
 #include <stddef.h>
 #include <string.h>
 
+/* The shortest pattern that says the same of every layer, so that equal models compare equal:
+ * config.json has one entry a layer where a user says "gl". */
+static void shorten_pattern(struct model_config *c)
+{
+    const size_t length = strlen(c->pattern), layers = c->layers > 0 ? (size_t)c->layers : 0;
+    for (size_t period = 1; period < length; period++) {
+        size_t i = period;
+        while (i < layers && c->pattern[i % length] == c->pattern[i % period])
+            i++;
+        if (i >= layers) {
+            c->pattern[period] = '\0';
+            return;
+        }
+    }
+}
+
 static void defaults(struct model_config *c)
 {
     gpt2_defaults(c);
     if (!*c->pattern)
         strcpy(c->pattern, "gl");
+    shorten_pattern(c);
     if (!c->window)
         c->window = 256;
+}
+
+static enum sotto_status check(const struct model_config *c)
+{
+    if (c->pattern[strspn(c->pattern, "gl")])
+        return fail(SOTTO_EINVAL, "pattern '%s' must consist of g and l", c->pattern);
+    if ((size_t)c->layers >= sizeof c->pattern) /* config.json's pattern could not be read back */
+        return fail(SOTTO_EINVAL, "layers = %d: gpt_neo has at most %zu", c->layers,
+                    sizeof c->pattern - 1);
+    return gpt2_check(c);
 }
 
 static enum sotto_status build(struct model *m)
@@ -90,4 +117,4 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt_neo = {"GPTNeoForCausalLM", defaults, gpt2_check, from_json, to_json, build};
+const struct arch arch_gpt_neo = {"GPTNeoForCausalLM", defaults, check, from_json, to_json, build};

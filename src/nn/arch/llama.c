@@ -29,6 +29,9 @@ enum sotto_status llama_check(const struct model_config *c)
 {
     if (c->head_width % 2)
         return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions", c->head_width);
+    if (c->window || *c->pattern)
+        return fail(SOTTO_EINVAL, "window = %d, pattern = '%s': llama and olmo2 attend globally",
+                    c->window, c->pattern);
     if (strcmp(c->activation, "silu") != 0)
         return fail(SOTTO_EINVAL, "activation '%s': llama and olmo2 use silu", c->activation);
     return SOTTO_OK;

@@ -6,14 +6,15 @@
 #include "nn/layers/layers.h"
 
 /* Rows whose logits are held at once: enough that the weight gradient is not read and written too
- * often, few enough that the logits stay below this many elements. */
+ * often, few enough that the logits stay below this many elements; all chunks about the same. */
 static int chunk_rows(const struct head_layer *l, size_t rows)
 {
     enum { ELEMENTS = 16 << 20, LEAST = 16 };
-    size_t chunk = ELEMENTS / (size_t)l->vocab;
-    if (chunk < LEAST)
-        chunk = LEAST;
-    return (int)(chunk < rows ? chunk : rows);
+    size_t most = ELEMENTS / (size_t)l->vocab;
+    if (most < LEAST)
+        most = LEAST;
+    size_t chunks = (rows + most - 1) / most;
+    return (int)((rows + chunks - 1) / chunks);
 }
 
 static struct edge output(const struct layer *layer, struct extent e)

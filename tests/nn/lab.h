@@ -1,0 +1,93 @@
+/* A tiny model with everything it takes to run it: device, pool, parameters, gradient. */
+#ifndef SOTTO_TESTS_LAB_H
+#define SOTTO_TESTS_LAB_H
+
+#include "nn/tiny.h"
+
+enum { LAB_STAGES = 16 };
+
+struct lab {
+    struct memory memory;
+    struct device dev;
+    struct pool pool;
+    struct model model;
+    struct buffer theta, grad;
+    struct view theta_stage[LAB_STAGES], grad_stage[LAB_STAGES];
+};
+
+static inline void lab_open(struct lab *l, const char *device, int threads,
+                            const struct model_config *config, int stages)
+{
+    struct model_config c = *config;
+    memset(l, 0, sizeof *l);
+    assert_ok(model_config_resolve(&c));
+    assert_ok(model_init(&l->model, &c, stages, 8));
+    assert_ok(device_open(&l->dev, device, &l->memory, threads));
+    pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
+    const size_t count = table_count(&l->model.table);
+    assert_ok(buffer_init(&l->theta, &l->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
+    assert_ok(buffer_init(&l->grad, &l->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
+    tiny_parameters(&l->model, 3, l->theta.view.data);
+    table_stages(&l->model.table, l->theta.view, l->theta_stage);
+    table_stages(&l->model.table, l->grad.view, l->grad_stage);
+}
+
+/* Also checks that everything that was taken has been given back. */
+static inline void lab_close(struct lab *l)
+{
+    buffer_free(&l->theta);
+    buffer_free(&l->grad);
+    pool_free(&l->pool);
+    device_close(&l->dev);
+    model_free(&l->model);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        assert_int_equal(l->memory.now[c], 0);
+}
+
+static inline void lab_zero(struct lab *l)
+{
+    memset(l->grad.view.data, 0, l->grad.count * sizeof(float));
+}
+
+/* The tensors of a flat vector one after another, which no cut or padding changes; the caller
+ * frees. */
+static inline float *lab_tensors(const struct lab *l, const float *flat)
+{
+    float *out = malloc(l->model.table.parameters * sizeof *out), *to = out;
+    for (int i = 0; i < l->model.table.n; i++) {
+        const struct table_entry *e = &l->model.table.entry[i];
+        memcpy(to, flat + l->model.table.stage_start[e->stage] + e->offset, e->count * sizeof *to);
+        to += e->count;
+    }
+    return out;
+}
+
+/* One micro-batch on a tape of its own: the mean loss, and its gradient as lab_tensors. */
+static inline double lab_gradient(struct lab *l, const struct batch *batch, bool recompute,
+                                  float **gradient)
+{
+    struct tape tape;
+    assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool,
+                        (struct extent){batch->rows, batch->t, DTYPE_F32}, recompute));
+    lab_zero(l);
+    assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
+                       l->grad_stage));
+    struct tape_result r = tape_result(&tape);
+    assert_int_equal(r.targets, batch->n_targets);
+    tape_free(&tape);
+    *gradient = lab_tensors(l, l->grad.view.data);
+    return r.loss / (double)r.targets;
+}
+
+/* |a - b| / |b| */
+static inline double distance(const float *a, const float *b, size_t count)
+{
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < count; i++) {
+        difference += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)b[i] * b[i];
+    }
+    return sqrt(difference / norm);
+}
+
+#endif

@@ -1,0 +1,691 @@
+/* Tapes: one micro-batch, or several at once, through a model cut anywhere. Bits are compared
+ * wherever the arithmetic is the same; the CPU table promises the same bits for any number of
+ * threads. */
+#include "nn/lab.h"
+
+#include "tensor/ops.h"
+
+static void assert_bits(const float *a, const float *b, size_t count, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            fail_with("%s: element %zu is %.9g, want %.9g", what, i, a[i], b[i]);
+}
+
+/* The same loss and gradient bits for any number of stages, with and without recomputation, on one
+ * thread or two. */
+static void cuts_change_nothing(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab whole;
+        struct batch batch;
+        float *want, *have;
+        lab_open(&whole, "cpu", 1, &tiny_configs[which], 1);
+        tiny_batch(&batch, 2, 11, 29, 5, true);
+        double loss = lab_gradient(&whole, &batch, false, &want);
+        const size_t count = whole.model.table.parameters;
+        for (int n = 1; n <= whole.model.n_layer; n++) {
+            for (int recompute = 0; recompute < 2; recompute++) {
+                struct lab l;
+                lab_open(&l, "cpu", 1 + n % 2, &tiny_configs[which], n);
+                assert_true(lab_gradient(&l, &batch, recompute, &have) == loss);
+                assert_bits(have, want, count, "gradient");
+                free(have);
+                lab_close(&l);
+            }
+        }
+        double norm = 0;
+        for (size_t i = 0; i < count; i++)
+            norm += (double)want[i] * want[i];
+        assert_true(norm > 1e-4 && isfinite(norm));
+        free(want);
+        batch_free(&batch);
+        lab_close(&whole);
+    }
+}
+
+enum { N = 4 }; /* micro-batches and stages of the cyclic schedule */
+
+/* Cyclic data parallelism on one device: micro-batch i starts 2 time steps after the one before it;
+ * `rounds` of them a tape. Calls `after` at the end of each time step. */
+static void run_cyclic(struct tape *tape, struct batch *batch, int rounds,
+                       const struct view *theta, struct view (*grad)[LAB_STAGES])
+{
+    for (int s = 0; s < 2 * N * rounds + 2 * (N - 1); s++) {
+        for (int i = 0; i < N; i++) {
+            int u = s - 2 * i, p = u >= 0 ? u % (2 * N) : 0;
+            if (u < 0 || u / (2 * N) >= rounds)
+                continue;
+            struct batch *b = &batch[(u / (2 * N) + i) % N];
+            if (p == 0)
+                assert_ok(tape_begin(&tape[i], b, TAPE_TRAIN, 1 / (float)b->n_targets));
+            if (p < N)
+                assert_ok(tape_forward(&tape[i], p, theta));
+            else
+                assert_ok(tape_backward(&tape[i], 2 * N - 1 - p, theta, grad[i]));
+        }
+    }
+}
+
+/* Tapes in flight together, each stage of each at another time, give the bits of one after the
+ * other. */
+static void interleaved_tapes(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        for (int recompute = 0; recompute < 2; recompute++) {
+            struct lab l;
+            struct batch batch[N];
+            struct tape tape[N];
+            struct buffer grad[N];
+            struct view stages[N][LAB_STAGES];
+            double loss[N] = {0}, want_loss[N] = {0};
+            lab_open(&l, "cpu", 1, &tiny_configs[which], N);
+            for (int i = 0; i < N; i++) {
+                tiny_batch(&batch[i], 2, 6 + i, 29, 10 + (uint64_t)i, true);
+                assert_ok(tape_init(&tape[i], &l.model, &l.dev, &l.pool,
+                                    (struct extent){2, 6 + N, DTYPE_F32}, recompute));
+                assert_ok(buffer_init(&grad[i], &l.dev, DTYPE_F32, l.grad.count, MEMORY_GRADIENTS));
+                table_stages(&l.model.table, grad[i].view, stages[i]);
+            }
+            run_cyclic(tape, batch, 2, l.theta_stage, stages);
+            for (int i = 0; i < N; i++)
+                loss[i] = tape_result(&tape[i]).loss;
+            for (int i = 0; i < N; i++) {
+                lab_zero(&l);
+                for (int round = 0; round < 2; round++) {
+                    struct batch *b = &batch[(round + i) % N];
+                    assert_ok(tape_run(&tape[0], b, TAPE_TRAIN, 1 / (float)b->n_targets,
+                                       l.theta_stage, l.grad_stage));
+                }
+                want_loss[i] = tape_result(&tape[0]).loss;
+                assert_bits(grad[i].view.data, l.grad.view.data, l.grad.count, "gradient");
+            }
+            assert_memory_equal(loss, want_loss, sizeof loss);
+            for (int i = 0; i < N; i++) {
+                tape_free(&tape[i]);
+                batch_free(&batch[i]);
+                buffer_free(&grad[i]);
+            }
+            lab_close(&l);
+        }
+    }
+}
+
+/* Stage j computed with version A while the others use B equals the vector that is B with A's stage
+ * j in it. */
+static void mixed_versions(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct tape tape;
+        struct buffer other, mixed;
+        lab_open(&l, "cpu", 1, &tiny_configs[which], N);
+        const struct table *table = &l.model.table;
+        tiny_batch(&batch, 2, 9, 29, 21, false);
+        assert_ok(buffer_init(&other, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
+        assert_ok(buffer_init(&mixed, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
+        tiny_parameters(&l.model, 99, other.view.data);
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32},
+                            which % 2));
+        float *pure;
+        double pure_loss = lab_gradient(&l, &batch, false, &pure);
+        for (int j = 0; j < N; j++) {
+            struct view versions[N], flat[N];
+            for (int k = 0; k < N; k++)
+                versions[k] = l.theta_stage[k];
+            versions[j] = view_at(other.view, table->stage_start[j]);
+            lab_zero(&l);
+            assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, versions, l.grad_stage));
+            double loss = tape_result(&tape).loss;
+            float *have = lab_tensors(&l, l.grad.view.data);
+
+            memcpy(mixed.view.data, l.theta.view.data, l.theta.count * sizeof(float));
+            memcpy((float *)mixed.view.data + table->stage_start[j],
+                   (float *)other.view.data + table->stage_start[j],
+                   table_stage_count(table, j) * sizeof(float));
+            table_stages(table, mixed.view, flat);
+            lab_zero(&l);
+            assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, flat, l.grad_stage));
+            assert_true(tape_result(&tape).loss == loss);
+            assert_true(fabs(loss / (double)batch.n_targets - pure_loss) > 1e-6);
+            float *want = lab_tensors(&l, l.grad.view.data);
+            assert_bits(have, want, table->parameters, "gradient");
+            free(have);
+            free(want);
+        }
+        free(pure);
+        tape_free(&tape);
+        buffer_free(&other);
+        buffer_free(&mixed);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
+/* Keeps of `theta` what a worker that runs stages [from, to) has been given. */
+static void restrict_views(const struct model *m, int from, int to, const struct view *theta,
+                           struct view *out)
+{
+    for (int j = 0; j < m->n_stage; j++)
+        out[j] = view_none;
+    for (int k = from; k < to; k++) {
+        bool needs[LAB_STAGES];
+        model_stage_needs(m, k, needs);
+        for (int j = 0; j < m->n_stage; j++)
+            if (needs[j])
+                out[j] = theta[j];
+    }
+}
+
+/* A two-process pipeline in miniature: P runs the first stages and Q the rest, each with a device
+ * and pool of its own and only the parameters that its stages need; the activations travel there
+ * and their gradient back as plain memory. A tied table's gradient from Q's head is P's starting
+ * point. */
+static void pipeline_over_edges(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab p, q;
+        struct batch batch;
+        struct tape tp, tq;
+        float *want;
+        lab_open(&p, "cpu", 1, &tiny_configs[which], N);
+        lab_open(&q, "cpu", 1, &tiny_configs[which], N);
+        tiny_batch(&batch, 2, 7, 29, 31, true);
+        const float scale = 1 / (float)batch.n_targets;
+        double want_loss = lab_gradient(&p, &batch, false, &want);
+        const struct extent most = {3, 9, DTYPE_F32}; /* more than the batch */
+        assert_ok(tape_init(&tp, &p.model, &p.dev, &p.pool, most, false));
+        assert_ok(tape_init(&tq, &q.model, &q.dev, &q.pool, most, which % 2));
+        for (int cut = 1; cut < N; cut++) {
+            struct view p_theta[N], q_theta[N], p_grad[N], q_grad[N], from, to;
+            restrict_views(&p.model, 0, cut, p.theta_stage, p_theta);
+            restrict_views(&p.model, 0, cut, p.grad_stage, p_grad);
+            restrict_views(&q.model, cut, N, q.theta_stage, q_theta);
+            restrict_views(&q.model, cut, N, q.grad_stage, q_grad);
+            lab_zero(&p);
+            lab_zero(&q);
+            assert_ok(tape_begin(&tp, &batch, TAPE_TRAIN, scale));
+            assert_ok(tape_begin(&tq, &batch, TAPE_TRAIN, scale));
+            for (int k = 0; k < cut; k++)
+                assert_ok(tape_forward(&tp, k, p_theta));
+            const size_t count = tape_edge_count(&tp, cut);
+            assert_int_equal(count, 2 * 7 * 16);
+            assert_ok(tape_edge(&tp, cut, &from));
+            assert_ok(tape_edge(&tq, cut, &to));
+            memcpy(to.data, from.data, count * sizeof(float)); /* "send" */
+            for (int k = cut; k < N; k++)
+                assert_ok(tape_forward(&tq, k, q_theta));
+            for (int k = N - 1; k >= cut; k--)
+                assert_ok(tape_backward(&tq, k, q_theta, q_grad));
+            assert_ok(tape_edge_gradient(&tq, cut, &from));
+            assert_ok(tape_edge_gradient(&tp, cut, &to));
+            memcpy(to.data, from.data, count * sizeof(float));
+            if (p.model.config.tied == TIED_YES)
+                memcpy(p.grad_stage[0].data, q.grad_stage[0].data,
+                       table_stage_count(&p.model.table, 0) * sizeof(float));
+            for (int k = cut - 1; k >= 0; k--)
+                assert_ok(tape_backward(&tp, k, p_theta, p_grad));
+            assert_true(tape_result(&tq).loss / (double)batch.n_targets == want_loss);
+            for (int k = cut; k < N; k++)
+                memcpy(p.grad_stage[k].data, q.grad_stage[k].data,
+                       table_stage_count(&p.model.table, k) * sizeof(float));
+            float *have = lab_tensors(&p, p.grad.view.data);
+            assert_bits(have, want, p.model.table.parameters, "gradient");
+            free(have);
+        }
+        free(want);
+        tape_free(&tp);
+        tape_free(&tq);
+        batch_free(&batch);
+        lab_close(&p);
+        lab_close(&q);
+    }
+}
+
+static size_t idle_bytes(const struct pool *pool)
+{
+    size_t bytes = 0;
+    for (const struct pool_block *b = pool->idle; b; b = b->next)
+        bytes += b->buffer.count * dtype_size(b->buffer.view.type);
+    return bytes;
+}
+
+struct usage {
+    size_t peak;  /* of activations */
+    size_t total; /* of everything  */
+};
+
+/* N micro-batches through N equal stages, in lockstep or cyclically. Checks that later rounds
+ * allocate nothing and that everything comes back to the pool. */
+static struct usage measure(bool cyclic, bool recompute)
+{
+    struct model_config c = {.arch = ARCH_LLAMA,
+                             .layers = 2 * N,
+                             .width = 16,
+                             .heads = 2,
+                             .mlp_width = 32,
+                             .vocab = 29,
+                             .positions = 8};
+    struct lab l;
+    struct batch batch[N];
+    struct tape tape[N];
+    struct view grad[N][LAB_STAGES];
+    struct usage first = {0};
+    lab_open(&l, "cpu", 1, &c, N);
+    const struct extent extent = {2, 8, DTYPE_F32};
+    for (int i = 0; i < N; i++) {
+        tiny_batch(&batch[i], 2, 8, 29, 40 + (uint64_t)i, false);
+        assert_ok(tape_init(&tape[i], &l.model, &l.dev, &l.pool, extent, recompute));
+        memcpy(grad[i], l.grad_stage, sizeof grad[i]);
+    }
+    for (int round = 0; round < 3; round++) {
+        if (cyclic) {
+            run_cyclic(tape, batch, 2, l.theta_stage, grad);
+        } else {
+            for (int i = 0; i < N; i++)
+                assert_ok(tape_begin(&tape[i], &batch[i], TAPE_TRAIN, 1));
+            for (int k = 0; k < N; k++)
+                for (int i = 0; i < N; i++)
+                    assert_ok(tape_forward(&tape[i], k, l.theta_stage));
+            for (int k = N - 1; k >= 0; k--)
+                for (int i = 0; i < N; i++)
+                    assert_ok(tape_backward(&tape[i], k, l.theta_stage, grad[i]));
+        }
+        assert_int_equal(idle_bytes(&l.pool), l.memory.now[MEMORY_ACTIVATIONS]);
+        struct usage now = {l.memory.peak[MEMORY_ACTIVATIONS], l.memory.total_peak};
+        assert_int_equal(l.memory.now[MEMORY_ACTIVATIONS], now.peak); /* idle, not given back */
+        if (round == 0)
+            first = now;
+        assert_int_equal(now.peak, first.peak);
+        assert_int_equal(now.total, first.total);
+    }
+    if (!cyclic) { /* all of every micro-batch at once, and gradients of edges on top */
+        size_t alive = N * tape_bytes(&l.model, extent, recompute);
+        assert_true(recompute || first.peak >= alive);
+        assert_true(first.peak <= alive + 2 * N * 2 * 8 * 16 * sizeof(float));
+    }
+    for (int i = 0; i < N; i++) {
+        tape_free(&tape[i]);
+        batch_free(&batch[i]);
+    }
+    lab_close(&l);
+    return first;
+}
+
+/* Cyclic micro-batches hold (N + 1) / 2 of them at once instead of N: 0.625 for N = 4. Stages that
+ * are not quite equal and edges in flight cost some of it. */
+static void cyclic_order_needs_less_memory(void **state)
+{
+    (void)state;
+    struct usage lockstep = measure(false, false), cyclic = measure(true, false);
+    double ratio = (double)cyclic.peak / (double)lockstep.peak;
+    if (!(ratio > 0.5 && ratio < 0.72))
+        fail_with("cyclic %zu bytes, lockstep %zu: %.3f", cyclic.peak, lockstep.peak, ratio);
+    assert_true(measure(false, true).peak < lockstep.peak);
+    assert_true(measure(true, true).peak < cyclic.peak);
+}
+
+static double loss_at(struct lab *l, struct tape *tape, const struct batch *batch)
+{
+    assert_ok(tape_run(tape, batch, TAPE_EVALUATE, 0, l->theta_stage, NULL));
+    struct tape_result r = tape_result(tape);
+    return r.loss / (double)r.targets;
+}
+
+/* The gradient against central differences of the loss, one random direction a tensor and one
+ * through all of them. With unit directions and h = 4e-3 the truncation h^2 f'''/6 and the fp32
+ * rounding of parameters and losses, about 1e-7 / h, are both some 1e-5. */
+static void finite_differences(void **state)
+{
+    (void)state;
+    const double h = 4e-3;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct tape tape;
+        float *gradient;
+        lab_open(&l, "reference", 1, &tiny_configs[which], 2);
+        tiny_batch(&batch, 2, 6, 29, 51, true);
+        lab_gradient(&l, &batch, false, &gradient);
+        free(gradient);
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 6, DTYPE_F32},
+                            false));
+        const size_t count = l.theta.count;
+        float *theta = l.theta.view.data, *g = l.grad.view.data;
+        float *start = malloc(count * sizeof *start), *d = malloc(count * sizeof *d);
+        memcpy(start, theta, count * sizeof *start);
+        const struct table *table = &l.model.table;
+        for (int i = -1; i < table->n; i++) { /* -1: all tensors */
+            size_t begin = 0, end = count;
+            if (i >= 0) {
+                begin = table->stage_start[table->entry[i].stage] + table->entry[i].offset;
+                end = begin + table->entry[i].count;
+            }
+            struct rng rng = rng_make(61, (uint64_t)i);
+            double norm = 0, slope = 0, value[2];
+            rng_normal(&rng, d + begin, end - begin, 0, 1);
+            for (size_t j = begin; j < end; j++)
+                norm += (double)d[j] * d[j];
+            for (int side = 0; side < 2; side++) {
+                for (size_t j = begin; j < end; j++)
+                    theta[j] = start[j] + (float)((side ? h : -h) / sqrt(norm) * d[j]);
+                value[side] = loss_at(&l, &tape, &batch);
+            }
+            for (size_t j = begin; j < end; j++)
+                slope += (double)g[j] * d[j] / sqrt(norm);
+            memcpy(theta, start, count * sizeof *start);
+            double difference = (value[1] - value[0]) / (2 * h);
+            if (!(fabs(difference - slope) < 1e-4 + 1e-3 * fabs(slope)))
+                fail_with("%s: slope %g, differences %g", i < 0 ? "all" : table->entry[i].name,
+                          slope, difference);
+        }
+        free(start);
+        free(d);
+        tape_free(&tape);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
+/* Rows without targets add nothing to loss or gradient, and a batch without any gives exactly 0. */
+static void ignored_targets(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch both, one;
+        float *a, *b, *none;
+        lab_open(&l, "cpu", 1, &tiny_configs[which], 2);
+        tiny_batch(&both, 2, 9, 29, 71, false);
+        tiny_batch(&one, 1, 9, 29, 71, false);
+        for (int i = 9; i < 18; i++)
+            both.targets[i] = -1;
+        both.n_targets = 9;
+        double loss = lab_gradient(&l, &both, false, &a), want = lab_gradient(&l, &one, false, &b);
+        assert_true(fabs(loss - want) < 1e-6);
+        assert_true(distance(a, b, l.model.table.parameters) < 1e-5);
+        for (int i = 0; i < 9; i++)
+            one.targets[i] = -100;
+        struct tape tape;
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){1, 9, DTYPE_F32},
+                            false));
+        lab_zero(&l);
+        assert_ok(tape_run(&tape, &one, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+        struct tape_result r = tape_result(&tape);
+        assert_true(r.loss == 0 && r.targets == 0);
+        none = lab_tensors(&l, l.grad.view.data);
+        for (size_t i = 0; i < l.model.table.parameters; i++)
+            assert_true(none[i] == 0);
+        free(a);
+        free(b);
+        free(none);
+        tape_free(&tape);
+        batch_free(&both);
+        batch_free(&one);
+        lab_close(&l);
+    }
+}
+
+/* The gradient is linear in `scale` (exactly, for powers of two) and adds to what is there; the
+ * loss is not scaled. */
+static void scale_and_accumulation(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct tape tape;
+        lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
+        tiny_batch(&batch, 2, 9, 29, 81, true);
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32},
+                            false));
+        lab_zero(&l);
+        assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+        double loss = tape_result(&tape).loss;
+        float *once = lab_tensors(&l, l.grad.view.data);
+        lab_zero(&l);
+        assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 0.25f, l.theta_stage, l.grad_stage));
+        assert_true(tape_result(&tape).loss == loss);
+        float *quarter = lab_tensors(&l, l.grad.view.data);
+        for (size_t i = 0; i < l.model.table.parameters; i++)
+            assert_true(quarter[i] == once[i] / 4);
+        lab_zero(&l);
+        for (int i = 0; i < 3; i++)
+            assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+        float *thrice = lab_tensors(&l, l.grad.view.data);
+        for (size_t i = 0; i < l.model.table.parameters; i++)
+            quarter[i] = 3 * once[i];
+        assert_true(distance(thrice, quarter, l.model.table.parameters) < 1e-6);
+        free(once);
+        free(quarter);
+        free(thrice);
+        tape_free(&tape);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
+/* A batch of fewer rows and positions than the tape was made for gives the bits of a tape made for
+ * it, also after a full one has passed. */
+static void small_batches(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        for (int recompute = 0; recompute < 2; recompute++) {
+            struct lab l;
+            struct batch small, full;
+            struct tape tape;
+            float *want;
+            lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
+            tiny_batch(&small, 2, 5, 29, 91, true);
+            tiny_batch(&full, 3, 12, 29, 92, false);
+            double loss = lab_gradient(&l, &small, false, &want);
+            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                                (struct extent){3, 12, DTYPE_F32}, recompute));
+            assert_ok(tape_run(&tape, &full, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+            lab_zero(&l);
+            assert_ok(tape_run(&tape, &small, TAPE_TRAIN, 1 / (float)small.n_targets,
+                               l.theta_stage, l.grad_stage));
+            struct tape_result r = tape_result(&tape);
+            assert_true(r.loss / (double)r.targets == loss);
+            float *have = lab_tensors(&l, l.grad.view.data);
+            assert_bits(have, want, l.model.table.parameters, "gradient");
+            free(have);
+            free(want);
+            tape_free(&tape);
+            batch_free(&small);
+            batch_free(&full);
+            lab_close(&l);
+        }
+    }
+}
+
+static void errors(void **state)
+{
+    (void)state;
+    struct lab l;
+    struct batch batch;
+    struct tape tape;
+    lab_open(&l, "cpu", 1, &tiny_configs[0], 2);
+    assert_ok(
+        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 20, DTYPE_F32}, false));
+    tiny_batch(&batch, 3, 13, 29, 1, false);
+    assert_fails(tape_begin(&tape, &batch, TAPE_TRAIN, 1), SOTTO_EINVAL,
+                 "3 x 13 tokens does not fit a tape of 2 x 20");
+    batch.rows = 2;
+    assert_fails(tape_begin(&tape, &batch, TAPE_TRAIN, 1), SOTTO_EINVAL,
+                 "13 tokens is longer than the model's 12 positions");
+    batch.t = 21;
+    assert_fails(tape_begin(&tape, &batch, TAPE_EVALUATE, 1), SOTTO_EINVAL, "2 x 21");
+    batch.t = 0;
+    assert_fails(tape_begin(&tape, &batch, TAPE_TRAIN, 1), SOTTO_EINVAL, "2 x 0");
+    batch.t = 12;
+    assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+    tape_free(&tape);
+    batch_free(&batch);
+    lab_close(&l);
+}
+
+/* A micro-batch that is dropped half way (an error elsewhere, a new one begun) leaves nothing. */
+static void abandoned_tapes(void **state)
+{
+    (void)state;
+    struct lab l;
+    struct batch batch;
+    struct tape tape;
+    float *want;
+    lab_open(&l, "cpu", 1, &tiny_configs[2], N);
+    tiny_batch(&batch, 2, 9, 29, 5, false);
+    lab_gradient(&l, &batch, false, &want);
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32}, false));
+    for (int steps = 1; steps < 2 * N; steps++) {
+        assert_ok(tape_begin(&tape, &batch, TAPE_TRAIN, 1));
+        for (int p = 0; p < steps; p++) {
+            if (p < N)
+                assert_ok(tape_forward(&tape, p, l.theta_stage));
+            else
+                assert_ok(tape_backward(&tape, 2 * N - 1 - p, l.theta_stage, l.grad_stage));
+        }
+        lab_zero(&l);
+        assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, l.theta_stage,
+                           l.grad_stage));
+        float *have = lab_tensors(&l, l.grad.view.data);
+        assert_bits(have, want, l.model.table.parameters, "gradient");
+        free(have);
+    }
+    assert_ok(tape_begin(&tape, &batch, TAPE_TRAIN, 1));
+    assert_ok(tape_forward(&tape, 0, l.theta_stage));
+    tape_free(&tape); /* with stage 0 still held */
+    free(want);
+    batch_free(&batch);
+    lab_close(&l);
+}
+
+/* Evaluation has training's losses, keeps no activations, and counts as hits the targets with the
+ * largest logit. */
+static void evaluation(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct tape tape;
+        float *gradient;
+        static float logits[2 * 12 * 29];
+        lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
+        tiny_batch(&batch, 2, 12, 29, 17, false);
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 12, DTYPE_F32},
+                            false));
+        tape.want_hits = true;
+        assert_ok(tape_begin(&tape, &batch, TAPE_EVALUATE, 0));
+        tape.pass.logits = logits;
+        for (int k = 0; k < 3; k++)
+            assert_ok(tape_forward(&tape, k, l.theta_stage));
+        int hits = 0;
+        for (int i = 0; i < 24; i++) { /* every third target is made a hit, every fourth ignored */
+            int best = 0;
+            for (int v = 1; v < 29; v++)
+                best = logits[i * 29 + v] > logits[i * 29 + best] ? v : best;
+            batch.targets[i] = i % 4 == 0 ? -1 : i % 3 == 0 ? best : (best + 1) % 29;
+            batch.n_targets -= i % 4 == 0;
+            hits += i % 4 != 0 && i % 3 == 0;
+        }
+        assert_ok(tape_run(&tape, &batch, TAPE_EVALUATE, 0, l.theta_stage, NULL));
+        struct tape_result r = tape_result(&tape);
+        assert_int_equal(r.hits, hits);
+        assert_int_equal(r.targets, batch.n_targets);
+        for (int k = 0; k <= 3; k++)
+            assert_true(!tape.stage[k].edge && !tape.stage[k].dedge && !tape.stage[k].saved);
+        assert_int_equal(idle_bytes(&l.pool), l.memory.now[MEMORY_ACTIVATIONS]);
+        assert_true(lab_gradient(&l, &batch, false, &gradient) ==
+                    r.loss / (double)batch.n_targets);
+        double check = 0; /* -log softmax from the logits */
+        for (int i = 0; i < 24; i++) {
+            double sum = 0;
+            for (int v = 0; v < 29; v++)
+                sum += exp(logits[i * 29 + v]);
+            if (batch.targets[i] >= 0)
+                check += log(sum) - logits[i * 29 + batch.targets[i]];
+        }
+        assert_true(fabs(check - r.loss) < 1e-4);
+        free(gradient);
+        tape_free(&tape);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
+/* bf16 parameters are widened and computed with in fp32, so the loss is that of the widened
+ * parameters. Gradients are rounded to bf16 each time something is added to them: half a last place
+ * is 2^-9 of an element, and no tensor is added to more than a few times. With bf16 activations
+ * everything that is kept is rounded, about 2^-9 relative a value and sublayer, and errors of a
+ * dozen roundings in a row, amplified by norms of small numbers, stay below some percent. */
+static void bf16(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct buffer theta, grad;
+        struct view theta_stage[3], grad_stage[3];
+        float *want;
+        lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
+        const size_t count = l.theta.count;
+        tiny_batch(&batch, 2, 12, 29, 17, false);
+        assert_ok(buffer_init(&theta, &l.dev, DTYPE_BF16, count, MEMORY_PARAMETERS));
+        assert_ok(buffer_init(&grad, &l.dev, DTYPE_BF16, count, MEMORY_GRADIENTS));
+        table_stages(&l.model.table, theta.view, theta_stage);
+        table_stages(&l.model.table, grad.view, grad_stage);
+        l.dev.ops->copy(&l.dev, theta.view, l.theta.view, count);
+        l.dev.ops->copy(&l.dev, l.theta.view, theta.view, count); /* the rounded values */
+        double loss = lab_gradient(&l, &batch, false, &want);
+        for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
+            struct tape tape;
+            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                                (struct extent){2, 12, (enum dtype)type}, type == DTYPE_BF16));
+            memset(grad.view.data, 0, 2 * count);
+            assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, theta_stage,
+                               grad_stage));
+            double have_loss = tape_result(&tape).loss / (double)batch.n_targets;
+            l.dev.ops->copy(&l.dev, l.grad.view, grad.view, count);
+            float *have = lab_tensors(&l, l.grad.view.data);
+            double off = distance(have, want, l.model.table.parameters);
+            if (!(fabs(have_loss - loss) < (type == DTYPE_F32 ? 1e-5 : 2e-2) &&
+                  off < (type == DTYPE_F32 ? 0x1p-8 : 5e-2) && off > 0))
+                fail_with("model %d, activations %d: loss %g off, gradient %g", which, type,
+                          fabs(have_loss - loss), off);
+            free(have);
+            tape_free(&tape);
+        }
+        free(want);
+        buffer_free(&theta);
+        buffer_free(&grad);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(interleaved_tapes),
+        cmocka_unit_test(mixed_versions),
+        cmocka_unit_test(pipeline_over_edges),
+        cmocka_unit_test(cyclic_order_needs_less_memory),
+        cmocka_unit_test(finite_differences),
+        cmocka_unit_test(ignored_targets),
+        cmocka_unit_test(scale_and_accumulation),
+        cmocka_unit_test(small_batches),
+        cmocka_unit_test(errors),
+        cmocka_unit_test(abandoned_tapes),
+        cmocka_unit_test(evaluation),
+        cmocka_unit_test(bf16),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

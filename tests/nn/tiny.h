@@ -1,0 +1,87 @@
+/* Models small enough for exhaustive tests: one of each kind, with everything an architecture can
+ * have switched on. */
+#ifndef SOTTO_TESTS_TINY_H
+#define SOTTO_TESTS_TINY_H
+
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "nn/tape.h"
+
+static const struct model_config tiny_configs[] = {
+    {.arch = ARCH_GPT2, .layers = 2, .width = 16, .heads = 2, .vocab = 29, .positions = 12},
+    {.arch = ARCH_GPT_NEO,
+     .layers = 2,
+     .width = 16,
+     .heads = 4,
+     .vocab = 29,
+     .positions = 12,
+     .window = 3,
+     .pattern = "gl",
+     .tied = TIED_NO},
+    {.arch = ARCH_LLAMA,
+     .layers = 2,
+     .width = 16,
+     .heads = 4,
+     .kv_heads = 2,
+     .head_width = 6,
+     .mlp_width = 20,
+     .vocab = 29,
+     .positions = 12,
+     .tied = TIED_YES},
+    {.arch = ARCH_OLMO2,
+     .layers = 2,
+     .width = 16,
+     .heads = 4,
+     .kv_heads = 2,
+     .mlp_width = 20,
+     .vocab = 29,
+     .positions = 12},
+};
+enum { TINY = sizeof tiny_configs / sizeof *tiny_configs };
+
+static inline void tiny_model(struct model *model, int which, int stages, int pad)
+{
+    struct model_config config = tiny_configs[which];
+    assert_ok(model_config_resolve(&config));
+    assert_ok(model_init(model, &config, stages, pad));
+}
+
+/* Parameters of which every one matters: wide weights, gains around 1, biases away from 0; a
+ * function of the name alone, as model_randomize is. */
+static inline void tiny_parameters(const struct model *model, uint64_t seed, float *flat)
+{
+    model_randomize(model, seed, flat);
+    for (int i = 0; i < model->table.n; i++) {
+        const struct table_entry *e = &model->table.entry[i];
+        float *x = flat + model->table.stage_start[e->stage] + e->offset;
+        uint64_t stream = 0;
+        for (const char *c = e->name; *c; c++)
+            stream = stream * 131 + (unsigned char)*c;
+        struct rng rng = rng_make(seed, stream);
+        for (size_t j = 0; j < e->count; j++) {
+            float noise;
+            rng_normal(&rng, &noise, 1, 0, 0.2f);
+            x[j] = e->ndim < 2 ? x[j] + noise : noise;
+        }
+    }
+}
+
+/* Random tokens; with `ignore` every fifth target is none. */
+static inline void tiny_batch(struct batch *batch, int rows, int t, int vocab, uint64_t seed,
+                              bool ignore)
+{
+    struct rng rng = rng_make(seed, 77);
+    assert_ok(batch_init(batch, rows, t));
+    for (int i = 0; i < rows * t; i++) {
+        batch->tokens[i] = (int32_t)rng_below(&rng, (uint64_t)vocab);
+        batch->targets[i] = (int32_t)rng_below(&rng, (uint64_t)vocab);
+        if (ignore && i % 5 == 2)
+            batch->targets[i] = -100;
+        batch->n_targets += batch->targets[i] >= 0;
+    }
+}
+
+#endif
