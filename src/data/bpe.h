@@ -60,7 +60,7 @@ static inline uint32_t bpe_hash_pair(uint32_t left, uint32_t right)
     return (uint32_t)(x >> 32);
 }
 
-/* --- Unicode (bpe_unicode.c, bpe_nfc.c) --- */
+/* Unicode (bpe_unicode.c, bpe_nfc.c) */
 
 enum bpe_class {
     BPE_OTHER,
@@ -115,7 +115,7 @@ bool bpe_letters_to_bytes(const char *text, size_t size, char *out, size_t *n_ou
 enum sotto_status bpe_nfc(const struct bpe_unicode *unicode, const char *text, size_t size,
                           struct bpe_buffer *out, bool *same);
 
-/* --- The model: vocabulary and merges (bpe_model.c, bpe_merge.c) --- */
+/* The model: vocabulary and merges (bpe_model.c, bpe_merge.c) */
 
 struct bpe_token {
     uint32_t text,
@@ -204,7 +204,7 @@ enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size)
 enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *model,
                                  const char *word, size_t size, int32_t *out, size_t *count);
 
-/* --- Added tokens (bpe_added.c) --- */
+/* Added tokens (bpe_added.c) */
 
 struct bpe_added {
     uint32_t content, content_size; /* in `pool` of the list */
@@ -241,7 +241,7 @@ typedef enum sotto_status bpe_piece(struct bpe_work *work, const char *text, siz
 enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_trie *trie,
                                   const char *text, size_t size, bpe_piece *piece);
 
-/* --- Splitting into words (bpe_split.c, bpe_regex.c) --- */
+/* Splitting into words (bpe_split.c, bpe_regex.c) */
 
 enum bpe_stage_kind { BPE_STAGE_GPT2, BPE_STAGE_REGEX, BPE_STAGE_DIGITS, BPE_STAGE_PREFIX };
 
@@ -273,7 +273,7 @@ void bpe_regex_release(struct bpe_work *work);
 enum sotto_status bpe_split_run(struct bpe_work *work, int stage, const char *text, size_t size);
 void bpe_split_free(struct bpe_split *split);
 
-/* --- The whole --- */
+/* The whole */
 
 struct tokenizer {
     struct bpe_model model;

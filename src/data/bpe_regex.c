@@ -154,7 +154,6 @@ static enum sotto_status matcher_make(struct bpe_work *work)
     if (matcher) {
         matcher->data = pcre2_match_data_create(1, NULL);
         matcher->context = pcre2_match_context_create(NULL);
-        matcher->stack = pcre2_jit_stack_create(1 << 15, 1 << 23, NULL);
     }
     work->match = matcher;
     if (!matcher || !matcher->data || !matcher->context) {
@@ -162,8 +161,6 @@ static enum sotto_status matcher_make(struct bpe_work *work)
         return fail(SOTTO_ENOMEM, "no memory to match a split pattern");
     }
     pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
-    if (matcher->stack) /* NULL where PCRE2 has no JIT */
-        pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
     return SOTTO_OK;
 }
 
@@ -179,6 +176,19 @@ void bpe_regex_release(struct bpe_work *work)
     work->match = NULL;
 }
 
+static int match(struct matcher *matcher, const pcre2_code *code, const char *text, size_t size,
+                 size_t from)
+{
+    int found = pcre2_match(code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, matcher->data,
+                            matcher->context);
+    if (found != PCRE2_ERROR_JIT_STACKLIMIT || matcher->stack)
+        return found;
+    matcher->stack = pcre2_jit_stack_create(1 << 16, 1 << 23, NULL); /* few texts need it */
+    pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
+    return pcre2_match(code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, matcher->data,
+                       matcher->context);
+}
+
 enum sotto_status bpe_regex_split(struct bpe_work *work, int stage, const char *text, size_t size)
 {
     const struct bpe_stage *how = &work->tokenizer->split.stage[stage];
@@ -186,8 +196,7 @@ enum sotto_status bpe_regex_split(struct bpe_work *work, int stage, const char *
     TRY(matcher_make(work));
     struct matcher *matcher = work->match;
     while (from <= size) {
-        int found = pcre2_match(how->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK,
-                                matcher->data, matcher->context);
+        int found = match(matcher, how->code, text, size, from);
         if (found == PCRE2_ERROR_NOMATCH)
             break;
         if (found < 0) {

@@ -276,9 +276,9 @@ static enum sotto_status learn(struct trainer *t, struct bpe_model *model,
     int64_t least = how->min_frequency > 1 ? how->min_frequency : 1;
     while (model->size < (uint32_t)how->vocab_size && t->n_heap > 0) {
         struct candidate best = pop(t);
-        if (best.count != t->pair[best.pair].count) {
-            if (best.count >
-                t->pair[best.pair].count) /* else a higher entry is in the heap, or was */
+        int64_t now = t->pair[best.pair].count;
+        if (best.count != now) { /* below: it has fallen; above: a higher entry was taken before */
+            if (now < best.count)
                 TRY(push(t, best.pair));
             continue;
         }

@@ -24,13 +24,13 @@ static enum sotto_status accumulate(struct plain *p, struct round *out)
     const bool sum = p->config->weight == WEIGHT_TOKENS;
     double loss = 0;
     for (int i = 0; i < p->config->accumulate; i++) {
+        const int64_t index = p->next + i;
         struct oracle_result r;
-        TRY(oracle_gradient(p->oracle, p->next, sum, p->theta_stage, p->g_stage,
+        TRY(oracle_gradient(p->oracle, index, sum, p->theta_stage, p->g_stage,
                             &r)); /* g += grad f_i */
         if (!isfinite(r.loss))
-            return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)p->next,
+            return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index,
                         r.loss);
-        p->next++;
         loss += r.loss;
         out->targets += r.targets;
         out->tokens += r.tokens;
@@ -58,6 +58,7 @@ static enum sotto_status run_round(struct strategy *s, double lr, bool want_norm
         scale *= optim_clip(c, squared);
     }
     optim_step(&p->optim, p->x.view, p->theta.view, p->g.view, lr, scale);
+    p->next += out->microbatches;
     return device_check(p->dev);
 }
 

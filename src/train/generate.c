@@ -162,7 +162,7 @@ static int32_t draw(struct generator *g)
     const int *candidate = g->order + vocab - 1; /* candidate[-i] is the i-th */
     double held = 0, enough = cut ? INFINITY : c->top_p * total;
     int n = 0;
-    while (n < (cut ? c->top_k : vocab) && held < enough) {
+    while (n < (cut ? c->top_k : vocab) && (n == 0 || held < enough)) {
         int left = vocab - n++, top = g->order[0];
         g->order[0] = g->order[left - 1];
         g->order[left - 1] = top;
@@ -172,7 +172,7 @@ static int32_t draw(struct generator *g)
     if (cut) {
         enough = c->top_p * held;
         held = 0;
-        for (n = 0; n < c->top_k && held < enough; n++)
+        for (n = 0; n < c->top_k && (n == 0 || held < enough); n++)
             held += weight(g, candidate[-n], best);
     }
     double u = rng_uniform(&g->rng) * held;
@@ -192,9 +192,10 @@ enum sotto_status generator_next(struct generator *g, const int32_t *tokens, siz
         if (tokens[i] < 0 || tokens[i] >= c->vocab)
             return fail(SOTTO_EINVAL, "token %d is not in the model's vocabulary of %d", tokens[i],
                         c->vocab);
-    if (count > (size_t)c->positions / 2) { /* a prompt longer than that: its end is what matters */
-        tokens += count - (size_t)c->positions / 2;
-        count = (size_t)c->positions / 2;
+    const size_t most = ((size_t)c->positions + 1) / 2; /* what forget_half makes room for */
+    if (count > most) { /* a prompt longer than that: its end is what matters */
+        tokens += count - most;
+        count = most;
     }
     if (count == 0)
         return fail(SOTTO_EINVAL, "sampling needs at least one token to start from");

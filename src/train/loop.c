@@ -81,6 +81,11 @@ static enum sotto_status one_round(struct run *run, struct pace *pace)
     return SOTTO_OK;
 }
 
+static enum sotto_status save_now(struct run *run)
+{
+    return fail_in(run_save(run), "step %lld: ", (long long)run->step);
+}
+
 static bool asked_to_stop(const struct run *run)
 {
     return run->watch.stop && *run->watch.stop;
@@ -101,7 +106,7 @@ enum sotto_status run_train(struct run *run)
         }
         if (due(run->step, t->save_every) || last) {
             double begin = clock_now(&clock_real);
-            TRY(run_save(run));
+            TRY(save_now(run));
             saved = run->step;
             pace.since += clock_now(&clock_real) - begin;
         }
@@ -109,7 +114,7 @@ enum sotto_status run_train(struct run *run)
     if (run->step >= t->steps)
         return SOTTO_OK;
     if (run->step != saved)
-        TRY(run_save(run));
+        TRY(save_now(run));
     return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
                 (long long)run->step, (long long)t->steps, t->out);
 }

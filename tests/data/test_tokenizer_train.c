@@ -73,7 +73,7 @@ static void the_end_token_parts_texts(void **state)
     tokenizer_close(t);
 }
 
-/* --- The definition, as slow as it reads --- */
+/* The definition, as slow as it reads */
 
 enum { MOST = 600 };
 

@@ -80,7 +80,7 @@ static inline double lab_gradient(struct lab *l, const struct batch *batch, bool
 }
 
 /* |a - b| / |b| */
-static inline double distance(const float *a, const float *b, size_t count)
+static inline double lab_distance(const float *a, const float *b, size_t count)
 {
     double difference = 0, norm = 0;
     for (size_t i = 0; i < count; i++) {
@@ -88,6 +88,22 @@ static inline double distance(const float *a, const float *b, size_t count)
         norm += (double)b[i] * b[i];
     }
     return sqrt(difference / norm);
+}
+
+static inline void lab_assert_bits(const float *a, const float *b, size_t count, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            fail_with("%s: element %zu is %.9g, want %.9g", what, i, a[i], b[i]);
+}
+
+/* Bytes of the blocks that wait in the pool. */
+static inline size_t lab_idle(const struct pool *pool)
+{
+    size_t bytes = 0;
+    for (const struct pool_block *b = pool->idle; b; b = b->next)
+        bytes += b->buffer.count * dtype_size(b->buffer.view.type);
+    return bytes;
 }
 
 #endif

@@ -257,8 +257,7 @@ static void option_errors(void **state)
     (void)state;
     typedef struct model_config C;
     assert_fails(resolve((C){.preset = "gpt3"}), SOTTO_EINVAL, "did you mean 'gpt2'?");
-    assert_fails(resolve((C){.preset = "gpt2-medim"}), SOTTO_EINVAL,
-                 "did you mean 'gpt2-medium'?");
+    assert_fails(resolve((C){.preset = "gpt2-medim"}), SOTTO_EINVAL, "did you mean 'gpt2-medium'?");
     assert_fails(resolve((C){.preset = "somethingelse"}), SOTTO_EINVAL,
                  "unknown preset 'somethingelse'");
     assert_null(strstr(sotto_error(), "did you mean"));
@@ -375,8 +374,8 @@ static void stage_needs(void **state)
                 bool needs[6];
                 model_stage_needs(&m, k, needs);
                 for (int j = 0; j < n; j++)
-                    assert_int_equal(needs[j], j == k || (j == 0 && k == n - 1 &&
-                                                          m.config.tied == TIED_YES));
+                    assert_int_equal(needs[j],
+                                     j == k || (j == 0 && k == n - 1 && m.config.tied == TIED_YES));
             }
             model_free(&m);
         }
@@ -406,8 +405,7 @@ static void randomize_depends_on_names_alone(void **state)
             for (int i = 0; i < m.table.n; i++) {
                 const struct table_entry *e = &m.table.entry[i];
                 float *x = flat + m.table.stage_start[e->stage] + e->offset;
-                const struct table_entry *w =
-                    &whole.table.entry[table_find(&whole.table, e->name)];
+                const struct table_entry *w = &whole.table.entry[table_find(&whole.table, e->name)];
                 assert_memory_equal(x, want + w->offset, e->count * sizeof *x);
                 memset(x, 0, e->count * sizeof *x);
             }
@@ -464,11 +462,16 @@ static void randomize_as_declared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_preset_builds),    cmocka_unit_test(published_sizes),
-        cmocka_unit_test(overrides),              cmocka_unit_test(config_json_round_trip),
-        cmocka_unit_test(config_json_of_others),  cmocka_unit_test(config_json_errors),
-        cmocka_unit_test(option_errors),          cmocka_unit_test(cut_is_balanced),
-        cmocka_unit_test(stage_limits),           cmocka_unit_test(stage_needs),
+        cmocka_unit_test(every_preset_builds),
+        cmocka_unit_test(published_sizes),
+        cmocka_unit_test(overrides),
+        cmocka_unit_test(config_json_round_trip),
+        cmocka_unit_test(config_json_of_others),
+        cmocka_unit_test(config_json_errors),
+        cmocka_unit_test(option_errors),
+        cmocka_unit_test(cut_is_balanced),
+        cmocka_unit_test(stage_limits),
+        cmocka_unit_test(stage_needs),
         cmocka_unit_test(randomize_depends_on_names_alone),
         cmocka_unit_test(randomize_as_declared),
     };

@@ -146,8 +146,10 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(second_round_allocates_nothing), TEST(best_fit),
-        TEST(types_do_not_mix),               TEST(categories_are_kept_apart),
+        TEST(second_round_allocates_nothing),
+        TEST(best_fit),
+        TEST(types_do_not_mix),
+        TEST(categories_are_kept_apart),
         TEST(failure_leaves_the_pool_usable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,9 +12,8 @@ static const struct {
     int64_t shape[TABLE_DIMS];
     int stage;
 } tensors[] = {
-    {"embed", {7, 3}, 0},      {"norm", {5}, 0},          {"up", {3, 11}, 1},
-    {"down", {2, 3, 2}, 1},    {"bias", {13}, 1},         {"last", {1}, 2},
-    {"late.embed", {2, 2}, 0}, {"four", {1, 2, 1, 3}, 1},
+    {"embed", {7, 3}, 0}, {"norm", {5}, 0}, {"up", {3, 11}, 1},        {"down", {2, 3, 2}, 1},
+    {"bias", {13}, 1},    {"last", {1}, 2}, {"late.embed", {2, 2}, 0}, {"four", {1, 2, 1, 3}, 1},
 };
 enum { TENSORS = sizeof tensors / sizeof *tensors };
 

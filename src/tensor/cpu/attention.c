@@ -39,26 +39,31 @@ static void forward_strip(const struct head *h, const struct forward_room *room,
     const struct attention *p = h->p;
     const struct attention_kernels *f = h->k->attention;
     int lo = key_start(p, i), hi = key_end(p, i + rows - 1), base = lo / PANEL * PANEL;
+    size_t o_at = query_at(h, i, p->o_stride);
+    struct rows out = {room->o, h->w};
+    if (in_place(h, o))
+        out = (struct rows){(float *)o.data + o_at, (size_t)p->o_stride};
     float inverse[STRIP];
 
-    load_rows(h, room->q, q, query_at(h, i, p->q_stride), p->q_stride, rows);
-    strip_product(h, room->s, room->q, room->kt, rows, lo, hi);
+    strip_product(h, room->s,
+                  open_rows(h, room->q, q, query_at(h, i, p->q_stride), p->q_stride, rows),
+                  room->kt, rows, lo, hi);
     for (int r = 0; r < rows; r++)
         inverse[r] = f->softmax(room->s + (size_t)r * h->row + base, key_start(p, i + r) - base,
                                 key_end(p, i + r) - base, hi - base, p->scale, &lse[i + r]);
     f->product(rows, (int)h->w, hi - base, room->s + base, h->row, 1, room->v + (size_t)base * h->w,
-               h->w, room->o, h->w, false);
+               h->w, out.at, out.ld, false);
     for (int r = 0; r < rows; r++)
-        h->k->vector->scale(room->o + (size_t)r * h->w, inverse[r], h->w);
-    store_rows(h, o, query_at(h, i, p->o_stride), p->o_stride, room->o, rows);
+        h->k->vector->scale(out.at + (size_t)r * out.ld, inverse[r], h->w);
+    if (!in_place(h, o))
+        store_rows(h, o, o_at, p->o_stride, room->o, rows);
 }
 
 static void forward_head(const struct head *h, const struct forward_room *room, struct view o,
                          struct view q, struct view k, struct view v, float *lse)
 {
     const struct attention *p = h->p;
-    load_rows(h, room->v, k, key_at(h, 0, p->k_stride), p->k_stride, p->t_k);
-    h->k->attention->transpose(room->kt, room->v, h->w, p->t_k, p->width);
+    open_panels(h, room->kt, room->v, k, p->k_stride);
     load_rows(h, room->v, v, key_at(h, 0, p->v_stride), p->v_stride, p->t_k);
     for (int i = 0; i < p->t_q; i += STRIP)
         forward_strip(h, room, o, q, lse, i, min_int(STRIP, p->t_q - i));
@@ -97,7 +102,7 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
     float *rooms = device_scratch(dev, size * (size_t)dev->threads * sizeof *rooms);
     if (!rooms)
         return;
-#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
+#pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->heads; task++) {
         struct forward_room room =
             forward_room_at(p, w, row, rooms + size * (size_t)thread_index());

@@ -44,17 +44,40 @@ static inline size_t key_at(const struct head *h, int j, int stride)
            (size_t)h->kv_head * (size_t)h->p->width;
 }
 
-/* `rows` rows of one head into y (rows, w), the padding zero. */
-static inline void load_rows(const struct head *h, float *y, struct view x, size_t at, int stride,
-                             int rows)
+/* Rows of one head as fp32. */
+struct rows {
+    float *at;
+    size_t ld;
+};
+
+/* `rows` rows into y (rows, w), the padding zero. */
+static inline struct rows load_rows(const struct head *h, float *y, struct view x, size_t at,
+                                    int stride, int rows)
 {
     size_t width = (size_t)h->p->width;
-    for (int r = 0; r < rows; r++, y += h->w, at += (size_t)stride) {
-        const float *from = load(h->k, x, at, width, y);
-        if (from != y)
-            memcpy(y, from, width * sizeof *y);
-        memset(y + width, 0, (h->w - width) * sizeof *y);
+    for (int r = 0; r < rows; r++, at += (size_t)stride) {
+        float *to = y + (size_t)r * h->w;
+        const float *from = load(h->k, x, at, width, to);
+        if (from != to)
+            memcpy(to, from, width * sizeof *to);
+        if (h->w > width)
+            memset(to + width, 0, (h->w - width) * sizeof *to);
     }
+    return (struct rows){y, h->w};
+}
+
+/* Rows that need no padding and no widening are used where they lie. */
+static inline bool in_place(const struct head *h, struct view x)
+{
+    return x.type == DTYPE_F32 && h->w == (size_t)h->p->width;
+}
+
+static inline struct rows open_rows(const struct head *h, float *room, struct view x, size_t at,
+                                    int stride, int rows)
+{
+    if (in_place(h, x))
+        return (struct rows){(float *)x.data + at, (size_t)stride};
+    return load_rows(h, room, x, at, stride, rows);
 }
 
 static inline void store_rows(const struct head *h, struct view y, size_t at, int stride,
@@ -64,14 +87,22 @@ static inline void store_rows(const struct head *h, struct view y, size_t at, in
         store(h->k, y, at, (size_t)h->p->width, x);
 }
 
+/* The transposed panels of all keys or values; `room` for a copy of them. */
+static inline void open_panels(const struct head *h, float *panels, float *room, struct view x,
+                               int stride)
+{
+    struct rows rows = open_rows(h, room, x, key_at(h, 0, stride), stride, h->p->t_k);
+    h->k->attention->transpose(panels, rows.at, rows.ld, h->p->t_k, h->p->width);
+}
+
 /* s (rows, keys of the panels that hold [lo, hi)) = a b^T for a strip of rows of a; b is
  * transposed. Element j of a row of s is key j: panels before lo are left alone. */
-static inline void strip_product(const struct head *h, float *s, const float *a,
+static inline void strip_product(const struct head *h, float *s, struct rows a,
                                  const float *b_panels, int rows, int lo, int hi)
 {
     for (int j = lo / PANEL * PANEL; j < hi; j += PANEL) {
         int n = (int)round_up((size_t)min_int(PANEL, hi - j), PAD);
-        h->k->attention->product(rows, n, h->p->width, a, h->w, 1,
+        h->k->attention->product(rows, n, h->p->width, a.at, a.ld, 1,
                                  b_panels + (size_t)j * (size_t)h->p->width, PANEL, s + j, h->row,
                                  false);
     }

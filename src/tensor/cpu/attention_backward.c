@@ -50,28 +50,41 @@ static float row_delta(const struct head *h, const float *dy, struct view o, int
     return sum;
 }
 
-/* p and ds of the strip of queries [i, i + rows), then its dq. `first`: the block's first key
- * panel, `end`: the block's last key + 1; p and ds are zero where a query does not see a key. */
-static void backward_strip(const struct head *h, const struct backward_room *room, struct view o,
-                           const float *lse, int i, int rows, int at, int first, int end)
+/* A block of queries: rows of q, dy and dq, and the keys [first, end) that its rows meet; `first`
+ * begins a panel. */
+struct block {
+    struct rows q, dy, dq;
+    int i, rows, first, end;
+};
+
+static struct rows skip_rows(struct rows rows, int n)
+{
+    return (struct rows){rows.at + (size_t)n * rows.ld, rows.ld};
+}
+
+/* p, ds and dq of rows [at, at + rows) of a block; p and ds are zero where a query does not see a
+ * key. */
+static void backward_strip(const struct head *h, const struct backward_room *room,
+                           const struct block *block, struct view o, const float *lse, int at,
+                           int rows)
 {
     const struct attention *p = h->p;
     const struct attention_kernels *f = h->k->attention;
+    int i = block->i + at, first = block->first;
     int lo = key_start(p, i), hi = key_end(p, i + rows - 1);
-    size_t r0 = (size_t)at;
-    float *s = room->s + r0 * h->row, *ds = room->ds + r0 * h->row;
-    const float *dy = room->dy + r0 * h->w;
+    float *s = room->s + (size_t)at * h->row, *ds = room->ds + (size_t)at * h->row;
+    struct rows dy = skip_rows(block->dy, at), dq = skip_rows(block->dq, at);
 
-    strip_product(h, s, room->q + r0 * h->w, room->kt, rows, lo, hi);
+    strip_product(h, s, skip_rows(block->q, at), room->kt, rows, lo, hi);
     strip_product(h, ds, dy, room->vt, rows, lo, hi);
     for (int r = 0; r < rows; r++) {
         size_t row = (size_t)r * h->row + (size_t)first;
         f->softmax_backward(s + row, ds + row, key_start(p, i + r) - first,
-                            key_end(p, i + r) - first, end - first, p->scale, lse[i + r],
-                            row_delta(h, dy + (size_t)r * h->w, o, i + r));
+                            key_end(p, i + r) - first, block->end - first, p->scale, lse[i + r],
+                            row_delta(h, dy.at + (size_t)r * dy.ld, o, i + r));
     }
     f->product(rows, (int)h->w, hi - first, ds + first, h->row, 1, room->k + (size_t)first * h->w,
-               h->w, room->dq + r0 * h->w, h->w, false);
+               h->w, dq.at, dq.ld, false);
 }
 
 static void backward_block(const struct head *h, const struct backward_room *room, struct view dq,
@@ -80,17 +93,26 @@ static void backward_block(const struct head *h, const struct backward_room *roo
 {
     const struct attention *p = h->p;
     const struct attention_kernels *f = h->k->attention;
-    int first = key_start(p, i) / PANEL * PANEL, end = key_end(p, i + rows - 1);
-    size_t skip = (size_t)first * h->w;
+    size_t q_at = query_at(h, i, p->q_stride), dy_at = query_at(h, i, p->o_stride);
+    struct block block = {.q = open_rows(h, room->q, q, q_at, p->q_stride, rows),
+                          .dy = open_rows(h, room->dy, dy, dy_at, p->o_stride, rows),
+                          .dq = {room->dq, h->w},
+                          .i = i,
+                          .rows = rows,
+                          .first = key_start(p, i) / PANEL * PANEL,
+                          .end = key_end(p, i + rows - 1)};
+    if (in_place(h, dq))
+        block.dq = (struct rows){(float *)dq.data + q_at, (size_t)p->q_stride};
+    int keys = block.end - block.first;
+    size_t skip = (size_t)block.first * h->w;
 
-    load_rows(h, room->q, q, query_at(h, i, p->q_stride), p->q_stride, rows);
-    load_rows(h, room->dy, dy, query_at(h, i, p->o_stride), p->o_stride, rows);
     for (int r = 0; r < rows; r += STRIP)
-        backward_strip(h, room, o, lse, i + r, min_int(STRIP, rows - r), r, first, end);
-    store_rows(h, dq, query_at(h, i, p->q_stride), p->q_stride, room->dq, rows);
-    f->product(end - first, (int)h->w, rows, room->s + first, 1, h->row, room->dy, h->w,
+        backward_strip(h, room, &block, o, lse, r, min_int(STRIP, rows - r));
+    if (!in_place(h, dq))
+        store_rows(h, dq, q_at, p->q_stride, room->dq, rows);
+    f->product(keys, (int)h->w, rows, room->s + block.first, 1, h->row, block.dy.at, block.dy.ld,
                room->dv + skip, h->w, true);
-    f->product(end - first, (int)h->w, rows, room->ds + first, 1, h->row, room->q, h->w,
+    f->product(keys, (int)h->w, rows, room->ds + block.first, 1, h->row, block.q.at, block.q.ld,
                room->dk + skip, h->w, true);
 }
 
@@ -105,15 +127,14 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
     if (!rooms)
         return;
     int group = p->heads / p->kv_heads;
-#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
+#pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->kv_heads; task++) {
         struct backward_room room =
             backward_room_at(p, w, row, rooms + size * (size_t)thread_index());
         struct head h = {kernels_of(dev), p, task / p->kv_heads, 0, task % p->kv_heads, w, row};
-        load_rows(&h, room.k, v, key_at(&h, 0, p->v_stride), p->v_stride, p->t_k);
-        h.k->attention->transpose(room.vt, room.k, w, p->t_k, p->width);
+        open_panels(&h, room.vt, room.k, v, p->v_stride);
+        open_panels(&h, room.kt, room.k, k, p->k_stride);
         load_rows(&h, room.k, k, key_at(&h, 0, p->k_stride), p->k_stride, p->t_k);
-        h.k->attention->transpose(room.kt, room.k, w, p->t_k, p->width);
         memset(room.dk, 0, keys * sizeof(float));
         memset(room.dv, 0, keys * sizeof(float));
         for (int g = 0; g < group; g++) {

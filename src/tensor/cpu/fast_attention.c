@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "tensor/cpu/fast_math.h"
+#include "tensor/cpu/fast_transpose.h"
 #include "tensor/cpu/kernels.h"
 
 #if defined(__AVX512F__)
@@ -90,54 +91,86 @@ static void transpose(float *y, const float *x, size_t ldx, int rows, int column
 {
     for (int r = 0; r < rows; r += ATTENTION_PANEL, y += columns * ATTENTION_PANEL) {
         int n = rows - r < ATTENTION_PANEL ? rows - r : ATTENTION_PANEL;
-        for (int c = 0; c < columns; c++) {
-            float *to = y + c * ATTENTION_PANEL;
-            for (int i = 0; i < n; i++)
-                to[i] = x[(size_t)(r + i) * ldx + (size_t)c];
-            for (int i = n; i < ATTENTION_PANEL; i++)
-                to[i] = 0;
-        }
+        transpose_block(y, ATTENTION_PANEL, x + (size_t)r * ldx, ldx, n, columns);
+        for (int c = 0; c < columns && n < ATTENTION_PANEL; c++)
+            memset(y + c * ATTENTION_PANEL + n, 0, (size_t)(ATTENTION_PANEL - n) * sizeof *y);
     }
+}
+
+/* Rows are short, so loops run over whole groups of GROUP scores and what lies outside is set
+ * aside: a remainder, element by element, would cost more than the rest. */
+enum { GROUP = ATTENTION_PAD };
+
+static void set(float *s, int from, int to, float value)
+{
+    for (int i = from; i < to; i++)
+        s[i] = value;
+}
+
+/* s *= scale in [lo, hi), -infinity in the rest of its groups; returns the largest. */
+static float scale_and_max(float *s, int lo, int hi, float scale)
+{
+    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
+    float most[GROUP];
+    for (int j = 0; j < GROUP; j++)
+        most[j] = -INFINITY;
+    for (int i = first; i < end; i += GROUP) {
+#pragma omp simd
+        for (int j = 0; j < GROUP; j++)
+            s[i + j] *= scale;
+    }
+    set(s, first, lo, -INFINITY);
+    set(s, hi, end, -INFINITY);
+    for (int i = first; i < end; i += GROUP) {
+#pragma omp simd
+        for (int j = 0; j < GROUP; j++)
+            most[j] = s[i + j] > most[j] ? s[i + j] : most[j];
+    }
+    for (int half = GROUP / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++)
+            most[j] = most[j + half] > most[j] ? most[j + half] : most[j];
+    }
+    return most[0];
 }
 
 static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
 {
-    float max = s[lo];
-#pragma omp simd reduction(max : max)
-    for (int i = lo; i < hi; i++)
-        max = s[i] > max ? s[i] : max;
-    if (scale < 0) { /* the largest product is then the smallest score */
-        max = s[lo];
-        for (int i = lo; i < hi; i++)
-            max = s[i] < max ? s[i] : max;
+    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
+    float max = scale_and_max(s, lo, hi, scale), part[GROUP] = {0};
+    for (int i = first; i < end; i += GROUP) {
+#pragma omp simd
+        for (int j = 0; j < GROUP; j++) {
+            float e = fast_exp(s[i + j] - max);
+            s[i + j] = e;
+            part[j] += e;
+        }
     }
-    max *= scale;
-    float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int i = lo; i < hi; i++) {
-        float e = fast_exp(scale * s[i] - max);
-        s[i] = e;
-        sum += e;
+    for (int half = GROUP / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++)
+            part[j] += part[j + half];
     }
-    memset(s, 0, (size_t)lo * sizeof *s);
-    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
-    *lse = max + logf(sum);
-    return 1.0f / sum;
+    set(s, 0, first, 0);
+    set(s, end, n, 0);
+    *lse = max + logf(part[0]);
+    return 1.0f / part[0];
 }
 
 static void softmax_backward(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
                              float delta)
 {
+    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
+    for (int i = first; i < end; i += GROUP) {
 #pragma omp simd
-    for (int i = lo; i < hi; i++) {
-        float p = fast_exp(scale * s[i] - lse);
-        s[i] = p;
-        dp[i] = p * (dp[i] - delta) * scale;
+        for (int j = 0; j < GROUP; j++) {
+            float p = fast_exp(scale * s[i + j] - lse);
+            s[i + j] = p;
+            dp[i + j] = p * (dp[i + j] - delta) * scale;
+        }
     }
-    memset(s, 0, (size_t)lo * sizeof *s);
-    memset(dp, 0, (size_t)lo * sizeof *dp);
-    memset(s + hi, 0, (size_t)(n - hi) * sizeof *s);
-    memset(dp + hi, 0, (size_t)(n - hi) * sizeof *dp);
+    set(s, 0, lo, 0);
+    set(dp, 0, lo, 0);
+    set(s, hi, n, 0);
+    set(dp, hi, n, 0);
 }
 
 static float dot(const float *a, const float *b, int n)

@@ -3,6 +3,7 @@
  *
  * Every element of c is one chain of multiply-adds over k whatever tile it falls into, so a product
  * has the same bits however it is cut into tiles. */
+#include "tensor/cpu/fast_transpose.h"
 #include "tensor/cpu/kernels.h"
 
 #if defined(__AVX512F__)
@@ -97,18 +98,9 @@ static inline __attribute__((always_inline)) void copy_strip(float *to, const fl
 static inline __attribute__((always_inline)) void turn_strip(float *to, const float *x, size_t ld,
                                                              int n, int k, int width)
 {
-    for (int l0 = 0; l0 < k; l0 += 16) {
-        int end = k - l0 < 16 ? k : l0 + 16;
-        for (int i = 0; i < n; i++) {
-            const float *from = x + (size_t)i * ld;
-            for (int l = l0; l < end; l++)
-                to[l * width + i] = from[l];
-        }
-        for (int l = l0; l < end; l++) {
-            for (int i = n; i < width; i++)
-                to[l * width + i] = 0;
-        }
-    }
+    transpose_block(to, (size_t)width, x, ld, n, k);
+    for (int l = 0; l < k && n < width; l++)
+        memset(to + l * width + n, 0, (size_t)(width - n) * sizeof *to);
 }
 
 static void pack_a(float *to, const float *a, size_t ld, int n, int k, bool turned)

@@ -7,15 +7,26 @@
 
 static float largest(const float *x, int n)
 {
-    float m = x[0];
-#pragma omp simd reduction(max : m)
-    for (int i = 0; i < n; i++)
+    float m = x[0], m2 = x[0]; /* two chains, since one waits for itself */
+    int half = n / 2;
+#pragma omp simd reduction(max : m, m2)
+    for (int i = 0; i < half; i++) {
         m = x[i] > m ? x[i] : m;
-    return m;
+        m2 = x[half + i] > m2 ? x[half + i] : m2;
+    }
+    m = m2 > m ? m2 : m;
+    return x[n - 1] > m ? x[n - 1] : m;
 }
 
-/* Blocks keep the fp32 lanes short: their sums are added in double. */
-enum { BLOCK = 4096 };
+/* Blocks keep the fp32 lanes short, whose sums are added in double, and ask for the next row's lines,
+ * which come from memory while this row is computed. */
+enum { BLOCK = 256 };
+
+static void want_next(const float *x, int vocab)
+{
+    for (int i = 0; i < BLOCK; i += 16)
+        __builtin_prefetch(x + vocab + i, 0, 2);
+}
 
 static double sum_exp(const float *x, float max, int n)
 {
@@ -23,6 +34,7 @@ static double sum_exp(const float *x, float max, int n)
     for (int at = 0; at < n; at += BLOCK) {
         int end = n - at < BLOCK ? n : at + BLOCK;
         float sum = 0;
+        want_next(x + at, n);
 #pragma omp simd reduction(+ : sum)
         for (int i = at; i < end; i++)
             sum += fast_exp(x[i] - max);
@@ -37,6 +49,7 @@ static double sum_exp_in_place(float *x, float max, int n)
     for (int at = 0; at < n; at += BLOCK) {
         int end = n - at < BLOCK ? n : at + BLOCK;
         float sum = 0;
+        want_next(x + at, n);
 #pragma omp simd reduction(+ : sum)
         for (int i = at; i < end; i++) {
             float e = fast_exp(x[i] - max);

@@ -8,7 +8,7 @@
 #include "tensor/cpu/gemm.h"
 
 enum {
-    DEPTH = 384,   /* k of a packed strip: the strip of b fits the first cache      */
+    DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
     ROOM_N = 4096,
     TILE_M = 96, /* what a thread takes at once; multiples of every kernel's tile */

@@ -11,7 +11,7 @@ void *host_alloc(struct device *dev, size_t bytes)
 {
     (void)dev;
     const size_t huge = (size_t)2 << 20;
-    size_t align = bytes >= 2 * huge ? huge : 64;
+    size_t align = bytes >= huge ? huge : 64;
     void *memory;
     if (posix_memalign(&memory, align, bytes) != 0)
         return NULL;

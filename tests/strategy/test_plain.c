@@ -1,0 +1,494 @@
+/* Plain training on a quadratic whose every number is known.
+ *
+ * Micro-batch i has n_i targets and the summed loss n_i * 1/2 |a (theta - c_i)|^2, cut into stages
+ * as a model is: the gradient of the mean is a^2 (theta - c_i). */
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "strategy/strategy.h"
+#include "tensor/ops.h"
+
+enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
+
+struct quadratic {
+    struct oracle base;
+    struct table table;
+    float a[COUNT];
+    int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
+    bool huge;      /* gradients that overflow, with a loss that does not */
+    bool still;     /* every micro-batch is the first                     */
+    int64_t targets_of[BATCHES];
+    int64_t index;
+    bool sum;
+    double loss;
+    int forwards, backwards; /* stage the next call must be for */
+};
+
+static double centre(int64_t index, int i)
+{
+    return sin(1.7 * (double)index + 0.3 * i);
+}
+
+static double read_at(struct view v, size_t i)
+{
+    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
+}
+
+static void add_at(struct view v, size_t i, double value)
+{
+    if (v.type == DTYPE_F32)
+        ((float *)v.data)[i] += (float)value;
+    else
+        ((uint16_t *)v.data)[i] = bf16_round(bf16_widen(((uint16_t *)v.data)[i]) + (float)value);
+}
+
+static enum sotto_status begin(struct oracle *o, int64_t index, bool sum)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    q->index = q->still ? 0 : index;
+    q->sum = sum;
+    q->loss = 0;
+    q->forwards = 0;
+    q->backwards = STAGES - 1;
+    return SOTTO_OK;
+}
+
+static enum sotto_status forward(struct oracle *o, int k, const struct view *theta)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    assert_int_equal(k, q->forwards++);
+    size_t start = q->table.stage_start[k];
+    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
+        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
+        q->loss += 0.5 * d * d;
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status backward(struct oracle *o, int k, const struct view *theta,
+                                  const struct view *grad)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    assert_int_equal(q->forwards, STAGES);
+    assert_int_equal(k, q->backwards--);
+    size_t start = q->table.stage_start[k];
+    double factor = q->sum ? (double)q->targets_of[q->index] : 1;
+    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
+        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
+        add_at(grad[k], i, q->huge ? HUGE_VAL : factor * q->a[start + i] * d);
+    }
+    return SOTTO_OK;
+}
+
+static struct oracle_result result(struct oracle *o)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    int64_t n = q->targets_of[q->index];
+    double loss = q->index == q->nan_at ? NAN : q->loss * (double)n;
+    return (struct oracle_result){loss, n, 2 * n};
+}
+
+static const struct oracle_ops quadratic_ops = {begin, forward, backward, result};
+
+static void quadratic_make(struct quadratic *q)
+{
+    static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
+    static const char *const names[] = {"w", "b", "u"};
+    *q = (struct quadratic){.base = {&quadratic_ops, NULL}, .nan_at = -1};
+    for (int i = 0; i < STAGES; i++) {
+        table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
+        q->table.entry[i].stage = i;
+    }
+    assert_ok(table_layout(&q->table, STAGES, 1));
+    assert_int_equal(table_count(&q->table), COUNT);
+    q->base.table = &q->table;
+    for (int i = 0; i < COUNT; i++)
+        q->a[i] = 0.5f + 0.05f * (float)i;
+    for (int i = 0; i < BATCHES; i++)
+        q->targets_of[i] = 3 + i % 5;
+}
+
+struct method {
+    struct quadratic q;
+    struct memory memory;
+    struct device dev;
+    struct strategy_config config;
+    struct optim_config optim;
+    struct strategy *s;
+    float *x;
+};
+
+static void method_configure(struct method *m, int kind)
+{
+    memset(m, 0, sizeof *m);
+    struct option_section sections[] = {
+        {"strategy", "", strategy_options, strategy_options_count, &m->config},
+        {"optim", "", optim_options, optim_options_count, &m->optim},
+    };
+    option_defaults(sections, 2);
+    m->optim.kind = kind;
+    m->optim.weight_decay = 0;
+}
+
+static void method_open(struct method *m)
+{
+    quadratic_make(&m->q);
+    assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
+    assert_ok(strategy_plain(&m->s, &m->config, &m->optim, &m->q.base, &m->dev));
+    m->x = m->s->ops->parameters(m->s).data;
+    for (int i = 0; i < COUNT; i++)
+        m->x[i] = 2 - 0.1f * (float)i;
+    m->s->ops->adopt(m->s);
+}
+
+static void method_close(struct method *m)
+{
+    m->s->ops->free(m->s);
+    table_free(&m->q.table);
+    device_close(&m->dev);
+    assert_int_equal(m->memory.total, 0);
+}
+
+static struct round step(struct method *m, double lr)
+{
+    struct round r;
+    assert_ok(m->s->ops->round(m->s, lr, false, &r));
+    return r;
+}
+
+/* Of all that a checkpoint would hold, and of the bf16 copy where there is one. */
+static uint64_t hash_of(struct method *m)
+{
+    struct state_visitor v;
+    state_hasher_init(&v);
+    assert_ok(m->s->ops->visit(m->s, &v));
+    assert_ok(state_table(&v, &m->q.table, 0, 1, MEMORY_PARAMETERS, &m->dev,
+                          m->s->ops->parameters(m->s)));
+    uint64_t hash = v.hash;
+    state_free(&v);
+    return hash;
+}
+
+/* SGD follows x <- x - lr a^2 (x - c_t); the loss is the one before the step. */
+static void recursion(void **state)
+{
+    (void)state;
+    struct method m;
+    method_configure(&m, OPTIM_SGD);
+    method_open(&m);
+    for (int t = 0; t < 30; t++) {
+        double want[COUNT], loss = 0;
+        for (int i = 0; i < COUNT; i++) {
+            double d = m.x[i] - centre(t, i);
+            want[i] = m.x[i] - 0.1 * m.q.a[i] * m.q.a[i] * d;
+            loss += 0.5 * m.q.a[i] * m.q.a[i] * d * d;
+        }
+        struct round r = step(&m, 0.1);
+        assert_true(fabs(r.loss - loss) < 1e-5);
+        assert_int_equal(r.targets, 3 + t % 5);
+        assert_int_equal(r.tokens, 2 * (3 + t % 5));
+        assert_int_equal(r.microbatches, 1);
+        assert_true(r.grad_norm < 0);
+        for (int i = 0; i < COUNT; i++)
+            assert_true(fabs(m.x[i] - want[i]) < 1e-6);
+    }
+    method_close(&m);
+}
+
+/* On one quadratic over and over, x_t - c = (1 - lr a^2)^t (x_0 - c). */
+static void closed_form(void **state)
+{
+    (void)state;
+    struct method m;
+    method_configure(&m, OPTIM_SGD);
+    method_open(&m);
+    m.q.still = true;
+    double start[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        start[i] = m.x[i];
+    for (int t = 0; t < 20; t++)
+        step(&m, 0.3);
+    for (int i = 0; i < COUNT; i++) {
+        double c = centre(0, i), rate = 1 - 0.3 * m.q.a[i] * m.q.a[i];
+        assert_true(fabs(m.x[i] - (c + pow(rate, 20) * (start[i] - c))) < 1e-5);
+    }
+    method_close(&m);
+}
+
+/* k micro-batches a round equal one step along the mean of their gradients, or with weight = tokens
+ * along the mean over all targets. */
+static void accumulation(void **state)
+{
+    (void)state;
+    for (int weight = WEIGHT_MICROBATCH; weight <= WEIGHT_TOKENS; weight++) {
+        for (int k = 1; k <= 5; k++) {
+            struct method m;
+            method_configure(&m, OPTIM_SGD);
+            m.config.accumulate = k;
+            m.config.weight = weight;
+            method_open(&m);
+            int64_t next = 0;
+            for (int t = 0; t < 4; t++, next += k) {
+                double want[COUNT], targets = 0, loss = 0;
+                for (int j = 0; j < k; j++)
+                    targets += (double)m.q.targets_of[next + j];
+                for (int i = 0; i < COUNT; i++) {
+                    double g = 0;
+                    for (int j = 0; j < k; j++) {
+                        double n = (double)m.q.targets_of[next + j];
+                        double d = m.q.a[i] * (m.x[i] - centre(next + j, i));
+                        g += m.q.a[i] * d * (weight == WEIGHT_TOKENS ? n / targets : 1.0 / k);
+                        loss += 0.5 * d * d * n / targets;
+                    }
+                    want[i] = m.x[i] - 0.2 * g;
+                }
+                struct round r = step(&m, 0.2);
+                assert_int_equal(r.microbatches, k);
+                assert_int_equal(r.targets, (int64_t)targets);
+                assert_true(fabs(r.loss - loss) < 1e-5);
+                for (int i = 0; i < COUNT; i++)
+                    assert_true(fabs(m.x[i] - want[i]) < 1e-6);
+            }
+            method_close(&m);
+        }
+    }
+}
+
+/* A loss that is no number, at any micro-batch of a round, is SOTTO_ENUMERIC and nothing has moved;
+ * so is a gradient whose norm is asked for. */
+static void not_a_number(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 3; bad++) {
+        for (int precision = PRECISION_FP32; precision <= PRECISION_MIXED; precision++) {
+            struct method m;
+            struct round r;
+            method_configure(&m, OPTIM_ADAMW);
+            m.config.accumulate = 3;
+            m.config.precision = precision;
+            method_open(&m);
+            step(&m, 0.1);
+            m.q.nan_at = 3 + bad;
+            uint64_t before = hash_of(&m);
+            char part[64];
+            snprintf(part, sizeof part, "micro-batch %d is", 3 + bad);
+            assert_fails(m.s->ops->round(m.s, 0.1, false, &r), SOTTO_ENUMERIC, part);
+            assert_true(hash_of(&m) == before);
+            m.q.nan_at = -1; /* and the round can be made after all, as if nothing had been */
+            m.q.huge = true;
+            assert_fails(m.s->ops->round(m.s, 0.1, true, &r), SOTTO_ENUMERIC, "norm");
+            assert_true(hash_of(&m) == before);
+            m.q.huge = false;
+            step(&m, 0.1);
+            uint64_t after = hash_of(&m);
+            method_close(&m);
+
+            method_configure(&m, OPTIM_ADAMW);
+            m.config.accumulate = 3;
+            m.config.precision = precision;
+            method_open(&m);
+            step(&m, 0.1);
+            step(&m, 0.1);
+            assert_true(hash_of(&m) == after);
+            method_close(&m);
+        }
+    }
+}
+
+/* The reported norm is that of the averaged gradient; clipping makes the step as if the gradient
+ * had that norm, and leaves smaller ones alone. */
+static void clipping(void **state)
+{
+    (void)state;
+    for (int k = 1; k <= 3; k += 2) {
+        static const double limits[] = {0, 0.5, 1e9};
+        for (int c = 0; c < 3; c++) {
+            struct method m;
+            struct round r;
+            method_configure(&m, OPTIM_SGD);
+            m.config.accumulate = k;
+            m.optim.clip = limits[c];
+            method_open(&m);
+            double g[COUNT], squares = 0, before[COUNT];
+            for (int i = 0; i < COUNT; i++) {
+                g[i] = 0;
+                before[i] = m.x[i];
+                for (int j = 0; j < k; j++)
+                    g[i] += m.q.a[i] * m.q.a[i] * (m.x[i] - centre(j, i)) / k;
+                squares += g[i] * g[i];
+            }
+            double norm = sqrt(squares), factor = c == 1 ? 0.5 / norm : 1;
+            assert_true(norm > 0.5);
+            assert_ok(m.s->ops->round(m.s, 0.1, true, &r));
+            assert_true(fabs(r.grad_norm - norm) < 1e-5);
+            for (int i = 0; i < COUNT; i++)
+                assert_true(fabs(m.x[i] - (before[i] - 0.1 * factor * g[i])) < 1e-6);
+            method_close(&m);
+        }
+    }
+}
+
+/* Asking for the norm changes nothing. */
+static void norm_is_free(void **state)
+{
+    (void)state;
+    uint64_t hash[2];
+    for (int want = 0; want < 2; want++) {
+        struct method m;
+        struct round r;
+        method_configure(&m, OPTIM_ADAMW);
+        method_open(&m);
+        for (int t = 0; t < 5; t++)
+            assert_ok(m.s->ops->round(m.s, 0.1, want, &r));
+        hash[want] = hash_of(&m);
+        method_close(&m);
+    }
+    assert_true(hash[0] == hash[1]);
+}
+
+/* The oracle sees what the method computes with: here it records it. */
+static uint16_t seen[COUNT];
+
+static enum sotto_status forward_seen(struct oracle *o, int k, const struct view *theta)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    assert_int_equal(theta[k].type, DTYPE_BF16);
+    memcpy(seen + q->table.stage_start[k], theta[k].data,
+           table_stage_count(&q->table, k) * sizeof *seen);
+    return forward(o, k, theta);
+}
+
+static const struct oracle_ops seen_ops = {begin, forward_seen, backward, result};
+
+/* Mixed precision: in every round the model is computed with the rounding of the fp32 truth; memory
+ * is 2 + 2 bytes a parameter and the truth counts as optimizer state. It still finds the minimum,
+ * as far as bf16 gradients can tell. */
+static void mixed_precision(void **state)
+{
+    (void)state;
+    struct method m;
+    method_configure(&m, OPTIM_ADAMW);
+    m.config.precision = PRECISION_MIXED;
+    method_open(&m);
+    m.q.base.ops = &seen_ops;
+    assert_int_equal(m.memory.now[MEMORY_PARAMETERS], 2 * COUNT);
+    assert_int_equal(m.memory.now[MEMORY_GRADIENTS], 2 * COUNT);
+    assert_int_equal(m.memory.now[MEMORY_OPTIMIZER], 12 * COUNT);
+    bool finer = false;
+    for (int t = 0; t < 20; t++) {
+        float x[COUNT];
+        memcpy(x, m.x, sizeof x);
+        step(&m, 0.01);
+        for (int i = 0; i < COUNT; i++) {
+            assert_int_equal(seen[i], bf16_round(x[i]));
+            finer |= bf16_widen(seen[i]) != x[i];
+        }
+    }
+    assert_true(finer); /* the truth has bits that the copy has not */
+    method_close(&m);
+
+    method_configure(&m, OPTIM_ADAMW);
+    method_open(&m);
+    assert_int_equal(m.memory.now[MEMORY_PARAMETERS], 4 * COUNT);
+    assert_int_equal(m.memory.now[MEMORY_GRADIENTS], 4 * COUNT);
+    assert_int_equal(m.memory.now[MEMORY_OPTIMIZER], 8 * COUNT);
+    method_close(&m);
+}
+
+static void save(struct method *m, const char *path)
+{
+    struct state_visitor v;
+    assert_ok(state_saver_init(&v));
+    assert_ok(m->s->ops->visit(m->s, &v));
+    assert_ok(state_saver_write(&v, path));
+    state_free(&v);
+}
+
+static void load(struct method *m, const char *path)
+{
+    struct state_visitor v;
+    assert_ok(state_loader_open(&v, path));
+    assert_ok(m->s->ops->visit(m->s, &v));
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+}
+
+/* Saved after k rounds and loaded into a new method, training goes on with the same bits. */
+static void save_and_load(void **state)
+{
+    (void)state;
+    static const struct {
+        int kind, precision, accumulate;
+        double momentum;
+    } cases[] = {{OPTIM_ADAMW, PRECISION_FP32, 1, 0},
+                 {OPTIM_ADAMW, PRECISION_MIXED, 3, 0},
+                 {OPTIM_SGD, PRECISION_FP32, 2, 0.9},
+                 {OPTIM_SGD, PRECISION_MIXED, 1, 0}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int k = 0; k <= 6; k++) {
+            uint64_t hash[2];
+            float x[COUNT];
+            for (int resumed = 0; resumed < 2; resumed++) {
+                struct method m;
+                method_configure(&m, cases[c].kind);
+                m.config.precision = cases[c].precision;
+                m.config.accumulate = cases[c].accumulate;
+                m.optim.momentum = cases[c].momentum;
+                method_open(&m);
+                for (int t = resumed ? k : 0; t < 6; t++) {
+                    if (!resumed && t == k) {
+                        save(&m, at("state.safetensors"));
+                        memcpy(x, m.x, sizeof x);
+                    }
+                    if (resumed && t == k) {
+                        load(&m, at("state.safetensors"));
+                        memcpy(m.x, x, sizeof x);
+                        m.s->ops->adopt(m.s);
+                    }
+                    step(&m, 0.05);
+                }
+                hash[resumed] = hash_of(&m);
+                if (k == 6)
+                    hash[resumed] = 0; /* nothing was saved before the end */
+                method_close(&m);
+            }
+            assert_true(hash[0] == hash[1]);
+        }
+    }
+}
+
+/* A fault of the oracle comes through as it is. */
+static enum sotto_status refuse(struct oracle *o, int64_t index, bool sum)
+{
+    (void)o, (void)sum;
+    return fail(SOTTO_EIO, "no micro-batch %d", (int)index);
+}
+
+static const struct oracle_ops refusing_ops = {refuse, forward, backward, result};
+
+static void oracle_failure(void **state)
+{
+    (void)state;
+    struct method m;
+    struct round r;
+    method_configure(&m, OPTIM_ADAMW);
+    method_open(&m);
+    uint64_t before = hash_of(&m);
+    m.q.base.ops = &refusing_ops;
+    assert_fails(m.s->ops->round(m.s, 0.1, false, &r), SOTTO_EIO, "no micro-batch 0");
+    assert_true(hash_of(&m) == before);
+    method_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(recursion),       cmocka_unit_test(closed_form),
+        cmocka_unit_test(accumulation),    cmocka_unit_test(not_a_number),
+        cmocka_unit_test(clipping),        cmocka_unit_test(norm_is_free),
+        cmocka_unit_test(mixed_precision), cmocka_unit_test(save_and_load),
+        cmocka_unit_test(oracle_failure),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}

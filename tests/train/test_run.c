@@ -1,0 +1,493 @@
+/* Whole runs in miniature: trained, stopped, resumed, refused. */
+#include "nn/tiny.h"
+
+#include "data/tokens.h"
+#include "train/run.h"
+#include "train/weights.h"
+
+enum { N = 5, MAX_OPTIONS = 8 };
+
+/* A pattern with some noise in it, so that there is something to learn. */
+static void write_tokens(const char *path, int count, int vocab)
+{
+    struct rng rng = rng_make(9, 9);
+    int32_t *ids = malloc((size_t)count * sizeof *ids);
+    for (int i = 0; i < count; i++)
+        ids[i] = rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, (uint64_t)vocab)
+                                         : (i * 3 + i / 7) % vocab;
+    assert_ok(tokens_save(path, ids, count, vocab));
+    free(ids);
+}
+
+static int make_data(void **state)
+{
+    if (scratch_make(state) != 0)
+        return -1;
+    write_tokens(at("data.tok"), 3000, 29);
+    return 0;
+}
+
+static void set(struct run_config *c, const char *assignment)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char key[OPTION_ROOM];
+    const char *value = strchr(assignment, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
+}
+
+/* A model of some thousand parameters, in scratch/`out`. */
+static struct run_config configure(const char *out, const char *const *options)
+{
+    static const char *const basic[] = {
+        "model.layers=1",  "model.width=16", "model.heads=2",        "model.positions=16",
+        "train.steps=5",   "train.batch=2",  "train.log_every=1",    "train.eval_every=2",
+        "train.threads=1", "optim.lr=0.01",  "train.eval_batches=2", "data.holdout=0.1",
+        "train.keep=0",    "optim.warmup=2",
+    };
+    struct run_config c;
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(&c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
+        set(&c, basic[i]);
+    strcpy(c.train.out, at(out));
+    strcpy(c.data.train, at("data.tok"));
+    for (int i = 0; options && options[i]; i++)
+        set(&c, options[i]);
+    return c;
+}
+
+struct watcher {
+    struct run *run;
+    int64_t stop_at; /* -1: never */
+    volatile sig_atomic_t stop;
+    uint64_t hash[N + 1]; /* after each step */
+    int steps, evaluations, saves;
+    double loss;
+};
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    struct watcher *w = arg;
+    assert_int_equal(s->step, w->run->step);
+    assert_int_equal(s->steps, w->run->config.train.steps);
+    if (s->step <= N)
+        assert_ok(run_hash(w->run, &w->hash[s->step]));
+    w->loss = s->round.loss;
+    w->steps++;
+    if (s->step == w->stop_at)
+        w->stop = 1;
+}
+
+static void on_evaluated(void *arg, int64_t step, const struct evaluation *e)
+{
+    struct watcher *w = arg;
+    assert_true(isfinite(e->loss) && e->targets > 0 && step > 0);
+    w->evaluations++;
+}
+
+static void on_saved(void *arg, int64_t step, const char *folder)
+{
+    struct watcher *w = arg;
+    assert_true(file_is_directory(folder) && step == w->run->step);
+    w->saves++;
+}
+
+/* Opens and trains; closes too unless opening failed. */
+static enum sotto_status train(const struct run_config *c, struct watcher *w, int64_t stop_at)
+{
+    struct run run;
+    *w = (struct watcher){.run = &run, .stop_at = stop_at};
+    struct run_watch watch = {on_step, on_evaluated, on_saved, w, &w->stop};
+    TRY(run_open(&run, c, &watch));
+    enum sotto_status st = run_train(&run);
+    run_close(&run);
+    return st;
+}
+
+/* The steps of metrics.jsonl with the numbers that do not depend on the clock. */
+static char *metrics_of(const struct run_config *c)
+{
+    char path[FILE_PATH_ROOM];
+    assert_ok(file_join(path, c->train.out, "metrics.jsonl"));
+    char *text = slurp(path), *out = malloc(1 << 14), *to = out;
+    for (char *line = text, *end; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        assert_non_null(end);
+        json_t *object;
+        assert_ok(json_parse(&object, line, (size_t)(end - line), "metrics"));
+        to += sprintf(to, "%d:", (int)json_integer_value(json_object_get(object, "step")));
+        static const char *const keys[] = {"train/loss",   "train/lr",  "train/grad_norm",
+                                           "train/tokens", "eval/loss", "eval/accuracy"};
+        for (int k = 0; k < 6; k++) {
+            const json_t *value = json_object_get(object, keys[k]);
+            if (value)
+                to += sprintf(to, " %s %.17g", keys[k], json_number_value(value));
+        }
+        to += sprintf(to, "\n");
+        json_decref(object);
+    }
+    free(text);
+    return out;
+}
+
+static void assert_same_metrics(const struct run_config *a, const struct run_config *b)
+{
+    char *x = metrics_of(a), *y = metrics_of(b);
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+}
+
+/* A run stopped after step k, saved, opened again and finished has the bits of one that was never
+ * stopped, and its metrics; at the reopening it has those of step k. */
+static void compare_resumed(const char *name, const char *const *options, int first_k, int last_k)
+{
+    char folder[64];
+    struct watcher whole, part;
+    struct run_config c = configure(name, options);
+    assert_ok(train(&c, &whole, -1));
+    assert_int_equal(whole.steps, N);
+    assert_int_equal(whole.evaluations, 3); /* after 2 and 4 and at the end */
+    assert_int_equal(whole.saves, 1);
+    for (int k = first_k; k <= last_k; k++) {
+        snprintf(folder, sizeof folder, "%s.%d", name, k);
+        struct run_config r = configure(folder, options);
+        assert_fails(train(&r, &part, k), SOTTO_ESTOPPED, "stopped at step");
+        assert_int_equal(part.steps, k);
+        assert_int_equal(part.saves, 1);
+        assert_true(part.hash[k] == whole.hash[k]);
+        r.train.resume = true;
+        struct run run;
+        uint64_t hash;
+        assert_ok(run_open(&run, &r, NULL));
+        assert_int_equal(run.step, k);
+        assert_ok(run_hash(&run, &hash));
+        run_close(&run);
+        if (hash != whole.hash[k])
+            fail_with("%s: not the state of step %d", name, k);
+        assert_ok(train(&r, &part, -1));
+        assert_int_equal(part.steps, N - k);
+        if (part.hash[N] != whole.hash[N])
+            fail_with("%s: resumed at %d, the run ends elsewhere", name, k);
+        assert_same_metrics(&r, &c);
+    }
+}
+
+static void resume_at_every_step(void **state)
+{
+    (void)state;
+    compare_resumed("plain", NULL, 1, N - 1);
+}
+
+/* The same for everything that changes what is kept between rounds. */
+static void resume_variants(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        const char *options[MAX_OPTIONS];
+    } variants[] = {
+        {"accumulate", {"strategy.accumulate=3", "strategy.weight=tokens"}},
+        {"momentum", {"optim.kind=sgd", "optim.momentum=0.9", "optim.nesterov=true"}},
+        {"sgd", {"optim.kind=sgd", "optim.schedule=step", "optim.step_every=2"}},
+        {"mixed", {"strategy.precision=mixed", "strategy.accumulate=2"}},
+        {"recompute", {"train.recompute=true", "train.stages=3", "optim.clip=0.1"}},
+        {"gpt2", {"model.arch=gpt2", "train.seq=7", "train.stages=4"}},
+        {"gpt_neo", {"model.arch=gpt_neo", "model.layers=2", "model.window=3", "train.stages=2"}},
+        {"olmo2", {"model.arch=olmo2", "optim.schedule=cyclic", "optim.cycle_rounds=4"}},
+        {"once", {"train.eval_every=2", "train.device=reference"}},
+    };
+    for (size_t i = 0; i < sizeof variants / sizeof *variants; i++)
+        compare_resumed(variants[i].name, variants[i].options, 2 + (int)i % 2, 2 + (int)i % 2);
+}
+
+/* How the model is cut, recomputed and threaded may change on the way: the state is by name. */
+static void resume_with_another_cut(void **state)
+{
+    (void)state;
+    struct watcher whole, part;
+    struct run_config c = configure("cut", NULL);
+    assert_ok(train(&c, &whole, -1));
+    c = configure("cut.resumed", NULL);
+    set(&c, "train.stages=2");
+    assert_fails(train(&c, &part, 2), SOTTO_ESTOPPED, "");
+    set(&c, "train.resume=true");
+    set(&c, "train.stages=4");
+    set(&c, "train.recompute=true");
+    set(&c, "train.threads=2");
+    assert_ok(train(&c, &part, -1));
+    assert_true(part.hash[N] == whole.hash[N]);
+}
+
+/* After a crash the metrics run ahead of the newest checkpoint: what was logged after it is dropped
+ * and logged again, once. */
+static void resume_after_a_crash(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"train.save_every=2", NULL};
+    struct watcher whole, part;
+    char path[FILE_PATH_ROOM];
+    struct run_config c = configure("uncrashed", options);
+    assert_ok(train(&c, &whole, -1));
+    assert_int_equal(whole.saves, 3);
+    struct run_config r = configure("crashed", options);
+    assert_ok(train(&r, &part, -1));
+    assert_ok(file_join(path, r.train.out, "checkpoints/step-00000005"));
+    assert_ok(file_remove_tree(path));
+    assert_ok(file_join(path, r.train.out, "checkpoints/step-00000004"));
+    assert_ok(file_remove_tree(path));
+    r.train.resume = true;
+    assert_ok(train(&r, &part, -1));
+    assert_int_equal(part.steps, 3);
+    assert_true(part.hash[N] == whole.hash[N]);
+    assert_same_metrics(&r, &c);
+}
+
+/* A folder with a run in it is refused unless it is to be resumed; resuming a finished run does
+ * nothing; resuming an empty folder starts. */
+static void used_folders(void **state)
+{
+    (void)state;
+    struct watcher w;
+    struct run_config c = configure("used", NULL);
+    c.train.resume = true;
+    assert_ok(train(&c, &w, -1));
+    assert_int_equal(w.steps, N);
+    assert_ok(train(&c, &w, -1));
+    assert_int_equal(w.steps, 0);
+    c.train.resume = false;
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "already holds a run of 5 steps");
+    c.train.resume = true;
+    c.train.steps = 7; /* and on */
+    assert_ok(train(&c, &w, -1));
+    assert_int_equal(w.steps, 2);
+    struct run run;
+    assert_ok(run_open(&run, &c, NULL));
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "is being written by process");
+    run_close(&run);
+}
+
+/* A resumed run must be the model it was: the fault names the option and both values. */
+static void changed_models(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *part;
+    } changes[] = {
+        {"model.layers=2", "model.layers = 2"},     {"model.width=32", "model.width = 32"},
+        {"model.heads=1", "model.heads = 1"},       {"model.positions=8", "model.positions = 8"},
+        {"model.vocab=40", "model.vocab = 40"},     {"model.tied=no", "model.tied = no"},
+        {"model.arch=olmo2", "model.arch = olmo2"}, {"model.rope_theta=7", "model.rope_theta = 7"},
+    };
+    static const char *const had[] = {"has 1",  "has 16",  "has 2",     "has 16",
+                                      "has 29", "has yes", "has llama", "has 10000"};
+    struct watcher w;
+    struct run_config c = configure("changed", NULL);
+    assert_ok(train(&c, &w, -1));
+    uint64_t hash = w.hash[N], again;
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const char *const options[] = {"train.resume=true", changes[i].option, NULL};
+        c = configure("changed", options);
+        assert_fails(train(&c, &w, -1), SOTTO_EINVAL, changes[i].part);
+        assert_non_null(strstr(sotto_error(), had[i]));
+    }
+    static const char *const sgd[] = {"train.resume=true", "optim.kind=sgd", "train.steps=6", NULL};
+    c = configure("changed", sgd); /* AdamW's moments have nowhere to go */
+    assert_fails(train(&c, &w, -1), SOTTO_EFORMAT, "state");
+    static const char *const same[] = {"train.resume=true", NULL};
+    struct run run;
+    c = configure("changed", same);
+    assert_ok(run_open(&run, &c, NULL)); /* refusals harmed nothing */
+    assert_ok(run_hash(&run, &again));
+    run_close(&run);
+    assert_true(hash == again);
+}
+
+static void refused(const char *option, enum sotto_status code, const char *part)
+{
+    const char *const options[] = {option, NULL};
+    struct watcher w;
+    struct run_config c = configure("refused", options);
+    assert_fails(train(&c, &w, -1), code, part);
+    assert_false(file_exists(at("refused/checkpoints")));
+}
+
+/* What cannot work is said before anything is written. */
+static void bad_settings(void **state)
+{
+    (void)state;
+    refused("model.vocab=10", SOTTO_EINVAL, "vocabulary of 29 tokens, the model has 10");
+    refused("train.seq=17", SOTTO_EINVAL, "train.seq = 17 is longer than the model's 16 positions");
+    refused("model.heads=3", SOTTO_EINVAL, "head");
+    refused("model.preset=nanoo", SOTTO_EINVAL, "did you mean 'nano'?");
+    refused("train.stages=9", SOTTO_EINVAL, "9 stages");
+    refused("train.device=tpu", SOTTO_EINVAL, "'tpu'");
+    static const char *const nesterov[] = {"optim.kind=sgd", "optim.nesterov=true", NULL};
+    struct watcher w;
+    struct run_config c = configure("refused", nesterov);
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "optim.momentum");
+    c = configure("refused", NULL);
+    strcpy(c.data.train, at("nowhere.tok"));
+    assert_fails(train(&c, &w, -1), SOTTO_EIO, "nowhere.tok");
+    write_tokens(at("short.tok"), 10, 29);
+    strcpy(c.data.train, at("short.tok"));
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "one sequence needs 17");
+    strcpy(c.data.train, at("data.tok"));
+    strcpy(c.train.init, at("nowhere"));
+    assert_fails(train(&c, &w, -1), SOTTO_EIO, "nowhere");
+}
+
+/* A flag that is up from the start stops before the first round. */
+static void stopped_at_once(void **state)
+{
+    (void)state;
+    struct run_config c = configure("at-once", NULL);
+    struct run run;
+    const volatile sig_atomic_t up = 1;
+    struct run_watch watch = {.stop = &up};
+    assert_ok(run_open(&run, &c, &watch));
+    assert_fails(run_train(&run), SOTTO_ESTOPPED, "stopped at step 0 of 5");
+    run_close(&run);
+    c.train.resume = true;
+    struct watcher w, plain;
+    assert_ok(train(&c, &w, -1));
+    c = configure("at-once.plain", NULL);
+    assert_ok(train(&c, &plain, -1));
+    assert_true(w.hash[N] == plain.hash[N]);
+}
+
+/* A run that diverges ends with SOTTO_ENUMERIC and the step's number, and the last checkpoint is
+ * there and holds numbers. */
+static void divergence(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"gpt2", "gpt_neo", "llama", "olmo2"};
+    for (int a = 0; a < 4; a++) {
+        for (int log_every = 1; log_every <= 10; log_every += 9) {
+            char name[32], arch[32], folder[FILE_PATH_ROOM];
+            snprintf(name, sizeof name, "diverged.%d.%d", a, log_every);
+            snprintf(arch, sizeof arch, "model.arch=%s", archs[a]);
+            const char *const options[] = {arch,
+                                           "optim.kind=sgd",
+                                           "optim.schedule=constant",
+                                           "optim.warmup=0",
+                                           "train.save_every=1",
+                                           "train.eval_every=0",
+                                           NULL};
+            struct run_config c = configure(name, options);
+            c.train.log_every = log_every;
+            c.train.steps = 2; /* two rounds by which nothing has gone wrong yet */
+            struct watcher w;
+            int64_t step;
+            assert_ok(train(&c, &w, -1));
+            c.train.steps = 50;
+            c.train.resume = true;
+            c.optim.lr = 1e30;
+            assert_fails(train(&c, &w, -1), SOTTO_ENUMERIC, "step ");
+            assert_ok(checkpoint_latest(c.train.out, &step, folder));
+            assert_true(step >= 2 && step < 50);
+            struct run run; /* it opens: every parameter is a number */
+            assert_ok(run_open(&run, &c, NULL));
+            const float *x = run.strategy->ops->parameters(run.strategy).data;
+            for (size_t i = 0; i < table_count(&run.model.table); i++)
+                assert_true(isfinite(x[i]));
+            run_close(&run);
+        }
+    }
+}
+
+/* Training starts from a model that is there: its parameters to the bit, its sizes, and a fault
+ * where the user's differ. */
+static void start_from_a_model(void **state)
+{
+    (void)state;
+    struct watcher w;
+    struct run run;
+    struct run_config c = configure("origin", NULL);
+    assert_ok(train(&c, &w, -1));
+    struct run_config from;
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(&from, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    strcpy(from.train.out, at("tuned"));
+    strcpy(from.train.init, at("origin")); /* the run's folder is a model's folder */
+    strcpy(from.data.train, at("data.tok"));
+    from.train.steps = 3;
+    from.train.threads = 1;
+    assert_ok(run_open(&run, &from, NULL));
+    assert_int_equal(run.model.config.width, 16);
+    assert_int_equal(run.config.train.seq, 16);
+    assert_int_equal(run.step, 0);
+    float *flat = malloc(table_count(&run.model.table) * sizeof *flat);
+    assert_ok(weights_load(&run.model, at("origin"), flat));
+    assert_memory_equal(flat, run.strategy->ops->parameters(run.strategy).data,
+                        table_count(&run.model.table) * sizeof *flat);
+    free(flat);
+    assert_ok(run_train(&run));
+    run_close(&run);
+    from.model.layers = 3;
+    strcpy(from.train.out, at("tuned.2"));
+    assert_fails(run_open(&run, &from, NULL), SOTTO_EINVAL, "model.layers = 3, but the model in");
+    assert_non_null(strstr(sotto_error(), "has 1"));
+}
+
+/* Text, with a tokenizer trained on it: the checkpoint carries the tokenizer, and a run resumed
+ * without naming one goes on with the same bits. */
+static void text_and_tokenizer(void **state)
+{
+    (void)state;
+    FILE *file = fopen(at("text.txt"), "w");
+    for (int i = 0; i < 400; i++)
+        fprintf(file, "The %s cat number %d saw a dog near the %s house.\n",
+                i % 3 ? "old" : "young", i, i % 5 ? "red" : "blue");
+    fclose(file);
+    struct watcher whole, part;
+    static const char *const options[] = {"data.vocab=300", NULL};
+    struct run_config c = configure("text", options);
+    strcpy(c.data.train, at("text.txt"));
+    assert_ok(train(&c, &whole, -1));
+    assert_true(file_exists(at("text/tokenizer.json")));
+    struct run_config r = configure("text.resumed", options);
+    strcpy(r.data.train, at("text.txt"));
+    assert_fails(train(&r, &part, 2), SOTTO_ESTOPPED, "");
+    r.train.resume = true;
+    assert_ok(train(&r, &part, -1));
+    assert_true(part.hash[N] == whole.hash[N]);
+    assert_same_metrics(&r, &c);
+}
+
+/* It learns: the loss of a pattern with a fifth of noise falls well below that of guessing. */
+static void learns(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"train.steps=150",    "train.batch=8",
+                                          "train.log_every=50", "train.eval_every=0",
+                                          "model.width=32",     NULL};
+    struct watcher w;
+    struct run_config c = configure("learns", options);
+    assert_ok(train(&c, &w, -1));
+    if (!(w.loss < 0.75 * log(29)))
+        fail_with("the loss is still %g", w.loss);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resume_at_every_step),
+        cmocka_unit_test(resume_variants),
+        cmocka_unit_test(resume_with_another_cut),
+        cmocka_unit_test(resume_after_a_crash),
+        cmocka_unit_test(used_folders),
+        cmocka_unit_test(changed_models),
+        cmocka_unit_test(bad_settings),
+        cmocka_unit_test(stopped_at_once),
+        cmocka_unit_test(divergence),
+        cmocka_unit_test(start_from_a_model),
+        cmocka_unit_test(text_and_tokenizer),
+        cmocka_unit_test(learns),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}

@@ -1,0 +1,277 @@
+/* Parameters to and from Hugging Face folders. */
+#include "nn/tiny.h"
+
+#include "io/safetensors.h"
+#include "train/weights.h"
+
+/* Which tensors of a model go into one file, and under what names. */
+struct selection {
+    int from, to;   /* tensors [from, to)                         */
+    bool bare;      /* without "transformer." or "model."         */
+    int missing;    /* this one is left out; -1: none             */
+    int transposed; /* this one has its dimensions the other way  */
+    bool extra;     /* buffers that a model has not got           */
+    enum safetensors_type type;
+};
+
+static const char *bare_name(const char *name)
+{
+    return strncmp(name, "transformer.", 12) == 0 ? name + 12
+           : strncmp(name, "model.", 6) == 0      ? name + 6
+                                                  : name;
+}
+
+static void write_file(const struct model *m, const float *flat, const char *path,
+                       struct selection s)
+{
+    struct safetensors_writer w;
+    const int64_t one[] = {1};
+    const float zero = 0;
+    assert_ok(safetensors_writer_init(&w));
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass)
+            assert_ok(safetensors_writer_start(&w, path));
+        for (int i = s.from; i < s.to; i++) {
+            const struct table_entry *e = &m->table.entry[i];
+            const float *x = flat + m->table.stage_start[e->stage] + e->offset;
+            if (i == s.missing)
+                continue;
+            if (pass && s.type == SAFETENSORS_F32) {
+                assert_ok(safetensors_writer_put(&w, x, e->count * sizeof *x));
+            } else if (pass) {
+                for (size_t j = 0; j < e->count; j++) {
+                    uint16_t half = bf16_round(x[j]);
+                    assert_ok(safetensors_writer_put(&w, &half, sizeof half));
+                }
+            } else {
+                int64_t shape[] = {e->shape[0], e->shape[1]};
+                if (i == s.transposed) {
+                    shape[0] = e->shape[1];
+                    shape[1] = e->shape[0];
+                }
+                assert_ok(safetensors_writer_declare(&w, s.bare ? bare_name(e->name) : e->name,
+                                                     s.type, e->ndim, shape));
+            }
+        }
+        if (s.extra && !pass)
+            assert_ok(safetensors_writer_declare(&w, "h.0.attn.bias", s.type, 1, one));
+        if (s.extra && pass)
+            assert_ok(safetensors_writer_put(&w, &zero, safetensors_type_size(s.type)));
+    }
+    assert_ok(safetensors_writer_finish(&w));
+    safetensors_writer_free(&w);
+}
+
+struct setup {
+    struct model model;
+    size_t count;
+    float *flat, *back;
+    char folder[FILE_PATH_ROOM];
+};
+
+static void open_setup(struct setup *s, int which, int stages, int pad)
+{
+    static int number;
+    char name[32];
+    tiny_model(&s->model, which, stages, pad);
+    s->count = table_count(&s->model.table);
+    s->flat = malloc(s->count * sizeof *s->flat);
+    s->back = malloc(s->count * sizeof *s->back);
+    memset(s->back, 0xff, s->count * sizeof *s->back);
+    tiny_parameters(&s->model, 5, s->flat);
+    snprintf(name, sizeof name, "m%d", number++);
+    assert_ok(file_join(s->folder, scratch, name));
+    assert_ok(file_make_directories(s->folder));
+}
+
+static void close_setup(struct setup *s)
+{
+    free(s->flat);
+    free(s->back);
+    model_free(&s->model);
+}
+
+static const char *in(const struct setup *s, const char *name)
+{
+    static char path[4][FILE_PATH_ROOM];
+    static int turn;
+    char *out = path[turn++ % 4];
+    assert_ok(file_join(out, s->folder, name));
+    return out;
+}
+
+static struct selection all_of(const struct setup *s)
+{
+    return (struct selection){
+        .to = s->model.table.n, .missing = -1, .transposed = -1, .type = SAFETENSORS_F32};
+}
+
+/* Saved and loaded, also into another cut with other padding, every bit is there and the padding is
+ * 0; the configuration comes back too. */
+static void same_bits(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct setup s, other;
+        struct model_config config;
+        open_setup(&s, which, 3, 8);
+        open_setup(&other, which, 2, 4);
+        s.flat[0] = -0.0f; /* bits, not values */
+        s.flat[1] = 1e-42f;
+        assert_ok(weights_save(&s.model, s.folder, s.flat, 7));
+        assert_ok(weights_load(&s.model, s.folder, s.back));
+        assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
+        assert_ok(weights_load(&other.model, s.folder, other.back));
+        for (int i = 0; i < other.model.table.n; i++) {
+            const struct table_entry *a = &s.model.table.entry[i], *b = &other.model.table.entry[i];
+            assert_memory_equal(s.flat + s.model.table.stage_start[a->stage] + a->offset,
+                                other.back + other.model.table.stage_start[b->stage] + b->offset,
+                                a->count * sizeof *s.flat);
+        }
+        assert_ok(weights_config(&config, s.folder));
+        assert_int_equal(config.arch, tiny_configs[which].arch);
+        assert_int_equal(config.kv_heads, s.model.config.kv_heads);
+        assert_int_equal(config.tied, s.model.config.tied);
+        json_t *json;
+        int64_t end;
+        assert_ok(json_open(&json, in(&s, "config.json"), 1 << 20));
+        assert_ok(json_get_int(json, "eos_token_id", &end));
+        assert_int_equal(end, 7);
+        json_decref(json);
+        close_setup(&s);
+        close_setup(&other);
+    }
+}
+
+/* Shards with an index, names with and without the outer module's, buffers that are no parameters,
+ * and bf16 files. */
+static void files_of_others(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct setup s;
+        open_setup(&s, which, 1, 1);
+        struct selection how = all_of(&s);
+        how.bare = true;
+        how.extra = true;
+        write_file(&s.model, s.flat, in(&s, "model.safetensors"), how);
+        assert_ok(weights_load(&s.model, s.folder, s.back));
+        assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
+        close_setup(&s);
+
+        open_setup(&s, which, 2, 8);
+        struct selection first = all_of(&s), second = first;
+        first.to = second.from = s.model.table.n / 2;
+        write_file(&s.model, s.flat, in(&s, "model-00001-of-00002.safetensors"), first);
+        write_file(&s.model, s.flat, in(&s, "model-00002-of-00002.safetensors"), second);
+        json_t *map = json_object(), *index = json_object();
+        for (int i = 0; i < s.model.table.n; i++)
+            json_object_set_new(map, s.model.table.entry[i].name,
+                                json_string(i < first.to ? "model-00001-of-00002.safetensors"
+                                                         : "model-00002-of-00002.safetensors"));
+        json_object_set_new(index, "weight_map", map);
+        assert_ok(json_save(index, in(&s, "model.safetensors.index.json"), 2));
+        json_decref(index);
+        assert_ok(weights_load(&s.model, s.folder, s.back));
+        assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
+        close_setup(&s);
+
+        open_setup(&s, which, 1, 1);
+        how = all_of(&s);
+        how.type = SAFETENSORS_BF16;
+        write_file(&s.model, s.flat, in(&s, "model.safetensors"), how);
+        assert_ok(weights_load(&s.model, s.folder, s.back));
+        for (size_t i = 0; i < s.count; i++)
+            assert_true(s.back[i] == bf16_widen(bf16_round(s.flat[i])));
+        close_setup(&s);
+    }
+}
+
+/* Each fault is named: the folder, the tensor, what it should be. */
+static void faults(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct setup s;
+        open_setup(&s, which, 2, 1);
+        int square = -1; /* a matrix that is not square */
+        for (int i = 0; i < s.model.table.n; i++)
+            if (s.model.table.entry[i].ndim == 2 &&
+                s.model.table.entry[i].shape[0] != s.model.table.entry[i].shape[1])
+                square = i;
+        assert_true(square >= 0);
+        assert_fails(weights_load(&s.model, s.folder, s.back), SOTTO_EIO, s.folder);
+        for (int i = 0; i < s.model.table.n; i++) {
+            char part[128];
+            struct selection how = all_of(&s);
+            how.missing = i;
+            write_file(&s.model, s.flat, in(&s, "model.safetensors"), how);
+            snprintf(part, sizeof part, "'%s' is missing", s.model.table.entry[i].name);
+            assert_fails(weights_load(&s.model, s.folder, s.back), SOTTO_EFORMAT, part);
+        }
+        struct selection how = all_of(&s);
+        how.transposed = square;
+        write_file(&s.model, s.flat, in(&s, "model.safetensors"), how);
+        assert_fails(weights_load(&s.model, s.folder, s.back), SOTTO_EFORMAT,
+                     s.model.table.entry[square].name);
+        assert_ok(file_write(in(&s, "model.safetensors"), "junk", 4));
+        assert_fails(weights_load(&s.model, s.folder, s.back), SOTTO_EFORMAT, "model.safetensors");
+        close_setup(&s);
+    }
+}
+
+/* A parameter that is no number is never saved over one that is, wherever it sits. */
+static void no_numbers(void **state)
+{
+    (void)state;
+    struct setup s;
+    open_setup(&s, 0, 2, 8);
+    assert_ok(weights_save(&s.model, s.folder, s.flat, -1));
+    for (int i = 0; i < s.model.table.n; i++) {
+        const struct table_entry *e = &s.model.table.entry[i];
+        float *x = s.flat + s.model.table.stage_start[e->stage] + e->offset + e->count - 1;
+        const float good = *x, bad[] = {NAN, INFINITY, -INFINITY};
+        *x = bad[i % 3];
+        assert_fails(weights_save(&s.model, s.folder, s.flat, -1), SOTTO_ENUMERIC, e->name);
+        *x = good;
+    }
+    assert_ok(weights_load(&s.model, s.folder, s.back)); /* the old file is as it was */
+    assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
+    for (size_t i = 0; i < s.count; i++)
+        s.flat[i] = 3e38f; /* large, but numbers: their sum must not be taken for an overflow */
+    assert_ok(weights_save(&s.model, s.folder, s.flat, -1));
+    close_setup(&s);
+}
+
+static void config_faults(void **state)
+{
+    (void)state;
+    struct setup s;
+    struct model_config config;
+    open_setup(&s, 0, 1, 1);
+    assert_fails(weights_config(&config, at("nowhere")), SOTTO_EIO, "nowhere is not a folder");
+    assert_fails(weights_config(&config, s.folder), SOTTO_EIO, "config.json");
+    static const struct {
+        const char *text, *part;
+    } bad[] = {{"{", "config.json"},
+               {"[1, 2]", "config.json"},
+               {"{\"model_type\": \"t5\"}", "'t5' is not supported"},
+               {"{\"model_type\": 5}", "model_type"},
+               {"{\"model_type\": \"gpt2\", \"n_layer\": \"two\"}", "\"n_layer\" must be"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_ok(file_write(in(&s, "config.json"), bad[i].text, strlen(bad[i].text)));
+        assert_fails(weights_config(&config, s.folder), SOTTO_EFORMAT, bad[i].part);
+        assert_non_null(strstr(sotto_error(), "config.json"));
+    }
+    assert_fails(weights_save(&s.model, at("nowhere"), s.flat, -1), SOTTO_EIO, "nowhere");
+    close_setup(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits),  cmocka_unit_test(files_of_others), cmocka_unit_test(faults),
+        cmocka_unit_test(no_numbers), cmocka_unit_test(config_faults),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
