@@ -99,7 +99,7 @@ static double measure_peak(struct device *dev)
         for (int t = 0; t < dev->threads; t++) {
             static _Thread_local float a[16 * DEPTH], b[64 * DEPTH], c[16 * 64];
             for (int i = 0; i < TIMES; i++)
-                f->block(f->rows, f->columns, DEPTH, a, b, c, 64, true);
+                f->block(f->rows, f->columns, DEPTH, a, b, c, 64, c, 64, NULL);
         }
         double flops = 2.0 * dev->threads * TIMES * DEPTH * f->rows * f->columns;
         best = fmax(best, flops / (clock_now(&clock_real) - start));

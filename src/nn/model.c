@@ -66,6 +66,10 @@ enum sotto_status model_init(struct model *m, const struct model_config *config,
     enum sotto_status st;
     TRY(model_config_check(config));
     TRY_DONE(archs[config->arch]->build(m));
+    if (m->no_memory) {
+        st = fail(SOTTO_ENOMEM, "no memory for the table of tensors");
+        goto done;
+    }
     if (n_stage < 1 || n_stage > m->n_layer) {
         st = fail(SOTTO_EINVAL, "%d stages: a model of %d sublayers can be cut into 1 to %d",
                   n_stage, m->n_layer, m->n_layer);

@@ -16,6 +16,7 @@ struct model {
     int n_stage;
     int *first; /* (n_stage + 1): stage k is layers first[k] .. first[k+1]-1 */
     int n_attention;
+    bool no_memory; /* a tensor could not be added; model_init fails */
 };
 
 /* `config` complete (model_config_check); `pad`: see table_layout. */

@@ -173,6 +173,8 @@ static enum sotto_status run_forward(struct tape *tape, int k, const struct view
 enum sotto_status tape_forward(struct tape *tape, int k, const struct view *theta)
 {
     assert(k == 0 || tape->stage[k].edge);
+    if (tape->recompute && tape->pass.training && k + 1 == tape->model->n_stage)
+        return SOTTO_OK; /* its output is wanted by nobody; backward runs it */
     TRY(run_forward(tape, k, theta));
     struct tape_stage *s = &tape->stage[k];
     if (tape->recompute || !tape->pass.training)

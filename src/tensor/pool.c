@@ -20,9 +20,11 @@ void pool_free(struct pool *pool)
 enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
                             struct pool_block **out)
 {
-    struct pool_block **best = NULL; /* the smallest idle block that is large enough */
+    /* The smallest idle block that is large enough, but no giant: its own taker would have to make another. */
+    struct pool_block **best = NULL;
     for (struct pool_block **p = &pool->idle; *p; p = &(*p)->next)
         if ((*p)->buffer.view.type == type && (*p)->buffer.count >= count &&
+            (*p)->buffer.count <= 2 * count &&
             (!best || (*p)->buffer.count < (*best)->buffer.count))
             best = p;
     if (best) {

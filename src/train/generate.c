@@ -192,8 +192,9 @@ enum sotto_status generator_next(struct generator *g, const int32_t *tokens, siz
         if (tokens[i] < 0 || tokens[i] >= c->vocab)
             return fail(SOTTO_EINVAL, "token %d is not in the model's vocabulary of %d", tokens[i],
                         c->vocab);
-    const size_t most = ((size_t)c->positions + 1) / 2; /* what forget_half makes room for */
-    if (count > most) { /* a prompt longer than that: its end is what matters */
+    /* What there is room for: all positions, or what forget_half leaves once some are taken. */
+    const size_t most = g->seen ? ((size_t)c->positions + 1) / 2 : (size_t)c->positions;
+    if (count > most) { /* the end of a long prompt is what matters */
         tokens += count - most;
         count = most;
     }

@@ -95,7 +95,7 @@ enum sotto_status run_train(struct run *run)
 {
     const struct train_config *t = &run->config.train;
     struct pace pace = {clock_now(&clock_real), run->tokens, run->step};
-    int64_t saved = run->step; /* nothing new since */
+    int64_t saved = run->resumed ? run->step : -1; /* the step of the newest checkpoint */
     while (run->step < t->steps && !asked_to_stop(run)) {
         TRY(one_round(run, &pace));
         bool last = run->step == t->steps;
@@ -111,10 +111,10 @@ enum sotto_status run_train(struct run *run)
             pace.since += clock_now(&clock_real) - begin;
         }
     }
-    if (run->step >= t->steps)
-        return SOTTO_OK;
     if (run->step != saved)
         TRY(save_now(run));
+    if (run->step >= t->steps)
+        return SOTTO_OK;
     return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
                 (long long)run->step, (long long)t->steps, t->out);
 }

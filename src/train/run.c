@@ -213,7 +213,8 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
     TRY_DONE(open_model(run, from, found >= 0));
     TRY_DONE(open_method(run));
     TRY_DONE(set_parameters(run, from));
-    if (found >= 0)
+    run->resumed = found >= 0;
+    if (run->resumed)
         TRY_DONE(load_state(run, folder));
     TRY_DONE(rundir_open(&run->dir, t->out));
     TRY_DONE(metrics_open(&run->metrics, t->out, found >= 0 ? run->step : -1));

@@ -76,6 +76,7 @@ struct run {
     int64_t tokens;     /* seen                           */
     struct run_watch watch;
     bool metrics_open;
+    bool resumed; /* from a checkpoint in the run folder */
 };
 
 /* Opens everything; with train.resume goes on from the newest checkpoint in the folder, if there is

@@ -60,6 +60,7 @@ static void overrides(void **state)
     assert_int_equal(c.kv_heads, 4);
     assert_int_equal(c.mlp_width, 256);
     assert_int_equal(c.vocab, 50257);
+    assert_int_equal(preset("diloco-60m").head_width, 64); /* not width / heads, which is 56 */
     c = (struct model_config){.preset = "diloco-60m", .heads = 8};
     assert_ok(model_config_resolve(&c));
     assert_int_equal(c.head_width, 112); /* not the preset's 64, which went with 16 heads */

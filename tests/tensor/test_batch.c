@@ -3,7 +3,7 @@
 
 #include "tensor/batch.h"
 
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";

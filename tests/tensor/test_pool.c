@@ -5,7 +5,7 @@
 #include "tensor/pool.h"
 
 /* Absurd sizes are meant to be refused, also by the sanitizer's allocator. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";

@@ -66,6 +66,7 @@ struct watcher {
     uint64_t hash[N + 1]; /* after each step */
     int steps, evaluations, saves;
     double loss;
+    size_t memory[N + 1]; /* the account's highest total after each step */
 };
 
 static void on_step(void *arg, const struct run_step *s)
@@ -73,8 +74,10 @@ static void on_step(void *arg, const struct run_step *s)
     struct watcher *w = arg;
     assert_int_equal(s->step, w->run->step);
     assert_int_equal(s->steps, w->run->config.train.steps);
-    if (s->step <= N)
+    if (s->step <= N) {
         assert_ok(run_hash(w->run, &w->hash[s->step]));
+        w->memory[s->step] = w->run->memory.total_peak;
+    }
     w->loss = s->round.loss;
     w->steps++;
     if (s->step == w->stop_at)
@@ -459,6 +462,26 @@ static void text_and_tokenizer(void **state)
     assert_same_metrics(&r, &c);
 }
 
+/* Training takes no more memory once the pool has found its rhythm: after the first round, or after
+ * the second where blocks made for stages went to edges before (recompute). */
+static void rounds_allocate_nothing(void **state)
+{
+    (void)state;
+    static const char *const modes[] = {"strategy.accumulate=2", "strategy.precision=mixed",
+                                        "train.recompute=true"};
+    for (int m = 0; m < 3; m++) {
+        char name[32];
+        const char *const options[] = {modes[m], "train.stages=3", NULL};
+        struct watcher w;
+        snprintf(name, sizeof name, "memory.%d", m);
+        struct run_config c = configure(name, options);
+        c.train.eval_every = 0; /* evaluation has a tape of its own */
+        assert_ok(train(&c, &w, -1));
+        for (int step = 1; step <= N; step++)
+            assert_int_equal(w.memory[step], w.memory[1]);
+    }
+}
+
 /* It learns: the loss of a pattern with a fifth of noise falls well below that of guessing. */
 static void learns(void **state)
 {
@@ -487,6 +510,7 @@ int main(void)
         cmocka_unit_test(divergence),
         cmocka_unit_test(start_from_a_model),
         cmocka_unit_test(text_and_tokenizer),
+        cmocka_unit_test(rounds_allocate_nothing),
         cmocka_unit_test(learns),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);

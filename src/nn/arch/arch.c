@@ -40,6 +40,8 @@ static int add(struct model *m, enum table_init init, double std, int d0, int d1
     int index = table_add(&m->table, name, shape, init, (float)std);
     if (index >= 0)
         m->table.entry[index].stage = m->n_layer - 1; /* its layer, until stages are known */
+    else
+        m->no_memory = true;
     return index;
 }
 

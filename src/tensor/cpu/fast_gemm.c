@@ -18,14 +18,18 @@ enum { COLUMNS = VECTORS * LANES };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
-static void tile(int k, const float *a, const float *b, float *c, size_t ldc, bool add)
+/* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
+static void tile(int k, const float *a, const float *b, float *c, size_t ldc, const float *from,
+                 size_t ld_from, const float *bias)
 {
     vec sum[ROWS][VECTORS];
     for (int i = 0; i < ROWS; i++) {
-        for (int j = 0; j < VECTORS; j++)
+        for (int j = 0; j < VECTORS; j++) {
             sum[i][j] = (vec){0};
-        __builtin_prefetch(c + (size_t)i * ldc, 1);
-        __builtin_prefetch(c + (size_t)i * ldc + COLUMNS - 1, 1);
+            __builtin_prefetch(c + (size_t)i * ldc + j * LANES, 1);
+            if (from && from != c)
+                __builtin_prefetch(from + (size_t)i * ld_from + j * LANES);
+        }
     }
     for (int l = 0; l < k; l++, a += ROWS, b += COLUMNS) {
         vec row[VECTORS];
@@ -39,40 +43,43 @@ static void tile(int k, const float *a, const float *b, float *c, size_t ldc, bo
     }
     for (int i = 0; i < ROWS; i++) {
         for (int j = 0; j < VECTORS; j++) {
-            vec_at *to = (vec_at *)(c + (size_t)i * ldc + j * LANES);
-            if (add)
-                sum[i][j] += *to;
-            *to = sum[i][j];
+            if (from)
+                sum[i][j] += *(const vec_at *)(from + (size_t)i * ld_from + j * LANES);
+            if (bias)
+                sum[i][j] += *(const vec_at *)(bias + j * LANES);
+            *(vec_at *)(c + (size_t)i * ldc + j * LANES) = sum[i][j];
         }
     }
 }
 
 /* A tile at the edge: all of it is computed, what lies in c is kept. */
-static void edge(int k, const float *a, const float *b, float *c, size_t ldc, bool add, int rows,
-                 int columns)
+static void edge(int k, const float *a, const float *b, float *c, size_t ldc, const float *from,
+                 size_t ld_from, const float *bias, int rows, int columns)
 {
     float whole[ROWS * COLUMNS];
-    tile(k, a, b, whole, COLUMNS, false);
+    tile(k, a, b, whole, COLUMNS, NULL, 0, NULL);
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < columns; j++) {
-            float *to = &c[(size_t)i * ldc + (size_t)j];
-            *to = whole[i * COLUMNS + j] + (add ? *to : 0);
+            float x = whole[i * COLUMNS + j];
+            x += from ? from[(size_t)i * ld_from + (size_t)j] : 0;
+            c[(size_t)i * ldc + (size_t)j] = x + (bias ? bias[j] : 0);
         }
     }
 }
 
 static void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                  bool add)
+                  const float *from, size_t ld_from, const float *bias)
 {
     for (int j = 0; j < n; j += COLUMNS, b += (size_t)k * COLUMNS) {
-        const float *strip = a;
+        const float *strip = a, *bias_at = bias ? bias + j : NULL;
         for (int i = 0; i < m; i += ROWS, strip += (size_t)k * ROWS) {
             float *to = c + (size_t)i * ldc + (size_t)j;
-            if (m - i >= ROWS && n - j >= COLUMNS)
-                tile(k, strip, b, to, ldc, add);
+            const float *from_at = from ? from + (size_t)i * ld_from + (size_t)j : NULL;
+            int rows = m - i < ROWS ? m - i : ROWS, columns = n - j < COLUMNS ? n - j : COLUMNS;
+            if (rows == ROWS && columns == COLUMNS)
+                tile(k, strip, b, to, ldc, from_at, ld_from, bias_at);
             else
-                edge(k, strip, b, to, ldc, add, m - i < ROWS ? m - i : ROWS,
-                     n - j < COLUMNS ? n - j : COLUMNS);
+                edge(k, strip, b, to, ldc, from_at, ld_from, bias_at, rows, columns);
         }
     }
 }

@@ -18,8 +18,8 @@ static float largest(const float *x, int n)
     return x[n - 1] > m ? x[n - 1] : m;
 }
 
-/* Blocks keep the fp32 lanes short, whose sums are added in double, and ask for the next row's lines,
- * which come from memory while this row is computed. */
+/* Blocks keep the fp32 lanes short, whose sums are added in double, and ask for the next row's
+ * lines, which come from memory while this row is computed. */
 enum { BLOCK = 256 };
 
 static void want_next(const float *x, int vocab)

@@ -22,16 +22,17 @@ static inline float bits_float(uint32_t bits)
     return x;
 }
 
-/* exp(x), relative error 1e-7. Below -87.3 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
- * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits. */
+/* exp(x), relative error 1e-7. Below -87.7 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
+ * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits,
+ * from where it becomes the exponent of 2^n; n = -127 makes that 0. */
 static inline float fast_exp(float x)
 {
     const float round = 12582912.0f;
-    float y = x < -87.3f ? -87.3f : x;
-    y = y > 88.3f ? 88.3f : y;
-    float shifted = y * 1.44269504f + round;
+    x = x < -88.0f ? -88.0f : x;
+    x = x > 88.3f ? 88.3f : x;
+    float shifted = x * 1.44269504f + round;
     float n = shifted - round;
-    float r = y - n * 0.693145752f;
+    float r = x - n * 0.693145752f;
     r -= n * 1.42860677e-6f;
     float p = 0.00139505998f;
     p = p * r + 0.00836895406f;
@@ -39,8 +40,7 @@ static inline float fast_exp(float x)
     p = p * r + 0.166665182f;
     p = p * r + 0.5f;
     p = p * (r * r) + r + 1.0f;
-    float power = bits_float((float_bits(shifted) + 127) << 23);
-    return x < -87.3f ? 0.0f : p * power;
+    return p * bits_float((float_bits(shifted) + 127) << 23);
 }
 
 /* 1 / (1 + exp(-x)). */

@@ -10,7 +10,7 @@
 enum {
     DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
-    ROOM_N = 4096,
+    ROOM_N = 2048,
     TILE_M = 96, /* what a thread takes at once; multiples of every kernel's tile */
     TILE_N = 256
 };
@@ -49,6 +49,44 @@ static void pack_strip_b(const struct part *p, int strip)
               min_int(f->columns, p->n - strip * f->columns), p->k, g->trans_b);
 }
 
+static void multiply_tile(const struct part *p, int tile)
+{
+    const struct gemm *g = p->g;
+    int across = ceil_div(p->m, TILE_M), i = tile % across * TILE_M, j = tile / across * TILE_N;
+    size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j), k = (size_t)p->k;
+    float *c = g->c + row * g->ldc + column;
+    const float *from = c, *bias = NULL;
+    size_t ld_from = g->ldc;
+    if (p->l == 0 && !g->add) {
+        from = g->residual ? g->residual + row * g->ld_residual + column : NULL;
+        ld_from = g->ld_residual;
+        bias = g->bias ? g->bias + column : NULL;
+    }
+    p->kernels->gemm->block(min_int(TILE_M, p->m - i), min_int(TILE_N, p->n - j), p->k,
+                            p->a + (size_t)i * k, p->b + (size_t)j * k, c, g->ldc, from, ld_from,
+                            bias);
+}
+
+/* Runs on every thread of the team: packs the part, then multiplies it. */
+static void multiply_part(const struct part *p)
+{
+    /* What an earlier part packed may still be there. */
+    bool same_a = p->j > 0 && p->k == p->g->k && p->m == p->g->m, same_b = p->i > 0;
+    int strips_a = same_a ? 0 : ceil_div(p->m, p->kernels->gemm->rows);
+    int strips_b = same_b ? 0 : ceil_div(p->n, p->kernels->gemm->columns);
+#pragma omp for schedule(static)
+    for (int strip = 0; strip < strips_a + strips_b; strip++) {
+        if (strip < strips_a)
+            pack_strip_a(p, strip);
+        else
+            pack_strip_b(p, strip - strips_a);
+    }
+    int tiles = ceil_div(p->m, TILE_M) * ceil_div(p->n, TILE_N);
+#pragma omp for schedule(dynamic)
+    for (int tile = 0; tile < tiles; tile++)
+        multiply_tile(p, tile);
+}
+
 /* c = bias + residual, ready for products to be added. The residual may be c. */
 static void start_rows(const struct gemm *g, const struct kernels *k, int i, int m, int j, int n)
 {
@@ -63,38 +101,6 @@ static void start_rows(const struct gemm *g, const struct kernels *k, int i, int
         else if (g->bias)
             memcpy(to, g->bias + j, bytes);
     }
-}
-
-static void multiply_tile(const struct part *p, int tile)
-{
-    const struct gemm *g = p->g;
-    int across = ceil_div(p->m, TILE_M), i = tile % across * TILE_M, j = tile / across * TILE_N;
-    int m = min_int(TILE_M, p->m - i), n = min_int(TILE_N, p->n - j);
-    bool start = g->bias || g->residual;
-    if (start && p->l == 0)
-        start_rows(g, p->kernels, p->i + i, m, p->j + j, n);
-    p->kernels->gemm->block(m, n, p->k, p->a + (size_t)i * (size_t)p->k,
-                            p->b + (size_t)j * (size_t)p->k,
-                            g->c + (size_t)(p->i + i) * g->ldc + (size_t)(p->j + j), g->ldc,
-                            g->add || start || p->l > 0);
-}
-
-/* Runs on every thread of the team: packs the part, then multiplies it. */
-static void multiply_part(const struct part *p)
-{
-    int strips_a = ceil_div(p->m, p->kernels->gemm->rows);
-    int strips_b = p->i == 0 ? ceil_div(p->n, p->kernels->gemm->columns) : 0; /* else still there */
-#pragma omp for schedule(static)
-    for (int strip = 0; strip < strips_a + strips_b; strip++) {
-        if (strip < strips_a)
-            pack_strip_a(p, strip);
-        else
-            pack_strip_b(p, strip - strips_a);
-    }
-    int tiles = ceil_div(p->m, TILE_M) * ceil_div(p->n, TILE_N);
-#pragma omp for schedule(dynamic)
-    for (int tile = 0; tile < tiles; tile++)
-        multiply_tile(p, tile);
 }
 
 /* A few rows: packing b would cost more than the product. */

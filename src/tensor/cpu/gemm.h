@@ -4,7 +4,7 @@
 
 #include "tensor/cpu/cpu.h"
 
-/* c (m, n) = op(a) op(b) + bias + residual, or + c when `add`; row-major, k >= 1. */
+/* c (m, n) = op(a) op(b) + bias + residual, or c += op(a) op(b) when `add`; row-major, k >= 1. */
 struct gemm {
     int m, n, k;
     bool trans_a, trans_b; /* a is (k, m), b is (n, k) */

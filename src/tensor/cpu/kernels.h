@@ -95,9 +95,10 @@ struct gemm_kernels {
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
     void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
-    /* c (m, n) = a b, or += when `add`, of consecutive strips. */
+    /* c (m, n) = a b + from + bias, of consecutive strips; `from` and bias may be NULL, `from` may
+     * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                  bool add);
+                  const float *from, size_t ld_from, const float *bias);
 };
 
 struct kernels {
