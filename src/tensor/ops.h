@@ -154,6 +154,6 @@ struct ops {
 };
 
 extern const struct ops ops_reference; /* plain loops in double precision */
-extern const struct ops ops_cpu;       /* OpenBLAS, OpenMP, SIMD          */
+extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
 
 #endif

@@ -62,7 +62,8 @@ struct family {
     int passes;        /* 1: forward alone                                  */
     int (*operands)(const struct op_case *c, struct operand *out); /* how many */
     void (*run)(struct device *dev, const struct op_case *c, struct view *v, int pass);
-    double tolerance; /* of fp32, relative to the largest value of an operand */
+    double tolerance; /* of fp32, relative to an element or 1, or, */
+    bool sums;        /* where ops add up, to the largest of an operand */
 };
 
 extern const struct op_case op_cases[];

@@ -7,7 +7,7 @@
 
 static struct memory memory;
 
-static const char *const variants[] = {"v4", "v3", "baseline"};
+static const char *const variants[] = {"amx", "v4", "v3", "baseline"};
 
 /* Which operands are bf16: none, all, weights alone, activations and gradients. */
 static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT,
@@ -32,6 +32,7 @@ static void compare(const struct op_room *got, const struct op_room *want, unsig
                     const char *what)
 {
     double tolerance = family_of(got->c)->tolerance;
+    bool sums = family_of(got->c)->sums;
     for (int i = 0; i < got->n; i++) {
         size_t count = got->operand[i].count;
         bool rounded = got->view[i].type == DTYPE_BF16;
@@ -40,7 +41,8 @@ static void compare(const struct op_room *got, const struct op_room *want, unsig
             largest = fmax(largest, fabs(element(want->view[i], e)));
         for (size_t e = 0; e < count; e++) {
             double a = element(got->view[i], e), b = element(want->view[i], e);
-            double room = tolerance * fmax(largest, 1) + (rounded ? fabs(b) / 128 : 0);
+            double room = tolerance * fmax(sums ? largest : fabs(b), 1);
+            room += rounded ? fabs(b) / 128 : 0;
             if (!(fabs(a - b) <= room)) {
                 print_case(got->c, half);
                 fail_with("%s[%zu] is %.9g with %s, the reference says %.9g (room %.2g)",

@@ -1,30 +1,50 @@
-/* The fast table: OpenBLAS for large products, SIMD kernels compiled for several instruction sets
- * for the rest, OpenMP threads over both. This file chooses the kernels when a device opens. */
+#define _GNU_SOURCE /* syscall */
+/* The fast table: SIMD kernels compiled for several instruction sets, OpenMP threads over them.
+ * This file chooses the kernels when a device opens. */
 #include "tensor/cpu/cpu.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
-#define VARIANT_TABLES(variant)                                                                    \
+#define VARIANT_TABLES(label, variant, product)                                                    \
     {                                                                                              \
-        .name = #variant, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,        \
+        .name = label, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,           \
         .norm = &fast_norm_##variant, .activation = &fast_activation_##variant,                    \
-        .loss = &fast_loss_##variant, .attention = &fast_attention_##variant,                      \
-        .gemm = &fast_gemm_##variant,                                                              \
+        .loss = &fast_loss_##variant, .attention = &fast_attention_##variant, .gemm = &product,    \
     }
 
 /* Best first. */
 static const struct kernels variants[] = {
 #if defined(__x86_64__)
-    VARIANT_TABLES(v4),
-    VARIANT_TABLES(v3),
+    VARIANT_TABLES("amx", v4, gemm_amx),
+    VARIANT_TABLES("v4", v4, fast_gemm_v4),
+    VARIANT_TABLES("v3", v3, fast_gemm_v3),
 #endif
-    VARIANT_TABLES(baseline),
+    VARIANT_TABLES("baseline", baseline, fast_gemm_baseline),
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
+
+#if defined(__x86_64__)
+/* The processor has the matrix unit, and the kernel lets this process keep its registers. */
+static bool machine_has_amx(void)
+{
+    enum { REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18, BF16 = 1 << 22, TILE = 1 << 24 };
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & BF16) || !(d & TILE))
+        return false;
+    return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}
+#endif
 
 static bool machine_has(const char *variant)
 {
 #if defined(__x86_64__)
+    if (strcmp(variant, "amx") == 0)
+        return machine_has("v4") && machine_has_amx();
     if (strcmp(variant, "v4") == 0)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

@@ -12,7 +12,7 @@ enum {
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
     ROOM_N = 2048,
     TILE_M = 96, /* what a thread takes at once; multiples of every kernel's tile */
-    TILE_N = 256
+    TILE_N = 128
 };
 
 /* One product and the part of it that is packed: rows [i, i + m), columns [j, j + n), depth [l, l +
@@ -29,13 +29,19 @@ static int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
+/* Floats of scratch that a strip of `width` rows or columns takes. */
+static size_t strip_size(const struct gemm_kernels *f, int width, int k)
+{
+    return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
+}
+
 static void pack_strip_a(const struct part *p, int strip)
 {
     const struct gemm *g = p->g;
     const struct gemm_kernels *f = p->kernels->gemm;
     size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
     const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
-    f->pack_a(p->a + (size_t)strip * (size_t)(f->rows * p->k), from, g->lda,
+    f->pack_a(p->a + (size_t)strip * strip_size(f, f->rows, p->k), from, g->lda,
               min_int(f->rows, p->m - strip * f->rows), p->k, !g->trans_a);
 }
 
@@ -45,7 +51,7 @@ static void pack_strip_b(const struct part *p, int strip)
     const struct gemm_kernels *f = p->kernels->gemm;
     size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
     const float *from = g->trans_b ? g->b + j * g->ldb + l : g->b + l * g->ldb + j;
-    f->pack_b(p->b + (size_t)strip * (size_t)(f->columns * p->k), from, g->ldb,
+    f->pack_b(p->b + (size_t)strip * strip_size(f, f->columns, p->k), from, g->ldb,
               min_int(f->columns, p->n - strip * f->columns), p->k, g->trans_b);
 }
 
@@ -53,7 +59,8 @@ static void multiply_tile(const struct part *p, int tile)
 {
     const struct gemm *g = p->g;
     int across = ceil_div(p->m, TILE_M), i = tile % across * TILE_M, j = tile / across * TILE_N;
-    size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j), k = (size_t)p->k;
+    const struct gemm_kernels *f = p->kernels->gemm;
+    size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     float *c = g->c + row * g->ldc + column;
     const float *from = c, *bias = NULL;
     size_t ld_from = g->ldc;
@@ -62,9 +69,9 @@ static void multiply_tile(const struct part *p, int tile)
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
-    p->kernels->gemm->block(min_int(TILE_M, p->m - i), min_int(TILE_N, p->n - j), p->k,
-                            p->a + (size_t)i * k, p->b + (size_t)j * k, c, g->ldc, from, ld_from,
-                            bias);
+    f->block(min_int(TILE_M, p->m - i), min_int(TILE_N, p->n - j), p->k,
+             p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc, from, ld_from,
+             bias);
 }
 
 /* Runs on every thread of the team: packs the part, then multiplies it. */
@@ -127,6 +134,11 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
     }
 }
 
+static inline size_t gemm_work(const struct gemm *g)
+{
+    return (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
+}
+
 void cpu_gemm(struct device *dev, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0)
@@ -138,9 +150,8 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     const struct kernels *kernels = kernels_of(dev);
     int depth = ceil_div(g->k, ceil_div(g->k, DEPTH)); /* equal parts, not a short last one */
     size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->gemm->rows);
-    float *room_a = g->room, *room_b = room_a + rows * (size_t)depth;
-    size_t work = (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
-#pragma omp parallel num_threads(team(dev, work))
+    float *room_a = g->room, *room_b = room_a + strip_size(kernels->gemm, (int)rows, depth);
+#pragma omp parallel num_threads(team(dev, gemm_work(g)))
     for (int j = 0; j < g->n; j += ROOM_N) {
         for (int l = 0; l < g->k; l += depth) {
             for (int i = 0; i < g->m; i += ROOM_M) {
@@ -165,5 +176,5 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k)
     const struct gemm_kernels *f = kernels_of(dev)->gemm;
     size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
     size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
-    return (rows + columns) * (size_t)min_int(k, DEPTH);
+    return strip_size(f, (int)(rows + columns), min_int(k, DEPTH));
 }

@@ -88,9 +88,12 @@ struct attention_kernels {
     float (*dot)(const float *a, const float *b, int n);
 };
 
-/* Strips are packed as (k, rows) of a and (k, columns) of b, the last one padded with zeros. */
+/* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one padded with
+ * zeros; how a strip looks inside is the kernel's own affair. */
 struct gemm_kernels {
-    int rows, columns; /* of the tile in registers */
+    int rows, columns; /* of the tile in registers                      */
+    int depth;         /* k of a strip is rounded up to a multiple      */
+    int halves;        /* 16-bit words that an element of a strip takes */
     /* The n rows of a (columns of b) at `x`; `turned`: element (i, l) is at x[i*ld + l], else
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
@@ -102,7 +105,7 @@ struct gemm_kernels {
 };
 
 struct kernels {
-    const char *name; /* "baseline", "v3", "v4" */
+    const char *name; /* "baseline", "v3", "v4", "amx" */
     const struct vector_kernels *vector;
     const struct optim_kernels *optim;
     const struct norm_kernels *norm;
@@ -124,6 +127,8 @@ struct kernels {
     extern const struct loss_kernels fast_loss_##variant;                                          \
     extern const struct attention_kernels fast_attention_##variant;                                \
     extern const struct gemm_kernels fast_gemm_##variant
+
+extern const struct gemm_kernels gemm_amx;
 
 KERNELS_DECLARE(baseline);
 KERNELS_DECLARE(v3);

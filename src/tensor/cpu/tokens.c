@@ -55,6 +55,11 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
     }
 }
 
+static inline size_t rope_work(const struct rope *p)
+{
+    return (size_t)p->batch * (size_t)p->t * (size_t)p->heads * (size_t)p->width;
+}
+
 /* The angles of a position serve all its heads and sequences, so threads own positions. */
 void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inverse)
 {
@@ -64,8 +69,7 @@ void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inve
     float *rooms = device_scratch(dev, 4 * half * (size_t)dev->threads * sizeof *rooms);
     if (!rooms)
         return;
-    size_t work = (size_t)p->batch * (size_t)p->t * (size_t)p->heads * 2 * half;
-#pragma omp parallel for schedule(static) num_threads(team(dev, work))
+#pragma omp parallel for schedule(static) num_threads(team(dev, rope_work(p)))
     for (int t = 0; t < p->t; t++) {
         float *cosine = rooms + 4 * half * (size_t)thread_index();
         float *sine = cosine + half, *room = sine + half;
