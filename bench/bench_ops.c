@@ -135,7 +135,8 @@ static void report(struct device *dev, const struct op_case *c, double peak, dou
         return;
     }
     const struct family *f = family_of(c);
-    for (int pass = 0; pass < f->passes; pass++) {
+    bool decoding = strcmp(c->op, "attention") == 0 && c->d[1] != c->d[2]; /* has no backward */
+    for (int pass = 0; pass < (decoding ? 1 : f->passes); pass++) {
         struct cost cost = cost_of(&room, pass);
         double median, seconds = time_pass(&room, pass, &median);
         char shape[64] = "";

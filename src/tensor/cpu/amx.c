@@ -1,9 +1,10 @@
 /* fp32 matrix products on the matrix unit of recent x86-64 (AMX), which multiplies bf16 only.
  *
- * An fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the rounding of what the ones
- * before it leave. Of the nine products of two such sums the six largest are taken, smallest first, and
- * summed in fp32; the three that are dropped are below 2^-26 of the result. So the error is that of any fp32 product
- * (measured: smaller, for sums of 384 terms), at about three times the speed of fused multiply-adds.
+ * An fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the rounding of
+ * what the ones before it leave. Of the nine products of two such sums the six largest are taken,
+ * smallest first, and summed in fp32; the three that are dropped are below 2^-26 of the result. So
+ * the error is that of any fp32 product (measured: smaller, for sums of 384 terms), at about three
+ * times the speed of fused multiply-adds.
  *
  * Numbers below 2^-110 lose their last bits; an infinity becomes a NaN. */
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__)
@@ -15,11 +16,11 @@
 #include "tensor/cpu/kernels.h"
 
 enum {
-    SIDE = 32,                /* of the tile of c in registers: 2 x 2 of 16 x 16 */
-    DEEP = 32,                /* k of a step                                     */
-    PARTS = 3,                /* bf16 numbers for one of fp32                    */
-    PART = SIDE * DEEP * 2,   /* bytes of one part of an operand in a step       */
-    STEP = PARTS * PART       /* bytes of an operand in a step                   */
+    SIDE = 32,              /* of the tile of c in registers: 2 x 2 of 16 x 16 */
+    DEEP = 32,              /* k of a step                                     */
+    PARTS = 3,              /* bf16 numbers for one of fp32                    */
+    PART = SIDE * DEEP * 2, /* bytes of one part of an operand in a step       */
+    STEP = PARTS * PART     /* bytes of an operand in a step                   */
 };
 
 /* Rounds to bf16, to nearest; what is left is returned through `x`. */
@@ -34,7 +35,8 @@ static inline uint32_t split(float *x)
     return bits;
 }
 
-/* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand. */
+/* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
+ */
 static void split_rows(char *to, const float *x, size_t ld)
 {
     for (int i = 0; i < SIDE; i++, x += ld) {
@@ -63,9 +65,10 @@ static void split_pairs(char *to, const float *x, size_t ld)
     }
 }
 
-/* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`: zero
- * beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
-static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows, int columns)
+/* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`:
+ * zero beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
+static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
+                           int columns)
 {
     if (rows == SIDE && columns == SIDE)
         return x;
@@ -158,7 +161,8 @@ static void merge(float *c, size_t ldc, const float *sum, const float *from, siz
 {
     for (int i = 0; i < rows; i++, c += ldc, sum += SIDE) {
         for (int j = 0; j < columns; j++)
-            c[j] = sum[j] + (from ? from[(size_t)i * ld_from + (size_t)j] : 0) + (bias ? bias[j] : 0);
+            c[j] =
+                sum[j] + (from ? from[(size_t)i * ld_from + (size_t)j] : 0) + (bias ? bias[j] : 0);
     }
 }
 

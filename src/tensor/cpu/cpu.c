@@ -32,7 +32,12 @@ enum { VARIANTS = sizeof variants / sizeof *variants };
 /* The processor has the matrix unit, and the kernel lets this process keep its registers. */
 static bool machine_has_amx(void)
 {
-    enum { REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */, TILE_DATA = 18, BF16 = 1 << 22, TILE = 1 << 24 };
+    enum {
+        REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */,
+        TILE_DATA = 18,
+        BF16 = 1 << 22,
+        TILE = 1 << 24
+    };
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & BF16) || !(d & TILE))
         return false;

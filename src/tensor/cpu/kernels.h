@@ -88,8 +88,8 @@ struct attention_kernels {
     float (*dot)(const float *a, const float *b, int n);
 };
 
-/* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one padded with
- * zeros; how a strip looks inside is the kernel's own affair. */
+/* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one
+ * padded with zeros; how a strip looks inside is the kernel's own affair. */
 struct gemm_kernels {
     int rows, columns; /* of the tile in registers                      */
     int depth;         /* k of a strip is rounded up to a multiple      */
