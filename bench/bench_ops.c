@@ -97,7 +97,7 @@ static double measure_peak(struct device *dev)
         double start = clock_now(&clock_real);
 #pragma omp parallel for num_threads(dev->threads)
         for (int t = 0; t < dev->threads; t++) {
-            static _Thread_local float a[16 * DEPTH], b[64 * DEPTH], c[16 * 64];
+            static _Thread_local float a[64 * DEPTH], b[64 * DEPTH], c[64 * 64]; /* any kernel's */
             for (int i = 0; i < TIMES; i++)
                 f->block(f->rows, f->columns, DEPTH, a, b, c, 64, c, 64, NULL);
         }

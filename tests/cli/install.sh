@@ -39,7 +39,7 @@ find_package(sotto REQUIRED)
 add_executable(user ../user.c)
 target_link_libraries(user PRIVATE sotto::sotto)
 END
-cmake -S consumer -B consumer/build -DCMAKE_PREFIX_PATH="$scratch/usr" >out 2>&1 && cmake --build consumer/build >>out 2>&1 ||
+cmake -G Ninja -S consumer -B consumer/build -DCMAKE_PREFIX_PATH="$scratch/usr" >out 2>&1 && cmake --build consumer/build >>out 2>&1 ||
     { cat out; die "cannot build against the library with CMake"; }
 consumer/build/user >/dev/null || die "the program built with CMake fails"
 exit 0

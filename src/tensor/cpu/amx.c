@@ -7,7 +7,8 @@
  * times the speed of fused multiply-adds.
  *
  * Numbers below 2^-110 lose their last bits; an infinity becomes a NaN. */
-#if defined(__AMX_BF16__) && defined(__AMX_TILE__)
+#if (defined(__AMX_BF16__) && defined(__AMX_TILE__)) ||                                            \
+    (defined(__AMXBF16__) && defined(__AMXTILE__)) /* clang before 16 */
 
 #include <immintrin.h>
 #include <string.h>
