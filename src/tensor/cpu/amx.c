@@ -207,6 +207,8 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
 const struct gemm_kernels gemm_amx = {
     .rows = SIDE,
     .columns = SIDE,
+    .tile_rows = 256, /* of a, which stay in the second cache while columns of b pass by */
+    .tile_columns = 512,
     .depth = DEEP,
     .halves = PARTS,
     .pack_a = pack_a,

@@ -129,6 +129,8 @@ static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turn
 const struct gemm_kernels KERNELS(fast_gemm) = {
     .rows = ROWS,
     .columns = COLUMNS,
+    .tile_rows = 96,
+    .tile_columns = 128,
     .depth = 1,
     .halves = 2,
     .pack_a = pack_a,

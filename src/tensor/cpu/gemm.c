@@ -10,9 +10,7 @@
 enum {
     DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
-    ROOM_N = 2048,
-    TILE_M = 96, /* what a thread takes at once; multiples of every kernel's tile */
-    TILE_N = 128
+    ROOM_N = 2048
 };
 
 /* One product and the part of it that is packed: rows [i, i + m), columns [j, j + n), depth [l, l +
@@ -58,8 +56,9 @@ static void pack_strip_b(const struct part *p, int strip)
 static void multiply_tile(const struct part *p, int tile)
 {
     const struct gemm *g = p->g;
-    int across = ceil_div(p->m, TILE_M), i = tile % across * TILE_M, j = tile / across * TILE_N;
     const struct gemm_kernels *f = p->kernels->gemm;
+    int across = ceil_div(p->m, f->tile_rows);
+    int i = tile % across * f->tile_rows, j = tile / across * f->tile_columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     float *c = g->c + row * g->ldc + column;
     const float *from = c, *bias = NULL;
@@ -69,7 +68,7 @@ static void multiply_tile(const struct part *p, int tile)
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
-    f->block(min_int(TILE_M, p->m - i), min_int(TILE_N, p->n - j), p->k,
+    f->block(min_int(f->tile_rows, p->m - i), min_int(f->tile_columns, p->n - j), p->k,
              p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc, from, ld_from,
              bias);
 }
@@ -88,7 +87,8 @@ static void multiply_part(const struct part *p)
         else
             pack_strip_b(p, strip - strips_a);
     }
-    int tiles = ceil_div(p->m, TILE_M) * ceil_div(p->n, TILE_N);
+    const struct gemm_kernels *f = p->kernels->gemm;
+    int tiles = ceil_div(p->m, f->tile_rows) * ceil_div(p->n, f->tile_columns);
 #pragma omp for schedule(dynamic)
     for (int tile = 0; tile < tiles; tile++)
         multiply_tile(p, tile);

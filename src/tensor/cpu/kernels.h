@@ -91,9 +91,10 @@ struct attention_kernels {
 /* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one
  * padded with zeros; how a strip looks inside is the kernel's own affair. */
 struct gemm_kernels {
-    int rows, columns; /* of the tile in registers                      */
-    int depth;         /* k of a strip is rounded up to a multiple      */
-    int halves;        /* 16-bit words that an element of a strip takes */
+    int rows, columns;           /* of the tile in registers                      */
+    int tile_rows, tile_columns; /* what a thread takes at once: multiples of these */
+    int depth;                   /* k of a strip is rounded up to a multiple      */
+    int halves;                  /* 16-bit words that an element of a strip takes */
     /* The n rows of a (columns of b) at `x`; `turned`: element (i, l) is at x[i*ld + l], else
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
