@@ -1,5 +1,6 @@
-/* One training step of a GPT-2: zero, forward, backward, AdamW. Talks like bench/peer_torch.py, so that
- * bench/step.py can run both in turn: a JSON line a step, with --lockstep after a line on standard input. With
+/* One training step of a GPT-2: zero, forward, backward, AdamW. Talks like bench/peer_torch.py, so
+ * that bench/step.py can run both in turn: a JSON line a step, with --lockstep after a line on
+ * standard input. With
  * --profile, where the time goes, by op. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,11 +22,11 @@ struct config {
 
 #define S struct config
 static const struct option table[] = {
-    OPTION_INT(S, layers, "6", 1, 1000, ""),      OPTION_INT(S, heads, "6", 1, 1000, ""),
-    OPTION_INT(S, width, "384", 1, 100000, ""),   OPTION_INT(S, vocab, "8192", 1, 1e7, ""),
-    OPTION_INT(S, batch, "4", 1, 1e6, ""),        OPTION_INT(S, seq, "256", 1, 1e6, ""),
-    OPTION_INT(S, threads, "2", 1, 1024, ""),     OPTION_INT(S, steps, "20", 1, 1e6, ""),
-    OPTION_INT(S, warmup, "3", 0, 1e6, ""),       OPTION_BOOL(S, lockstep, "false", ""),
+    OPTION_INT(S, layers, "6", 1, 1000, ""),    OPTION_INT(S, heads, "6", 1, 1000, ""),
+    OPTION_INT(S, width, "384", 1, 100000, ""), OPTION_INT(S, vocab, "8192", 1, 1e7, ""),
+    OPTION_INT(S, batch, "4", 1, 1e6, ""),      OPTION_INT(S, seq, "256", 1, 1e6, ""),
+    OPTION_INT(S, threads, "2", 1, 1024, ""),   OPTION_INT(S, steps, "20", 1, 1e6, ""),
+    OPTION_INT(S, warmup, "3", 0, 1e6, ""),     OPTION_BOOL(S, lockstep, "false", ""),
     OPTION_BOOL(S, profile, "false", ""),
 };
 #undef S
@@ -46,8 +47,12 @@ struct bench {
 
 static enum sotto_status open_bench(struct bench *b)
 {
-    struct model_config m = {.arch = ARCH_GPT2, .layers = b->c.layers, .width = b->c.width,
-                             .heads = b->c.heads, .vocab = b->c.vocab, .positions = b->c.seq};
+    struct model_config m = {.arch = ARCH_GPT2,
+                             .layers = b->c.layers,
+                             .width = b->c.width,
+                             .heads = b->c.heads,
+                             .vocab = b->c.vocab,
+                             .positions = b->c.seq};
     struct option_section optim = {"", "", optim_options, optim_options_count, &b->optim_config};
     option_defaults(&optim, 1);
     TRY(model_config_resolve(&m));
@@ -57,8 +62,8 @@ static enum sotto_status open_bench(struct bench *b)
         profile_start(&b->dev);
     pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);
     size_t count = table_count(&b->model.table);
-    TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool, (struct extent){b->c.batch, b->c.seq, DTYPE_F32},
-                  false));
+    TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
+                  (struct extent){b->c.batch, b->c.seq, DTYPE_F32}, false));
     TRY(buffer_init(&b->theta, &b->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
     TRY(buffer_init(&b->grad, &b->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
     TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1));
@@ -116,8 +121,8 @@ static enum sotto_status run(struct bench *b)
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     const struct extent e = {b->c.batch, b->c.seq, DTYPE_F32};
-    printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n", median,
-           b->c.batch * b->c.seq / median, (double)usage.ru_maxrss / 1024,
+    printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n",
+           median, b->c.batch * b->c.seq / median, (double)usage.ru_maxrss / 1024,
            model_flops(&b->model, e) / median / 1e9);
     if (b->c.profile)
         profile_print(&b->dev, b->c.steps, stdout);
@@ -132,8 +137,8 @@ int main(int argc, char **argv)
     int n_rest;
     option_defaults(&section, 1);
     enum sotto_status st = argc > 64 ? fail(SOTTO_EINVAL, "too many arguments")
-                                     : option_parse(&section, 1, argc - 1, (const char *const *)argv + 1,
-                                                    rest, &n_rest);
+                                     : option_parse(&section, 1, argc - 1,
+                                                    (const char *const *)argv + 1, rest, &n_rest);
     if (st == SOTTO_OK)
         st = run(&b);
     if (st != SOTTO_OK)

@@ -4,14 +4,41 @@
 #include "tensor/ops.h"
 
 enum slot {
-    FILL, COPY, AXPY, LINEAR_FORWARD, LINEAR_BACKWARD_X, LINEAR_BACKWARD_W, LAYERNORM_FORWARD,
-    LAYERNORM_BACKWARD, GELU_FORWARD, GELU_BACKWARD, EMBEDDING_FORWARD, EMBEDDING_BACKWARD,
-    ATTENTION_FORWARD, ATTENTION_BACKWARD, CROSS_ENTROPY, ADAMW, SLOTS
+    FILL,
+    COPY,
+    AXPY,
+    LINEAR_FORWARD,
+    LINEAR_BACKWARD_X,
+    LINEAR_BACKWARD_W,
+    LAYERNORM_FORWARD,
+    LAYERNORM_BACKWARD,
+    GELU_FORWARD,
+    GELU_BACKWARD,
+    EMBEDDING_FORWARD,
+    EMBEDDING_BACKWARD,
+    ATTENTION_FORWARD,
+    ATTENTION_BACKWARD,
+    CROSS_ENTROPY,
+    ADAMW,
+    SLOTS
 };
 static const char *const slot_name[SLOTS] = {
-    "fill", "copy", "axpy", "linear_forward", "linear_backward_x", "linear_backward_w", "layernorm_forward",
-    "layernorm_backward", "gelu_forward", "gelu_backward", "embedding_forward", "embedding_backward",
-    "attention_forward", "attention_backward", "cross_entropy", "adamw",
+    "fill",
+    "copy",
+    "axpy",
+    "linear_forward",
+    "linear_backward_x",
+    "linear_backward_w",
+    "layernorm_forward",
+    "layernorm_backward",
+    "gelu_forward",
+    "gelu_backward",
+    "embedding_forward",
+    "embedding_backward",
+    "attention_forward",
+    "attention_backward",
+    "cross_entropy",
+    "adamw",
 };
 
 static struct ops timed;
@@ -52,14 +79,14 @@ static void linear_forward(struct device *d, const struct linear *p, struct view
     TIMED(LINEAR_FORWARD, product(p), real->linear_forward(d, p, y, x, w, bias, residual));
 }
 
-static void linear_backward_x(struct device *d, const struct linear *p, struct view dx, struct view dy,
-                              struct view w, bool add)
+static void linear_backward_x(struct device *d, const struct linear *p, struct view dx,
+                              struct view dy, struct view w, bool add)
 {
     TIMED(LINEAR_BACKWARD_X, product(p), real->linear_backward_x(d, p, dx, dy, w, add));
 }
 
-static void linear_backward_w(struct device *d, const struct linear *p, struct view dw, struct view db,
-                              struct view dy, struct view x)
+static void linear_backward_w(struct device *d, const struct linear *p, struct view dw,
+                              struct view db, struct view dy, struct view x)
 {
     TIMED(LINEAR_BACKWARD_W, product(p), real->linear_backward_w(d, p, dw, db, dy, x));
 }
@@ -70,15 +97,16 @@ static void layernorm_forward(struct device *d, const struct norm *p, struct vie
     TIMED(LAYERNORM_FORWARD, 0, real->layernorm_forward(d, p, y, x, gain, bias, stats));
 }
 
-static void layernorm_backward(struct device *d, const struct norm *p, struct view dx, struct view dgain,
-                               struct view dbias, struct view dy, struct view x, struct view gain,
-                               struct view stats, bool add)
+static void layernorm_backward(struct device *d, const struct norm *p, struct view dx,
+                               struct view dgain, struct view dbias, struct view dy, struct view x,
+                               struct view gain, struct view stats, bool add)
 {
     TIMED(LAYERNORM_BACKWARD, 0,
           real->layernorm_backward(d, p, dx, dgain, dbias, dy, x, gain, stats, add));
 }
 
-static void gelu_forward(struct device *d, enum gelu_kind kind, struct view y, struct view x, size_t n)
+static void gelu_forward(struct device *d, enum gelu_kind kind, struct view y, struct view x,
+                         size_t n)
 {
     TIMED(GELU_FORWARD, 0, real->gelu_forward(d, kind, y, x, n));
 }
@@ -89,8 +117,9 @@ static void gelu_backward(struct device *d, enum gelu_kind kind, struct view dx,
     TIMED(GELU_BACKWARD, 0, real->gelu_backward(d, kind, dx, dy, x, n));
 }
 
-static void embedding_forward(struct device *d, int batch, int t, int width, int start, struct view y,
-                              const int32_t *tokens, struct view tab, struct view positions)
+static void embedding_forward(struct device *d, int batch, int t, int width, int start,
+                              struct view y, const int32_t *tokens, struct view tab,
+                              struct view positions)
 {
     TIMED(EMBEDDING_FORWARD, 0,
           real->embedding_forward(d, batch, t, width, start, y, tokens, tab, positions));
@@ -108,8 +137,8 @@ static double scores(const struct attention *p)
     return 2.0 * p->batch * p->heads * p->width * p->t_q * (p->t_q + 1) / 2;
 }
 
-static void attention_forward(struct device *d, const struct attention *p, struct view o, struct view q,
-                              struct view k, struct view v, struct view lse)
+static void attention_forward(struct device *d, const struct attention *p, struct view o,
+                              struct view q, struct view k, struct view v, struct view lse)
 {
     TIMED(ATTENTION_FORWARD, 2 * scores(p), real->attention_forward(d, p, o, q, k, v, lse));
 }
@@ -125,7 +154,8 @@ static void attention_backward(struct device *d, const struct attention *p, stru
 static void cross_entropy(struct device *d, int rows, int vocab, struct view logits,
                           const int32_t *targets, float scale, float *losses, uint8_t *hits)
 {
-    TIMED(CROSS_ENTROPY, 0, real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));
+    TIMED(CROSS_ENTROPY, 0,
+          real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));
 }
 
 static void adamw(struct device *d, const struct adamw *p, struct view x, struct view theta,

@@ -4,9 +4,10 @@
 
 #include <sotto/sotto.h>
 
-/* OpenMP's threads spin for milliseconds between two pieces of work, and on a machine that others use too
- * they spin while the thread they wait for has no core: measured beside one busy process on two cores, twenty times
- * slower. How long they spin is read from the environment before main, hence the second start. */
+/* OpenMP's threads spin for milliseconds between two pieces of work, and on a machine that others
+ * use too they spin while the thread they wait for has no core: measured beside one busy process on
+ * two cores, twenty times slower. How long they spin is read from the environment before main,
+ * hence the second start. */
 static void spin_less(char **argv)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME"))

@@ -69,7 +69,8 @@ struct sgd {
 struct ops {
     const char *name;
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
-    const char *(*describe)(const struct device *dev); /* (optional) what was chosen; else the name */
+    const char *(*describe)(
+        const struct device *dev); /* (optional) what was chosen; else the name */
 
     /* Memory that the ops can reach, 64-byte aligned and zeroed; NULL when there is none left. */
     void *(*alloc)(struct device *dev, size_t bytes);

@@ -20,7 +20,8 @@ void pool_free(struct pool *pool)
 enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
                             struct pool_block **out)
 {
-    /* The smallest idle block that is large enough, but no giant: its own taker would have to make another. */
+    /* The smallest idle block that is large enough, but no giant: its own taker would have to make
+     * another. */
     struct pool_block **best = NULL;
     for (struct pool_block **p = &pool->idle; *p; p = &(*p)->next)
         if ((*p)->buffer.view.type == type && (*p)->buffer.count >= count &&

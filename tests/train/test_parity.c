@@ -1,5 +1,5 @@
-/* Models against vectors made by transformers (tools/make_vectors.py): logits, loss, every gradient, ten AdamW
- * losses; for every cut into stages, with and without recomputation. */
+/* Models against vectors made by transformers (tools/make_vectors.py): logits, loss, every
+ * gradient, ten AdamW losses; for every cut into stages, with and without recomputation. */
 #include "base/scratch.h"
 
 #include <math.h>
@@ -43,7 +43,8 @@ static float *read_floats(const struct safetensors *set, const char *name, size_
     return out;
 }
 
-static void open_setup(struct setup *s, const char *arch, const char *device, int stages, bool recompute)
+static void open_setup(struct setup *s, const char *arch, const char *device, int stages,
+                       bool recompute)
 {
     char path[512];
     struct model_config config;
@@ -66,9 +67,12 @@ static void open_setup(struct setup *s, const char *arch, const char *device, in
     read_ints(&s->vectors, "targets", s->batch.targets);
     for (int i = 0; i < rows * t; i++)
         s->batch.n_targets += s->batch.targets[i] >= 0;
-    assert_ok(tape_init(&s->tape, &s->model, &s->dev, &s->pool, (struct extent){rows, t, DTYPE_F32}, recompute));
-    assert_ok(buffer_init(&s->theta, &s->dev, DTYPE_F32, table_count(&s->model.table), MEMORY_PARAMETERS));
-    assert_ok(buffer_init(&s->grad, &s->dev, DTYPE_F32, table_count(&s->model.table), MEMORY_GRADIENTS));
+    assert_ok(tape_init(&s->tape, &s->model, &s->dev, &s->pool, (struct extent){rows, t, DTYPE_F32},
+                        recompute));
+    assert_ok(buffer_init(&s->theta, &s->dev, DTYPE_F32, table_count(&s->model.table),
+                          MEMORY_PARAMETERS));
+    assert_ok(
+        buffer_init(&s->grad, &s->dev, DTYPE_F32, table_count(&s->model.table), MEMORY_GRADIENTS));
     table_stages(&s->model.table, s->theta.view, s->theta_stage);
     table_stages(&s->model.table, s->grad.view, s->grad_stage);
     for (int i = 0; i < s->model.table.n; i++) {
@@ -114,15 +118,15 @@ static void check_logits(struct setup *s)
     free(have);
 }
 
-/* The norm of the difference relative to the norm of the gradient, with a floor for gradients that are
- * mathematically zero (the key bias under softmax). */
+/* The norm of the difference relative to the norm of the gradient, with a floor for gradients that
+ * are mathematically zero (the key bias under softmax). */
 static void check_gradients(struct setup *s)
 {
     size_t one;
     float *loss = read_floats(&s->vectors, "loss", &one);
     s->dev.ops->fill(&s->dev, s->grad.view, s->grad.count, 0);
-    assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets, s->theta_stage,
-                s->grad_stage));
+    assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets,
+                       s->theta_stage, s->grad_stage));
     struct tape_result r = tape_result(&s->tape);
     assert_int_equal(r.targets, s->batch.n_targets);
     assert_true(fabs(r.loss / (double)r.targets - *loss) < 1e-5);
@@ -140,7 +144,7 @@ static void check_gradients(struct setup *s)
         }
         if (!(sqrt(difference / norm) < 1e-4))
             fail_with("gradient of %s differs by %g", s->model.table.entry[i].name,
-                     sqrt(difference / norm));
+                      sqrt(difference / norm));
         free(want);
     }
 }
@@ -158,12 +162,12 @@ static void check_adamw(struct setup *s)
     assert_ok(optim_init(&optim, &config, &s->dev, &s->model.table, 0, 1));
     for (size_t step = 0; step < count; step++) {
         s->dev.ops->fill(&s->dev, s->grad.view, s->grad.count, 0);
-        assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets, s->theta_stage,
-                    s->grad_stage));
+        assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets,
+                           s->theta_stage, s->grad_stage));
         struct tape_result r = tape_result(&s->tape);
         if (!(fabs(r.loss / (double)r.targets - want[step]) < 1e-4))
             fail_with("AdamW step %zu: loss %f, transformers %f", step, r.loss / (double)r.targets,
-                     want[step]);
+                      want[step]);
         optim_step(&optim, s->theta.view, view_none, s->grad.view, 1e-2, 1);
     }
     optim_free(&optim);
@@ -176,8 +180,8 @@ static void check(const char *arch)
         const char *device;
         int stages;
         bool recompute;
-    } variant[] = {{"reference", 1, false}, {"cpu", 1, false}, {"cpu", 2, false}, {"cpu", 3, true},
-                   {"cpu", 5, false},       {"cpu", 1, true}};
+    } variant[] = {{"reference", 1, false}, {"cpu", 1, false}, {"cpu", 2, false},
+                   {"cpu", 3, true},        {"cpu", 5, false}, {"cpu", 1, true}};
     for (size_t i = 0; i < sizeof variant / sizeof *variant; i++) {
         struct setup s;
         open_setup(&s, arch, variant[i].device, variant[i].stages, variant[i].recompute);

@@ -1,5 +1,5 @@
-/* GPT-2 (Radford et al. 2019): learned positions, layer norm before each sublayer, GELU, projections stored as
- * (in, out) with q, k and v in one. */
+/* GPT-2 (Radford et al. 2019): learned positions, layer norm before each sublayer, GELU,
+ * projections stored as (in, out) with q, k and v in one. */
 #include "nn/arch/gpt2.h"
 
 #include <math.h>
@@ -63,14 +63,16 @@ static enum sotto_status add_attention(struct model *m, int i, const struct gpt2
     a->norm = norm(m, i, "ln_1");
     a->qkv_w = a->qkv_b = a->q_w = a->k_w = a->v_w = a->q_b = a->k_b = a->v_b = -1;
     if (n->fused) {
-        a->qkv_w = model_matrix(m, std, C, 3 * C, "transformer.h.%d.%s.c_attn.weight", i, n->attention);
+        a->qkv_w =
+            model_matrix(m, std, C, 3 * C, "transformer.h.%d.%s.c_attn.weight", i, n->attention);
         a->qkv_b = model_zeros(m, 3 * C, "transformer.h.%d.%s.c_attn.bias", i, n->attention);
     } else {
         a->q_w = model_matrix(m, std, C, C, "transformer.h.%d.%s.q_proj.weight", i, n->attention);
         a->k_w = model_matrix(m, std, C, C, "transformer.h.%d.%s.k_proj.weight", i, n->attention);
         a->v_w = model_matrix(m, std, C, C, "transformer.h.%d.%s.v_proj.weight", i, n->attention);
     }
-    a->o_w = model_matrix(m, n->out_std, C, C, "transformer.h.%d.%s.%s.weight", i, n->attention, n->out);
+    a->o_w =
+        model_matrix(m, n->out_std, C, C, "transformer.h.%d.%s.%s.weight", i, n->attention, n->out);
     a->o_b = model_zeros(m, C, "transformer.h.%d.%s.%s.bias", i, n->attention, n->out);
     return SOTTO_OK;
 }
@@ -175,5 +177,4 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt2 = {"GPT2LMHeadModel", gpt2_defaults, check,
-                               from_json,         to_json,       build};
+const struct arch arch_gpt2 = {"GPT2LMHeadModel", gpt2_defaults, check, from_json, to_json, build};

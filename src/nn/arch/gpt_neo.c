@@ -1,5 +1,5 @@
-/* GPT-Neo (Black et al. 2021): GPT-2 with projections stored as (out, in), scores without 1/sqrt(d), and layers
- * that see only a window. */
+/* GPT-Neo (Black et al. 2021): GPT-2 with projections stored as (out, in), scores without
+ * 1/sqrt(d), and layers that see only a window. */
 #include "nn/arch/gpt2.h"
 
 #include <stddef.h>
@@ -65,7 +65,8 @@ enum { MEMBERS = sizeof members / sizeof *members };
 static enum sotto_status read_pattern(struct model_config *c, const json_t *list, json_int_t repeat)
 {
     size_t used = strlen(c->pattern);
-    if (repeat < 0 || (json_int_t)json_array_size(list) * repeat >= (json_int_t)(sizeof c->pattern - used))
+    if (repeat < 0 ||
+        (json_int_t)json_array_size(list) * repeat >= (json_int_t)(sizeof c->pattern - used))
         return fail(SOTTO_EFORMAT, "the attention pattern has more than %zu layers",
                     sizeof c->pattern - 1);
     for (json_int_t r = 0; r < repeat; r++) {
@@ -83,7 +84,8 @@ static enum sotto_status read_pattern(struct model_config *c, const json_t *list
     return SOTTO_OK;
 }
 
-/* "attention_layers": ["global", "local", ...], or "attention_types": [[["global", "local"], 12]]. */
+/* "attention_layers": ["global", "local", ...], or "attention_types": [[["global", "local"], 12]].
+ */
 static enum sotto_status from_json(struct model_config *c, const json_t *json)
 {
     TRY(arch_read(c, json, members, MEMBERS));
@@ -97,8 +99,10 @@ static enum sotto_status from_json(struct model_config *c, const json_t *json)
         json_array_foreach(types, i, pair)
         {
             const json_t *kinds = json_array_get(pair, 0), *times = json_array_get(pair, 1);
-            if (!json_is_array(kinds) || !json_is_integer(times) || json_integer_value(times) > 1024)
-                return fail(SOTTO_EFORMAT, "\"attention_types\" must be a list of [[kinds], times]");
+            if (!json_is_array(kinds) || !json_is_integer(times) ||
+                json_integer_value(times) > 1024)
+                return fail(SOTTO_EFORMAT,
+                            "\"attention_types\" must be a list of [[kinds], times]");
             TRY(read_pattern(c, kinds, json_integer_value(times)));
         }
     }

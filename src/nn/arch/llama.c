@@ -28,7 +28,8 @@ static void defaults(struct model_config *c)
 enum sotto_status llama_check(const struct model_config *c)
 {
     if (c->head_width % 2)
-        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions", c->head_width);
+        return fail(SOTTO_EINVAL, "head_width = %d must be even for rotary positions",
+                    c->head_width);
     if (c->window || *c->pattern)
         return fail(SOTTO_EINVAL, "window = %d, pattern = '%s': llama and olmo2 attend globally",
                     c->window, c->pattern);
@@ -84,8 +85,9 @@ static enum sotto_status add_mlp(struct model *m, int i, bool after)
     f->kind = MLP_SWIGLU;
     f->norm_after = after;
     f->up_b = f->down_b = -1;
-    f->norm = norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
-                                 after ? "post_feedforward_layernorm" : "post_attention_layernorm"));
+    f->norm =
+        norm(m, model_ones(m, C, "model.layers.%d.%s.weight", i,
+                           after ? "post_feedforward_layernorm" : "post_attention_layernorm"));
     f->gate_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.gate_proj.weight", i);
     f->up_w = model_matrix(m, std, F, C, "model.layers.%d.mlp.up_proj.weight", i);
     f->down_w = model_matrix(m, std, C, F, "model.layers.%d.mlp.down_proj.weight", i);
@@ -192,4 +194,5 @@ static json_t *to_json(const struct model_config *c)
     return llama_write(c, arch_llama.hf_class);
 }
 
-const struct arch arch_llama = {"LlamaForCausalLM", defaults, llama_check, from_json, to_json, build};
+const struct arch arch_llama = {"LlamaForCausalLM", defaults, llama_check,
+                                from_json,          to_json,  build};
