@@ -1,0 +1,233 @@
+/* The front: arguments, bytes and seconds. */
+#include "comm/comm.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *comm_call_name(enum comm_call call)
+{
+    static const char *const name[COMM_CALLS] = {
+        "send", "recv", "allreduce", "reduce_scatter", "allgather", "broadcast", "barrier",
+    };
+    return name[call];
+}
+
+struct comm_block comm_block(size_t count, int size, int rank)
+{
+    size_t n = (size_t)size, r = (size_t)rank, each = count / n, longer = count % n;
+    size_t begin = each * r + (r < longer ? r : longer);
+    return (struct comm_block){begin, begin + each + (r < longer)};
+}
+
+/* Counts a call that sent `bytes` to rank `to` and took until now. */
+static void count_call(struct comm *c, enum comm_call call, size_t bytes, int to, double begin)
+{
+    struct comm_tally *t = &c->tally[call];
+    t->calls++;
+    t->seconds += clock_now(c->clock) - begin;
+    if (c->node[to] == c->node[c->rank])
+        t->inside += (int64_t)bytes;
+    else
+        t->between += (int64_t)bytes;
+}
+
+static int next_rank(const struct comm *c)
+{
+    return (c->rank + 1) % c->size;
+}
+
+/* What a rank passes on in half a ring: every block but one, on average. */
+static size_t ring_bytes(const struct comm *c, size_t bytes)
+{
+    return bytes - bytes / (size_t)c->size;
+}
+
+enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
+{
+    assert(to >= 0 && to < c->size && to != c->rank);
+    double begin = clock_now(c->clock);
+    size_t bytes = count * dtype_size(x.type);
+    TRY(c->ops->send(c, x.data, bytes, to));
+    count_call(c, COMM_SEND, bytes, to, begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
+{
+    assert(from >= 0 && from < c->size && from != c->rank);
+    double begin = clock_now(c->clock);
+    TRY(c->ops->recv(c, x.data, count * dtype_size(x.type), from));
+    count_call(c, COMM_RECV, 0, from, begin);
+    return SOTTO_OK;
+}
+
+static void copy(struct view y, struct view x, size_t count)
+{
+    assert(y.type == x.type);
+    if (count && y.data != x.data)
+        memmove(y.data, x.data, count * dtype_size(x.type));
+}
+
+enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    assert(y.type == x.type);
+    double begin = clock_now(c->clock);
+    if (c->size == 1)
+        copy(y, x, count);
+    else
+        TRY(c->ops->allreduce(c, y, x, count));
+    count_call(c, COMM_ALLREDUCE, 2 * ring_bytes(c, count * dtype_size(x.type)), next_rank(c),
+               begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    assert(y.type == x.type);
+    double begin = clock_now(c->clock);
+    if (c->size == 1)
+        copy(y, x, count);
+    else
+        TRY(c->ops->reduce_scatter(c, y, x, count));
+    count_call(c, COMM_REDUCE_SCATTER, ring_bytes(c, count * dtype_size(x.type)), next_rank(c),
+               begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count)
+{
+    assert(y.type == x.type);
+    double begin = clock_now(c->clock);
+    if (c->size == 1)
+        copy(y, x, count);
+    else
+        TRY(c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type)));
+    count_call(c, COMM_ALLGATHER, ring_bytes(c, count * dtype_size(x.type)), next_rank(c), begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, int root)
+{
+    assert(root >= 0 && root < c->size);
+    double begin = clock_now(c->clock);
+    size_t bytes = count * dtype_size(x.type);
+    if (c->size > 1)
+        TRY(c->ops->broadcast(c, x.data, bytes, root));
+    /* Passed on along the ring: everyone but the last sends it once. */
+    bool sends = next_rank(c) != root;
+    count_call(c, COMM_BROADCAST, sends ? bytes : 0, next_rank(c), begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_barrier(struct comm *c)
+{
+    double begin = clock_now(c->clock);
+    if (c->size > 1)
+        TRY(c->ops->barrier(c));
+    count_call(c, COMM_BARRIER, 0, c->rank, begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_split(struct comm *c, int color, struct comm **out)
+{
+    *out = NULL;
+    return c->ops->split(c, color, out);
+}
+
+enum sotto_status comm_duplicate(struct comm *c, struct comm **out)
+{
+    return comm_split(c, 0, out);
+}
+
+void comm_free(struct comm *c)
+{
+    if (c)
+        c->ops->free(c);
+}
+
+enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes)
+{
+    double begin = clock_now(c->clock);
+    if (c->size == 1)
+        memcpy(out, in, bytes);
+    else
+        TRY(c->ops->allgather(c, out, in, bytes * (size_t)c->size, 1));
+    count_call(c, COMM_ALLGATHER, ring_bytes(c, bytes * (size_t)c->size), next_rank(c), begin);
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_sum(struct comm *c, double *x, int count)
+{
+    enum { MOST = 16 };
+    assert(count <= MOST);
+    double all[64 * MOST], *from = all;
+    size_t bytes = (size_t)count * sizeof *x;
+    if (c->size > 64 && !(from = malloc(bytes * (size_t)c->size)))
+        return fail(SOTTO_ENOMEM, "no memory for the numbers of %d workers", c->size);
+    enum sotto_status st = comm_gather_bytes(c, from, x, bytes);
+    for (int i = 0; i < count && st == SOTTO_OK; i++) {
+        x[i] = 0;
+        for (int r = 0; r < c->size; r++)
+            x[i] += from[r * count + i];
+    }
+    if (from != all)
+        free(from);
+    return st;
+}
+
+static uint64_t hash_text(const char *text)
+{
+    uint64_t h = 14695981039346656037u;
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 1099511628211u;
+    return h;
+}
+
+/* The first line of `a` that `b` has otherwise, cut to `room`. */
+static void first_difference(const char *a, const char *b, char *line, size_t room)
+{
+    size_t same = 0;
+    while (a[same] && a[same] == b[same])
+        same++;
+    while (same && a[same - 1] != '\n')
+        same--;
+    size_t length = strcspn(a + same, "\n");
+    snprintf(line, room, "%.*s", (int)(length < room ? length : room - 1), a + same);
+}
+
+enum sotto_status comm_agree(struct comm *c, const char *what, const char *text)
+{
+    struct print {
+        uint64_t hash, length;
+    } mine = {hash_text(text), strlen(text)}, *all = calloc((size_t)c->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory to compare %d workers", c->size);
+    enum sotto_status st = comm_gather_bytes(c, all, &mine, sizeof mine);
+    int other = 0; /* a rank that differs from rank 0 */
+    for (int r = 1; r < c->size && st == SOTTO_OK && !other; r++)
+        if (memcmp(&all[r], &all[0], sizeof *all) != 0)
+            other = r;
+    if (st == SOTTO_OK && other) { /* everybody sees it; now show rank 0's, to name the line */
+        size_t length = (size_t)all[0].length;
+        char *first = calloc(length + 1, 1), here[200], there[200];
+        if (first && c->rank == 0)
+            memcpy(first, text, length);
+        if (!first)
+            st = fail(SOTTO_ENOMEM, "no memory to compare %s", what);
+        else
+            st = c->ops->broadcast(c, first, length, 0);
+        if (st == SOTTO_OK && memcmp(&mine, &all[0], sizeof mine) != 0) {
+            first_difference(text, first, here, sizeof here);
+            first_difference(first, text, there, sizeof there);
+            st = fail(SOTTO_EPEER, "%s differs: rank %d has '%s', rank 0 has '%s'", what, c->rank,
+                      here, there);
+        } else if (st == SOTTO_OK) {
+            st = fail(SOTTO_EPEER, "%s of rank %d differs from that of rank 0", what, other);
+        }
+        free(first);
+    }
+    free(all);
+    return st;
+}

@@ -1,0 +1,101 @@
+/* Communication between workers: blocking, and nothing else. Overlap is a lane's business (lane.h).
+ *
+ * The front checks arguments, counts bytes and seconds, and notices workers that call different
+ * things; a backend moves the data. A communicator belongs to one line of work: a lane has one of
+ * its own (comm_duplicate). Calls on one communicator are made in the same order by all of its
+ * ranks.
+ *
+ * Sums have one order whatever the backend: block b of `size` blocks is x_{b+1} + x_{b+2} + ... +
+ * x_b, ranks counted modulo the size, as a ring adds them; bf16 is summed in fp32 and rounded once.
+ * So backends agree to the bit (native MPI collectives aside). */
+#ifndef SOTTO_COMM_COMM_H
+#define SOTTO_COMM_COMM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "tensor/dtype.h"
+
+enum comm_call {
+    COMM_SEND,
+    COMM_RECV,
+    COMM_ALLREDUCE,
+    COMM_REDUCE_SCATTER,
+    COMM_ALLGATHER,
+    COMM_BROADCAST,
+    COMM_BARRIER,
+    COMM_CALLS
+};
+
+const char *comm_call_name(enum comm_call call);
+
+/* What a rank did, by kind of call. Bytes are those it sends to others; collectives count as a ring
+ * does, (size-1)/size of the vector for each of reduce-scatter and all-gather. */
+struct comm_tally {
+    int64_t calls;
+    int64_t inside, between; /* bytes to a rank on the same node, on another node */
+    double seconds;
+};
+
+struct comm;
+
+struct comm_ops {
+    const char *name;
+    enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
+    enum sotto_status (*recv)(struct comm *c, void *data, size_t bytes, int from);
+    /* y = the sum of all ranks' x; y may be x. */
+    enum sotto_status (*allreduce)(struct comm *c, struct view y, struct view x, size_t count);
+    /* y = block `rank` of the sum; it may be that block of x itself. */
+    enum sotto_status (*reduce_scatter)(struct comm *c, struct view y, struct view x, size_t count);
+    /* y = all ranks' blocks; x is this rank's block of it, or another place of its length. `unit`
+     * bytes an element. */
+    enum sotto_status (*allgather)(struct comm *c, void *y, const void *x, size_t count,
+                                   size_t unit);
+    enum sotto_status (*broadcast)(struct comm *c, void *data, size_t bytes, int root);
+    enum sotto_status (*barrier)(struct comm *c);
+    /* A communicator of the ranks that give the same color, ordered by rank here. */
+    enum sotto_status (*split)(struct comm *c, int color, struct comm **out);
+    /* Ends the waiting of every rank of the world with this note; may be called from any line of
+     * work. */
+    void (*abort)(struct comm *c, const struct status_note *note);
+    void (*free)(struct comm *c);
+};
+
+struct comm {
+    const struct comm_ops *ops;
+    int rank, size;
+    const int *node; /* (size): the node that each rank runs on; owned by the backend */
+    const struct clock *clock;
+    struct comm_tally tally[COMM_CALLS];
+};
+
+/* Elements [begin, end) of a vector of `count` that are rank's block: as equal as they can be,
+ * longer ones first. */
+struct comm_block {
+    size_t begin, end;
+};
+struct comm_block comm_block(size_t count, int size, int rank);
+
+enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
+enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
+enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count);
+enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count);
+enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count);
+enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, int root);
+enum sotto_status comm_barrier(struct comm *c);
+enum sotto_status comm_split(struct comm *c, int color, struct comm **out);
+enum sotto_status comm_duplicate(struct comm *c, struct comm **out);
+void comm_free(struct comm *c); /* NULL is fine */
+
+/* Small things that are not vectors: `bytes` from each rank, side by side in `out`; sums of doubles
+ * in the order of ranks. */
+enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes);
+enum sotto_status comm_sum(struct comm *c, double *x, int count);
+
+/* Whether all ranks hold the same text; otherwise an error that names `what`, a rank that differs,
+ * and the first line that does. */
+enum sotto_status comm_agree(struct comm *c, const char *what, const char *text);
+
+#endif

@@ -1,0 +1,93 @@
+/* Workers as threads of this process. */
+#include "comm/worker.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "comm/threads.h"
+
+struct team;
+
+struct seat {
+    struct worker worker;
+    struct team *team;
+    pthread_t thread;
+};
+
+struct team {
+    worker_job *job;
+    void *arg;
+    pthread_mutex_t lock;
+    struct status_note first; /* failure, by time */
+    int culprit;
+};
+
+static enum sotto_status open_lane(struct worker *w, struct lane **out)
+{
+    (void)w;
+    return lane_thread(out);
+}
+
+static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+{
+    (void)w, (void)seconds;
+    return work ? work(arg) : SOTTO_OK;
+}
+
+static const struct worker_ops thread_worker = {"threads", open_lane, compute};
+
+static void *work(void *arg)
+{
+    struct seat *seat = arg;
+    struct team *team = seat->team;
+    enum sotto_status st = team->job(&seat->worker, team->arg);
+    if (st == SOTTO_OK)
+        return NULL;
+    struct status_note note;
+    status_save(&note, st);
+    pthread_mutex_lock(&team->lock);
+    if (team->first.code == SOTTO_OK) {
+        team->first = note;
+        team->culprit = seat->worker.rank;
+    }
+    pthread_mutex_unlock(&team->lock);
+    seat->worker.world->ops->abort(seat->worker.world, &note);
+    return NULL;
+}
+
+enum sotto_status engine_threads(const struct engine_config *config, worker_job *job, void *arg)
+{
+    const int n = config->workers;
+    struct team team = {.job = job, .arg = arg};
+    struct seat *seat = calloc((size_t)n, sizeof *seat);
+    struct comm **world = calloc((size_t)n, sizeof *world);
+    enum sotto_status st = SOTTO_OK;
+    int started = 0;
+    if (!seat || !world)
+        st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
+    const struct threads_config threads = {n, config->node, config->links};
+    if (st == SOTTO_OK)
+        st = threads_world(&threads, world);
+    pthread_mutex_init(&team.lock, NULL);
+    for (; started < n && st == SOTTO_OK; started++) {
+        seat[started] = (struct seat){
+            .worker = {&thread_worker, started, n, world[started], &clock_real}, .team = &team};
+        if (pthread_create(&seat[started].thread, NULL, work, &seat[started]) != 0) {
+            st = fail(SOTTO_ENOMEM, "cannot start thread %d of %d", started, n);
+            struct status_note note;
+            status_save(&note, st);
+            world[started]->ops->abort(world[started], &note);
+            break;
+        }
+    }
+    for (int r = 0; r < started; r++)
+        pthread_join(seat[r].thread, NULL);
+    for (int r = 0; world && r < n; r++)
+        comm_free(world[r]);
+    pthread_mutex_destroy(&team.lock);
+    free(world);
+    free(seat);
+    if (st == SOTTO_OK && team.first.code != SOTTO_OK)
+        st = fail_in(status_raise(&team.first), "worker %d: ", team.culprit);
+    return st;
+}

@@ -1,0 +1,139 @@
+#include "comm/lane.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+enum sotto_status lane_wait(struct lane *lane)
+{
+    double begin = clock_now(lane->clock);
+    enum sotto_status st = lane->ops->wait(lane);
+    lane->exposed += clock_now(lane->clock) - begin;
+    return st;
+}
+
+void lane_close(struct lane *lane)
+{
+    if (lane)
+        lane->ops->close(lane);
+}
+
+enum { QUEUE = 256 }; /* jobs that may wait; a starter beyond that waits for room */
+
+struct thread_lane {
+    struct lane base;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    struct {
+        lane_job *job;
+        void *arg;
+    } queue[QUEUE];
+    unsigned started, finished; /* jobs ever; those between them wait or run */
+    bool closing;
+    struct status_note failure; /* of the first job that failed */
+};
+
+static bool idle(const struct thread_lane *l)
+{
+    return l->started == l->finished || l->failure.code != SOTTO_OK;
+}
+
+static void *serve(void *arg)
+{
+    struct thread_lane *l = arg;
+    pthread_mutex_lock(&l->lock);
+    for (;;) {
+        while (idle(l) && !l->closing)
+            pthread_cond_wait(&l->moved, &l->lock);
+        if (l->closing)
+            break;
+        unsigned place = l->finished % QUEUE;
+        lane_job *job = l->queue[place].job;
+        void *job_arg = l->queue[place].arg;
+        pthread_mutex_unlock(&l->lock);
+        double begin = clock_now(l->base.clock);
+        enum sotto_status st = job(job_arg);
+        double took = clock_now(l->base.clock) - begin;
+        pthread_mutex_lock(&l->lock);
+        l->base.busy += took;
+        l->finished++;
+        if (st != SOTTO_OK)
+            status_save(&l->failure, st);
+        pthread_cond_broadcast(&l->moved);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
+{
+    struct thread_lane *l = (struct thread_lane *)lane;
+    pthread_mutex_lock(&l->lock);
+    while (l->started - l->finished == QUEUE && !idle(l))
+        pthread_cond_wait(&l->moved, &l->lock);
+    enum sotto_status st = status_raise(&l->failure);
+    if (st == SOTTO_OK) {
+        l->queue[l->started % QUEUE].job = job;
+        l->queue[l->started % QUEUE].arg = arg;
+        l->started++;
+        pthread_cond_broadcast(&l->moved);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+static enum sotto_status done(struct lane *lane, bool *is_done)
+{
+    struct thread_lane *l = (struct thread_lane *)lane;
+    pthread_mutex_lock(&l->lock);
+    *is_done = idle(l);
+    enum sotto_status st = status_raise(&l->failure);
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+static enum sotto_status wait_idle(struct lane *lane)
+{
+    struct thread_lane *l = (struct thread_lane *)lane;
+    pthread_mutex_lock(&l->lock);
+    while (!idle(l))
+        pthread_cond_wait(&l->moved, &l->lock);
+    enum sotto_status st = status_raise(&l->failure);
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+static void close_lane(struct lane *lane)
+{
+    struct thread_lane *l = (struct thread_lane *)lane;
+    pthread_mutex_lock(&l->lock);
+    l->closing = true;
+    pthread_cond_broadcast(&l->moved);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    pthread_cond_destroy(&l->moved);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static const struct lane_ops thread_lane_ops = {start, done, wait_idle, close_lane};
+
+enum sotto_status lane_thread(struct lane **out)
+{
+    struct thread_lane *l = calloc(1, sizeof *l);
+    *out = NULL;
+    if (!l)
+        return fail(SOTTO_ENOMEM, "no memory for a lane");
+    l->base.ops = &thread_lane_ops;
+    l->base.clock = &clock_real;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->moved, NULL);
+    if (pthread_create(&l->thread, NULL, serve, l) != 0) {
+        pthread_cond_destroy(&l->moved);
+        pthread_mutex_destroy(&l->lock);
+        free(l);
+        return fail(SOTTO_ENOMEM, "cannot start a thread for a lane");
+    }
+    *out = &l->base;
+    return SOTTO_OK;
+}

@@ -1,0 +1,81 @@
+#include "comm/link.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct unit {
+    const char *name;
+    double factor;
+};
+
+/* A number and one of the units, up to `end`; 0 if it is neither. */
+static bool parse_quantity(const char *text, const char *end, const struct unit *units, double *out)
+{
+    char *rest;
+    double value = strtod(text, &rest);
+    if (rest == text || rest > end || !(value >= 0) || !isfinite(value))
+        return false;
+    for (; units->name; units++) {
+        size_t length = strlen(units->name);
+        if ((size_t)(end - rest) == length && strncmp(rest, units->name, length) == 0) {
+            *out = value * units->factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+enum sotto_status link_parse(struct link *link, const char *text)
+{
+    static const struct unit rates[] = {
+        {"B/s", 1},          {"kB/s", 1e3},       {"MB/s", 1e6},
+        {"GB/s", 1e9},       {"bit/s", 1.0 / 8},  {"kbit/s", 1e3 / 8},
+        {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {NULL, 0},
+    };
+    static const struct unit times[] = {
+        {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {NULL, 0}};
+    *link = (struct link){0};
+    if (*text == '\0' || strcmp(text, "none") == 0)
+        return SOTTO_OK;
+    const char *comma = strchr(text, ','), *end = text + strlen(text);
+    if (!parse_quantity(text, comma ? comma : end, rates, &link->bandwidth) ||
+        link->bandwidth <= 0 || (comma && !parse_quantity(comma + 1, end, times, &link->latency)))
+        return fail(SOTTO_EINVAL,
+                    "link '%s': want BANDWIDTH,LATENCY such as 100Mbit/s,5ms or 25GB/s,2us", text);
+    return SOTTO_OK;
+}
+
+double link_message(const struct link *link, double bytes)
+{
+    return link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0);
+}
+
+static const struct link *hop(const struct link_model *model, const int *node, int size, int rank)
+{
+    return node[rank] == node[(rank + 1) % size] ? &model->intra : &model->inter;
+}
+
+static double slowest_hop(const struct link_model *model, const int *node, int size, double bytes)
+{
+    double slowest = 0;
+    for (int r = 0; r < size; r++)
+        slowest = fmax(slowest, link_message(hop(model, node, size, r), bytes));
+    return slowest;
+}
+
+double link_ring(const struct link_model *model, const int *node, int size, double bytes, int turns)
+{
+    return turns * (size - 1) * slowest_hop(model, node, size, bytes / size);
+}
+
+double link_broadcast(const struct link_model *model, const int *node, int size, double bytes)
+{
+    double latency = slowest_hop(model, node, size, 0);
+    return slowest_hop(model, node, size, bytes) + (size - 2) * latency;
+}
+
+double link_barrier(const struct link_model *model, const int *node, int size)
+{
+    return 2 * ceil(log2(size)) * slowest_hop(model, node, size, 0);
+}

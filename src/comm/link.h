@@ -1,0 +1,37 @@
+/* A model of the links between workers: bandwidth and latency inside a node and between nodes. Used
+ * to slow threads down in real time and to advance the clocks of a simulated cluster. Every rank
+ * has links of its own. */
+#ifndef SOTTO_COMM_LINK_H
+#define SOTTO_COMM_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+struct link {
+    double bandwidth; /* bytes a second, of one direction; 0: infinite */
+    double latency;   /* seconds a message */
+};
+
+struct link_model {
+    struct link intra, inter;
+};
+
+/* "25GB/s,2us", "100Mbit/s,5ms", "1Gbit/s"; "" or "none": infinitely fast. */
+enum sotto_status link_parse(struct link *link, const char *text);
+
+/* Seconds of one message of `bytes`. */
+double link_message(const struct link *link, double bytes);
+
+/* Seconds of `turns` turns around a ring of `size` ranks, each passing blocks of bytes/size from
+ * rank to rank, all at once and as slow as the slowest hop: 1 for reduce-scatter or all-gather, 2
+ * for all-reduce. */
+double link_ring(const struct link_model *model, const int *node, int size, double bytes,
+                 int turns);
+
+/* One rank's message to all the others, passed along the ring in pieces; a barrier over a tree. */
+double link_broadcast(const struct link_model *model, const int *node, int size, double bytes);
+double link_barrier(const struct link_model *model, const int *node, int size);
+
+#endif

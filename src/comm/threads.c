@@ -1,0 +1,508 @@
+#include "comm/threads.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/sum.h"
+
+/* What all communicators of a run share: whether it is still alive. */
+struct world {
+    atomic_int users; /* groups, and who makes it */
+    atomic_bool aborted;
+    pthread_mutex_t lock;
+    struct status_note note; /* why it was aborted */
+    struct group *groups;    /* all that wait for each other, under lock */
+    bool spins;              /* cores enough that a short wait may spin  */
+    const struct link_model *links;
+};
+
+/* What a rank brings to a call. */
+struct offer {
+    enum comm_call call;
+    struct view x, y;
+    size_t count, unit;
+    int root;
+    double since; /* when it came */
+};
+
+struct message {
+    struct message *next;
+    size_t bytes, room;
+    double ready; /* when it has crossed the link */
+    void *data;
+};
+
+/* From one rank to another. */
+struct box {
+    struct message *first, **last;
+    struct message *idle; /* memory for the next messages */
+};
+
+struct group {
+    struct world *world;
+    struct group *next; /* of the world's */
+    int size;
+    atomic_int users;
+    pthread_mutex_t lock;
+    pthread_cond_t moved;
+    int arrived;           /* under lock */
+    atomic_int generation; /* meetings held */
+    struct offer *offer;   /* (size)        */
+    struct box *box;       /* (size, size): from, to */
+    int *color;            /* (size): of the split under way */
+    struct group **made;   /* (size): by the lowest rank of each color */
+    int *node;             /* (size) */
+};
+
+struct member {
+    struct comm base;
+    struct group *group;
+    struct view *x, *y; /* (size) scratch of this rank */
+};
+
+static enum sotto_status aborted(struct world *w)
+{
+    pthread_mutex_lock(&w->lock);
+    enum sotto_status st = status_raise(&w->note);
+    pthread_mutex_unlock(&w->lock);
+    return st;
+}
+
+/* Waits until all ranks of the group have come; false if the run was aborted first, and `heed`. Who
+ * gives up takes back that it came, so nobody believes to have met it and reads its memory. */
+static bool gathered(struct group *g, bool heed)
+{
+    enum { SPINS = 4000 };
+    pthread_mutex_lock(&g->lock);
+    int generation = atomic_load(&g->generation);
+    if (++g->arrived == g->size) {
+        g->arrived = 0;
+        atomic_store(&g->generation, generation + 1);
+        pthread_cond_broadcast(&g->moved);
+        pthread_mutex_unlock(&g->lock);
+        return true;
+    }
+    pthread_mutex_unlock(&g->lock);
+    for (int i = 0; g->world->spins && i < SPINS; i++)
+        if (atomic_load(&g->generation) != generation)
+            return true;
+    pthread_mutex_lock(&g->lock);
+    while (atomic_load(&g->generation) == generation && !(heed && atomic_load(&g->world->aborted)))
+        pthread_cond_wait(&g->moved, &g->lock);
+    bool held = atomic_load(&g->generation) != generation;
+    g->arrived -= !held;
+    pthread_mutex_unlock(&g->lock);
+    return held;
+}
+
+/* The beginning of a call, which an aborted run never reaches; and its end, to which all come who
+ * began it. */
+static enum sotto_status meet(struct group *g)
+{
+    return gathered(g, true) ? SOTTO_OK : aborted(g->world);
+}
+
+static void meet_again(struct group *g)
+{
+    gathered(g, false);
+}
+
+static double now(void)
+{
+    return clock_now(&clock_real);
+}
+
+static void sleep_until(double when)
+{
+    double left = when - now();
+    while (left > 0) {
+        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+        nanosleep(&t, NULL);
+        left = when - now();
+    }
+}
+
+/* Publishes what this rank brings and waits for the others; then whether all brought the same. */
+static enum sotto_status open_call(struct member *m, struct offer mine)
+{
+    struct group *g = m->group;
+    mine.since = now();
+    g->offer[m->base.rank] = mine;
+    TRY(meet(g));
+    for (int r = 0; r < g->size; r++) {
+        const struct offer *o = &g->offer[r];
+        m->x[r] = o->x;
+        m->y[r] = o->y;
+        if (o->call != mine.call || o->count != mine.count || o->unit != mine.unit ||
+            o->root != mine.root)
+            return fail(
+                SOTTO_EPEER,
+                "workers call different things: rank %d %s of %zu elements of %zu bytes, rank %d "
+                "%s of %zu elements of %zu bytes",
+                m->base.rank, comm_call_name(mine.call), mine.count, mine.unit, r,
+                comm_call_name(o->call), o->count, o->unit);
+    }
+    return SOTTO_OK;
+}
+
+/* Waits until nobody reads this rank's memory any more and, with links, until the modelled time has
+ * passed since the last one came. */
+static enum sotto_status close_call(struct member *m, double seconds)
+{
+    struct group *g = m->group;
+    double last = 0;
+    for (int r = 0; r < g->size && g->world->links; r++)
+        last = g->offer[r].since > last ? g->offer[r].since : last;
+    meet_again(g);
+    if (g->world->links)
+        sleep_until(last + seconds);
+    return SOTTO_OK;
+}
+
+static double ring(const struct member *m, size_t count, size_t unit, int turns)
+{
+    const struct link_model *links = m->group->world->links;
+    return links ? link_ring(links, m->group->node, m->group->size, (double)count * (double)unit,
+                             turns)
+                 : 0;
+}
+
+/* Each rank sums its block where the others' vectors lie and writes it to all of them: nobody else
+ * reads or writes that block, so x may be y. */
+static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct member *m = (struct member *)c;
+    size_t unit = dtype_size(x.type);
+    TRY(open_call(
+        m, (struct offer){.call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    sum_block(m->y, c->size, m->x, c->size, c->rank + 1, b.begin, b.end);
+    return close_call(m, ring(m, count, unit, 2));
+}
+
+static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct member *m = (struct member *)c;
+    size_t unit = dtype_size(x.type);
+    TRY(open_call(
+        m,
+        (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    struct view out = {(char *)y.data - b.begin * unit, y.type}; /* as if y were the whole vector */
+    sum_block(&out, 1, m->x, c->size, c->rank + 1, b.begin, b.end);
+    return close_call(m, ring(m, count, unit, 1));
+}
+
+static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
+                                   size_t unit)
+{
+    struct member *m = (struct member *)c;
+    TRY(open_call(
+        m,
+        (struct offer){.call = COMM_ALLGATHER, .x.data = (void *)x, .count = count, .unit = unit}));
+    for (int i = 0; i < c->size; i++) {
+        int r = (c->rank + i) % c->size; /* not all from the same one at once */
+        struct comm_block b = comm_block(count, c->size, r);
+        char *to = (char *)y + b.begin * unit;
+        if (b.end > b.begin && to != m->x[r].data)
+            memmove(to, m->x[r].data, (b.end - b.begin) * unit);
+    }
+    return close_call(m, ring(m, count, unit, 1));
+}
+
+static enum sotto_status broadcast(struct comm *c, void *data, size_t bytes, int root)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    TRY(open_call(
+        m, (struct offer){
+               .call = COMM_BROADCAST, .x.data = data, .count = bytes, .unit = 1, .root = root}));
+    if (c->rank != root && bytes)
+        memcpy(data, m->x[root].data, bytes);
+    return close_call(
+        m, g->world->links ? link_broadcast(g->world->links, g->node, g->size, (double)bytes) : 0);
+}
+
+static enum sotto_status barrier(struct comm *c)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    TRY(open_call(m, (struct offer){.call = COMM_BARRIER}));
+    return close_call(m, g->world->links ? link_barrier(g->world->links, g->node, g->size) : 0);
+}
+
+static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    struct box *box = &g->box[c->rank * g->size + to];
+    pthread_mutex_lock(&g->lock);
+    struct message *message = box->idle;
+    if (message)
+        box->idle = message->next;
+    pthread_mutex_unlock(&g->lock);
+    if (!message && !(message = calloc(1, sizeof *message)))
+        return fail(SOTTO_ENOMEM, "no memory for a message");
+    if (message->room < bytes) {
+        free(message->data);
+        message->data = malloc(bytes);
+        message->room = message->data ? bytes : 0;
+    }
+    if (message->room < bytes) {
+        free(message);
+        return fail(SOTTO_ENOMEM, "no memory for a message of %zu bytes", bytes);
+    }
+    if (bytes)
+        memcpy(message->data, data, bytes);
+    message->bytes = bytes;
+    message->next = NULL;
+    const struct link_model *links = g->world->links;
+    bool near = g->node[c->rank] == g->node[to];
+    message->ready =
+        links ? now() + link_message(near ? &links->intra : &links->inter, (double)bytes) : 0;
+    pthread_mutex_lock(&g->lock);
+    *box->last = message;
+    box->last = &message->next;
+    pthread_cond_broadcast(&g->moved);
+    pthread_mutex_unlock(&g->lock);
+    if (links) /* the sender's link is busy until the last byte has left */
+        sleep_until(message->ready - (near ? links->intra.latency : links->inter.latency));
+    return atomic_load(&g->world->aborted) ? aborted(g->world) : SOTTO_OK;
+}
+
+static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    struct box *box = &g->box[from * g->size + c->rank];
+    pthread_mutex_lock(&g->lock);
+    while (!box->first && !atomic_load(&g->world->aborted))
+        pthread_cond_wait(&g->moved, &g->lock);
+    struct message *message = box->first;
+    if (message && !(box->first = message->next))
+        box->last = &box->first;
+    pthread_mutex_unlock(&g->lock);
+    if (!message)
+        return aborted(g->world);
+    enum sotto_status st = SOTTO_OK;
+    if (message->bytes != bytes)
+        st = fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
+                  bytes, from, message->bytes);
+    else if (bytes)
+        memcpy(data, message->data, bytes);
+    if (g->world->links)
+        sleep_until(message->ready);
+    pthread_mutex_lock(&g->lock);
+    message->next = box->idle;
+    box->idle = message;
+    pthread_mutex_unlock(&g->lock);
+    return st;
+}
+
+static void leave_world(struct world *w)
+{
+    if (atomic_fetch_sub(&w->users, 1) == 1) {
+        pthread_mutex_destroy(&w->lock);
+        free(w);
+    }
+}
+
+static void free_group(struct group *g)
+{
+    struct world *w = g->world;
+    pthread_mutex_lock(&w->lock);
+    struct group **at = &w->groups;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; g->box && i < g->size * g->size; i++) {
+        struct message *lists[] = {g->box[i].first, g->box[i].idle};
+        for (int k = 0; k < 2; k++) {
+            while (lists[k]) {
+                struct message *next = lists[k]->next;
+                free(lists[k]->data);
+                free(lists[k]);
+                lists[k] = next;
+            }
+        }
+    }
+    pthread_cond_destroy(&g->moved);
+    pthread_mutex_destroy(&g->lock);
+    free(g->offer);
+    free(g->box);
+    free(g->color);
+    free(g->made);
+    free(g->node);
+    free(g);
+    leave_world(w);
+}
+
+/* A group of `size` ranks, the i-th on node[i]; NULL without memory. */
+static struct group *make_group(struct world *w, int size, const int *node)
+{
+    struct group *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    size_t n = (size_t)size;
+    g->world = w;
+    g->size = size;
+    atomic_init(&g->users, size);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_cond_init(&g->moved, NULL);
+    g->offer = calloc(n, sizeof *g->offer);
+    g->box = calloc(n * n, sizeof *g->box);
+    g->color = calloc(n, sizeof *g->color);
+    g->made = calloc(n, sizeof *g->made);
+    g->node = calloc(n, sizeof *g->node);
+    atomic_fetch_add(&w->users, 1);
+    pthread_mutex_lock(&w->lock);
+    g->next = w->groups;
+    w->groups = g;
+    pthread_mutex_unlock(&w->lock);
+    if (!g->offer || !g->box || !g->color || !g->made || !g->node) {
+        free_group(g);
+        return NULL;
+    }
+    memcpy(g->node, node, n * sizeof *node);
+    for (size_t i = 0; i < n * n; i++)
+        g->box[i].last = &g->box[i].first;
+    return g;
+}
+
+static void leave_group(struct group *g)
+{
+    if (atomic_fetch_sub(&g->users, 1) == 1)
+        free_group(g);
+}
+
+static void free_member(struct comm *c)
+{
+    struct member *m = (struct member *)c;
+    leave_group(m->group);
+    free(m->x);
+    free(m->y);
+    free(m);
+}
+
+/* Wakes everybody who waits anywhere in the world. The first note counts. */
+static void abort_world(struct comm *c, const struct status_note *note)
+{
+    struct world *w = ((struct member *)c)->group->world;
+    pthread_mutex_lock(&w->lock);
+    if (!atomic_load(&w->aborted)) {
+        w->note = *note;
+        atomic_store(&w->aborted, true);
+        for (struct group *g = w->groups; g; g = g->next) {
+            pthread_mutex_lock(&g->lock);
+            pthread_cond_broadcast(&g->moved);
+            pthread_mutex_unlock(&g->lock);
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static enum sotto_status split(struct comm *c, int color, struct comm **out);
+
+static const struct comm_ops threads_ops = {
+    .name = "threads",
+    .send = send_message,
+    .recv = recv_message,
+    .allreduce = allreduce,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .split = split,
+    .abort = abort_world,
+    .free = free_member,
+};
+
+static enum sotto_status make_member(struct group *g, int rank, struct comm **out)
+{
+    struct member *m = calloc(1, sizeof *m);
+    struct view *x = calloc((size_t)g->size, sizeof *x), *y = calloc((size_t)g->size, sizeof *y);
+    if (!m || !x || !y) {
+        free(m);
+        free(x);
+        free(y);
+        leave_group(g);
+        return fail(SOTTO_ENOMEM, "no memory for a communicator of %d ranks", g->size);
+    }
+    m->base = (struct comm){&threads_ops, rank, g->size, g->node, &clock_real, {{0}}};
+    m->group = g;
+    m->x = x;
+    m->y = y;
+    *out = &m->base;
+    return SOTTO_OK;
+}
+
+/* The lowest rank of each color makes the group for all of them. */
+static enum sotto_status split(struct comm *c, int color, struct comm **out)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    g->color[c->rank] = color;
+    TRY(meet(g));
+    int lowest = -1, rank = 0, size = 0;
+    int *node = calloc((size_t)g->size, sizeof *node);
+    for (int r = 0; r < g->size; r++) {
+        if (g->color[r] != color)
+            continue;
+        lowest = lowest < 0 ? r : lowest;
+        rank += r < c->rank;
+        if (node)
+            node[size] = g->node[r];
+        size++;
+    }
+    if (lowest == c->rank)
+        g->made[c->rank] = node ? make_group(g->world, size, node) : NULL;
+    free(node);
+    meet_again(g);
+    struct group *mine = g->made[lowest];
+    enum sotto_status st =
+        mine ? make_member(mine, rank, out) : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
+    meet_again(g); /* color and made may be written again */
+    return st;
+}
+
+enum sotto_status threads_world(const struct threads_config *config, struct comm **out)
+{
+    struct world *w = calloc(1, sizeof *w);
+    int *node = calloc((size_t)config->size, sizeof *node);
+    for (int r = 0; r < config->size; r++)
+        out[r] = NULL;
+    if (!w || !node) {
+        free(w);
+        free(node);
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
+    }
+    if (config->node)
+        memcpy(node, config->node, (size_t)config->size * sizeof *node);
+    pthread_mutex_init(&w->lock, NULL);
+    atomic_init(&w->users, 1);
+    w->links = config->links;
+    w->spins = sysconf(_SC_NPROCESSORS_ONLN) >= config->size;
+    struct group *g = make_group(w, config->size, node);
+    free(node);
+    enum sotto_status st = SOTTO_OK;
+    if (!g)
+        st = fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
+    for (int r = 0; r < config->size && g; r++) {
+        if (st == SOTTO_OK)
+            st = make_member(g, r, &out[r]); /* leaves the group when it fails */
+        else
+            leave_group(g);
+    }
+    for (int r = 0; r < config->size && st != SOTTO_OK; r++) { /* all or none */
+        comm_free(out[r]);
+        out[r] = NULL;
+    }
+    leave_world(w);
+    return st;
+}

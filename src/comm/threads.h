@@ -1,0 +1,19 @@
+/* Workers as threads of one process: nothing is copied that need not be, sums are read where they
+ * lie. With a link model every call takes as long as it would on such links, in real time. */
+#ifndef SOTTO_COMM_THREADS_H
+#define SOTTO_COMM_THREADS_H
+
+#include "comm/comm.h"
+#include "comm/link.h"
+
+struct threads_config {
+    int size;
+    const int *node;                /* (size), NULL: all on one          */
+    const struct link_model *links; /* NULL: as fast as memory; not owned */
+};
+
+/* Communicators of all ranks of a new world, into out[0 .. size-1]; each is used by one thread and
+ * freed by comm_free. */
+enum sotto_status threads_world(const struct threads_config *config, struct comm **out);
+
+#endif

@@ -1,0 +1,46 @@
+/* A worker as a method sees it: who it is, its clock, and where its communicators and lanes come
+ * from. An engine runs the same job on all workers of a world, as threads, as MPI ranks, or as
+ * processes in virtual time. */
+#ifndef SOTTO_COMM_WORKER_H
+#define SOTTO_COMM_WORKER_H
+
+#include "comm/comm.h"
+#include "comm/lane.h"
+#include "comm/link.h"
+
+struct worker;
+
+struct worker_ops {
+    const char *name; /* "threads", "mpi", "virtual" */
+    /* A lane whose clock is the worker's. */
+    enum sotto_status (*lane)(struct worker *w, struct lane **out);
+    /* Runs `work`, which only computes. In virtual time it costs `seconds` (times the worker's
+     * speed), and may run beside other workers' work; elsewhere it costs what it costs. */
+    enum sotto_status (*compute)(struct worker *w, lane_job *work, void *arg, double seconds);
+};
+
+struct worker {
+    const struct worker_ops *ops;
+    int rank, size;
+    struct comm *world; /* owned by the engine */
+    const struct clock *clock;
+};
+
+typedef enum sotto_status worker_job(struct worker *w, void *arg);
+
+struct engine_config {
+    int workers;                    /* threads, virtual */
+    const int *node;                /* (workers), NULL: all on one */
+    const struct link_model *links; /* NULL: none      */
+    const double *speed;            /* (workers) virtual: relative to 1, NULL: all 1 */
+    double jitter; /* virtual: standard deviation of a computation's time, as a share of it */
+    uint64_t seed; /* of the jitter   */
+    int cores;     /* virtual: computations that may run at once; 0: all */
+};
+
+/* Runs `job` on every worker and returns when all have ended. The first failure, by time, ends the
+ * others' waiting; it is returned with "worker R: " in front of its message. */
+enum sotto_status engine_threads(const struct engine_config *config, worker_job *job, void *arg);
+enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg);
+
+#endif

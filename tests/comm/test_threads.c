@@ -1,0 +1,210 @@
+/* Workers as threads: the suite, faults, links in real time, and many worlds. */
+#include "base/scratch.h"
+#include "comm/suite.h"
+
+#include <math.h>
+#include <time.h>
+
+static void suite(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 8; size++) {
+        struct engine_config config = {.workers = size};
+        struct suite_config how = {size <= 4 ? 1000000 : 20000, true};
+        assert_ok(engine_threads(&config, suite_run, &how));
+    }
+}
+
+static enum sotto_status fail_in_call(struct worker *w, void *arg)
+{
+    int culprit = *(int *)arg;
+    if (w->rank == culprit)
+        return fail(SOTTO_ENUMERIC, "the loss is no number");
+    for (;;) { /* the others are in the middle of something */
+        float x[64] = {0};
+        struct view v = {x, DTYPE_F32};
+        TRY(comm_allreduce(w->world, v, v, 64));
+    }
+}
+
+static enum sotto_status fail_in_recv(struct worker *w, void *arg)
+{
+    float x;
+    if (w->rank == *(int *)arg)
+        return fail(SOTTO_EIO, "the disk is gone");
+    return comm_recv(w->world, (struct view){&x, DTYPE_F32}, 1, *(int *)arg);
+}
+
+static enum sotto_status failing_job(void *arg)
+{
+    (void)arg;
+    return fail(SOTTO_EIO, "a lane's own trouble");
+}
+
+static enum sotto_status fail_in_lane(struct worker *w, void *arg)
+{
+    if (w->rank != *(int *)arg)
+        return comm_barrier(w->world);
+    struct lane *lane;
+    TRY(w->ops->lane(w, &lane));
+    TRY(lane_start(lane, failing_job, NULL));
+    enum sotto_status st = lane_wait(lane);
+    bool done;
+    if (st != SOTTO_EIO || lane_done(lane, &done) != SOTTO_EIO || !done ||
+        lane_start(lane, failing_job, NULL) != SOTTO_EIO)
+        st = fail(SOTTO_EINVAL, "the lane forgot its failure");
+    lane_close(lane);
+    return st;
+}
+
+/* A worker that fails ends the run at once, with its message and its rank. */
+static void faults(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 4; size++) {
+        for (int culprit = 0; culprit < size; culprit++) {
+            struct engine_config config = {.workers = size};
+            char who[32];
+            snprintf(who, sizeof who, "worker %d: ", culprit);
+            assert_fails(engine_threads(&config, fail_in_call, &culprit), SOTTO_ENUMERIC, who);
+            assert_fails(engine_threads(&config, fail_in_call, &culprit), SOTTO_ENUMERIC,
+                         "no number");
+            assert_fails(engine_threads(&config, fail_in_recv, &culprit), SOTTO_EIO,
+                         "the disk is gone");
+            assert_fails(engine_threads(&config, fail_in_lane, &culprit), SOTTO_EIO, "own trouble");
+        }
+    }
+}
+
+static enum sotto_status differ(struct worker *w, void *arg)
+{
+    float x[8] = {0};
+    struct view v = {x, DTYPE_F32};
+    switch (*(int *)arg) {
+    case 0:
+        return comm_allreduce(w->world, v, v, w->rank ? 8 : 7);
+    case 1:
+        return w->rank ? comm_barrier(w->world) : comm_broadcast(w->world, v, 8, 0);
+    case 2:
+        return comm_broadcast(w->world, v, 8, w->rank);
+    case 3:
+        return w->rank ? comm_recv(w->world, v, 4, 0) : comm_send(w->world, v, 5, 1);
+    default:
+        return comm_agree(w->world, "the configuration",
+                          w->rank ? "lr = 1\nseed = 3\n" : "lr = 1\nseed = 2\n");
+    }
+}
+
+static void mismatches(void **state)
+{
+    (void)state;
+    static const char *const message[] = {
+        "allreduce of 8 elements", "broadcast of 32 elements", "different things",
+        "expects 16 bytes from rank 0, which sent 20", "the configuration"};
+    for (int k = 0; k < 5; k++) {
+        struct engine_config config = {.workers = 2};
+        assert_fails(engine_threads(&config, differ, &k), SOTTO_EPEER, message[k]);
+    }
+}
+
+struct timing {
+    double seconds[4];
+};
+
+static enum sotto_status time_ring(struct worker *w, void *arg)
+{
+    struct timing *t = arg;
+    static float x[4][100000];
+    struct view v = {x[w->rank], DTYPE_F32};
+    TRY(comm_barrier(w->world));
+    double begin = clock_now(w->clock);
+    TRY(comm_allreduce(w->world, v, v, 100000));
+    t->seconds[w->rank] = clock_now(w->clock) - begin;
+    return SOTTO_OK;
+}
+
+/* With links a call takes at least what they need: 2(N-1)/N bytes/bandwidth + 2(N-1) latency. */
+static void links(void **state)
+{
+    (void)state;
+    struct link_model model;
+    assert_ok(link_parse(&model.intra, "1GB/s,10us"));
+    assert_ok(link_parse(&model.inter, "80Mbit/s,1ms"));
+    const int node[4] = {0, 0, 1, 1};
+    struct engine_config config = {.workers = 4, .node = node, .links = &model};
+    struct timing t;
+    assert_ok(engine_threads(&config, time_ring, &t));
+    double want = 2 * 3 / 4.0 * 400000 / 10e6 + 2 * 3 * 1e-3;
+    for (int r = 0; r < 4; r++)
+        assert_true(t.seconds[r] > 0.99 * want);
+}
+
+static void parse_links(void **state)
+{
+    (void)state;
+    struct link l;
+    assert_ok(link_parse(&l, "100Mbit/s,5ms"));
+    assert_true(fabs(l.bandwidth - 12.5e6) < 1 && fabs(l.latency - 5e-3) < 1e-12);
+    assert_ok(link_parse(&l, "25GB/s,2us"));
+    assert_true(fabs(l.bandwidth - 25e9) < 1 && fabs(l.latency - 2e-6) < 1e-15);
+    assert_ok(link_parse(&l, "none"));
+    assert_true(l.bandwidth == 0 && l.latency == 0);
+    static const char *const wrong[] = {"fast",   "100",     "100Mbit",    "0B/s",
+                                        "1GB/s,", "1GB/s,2", "-1GB/s,2us", "1GB/s,2us,3"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_fails(link_parse(&l, wrong[i]), SOTTO_EINVAL, wrong[i]);
+}
+
+static enum sotto_status count_bytes(struct worker *w, void *arg)
+{
+    (void)arg;
+    static float x[4][1000];
+    struct view v = {x[w->rank], DTYPE_F32};
+    TRY(comm_allreduce(w->world, v, v, 1000));
+    struct comm_block b = comm_block(1000, 4, w->rank);
+    TRY(comm_allgather(w->world, v, view_at(v, b.begin), 1000));
+    const struct comm_tally *t = w->world->tally;
+    bool border = w->rank % 2 == 1; /* its right neighbour is on the other node */
+    const struct comm_tally *all = &t[COMM_ALLREDUCE], *gather = &t[COMM_ALLGATHER];
+    CHECK(all->calls == 1 && (border ? all->between : all->inside) == 6000 &&
+              (border ? all->inside : all->between) == 0,
+          "allreduce counted %lld inside, %lld between", (long long)all->inside,
+          (long long)all->between);
+    CHECK((border ? gather->between : gather->inside) == 3000, "allgather counted %lld, %lld",
+          (long long)gather->inside, (long long)gather->between);
+    return SOTTO_OK;
+}
+
+static void accounting(void **state)
+{
+    (void)state;
+    const int node[4] = {0, 0, 1, 1};
+    struct engine_config config = {.workers = 4, .node = node};
+    assert_ok(engine_threads(&config, count_bytes, NULL));
+}
+
+static enum sotto_status one_sum(struct worker *w, void *arg)
+{
+    (void)arg;
+    return suite_small(w->world);
+}
+
+static void thousand_worlds(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        struct engine_config config = {.workers = 1 + i % 5};
+        assert_ok(engine_threads(&config, one_sum, NULL));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(suite),           cmocka_unit_test(faults),
+        cmocka_unit_test(mismatches),      cmocka_unit_test(links),
+        cmocka_unit_test(parse_links),     cmocka_unit_test(accounting),
+        cmocka_unit_test(thousand_worlds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
