@@ -17,9 +17,6 @@ struct seat {
 struct team {
     worker_job *job;
     void *arg;
-    pthread_mutex_t lock;
-    struct status_note first; /* failure, by time */
-    int culprit;
 };
 
 static enum sotto_status open_lane(struct worker *w, struct lane **out)
@@ -45,12 +42,6 @@ static void *work(void *arg)
         return NULL;
     struct status_note note;
     status_save(&note, st);
-    pthread_mutex_lock(&team->lock);
-    if (team->first.code == SOTTO_OK) {
-        team->first = note;
-        team->culprit = seat->worker.rank;
-    }
-    pthread_mutex_unlock(&team->lock);
     seat->worker.world->ops->abort(seat->worker.world, &note);
     return NULL;
 }
@@ -68,7 +59,6 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     const struct threads_config threads = {n, config->node, config->links};
     if (st == SOTTO_OK)
         st = threads_world(&threads, world);
-    pthread_mutex_init(&team.lock, NULL);
     for (; started < n && st == SOTTO_OK; started++) {
         seat[started] = (struct seat){
             .worker = {&thread_worker, started, n, world[started], &clock_real}, .team = &team};
@@ -82,12 +72,12 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     }
     for (int r = 0; r < started; r++)
         pthread_join(seat[r].thread, NULL);
+    struct status_note why = {0};
+    if (st == SOTTO_OK)
+        status_save(&why, threads_aborted(world[0]));
     for (int r = 0; world && r < n; r++)
         comm_free(world[r]);
-    pthread_mutex_destroy(&team.lock);
     free(world);
     free(seat);
-    if (st == SOTTO_OK && team.first.code != SOTTO_OK)
-        st = fail_in(status_raise(&team.first), "worker %d: ", team.culprit);
-    return st;
+    return st == SOTTO_OK ? status_raise(&why) : st;
 }

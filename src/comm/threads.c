@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -62,6 +63,7 @@ struct group {
 struct member {
     struct comm base;
     struct group *group;
+    int world_rank;
     struct view *x, *y; /* (size) scratch of this rank */
 };
 
@@ -393,10 +395,13 @@ static void free_member(struct comm *c)
 /* Wakes everybody who waits anywhere in the world. The first note counts. */
 static void abort_world(struct comm *c, const struct status_note *note)
 {
-    struct world *w = ((struct member *)c)->group->world;
+    const struct member *m = (const struct member *)c;
+    struct world *w = m->group->world;
     pthread_mutex_lock(&w->lock);
     if (!atomic_load(&w->aborted)) {
-        w->note = *note;
+        w->note.code = note->code;
+        snprintf(w->note.text, sizeof w->note.text, "worker %d: %.*s", m->world_rank,
+                 STATUS_ROOM - 32, note->text);
         atomic_store(&w->aborted, true);
         for (struct group *g = w->groups; g; g = g->next) {
             pthread_mutex_lock(&g->lock);
@@ -423,7 +428,7 @@ static const struct comm_ops threads_ops = {
     .free = free_member,
 };
 
-static enum sotto_status make_member(struct group *g, int rank, struct comm **out)
+static enum sotto_status make_member(struct group *g, int rank, int world_rank, struct comm **out)
 {
     struct member *m = calloc(1, sizeof *m);
     struct view *x = calloc((size_t)g->size, sizeof *x), *y = calloc((size_t)g->size, sizeof *y);
@@ -436,6 +441,7 @@ static enum sotto_status make_member(struct group *g, int rank, struct comm **ou
     }
     m->base = (struct comm){&threads_ops, rank, g->size, g->node, &clock_real, {{0}}};
     m->group = g;
+    m->world_rank = world_rank;
     m->x = x;
     m->y = y;
     *out = &m->base;
@@ -465,8 +471,8 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     free(node);
     meet_again(g);
     struct group *mine = g->made[lowest];
-    enum sotto_status st =
-        mine ? make_member(mine, rank, out) : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
+    enum sotto_status st = mine ? make_member(mine, rank, m->world_rank, out)
+                                : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
     meet_again(g); /* color and made may be written again */
     return st;
 }
@@ -495,7 +501,7 @@ enum sotto_status threads_world(const struct threads_config *config, struct comm
         st = fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
     for (int r = 0; r < config->size && g; r++) {
         if (st == SOTTO_OK)
-            st = make_member(g, r, &out[r]); /* leaves the group when it fails */
+            st = make_member(g, r, r, &out[r]); /* leaves the group when it fails */
         else
             leave_group(g);
     }
@@ -505,4 +511,9 @@ enum sotto_status threads_world(const struct threads_config *config, struct comm
     }
     leave_world(w);
     return st;
+}
+
+enum sotto_status threads_aborted(struct comm *c)
+{
+    return aborted(((struct member *)c)->group->world);
 }

@@ -16,4 +16,8 @@ struct threads_config {
  * freed by comm_free. */
 enum sotto_status threads_world(const struct threads_config *config, struct comm **out);
 
+/* The status and message that the world was aborted with, "worker R: " in front; SOTTO_OK if it was
+ * not. */
+enum sotto_status threads_aborted(struct comm *c);
+
 #endif

@@ -4,6 +4,7 @@
 
 #include "io/state.h"
 #include "optim/optim.h"
+#include "strategy/mesh.h"
 #include "strategy/oracle.h"
 
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
@@ -45,9 +46,9 @@ struct strategy {
     const struct strategy_ops *ops;
 };
 
-/* One worker alone: the sum of `accumulate` gradients, averaged, clipped, applied. */
-enum sotto_status strategy_plain(struct strategy **out, const struct strategy_config *config,
-                                 const struct optim_config *optim, struct oracle *oracle,
-                                 struct device *dev);
+/* Shard methods, one file each under shard/. `mesh` NULL: one worker alone. */
+enum sotto_status strategy_ddp(struct strategy **out, const struct strategy_config *config,
+                               const struct optim_config *optim, struct oracle *oracle,
+                               struct device *dev, struct mesh *mesh);
 
 #endif

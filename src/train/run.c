@@ -135,8 +135,8 @@ static enum sotto_status open_method(struct run *run)
     struct loader_place place = {(uint64_t)t->seed, 0, 0, 1};
     TRY(model_oracle_init(&run->oracle, &run->model, &run->dev, &run->pool, run->train, place,
                           t->batch, t->seq, t->recompute));
-    TRY(strategy_plain(&run->strategy, &run->config.strategy, &run->config.optim, &run->oracle.base,
-                       &run->dev));
+    TRY(strategy_ddp(&run->strategy, &run->config.strategy, &run->config.optim, &run->oracle.base,
+                     &run->dev, NULL));
     run->theta = calloc((size_t)run->model.n_stage, sizeof *run->theta);
     if (!run->theta)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", run->model.n_stage);

@@ -1,113 +1,7 @@
-/* Plain training on a quadratic whose every number is known.
- *
- * Micro-batch i has n_i targets and the summed loss n_i * 1/2 |a (theta - c_i)|^2, cut into stages
- * as a model is: the gradient of the mean is a^2 (theta - c_i). */
-#include "base/scratch.h"
+/* Plain training on a quadratic: ddp with nobody else. */
+#include "strategy/quadratic.h"
 
-#include <math.h>
-
-#include "strategy/strategy.h"
 #include "tensor/ops.h"
-
-enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
-
-struct quadratic {
-    struct oracle base;
-    struct table table;
-    float a[COUNT];
-    int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
-    bool huge;      /* gradients that overflow, with a loss that does not */
-    bool still;     /* every micro-batch is the first                     */
-    int64_t targets_of[BATCHES];
-    int64_t index;
-    bool sum;
-    double loss;
-    int forwards, backwards; /* stage the next call must be for */
-};
-
-static double centre(int64_t index, int i)
-{
-    return sin(1.7 * (double)index + 0.3 * i);
-}
-
-static double read_at(struct view v, size_t i)
-{
-    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
-}
-
-static void add_at(struct view v, size_t i, double value)
-{
-    if (v.type == DTYPE_F32)
-        ((float *)v.data)[i] += (float)value;
-    else
-        ((uint16_t *)v.data)[i] = bf16_round(bf16_widen(((uint16_t *)v.data)[i]) + (float)value);
-}
-
-static enum sotto_status begin(struct oracle *o, int64_t index, bool sum)
-{
-    struct quadratic *q = (struct quadratic *)o;
-    q->index = q->still ? 0 : index;
-    q->sum = sum;
-    q->loss = 0;
-    q->forwards = 0;
-    q->backwards = STAGES - 1;
-    return SOTTO_OK;
-}
-
-static enum sotto_status forward(struct oracle *o, int k, const struct view *theta)
-{
-    struct quadratic *q = (struct quadratic *)o;
-    assert_int_equal(k, q->forwards++);
-    size_t start = q->table.stage_start[k];
-    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
-        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
-        q->loss += 0.5 * d * d;
-    }
-    return SOTTO_OK;
-}
-
-static enum sotto_status backward(struct oracle *o, int k, const struct view *theta,
-                                  const struct view *grad)
-{
-    struct quadratic *q = (struct quadratic *)o;
-    assert_int_equal(q->forwards, STAGES);
-    assert_int_equal(k, q->backwards--);
-    size_t start = q->table.stage_start[k];
-    double factor = q->sum ? (double)q->targets_of[q->index] : 1;
-    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
-        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
-        add_at(grad[k], i, q->huge ? HUGE_VAL : factor * q->a[start + i] * d);
-    }
-    return SOTTO_OK;
-}
-
-static struct oracle_result result(struct oracle *o)
-{
-    struct quadratic *q = (struct quadratic *)o;
-    int64_t n = q->targets_of[q->index];
-    double loss = q->index == q->nan_at ? NAN : q->loss * (double)n;
-    return (struct oracle_result){loss, n, 2 * n};
-}
-
-static const struct oracle_ops quadratic_ops = {begin, forward, backward, result};
-
-static void quadratic_make(struct quadratic *q)
-{
-    static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
-    static const char *const names[] = {"w", "b", "u"};
-    *q = (struct quadratic){.base = {&quadratic_ops, NULL}, .nan_at = -1};
-    for (int i = 0; i < STAGES; i++) {
-        table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
-        q->table.entry[i].stage = i;
-    }
-    assert_ok(table_layout(&q->table, STAGES, 1));
-    assert_int_equal(table_count(&q->table), COUNT);
-    q->base.table = &q->table;
-    for (int i = 0; i < COUNT; i++)
-        q->a[i] = 0.5f + 0.05f * (float)i;
-    for (int i = 0; i < BATCHES; i++)
-        q->targets_of[i] = 3 + i % 5;
-}
 
 struct method {
     struct quadratic q;
@@ -135,7 +29,7 @@ static void method_open(struct method *m)
 {
     quadratic_make(&m->q);
     assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
-    assert_ok(strategy_plain(&m->s, &m->config, &m->optim, &m->q.base, &m->dev));
+    assert_ok(strategy_ddp(&m->s, &m->config, &m->optim, &m->q.base, &m->dev, NULL));
     m->x = m->s->ops->parameters(m->s).data;
     for (int i = 0; i < COUNT; i++)
         m->x[i] = 2 - 0.1f * (float)i;
@@ -356,10 +250,11 @@ static enum sotto_status forward_seen(struct oracle *o, int k, const struct view
     assert_int_equal(theta[k].type, DTYPE_BF16);
     memcpy(seen + q->table.stage_start[k], theta[k].data,
            table_stage_count(&q->table, k) * sizeof *seen);
-    return forward(o, k, theta);
+    return quadratic_forward(o, k, theta);
 }
 
-static const struct oracle_ops seen_ops = {begin, forward_seen, backward, result};
+static const struct oracle_ops seen_ops = {quadratic_begin, forward_seen, quadratic_backward,
+                                           quadratic_result};
 
 /* Mixed precision: in every round the model is computed with the rounding of the fp32 truth; memory
  * is 2 + 2 bytes a parameter and the truth counts as optimizer state. It still finds the minimum,
@@ -465,7 +360,8 @@ static enum sotto_status refuse(struct oracle *o, int64_t index, bool sum)
     return fail(SOTTO_EIO, "no micro-batch %d", (int)index);
 }
 
-static const struct oracle_ops refusing_ops = {refuse, forward, backward, result};
+static const struct oracle_ops refusing_ops = {refuse, quadratic_forward, quadratic_backward,
+                                               quadratic_result};
 
 static void oracle_failure(void **state)
 {

@@ -1,0 +1,117 @@
+/* A quadratic whose every number is known, as an oracle.
+ *
+ * Micro-batch i has n_i targets and the summed loss n_i * 1/2 |a (theta - c_i)|^2, cut into stages
+ * as a model is: the gradient of the mean is a^2 (theta - c_i). The n-th micro-batch of rank r of N
+ * is number n*N + r of all. */
+#ifndef SOTTO_TESTS_STRATEGY_QUADRATIC_H
+#define SOTTO_TESTS_STRATEGY_QUADRATIC_H
+
+#include <math.h>
+
+#include "base/scratch.h"
+#include "strategy/strategy.h"
+
+enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
+
+struct quadratic {
+    struct oracle base;
+    struct table table;
+    float a[COUNT];
+    int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
+    bool huge;      /* gradients that overflow, with a loss that does not */
+    bool still;     /* every micro-batch is the first                     */
+    int rank, size; /* of the worker */
+    int64_t targets_of[BATCHES];
+    int64_t index;
+    bool sum;
+    double loss;
+    int forwards, backwards; /* stage the next call must be for */
+};
+
+static inline double centre(int64_t index, int i)
+{
+    return sin(1.7 * (double)index + 0.3 * i);
+}
+
+static inline double read_at(struct view v, size_t i)
+{
+    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
+}
+
+static inline void add_at(struct view v, size_t i, double value)
+{
+    if (v.type == DTYPE_F32)
+        ((float *)v.data)[i] += (float)value;
+    else
+        ((uint16_t *)v.data)[i] = bf16_round(bf16_widen(((uint16_t *)v.data)[i]) + (float)value);
+}
+
+static inline enum sotto_status quadratic_begin(struct oracle *o, int64_t index, bool sum)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    q->index = q->still ? 0 : (index * q->size + q->rank) % BATCHES;
+    q->sum = sum;
+    q->loss = 0;
+    q->forwards = 0;
+    q->backwards = STAGES - 1;
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status quadratic_forward(struct oracle *o, int k, const struct view *theta)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    assert_int_equal(k, q->forwards++);
+    size_t start = q->table.stage_start[k];
+    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
+        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
+        q->loss += 0.5 * d * d;
+    }
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status quadratic_backward(struct oracle *o, int k,
+                                                   const struct view *theta,
+                                                   const struct view *grad)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    assert_int_equal(q->forwards, STAGES);
+    assert_int_equal(k, q->backwards--);
+    size_t start = q->table.stage_start[k];
+    double factor = q->sum ? (double)q->targets_of[q->index] : 1;
+    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
+        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
+        add_at(grad[k], i, q->huge ? HUGE_VAL : factor * q->a[start + i] * d);
+    }
+    return SOTTO_OK;
+}
+
+static inline struct oracle_result quadratic_result(struct oracle *o)
+{
+    struct quadratic *q = (struct quadratic *)o;
+    int64_t n = q->targets_of[q->index];
+    double loss = q->index == q->nan_at ? NAN : q->loss * (double)n;
+    return (struct oracle_result){loss, n, 2 * n};
+}
+
+static const struct oracle_ops quadratic_ops = {quadratic_begin, quadratic_forward,
+                                                quadratic_backward, quadratic_result};
+
+static inline void quadratic_make(struct quadratic *q)
+{
+    static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
+    static const char *const names[] = {"w", "b", "u"};
+    *q = (struct quadratic){.base = {&quadratic_ops, NULL}, .nan_at = -1, .size = 1};
+    for (int i = 0; i < STAGES; i++) {
+        table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
+        q->table.entry[i].stage = i;
+    }
+    assert_ok(table_layout(&q->table, STAGES, 1));
+    assert_int_equal(table_count(&q->table), COUNT);
+    q->base.table = &q->table;
+    for (int i = 0; i < COUNT; i++)
+        q->a[i] = 0.5f + 0.05f * (float)i;
+    for (int i = 0; i < BATCHES; i++)
+        q->targets_of[i] = 3 + i % 5;
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* Data parallelism: N workers with one micro-batch each make the step of one worker with N, to
+ * rounding; all workers hold equal bits; a worker that fails ends the run and is named. */
+#include "strategy/quadratic.h"
+
+enum { ROUNDS = 6 };
+
+struct case_ {
+    int workers, accumulate;
+    int kind; /* optimizer */
+    int weight, precision;
+    double clip;
+    int64_t nan_at;
+    float x[COUNT]; /* of rank 0, in the end */
+    double loss[ROUNDS];
+};
+
+static void configure(const struct case_ *c, struct strategy_config *config,
+                      struct optim_config *optim)
+{
+    struct option_section sections[] = {
+        {"strategy", "", strategy_options, strategy_options_count, config},
+        {"optim", "", optim_options, optim_options_count, optim},
+    };
+    option_defaults(sections, 2);
+    config->accumulate = c->accumulate;
+    config->weight = c->weight;
+    config->precision = c->precision;
+    optim->kind = c->kind;
+    optim->momentum = c->kind == OPTIM_SGD ? 0.9 : 0;
+    optim->clip = c->clip;
+}
+
+static enum sotto_status equal_bits(struct worker *w, struct strategy *s)
+{
+    float all[8][COUNT];
+    TRY(comm_gather_bytes(w->world, all, s->ops->parameters(s).data, sizeof all[0]));
+    for (int r = 1; r < w->size; r++)
+        if (memcmp(all[r], all[0], sizeof all[0]) != 0)
+            return fail(SOTTO_EINVAL, "ranks 0 and %d hold other parameters", r);
+    return SOTTO_OK;
+}
+
+static enum sotto_status work(struct worker *w, void *arg)
+{
+    struct case_ *c = arg;
+    struct quadratic q;
+    struct memory memory = {0};
+    struct device dev;
+    struct strategy_config config;
+    struct optim_config optim;
+    struct mesh mesh = {0};
+    struct strategy *s = NULL;
+    configure(c, &config, &optim);
+    quadratic_make(&q);
+    q.nan_at = c->nan_at;
+    if (w) {
+        q.rank = w->rank;
+        q.size = w->size;
+    }
+    enum sotto_status st = device_open(&dev, "cpu", &memory, 1);
+    if (st == SOTTO_OK && w)
+        st = mesh_open(&mesh, w, 1);
+    if (st == SOTTO_OK)
+        st = strategy_ddp(&s, &config, &optim, &q.base, &dev, w ? &mesh : NULL);
+    for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
+        struct round r;
+        st = s->ops->round(s, 0.05, t % 2, &r);
+        if (!w || w->rank == 0)
+            c->loss[t] = r.loss;
+    }
+    if (st == SOTTO_OK && (!w || w->rank == 0))
+        memcpy(c->x, s->ops->parameters(s).data, sizeof c->x);
+    if (st == SOTTO_OK && w)
+        st = equal_bits(w, s);
+    if (s)
+        s->ops->free(s);
+    if (w && mesh.worker)
+        mesh_close(&mesh);
+    device_close(&dev);
+    table_free(&q.table);
+    return st;
+}
+
+static void equals_alone(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 8; workers++) {
+        for (int variant = 0; variant < 8; variant++) {
+            struct case_ many = {.workers = workers, .accumulate = 1 + variant % 2, .nan_at = -1};
+            many.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
+            many.weight = variant & 2 ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
+            many.clip = variant & 4 ? 0.5 : 0;
+            struct case_ one = many;
+            one.accumulate *= workers;
+            struct engine_config engine = {.workers = workers};
+            assert_ok(engine_threads(&engine, work, &many));
+            assert_ok(work(NULL, &one));
+            for (int t = 0; t < ROUNDS; t++)
+                if (fabs(many.loss[t] - one.loss[t]) > 1e-5 * fabs(one.loss[t]))
+                    fail_with("%d workers, variant %d: loss %d is %g, alone %g", workers, variant,
+                              t, many.loss[t], one.loss[t]);
+            for (int i = 0; i < COUNT; i++)
+                if (fabsf(many.x[i] - one.x[i]) > 2e-5f)
+                    fail_with("%d workers, variant %d: x[%d] is %g, alone %g", workers, variant, i,
+                              many.x[i], one.x[i]);
+        }
+    }
+}
+
+static void mixed_precision(void **state)
+{
+    (void)state;
+    struct case_ many = {.workers = 4, .accumulate = 1, .precision = PRECISION_MIXED, .nan_at = -1};
+    struct case_ full = {.workers = 4, .accumulate = 1, .nan_at = -1};
+    struct engine_config engine = {.workers = 4};
+    assert_ok(engine_threads(&engine, work, &many));
+    assert_ok(engine_threads(&engine, work, &full));
+    for (int i = 0; i < COUNT; i++) /* bf16 gradients: 8 bits, six rounds of AdamW at 0.05 */
+        assert_true(fabsf(many.x[i] - full.x[i]) < 0.05f);
+}
+
+/* Micro-batch 5 is rank 1's second of 4 workers. */
+static void no_number(void **state)
+{
+    (void)state;
+    struct case_ many = {.workers = 4, .accumulate = 1, .nan_at = 5};
+    struct engine_config engine = {.workers = 4};
+    assert_fails(engine_threads(&engine, work, &many), SOTTO_ENUMERIC,
+                 "worker 1: the loss of micro-batch 1");
+}
+
+static enum sotto_status shape(struct worker *w, void *arg)
+{
+    int groups = *(int *)arg;
+    struct mesh m;
+    TRY(mesh_open(&m, w, groups));
+    bool right = m.n_r == groups && m.n_s == w->size / groups && w->rank == m.r * m.n_s + m.s &&
+                 m.shard->size == m.n_s && m.shard->rank == m.s && m.replicate->size == m.n_r &&
+                 m.replicate->rank == m.r;
+    mesh_close(&m);
+    return right ? SOTTO_OK
+                 : fail(SOTTO_EINVAL, "rank %d of %d groups is misplaced", w->rank, groups);
+}
+
+static void meshes(void **state)
+{
+    (void)state;
+    struct engine_config engine = {.workers = 6};
+    for (int groups = 1; groups <= 6; groups++) {
+        if (6 % groups == 0)
+            assert_ok(engine_threads(&engine, shape, &groups));
+        else
+            assert_fails(engine_threads(&engine, shape, &groups), SOTTO_EINVAL,
+                         "6 workers cannot be cut");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_alone),
+        cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(no_number),
+        cmocka_unit_test(meshes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
