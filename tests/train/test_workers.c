@@ -1,0 +1,120 @@
+/* Real models trained by several workers: N workers with one micro-batch each equal one worker with
+ * N, to rounding, for every architecture and several cuts into stages; two runs give equal bits. */
+#include "nn/tiny.h"
+
+#include "data/tokens.h"
+#include "strategy/strategy.h"
+#include "train/oracle.h"
+
+enum { ROUNDS = 4, ROWS = 2, MOST = 1 << 15 };
+
+struct setting {
+    const struct model *model;
+    const struct loader *loader;
+    int accumulate;
+    float x[MOST]; /* of rank 0, in the end */
+    double loss[ROUNDS];
+};
+
+static enum sotto_status train(struct setting *g, struct worker *w, struct device *dev,
+                               struct model_oracle *oracle, struct mesh *mesh)
+{
+    struct strategy_config config;
+    struct optim_config optim;
+    struct option_section sections[] = {
+        {"strategy", "", strategy_options, strategy_options_count, &config},
+        {"optim", "", optim_options, optim_options_count, &optim},
+    };
+    struct strategy *s;
+    option_defaults(sections, 2);
+    config.accumulate = g->accumulate;
+    TRY(strategy_ddp(&s, &config, &optim, &oracle->base, dev, mesh));
+    const size_t bytes = table_count(&g->model->table) * sizeof(float);
+    float *x = s->ops->parameters(s).data;
+    tiny_parameters(g->model, 3, x);
+    s->ops->adopt(s);
+    enum sotto_status st = SOTTO_OK;
+    for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
+        struct round r;
+        st = s->ops->round(s, 1e-2, true, &r);
+        if (!w || w->rank == 0)
+            g->loss[t] = r.loss;
+    }
+    if (st == SOTTO_OK && (!w || w->rank == 0))
+        memcpy(g->x, x, bytes);
+    s->ops->free(s);
+    return st;
+}
+
+static enum sotto_status work(struct worker *w, void *arg)
+{
+    struct setting *g = arg;
+    struct memory memory = {0};
+    struct device dev;
+    struct pool pool;
+    struct model_oracle oracle;
+    struct mesh mesh = {0};
+    struct loader_place place = {7, 0, w ? w->rank : 0, w ? w->size : 1};
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    enum sotto_status st = model_oracle_init(&oracle, g->model, &dev, &pool, g->loader, place, ROWS,
+                                             g->model->config.positions, false);
+    if (st == SOTTO_OK && w)
+        st = mesh_open(&mesh, w, 1);
+    if (st == SOTTO_OK)
+        st = train(g, w, &dev, &oracle, w ? &mesh : NULL);
+    if (mesh.worker)
+        mesh_close(&mesh);
+    model_oracle_free(&oracle);
+    pool_free(&pool);
+    device_close(&dev);
+    return st;
+}
+
+static void equals_alone(void **state)
+{
+    (void)state;
+    int32_t ids[2000];
+    for (int i = 0; i < 2000; i++)
+        ids[i] = (i * i + 3 * i / 7) % 29;
+    assert_ok(tokens_save(at("data.bin"), ids, 2000, 29));
+    struct data_config data;
+    struct option_section section = {"data", "", data_options, data_options_count, &data};
+    option_defaults(&section, 1);
+    strcpy(data.train, at("data.bin"));
+    data.holdout = 0;
+    struct loader *loader;
+    assert_ok(loader_open(&loader, &data, DATA_TRAIN, NULL));
+    static struct setting many, again, one;
+    for (int which = 0; which < TINY; which++) {
+        for (int workers = 1; workers <= 4; workers++) {
+            struct model model;
+            tiny_model(&model, which, 1 + workers % 3, workers);
+            assert_true(table_count(&model.table) <= MOST);
+            many = (struct setting){.model = &model, .loader = loader, .accumulate = 2};
+            again = many;
+            one = many;
+            one.accumulate = 2 * workers;
+            struct engine_config engine = {.workers = workers};
+            assert_ok(engine_threads(&engine, work, &many));
+            assert_ok(engine_threads(&engine, work, &again));
+            assert_ok(work(NULL, &one));
+            assert_memory_equal(many.x, again.x, sizeof many.x);
+            assert_memory_equal(many.loss, again.loss, sizeof many.loss);
+            for (int t = 0; t < ROUNDS; t++) /* AdamW amplifies rounding where gradients are tiny */
+                if (fabs(many.loss[t] - one.loss[t]) > 1e-4)
+                    fail_with("model %d, %d workers: loss %d is %g, alone %g", which, workers, t,
+                              many.loss[t], one.loss[t]);
+            model_free(&model);
+        }
+    }
+    loader_close(loader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(equals_alone, scratch_make, scratch_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
