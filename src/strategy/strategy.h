@@ -33,10 +33,13 @@ struct strategy_ops {
     /* One update of the real parameters. A loss that is no number is SOTTO_ENUMERIC, before
      * anything moves. */
     enum sotto_status (*round)(struct strategy *s, double lr, bool want_norm, struct round *out);
-    /* The real parameters, fp32, whole, in the table's order. */
-    struct view (*parameters)(struct strategy *s);
-    /* Called once the parameters were set from outside: copies made of them are renewed. */
-    void (*adopt)(struct strategy *s);
+    /* What gradients are computed with, whole, one view a stage, until the next round. Like the
+     * next two it is called by all workers. */
+    enum sotto_status (*gather)(struct strategy *s, const struct view **theta);
+    /* The real parameters, fp32, whole, in the table's order, to and from host memory; the same on
+     * all workers. */
+    enum sotto_status (*export)(struct strategy *s, float *flat);
+    enum sotto_status (*import)(struct strategy *s, const float *flat);
     enum sotto_status (*visit)(struct strategy *s,
                                struct state_visitor *v); /* all but the parameters */
     void (*free)(struct strategy *s);

@@ -19,7 +19,9 @@ static enum sotto_status evaluate_now(struct run *run)
         return SOTTO_OK;
     const struct train_config *t = &run->config.train;
     struct evaluation e;
-    TRY(evaluate(&run->model, &run->dev, &run->pool, run->theta, run->valid, t->batch, t->seq,
+    const struct view *theta;
+    TRY(run->strategy->ops->gather(run->strategy, &theta));
+    TRY(evaluate(&run->model, &run->dev, &run->pool, theta, run->valid, t->batch, t->seq,
                  t->eval_batches, &e));
     metrics_begin(&run->metrics, run->step);
     metrics_put(&run->metrics, "eval/loss", e.loss);

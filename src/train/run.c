@@ -137,10 +137,6 @@ static enum sotto_status open_method(struct run *run)
                           t->batch, t->seq, t->recompute));
     TRY(strategy_ddp(&run->strategy, &run->config.strategy, &run->config.optim, &run->oracle.base,
                      &run->dev, NULL));
-    run->theta = calloc((size_t)run->model.n_stage, sizeof *run->theta);
-    if (!run->theta)
-        return fail(SOTTO_ENOMEM, "no memory for %d stages", run->model.n_stage);
-    table_stages(&run->model.table, run->strategy->ops->parameters(run->strategy), run->theta);
     return SOTTO_OK;
 }
 
@@ -156,11 +152,8 @@ static enum sotto_status set_parameters(struct run *run, const char *from)
         st = weights_load(&run->model, from, flat);
     else
         model_randomize(&run->model, (uint64_t)run->config.train.seed, flat);
-    if (st == SOTTO_OK) {
-        run->dev.ops->write(&run->dev, run->strategy->ops->parameters(run->strategy), flat, count);
-        run->strategy->ops->adopt(run->strategy);
-        st = device_check(&run->dev);
-    }
+    if (st == SOTTO_OK)
+        st = run->strategy->ops->import(run->strategy, flat);
     free(flat);
     return st;
 }
@@ -237,7 +230,6 @@ void run_close(struct run *run)
         pool_free(&run->pool);
     if (run->dev.ops)
         device_close(&run->dev);
-    free(run->theta);
     model_free(&run->model);
     if (run->valid)
         loader_close(run->valid);
@@ -261,17 +253,25 @@ static enum sotto_status save_state(struct run *run, const char *folder)
     return st;
 }
 
-static enum sotto_status save_model(struct run *run, const char *folder)
+/* The parameters in host memory, which the caller frees. */
+static enum sotto_status copy_parameters(struct run *run, float **flat)
 {
     size_t count = table_count(&run->model.table);
-    float *flat = malloc(count * sizeof *flat);
-    if (!flat)
+    *flat = malloc(count * sizeof **flat);
+    if (!*flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
-    run->dev.ops->read(&run->dev, flat, run->strategy->ops->parameters(run->strategy), count);
-    enum sotto_status st = device_check(&run->dev);
-    if (st == SOTTO_OK)
-        st = weights_save(&run->model, folder, flat,
-                          run->tokenizer ? tokenizer_end(run->tokenizer) : -1);
+    enum sotto_status st = run->strategy->ops->export(run->strategy, *flat);
+    if (st != SOTTO_OK)
+        free(*flat);
+    return st;
+}
+
+static enum sotto_status save_model(struct run *run, const char *folder)
+{
+    float *flat;
+    TRY(copy_parameters(run, &flat));
+    enum sotto_status st = weights_save(&run->model, folder, flat,
+                                        run->tokenizer ? tokenizer_end(run->tokenizer) : -1);
     free(flat);
     return st;
 }
@@ -321,12 +321,15 @@ enum sotto_status run_save(struct run *run)
 enum sotto_status run_hash(struct run *run, uint64_t *out)
 {
     struct state_visitor v;
+    float *flat;
+    TRY(copy_parameters(run, &flat));
     state_hasher_init(&v);
     enum sotto_status st = visit(run, &v);
     if (st == SOTTO_OK)
-        st = state_table(&v, &run->model.table, 0, 1, MEMORY_PARAMETERS, &run->dev,
-                         run->strategy->ops->parameters(run->strategy));
+        st = state_table(&v, &run->model.table, 0, 1, MEMORY_PARAMETERS, NULL,
+                         (struct view){flat, DTYPE_F32});
     *out = v.hash;
     state_free(&v);
+    free(flat);
     return st;
 }

@@ -71,9 +71,8 @@ struct run {
     struct strategy *strategy;
     struct rundir dir;
     struct metrics metrics;
-    struct view *theta; /* (n_stage): the real parameters */
-    int64_t step;       /* rounds done                    */
-    int64_t tokens;     /* seen                           */
+    int64_t step;   /* rounds done                    */
+    int64_t tokens; /* seen                           */
     struct run_watch watch;
     bool metrics_open;
     bool resumed; /* from a checkpoint in the run folder */

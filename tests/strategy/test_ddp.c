@@ -32,8 +32,9 @@ static void configure(const struct case_ *c, struct strategy_config *config,
 
 static enum sotto_status equal_bits(struct worker *w, struct strategy *s)
 {
-    float all[8][COUNT];
-    TRY(comm_gather_bytes(w->world, all, s->ops->parameters(s).data, sizeof all[0]));
+    float all[8][COUNT], mine[COUNT];
+    TRY(s->ops->export(s, mine));
+    TRY(comm_gather_bytes(w->world, all, mine, sizeof mine));
     for (int r = 1; r < w->size; r++)
         if (memcmp(all[r], all[0], sizeof all[0]) != 0)
             return fail(SOTTO_EINVAL, "ranks 0 and %d hold other parameters", r);
@@ -69,7 +70,7 @@ static enum sotto_status work(struct worker *w, void *arg)
             c->loss[t] = r.loss;
     }
     if (st == SOTTO_OK && (!w || w->rank == 0))
-        memcpy(c->x, s->ops->parameters(s).data, sizeof c->x);
+        st = s->ops->export(s, c->x);
     if (st == SOTTO_OK && w)
         st = equal_bits(w, s);
     if (s)

@@ -29,19 +29,19 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
     option_defaults(sections, 2);
     config.accumulate = g->accumulate;
     TRY(strategy_ddp(&s, &config, &optim, &oracle->base, dev, mesh));
-    const size_t bytes = table_count(&g->model->table) * sizeof(float);
-    float *x = s->ops->parameters(s).data;
+    float x[MOST];
     tiny_parameters(g->model, 3, x);
-    s->ops->adopt(s);
-    enum sotto_status st = SOTTO_OK;
+    enum sotto_status st = s->ops->import(s, x);
     for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
         struct round r;
         st = s->ops->round(s, 1e-2, true, &r);
         if (!w || w->rank == 0)
             g->loss[t] = r.loss;
     }
-    if (st == SOTTO_OK && (!w || w->rank == 0))
-        memcpy(g->x, x, bytes);
+    if (st == SOTTO_OK)
+        st = s->ops->export(s, x);
+    if (!w || w->rank == 0)
+        memcpy(g->x, x, table_count(&g->model->table) * sizeof *x);
     s->ops->free(s);
     return st;
 }

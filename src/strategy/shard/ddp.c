@@ -123,16 +123,24 @@ static enum sotto_status run_round(struct strategy *s, double lr, bool want_norm
     return st != SOTTO_OK && d->mesh ? mesh_abort(d->mesh, st) : st;
 }
 
-static struct view parameters(struct strategy *s)
+static enum sotto_status gather(struct strategy *s, const struct view **theta)
 {
-    return ((struct ddp *)s)->x.view;
+    *theta = ((struct ddp *)s)->theta_stage;
+    return SOTTO_OK;
 }
 
-static void adopt(struct strategy *s)
+static enum sotto_status export(struct strategy *s, float *flat) {
+    struct ddp *d = (struct ddp *)s; d->dev->ops->read(d->dev, flat, d->x.view, d->x.count);
+    return device_check(d->dev);
+}
+
+static enum sotto_status import(struct strategy *s, const float *flat)
 {
     struct ddp *d = (struct ddp *)s;
+    d->dev->ops->write(d->dev, d->x.view, flat, d->x.count);
     if (d->theta.dev)
         d->dev->ops->copy(d->dev, d->theta.view, d->x.view, d->x.count);
+    return device_check(d->dev);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
@@ -164,7 +172,15 @@ static void free_ddp(struct strategy *s)
     free(d);
 }
 
-static const struct strategy_ops ddp_ops = {"ddp", run_round, parameters, adopt, visit, free_ddp};
+static const struct strategy_ops ddp_ops = {
+    .name = "ddp",
+    .round = run_round,
+    .gather = gather,
+    .export = export,
+    .import = import,
+    .visit = visit,
+    .free = free_ddp,
+};
 
 enum sotto_status strategy_ddp(struct strategy **out, const struct strategy_config *config,
                                const struct optim_config *optim, struct oracle *oracle,
