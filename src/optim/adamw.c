@@ -5,8 +5,8 @@
 
 #include "tensor/ops.h"
 
-static void apply(struct optim *o, struct view x, struct view theta, struct view g, double lr,
-                  double grad_scale, bool peek)
+static void apply(struct optim *o, size_t begin, size_t end, struct view x, struct view theta,
+                  struct view g, double lr, double grad_scale, bool peek)
 {
     const struct optim_config *c = o->config;
     struct adamw p = {
@@ -19,12 +19,13 @@ static void apply(struct optim *o, struct view x, struct view theta, struct view
         .grad_scale = (float)grad_scale,
         .peek = peek,
     };
-    for (int i = 0; i < o->n_segment; i++) {
-        const struct segment *s = &o->segment[i];
-        p.decay = s->decay ? (float)c->weight_decay : 0;
-        o->dev->ops->adamw(o->dev, &p, view_at(x, s->begin), view_at(theta, s->begin),
-                           view_at(g, s->begin), view_at(o->state[0].view, s->begin),
-                           view_at(o->state[1].view, s->begin), s->end - s->begin);
+    struct segment s;
+    for (int i = 0; optim_next(o, &i, begin, end, &s);) {
+        size_t at = s.begin - begin;
+        p.decay = s.decay ? (float)c->weight_decay : 0;
+        o->dev->ops->adamw(o->dev, &p, view_at(x, at), view_at(theta, at), view_at(g, at),
+                           view_at(o->state[0].view, s.begin), view_at(o->state[1].view, s.begin),
+                           s.end - s.begin);
     }
 }
 

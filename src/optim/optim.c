@@ -95,15 +95,40 @@ void optim_free(struct optim *o)
     *o = (struct optim){0};
 }
 
+bool optim_next(const struct optim *o, int *i, size_t begin, size_t end, struct segment *out)
+{
+    for (; *i < o->n_segment; ++*i) {
+        *out = o->segment[*i];
+        out->begin = out->begin > begin ? out->begin : begin;
+        out->end = out->end < end ? out->end : end;
+        if (out->begin < out->end) {
+            ++*i;
+            return true;
+        }
+    }
+    return false;
+}
+
+void optim_step_part(struct optim *o, size_t begin, size_t end, struct view x, struct view theta,
+                     struct view g, double lr, double grad_scale)
+{
+    o->ops->apply(o, begin, end, x, theta, g, lr, grad_scale, false);
+}
+
+void optim_advance(struct optim *o)
+{
+    o->t++;
+}
+
 void optim_step(struct optim *o, struct view x, struct view theta, struct view g, double lr,
                 double grad_scale)
 {
-    o->ops->apply(o, x, theta, g, lr, grad_scale, false);
-    o->t++;
+    optim_step_part(o, 0, o->count, x, theta, g, lr, grad_scale);
+    optim_advance(o);
 }
 
 void optim_peek(struct optim *o, struct view x, struct view out, struct view g, double lr,
                 double grad_scale)
 {
-    o->ops->apply(o, x, out, g, lr, grad_scale, true);
+    o->ops->apply(o, 0, o->count, x, out, g, lr, grad_scale, true);
 }

@@ -46,8 +46,9 @@ struct optim_ops {
     const char *name;
     int states; /* flat vectors of the parameters' length */
     const char *state_name[2];
-    void (*apply)(struct optim *o, struct view x, struct view theta, struct view g, double lr,
-                  double grad_scale, bool peek);
+    /* Elements [begin, end) of the slice; the views start at `begin`. */
+    void (*apply)(struct optim *o, size_t begin, size_t end, struct view x, struct view theta,
+                  struct view g, double lr, double grad_scale, bool peek);
 };
 
 struct optim {
@@ -73,9 +74,19 @@ void optim_step(struct optim *optim, struct view x, struct view theta, struct vi
 void optim_peek(struct optim *optim, struct view x, struct view out, struct view g, double lr,
                 double grad_scale);
 
+/* A step in parts, where parameters and gradients do not lie side by side: each part once, views at
+ * its first element, then optim_advance. */
+void optim_step_part(struct optim *optim, size_t begin, size_t end, struct view x,
+                     struct view theta, struct view g, double lr, double grad_scale);
+void optim_advance(struct optim *optim);
+
 /* The factor that brings a gradient of this squared norm (already scaled) down to `clip`; 1 when it
  * is below or clipping is off. */
 double optim_clip(const struct optim_config *config, double squared_norm);
+
+/* For members: the next segment at or behind *i that reaches into [begin, end), cut to it; false
+ * when there is none. */
+bool optim_next(const struct optim *optim, int *i, size_t begin, size_t end, struct segment *out);
 
 extern const struct optim_ops optim_adamw, optim_sgd;
 

@@ -13,6 +13,8 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     TRY_DONE(comm_split(worker->world, mesh->r, &mesh->shard));
     TRY_DONE(comm_split(worker->world, mesh->s, &mesh->replicate));
     TRY_DONE(comm_duplicate(worker->world, &mesh->lane_world));
+    TRY_DONE(comm_duplicate(mesh->shard, &mesh->lane_shard));
+    TRY_DONE(comm_duplicate(mesh->replicate, &mesh->lane_replicate));
     TRY_DONE(worker->ops->lane(worker, &mesh->lane));
 done:
     if (st != SOTTO_OK)
@@ -23,6 +25,8 @@ done:
 void mesh_close(struct mesh *mesh)
 {
     lane_close(mesh->lane); /* first: its job may be using the communicators */
+    comm_free(mesh->lane_replicate);
+    comm_free(mesh->lane_shard);
     comm_free(mesh->lane_world);
     comm_free(mesh->replicate);
     comm_free(mesh->shard);

@@ -12,7 +12,7 @@ struct mesh {
     struct comm *shard, *replicate; /* of this worker's group; of its place in all groups */
     /* A line of work beside the compute, with communicators of its own. */
     struct lane *lane;
-    struct comm *lane_world;
+    struct comm *lane_world, *lane_shard, *lane_replicate;
 };
 
 /* `groups` = |R|, which must divide the number of workers. Called by all of them. */

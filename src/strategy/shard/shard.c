@@ -1,0 +1,106 @@
+#include "strategy/shard/shard.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
+                             const struct strategy_config *config, struct oracle *oracle,
+                             struct device *dev, struct mesh *mesh)
+{
+    const int n = oracle->table->n_stage;
+    s->base.ops = ops;
+    s->config = config;
+    s->oracle = oracle;
+    s->dev = dev;
+    s->mesh = mesh;
+    s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
+    s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
+    s->job = calloc((size_t)n, sizeof *s->job);
+    if (!s->theta_stage || !s->g_stage || !s->job)
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
+    for (int k = 0; k < n; k++)
+        s->job[k] = (struct stage_job){s, k};
+    return SOTTO_OK;
+}
+
+void shard_free(struct shard *s)
+{
+    free(s->theta_stage);
+    free(s->g_stage);
+    free(s->job);
+}
+
+/* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
+ * begins. */
+static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *complete,
+                                      struct oracle_result *r)
+{
+    const int n = s->oracle->table->n_stage;
+    TRY(oracle_begin(s->oracle, index, s->config->weight == WEIGHT_TOKENS));
+    for (int k = 0; k < n; k++)
+        TRY(oracle_forward(s->oracle, k, s->theta_stage));
+    for (int k = n - 1; k >= 0; k--) {
+        TRY(oracle_backward(s->oracle, k, s->theta_stage, s->g_stage)); /* g_k complete         */
+        if (complete)
+            TRY(lane_start(s->mesh->lane, complete, &s->job[k])); /* overlaps backward k-1 */
+    }
+    *r = s->oracle->ops->result(s->oracle);
+    if (!isfinite(r->loss))
+        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index,
+                    r->loss);
+    return SOTTO_OK;
+}
+
+/* The counts of all workers, and their losses. */
+static enum sotto_status sum_counts(struct shard *s, double *loss, struct round *out)
+{
+    double all[4] = {*loss, (double)out->targets, (double)out->tokens, (double)out->microbatches};
+    TRY(comm_sum(s->mesh->worker->world, all, 4));
+    *loss = all[0];
+    out->targets = (int64_t)all[1];
+    out->tokens = (int64_t)all[2];
+    out->microbatches = (int64_t)all[3];
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out)
+{
+    const int n = s->config->accumulate;
+    double loss = 0;
+    for (int i = 0; i < n; i++) {
+        struct oracle_result r;
+        bool last = i == n - 1 && s->mesh;
+        TRY(add_gradient(s, s->next + i, last ? complete : NULL, &r));
+        loss += r.loss;
+        out->targets += r.targets;
+        out->tokens += r.tokens;
+        out->microbatches++;
+    }
+    if (s->mesh) {
+        TRY(sum_counts(s, &loss, out));
+        TRY(lane_wait(s->mesh->lane)); /* g = sum_i g_i */
+    }
+    out->loss = out->targets ? loss / (double)out->targets : 0;
+    return SOTTO_OK;
+}
+
+double shard_scale(const struct shard *s, const struct round *round)
+{
+    int64_t parts = s->config->weight == WEIGHT_TOKENS ? round->targets : round->microbatches;
+    return parts ? 1 / (double)parts : 0;
+}
+
+enum sotto_status shard_norm(const struct optim_config *c, double squared, struct round *out,
+                             double *scale)
+{
+    out->grad_norm = sqrt(squared);
+    if (!isfinite(out->grad_norm))
+        return fail(SOTTO_ENUMERIC, "the gradient's norm is %f", out->grad_norm);
+    *scale *= optim_clip(c, squared);
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_finish(struct shard *s, enum sotto_status st)
+{
+    return st != SOTTO_OK && s->mesh ? mesh_abort(s->mesh, st) : st;
+}

@@ -1,0 +1,47 @@
+/* What shard methods share: the micro-batches of a round, with a job in the lane as each stage's
+ * gradient is complete. Members embed it first. */
+#ifndef SOTTO_STRATEGY_SHARD_SHARD_H
+#define SOTTO_STRATEGY_SHARD_SHARD_H
+
+#include "strategy/strategy.h"
+
+struct shard;
+
+struct stage_job {
+    struct shard *shard;
+    int k;
+};
+
+struct shard {
+    struct strategy base;
+    const struct strategy_config *config;
+    struct oracle *oracle;
+    struct device *dev;
+    struct mesh *mesh;                  /* not owned; NULL: one worker, alone */
+    struct view *theta_stage, *g_stage; /* (n_stage) set by the member        */
+    struct stage_job *job;              /* (n_stage)                          */
+    int64_t next;                       /* micro-batch                        */
+};
+
+enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
+                             const struct strategy_config *config, struct oracle *oracle,
+                             struct device *dev, struct mesh *mesh);
+void shard_free(struct shard *s);
+
+/* g = the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
+ * lane for each stage behind its last backward, unless alone. All of them are done on return, and
+ * `out` counts all workers. */
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out);
+
+/* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
+double shard_scale(const struct shard *s, const struct round *round);
+
+/* Clipping, and the norm for whoever wants to see it: `squared` is that of the averaged gradient.
+ */
+enum sotto_status shard_norm(const struct optim_config *c, double squared, struct round *out,
+                             double *scale);
+
+/* A round's end: a failure ends the other workers' waiting too. */
+enum sotto_status shard_finish(struct shard *s, enum sotto_status st);
+
+#endif
