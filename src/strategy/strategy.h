@@ -49,9 +49,14 @@ struct strategy {
     const struct strategy_ops *ops;
 };
 
-/* Shard methods, one file each under shard/. `mesh` NULL: one worker alone. */
+/* Shard methods, one file each under shard/. ddp: `mesh` NULL is one worker alone. zero1 wants the
+ * stages padded to a multiple of |S|. */
 enum sotto_status strategy_ddp(struct strategy **out, const struct strategy_config *config,
                                const struct optim_config *optim, struct oracle *oracle,
                                struct device *dev, struct mesh *mesh);
+
+enum sotto_status strategy_zero1(struct strategy **out, const struct strategy_config *config,
+                                 const struct optim_config *optim, struct oracle *oracle,
+                                 struct device *dev, struct mesh *mesh);
 
 #endif

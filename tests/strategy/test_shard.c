@@ -1,10 +1,14 @@
-/* Data parallelism: N workers with one micro-batch each make the step of one worker with N, to
- * rounding; all workers hold equal bits; a worker that fails ends the run and is named. */
+/* Data parallelism, with replicas (ddp) and with sliced optimizers (zero1), in one group or
+ * several: N workers with one micro-batch each make the step of one worker with N, to rounding; all
+ * workers hold equal bits; a worker that fails ends the run and is named. */
 #include "strategy/quadratic.h"
 
 enum { ROUNDS = 6 };
 
 struct case_ {
+    bool zero1;
+    int groups;                      /* |R| */
+    size_t bytes[MEMORY_CATEGORIES]; /* of rank 0 */
     int workers, accumulate;
     int kind; /* optimizer */
     int weight, precision;
@@ -60,17 +64,29 @@ static enum sotto_status work(struct worker *w, void *arg)
     }
     enum sotto_status st = device_open(&dev, "cpu", &memory, 1);
     if (st == SOTTO_OK && w)
-        st = mesh_open(&mesh, w, 1);
-    if (st == SOTTO_OK)
+        st = mesh_open(&mesh, w, c->groups ? c->groups : 1);
+    if (st == SOTTO_OK && c->zero1)
+        st = strategy_zero1(&s, &config, &optim, &q.base, &dev, &mesh);
+    else if (st == SOTTO_OK)
         st = strategy_ddp(&s, &config, &optim, &q.base, &dev, w ? &mesh : NULL);
+    float start[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        start[i] = 2 - 0.1f * (float)i;
+    if (st == SOTTO_OK)
+        st = s->ops->import(s, start);
+    for (int i = 0; i < MEMORY_CATEGORIES && (!w || w->rank == 0); i++)
+        c->bytes[i] = memory.now[i];
     for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
         struct round r;
         st = s->ops->round(s, 0.05, t % 2, &r);
         if (!w || w->rank == 0)
             c->loss[t] = r.loss;
     }
-    if (st == SOTTO_OK && (!w || w->rank == 0))
-        st = s->ops->export(s, c->x);
+    float x[COUNT];
+    if (st == SOTTO_OK)
+        st = s->ops->export(s, x);
+    if (!w || w->rank == 0)
+        memcpy(c->x, x, sizeof x);
     if (st == SOTTO_OK && w)
         st = equal_bits(w, s);
     if (s)
@@ -106,6 +122,59 @@ static void equals_alone(void **state)
                               many.x[i], one.x[i]);
         }
     }
+}
+
+/* zero1 in every mesh that the stages of 8 elements allow: what ddp computes, to rounding. */
+static void slices(void **state)
+{
+    (void)state;
+    static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2},
+                                    {4, 4}, {8, 1}, {8, 4}, {6, 3}};
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        for (int variant = 0; variant < 8; variant++) {
+            struct case_ ddp = {.workers = shapes[k][0], .accumulate = 2, .nan_at = -1};
+            ddp.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
+            ddp.weight = variant & 2 ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
+            ddp.clip = variant & 4 ? 0.5 : 0;
+            struct case_ zero1 = ddp;
+            zero1.zero1 = true;
+            zero1.groups = shapes[k][1];
+            struct engine_config engine = {.workers = shapes[k][0]};
+            assert_ok(engine_threads(&engine, work, &ddp));
+            assert_ok(engine_threads(&engine, work, &zero1));
+            for (int i = 0; i < COUNT; i++)
+                if (fabsf(zero1.x[i] - ddp.x[i]) > 2e-5f)
+                    fail_with("%d workers in %d groups, variant %d: x[%d] is %g, ddp's %g",
+                              shapes[k][0], shapes[k][1], variant, i, zero1.x[i], ddp.x[i]);
+        }
+    }
+}
+
+/* Bytes a parameter, mixed: ddp 2 + 2 + 12, zero1 2 + 2 + 12/|S|. */
+static void memory_table(void **state)
+{
+    (void)state;
+    for (int zero1 = 0; zero1 < 2; zero1++) {
+        struct case_ c = {.zero1 = zero1,
+                          .workers = 4,
+                          .accumulate = 1,
+                          .nan_at = -1,
+                          .precision = PRECISION_MIXED};
+        struct engine_config engine = {.workers = 4};
+        assert_ok(engine_threads(&engine, work, &c));
+        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * COUNT);
+        assert_int_equal(c.bytes[MEMORY_GRADIENTS], 2 * COUNT);
+        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (zero1 ? 4 : 1));
+    }
+}
+
+static void uneven_stages(void **state)
+{
+    (void)state;
+    struct case_ c = {.zero1 = true, .workers = 3, .accumulate = 1, .nan_at = -1};
+    struct engine_config engine = {.workers = 3};
+    assert_fails(engine_threads(&engine, work, &c), SOTTO_EINVAL,
+                 "stage 0 of 8 elements cannot be cut into 3");
 }
 
 static void mixed_precision(void **state)
@@ -159,9 +228,9 @@ static void meshes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_alone),
-        cmocka_unit_test(mixed_precision),
-        cmocka_unit_test(no_number),
+        cmocka_unit_test(equals_alone),    cmocka_unit_test(slices),
+        cmocka_unit_test(memory_table),    cmocka_unit_test(uneven_stages),
+        cmocka_unit_test(mixed_precision), cmocka_unit_test(no_number),
         cmocka_unit_test(meshes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
