@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 const char *comm_call_name(enum comm_call call)
 {
     static const char *const name[COMM_CALLS] = {
@@ -175,14 +177,6 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count)
     if (from != all)
         free(from);
     return st;
-}
-
-static uint64_t hash_text(const char *text)
-{
-    uint64_t h = 14695981039346656037u;
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 1099511628211u;
-    return h;
 }
 
 /* The first line of `a` that `b` has otherwise, cut to `room`. */

@@ -10,22 +10,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "data/source.h"
-
-/* FNV-1a, 64 bits. */
-static uint64_t mix(uint64_t hash, const void *data, size_t size)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ p[i]) * 0x100000001b3u;
-    return hash;
-}
 
 static enum sotto_status mix_document(void *arg, const char *text, size_t size)
 {
     uint64_t *hash = arg;
-    *hash = mix(mix(*hash, &size, sizeof size), text, size);
+    *hash = hash_bytes(hash_bytes(*hash, &size, sizeof size), text, size);
     return SOTTO_OK;
 }
 
@@ -45,7 +37,7 @@ static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *t
         st = file_read(path, SIZE_MAX - 1, &text, &size);
     unlink(path);
     TRY(st);
-    *hash = mix(*hash, text, size);
+    *hash = hash_bytes(*hash, text, size);
     free(text);
     return SOTTO_OK;
 }
@@ -53,7 +45,7 @@ static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *t
 static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct source_spec *spec,
                                     const char *folder, const struct tokenizer *tokenizer)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HASH_START;
     TRY(file_make_directories(folder));
     if (spec->format == DATA_STORIES) {
         TRY(source_visit(spec, mix_document, &hash));
@@ -65,10 +57,10 @@ static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct sourc
             return fail_errno(SOTTO_EIO, "cannot open %s", spec->path);
         }
         int64_t facts[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec, spec->format};
-        hash = mix(mix(hash, full, strlen(full) + 1), facts, sizeof facts);
+        hash = hash_bytes(hash_bytes(hash, full, strlen(full) + 1), facts, sizeof facts);
         free(full);
         if (spec->format == DATA_JSONL)
-            hash = mix(hash, spec->text_key, strlen(spec->text_key) + 1);
+            hash = hash_bytes(hash, spec->text_key, strlen(spec->text_key) + 1);
     }
     TRY(mix_tokenizer(&hash, tokenizer, folder));
     char name[64];

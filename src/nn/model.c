@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 #include "nn/arch/arch.h"
 
@@ -122,14 +123,6 @@ double model_flops(const struct model *m, struct extent e)
     return sum;
 }
 
-static uint64_t hash_name(const char *name)
-{
-    uint64_t h = 14695981039346656037u;
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 1099511628211u;
-    return h;
-}
-
 void model_randomize(const struct model *m, uint64_t seed, float *flat)
 {
     memset(flat, 0, table_count(&m->table) * sizeof *flat);
@@ -137,7 +130,7 @@ void model_randomize(const struct model *m, uint64_t seed, float *flat)
         const struct table_entry *e = &m->table.entry[i];
         float *x = flat + m->table.stage_start[e->stage] + e->offset;
         if (e->init == TABLE_NORMAL) {
-            struct rng rng = rng_make(seed, hash_name(e->name)); /* independent of the stage cut */
+            struct rng rng = rng_make(seed, hash_text(e->name)); /* independent of the stage cut */
             rng_normal(&rng, x, e->count, 0, e->std);
         } else {
             for (size_t j = 0; j < e->count; j++)

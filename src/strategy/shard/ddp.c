@@ -74,17 +74,7 @@ static enum sotto_status import(struct strategy *s, const float *flat)
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
     struct ddp *d = (struct ddp *)s;
-    TRY(state_int(v, "microbatch", &d->shard.next));
-    TRY(state_int(v, "optim.t", &d->optim.t));
-    for (int i = 0; i < d->optim.ops->states; i++) {
-        if (!d->optim.state[i].dev)
-            continue;
-        TRY(state_enter(v, d->optim.ops->state_name[i]));
-        TRY(state_table(v, d->shard.oracle->table, 0, 1, MEMORY_OPTIMIZER, d->shard.dev,
-                        d->optim.state[i].view));
-        state_leave(v);
-    }
-    return SOTTO_OK;
+    return shard_visit(&d->shard, &d->optim, 0, 1, v);
 }
 
 static void free_ddp(struct strategy *s)

@@ -104,3 +104,19 @@ enum sotto_status shard_finish(struct shard *s, enum sotto_status st)
 {
     return st != SOTTO_OK && s->mesh ? mesh_abort(s->mesh, st) : st;
 }
+
+enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, int parts,
+                              struct state_visitor *v)
+{
+    TRY(state_int(v, "microbatch", &s->next));
+    TRY(state_int(v, "optim.t", &optim->t));
+    for (int i = 0; i < optim->ops->states; i++) {
+        if (!optim->state[i].dev)
+            continue;
+        TRY(state_enter(v, optim->ops->state_name[i]));
+        TRY(state_table(v, s->oracle->table, index, parts, MEMORY_OPTIMIZER, s->dev,
+                        optim->state[i].view));
+        state_leave(v);
+    }
+    return SOTTO_OK;
+}

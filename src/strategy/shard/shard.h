@@ -44,4 +44,9 @@ enum sotto_status shard_norm(const struct optim_config *c, double squared, struc
 /* A round's end: a failure ends the other workers' waiting too. */
 enum sotto_status shard_finish(struct shard *s, enum sotto_status st);
 
+/* All that must survive but the parameters: the place in the data, and the optimizer of slice
+ * `index` of `parts`. */
+enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, int parts,
+                              struct state_visitor *v);
+
 #endif

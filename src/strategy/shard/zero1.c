@@ -127,21 +127,10 @@ static enum sotto_status import(struct strategy *strategy, const float *flat)
     return gather_stages(z);
 }
 
-static enum sotto_status visit(struct strategy *strategy, struct state_visitor *v)
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
-    struct zero1 *z = (struct zero1 *)strategy;
-    struct shard *s = &z->shard;
-    TRY(state_int(v, "microbatch", &s->next));
-    TRY(state_int(v, "optim.t", &z->optim.t));
-    for (int i = 0; i < z->optim.ops->states; i++) {
-        if (!z->optim.state[i].dev)
-            continue;
-        TRY(state_enter(v, z->optim.ops->state_name[i]));
-        TRY(state_table(v, s->oracle->table, s->mesh->s, s->mesh->n_s, MEMORY_OPTIMIZER, s->dev,
-                        z->optim.state[i].view));
-        state_leave(v);
-    }
-    return SOTTO_OK;
+    struct zero1 *z = (struct zero1 *)s;
+    return shard_visit(&z->shard, &z->optim, z->shard.mesh->s, z->shard.mesh->n_s, v);
 }
 
 static void free_zero1(struct strategy *s)
