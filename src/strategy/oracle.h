@@ -28,6 +28,9 @@ struct oracle_ops {
     /* Adds to grad. */
     enum sotto_status (*backward)(struct oracle *o, int k, const struct view *theta,
                                   const struct view *grad);
+    /* (optional) The stages whose parameters stage k reads, and to whose gradients its backward
+     * adds: needs[j] for all j. Without it: k alone. */
+    void (*needs)(struct oracle *o, int k, bool *needs);
     /* Of the micro-batch begun last; complete once the last stage's backward is done. */
     struct oracle_result (*result)(struct oracle *o);
 };
@@ -51,6 +54,14 @@ static inline enum sotto_status oracle_backward(struct oracle *o, int k, const s
                                                 const struct view *grad)
 {
     return o->ops->backward(o, k, theta, grad);
+}
+
+static inline void oracle_needs(struct oracle *o, int k, bool *needs)
+{
+    for (int j = 0; j < o->table->n_stage; j++)
+        needs[j] = j == k;
+    if (o->ops->needs)
+        o->ops->needs(o, k, needs);
 }
 
 /* Micro-batch `index`, whole. */

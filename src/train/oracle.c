@@ -27,7 +27,13 @@ static struct oracle_result result(struct oracle *oracle)
     return (struct oracle_result){r.loss, r.targets, (int64_t)o->batch.rows * o->batch.t};
 }
 
-static const struct oracle_ops model_oracle_ops = {begin, forward, backward, result};
+static void needs(struct oracle *oracle, int k, bool *out)
+{
+    model_stage_needs(((struct model_oracle *)oracle)->tape.model, k, out);
+}
+
+static const struct oracle_ops model_oracle_ops = {
+    .begin = begin, .forward = forward, .backward = backward, .needs = needs, .result = result};
 
 enum sotto_status model_oracle_init(struct model_oracle *o, const struct model *model,
                                     struct device *dev, struct pool *pool,

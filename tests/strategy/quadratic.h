@@ -93,8 +93,10 @@ static inline struct oracle_result quadratic_result(struct oracle *o)
     return (struct oracle_result){loss, n, 2 * n};
 }
 
-static const struct oracle_ops quadratic_ops = {quadratic_begin, quadratic_forward,
-                                                quadratic_backward, quadratic_result};
+static const struct oracle_ops quadratic_ops = {.begin = quadratic_begin,
+                                                .forward = quadratic_forward,
+                                                .backward = quadratic_backward,
+                                                .result = quadratic_result};
 
 static inline void quadratic_make(struct quadratic *q)
 {

@@ -256,8 +256,10 @@ static enum sotto_status forward_seen(struct oracle *o, int k, const struct view
     return quadratic_forward(o, k, theta);
 }
 
-static const struct oracle_ops seen_ops = {quadratic_begin, forward_seen, quadratic_backward,
-                                           quadratic_result};
+static const struct oracle_ops seen_ops = {.begin = quadratic_begin,
+                                           .forward = forward_seen,
+                                           .backward = quadratic_backward,
+                                           .result = quadratic_result};
 
 /* Mixed precision: in every round the model is computed with the rounding of the fp32 truth; memory
  * is 2 + 2 bytes a parameter and the truth counts as optimizer state. It still finds the minimum,
@@ -362,8 +364,10 @@ static enum sotto_status refuse(struct oracle *o, int64_t index, bool sum)
     return fail(SOTTO_EIO, "no micro-batch %d", (int)index);
 }
 
-static const struct oracle_ops refusing_ops = {refuse, quadratic_forward, quadratic_backward,
-                                               quadratic_result};
+static const struct oracle_ops refusing_ops = {.begin = refuse,
+                                               .forward = quadratic_forward,
+                                               .backward = quadratic_backward,
+                                               .result = quadratic_result};
 
 static void oracle_failure(void **state)
 {

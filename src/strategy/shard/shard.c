@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "tensor/ops.h"
+
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
                              const struct strategy_config *config, struct oracle *oracle,
                              struct device *dev, struct mesh *mesh)
@@ -119,4 +121,45 @@ enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, i
         state_leave(v);
     }
     return SOTTO_OK;
+}
+
+struct slice shard_slice(const struct shard *s, int k)
+{
+    const struct table *table = s->oracle->table;
+    const size_t parts = (size_t)s->mesh->n_s;
+    const size_t count = table_stage_count(table, k) / parts;
+    return (struct slice){count, count * (size_t)s->mesh->s, table->stage_start[k] / parts};
+}
+
+enum sotto_status shard_check(const struct table *table, const struct mesh *mesh)
+{
+    for (int k = 0; k < table->n_stage; k++)
+        if (table_stage_count(table, k) % (size_t)mesh->n_s)
+            return fail(SOTTO_EINVAL, "stage %d of %zu elements cannot be cut into %d slices", k,
+                        table_stage_count(table, k), mesh->n_s);
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_export(const struct shard *s, struct view x, float *flat)
+{
+    const struct table *table = s->oracle->table;
+    for (int k = 0; k < table->n_stage; k++) {
+        struct slice at = shard_slice(s, k);
+        float *stage = flat + table->stage_start[k];
+        s->dev->ops->read(s->dev, stage + at.in_stage, view_at(x, at.in_own), at.count);
+        TRY(device_check(s->dev));
+        TRY(comm_allgather(s->mesh->shard, (struct view){stage, DTYPE_F32},
+                           (struct view){stage + at.in_stage, DTYPE_F32},
+                           table_stage_count(table, k)));
+    }
+    return SOTTO_OK;
+}
+
+void shard_import(const struct shard *s, struct view x, const float *flat)
+{
+    for (int k = 0; k < s->oracle->table->n_stage; k++) {
+        struct slice at = shard_slice(s, k);
+        s->dev->ops->write(s->dev, view_at(x, at.in_own),
+                           flat + s->oracle->table->stage_start[k] + at.in_stage, at.count);
+    }
 }

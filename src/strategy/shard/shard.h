@@ -49,4 +49,19 @@ enum sotto_status shard_finish(struct shard *s, enum sotto_status st);
 enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, int parts,
                               struct state_visitor *v);
 
+/* For methods that own a slice of every stage: where the slice lies in its stage, and where among
+ * the own slices, which are kept side by side. */
+struct slice {
+    size_t count, in_stage, in_own;
+};
+struct slice shard_slice(const struct shard *s, int k);
+
+/* Whether every stage can be cut into |S| equal slices. */
+enum sotto_status shard_check(const struct table *table, const struct mesh *mesh);
+
+/* The whole fp32 vector, in host memory, from and to the own slices `x`; the first is called by all
+ * workers. */
+enum sotto_status shard_export(const struct shard *s, struct view x, float *flat);
+void shard_import(const struct shard *s, struct view x, const float *flat);
+
 #endif

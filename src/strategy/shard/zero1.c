@@ -17,26 +17,12 @@ struct zero1 {
     struct optim optim;
 };
 
-/* The own slice of stage k: where it lies in the stage, and where in x and the optimizer's state.
- */
-struct slice {
-    size_t count, in_stage, in_own;
-};
-
-static struct slice slice(const struct shard *s, int k)
-{
-    const struct table *table = s->oracle->table;
-    const size_t parts = (size_t)s->mesh->n_s;
-    const size_t count = table_stage_count(table, k) / parts;
-    return (struct slice){count, count * (size_t)s->mesh->s, table->stage_start[k] / parts};
-}
-
 /* gbar_k of the own slice, left in its place in g. */
 static enum sotto_status reduce_stage(void *arg)
 {
     const struct stage_job *job = arg;
     const struct shard *s = job->shard;
-    struct slice at = slice(s, job->k);
+    struct slice at = shard_slice(s, job->k);
     struct view g = s->g_stage[job->k], mine = view_at(g, at.in_stage);
     TRY(comm_reduce_scatter(s->mesh->lane_shard, mine, g,
                             table_stage_count(s->oracle->table, job->k)));
@@ -48,7 +34,7 @@ static enum sotto_status squared_norm(struct zero1 *z, double *squared)
     const struct shard *s = &z->shard;
     *squared = 0;
     for (int k = 0; k < s->oracle->table->n_stage; k++) {
-        struct slice at = slice(s, k);
+        struct slice at = shard_slice(s, k);
         *squared += s->dev->ops->sum_squares(s->dev, view_at(s->g_stage[k], at.in_stage), at.count);
     }
     return comm_sum(z->own, squared, 1);
@@ -59,7 +45,7 @@ static enum sotto_status gather_stages(struct zero1 *z)
     const struct shard *s = &z->shard;
     for (int k = 0; k < s->oracle->table->n_stage; k++)
         TRY(comm_allgather(z->own, s->theta_stage[k],
-                           view_at(s->theta_stage[k], slice(s, k).in_stage),
+                           view_at(s->theta_stage[k], shard_slice(s, k).in_stage),
                            table_stage_count(s->oracle->table, k)));
     return SOTTO_OK;
 }
@@ -78,7 +64,7 @@ static enum sotto_status one_round(struct zero1 *z, double lr, bool want_norm, s
         TRY(shard_norm(c, squared * scale * scale, out, &scale));
     }
     for (int k = 0; k < s->oracle->table->n_stage; k++) {
-        struct slice at = slice(s, k);
+        struct slice at = shard_slice(s, k);
         optim_step_part(&z->optim, at.in_own, at.in_own + at.count, view_at(z->x.view, at.in_own),
                         view_at(s->theta_stage[k], at.in_stage),
                         view_at(s->g_stage[k], at.in_stage), lr, scale);
@@ -101,27 +87,19 @@ static enum sotto_status gather(struct strategy *s, const struct view **theta)
     return SOTTO_OK;
 }
 
-static enum sotto_status export(struct strategy *strategy, float *flat) {
-    struct zero1 *z = (struct zero1 *)strategy; const struct shard *s = &z->shard;
-    const struct table *table = s->oracle->table; for (int k = 0; k < table->n_stage; k++){
-        struct slice at = slice(s, k); float *stage = flat + table->stage_start[k];
-        s->dev->ops->read(s->dev, stage + at.in_stage, view_at(z->x.view, at.in_own), at.count);
-        TRY(device_check(s->dev)); TRY(comm_allgather(z->own, (struct view){stage, DTYPE_F32},
-                                                      (struct view){stage + at.in_stage, DTYPE_F32},
-                                                      table_stage_count(table, k)));}
-return SOTTO_OK;
+static enum sotto_status export(struct strategy *s, float *flat) {
+    struct zero1 *z = (struct zero1 *)s; return shard_export(&z->shard, z->x.view, flat);
 }
 
 static enum sotto_status import(struct strategy *strategy, const float *flat)
 {
     struct zero1 *z = (struct zero1 *)strategy;
     const struct shard *s = &z->shard;
+    shard_import(s, z->x.view, flat);
     for (int k = 0; k < s->oracle->table->n_stage; k++) {
-        struct slice at = slice(s, k);
-        const float *mine = flat + s->oracle->table->stage_start[k] + at.in_stage;
-        struct view x = view_at(z->x.view, at.in_own);
-        s->dev->ops->write(s->dev, x, mine, at.count);
-        s->dev->ops->copy(s->dev, view_at(s->theta_stage[k], at.in_stage), x, at.count);
+        struct slice at = shard_slice(s, k);
+        s->dev->ops->copy(s->dev, view_at(s->theta_stage[k], at.in_stage),
+                          view_at(z->x.view, at.in_own), at.count);
     }
     TRY(device_check(s->dev));
     return gather_stages(z);
@@ -161,10 +139,7 @@ enum sotto_status strategy_zero1(struct strategy **out, const struct strategy_co
     const struct table *table = oracle->table;
     const enum dtype type = config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
     *out = NULL;
-    for (int k = 0; k < table->n_stage; k++)
-        if (table_stage_count(table, k) % (size_t)mesh->n_s)
-            return fail(SOTTO_EINVAL, "stage %d of %zu elements cannot be cut into %d slices", k,
-                        table_stage_count(table, k), mesh->n_s);
+    TRY(shard_check(table, mesh));
     struct zero1 *z = calloc(1, sizeof *z);
     if (!z)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
