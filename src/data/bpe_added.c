@@ -182,7 +182,7 @@ enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_trie *
                                   const char *text, size_t size, bpe_piece *piece)
 {
     const struct bpe_unicode *unicode = &work->tokenizer->unicode;
-    size_t done = 0, start, end, next = 0, before; /* text up to `done` has its ids */
+    size_t done = 0, start = 0, end = 0, next = 0, before; /* text up to `done` has its ids */
     uint32_t index, code;
     int length;
     while (find(trie, text, size, next, &start, &end, &index)) {

@@ -59,4 +59,8 @@ enum sotto_status strategy_zero1(struct strategy **out, const struct strategy_co
                                  const struct optim_config *optim, struct oracle *oracle,
                                  struct device *dev, struct mesh *mesh);
 
+enum sotto_status strategy_fsdp(struct strategy **out, const struct strategy_config *config,
+                                const struct optim_config *optim, struct oracle *oracle,
+                                struct device *dev, struct mesh *mesh);
+
 #endif

@@ -6,7 +6,7 @@
 enum { ROUNDS = 6 };
 
 struct case_ {
-    bool zero1;
+    int method;                      /* 0 ddp, 1 zero1, 2 fsdp */
     int groups;                      /* |R| */
     size_t bytes[MEMORY_CATEGORIES]; /* of rank 0 */
     int workers, accumulate;
@@ -65,8 +65,10 @@ static enum sotto_status work(struct worker *w, void *arg)
     enum sotto_status st = device_open(&dev, "cpu", &memory, 1);
     if (st == SOTTO_OK && w)
         st = mesh_open(&mesh, w, c->groups ? c->groups : 1);
-    if (st == SOTTO_OK && c->zero1)
+    if (st == SOTTO_OK && c->method == 1)
         st = strategy_zero1(&s, &config, &optim, &q.base, &dev, &mesh);
+    else if (st == SOTTO_OK && c->method == 2)
+        st = strategy_fsdp(&s, &config, &optim, &q.base, &dev, &mesh);
     else if (st == SOTTO_OK)
         st = strategy_ddp(&s, &config, &optim, &q.base, &dev, w ? &mesh : NULL);
     float start[COUNT];
@@ -124,54 +126,57 @@ static void equals_alone(void **state)
     }
 }
 
-/* zero1 in every mesh that the stages of 8 elements allow: what ddp computes, to rounding. */
+/* zero1 and fsdp in every mesh that the stages of 8 elements allow: what ddp computes, to rounding.
+ */
 static void slices(void **state)
 {
     (void)state;
     static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2},
                                     {4, 4}, {8, 1}, {8, 4}, {6, 3}};
     for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-        for (int variant = 0; variant < 8; variant++) {
+        for (int variant = 0; variant < 16; variant++) {
             struct case_ ddp = {.workers = shapes[k][0], .accumulate = 2, .nan_at = -1};
             ddp.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
             ddp.weight = variant & 2 ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
             ddp.clip = variant & 4 ? 0.5 : 0;
-            struct case_ zero1 = ddp;
-            zero1.zero1 = true;
-            zero1.groups = shapes[k][1];
+            struct case_ sliced = ddp;
+            sliced.method = variant & 8 ? 2 : 1;
+            sliced.groups = shapes[k][1];
             struct engine_config engine = {.workers = shapes[k][0]};
             assert_ok(engine_threads(&engine, work, &ddp));
-            assert_ok(engine_threads(&engine, work, &zero1));
+            assert_ok(engine_threads(&engine, work, &sliced));
             for (int i = 0; i < COUNT; i++)
-                if (fabsf(zero1.x[i] - ddp.x[i]) > 2e-5f)
+                if (fabsf(sliced.x[i] - ddp.x[i]) > 2e-5f)
                     fail_with("%d workers in %d groups, variant %d: x[%d] is %g, ddp's %g",
-                              shapes[k][0], shapes[k][1], variant, i, zero1.x[i], ddp.x[i]);
+                              shapes[k][0], shapes[k][1], variant, i, sliced.x[i], ddp.x[i]);
         }
     }
 }
 
-/* Bytes a parameter, mixed: ddp 2 + 2 + 12, zero1 2 + 2 + 12/|S|. */
+/* Bytes a parameter, mixed: ddp 2 + 2 + 12, zero1 2 + 2 + 12/|S|, fsdp (2 + 2 + 12)/|S| and, for
+ * communication, two stages of parameters and of gradients. */
 static void memory_table(void **state)
 {
     (void)state;
-    for (int zero1 = 0; zero1 < 2; zero1++) {
-        struct case_ c = {.zero1 = zero1,
+    for (int method = 0; method < 3; method++) {
+        struct case_ c = {.method = method,
                           .workers = 4,
                           .accumulate = 1,
                           .nan_at = -1,
                           .precision = PRECISION_MIXED};
         struct engine_config engine = {.workers = 4};
         assert_ok(engine_threads(&engine, work, &c));
-        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * COUNT);
-        assert_int_equal(c.bytes[MEMORY_GRADIENTS], 2 * COUNT);
-        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (zero1 ? 4 : 1));
+        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * COUNT / (method == 2 ? 4 : 1));
+        assert_int_equal(c.bytes[MEMORY_GRADIENTS], 2 * COUNT / (method == 2 ? 4 : 1));
+        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (method ? 4 : 1));
+        assert_int_equal(c.bytes[MEMORY_COMMUNICATION], method == 2 ? 4 * 8 * 2 : 0);
     }
 }
 
 static void uneven_stages(void **state)
 {
     (void)state;
-    struct case_ c = {.zero1 = true, .workers = 3, .accumulate = 1, .nan_at = -1};
+    struct case_ c = {.method = 1, .workers = 3, .accumulate = 1, .nan_at = -1};
     struct engine_config engine = {.workers = 3};
     assert_fails(engine_threads(&engine, work, &c), SOTTO_EINVAL,
                  "stage 0 of 8 elements cannot be cut into 3");
@@ -193,10 +198,14 @@ static void mixed_precision(void **state)
 static void no_number(void **state)
 {
     (void)state;
-    struct case_ many = {.workers = 4, .accumulate = 1, .nan_at = 5};
-    struct engine_config engine = {.workers = 4};
-    assert_fails(engine_threads(&engine, work, &many), SOTTO_ENUMERIC,
-                 "worker 1: the loss of micro-batch 1");
+    for (int method = 0; method < 3; method++) {
+        struct case_ many = {.method = method, .workers = 4, .accumulate = 1, .nan_at = 5};
+        struct engine_config engine = {.workers = 4};
+        assert_fails(engine_virtual(&engine, work, &many), SOTTO_ENUMERIC,
+                     "worker 1: the loss of micro-batch 1");
+        assert_fails(engine_threads(&engine, work, &many), SOTTO_ENUMERIC,
+                     "worker 1: the loss of micro-batch 1");
+    }
 }
 
 static enum sotto_status shape(struct worker *w, void *arg)

@@ -12,7 +12,8 @@ struct setting {
     const struct model *model;
     const struct loader *loader;
     int accumulate;
-    float x[MOST]; /* of rank 0, in the end */
+    int method, groups; /* ddp, zero1, fsdp; |R| */
+    float x[MOST];      /* of rank 0, in the end */
     double loss[ROUNDS];
 };
 
@@ -28,7 +29,11 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
     struct strategy *s;
     option_defaults(sections, 2);
     config.accumulate = g->accumulate;
-    TRY(strategy_ddp(&s, &config, &optim, &oracle->base, dev, mesh));
+    static enum sotto_status (*const make[])(struct strategy **, const struct strategy_config *,
+                                             const struct optim_config *, struct oracle *,
+                                             struct device *, struct mesh *) = {
+        strategy_ddp, strategy_zero1, strategy_fsdp};
+    TRY(make[g->method](&s, &config, &optim, &oracle->base, dev, mesh));
     float x[MOST];
     tiny_parameters(g->model, 3, x);
     enum sotto_status st = s->ops->import(s, x);
@@ -60,7 +65,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     enum sotto_status st = model_oracle_init(&oracle, g->model, &dev, &pool, g->loader, place, ROWS,
                                              g->model->config.positions, false);
     if (st == SOTTO_OK && w)
-        st = mesh_open(&mesh, w, 1);
+        st = mesh_open(&mesh, w, g->groups);
     if (st == SOTTO_OK)
         st = train(g, w, &dev, &oracle, w ? &mesh : NULL);
     if (mesh.worker)
@@ -91,20 +96,24 @@ static void equals_alone(void **state)
             struct model model;
             tiny_model(&model, which, 1 + workers % 3, workers);
             assert_true(table_count(&model.table) <= MOST);
-            many = (struct setting){.model = &model, .loader = loader, .accumulate = 2};
-            again = many;
-            one = many;
-            one.accumulate = 2 * workers;
-            struct engine_config engine = {.workers = workers};
-            assert_ok(engine_threads(&engine, work, &many));
-            assert_ok(engine_threads(&engine, work, &again));
+            one = (struct setting){.model = &model, .loader = loader, .accumulate = 2 * workers};
             assert_ok(work(NULL, &one));
-            assert_memory_equal(many.x, again.x, sizeof many.x);
-            assert_memory_equal(many.loss, again.loss, sizeof many.loss);
-            for (int t = 0; t < ROUNDS; t++) /* AdamW amplifies rounding where gradients are tiny */
-                if (fabs(many.loss[t] - one.loss[t]) > 1e-4)
-                    fail_with("model %d, %d workers: loss %d is %g, alone %g", which, workers, t,
-                              many.loss[t], one.loss[t]);
+            for (int method = 0; method < 3; method++) {
+                many = (struct setting){.model = &model, .loader = loader, .accumulate = 2};
+                many.method = method;
+                many.groups = workers == 4 ? 2 : 1;
+                again = many;
+                struct engine_config engine = {.workers = workers};
+                assert_ok(engine_threads(&engine, work, &many));
+                assert_ok(engine_virtual(&engine, work, &again));
+                assert_memory_equal(many.x, again.x, sizeof many.x);
+                assert_memory_equal(many.loss, again.loss, sizeof many.loss);
+                for (int t = 0; t < ROUNDS;
+                     t++) /* AdamW amplifies rounding where gradients are tiny */
+                    if (fabs(many.loss[t] - one.loss[t]) > 1e-4)
+                        fail_with("model %d, %d workers, method %d: loss %d is %g, alone %g", which,
+                                  workers, method, t, many.loss[t], one.loss[t]);
+            }
             model_free(&model);
         }
     }

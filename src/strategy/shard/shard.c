@@ -32,6 +32,14 @@ void shard_free(struct shard *s)
     free(s->job);
 }
 
+enum sotto_status shard_finite(int64_t index, const struct oracle_result *r)
+{
+    if (!isfinite(r->loss))
+        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index,
+                    r->loss);
+    return SOTTO_OK;
+}
+
 /* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
  * begins. */
 static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *complete,
@@ -47,21 +55,26 @@ static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *
             TRY(lane_start(s->mesh->lane, complete, &s->job[k])); /* overlaps backward k-1 */
     }
     *r = s->oracle->ops->result(s->oracle);
-    if (!isfinite(r->loss))
-        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index,
-                    r->loss);
-    return SOTTO_OK;
+    return shard_finite(index, r);
 }
 
-/* The counts of all workers, and their losses. */
-static enum sotto_status sum_counts(struct shard *s, double *loss, struct round *out)
+void shard_count(struct round *out, double *loss, const struct oracle_result *r)
 {
-    double all[4] = {*loss, (double)out->targets, (double)out->tokens, (double)out->microbatches};
-    TRY(comm_sum(s->mesh->worker->world, all, 4));
-    *loss = all[0];
+    *loss += r->loss;
+    out->targets += r->targets;
+    out->tokens += r->tokens;
+    out->microbatches++;
+}
+
+enum sotto_status shard_sum_counts(struct shard *s, double loss, struct round *out)
+{
+    double all[4] = {loss, (double)out->targets, (double)out->tokens, (double)out->microbatches};
+    if (s->mesh)
+        TRY(comm_sum(s->mesh->worker->world, all, 4));
     out->targets = (int64_t)all[1];
     out->tokens = (int64_t)all[2];
     out->microbatches = (int64_t)all[3];
+    out->loss = out->targets ? all[0] / all[1] : 0;
     return SOTTO_OK;
 }
 
@@ -73,17 +86,10 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct r
         struct oracle_result r;
         bool last = i == n - 1 && s->mesh;
         TRY(add_gradient(s, s->next + i, last ? complete : NULL, &r));
-        loss += r.loss;
-        out->targets += r.targets;
-        out->tokens += r.tokens;
-        out->microbatches++;
+        shard_count(out, &loss, &r);
     }
-    if (s->mesh) {
-        TRY(sum_counts(s, &loss, out));
-        TRY(lane_wait(s->mesh->lane)); /* g = sum_i g_i */
-    }
-    out->loss = out->targets ? loss / (double)out->targets : 0;
-    return SOTTO_OK;
+    TRY(shard_sum_counts(s, loss, out));
+    return s->mesh ? lane_wait(s->mesh->lane) : SOTTO_OK; /* g = sum_i g_i */
 }
 
 double shard_scale(const struct shard *s, const struct round *round)

@@ -33,6 +33,13 @@ void shard_free(struct shard *s);
  * `out` counts all workers. */
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out);
 
+/* Its parts, for methods that run their micro-batches themselves: a loss that is no number is an
+ * error; a micro-batch is counted; the counts and the loss (summed over targets) of all workers
+ * make the round's. */
+enum sotto_status shard_finite(int64_t index, const struct oracle_result *r);
+void shard_count(struct round *out, double *loss, const struct oracle_result *r);
+enum sotto_status shard_sum_counts(struct shard *s, double loss, struct round *out);
+
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
 double shard_scale(const struct shard *s, const struct round *round);
 

@@ -1,0 +1,380 @@
+/* The scheduler of virtual.h, and the engine on top of it. */
+#include "comm/virtual.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether a runs before b. */
+static bool before(const struct virtual_process *a, const struct virtual_process *b)
+{
+    if (a->time != b->time)
+        return a->time < b->time;
+    return a->late != b->late ? b->late : a->id < b->id;
+}
+
+static void push(struct virtual_sim *sim, struct virtual_process *p)
+{
+    int i = sim->ready++;
+    assert(i < sim->room);
+    while (i > 0 && before(p, sim->heap[(i - 1) / 2])) {
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim->heap[i] = p;
+}
+
+/* `p`, which need not be in the heap, takes the first one's place. */
+static void replace_first(struct virtual_sim *sim, struct virtual_process *p)
+{
+    int i = 0;
+    for (;;) {
+        int child = 2 * i + 1;
+        if (child >= sim->ready)
+            break;
+        if (child + 1 < sim->ready && before(sim->heap[child + 1], sim->heap[child]))
+            child++;
+        if (!before(sim->heap[child], p))
+            break;
+        sim->heap[i] = sim->heap[child];
+        i = child;
+    }
+    sim->heap[i] = p;
+}
+
+static struct virtual_process *pop(struct virtual_sim *sim)
+{
+    struct virtual_process *first = sim->heap[0];
+    if (--sim->ready > 0)
+        replace_first(sim, sim->heap[sim->ready]);
+    return first;
+}
+
+/* The error message, one a thread, stays with its process. */
+static void keep_message(struct virtual_process *p)
+{
+    p->kept.code = SOTTO_OK;
+    if (sotto_error()[0])
+        status_save(&p->kept, SOTTO_EPEER);
+}
+
+static void restore_message(const struct virtual_process *p)
+{
+    if (status_raise(&p->kept) == SOTTO_OK && sotto_error()[0])
+        fail(SOTTO_OK, "%s", ""); /* another's */
+}
+
+/* To another process, or home when nothing can run. */
+static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool last)
+{
+    struct virtual_process *from = sim->current;
+    if (from)
+        keep_message(from);
+    sim->current = to;
+    fiber_switch(from ? &from->fiber : &sim->home, to ? &to->fiber : &sim->home, last);
+    if (from)
+        restore_message(from);
+}
+
+static void switch_to_next(struct virtual_sim *sim, bool last)
+{
+    switch_to(sim, sim->ready ? pop(sim) : NULL, last);
+}
+
+/* The running process goes back into the heap, and on when it is the first of it. */
+static void requeue(struct virtual_sim *sim)
+{
+    struct virtual_process *p = sim->current;
+    if (sim->ready && before(sim->heap[0], p)) {
+        struct virtual_process *next = sim->heap[0];
+        replace_first(sim, p);
+        switch_to(sim, next, false);
+    }
+}
+
+void virtual_advance(struct virtual_sim *sim, double to)
+{
+    if (to > sim->current->time)
+        sim->current->time = to;
+    requeue(sim);
+}
+
+void virtual_defer(struct virtual_sim *sim)
+{
+    struct virtual_process *p = sim->current;
+    p->late = true;
+    requeue(sim);
+    p->late = false;
+}
+
+static void block(struct virtual_sim *sim, enum process_state state, bool stoppable,
+                  const char *what, int detail)
+{
+    struct virtual_process *p = sim->current;
+    p->state = state;
+    p->stoppable = stoppable;
+    p->stopped = false;
+    p->what = what;
+    p->detail = detail;
+    switch_to_next(sim, false);
+}
+
+enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail)
+{
+    struct virtual_process *p = sim->current;
+    block(sim, PROCESS_WAITING, true, what, detail);
+    return p->stopped ? status_raise(&sim->stop) : SOTTO_OK;
+}
+
+void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what)
+{
+    block(sim, state, false, what, -1);
+}
+
+static void run_process(void *arg)
+{
+    struct virtual_process *p = arg;
+    restore_message(p);
+    p->body(p->arg);
+    p->state = PROCESS_ENDED;
+    switch_to_next(p->sim, true);
+}
+
+void virtual_wake(struct virtual_process *p, double time)
+{
+    assert(p->state == PROCESS_WAITING || p->state == PROCESS_IDLE);
+    p->state = PROCESS_READY;
+    if (time > p->time)
+        p->time = time;
+    push(p->sim, p);
+}
+
+void virtual_stop(struct virtual_sim *sim, const struct status_note *note)
+{
+    if (sim->stop.code != SOTTO_OK)
+        return;
+    sim->stop = *note;
+    double now = sim->current ? sim->current->time : 0;
+    for (struct virtual_process *p = sim->first; p; p = p->next) {
+        if (p->state == PROCESS_WAITING && p->stoppable) {
+            p->stopped = true;
+            virtual_wake(p, now);
+        }
+    }
+}
+
+enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual_sim *sim, int rank,
+                                       void (*body)(void *), void *arg)
+{
+    if (sim->processes == sim->room) {
+        int room = sim->room ? 2 * sim->room : 64;
+        struct virtual_process **heap =
+            realloc(sim->heap, (size_t)room * sizeof(struct virtual_process *));
+        if (!heap)
+            return fail(SOTTO_ENOMEM, "no memory for %d simulated processes", room);
+        sim->heap = heap;
+        sim->room = room;
+    }
+    TRY(fiber_init(&p->fiber, run_process, p));
+    p->body = body;
+    p->arg = arg;
+    p->sim = sim;
+    p->id = sim->next_id++;
+    p->rank = rank;
+    p->time = sim->current ? sim->current->time : 0;
+    p->state = PROCESS_READY;
+    sim->processes++;
+    p->next = NULL;
+    p->link = sim->last;
+    *sim->last = p;
+    sim->last = &p->next;
+    push(sim, p);
+    return SOTTO_OK;
+}
+
+void virtual_process_free(struct virtual_process *p)
+{
+    if (!p->sim)
+        return; /* never begun */
+    fiber_free(&p->fiber);
+    p->sim->processes--;
+    if ((*p->link = p->next))
+        p->next->link = p->link;
+    else
+        p->sim->last = p->link;
+}
+
+static double now(const struct clock *clock)
+{
+    const struct virtual_sim *sim = (const struct virtual_sim *)clock;
+    return sim->current ? sim->current->time : 0;
+}
+
+static enum sotto_status open_lane(struct worker *w, struct lane **out)
+{
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    return virtual_lane_open(v->process.sim, w->rank, out);
+}
+
+/* Work begins at once on another thread; its process goes on when all that happens before its end
+ * has happened. Called from a lane's job, it is the lane that computes. */
+static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+{
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    struct virtual_sim *sim = v->process.sim;
+    struct virtual_process *p = sim->current;
+    assert(seconds >= 0);
+    TRY(status_raise(&sim->stop));
+    double cost = sim->config->speed ? seconds / sim->config->speed[w->rank] : seconds;
+    if (sim->config->jitter > 0) {
+        float z;
+        rng_normal(&v->jitter, &z, 1, 0, 1);
+        cost *= fmax(0.1, 1 + sim->config->jitter * (double)z);
+    }
+    if (!work) {
+        virtual_advance(sim, p->time + cost);
+        return SOTTO_OK;
+    }
+    if (!sim->pool)
+        TRY(pool_open(&sim->pool, sim->config->cores));
+    p->job.work = work;
+    p->job.arg = arg;
+    pool_start(sim->pool, &p->job);
+    virtual_advance(sim, p->time + cost);
+    return pool_wait(sim->pool, &p->job);
+}
+
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute};
+
+static void run_worker(void *arg)
+{
+    struct virtual_worker *v = arg;
+    struct virtual_sim *sim = v->process.sim;
+    enum sotto_status st = v->job(&v->base, v->arg);
+    if (st != SOTTO_OK && sim->stop.code == SOTTO_OK) {
+        struct status_note note;
+        status_save(&note, fail_in(st, "worker %d: ", v->base.rank));
+        virtual_stop(sim, &note);
+    }
+}
+
+/* Nothing can run and some wait. A lane whose job failed is the reason, where there is one: its
+ * worker had no chance to notice. A worker that failed but cannot close its lane had none to tell.
+ */
+static void explain_deadlock(struct virtual_sim *sim, struct status_note *note)
+{
+    enum { NAMED = 8 };
+    char text[STATUS_ROOM] = "";
+    size_t used = 0;
+    int waiting = 0;
+    for (struct virtual_process *p = sim->first; p; p = p->next) {
+        if (p->is_lane && status_raise(virtual_lane_failure(p)) != SOTTO_OK) {
+            enum sotto_status st = virtual_lane_failure(p)->code;
+            status_save(note, fail_in(st, "worker %d: ", p->rank));
+            return;
+        }
+        if (p->state != PROCESS_WAITING || waiting++ >= NAMED)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%sworker %d%s in %s",
+                                 waiting > 1 ? ", " : "", p->rank, p->is_lane ? "'s lane" : "",
+                                 p->what);
+        if (p->detail >= 0)
+            used += (size_t)snprintf(text + used, sizeof text - used, " from rank %d", p->detail);
+    }
+    if (waiting > NAMED)
+        snprintf(text + used, sizeof text - used, " and %d more", waiting - NAMED);
+    status_save(note, fail(SOTTO_EPEER, "the workers wait for what never comes: %s", text));
+    for (struct virtual_process *p = sim->first; p; p = p->next)
+        if (p->state == PROCESS_WAITING && !p->is_lane && p->kept.code != SOTTO_OK &&
+            strcmp(p->what, "lane_close") == 0) {
+            status_save(note, fail(SOTTO_EPEER, "%s; worker %d had failed: %s", note->text, p->rank,
+                                   p->kept.text));
+            return;
+        }
+}
+
+static bool all_ended(const struct virtual_sim *sim)
+{
+    for (int r = 0; r < sim->config->workers; r++)
+        if (sim->worker[r].process.state != PROCESS_ENDED)
+            return false;
+    return true;
+}
+
+/* Runs until nothing can: all have ended, or they wait for each other; then they are told so, once.
+ */
+static void run(struct virtual_sim *sim)
+{
+    switch_to_next(sim, false);
+    if (!all_ended(sim) && sim->stop.code == SOTTO_OK) {
+        struct status_note note;
+        explain_deadlock(sim, &note);
+        virtual_stop(sim, &note);
+        if (sim->ready)
+            switch_to_next(sim, false);
+    }
+}
+
+static enum sotto_status check_config(const struct engine_config *config)
+{
+    if (config->workers < 1)
+        return fail(SOTTO_EINVAL, "a simulated cluster needs a worker, got %d", config->workers);
+    if (!(config->jitter >= 0) || !isfinite(config->jitter))
+        return fail(SOTTO_EINVAL, "jitter %g: want 0 or more", config->jitter);
+    if (config->cores < 0)
+        return fail(SOTTO_EINVAL, "cores %d: want 0 for all, or more", config->cores);
+    for (int r = 0; r < config->workers && config->speed; r++)
+        if (!(config->speed[r] > 0) || !isfinite(config->speed[r]))
+            return fail(SOTTO_EINVAL, "speed of worker %d is %g: want more than 0", r,
+                        config->speed[r]);
+    return SOTTO_OK;
+}
+
+enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg)
+{
+    TRY(check_config(config));
+    enum sotto_status st = SOTTO_OK;
+    int workers = config->workers;
+    struct virtual_sim *sim = calloc(1, sizeof *sim);
+    struct comm **world = calloc((size_t)workers, sizeof *world);
+    if (!sim || !world) {
+        st = fail(SOTTO_ENOMEM, "no memory for %d simulated workers", workers);
+        goto done;
+    }
+    sim->clock.now = now;
+    sim->config = config;
+    sim->last = &sim->first;
+    fiber_adopt(&sim->home);
+    sim->worker = calloc((size_t)workers, sizeof *sim->worker);
+    if (!sim->worker) {
+        st = fail(SOTTO_ENOMEM, "no memory for %d simulated workers", workers);
+        goto done;
+    }
+    TRY_DONE(virtual_world(sim, world));
+    for (int r = 0; r < workers; r++) {
+        struct virtual_worker *v = &sim->worker[r];
+        v->base = (struct worker){&virtual_worker_ops, r, workers, world[r], &sim->clock};
+        v->jitter = rng_make(config->seed, (uint64_t)r);
+        v->job = job;
+        v->arg = arg;
+        TRY_DONE(virtual_process_init(&v->process, sim, r, run_worker, v));
+    }
+    run(sim);
+    st = status_raise(&sim->stop);
+done:
+    if (sim) {
+        pool_close(sim->pool);
+        virtual_lanes_free(sim);
+        for (int r = 0; r < workers && sim->worker; r++)
+            virtual_process_free(&sim->worker[r].process);
+        free(sim->heap);
+        free(sim->worker);
+    }
+    for (int r = 0; r < workers && world; r++)
+        comm_free(world[r]);
+    free(world);
+    free(sim);
+    return st;
+}

@@ -1,0 +1,95 @@
+/* A simulated cluster in virtual time: what its files share.
+ *
+ * Workers and lanes are processes, each with a clock of its own, run as fibers on the thread that
+ * called engine_virtual. The ready process with the smallest clock runs. One invariant makes the
+ * order of events the order of time: the clock of the running process is never ahead of a ready
+ * one's, because whatever advances a clock (virtual_advance) or waits (virtual_block) lets those
+ * that are behind run first. So what a process sees of the others is what they had done by its own
+ * time, and two runs are the same to the bit.
+ *
+ * Only the work given to `compute` runs on other threads, between two points of its process's
+ * order. */
+#ifndef SOTTO_COMM_VIRTUAL_H
+#define SOTTO_COMM_VIRTUAL_H
+
+#include "base/rng.h"
+#include "comm/virtual_fiber.h"
+#include "comm/virtual_pool.h"
+#include "comm/worker.h"
+
+enum process_state {
+    PROCESS_READY,   /* runs, or is in the heap                              */
+    PROCESS_WAITING, /* for an event inside the cluster: `what` and `detail` */
+    PROCESS_IDLE,    /* a lane without jobs                                  */
+    PROCESS_ENDED
+};
+
+struct virtual_process {
+    struct virtual_sim *sim;
+    double time;
+    bool late; /* runs after all others of the same time */
+    int id;    /* breaks ties                            */
+    int rank;  /* of the worker that it is or serves     */
+    bool is_lane;
+    enum process_state state;
+    bool stoppable;          /* an abort ends its wait                        */
+    bool stopped;            /* by an abort                                   */
+    const char *what;        /* the call that it waits in                     */
+    int detail;              /* rank that it waits for, -1: none              */
+    struct status_note kept; /* its error message while others run            */
+    struct pool_job job;     /* its computation                               */
+    struct fiber fiber;
+    void (*body)(void *arg); /* its end is the process's */
+    void *arg;
+    struct virtual_process *next, **link; /* all of the sim, in order of id */
+};
+
+struct virtual_worker {
+    struct worker base;
+    struct virtual_process process;
+    struct rng jitter;
+    worker_job *job;
+    void *arg;
+};
+
+struct virtual_sim {
+    struct clock clock; /* first: tells the running process's time */
+    const struct engine_config *config;
+    struct fiber home; /* where engine_virtual runs */
+    struct virtual_process *current;
+    struct virtual_process **heap; /* the ready ones, smallest first */
+    int ready, room;
+    struct virtual_process *first, **last;
+    int processes, next_id;
+    struct virtual_worker *worker; /* (workers) */
+    struct virtual_lane *lanes;    /* not closed yet */
+    struct pool *pool;             /* NULL until a computation needs it */
+    struct status_note stop;       /* the first failure: ends the others' waiting, and the run's */
+};
+
+/* Enters a process that begins at the running one's time, or at 0. */
+enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual_sim *sim, int rank,
+                                       void (*body)(void *), void *arg);
+void virtual_process_free(struct virtual_process *p);
+
+/* The running process: time passes, waits in a call (fails: an abort), lets all others of its time
+ * run first. */
+void virtual_advance(struct virtual_sim *sim, double to);
+enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
+void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
+void virtual_defer(struct virtual_sim *sim);
+
+/* A waiting or idle process goes on at `time`, or at its own if that is later. */
+void virtual_wake(struct virtual_process *p, double time);
+
+/* Everything that waits for a peer ends with this note, now and from now on. */
+void virtual_stop(struct virtual_sim *sim, const struct status_note *note);
+
+enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct lane **out);
+const struct status_note *virtual_lane_failure(const struct virtual_process *p);
+void virtual_lanes_free(struct virtual_sim *sim); /* those that nobody closed */
+
+/* The world's communicators, one a worker, into out[]. */
+enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out);
+
+#endif

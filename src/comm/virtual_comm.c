@@ -1,0 +1,456 @@
+/* Communicators in virtual time. A collective is one event: ranks wait until the last has come,
+ * which combines the data where they lie and lets all go on together after the time that the links
+ * take. Without data (NULL) only time passes. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/sum.h"
+#include "comm/virtual.h"
+
+enum { CALL_SPLIT = COMM_CALLS };
+
+/* What a rank brings to a collective. */
+struct offer {
+    int call;
+    size_t count, unit;
+    int root;
+    int color;         /* split */
+    struct comm **out; /* split */
+};
+
+struct message {
+    struct message *next;
+    size_t bytes, room;
+    double ready; /* when its last byte arrives */
+    void *data;
+    bool empty; /* only its size was declared */
+};
+
+/* From one rank to another. */
+struct box {
+    struct message *first, *last;
+};
+
+struct group {
+    struct virtual_sim *sim;
+    int size, users;
+    int *node; /* (size) */
+    int arrived;
+    struct offer *offer;            /* (size) */
+    struct view *x, *y;             /* (size) */
+    struct virtual_process **there; /* (size): who waits in the collective */
+    struct member **member;         /* (size) */
+    struct message *idle;           /* memory for the next messages */
+    struct status_note failure;     /* once workers disagree, for good */
+};
+
+struct member {
+    struct comm base;
+    struct group *group;
+    struct box *box;                  /* (size): from each rank; NULL until a message comes */
+    struct virtual_process *receiver; /* waits for a message from rank `from` */
+    int from;
+};
+
+static const struct comm_ops virtual_comm_ops;
+
+static const char *call_name(int call)
+{
+    return call == CALL_SPLIT ? "split" : comm_call_name((enum comm_call)call);
+}
+
+static void free_messages(struct message *m)
+{
+    while (m) {
+        struct message *next = m->next;
+        free(m->data);
+        free(m);
+        m = next;
+    }
+}
+
+static void free_group(struct group *g)
+{
+    for (int r = 0; r < g->size && g->member; r++) {
+        for (int i = 0; i < g->size && g->member[r] && g->member[r]->box; i++)
+            free_messages(g->member[r]->box[i].first);
+        if (g->member[r])
+            free(g->member[r]->box);
+        free(g->member[r]);
+    }
+    free_messages(g->idle);
+    free(g->node);
+    free(g->offer);
+    free(g->x);
+    free(g->y);
+    free(g->there);
+    free(g->member);
+    free(g);
+}
+
+static void free_comm(struct comm *c)
+{
+    struct group *g = ((struct member *)c)->group;
+    if (--g->users == 0)
+        free_group(g);
+}
+
+/* NULL without memory; the nodes are still to be set. */
+static struct group *make_group(struct virtual_sim *sim, int size)
+{
+    struct group *g = calloc(1, sizeof *g);
+    size_t n = (size_t)size;
+    if (!g)
+        return NULL;
+    g->sim = sim;
+    g->size = g->users = size;
+    g->node = calloc(n, sizeof *g->node);
+    g->offer = calloc(n, sizeof *g->offer);
+    g->x = calloc(n, sizeof *g->x);
+    g->y = calloc(n, sizeof *g->y);
+    g->there = calloc(n, sizeof(struct virtual_process *));
+    g->member = calloc(n, sizeof(struct member *));
+    bool whole = g->node && g->offer && g->x && g->y && g->there && g->member;
+    for (int r = 0; r < size && whole; r++) {
+        struct member *m = g->member[r] = calloc(1, sizeof *m);
+        if ((whole = m != NULL)) {
+            m->base = (struct comm){.ops = &virtual_comm_ops,
+                                    .rank = r,
+                                    .size = size,
+                                    .node = g->node,
+                                    .clock = &sim->clock};
+            m->group = g;
+        }
+    }
+    if (!whole) {
+        free_group(g);
+        return NULL;
+    }
+    return g;
+}
+
+enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out)
+{
+    const struct engine_config *config = sim->config;
+    struct group *g = make_group(sim, config->workers);
+    if (!g)
+        return fail(SOTTO_ENOMEM, "no memory for a world of %d", config->workers);
+    for (int r = 0; r < g->size; r++) {
+        g->node[r] = config->node ? config->node[r] : 0;
+        out[r] = &g->member[r]->base;
+    }
+    return SOTTO_OK;
+}
+
+static bool same(const struct offer *a, const struct offer *b)
+{
+    return a->call == b->call && a->count == b->count && a->unit == b->unit && a->root == b->root;
+}
+
+static enum sotto_status check_offers(const struct group *g)
+{
+    const struct offer *a = &g->offer[0];
+    for (int r = 1; r < g->size; r++) {
+        const struct offer *o = &g->offer[r];
+        if (same(a, o))
+            continue;
+        if (a->call == o->call && a->root != o->root)
+            return fail(
+                SOTTO_EPEER,
+                "workers call different things: rank 0 %s from root %d, rank %d %s from root %d",
+                call_name(a->call), a->root, r, call_name(o->call), o->root);
+        return fail(
+            SOTTO_EPEER,
+            "workers call different things: rank 0 %s of %zu elements of %zu bytes, rank %d "
+            "%s of %zu elements of %zu bytes",
+            call_name(a->call), a->count, a->unit, r, call_name(o->call), o->count, o->unit);
+    }
+    return SOTTO_OK;
+}
+
+/* Whether every rank brought memory; an empty block of its own needs none. */
+static bool have_data(const struct group *g)
+{
+    const struct offer *o = &g->offer[0];
+    bool all = o->count > 0;
+    for (int r = 0; r < g->size && all; r++) {
+        struct comm_block b = comm_block(o->count, g->size, r);
+        bool no_x = o->call == COMM_ALLGATHER && b.begin == b.end;
+        bool no_y = o->call == COMM_REDUCE_SCATTER && b.begin == b.end;
+        all = (g->x[r].data || no_x) && (g->y[r].data || no_y);
+    }
+    return all;
+}
+
+static void combine_sums(struct group *g, bool scatter, size_t count, size_t unit)
+{
+    for (int r = 0; r < g->size; r++) {
+        struct comm_block b = comm_block(count, g->size, r);
+        if (b.begin == b.end)
+            continue;
+        struct view y = g->y[r];
+        y.data = (char *)y.data - b.begin * unit; /* as if y were the whole vector */
+        sum_block(scatter ? &y : g->y, scatter ? 1 : g->size, g->x, g->size, r + 1, b.begin, b.end);
+    }
+}
+
+/* Into rank 0's memory block by block, from there to the others at once. */
+static void combine_blocks(struct group *g, size_t count, size_t unit)
+{
+    char *whole = g->y[0].data;
+    for (int r = 0; r < g->size; r++) {
+        struct comm_block b = comm_block(count, g->size, r);
+        if (b.end > b.begin && whole + b.begin * unit != g->x[r].data)
+            memmove(whole + b.begin * unit, g->x[r].data, (b.end - b.begin) * unit);
+    }
+    for (int r = 1; r < g->size; r++)
+        memcpy(g->y[r].data, whole, count * unit);
+}
+
+static int by_color(const void *a, const void *b)
+{
+    const struct offer *x = *(const struct offer *const *)a, *y = *(const struct offer *const *)b;
+    if (x->color != y->color)
+        return x->color < y->color ? -1 : 1;
+    return x < y ? -1 : x > y; /* both in g->offer: by rank */
+}
+
+/* New groups, one a color. Either all are made or none. */
+static enum sotto_status make_split(struct group *g)
+{
+    bool whole = true;
+    const struct offer **order = malloc((size_t)g->size * sizeof(const struct offer *));
+    if (!order)
+        return fail(SOTTO_ENOMEM, "no memory to split %d ranks", g->size);
+    for (int r = 0; r < g->size; r++)
+        order[r] = &g->offer[r];
+    qsort(order, (size_t)g->size, sizeof(const struct offer *), by_color);
+    for (int begin = 0, end; begin < g->size && whole; begin = end) {
+        for (end = begin; end < g->size && order[end]->color == order[begin]->color;)
+            end++;
+        struct group *part = make_group(g->sim, end - begin);
+        whole = part != NULL;
+        for (int i = begin; i < end && whole; i++) {
+            part->node[i - begin] = g->node[order[i] - g->offer];
+            *order[i]->out = &part->member[i - begin]->base;
+        }
+    }
+    for (int r = 0; r < g->size && !whole; r++) {
+        comm_free(*g->offer[r].out);
+        *g->offer[r].out = NULL;
+    }
+    free(order);
+    return whole ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory to split %d ranks", g->size);
+}
+
+/* All have come: moves the data and tells how long it takes. */
+static enum sotto_status complete(struct group *g, double *seconds)
+{
+    *seconds = 0;
+    TRY(check_offers(g));
+    const struct link_model *links = g->sim->config->links;
+    const struct offer *o = &g->offer[0];
+    double bytes = (double)o->count * (double)o->unit;
+    bool moves = have_data(g);
+    switch (o->call) {
+    case COMM_ALLREDUCE:
+    case COMM_REDUCE_SCATTER:
+        if (moves)
+            combine_sums(g, o->call == COMM_REDUCE_SCATTER, o->count, o->unit);
+        if (links)
+            *seconds = link_ring(links, g->node, g->size, bytes, o->call == COMM_ALLREDUCE ? 2 : 1);
+        return SOTTO_OK;
+    case COMM_ALLGATHER:
+        if (moves)
+            combine_blocks(g, o->count, o->unit);
+        if (links)
+            *seconds = link_ring(links, g->node, g->size, bytes, 1);
+        return SOTTO_OK;
+    case COMM_BROADCAST:
+        for (int r = 0; r < g->size && moves; r++)
+            if (r != o->root)
+                memcpy(g->y[r].data, g->x[o->root].data, o->count);
+        if (links)
+            *seconds = link_broadcast(links, g->node, g->size, bytes);
+        return SOTTO_OK;
+    case COMM_BARRIER:
+        if (links)
+            *seconds = link_barrier(links, g->node, g->size);
+        return SOTTO_OK;
+    default:
+        return make_split(g); /* set-up costs no time */
+    }
+}
+
+static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
+                                    struct view x)
+{
+    struct group *g = ((struct member *)c)->group;
+    struct virtual_sim *sim = g->sim;
+    TRY(status_raise(&sim->stop));
+    TRY(status_raise(&g->failure));
+    g->offer[c->rank] = offer;
+    g->x[c->rank] = x;
+    g->y[c->rank] = y;
+    g->there[c->rank] = sim->current;
+    if (++g->arrived < g->size) {
+        TRY(virtual_block(sim, call_name(offer.call), -1));
+        return status_raise(&g->failure);
+    }
+    g->arrived = 0;
+    double seconds;
+    enum sotto_status st = complete(g, &seconds);
+    if (st != SOTTO_OK)
+        status_save(&g->failure, st);
+    double end = sim->current->time + seconds; /* it came last: no other is ahead of it */
+    for (int r = 0; r < g->size; r++)
+        if (r != c->rank)
+            virtual_wake(g->there[r], end);
+    virtual_advance(sim, end);
+    return status_raise(&g->failure);
+}
+
+static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct offer offer = {.call = COMM_ALLREDUCE, .count = count, .unit = dtype_size(x.type)};
+    return collective(c, offer, y, x);
+}
+
+static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct offer offer = {.call = COMM_REDUCE_SCATTER, .count = count, .unit = dtype_size(x.type)};
+    return collective(c, offer, y, x);
+}
+
+static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
+                                   size_t unit)
+{
+    struct offer offer = {.call = COMM_ALLGATHER, .count = count, .unit = unit};
+    return collective(c, offer, (struct view){.data = y}, (struct view){.data = (void *)x});
+}
+
+static enum sotto_status broadcast(struct comm *c, void *data, size_t bytes, int root)
+{
+    struct view x = {.data = data};
+    return collective(
+        c, (struct offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root}, x, x);
+}
+
+static enum sotto_status barrier(struct comm *c)
+{
+    return collective(c, (struct offer){.call = COMM_BARRIER}, view_none, view_none);
+}
+
+static enum sotto_status split(struct comm *c, int color, struct comm **out)
+{
+    return collective(c, (struct offer){.call = CALL_SPLIT, .color = color, .out = out}, view_none,
+                      view_none);
+}
+
+static enum sotto_status take_message(struct group *g, const void *data, size_t bytes,
+                                      struct message **out)
+{
+    struct message *m = g->idle;
+    if (m)
+        g->idle = m->next;
+    else if (!(m = calloc(1, sizeof *m)))
+        return fail(SOTTO_ENOMEM, "no memory for a message");
+    m->next = NULL;
+    m->bytes = bytes;
+    m->empty = !data;
+    if (data && m->room < bytes) {
+        free(m->data);
+        m->data = malloc(bytes);
+        m->room = m->data ? bytes : 0;
+    }
+    if (data && m->room < bytes) {
+        free_messages(m);
+        return fail(SOTTO_ENOMEM, "no memory for a message of %zu bytes", bytes);
+    }
+    if (data && bytes)
+        memcpy(m->data, data, bytes);
+    *out = m;
+    return SOTTO_OK;
+}
+
+/* The sender's link is busy until the last byte has left; the latency is only the receiver's. */
+static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
+{
+    struct group *g = ((struct member *)c)->group;
+    struct virtual_sim *sim = g->sim;
+    struct member *peer = g->member[to];
+    struct message *m = NULL;
+    TRY(status_raise(&sim->stop));
+    if (!peer->box && !(peer->box = calloc((size_t)g->size, sizeof *peer->box)))
+        return fail(SOTTO_ENOMEM, "no memory for messages from %d ranks", g->size);
+    TRY(take_message(g, data, bytes, &m));
+    struct link link = {0};
+    if (sim->config->links)
+        link =
+            g->node[c->rank] == g->node[to] ? sim->config->links->intra : sim->config->links->inter;
+    double left = sim->current->time + (link.bandwidth > 0 ? (double)bytes / link.bandwidth : 0);
+    m->ready = left + link.latency;
+    struct box *box = &peer->box[c->rank];
+    if (box->first)
+        box->last->next = m;
+    else
+        box->first = m;
+    box->last = m;
+    if (peer->receiver && peer->from == c->rank) {
+        virtual_wake(peer->receiver, m->ready);
+        peer->receiver = NULL;
+    }
+    virtual_advance(sim, left);
+    return SOTTO_OK;
+}
+
+static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
+{
+    struct member *self = (struct member *)c;
+    struct group *g = self->group;
+    struct virtual_sim *sim = g->sim;
+    TRY(status_raise(&sim->stop));
+    if (!self->box || !self->box[from].first) {
+        self->receiver = sim->current;
+        self->from = from;
+        TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
+    }
+    struct box *box = &self->box[from];
+    struct message *m = box->first;
+    box->first = m->next;
+    virtual_advance(sim, m->ready);
+    enum sotto_status st = SOTTO_OK;
+    if (m->bytes != bytes)
+        st = fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
+                  bytes, from, m->bytes);
+    else if (bytes && data && !m->empty)
+        memcpy(data, m->data, bytes);
+    m->next = g->idle;
+    g->idle = m;
+    return st;
+}
+
+static void abort_world(struct comm *c, const struct status_note *note)
+{
+    struct virtual_sim *sim = ((struct member *)c)->group->sim;
+    struct status_note named = {.code = note->code};
+    snprintf(named.text, sizeof named.text, "worker %d: %.*s", sim->current->rank, STATUS_ROOM - 32,
+             note->text);
+    virtual_stop(sim, &named);
+}
+
+static const struct comm_ops virtual_comm_ops = {
+    .name = "virtual",
+    .send = send_message,
+    .recv = recv_message,
+    .allreduce = allreduce,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .split = split,
+    .abort = abort_world,
+    .free = free_comm,
+};

@@ -1,0 +1,121 @@
+/* ucontext makes and switches the stacks; the kernel gives them memory only where they are touched.
+ */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "comm/virtual_fiber.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define FIBER_ASAN
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define FIBER_ASAN
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define FIBER_TSAN
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FIBER_TSAN
+#endif
+#endif
+
+#ifdef FIBER_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef FIBER_TSAN
+#include <sanitizer/tsan_interface.h>
+#endif
+
+enum { STACK = 1 << 20 };
+
+static void leave(struct fiber *from, struct fiber *to, bool last)
+{
+    to->came_from = from;
+#ifdef FIBER_ASAN
+    __sanitizer_start_switch_fiber(last ? NULL : &from->fake_stack, to->bottom, to->room);
+#endif
+#ifdef FIBER_TSAN
+    __tsan_switch_to_fiber(to->tsan, 0);
+#endif
+    (void)last;
+}
+
+/* The first thing on arrival. */
+static void enter(struct fiber *f)
+{
+#ifdef FIBER_ASAN
+    __sanitizer_finish_switch_fiber(f->fake_stack, &f->came_from->bottom, &f->came_from->room);
+#endif
+    (void)f;
+}
+
+static void begin(unsigned high, unsigned low)
+{
+    struct fiber *f = (struct fiber *)((uintptr_t)high << 16 << 16 | low);
+    enter(f);
+    f->body(f->arg);
+    abort(); /* a body does not return */
+}
+
+void fiber_adopt(struct fiber *f)
+{
+    *f = (struct fiber){0};
+#ifdef FIBER_TSAN
+    f->tsan = __tsan_get_current_fiber();
+#endif
+}
+
+enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
+{
+    *f = (struct fiber){.body = body, .arg = arg};
+    size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+    f->bytes = guard + STACK;
+    f->map = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (f->map == MAP_FAILED) {
+        f->map = NULL;
+        return fail_errno(SOTTO_ENOMEM, "no memory for the stack of a simulated worker or lane");
+    }
+    if (mprotect(f->map, guard, PROT_NONE) != 0 || getcontext(&f->context) != 0) {
+        fail_errno(SOTTO_ENOMEM, "cannot protect the stack of a simulated worker or lane "
+                                 "(too many? each takes two of vm.max_map_count)");
+        munmap(f->map, f->bytes);
+        f->map = NULL;
+        return SOTTO_ENOMEM;
+    }
+    f->bottom = (char *)f->map + guard;
+    f->room = STACK;
+    f->context.uc_stack.ss_sp = (char *)f->map + guard;
+    f->context.uc_stack.ss_size = STACK;
+    f->context.uc_link = NULL;
+    uintptr_t self = (uintptr_t)f; /* makecontext passes ints only */
+    makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 16 >> 16),
+                (unsigned)self);
+#ifdef FIBER_TSAN
+    f->tsan = __tsan_create_fiber(0);
+#endif
+    return SOTTO_OK;
+}
+
+void fiber_free(struct fiber *f)
+{
+    if (!f->map)
+        return;
+#ifdef FIBER_TSAN
+    __tsan_destroy_fiber(f->tsan);
+#endif
+    munmap(f->map, f->bytes);
+    f->map = NULL;
+}
+
+void fiber_switch(struct fiber *from, struct fiber *to, bool last)
+{
+    leave(from, to, last);
+    if (swapcontext(&from->context, &to->context) != 0)
+        abort(); /* only for a context that was never made */
+    enter(from);
+}

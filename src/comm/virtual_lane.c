@@ -1,0 +1,181 @@
+/* A lane as a process in virtual time: jobs begin at their starter's time or when the one before
+ * has ended. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/virtual.h"
+
+struct call {
+    lane_job *job;
+    void *arg;
+};
+
+struct virtual_lane {
+    struct lane base;
+    struct virtual_process process;
+    struct call *queue; /* a ring of `room`, a power of two */
+    size_t room, started, finished;
+    bool running, closing;
+    struct virtual_process *waiter;
+    struct status_note failure; /* of the first job that failed */
+    double asked_at;            /* lane_done, how many times in a row at one time */
+    int asked;
+    struct virtual_lane *next, **link;
+};
+
+static bool idle(const struct virtual_lane *l)
+{
+    return l->started == l->finished || l->failure.code != SOTTO_OK;
+}
+
+static void wake_waiter(struct virtual_lane *l)
+{
+    struct virtual_process *waiter = l->waiter;
+    l->waiter = NULL;
+    if (waiter)
+        virtual_wake(waiter, l->process.time);
+}
+
+static void serve(void *arg)
+{
+    struct virtual_lane *l = arg;
+    struct virtual_sim *sim = l->process.sim;
+    while (!l->closing) {
+        if (idle(l)) {
+            virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
+            continue;
+        }
+        struct call call = l->queue[l->finished & (l->room - 1)];
+        double begin = l->process.time;
+        l->running = true;
+        enum sotto_status st = call.job(call.arg);
+        l->running = false;
+        l->base.busy += l->process.time - begin;
+        l->finished++;
+        if (st != SOTTO_OK)
+            status_save(&l->failure, st);
+        if (idle(l))
+            wake_waiter(l);
+    }
+    wake_waiter(l);
+}
+
+static enum sotto_status grow(struct virtual_lane *l)
+{
+    size_t room = l->room ? 2 * l->room : 16;
+    struct call *queue = malloc(room * sizeof *queue);
+    if (!queue)
+        return fail(SOTTO_ENOMEM, "no memory for %zu jobs of a lane", room);
+    for (size_t i = l->finished; i != l->started; i++)
+        queue[i & (room - 1)] = l->queue[i & (l->room - 1)];
+    free(l->queue);
+    l->queue = queue;
+    l->room = room;
+    return SOTTO_OK;
+}
+
+static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
+{
+    struct virtual_lane *l = (struct virtual_lane *)lane;
+    TRY(status_raise(&l->failure));
+    if (l->started - l->finished == l->room)
+        TRY(grow(l));
+    l->queue[l->started++ & (l->room - 1)] = (struct call){job, arg};
+    if (l->process.state == PROCESS_IDLE)
+        virtual_wake(&l->process, l->process.sim->current->time);
+    return SOTTO_OK;
+}
+
+static enum sotto_status done(struct lane *lane, bool *is_done)
+{
+    enum { MOST = 100000 };
+    struct virtual_lane *l = (struct virtual_lane *)lane;
+    struct virtual_sim *sim = l->process.sim;
+    if (!idle(l))
+        virtual_defer(sim); /* a job that ends at this very time has ended */
+    *is_done = idle(l);
+    double now = sim->current->time;
+    l->asked = !*is_done && now == l->asked_at ? l->asked + 1 : 0;
+    l->asked_at = now;
+    if (l->asked > MOST)
+        return fail(
+            SOTTO_EINVAL,
+            "virtual time stands still at %g s: lane_done is asked again and again and nothing "
+            "between costs time",
+            now);
+    return status_raise(&l->failure);
+}
+
+static void wait_for(struct virtual_lane *l, const char *what)
+{
+    struct virtual_sim *sim = l->process.sim;
+    assert(!l->waiter);
+    l->waiter = sim->current;
+    virtual_block_unstoppable(sim, PROCESS_WAITING, what); /* the job itself is ended by an abort */
+}
+
+static enum sotto_status wait_idle(struct lane *lane)
+{
+    struct virtual_lane *l = (struct virtual_lane *)lane;
+    if (!idle(l))
+        wait_for(l, "lane_wait");
+    return status_raise(&l->failure);
+}
+
+static void release(struct virtual_lane *l)
+{
+    if ((*l->link = l->next))
+        l->next->link = l->link;
+    virtual_process_free(&l->process);
+    free(l->queue);
+    free(l);
+}
+
+static void close_lane(struct lane *lane)
+{
+    struct virtual_lane *l = (struct virtual_lane *)lane;
+    l->closing = true;
+    if (l->process.state == PROCESS_IDLE)
+        virtual_wake(&l->process, l->process.sim->current->time);
+    if (l->process.state != PROCESS_ENDED)
+        wait_for(l, "lane_close");
+    release(l);
+}
+
+static const struct lane_ops virtual_lane_ops = {start, done, wait_idle, close_lane};
+
+enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct lane **out)
+{
+    *out = NULL;
+    struct virtual_lane *l = calloc(1, sizeof *l);
+    if (!l)
+        return fail(SOTTO_ENOMEM, "no memory for a lane");
+    l->base.ops = &virtual_lane_ops;
+    l->base.clock = &sim->clock;
+    enum sotto_status st = virtual_process_init(&l->process, sim, rank, serve, l);
+    if (st != SOTTO_OK) {
+        free(l);
+        return st;
+    }
+    l->process.is_lane = true;
+    l->link = &sim->lanes;
+    if ((l->next = sim->lanes))
+        l->next->link = &l->next;
+    sim->lanes = l;
+    *out = &l->base;
+    return SOTTO_OK;
+}
+
+const struct status_note *virtual_lane_failure(const struct virtual_process *p)
+{
+    assert(p->is_lane);
+    const void *lane = (const char *)p - offsetof(struct virtual_lane, process);
+    return &((const struct virtual_lane *)lane)->failure;
+}
+
+void virtual_lanes_free(struct virtual_sim *sim)
+{
+    while (sim->lanes)
+        release(sim->lanes);
+}

@@ -1,0 +1,673 @@
+/* Workers in virtual time: the suite, the times of the model, overlap, faults, and that every run
+ * is the same. Workers run on stacks of their own, so they return a status and assert nothing. */
+#include "base/scratch.h"
+#include "comm/suite.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { MB = 1000000 };
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+static double now(const struct worker *w)
+{
+    return clock_now(w->clock);
+}
+
+static enum sotto_status compute(struct worker *w, double seconds)
+{
+    return w->ops->compute(w, NULL, NULL, seconds);
+}
+
+static void suite(void **state)
+{
+    (void)state;
+    const struct link_model links = {{1e9, 1e-6}, {1e7, 1e-3}};
+    const int node[] = {0, 0, 1, 1, 1, 2, 2, 3};
+    for (int size = 1; size <= 8; size++) {
+        struct engine_config config = {.workers = size};
+        struct suite_config how = {size == 4 ? 1000000 : 1023, true};
+        assert_ok(engine_virtual(&config, suite_run, &how));
+        config.links = &links;
+        config.node = node;
+        how.most = 1023;
+        assert_ok(engine_virtual(&config, suite_run, &how));
+    }
+}
+
+/* The costs of the model: every collective begins with its last rank, here `late` seconds after the
+ * others. */
+struct costs {
+    double bytes, late;
+    struct link slow; /* the slowest hop */
+};
+
+static enum sotto_status measure(struct worker *w, void *arg)
+{
+    const struct costs *k = arg;
+    size_t count = (size_t)(k->bytes / 4);
+    double n = w->size,
+           ring = (n - 1) / n * k->bytes / k->slow.bandwidth + (n - 1) * k->slow.latency;
+    double at = 0;
+    TRY(compute(w, w->rank == w->size / 2 ? k->late : 0));
+    at += k->late + 2 * ring;
+    TRY(comm_allreduce(w->world, view_none, view_none, count));
+    CHECK(near(now(w), at), "allreduce of %d ends at %.15g, not %.15g", w->size, now(w), at);
+    TRY(comm_reduce_scatter(w->world, view_none, view_none, count));
+    at += ring;
+    CHECK(near(now(w), at), "reduce_scatter ends at %.15g, not %.15g", now(w), at);
+    TRY(comm_allgather(w->world, view_none, view_none, count));
+    at += ring;
+    CHECK(near(now(w), at), "allgather ends at %.15g, not %.15g", now(w), at);
+    TRY(comm_broadcast(w->world, view_none, count, w->size - 1));
+    at += k->bytes / k->slow.bandwidth + (n - 1) * k->slow.latency;
+    CHECK(near(now(w), at), "broadcast ends at %.15g, not %.15g", now(w), at);
+    TRY(comm_barrier(w->world));
+    at += 2 * ceil(log2(n)) * k->slow.latency;
+    CHECK(near(now(w), at), "barrier ends at %.15g, not %.15g", now(w), at);
+    const struct comm_tally *t = &w->world->tally[COMM_ALLREDUCE];
+    double took = 2 * ring + (w->rank == w->size / 2 ? 0 : k->late);
+    CHECK(near(t->seconds, took), "the tally has %.15g s, not %.15g", t->seconds, took);
+    return SOTTO_OK;
+}
+
+static void costs(void **state)
+{
+    (void)state;
+    const struct link_model links = {{25e9, 2e-6}, {12.5e6, 5e-3}};
+    int apart[64], paired[64];
+    for (int r = 0; r < 64; r++) {
+        apart[r] = r;
+        paired[r] = r / 2;
+    }
+    static const int sizes[] = {2, 3, 4, 7, 16, 64};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int *const mix[] = {NULL, apart, paired};
+        for (int m = 0; m < 3; m++) {
+            bool inside = m == 0 || (m == 2 && sizes[i] == 2);
+            struct costs k = {4e6, 0.125, inside ? links.intra : links.inter};
+            struct engine_config config = {.workers = sizes[i], .node = mix[m], .links = &links};
+            assert_ok(engine_virtual(&config, measure, &k));
+        }
+    }
+}
+
+/* A lane with a communicator of its own. */
+struct side {
+    struct comm *c;
+    struct lane *lane;
+    size_t count;
+};
+
+static enum sotto_status side_open(struct side *s, struct worker *w, size_t count)
+{
+    *s = (struct side){.count = count};
+    TRY(comm_duplicate(w->world, &s->c));
+    return w->ops->lane(w, &s->lane);
+}
+
+static void side_close(struct side *s)
+{
+    lane_close(s->lane);
+    comm_free(s->c);
+}
+
+static enum sotto_status side_reduce(void *arg)
+{
+    struct side *s = arg;
+    return comm_allreduce(s->c, view_none, view_none, s->count);
+}
+
+struct overlap {
+    double compute, communicate, end, exposed;
+};
+
+static enum sotto_status overlap_worker(struct worker *w, void *arg)
+{
+    const struct overlap *o = arg;
+    struct side s;
+    size_t count =
+        (size_t)(o->communicate * MB / 4); /* two workers: the ring takes bytes/bandwidth */
+    enum sotto_status st = side_open(&s, w, count);
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, side_reduce, &s);
+    if (st == SOTTO_OK)
+        st = compute(w, o->compute);
+    if (st == SOTTO_OK)
+        st = lane_wait(s.lane);
+    if (st == SOTTO_OK && !(near(now(w), o->end) && near(s.lane->busy, o->communicate) &&
+                            fabs(s.lane->exposed - o->exposed) < 1e-12))
+        st = fail(SOTTO_EINVAL, "ends at %.15g, busy %.15g, exposed %.15g", now(w), s.lane->busy,
+                  s.lane->exposed);
+    side_close(&s);
+    return st;
+}
+
+static void overlap(void **state)
+{
+    (void)state;
+    const struct link_model links = {{MB, 0}, {MB, 0}};
+    struct engine_config config = {.workers = 2, .links = &links};
+    struct overlap hidden = {0.05, 0.03, 0.05, 0}, longer = {0.05, 0.08, 0.08, 0.03};
+    assert_ok(engine_virtual(&config, overlap_worker, &hidden));
+    assert_ok(engine_virtual(&config, overlap_worker, &longer));
+}
+
+/* Three jobs of 0.25 s one behind the other; powers of two, so that times are exact. */
+static enum sotto_status ask_at(struct worker *w, struct side *s, double seconds, bool want)
+{
+    bool done = !want;
+    TRY(compute(w, seconds));
+    TRY(lane_done(s->lane, &done));
+    CHECK(done == want, "worker %d: done is %d at %.17g", w->rank, done, now(w));
+    return SOTTO_OK;
+}
+
+static enum sotto_status done_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    enum sotto_status st = side_open(&s, w, 1 << 18);
+    for (int i = 0; i < 3 && st == SOTTO_OK; i++)
+        st = lane_start(s.lane, side_reduce, &s);
+    const double tiny = 0x1p-40;
+    if (st == SOTTO_OK)
+        st = ask_at(w, &s, 0, false);
+    if (st == SOTTO_OK)
+        st = ask_at(w, &s, 0.75 - tiny, false);
+    if (st == SOTTO_OK)
+        st = ask_at(w, &s, tiny, true); /* at that very time, whatever the processes' order */
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, side_reduce, &s);
+    if (st == SOTTO_OK)
+        st = ask_at(w, &s, 0.125, false);
+    if (st == SOTTO_OK)
+        st = ask_at(w, &s, 1, true);
+    if (st == SOTTO_OK && (now(w) != 1.875 || s.lane->busy != 1))
+        st = fail(SOTTO_EINVAL, "ends at %.17g, busy %.17g", now(w), s.lane->busy);
+    side_close(&s);
+    return st;
+}
+
+static void done_is_exact(void **state)
+{
+    (void)state;
+    const struct link_model links = {{1 << 22, 0}, {1 << 22, 0}};
+    struct engine_config config = {.workers = 2, .links = &links};
+    assert_ok(engine_virtual(&config, done_worker, NULL));
+}
+
+static enum sotto_status poll_forever(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    enum sotto_status st = side_open(&s, w, MB);
+    bool done = false;
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, side_reduce, &s);
+    while (st == SOTTO_OK && !done)
+        st = lane_done(s.lane, &done);
+    side_close(&s);
+    return st;
+}
+
+/* Unequal speeds: the slowest decides when they meet. */
+static enum sotto_status speed_worker(struct worker *w, void *arg)
+{
+    const double *speed = arg;
+    for (int i = 0; i < 4; i++)
+        TRY(compute(w, 1));
+    CHECK(now(w) == 4 / speed[w->rank], "worker %d computes until %.17g", w->rank, now(w));
+    TRY(comm_barrier(w->world));
+    CHECK(now(w) == 16, "worker %d leaves the barrier at %.17g", w->rank, now(w));
+    return SOTTO_OK;
+}
+
+static void speeds(void **state)
+{
+    (void)state;
+    double speed[] = {1, 0.25, 4, 0.5};
+    struct engine_config config = {.workers = 4, .speed = speed};
+    assert_ok(engine_virtual(&config, speed_worker, speed));
+    speed[2] = 0;
+    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "speed of worker 2");
+    config.workers = 0;
+    assert_fails(engine_virtual(&config, speed_worker, speed), SOTTO_EINVAL, "needs a worker");
+}
+
+/* Rounds of compute beside a lane's all-reduce; how often lane_done said no depends on every clock.
+ */
+enum { ROUNDS = 20, MOST = 256 };
+
+struct trace {
+    double at[MOST][ROUNDS];
+    int asked[MOST];
+};
+
+static enum sotto_status trace_rounds(struct worker *w, struct side *s, struct trace *trace)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        TRY(lane_start(s->lane, side_reduce, s));
+        for (bool done = false; !done; trace->asked[w->rank]++) {
+            TRY(compute(w, 0.01));
+            TRY(lane_done(s->lane, &done));
+        }
+        trace->at[w->rank][i] = now(w);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status trace_worker(struct worker *w, void *arg)
+{
+    struct side s;
+    enum sotto_status st = side_open(&s, w, MB / 100);
+    if (st == SOTTO_OK)
+        st = trace_rounds(w, &s, arg);
+    side_close(&s);
+    return st;
+}
+
+static void runs_are_equal(void **state)
+{
+    (void)state;
+    const struct link_model links = {{MB, 1e-4}, {MB, 1e-4}};
+    struct engine_config config = {.workers = 16, .links = &links, .jitter = 0.3, .seed = 5};
+    struct trace *t = calloc(3, sizeof *t);
+    assert_non_null(t);
+    assert_ok(engine_virtual(&config, trace_worker, &t[0]));
+    assert_ok(engine_virtual(&config, trace_worker, &t[1]));
+    assert_memory_equal(&t[0], &t[1], sizeof *t);
+    assert_true(t[0].at[0][0] != t[0].at[1][0]);
+    config.seed = 6;
+    assert_ok(engine_virtual(&config, trace_worker, &t[2]));
+    assert_true(memcmp(&t[0], &t[2], sizeof *t) != 0);
+    free(t);
+}
+
+static void many_workers(void **state)
+{
+    (void)state;
+    const struct link_model links = {{100 * MB, 1e-5}, {MB, 1e-4}};
+    int node[MOST];
+    for (int r = 0; r < MOST; r++)
+        node[r] = r / 8;
+    struct engine_config config = {.workers = MOST, .node = node, .links = &links, .jitter = 0.1};
+    struct trace *t = calloc(1, sizeof *t);
+    assert_non_null(t);
+    assert_ok(engine_virtual(&config, trace_worker, t));
+    for (int r = 0; r < MOST; r++)
+        assert_true(t->at[r][ROUNDS - 1] >= ROUNDS * 2 * (MOST - 1) * 1e-4);
+    free(t);
+}
+
+/* Rank 0 sends three messages of 1 s with a latency of 2 s; rank 1 takes the last two late. */
+static enum sotto_status message_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    static const double arrives[] = {3, 10, 10};
+    float *x = calloc(MB / 4, sizeof *x);
+    struct view v = {x, DTYPE_F32};
+    enum sotto_status st = x ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory");
+    for (int i = 0; i < 3 && st == SOTTO_OK && w->rank == 0; i++) {
+        x[0] = x[MB / 4 - 1] = (float)i;
+        st = comm_send(w->world, v, MB / 4, 1);
+        if (st == SOTTO_OK && now(w) != i + 1)
+            st = fail(SOTTO_EINVAL, "message %d has left at %.17g", i, now(w));
+    }
+    for (int i = 0; i < 3 && st == SOTTO_OK && w->rank == 1; i++) {
+        if (i == 1)
+            st = compute(w, 7);
+        if (st == SOTTO_OK)
+            st = comm_recv(w->world, v, MB / 4, 0);
+        if (st == SOTTO_OK &&
+            (now(w) != arrives[i] || x[0] != (float)i || x[MB / 4 - 1] != (float)i))
+            st = fail(SOTTO_EINVAL, "message %d is %g at %.17g", i, (double)x[0], now(w));
+    }
+    free(x);
+    return st;
+}
+
+static enum sotto_status wrong_size(struct worker *w, void *arg)
+{
+    (void)arg;
+    return w->rank ? comm_recv(w->world, view_none, 5, 0) : comm_send(w->world, view_none, 4, 1);
+}
+
+static void messages(void **state)
+{
+    (void)state;
+    const struct link_model links = {{0, 0}, {MB, 2}};
+    const int node[] = {0, 1};
+    struct engine_config config = {.workers = 2, .node = node, .links = &links};
+    assert_ok(engine_virtual(&config, message_worker, NULL));
+    assert_fails(engine_virtual(&config, wrong_size, NULL), SOTTO_EPEER,
+                 "worker 1: rank 1 expects 20 bytes from rank 0, which sent 16");
+}
+
+/* A mesh of 3 rows of 4, a row on a node: rows are fast, columns slow, and they do not wait for
+ * each other. */
+static enum sotto_status mesh_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct comm *row, *column;
+    int i = w->rank / 4, j = w->rank % 4;
+    TRY(comm_split(w->world, i, &row));
+    TRY(comm_split(w->world, -j, &column));
+    enum sotto_status st = SOTTO_OK;
+    if (row->size != 4 || row->rank != j || column->size != 3 || column->rank != i ||
+        row->node[3] != i || column->node[2] != 2)
+        st = fail(SOTTO_EINVAL, "worker %d is %d of %d, %d of %d", w->rank, row->rank, row->size,
+                  column->rank, column->size);
+    if (st == SOTTO_OK)
+        st = compute(w, i);
+    if (st == SOTTO_OK)
+        st = comm_allreduce(row, view_none, view_none, MB / 4);
+    if (st == SOTTO_OK && !near(now(w), i + 1.5e-3))
+        st = fail(SOTTO_EINVAL, "row %d ends at %.15g", i, now(w));
+    if (st == SOTTO_OK)
+        st = comm_allreduce(column, view_none, view_none, MB / 4);
+    if (st == SOTTO_OK && !near(now(w), 2 + 1.5e-3 + 4.0 / 3))
+        st = fail(SOTTO_EINVAL, "column %d ends at %.15g", j, now(w));
+    comm_free(row);
+    comm_free(column);
+    return st;
+}
+
+static void mesh(void **state)
+{
+    (void)state;
+    const struct link_model links = {{1000.0 * MB, 0}, {MB, 0}};
+    const int node[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
+    struct engine_config config = {.workers = 12, .node = node, .links = &links};
+    assert_ok(engine_virtual(&config, mesh_worker, NULL));
+}
+
+static enum sotto_status trouble(void *arg)
+{
+    (void)arg;
+    return fail(SOTTO_ENUMERIC, "the loss is no number");
+}
+
+enum fault {
+    FAULT_WORKER,
+    FAULT_LANE,
+    FAULT_LANE_UNSEEN,
+    FAULT_COMPUTE,
+    FAULT_ABORT,
+    FAULT_AGAIN, /* a later failure of another worker is not the one reported */
+    FAULTS
+};
+
+static enum sotto_status faulty_rounds(struct worker *w, struct side *s, enum fault fault)
+{
+    for (int i = 0;; i++) {
+        if (w->rank == 2 && i == 3) {
+            struct status_note note = {SOTTO_ENUMERIC, "the loss is no number"};
+            if (fault == FAULT_WORKER || fault == FAULT_AGAIN)
+                return trouble(NULL);
+            if (fault == FAULT_COMPUTE)
+                return w->ops->compute(w, trouble, NULL, 1);
+            if (fault == FAULT_ABORT)
+                w->world->ops->abort(w->world, &note);
+            else
+                TRY(lane_start(s->lane, trouble, NULL));
+            if (fault == FAULT_LANE)
+                TRY(lane_wait(s->lane));
+        }
+        if (fault == FAULT_AGAIN && w->rank == 1 && i == 3) {
+            TRY(compute(w, 0.5));
+            return fail(SOTTO_EIO, "the disk is gone");
+        }
+        TRY(lane_start(s->lane, side_reduce, s));
+        TRY(compute(w, 1));
+        TRY(comm_barrier(w->world));
+        if (fault != FAULT_LANE_UNSEEN)
+            TRY(lane_wait(s->lane));
+    }
+}
+
+static enum sotto_status faulty_worker(struct worker *w, void *arg)
+{
+    struct side s;
+    enum sotto_status st = side_open(&s, w, 10);
+    if (st == SOTTO_OK)
+        st = faulty_rounds(w, &s, *(const enum fault *)arg);
+    side_close(&s);
+    return st;
+}
+
+static enum sotto_status unseen_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    enum sotto_status st = side_open(&s, w, 10);
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, w->rank == 2 ? trouble : side_reduce, &s);
+    if (st == SOTTO_OK && w->rank != 2)
+        st = lane_wait(s.lane);
+    if (st == SOTTO_OK)
+        st = comm_barrier(w->world);
+    side_close(&s);
+    return st;
+}
+
+static void failures(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 4, .cores = 2};
+    for (int i = 0; i < FAULTS; i++) {
+        enum fault fault = (enum fault)i;
+        assert_fails(engine_virtual(&config, faulty_worker, &fault), SOTTO_ENUMERIC,
+                     "worker 2: the loss is no number");
+    }
+    /* A lane that failed while its worker waits for ever elsewhere is the reason, not the waiting.
+     */
+    assert_fails(engine_virtual(&config, unseen_worker, NULL), SOTTO_ENUMERIC,
+                 "worker 2: the loss is no number");
+}
+
+static enum sotto_status deadlocked(struct worker *w, void *arg)
+{
+    (void)arg;
+    if (w->rank == 0)
+        return comm_recv(w->world, view_none, 1, 3);
+    return w->rank == 3 ? SOTTO_OK : comm_barrier(w->world);
+}
+
+static enum sotto_status different(struct worker *w, void *arg)
+{
+    enum sotto_status st;
+    if (w->rank == 2)
+        st = comm_allreduce(w->world, view_none, view_none, 7);
+    else if (*(int *)arg)
+        st = comm_allreduce(w->world, view_none, view_none, 8);
+    else
+        st = comm_barrier(w->world);
+    /* Every rank is told; all but the first end in silence. */
+    if (st != SOTTO_EPEER || !strstr(sotto_error(), "rank 2 allreduce of 7 elements of 4 bytes"))
+        return fail(SOTTO_EINVAL, "worker %d got %d", w->rank, st);
+    return w->rank == 3 ? st : SOTTO_OK;
+}
+
+static enum sotto_status roots(struct worker *w, void *arg)
+{
+    (void)arg;
+    return comm_broadcast(w->world, view_none, 7, w->rank == 1);
+}
+
+static void disagreements(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 4};
+    assert_fails(engine_virtual(&config, deadlocked, NULL), SOTTO_EPEER,
+                 "worker 0 in recv from rank 3, worker 1 in barrier, worker 2 in barrier");
+    config.workers = 20;
+    assert_fails(engine_virtual(&config, deadlocked, NULL), SOTTO_EPEER, "and 11 more");
+    config.workers = 4;
+    assert_fails(engine_virtual(&config, different, &(int){0}), SOTTO_EPEER,
+                 "worker 3: workers call different things: rank 0 barrier");
+    assert_fails(engine_virtual(&config, different, &(int){1}), SOTTO_EPEER,
+                 "rank 0 allreduce of 8 elements");
+    assert_fails(engine_virtual(&config, roots, NULL), SOTTO_EPEER,
+                 "rank 0 broadcast from root 0, rank 1 broadcast from root 1");
+    const struct link_model links = {{MB, 0}, {MB, 0}};
+    config.links = &links;
+    assert_fails(engine_virtual(&config, poll_forever, NULL), SOTTO_EINVAL,
+                 "virtual time stands still");
+}
+
+/* A failure that its worker cannot report, because its lane waits for peers that never come. */
+static enum sotto_status stuck_worker(struct worker *w, void *arg)
+{
+    struct side s;
+    enum sotto_status st = side_open(&s, w, 10);
+    if (st == SOTTO_OK && w->rank == 1)
+        st = lane_start(s.lane, side_reduce, &s);
+    if (st == SOTTO_OK)
+        st = compute(w, 1);
+    if (st == SOTTO_OK && w->rank == 1 && *(bool *)arg)
+        st = fail(SOTTO_EIO, "the disk is gone");
+    side_close(&s);
+    return st;
+}
+
+static void stuck_lanes(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 2};
+    assert_fails(engine_virtual(&config, stuck_worker, &(bool){true}), SOTTO_EPEER,
+                 "worker 1 in lane_close, worker 1's lane in allreduce; worker 1 had failed: "
+                 "the disk is gone");
+    assert_fails(engine_virtual(&config, stuck_worker, &(bool){false}), SOTTO_EPEER,
+                 "in allreduce");
+    assert_null(
+        strstr(sotto_error(), "had failed")); /* the message of the run before is not its own */
+}
+
+/* Computations that only end when all of them have begun. */
+struct gathering {
+    atomic_int come, order;
+    int all;
+    int place[4];
+};
+
+static enum sotto_status gather(void *arg)
+{
+    struct gathering *g = arg;
+    atomic_fetch_add(&g->come, 1);
+    double until = clock_now(&clock_real) + 2;
+    while (atomic_load(&g->come) < g->all)
+        if (clock_now(&clock_real) > until)
+            return fail(SOTTO_EINVAL, "%d of %d computations run at once", atomic_load(&g->come),
+                        g->all);
+    return SOTTO_OK;
+}
+
+static enum sotto_status gather_worker(struct worker *w, void *arg)
+{
+    struct gathering *g = arg;
+    TRY(w->ops->compute(w, gather, g, w->size - w->rank));
+    g->place[w->rank] = g->order++; /* workers go on in the order of virtual time */
+    CHECK(now(w) == w->size - w->rank, "worker %d at %g", w->rank, now(w));
+    return SOTTO_OK;
+}
+
+static void computations_overlap(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 4, .cores = 4};
+    struct gathering g = {.all = 4};
+    assert_ok(engine_virtual(&config, gather_worker, &g));
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(g.place[r], 3 - r);
+}
+
+/* A lane that computes beside its worker, both on threads of the pool. */
+struct beside {
+    struct worker *w;
+    struct gathering *g;
+};
+
+static enum sotto_status beside_job(void *arg)
+{
+    struct beside *b = arg;
+    return b->w->ops->compute(b->w, gather, b->g, 0.75);
+}
+
+static enum sotto_status beside_worker(struct worker *w, void *arg)
+{
+    struct beside b = {w, arg};
+    struct side s;
+    enum sotto_status st = side_open(&s, w, 0);
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, beside_job, &b);
+    if (st == SOTTO_OK)
+        st = w->ops->compute(w, gather, arg, 0.5);
+    if (st == SOTTO_OK)
+        st = lane_wait(s.lane);
+    if (st == SOTTO_OK && (now(w) != 1.5 || s.lane->busy != 1.5 || s.lane->exposed != 0.5))
+        st = fail(SOTTO_EINVAL, "ends at %g, busy %g, exposed %g", now(w), s.lane->busy,
+                  s.lane->exposed);
+    side_close(&s);
+    return st;
+}
+
+static void lanes_compute(void **state)
+{
+    (void)state;
+    const double speed[] = {0.5, 0.5};
+    struct engine_config config = {.workers = 2, .speed = speed, .cores = 4};
+    struct gathering g = {.all = 4};
+    assert_ok(engine_virtual(&config, beside_worker, &g));
+}
+
+/* A message survives what others do while its worker tidies up. */
+static enum sotto_status tidy_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    enum sotto_status st = side_open(&s, w, MB);
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, side_reduce, &s);
+    if (st == SOTTO_OK)
+        st = compute(w, 0.5 + w->rank);
+    if (st == SOTTO_OK)
+        st = fail(SOTTO_EIO, "trouble of %d", w->rank);
+    side_close(&s); /* until 4 s, when all have failed */
+    return st;
+}
+
+static void messages_stay_apart(void **state)
+{
+    (void)state;
+    const struct link_model links = {{MB, 0}, {MB, 0}};
+    struct engine_config config = {.workers = 2, .links = &links};
+    assert_fails(engine_virtual(&config, tidy_worker, NULL), SOTTO_EIO, "worker 0: trouble of 0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(suite),
+        cmocka_unit_test(costs),
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(done_is_exact),
+        cmocka_unit_test(speeds),
+        cmocka_unit_test(runs_are_equal),
+        cmocka_unit_test(many_workers),
+        cmocka_unit_test(messages),
+        cmocka_unit_test(mesh),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(disagreements),
+        cmocka_unit_test(stuck_lanes),
+        cmocka_unit_test(computations_overlap),
+        cmocka_unit_test(lanes_compute),
+        cmocka_unit_test(messages_stay_apart),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
