@@ -43,6 +43,8 @@ struct comm;
 
 struct comm_ops {
     const char *name;
+    /* May return before the message is received, or wait until it is: who sends and receives in a
+     * ring takes turns. */
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
     enum sotto_status (*recv)(struct comm *c, void *data, size_t bytes, int from);
     /* y = the sum of all ranks' x; y may be x. */

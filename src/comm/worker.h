@@ -14,8 +14,9 @@ struct worker_ops {
     const char *name; /* "threads", "mpi", "virtual" */
     /* A lane whose clock is the worker's. */
     enum sotto_status (*lane)(struct worker *w, struct lane **out);
-    /* Runs `work`, which only computes. In virtual time it costs `seconds` (times the worker's
-     * speed), and may run beside other workers' work; elsewhere it costs what it costs. */
+    /* Runs `work`, which only computes: no comm, no lanes, no clock. In virtual time it costs
+     * `seconds` divided by the worker's speed and may run beside other workers' work; elsewhere it
+     * costs what it costs. */
     enum sotto_status (*compute)(struct worker *w, lane_job *work, void *arg, double seconds);
 };
 

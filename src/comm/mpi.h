@@ -1,0 +1,33 @@
+/* Workers as ranks of MPI, started by mpirun or srun. Every call is nonblocking inside and polled
+ * with growing sleeps, so that a lane that waits for a slow link leaves its core to the compute.
+ *
+ * A send may wait until its receiver takes it, unlike between threads. What cannot be nonblocking
+ * in MPI (splitting, ending) is done when all ranks are known to have come. */
+#ifndef SOTTO_COMM_MPI_H
+#define SOTTO_COMM_MPI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "comm/comm.h"
+
+enum mpi_collectives {
+    MPI_COLLECTIVES_NATIVE, /* the library's own: its algorithms, its order of sums */
+    MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit              */
+};
+
+struct mpi_config {
+    enum mpi_collectives collectives;
+    size_t largest; /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
+};
+
+/* Whether a launcher of MPI programs started this process. */
+bool mpi_detected(void);
+
+/* This process's communicator of all ranks; NULL config: native. Starts MPI unless the program has,
+ * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
+ * once in a process. The communicator's abort logs the note and ends the processes of all ranks,
+ * this one included. */
+enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
+
+#endif

@@ -1,0 +1,339 @@
+/* The calls of comm.h over MPI: messages in pieces, the library's collectives, and the transport of
+ * ring.h. */
+#include "comm/mpi_state.h"
+
+#ifdef SOTTO_WITH_MPI
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { CHECKED_CALLS = 4 }; /* of a communicator: the first ones, where programs go apart */
+
+static struct mpi_member *member(struct comm *c)
+{
+    return (struct mpi_member *)c;
+}
+
+static void describe(char *text, size_t room, const struct mpi_offer *o)
+{
+    if (o->call == COMM_CALLS)
+        snprintf(text, room, "split");
+    else if (o->call == COMM_BARRIER)
+        snprintf(text, room, "barrier");
+    else if (o->call == COMM_BROADCAST)
+        snprintf(text, room, "broadcast of %llu bytes from rank %d", (unsigned long long)o->count,
+                 o->root);
+    else
+        snprintf(text, room, "%s of %llu elements of %llu bytes",
+                 comm_call_name((enum comm_call)o->call), (unsigned long long)o->count,
+                 (unsigned long long)o->unit);
+}
+
+enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine)
+{
+    static_assert(sizeof mine == 32, "an offer has no gaps");
+    int bytes = (int)sizeof mine;
+    MPI_DO(m, "compare", MPI_Iallgather, &mine, bytes, MPI_BYTE, m->offer, bytes, MPI_BYTE,
+           m->comm);
+    for (int r = 0; r < m->base.size; r++) {
+        const struct mpi_offer *o = &m->offer[r];
+        if (o->call == mine.call && o->count == mine.count && o->unit == mine.unit &&
+            o->root == mine.root)
+            continue;
+        char here[128], there[128];
+        describe(here, sizeof here, &mine);
+        describe(there, sizeof there, o);
+        return fail(SOTTO_EPEER, "workers call different things: rank %d %s, rank %d %s",
+                    m->base.rank, here, r, there);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status open_call(struct mpi_member *m, enum comm_call call, size_t count,
+                                   size_t unit, int root)
+{
+    if (m->checked == CHECKED_CALLS)
+        return SOTTO_OK;
+    m->checked++;
+    return mpi_compare(
+        m, (struct mpi_offer){.call = call, .root = root, .count = count, .unit = unit});
+}
+
+void *mpi_scratch(struct comm *c, size_t bytes)
+{
+    struct mpi_member *m = member(c);
+    if (bytes > m->room || !m->scratch) {
+        free(m->scratch);
+        m->scratch = malloc(bytes + 1);
+        m->room = m->scratch ? bytes : 0;
+    }
+    return m->scratch;
+}
+
+/* The length of the piece at `at` of `count` elements. */
+static int piece(const struct mpi_member *m, size_t count, size_t at)
+{
+    size_t left = count - at;
+    return (int)(left < m->shared->largest ? left : m->shared->largest);
+}
+
+static enum sotto_status check_length(const struct mpi_member *m, const MPI_Status *status,
+                                      size_t bytes, int from)
+{
+    int came = 0;
+    MPI_Get_count(status, MPI_BYTE, &came);
+    if ((size_t)came == bytes)
+        return SOTTO_OK;
+    return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %d", m->base.rank,
+                bytes, from, came);
+}
+
+static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
+{
+    struct mpi_member *m = member(c);
+    size_t at = 0;
+    do { /* also a message of nothing */
+        int n = piece(m, bytes, at);
+        MPI_DO(m, "send", MPI_Isend, (const char *)data + at, n, MPI_BYTE, to, MPI_TAG_SEND,
+               m->comm);
+        at += (size_t)n;
+    } while (at < bytes);
+    return SOTTO_OK;
+}
+
+static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
+{
+    struct mpi_member *m = member(c);
+    size_t at = 0;
+    do {
+        int n = piece(m, bytes, at);
+        MPI_Request request;
+        MPI_Status status;
+        TRY(mpi_check(
+            m, MPI_Irecv((char *)data + at, n, MPI_BYTE, from, MPI_TAG_SEND, m->comm, &request),
+            "recv"));
+        TRY(mpi_await(m, &request, &status, "recv"));
+        TRY(check_length(m, &status, (size_t)n, from));
+        at += (size_t)n;
+    } while (at < bytes);
+    return SOTTO_OK;
+}
+
+void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
+{
+    const uint16_t *x = in;
+    uint16_t *sum = inout;
+    (void)type;
+    for (int i = 0; i < *count; i++)
+        sum[i] = bf16_round(bf16_widen(x[i]) + bf16_widen(sum[i]));
+}
+
+static MPI_Datatype type_of(struct view x)
+{
+    return x.type == DTYPE_F32 ? MPI_FLOAT : MPI_UINT16_T;
+}
+
+static MPI_Op op_of(const struct mpi_member *m, struct view x)
+{
+    return x.type == DTYPE_F32 ? MPI_SUM : m->shared->add_bf16;
+}
+
+static enum sotto_status native_allreduce(struct comm *c, struct view y, struct view x,
+                                          size_t count)
+{
+    struct mpi_member *m = member(c);
+    TRY(open_call(m, COMM_ALLREDUCE, count, dtype_size(x.type), 0));
+    for (size_t at = 0; at < count; at += m->shared->largest) {
+        const void *from = y.data == x.data ? MPI_IN_PLACE : view_at(x, at).data;
+        MPI_DO(m, "allreduce", MPI_Iallreduce, from, view_at(y, at).data, piece(m, count, at),
+               type_of(x), op_of(m, x), m->comm);
+    }
+    return SOTTO_OK;
+}
+
+/* Where counts do not fit an int: block after block, each to the rank that owns it. */
+static enum sotto_status reduce_blocks(struct mpi_member *m, struct view y, struct view x,
+                                       size_t count)
+{
+    for (int r = 0; r < m->base.size; r++) {
+        struct comm_block b = comm_block(count, m->base.size, r);
+        size_t n = b.end - b.begin;
+        for (size_t at = 0; at < n; at += m->shared->largest)
+            MPI_DO(m, "reduce_scatter", MPI_Ireduce, view_at(x, b.begin + at).data,
+                   r == m->base.rank ? view_at(y, at).data : NULL, piece(m, n, at), type_of(x),
+                   op_of(m, x), r, m->comm);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status native_reduce_scatter(struct comm *c, struct view y, struct view x,
+                                               size_t count)
+{
+    struct mpi_member *m = member(c);
+    size_t unit = dtype_size(x.type);
+    TRY(open_call(m, COMM_REDUCE_SCATTER, count, unit, 0));
+    struct comm_block mine = comm_block(count, c->size, c->rank);
+    size_t bytes = (mine.end - mine.begin) * unit;
+    struct view sum = y;
+    if (bytes &&
+        y.data == view_at(x, mine.begin).data) { /* MPI forbids a result inside the vector */
+        sum.data = mpi_scratch(c, bytes);
+        if (!sum.data)
+            return fail(SOTTO_ENOMEM, "no memory for a block of %zu bytes", bytes);
+    }
+    if (count > m->shared->largest) {
+        TRY(reduce_blocks(m, sum, x, count));
+    } else {
+        for (int r = 0; r < c->size; r++) {
+            struct comm_block b = comm_block(count, c->size, r);
+            m->counts[r] = (int)(b.end - b.begin);
+        }
+        MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, x.data, sum.data, m->counts, type_of(x),
+               op_of(m, x), m->comm);
+    }
+    if (sum.data != y.data)
+        memcpy(y.data, sum.data, bytes);
+    return SOTTO_OK;
+}
+
+static enum sotto_status broadcast_pieces(struct mpi_member *m, void *data, size_t bytes, int root,
+                                          const char *what)
+{
+    for (size_t at = 0; at < bytes; at += m->shared->largest)
+        MPI_DO(m, what, MPI_Ibcast, (char *)data + at, piece(m, bytes, at), MPI_BYTE, root,
+               m->comm);
+    return SOTTO_OK;
+}
+
+static enum sotto_status native_allgather(struct comm *c, void *y, const void *x, size_t count,
+                                          size_t unit)
+{
+    struct mpi_member *m = member(c);
+    TRY(open_call(m, COMM_ALLGATHER, count, unit, 0));
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    char *mine = (char *)y + b.begin * unit;
+    if (b.end > b.begin && mine != x)
+        memmove(mine, x, (b.end - b.begin) * unit);
+    for (int r = 0; r < c->size; r++) {
+        b = comm_block(count, c->size, r);
+        if (count * unit > m->shared->largest) { /* counts do not fit an int: each from its owner */
+            TRY(broadcast_pieces(m, (char *)y + b.begin * unit, (b.end - b.begin) * unit, r,
+                                 "allgather"));
+            continue;
+        }
+        m->counts[r] = (int)((b.end - b.begin) * unit);
+        m->displs[r] = (int)(b.begin * unit);
+    }
+    if (count * unit <= m->shared->largest)
+        MPI_DO(m, "allgather", MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, y, m->counts, m->displs,
+               MPI_BYTE, m->comm);
+    return SOTTO_OK;
+}
+
+static enum sotto_status native_broadcast(struct comm *c, void *data, size_t bytes, int root)
+{
+    TRY(open_call(member(c), COMM_BROADCAST, bytes, 1, root));
+    return broadcast_pieces(member(c), data, bytes, root, "broadcast");
+}
+
+static enum sotto_status native_barrier(struct comm *c)
+{
+    struct mpi_member *m = member(c);
+    TRY(open_call(m, COMM_BARRIER, 0, 0, 0));
+    MPI_DO(m, "barrier", MPI_Ibarrier, m->comm);
+    return SOTTO_OK;
+}
+
+static enum sotto_status start_send(struct comm *c, int slot, const void *data, size_t bytes,
+                                    int to)
+{
+    struct mpi_member *m = member(c);
+    return mpi_check(
+        m,
+        MPI_Isend(data, (int)bytes, MPI_BYTE, to, MPI_TAG_RING, m->comm, &m->sending[slot].request),
+        "ring");
+}
+
+static enum sotto_status start_recv(struct comm *c, int slot, void *data, size_t bytes, int from)
+{
+    struct mpi_member *m = member(c);
+    struct mpi_message *message = &m->receiving[slot];
+    message->bytes = bytes;
+    message->from = from;
+    return mpi_check(
+        m, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, MPI_TAG_RING, m->comm, &message->request),
+        "ring");
+}
+
+static enum sotto_status wait_send(struct comm *c, int slot)
+{
+    return mpi_await(member(c), &member(c)->sending[slot].request, MPI_STATUS_IGNORE, "ring");
+}
+
+static enum sotto_status wait_recv(struct comm *c, int slot)
+{
+    struct mpi_member *m = member(c);
+    struct mpi_message *message = &m->receiving[slot];
+    MPI_Status status;
+    TRY(mpi_await(m, &message->request, &status, "ring"));
+    return check_length(m, &status, message->bytes, message->from);
+}
+
+/* Receives are cancelled: they would write to memory that may soon be somebody else's. */
+static void drop(struct comm *c)
+{
+    struct mpi_member *m = member(c);
+    for (int i = 0; i < RING_SLOTS; i++) {
+        MPI_Request *in = &m->receiving[i].request, *out = &m->sending[i].request;
+        if (*in != MPI_REQUEST_NULL && MPI_Cancel(in) == MPI_SUCCESS)
+            MPI_Request_free(in);
+        if (*out != MPI_REQUEST_NULL)
+            MPI_Request_free(out);
+    }
+}
+
+const struct ring_ops mpi_ring_transport = {start_send, start_recv, wait_send,
+                                            wait_recv,  drop,       mpi_scratch};
+
+static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    TRY(open_call(member(c), COMM_ALLREDUCE, count, dtype_size(x.type), 0));
+    return ring_allreduce(&member(c)->ring, y, x, count);
+}
+
+static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    TRY(open_call(member(c), COMM_REDUCE_SCATTER, count, dtype_size(x.type), 0));
+    return ring_reduce_scatter(&member(c)->ring, y, x, count);
+}
+
+static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
+                                   size_t unit)
+{
+    TRY(open_call(member(c), COMM_ALLGATHER, count, unit, 0));
+    return ring_allgather(&member(c)->ring, y, x, count, unit);
+}
+
+const struct comm_ops mpi_native_ops = {
+    "mpi",
+    send_message,
+    recv_message,
+    native_allreduce,
+    native_reduce_scatter,
+    native_allgather,
+    native_broadcast,
+    native_barrier,
+    mpi_split,
+    mpi_give_up,
+    mpi_free,
+};
+
+/* A broadcast adds nothing, so its order is nobody's concern: it is the library's, as is the
+ * barrier. */
+const struct comm_ops mpi_ring_ops = {
+    "mpi-ring",       send_message,   recv_message, allreduce,   reduce_scatter, allgather,
+    native_broadcast, native_barrier, mpi_split,    mpi_give_up, mpi_free,
+};
+
+#endif

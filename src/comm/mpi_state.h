@@ -1,0 +1,88 @@
+/* What the files of the MPI backend share. */
+#ifndef SOTTO_COMM_MPI_STATE_H
+#define SOTTO_COMM_MPI_STATE_H
+
+#include "comm/comm.h"
+#include "comm/mpi.h"
+#include "comm/ring.h"
+
+/* How many processes the launcher says it started; 1 where it does not say, 0: there was no
+ * launcher. */
+int mpi_launched_size(void);
+
+#ifdef SOTTO_WITH_MPI
+#include <mpi.h>
+#include <stdatomic.h>
+
+/* What all communicators of this process share. */
+struct mpi_shared {
+    atomic_int users; /* communicators */
+    bool ours;        /* we started MPI, so we end it */
+    int rank;         /* in the world  */
+    enum mpi_collectives collectives;
+    size_t largest; /* elements or bytes in one message */
+    MPI_Op add_bf16;
+};
+
+/* Messages of one communicator by tag, so that a ring never takes what a send left. */
+enum { MPI_TAG_SEND, MPI_TAG_RING };
+
+/* What a rank brings to a call; compared before the first calls on a communicator and before a
+ * split. */
+struct mpi_offer {
+    int32_t call, root;
+    uint64_t count, unit;
+    int64_t color;
+};
+
+struct mpi_message {
+    MPI_Request request;
+    size_t bytes; /* expected */
+    int from;
+};
+
+struct mpi_member {
+    struct comm base;
+    struct mpi_shared *shared;
+    MPI_Comm comm;
+    int *node;               /* (size) world rank of the node's first rank    */
+    struct mpi_offer *offer; /* (size) what ranks bring to a call             */
+    int *counts, *displs;    /* (size) of blocks                              */
+    int checked;             /* calls that were compared among ranks          */
+    struct ring ring;        /* its transport is `sending` and `receiving`    */
+    struct mpi_message sending[RING_SLOTS], receiving[RING_SLOTS];
+    void *scratch;
+    size_t room; /* bytes of scratch */
+};
+
+/* Turns what an MPI function returned into a status that says what `what` was. */
+enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what);
+
+/* Waits for the request, which is done and gone afterwards, also in failure. */
+enum sotto_status mpi_await(const struct mpi_member *m, MPI_Request *request, MPI_Status *status,
+                            const char *what);
+
+/* Starts a call that gives a request, and waits for it. */
+#define MPI_DO(m, what, function, ...)                                                             \
+    do {                                                                                           \
+        MPI_Request request_;                                                                      \
+        TRY(mpi_check(m, function(__VA_ARGS__, &request_), what));                                 \
+        TRY(mpi_await(m, &request_, MPI_STATUS_IGNORE, what));                                     \
+    } while (0)
+
+/* Gathers what every rank brings into m->offer; an error if they differ in more than color. */
+enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine);
+
+/* `bytes` of memory for the duration of a call; NULL: none left. */
+void *mpi_scratch(struct comm *c, size_t bytes);
+
+extern const struct comm_ops mpi_native_ops, mpi_ring_ops;
+extern const struct ring_ops mpi_ring_transport;
+
+enum sotto_status mpi_split(struct comm *c, int color, struct comm **out);
+void mpi_give_up(struct comm *c, const struct status_note *note);
+void mpi_free(struct comm *c);
+void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type);
+#endif
+
+#endif

@@ -1,0 +1,85 @@
+/* Waiting without burning a core: poll for a moment, then sleep between polls, longer and longer.
+ * MPI moves bytes only while it is polled, so a poll that took much of the processor's time is
+ * taken to have moved some, and the sleeps become shorter again. */
+#include "comm/mpi_state.h"
+
+#ifdef SOTTO_WITH_MPI
+
+#include <time.h>
+
+#define SPIN_SECONDS 40e-6   /* a small message's time: do not sleep yet                         */
+#define SHORTEST_SLEEP 20e-6 /* seconds */
+#define LONG_SLEEP 1e-3      /* the longest in a short wait;                                     */
+#define LONGEST_SLEEP 4e-3   /* waking costs 10 to 20 us, so at this rate half a percent         */
+#define SLEEP_SHARE 0.03     /* of the time waited so far: what sleeping may add to a long wait  */
+#define WORK_SECONDS 4e-6    /* a poll that moved bytes takes longer than this,                  */
+#define COLD_SECONDS 25e-6   /* or than this where it comes first after a sleep                  */
+enum { POLLS = 3 };          /* between sleeps: some libraries look at sockets now and then only */
+
+enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what)
+{
+    if (code == MPI_SUCCESS)
+        return SOTTO_OK;
+    char text[MPI_MAX_ERROR_STRING] = "";
+    int length = 0, kind = MPI_ERR_OTHER;
+    MPI_Error_string(code, text, &length);
+    MPI_Error_class(code, &kind);
+    for (char *c = text; *c; c++) /* MPICH writes a line for each of its functions */
+        *c = *c == '\n' ? ' ' : *c;
+    if (kind == MPI_ERR_TRUNCATE)
+        return fail(SOTTO_EPEER, "rank %d, %s: a peer sent more than was expected (%s)",
+                    m->base.rank, what, text);
+    return fail(SOTTO_EPEER, "rank %d, %s: %s", m->base.rank, what, text);
+}
+
+static double within(double low, double x, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Of this thread: a poll may also yield the core to others for long, which is no work. */
+static double processor_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void sleep_for(double seconds)
+{
+    struct timespec t = {0, (long)(seconds * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+enum sotto_status mpi_await(const struct mpi_member *m, MPI_Request *request, MPI_Status *status,
+                            const char *what)
+{
+    int done = 0;
+    TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+    if (done)
+        return SOTTO_OK;
+    double begin = clock_now(&clock_real), waited = 0;
+    while (!done && waited < SPIN_SECONDS) {
+        TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+        waited = clock_now(&clock_real) - begin;
+    }
+    double sleep = SHORTEST_SLEEP, used = processor_time();
+    for (int polls = 1; !done; polls++) { /* since the last sleep */
+        TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+        double before = used;
+        used = processor_time();
+        if (used - before > (polls == 1 ? COLD_SECONDS : WORK_SECONDS)) {
+            sleep = within(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
+            polls = 1;
+        } else if (polls >= POLLS && !done) {
+            sleep_for(sleep);
+            waited = clock_now(&clock_real) - begin;
+            sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
+            used = processor_time();
+            polls = 0;
+        }
+    }
+    return SOTTO_OK;
+}
+
+#endif

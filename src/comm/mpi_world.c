@@ -1,0 +1,184 @@
+/* Communicators of MPI from the first to the last: starting, splitting, ending. */
+#include "comm/mpi_state.h"
+
+#ifdef SOTTO_WITH_MPI
+
+#include <stdlib.h>
+
+#include "base/log.h"
+
+static enum sotto_status start_mpi(bool *ours)
+{
+    int running = 0, ended = 0, level = MPI_THREAD_SINGLE;
+    MPI_Initialized(&running);
+    MPI_Finalized(&ended);
+    if (ended)
+        return fail(SOTTO_EINVAL, "MPI has ended in this process and cannot start again");
+    *ours = !running;
+    if (running)
+        MPI_Query_thread(&level);
+    else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
+        return fail(SOTTO_EPEER, "MPI does not start");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (level >= MPI_THREAD_MULTIPLE)
+        return SOTTO_OK;
+    if (*ours)
+        MPI_Finalize();
+    return fail(SOTTO_EINVAL, running
+                                  ? "the program started MPI without MPI_THREAD_MULTIPLE, which "
+                                    "overlapped communication needs"
+                                  : "this MPI library offers no MPI_THREAD_MULTIPLE, which "
+                                    "overlapped communication needs");
+}
+
+/* Drops one user; the last one ends MPI once all ranks have come that far. */
+static void leave(struct mpi_shared *s)
+{
+    if (atomic_fetch_sub(&s->users, 1) > 1)
+        return;
+    struct mpi_member all = {.base.rank = s->rank};
+    MPI_Request request;
+    MPI_Op_free(&s->add_bf16);
+    if (s->ours && MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS)
+        mpi_await(&all, &request, MPI_STATUS_IGNORE, "end");
+    if (s->ours)
+        MPI_Finalize();
+    free(s);
+}
+
+void mpi_free(struct comm *c)
+{
+    struct mpi_member *m = (struct mpi_member *)c;
+    if (m->comm != MPI_COMM_NULL)
+        MPI_Comm_free(&m->comm);
+    leave(m->shared);
+    free(m->node);
+    free(m->offer);
+    free(m->counts);
+    free(m->displs);
+    free(m->scratch);
+    free(m);
+}
+
+/* Takes over `comm`, also in failure. `node` is this rank's. */
+static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int node,
+                                     struct comm **out)
+{
+    struct mpi_member *m = calloc(1, sizeof *m);
+    if (!m) {
+        MPI_Comm_free(&comm);
+        return fail(SOTTO_ENOMEM, "no memory for a communicator");
+    }
+    atomic_fetch_add(&s->users, 1);
+    m->shared = s;
+    m->comm = comm;
+    MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(comm, &m->base.rank);
+    MPI_Comm_size(comm, &m->base.size);
+    size_t size = (size_t)m->base.size;
+    m->node = calloc(size, sizeof *m->node);
+    m->offer = calloc(size, sizeof *m->offer);
+    m->counts = calloc(size, sizeof *m->counts);
+    m->displs = calloc(size, sizeof *m->displs);
+    m->base.ops = s->collectives == MPI_COLLECTIVES_RING ? &mpi_ring_ops : &mpi_native_ops;
+    m->base.node = m->node;
+    m->base.clock = &clock_real;
+    m->ring = (struct ring){&mpi_ring_transport, &m->base, s->largest};
+    for (int i = 0; i < RING_SLOTS; i++)
+        m->sending[i].request = m->receiving[i].request = MPI_REQUEST_NULL;
+
+    enum sotto_status st = SOTTO_OK;
+    MPI_Request request;
+    if (!m->node || !m->offer || !m->counts || !m->displs)
+        st = fail(SOTTO_ENOMEM, "no memory for a communicator of %zu ranks", size);
+    if (st == SOTTO_OK)
+        st = mpi_check(m, MPI_Iallgather(&node, 1, MPI_INT, m->node, 1, MPI_INT, comm, &request),
+                       "split");
+    if (st == SOTTO_OK)
+        st = mpi_await(m, &request, MPI_STATUS_IGNORE, "split");
+    if (st == SOTTO_OK)
+        *out = &m->base;
+    else
+        mpi_free(&m->base);
+    return st;
+}
+
+/* The world rank of the first rank on this node. */
+static enum sotto_status find_node(const struct mpi_member *all, int *node)
+{
+    MPI_Comm near;
+    TRY(mpi_check(
+        all, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near),
+        "start"));
+    *node = all->base.rank;
+    enum sotto_status st = mpi_check(all, MPI_Bcast(node, 1, MPI_INT, 0, near), "start");
+    MPI_Comm_free(&near);
+    return st;
+}
+
+enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
+{
+    static const struct mpi_config plain = {MPI_COLLECTIVES_NATIVE, 0};
+    struct mpi_member all = {.base.rank = 0}; /* the whole world, for messages */
+    bool ours = false;
+    int node = 0;
+    *out = NULL;
+    config = config ? config : &plain;
+    TRY(start_mpi(&ours));
+    MPI_Comm_rank(MPI_COMM_WORLD, &all.base.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &all.base.size);
+
+    struct mpi_shared *s = calloc(1, sizeof *s);
+    if (!s) {
+        if (ours)
+            MPI_Finalize();
+        return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all.base.size);
+    }
+    atomic_init(&s->users, 1); /* this function */
+    s->ours = ours;
+    s->rank = all.base.rank;
+    s->collectives = config->collectives;
+    s->largest = (size_t)1 << 30;
+    if (config->largest && config->largest < s->largest)
+        s->largest = config->largest;
+    MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
+
+    enum sotto_status st = SOTTO_OK;
+    MPI_Comm comm = MPI_COMM_NULL;
+    if (all.base.size == 1 && mpi_launched_size() > 1)
+        st = fail(
+            SOTTO_EINVAL,
+            "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
+            "library this program was built with, or srun --mpi=pmix",
+            mpi_launched_size());
+    if (st == SOTTO_OK)
+        st = find_node(&all, &node);
+    if (st == SOTTO_OK)
+        st = mpi_check(&all, MPI_Comm_dup(MPI_COMM_WORLD, &comm), "start");
+    if (st == SOTTO_OK)
+        st = make_member(s, comm, node, out);
+    leave(s);
+    return st;
+}
+
+/* Colors may be any number: the group's color in MPI is the first rank that gave it. */
+enum sotto_status mpi_split(struct comm *c, int color, struct comm **out)
+{
+    struct mpi_member *m = (struct mpi_member *)c;
+    MPI_Comm comm;
+    int first = 0;
+    TRY(mpi_compare(m, (struct mpi_offer){.call = COMM_CALLS, .color = color}));
+    while (m->offer[first].color != color)
+        first++;
+    TRY(mpi_check(m, MPI_Comm_split(m->comm, first, c->rank, &comm), "split"));
+    return make_member(m->shared, comm, m->node[c->rank], out);
+}
+
+void mpi_give_up(struct comm *c, const struct status_note *note)
+{
+    struct mpi_member *m = (struct mpi_member *)c;
+    log_warn("worker %d: %s", m->shared->rank, note->text);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+#endif

@@ -1,0 +1,449 @@
+/* Every call of comm.h over MPI, native and ring, on the world and splits of it. Sums are of small
+ * integers, hence exact; the ring's also bit for bit those of sum_block. Run by run.sh under
+ * mpirun; fails by abort.
+ *
+ *     mpi_suite          all of it
+ *     mpi_suite abort    the last rank gives up while the others wait: the run must end */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/log.h"
+#include "comm/comm.h"
+#include "comm/lane.h"
+#include "comm/mpi.h"
+#include "comm/sum.h"
+
+static struct comm *world;
+
+__attribute__((format(printf, 2, 3))) static void check(bool ok, const char *format, ...)
+{
+    struct status_note note = {.code = SOTTO_EPEER};
+    va_list args;
+    if (ok)
+        return;
+    va_start(args, format);
+    vsnprintf(note.text, sizeof note.text, format, args);
+    va_end(args);
+    world->ops->abort(world, &note);
+}
+
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        enum sotto_status ok_ = (call);                                                            \
+        check(ok_ == SOTTO_OK, "line %d: %s: %s", __LINE__, #call, sotto_error());                 \
+    } while (0)
+
+static void *memory(size_t bytes)
+{
+    void *p = malloc(bytes + 1);
+    check(p != NULL, "no memory");
+    memset(p, 0x5a, bytes + 1);
+    return p;
+}
+
+static struct view vector(enum dtype type, size_t count)
+{
+    return (struct view){memory(count * dtype_size(type)), type};
+}
+
+static void put(struct view v, size_t i, float value)
+{
+    if (v.type == DTYPE_F32)
+        ((float *)v.data)[i] = value;
+    else
+        ((uint16_t *)v.data)[i] = bf16_round(value);
+}
+
+static float get(struct view v, size_t i)
+{
+    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
+}
+
+/* Small integers that differ by rank and place. */
+static float value(int rank, size_t i)
+{
+    return (float)((int)((i * 7 + (size_t)rank * 3) % 11) - 5);
+}
+
+static float value_sum(int size, size_t i)
+{
+    float sum = 0;
+    for (int r = 0; r < size; r++)
+        sum += value(r, i);
+    return sum;
+}
+
+/* Floats of many magnitudes, so that another order of additions gives other bits. */
+static void fill_random(struct view v, size_t count, int rank)
+{
+    uint64_t s = 0x9e3779b97f4a7c15u * (uint64_t)(rank + 1);
+    for (size_t i = 0; i < count; i++) {
+        s = s * 6364136223846793005u + 1442695040888963407u;
+        put(v, i, ((float)(s >> 40) - 8388608.0f) / (float)(1u << (s >> 35 & 31)));
+    }
+}
+
+static void fill(struct view v, size_t count, int rank)
+{
+    for (size_t i = 0; i < count; i++)
+        put(v, i, value(rank, i));
+}
+
+static void test_allreduce(struct comm *c, enum dtype type, size_t count, bool in_place)
+{
+    struct view x = vector(type, count), y = in_place ? x : vector(type, count);
+    fill(x, count, c->rank);
+    OK(comm_allreduce(c, y, x, count));
+    for (size_t i = 0; i < count; i++) {
+        check(get(y, i) == value_sum(c->size, i), "allreduce of %zu: element %zu is %g", count, i,
+              (double)get(y, i));
+        check(in_place || get(x, i) == value(c->rank, i), "allreduce wrote to x at %zu", i);
+    }
+    if (!in_place)
+        free(y.data);
+    free(x.data);
+}
+
+static void test_reduce_scatter(struct comm *c, enum dtype type, size_t count, bool in_place)
+{
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    struct view x = vector(type, count);
+    struct view y = in_place ? view_at(x, b.begin) : vector(type, b.end - b.begin);
+    fill(x, count, c->rank);
+    OK(comm_reduce_scatter(c, y, x, count));
+    for (size_t i = b.begin; i < b.end; i++)
+        check(get(y, i - b.begin) == value_sum(c->size, i),
+              "reduce_scatter of %zu: element %zu is %g", count, i, (double)get(y, i - b.begin));
+    for (size_t i = 0; i < count; i++)
+        check((in_place && i >= b.begin && i < b.end) || get(x, i) == value(c->rank, i),
+              "reduce_scatter wrote to x at %zu", i);
+    if (!in_place)
+        free(y.data);
+    free(x.data);
+}
+
+static void test_allgather(struct comm *c, enum dtype type, size_t count, bool in_place)
+{
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    struct view y = vector(type, count);
+    struct view x = in_place ? view_at(y, b.begin) : vector(type, b.end - b.begin);
+    for (size_t i = b.begin; i < b.end; i++)
+        put(x, i - b.begin, value(c->rank, i));
+    OK(comm_allgather(c, y, x, count));
+    for (int r = 0; r < c->size; r++) {
+        b = comm_block(count, c->size, r);
+        for (size_t i = b.begin; i < b.end; i++)
+            check(get(y, i) == value(r, i), "allgather of %zu: element %zu is %g", count, i,
+                  (double)get(y, i));
+    }
+    if (!in_place)
+        free(x.data);
+    free(y.data);
+}
+
+static void test_broadcast(struct comm *c, enum dtype type, size_t count)
+{
+    struct view x = vector(type, count);
+    for (int root = 0; root < c->size; root++) {
+        fill(x, count, c->rank + 10);
+        OK(comm_broadcast(c, x, count, root));
+        for (size_t i = 0; i < count; i++)
+            check(get(x, i) == value(root + 10, i), "broadcast of %zu from %d: element %zu", count,
+                  root, i);
+    }
+    free(x.data);
+}
+
+/* Around the ring; rank 0 sends first, the others after, since a send may wait for its receiver. */
+static void test_messages(struct comm *c, enum dtype type, size_t count)
+{
+    int next = (c->rank + 1) % c->size, previous = (c->rank + c->size - 1) % c->size;
+    struct view x = vector(type, count), y = vector(type, count);
+    fill(x, count, c->rank);
+    if (c->rank == 0)
+        OK(comm_send(c, x, count, next));
+    OK(comm_recv(c, y, count, previous));
+    if (c->rank != 0)
+        OK(comm_send(c, x, count, next));
+    for (size_t i = 0; i < count; i++)
+        check(get(y, i) == value(previous, i), "message of %zu: element %zu", count, i);
+    free(x.data);
+    free(y.data);
+}
+
+/* What the ring sums has the bits of sum_block, which threads use. */
+static void test_bits(struct comm *c, enum dtype type, size_t count)
+{
+    struct view x[64], want = vector(type, count), y = vector(type, count);
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    for (int r = 0; r < c->size; r++) {
+        x[r] = vector(type, count);
+        fill_random(x[r], count, r);
+    }
+    for (int r = 0; r < c->size; r++) {
+        struct comm_block block = comm_block(count, c->size, r);
+        sum_block(&want, 1, x, c->size, r + 1, block.begin, block.end);
+    }
+    OK(comm_allreduce(c, y, x[c->rank], count));
+    check(memcmp(y.data, want.data, count * dtype_size(type)) == 0, "allreduce of %zu: other bits",
+          count);
+    OK(comm_reduce_scatter(c, y, x[c->rank], count));
+    check(memcmp(y.data, view_at(want, b.begin).data, (b.end - b.begin) * dtype_size(type)) == 0,
+          "reduce_scatter of %zu: other bits", count);
+    for (int r = 0; r < c->size; r++)
+        free(x[r].data);
+    free(want.data);
+    free(y.data);
+}
+
+static void test_small(struct comm *c)
+{
+    uint8_t mine[5] = {'r', 1, 2, 3, (uint8_t)c->rank}, all[64][5];
+    OK(comm_gather_bytes(c, all, mine, sizeof mine));
+    for (int r = 0; r < c->size; r++) {
+        mine[4] = (uint8_t)r;
+        check(memcmp(all[r], mine, sizeof mine) == 0, "gather_bytes: rank %d sent something else",
+              r);
+    }
+    double x[3] = {c->rank, 1, 0.1};
+    double tenths = 0;
+    OK(comm_sum(c, x, 3));
+    for (int r = 0; r < c->size; r++)
+        tenths += 0.1;
+    check(x[0] == c->size * (c->size - 1) / 2 && x[1] == c->size && x[2] == tenths,
+          "comm_sum: %g %g %g", x[0], x[1], x[2]);
+}
+
+static void test_calls(struct comm *c, bool ring)
+{
+    static const size_t counts[] = {0, 1, 7, 1023, 100000};
+    for (size_t k = 0; k < sizeof counts / sizeof *counts; k++)
+        for (int t = 0; t < 2; t++) {
+            enum dtype type = t ? DTYPE_BF16 : DTYPE_F32;
+            for (int in_place = 0; in_place < 2; in_place++) {
+                test_allreduce(c, type, counts[k], in_place);
+                test_reduce_scatter(c, type, counts[k], in_place);
+                test_allgather(c, type, counts[k], in_place);
+            }
+            test_broadcast(c, type, counts[k]);
+            if (c->size > 1)
+                test_messages(c, type, counts[k]);
+            if (ring)
+                test_bits(c, type, counts[k]);
+        }
+    test_small(c);
+    OK(comm_barrier(c));
+}
+
+static void test_splits(struct comm *c, bool ring)
+{
+    const int colors[] = {c->rank % 2, c->rank == 0 ? -7 : 1 << 30, c->rank};
+    for (size_t k = 0; k < sizeof colors / sizeof *colors; k++) {
+        struct comm *part;
+        OK(comm_split(c, colors[k], &part));
+        int members = k == 0              ? (c->size + 1 - c->rank % 2) / 2
+                      : k == 1 && c->rank ? c->size - 1
+                                          : 1;
+        int place = k == 0 ? c->rank / 2 : k == 1 && c->rank ? c->rank - 1 : 0;
+        check(part->size == members && part->rank == place, "split %zu: rank %d of %d", k,
+              part->rank, part->size);
+        check(part->node[part->rank] == c->node[c->rank], "split %zu: another node", k);
+        test_calls(part, ring);
+        comm_free(part);
+    }
+}
+
+struct lane_work {
+    struct comm *comm;
+    int times;
+    double cpu, wall; /* seconds of the lane's thread */
+};
+
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static enum sotto_status reduce_often(void *arg)
+{
+    struct lane_work *w = arg;
+    double cpu = seconds(CLOCK_THREAD_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
+    float x[1000];
+    for (int k = 0; k < w->times; k++) {
+        struct view v = {x, DTYPE_F32};
+        fill(v, 1000, w->comm->rank);
+        TRY(comm_allreduce(w->comm, v, v, 1000));
+        for (size_t i = 0; i < 1000; i++)
+            if (x[i] != value_sum(w->comm->size, i))
+                return fail(SOTTO_EPEER, "in the lane, element %zu is %g", i, (double)x[i]);
+    }
+    w->cpu = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    w->wall = seconds(CLOCK_MONOTONIC) - wall;
+    return SOTTO_OK;
+}
+
+/* A lane reduces while the worker gathers and reduces on its own communicator. */
+static void test_lane(struct comm *c)
+{
+    struct lane *lane;
+    struct lane_work work = {.times = 100};
+    OK(comm_duplicate(c, &work.comm));
+    OK(lane_thread(&lane));
+    OK(lane_start(lane, reduce_often, &work));
+    for (int k = 0; k < 50; k++) {
+        test_allgather(c, DTYPE_F32, 1023, k % 2);
+        test_allreduce(c, DTYPE_BF16, 777, k % 2);
+    }
+    OK(lane_wait(lane));
+    lane_close(lane);
+    comm_free(work.comm);
+}
+
+/* A lane that waits a second for rank 0 takes less than 2 % of a core. Tried again on a busy
+ * machine, where each wake-up finds its caches cold; a lane that spins does so every time. */
+static void test_idle(struct comm *c, const char *name)
+{
+    struct lane *lane;
+    struct lane_work work = {.times = 1};
+    double busy = 1;
+    OK(comm_duplicate(c, &work.comm));
+    OK(lane_thread(&lane));
+    for (int attempt = 0; attempt < 3 && busy > 0; attempt++) {
+        for (int k = 0; k < 4; k++) /* compared calls are over */
+            OK(comm_barrier(work.comm));
+        if (c->rank == 0)
+            nanosleep(&(struct timespec){1, 0}, NULL);
+        OK(lane_start(lane, reduce_often, &work));
+        OK(lane_wait(lane));
+        check(c->rank == 0 || work.wall > 0.9, "%s: the lane waited %g s only", name, work.wall);
+        busy = c->rank != 0 && work.cpu > 0.02 * work.wall;
+        OK(comm_sum(c, &busy, 1));
+        if (c->rank == 1)
+            printf("%s: a waiting lane takes %.2f %% of a core\n", name,
+                   100 * work.cpu / work.wall);
+    }
+    check(busy == 0, "%s: waiting lanes of %g ranks take too much of a core, here %.1f %%", name,
+          busy, 100 * work.cpu / work.wall);
+    lane_close(lane);
+    comm_free(work.comm);
+}
+
+static void expect_mismatch(enum sotto_status st, const char *what, const char *text)
+{
+    check(st == SOTTO_EPEER, "%s was not noticed", what);
+    check(strstr(sotto_error(), text), "%s: \"%s\"", what, sotto_error());
+}
+
+static void test_mismatch(struct comm *c)
+{
+    float x[64] = {0}, y[64];
+    struct view v = {x, DTYPE_F32}, w = {y, DTYPE_F32}, h = {x, DTYPE_BF16};
+    bool odd = c->rank == c->size - 1;
+    struct comm *d;
+    OK(comm_duplicate(c, &d));
+    expect_mismatch(comm_allreduce(d, v, v, odd ? 8 : 9), "another count",
+                    "allreduce of 9 elements");
+    expect_mismatch(comm_allreduce(d, odd ? h : v, odd ? h : v, 8), "another type", "of 2 bytes");
+    expect_mismatch(odd ? comm_barrier(d) : comm_allgather(d, w, v, 8), "another call", "barrier");
+    expect_mismatch(comm_broadcast(d, v, 8, odd ? 1 : 0), "another root", "from rank 1");
+    struct comm *none;
+    comm_free(d);
+    OK(comm_duplicate(c, &d));
+    expect_mismatch(odd ? comm_split(d, 0, &none) : comm_barrier(d), "a split", "split");
+    if (c->rank < 2) { /* messages longer and shorter than expected */
+        for (int k = 0; k < 2; k++)
+            if (c->rank == 0)
+                OK(comm_send(d, v, k ? 16 : 8, 1));
+            else
+                expect_mismatch(comm_recv(d, w, k ? 8 : 16, 0), "another length",
+                                k ? "more" : "which sent 32");
+    }
+    comm_free(d);
+}
+
+/* A ring notices other lengths at any time; here the two of a pair do. */
+static void test_ring_length(struct comm *c)
+{
+    float x[64] = {0};
+    struct view v = {x, DTYPE_F32};
+    struct comm *pair;
+    OK(comm_split(c, c->rank / 2, &pair));
+    if (pair->size == 2) {
+        for (int k = 0; k < 4; k++)
+            OK(comm_barrier(pair));
+        expect_mismatch(comm_allreduce(pair, v, v, pair->rank ? 20 : 40), "another length",
+                        pair->rank ? "sent" : "which sent 40");
+    }
+    comm_free(pair);
+}
+
+static enum sotto_status wait_in_lane(void *arg)
+{
+    return comm_barrier(arg);
+}
+
+static void test_abort(void)
+{
+    struct comm *c;
+    struct lane *lane;
+    OK(comm_duplicate(world, &c));
+    OK(lane_thread(&lane));
+    if (world->rank == world->size - 1) {
+        nanosleep(&(struct timespec){0, 200000000}, NULL);
+        check(false, "the disk is full");
+    }
+    OK(lane_start(lane, wait_in_lane, c));
+    OK(comm_barrier(world));
+}
+
+static void print_line(enum log_level level, const char *line, void *arg)
+{
+    (void)level, (void)arg;
+    fprintf(stderr, "%s\n", line);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        struct mpi_config config;
+    } kind[] = {
+        {"native", {MPI_COLLECTIVES_NATIVE, 0}},
+        {"ring", {MPI_COLLECTIVES_RING, 0}},
+        {"native in pieces", {MPI_COLLECTIVES_NATIVE, 1000}},
+        {"ring in pieces", {MPI_COLLECTIVES_RING, 1000}},
+    };
+    log_set(print_line, NULL);
+    if (!mpi_detected())
+        return fprintf(stderr, "mpi_suite: not started by mpirun\n"), 2;
+    if (mpi_world(&world, NULL) != SOTTO_OK)
+        return fprintf(stderr, "mpi_suite: %s\n", sotto_error()), 1;
+    if (argc > 1 && strcmp(argv[1], "abort") == 0)
+        test_abort();
+    for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
+        struct comm *c;
+        bool ring = kind[k].config.collectives == MPI_COLLECTIVES_RING;
+        OK(mpi_world(&c, &kind[k].config));
+        check(c->rank == world->rank && c->size == world->size, "rank %d of %d", c->rank, c->size);
+        test_calls(c, ring);
+        test_splits(c, ring);
+        test_lane(c);
+        if (c->size > 1) {
+            test_mismatch(c);
+            test_idle(c, kind[k].name);
+        }
+        if (ring)
+            test_ring_length(c);
+        if (c->rank == 0)
+            printf("%s, %d ranks: ok\n", kind[k].name, c->size);
+        fflush(stdout);
+        comm_free(c);
+    }
+    comm_free(world);
+    return 0;
+}
