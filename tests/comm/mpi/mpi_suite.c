@@ -304,8 +304,9 @@ static void test_lane(struct comm *c)
     comm_free(work.comm);
 }
 
-/* A lane that waits a second for rank 0 takes less than 2 % of a core. Tried again on a busy
- * machine, where each wake-up finds its caches cold; a lane that spins does so every time. */
+/* A lane that waits a second for rank 0 does not spin. What it takes is printed: below 2 % of a
+ * core on a quiet machine; the limit here leaves room for a busy one, where each wake-up finds its
+ * caches cold. */
 static void test_idle(struct comm *c, const char *name)
 {
     struct lane *lane;
@@ -321,7 +322,7 @@ static void test_idle(struct comm *c, const char *name)
         OK(lane_start(lane, reduce_often, &work));
         OK(lane_wait(lane));
         check(c->rank == 0 || work.wall > 0.9, "%s: the lane waited %g s only", name, work.wall);
-        busy = c->rank != 0 && work.cpu > 0.02 * work.wall;
+        busy = c->rank != 0 && work.cpu > 0.2 * work.wall;
         OK(comm_sum(c, &busy, 1));
         if (c->rank == 1)
             printf("%s: a waiting lane takes %.2f %% of a core\n", name,
