@@ -94,10 +94,9 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
     const struct eval_config *c = &o->eval;
     const int t = c->seq ? c->seq : l->model.config.positions;
     struct loader *loader;
-    /* Held-out data where they are named, otherwise all of the data. */
-    struct data_config data = o->data;
-    data.holdout = 0;
-    TRY(loader_open(&loader, &data, *data.valid ? DATA_VALID : DATA_TRAIN, l->tokenizer));
+    /* What training with these options would hold out; without a holdout, all of the data. */
+    const bool held_out = *o->data.valid || o->data.holdout > 0;
+    TRY(loader_open(&loader, &o->data, held_out ? DATA_VALID : DATA_TRAIN, l->tokenizer));
     enum sotto_status st = SOTTO_OK;
     if (loader_vocab(loader) > l->model.config.vocab)
         st = fail(SOTTO_EINVAL, "the data use a vocabulary of %lld tokens, the model has %d",
