@@ -17,7 +17,7 @@ struct command {
     bool reads_config; /* its first word is a configuration file that options override */
 };
 
-enum { CLI_SECTIONS = 8 };
+enum { CLI_SECTIONS = 16 };
 #define CLI_CONFIG_ROOM (64 * 1024)
 
 extern const struct command command_train, command_eval, command_sample, command_tokenize,

@@ -105,7 +105,10 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
         st = loader_check(loader, 1, t);
     struct evaluation e;
     if (st == SOTTO_OK)
-        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader, c->batch, t, c->batches, &e);
+        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
+                      (struct evaluation_range){c->batch, t, c->batches, 0, 1}, &e);
+    if (st == SOTTO_OK)
+        st = evaluation_check(&e);
     if (st == SOTTO_OK)
         printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld\n", e.loss, exp(e.loss),
                100.0 * (double)e.hits / (double)e.targets, (long long)e.targets);

@@ -33,12 +33,16 @@ static void step(void *arg, const struct run_step *s)
     struct progress *p = arg;
     if (!s->report && !p->terminal)
         return;
-    char left[32];
+    char left[32], exposed[48] = "";
     print_time(s->eta, left);
-    fprintf(p->out, "%sstep %lld/%lld (%.0f%%)  loss %.4f  lr %.3g  %.0f tokens/s  %s left%s",
+    if (s->cost.communication > 0 && s->cost.seconds > 0)
+        snprintf(exposed, sizeof exposed, "  comm %.0f%% exposed %.1f%%",
+                 100 * s->cost.communication / s->cost.seconds,
+                 100 * s->cost.exposed / s->cost.seconds);
+    fprintf(p->out, "%sstep %lld/%lld (%.0f%%)  loss %.4f  lr %.3g  %.0f tokens/s%s  %s left%s",
             p->terminal ? "\r\033[K" : "", (long long)s->step, (long long)s->steps,
-            100.0 * (double)s->step / (double)s->steps, s->round.loss, s->lr, s->tokens_per_s, left,
-            p->terminal ? "" : "\n");
+            100.0 * (double)s->step / (double)s->steps, s->round.loss, s->lr, s->tokens_per_s,
+            exposed, left, p->terminal ? "" : "\n");
     p->pending = p->terminal;
     fflush(p->out);
 }

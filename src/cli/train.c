@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/progress.h"
+#include "train/report.h"
 
 /* Set by Ctrl-C; a signal handler has nowhere else to write. */
 static volatile sig_atomic_t interrupted;
@@ -38,25 +39,86 @@ static void print_header(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
+    char method[OPTION_ROOM];
     printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
            m->layers, m->width, m->heads, m->vocab, (double)run->model.table.parameters / 1e6);
-    printf(
-        "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step; %d thread%s\n",
-        (long long)loader_tokens(run->train), loader_sources(run->train),
-        loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
-        run->config.strategy.accumulate, run->dev.threads, run->dev.threads == 1 ? "" : "s");
-    if (run->step)
-        printf("resuming after step %lld\n", (long long)run->step);
+    printf("data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
+           (long long)loader_tokens(run->train), loader_sources(run->train),
+           loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
+           run->config.strategy.accumulate);
+    strategy_describe(&run->config.strategy, method);
+    if (run->size > 1)
+        printf("workers: %d %s in %d group%s, %s\n", run->size,
+               run->mpi               ? "MPI ranks"
+               : t->time == TIME_REAL ? "threads"
+                                      : "simulated",
+               run->config.strategy.groups, run->config.strategy.groups == 1 ? "" : "s", method);
+    if (t->time == TIME_VIRTUAL)
+        printf("virtual time: a micro-batch takes %s at speed 1\n", run->config.worker.step);
+    if (*run->checkpoint)
+        printf("resuming from %s\n", run->checkpoint);
     fflush(stdout);
 }
 
-static void print_memory(const struct run *run)
+static void print_memory(const char *who, const size_t *bytes, size_t total)
 {
-    printf("memory (peak, MB):");
+    printf("memory of %s (peak, MB):", who);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
-        if (run->memory.peak[c])
-            printf(" %s %.1f", memory_category_name(c), (double)run->memory.peak[c] / 1e6);
-    printf("; together %.1f\n", (double)run->memory.total_peak / 1e6);
+        if (bytes[c])
+            printf(" %s %.1f", memory_category_name((enum memory_category)c),
+                   (double)bytes[c] / 1e6);
+    printf("; together %.1f\n", (double)total / 1e6);
+}
+
+/* Each worker while there are few, the average and the largest always. */
+static void print_report(const struct run *run)
+{
+    enum { FEW = 8 };
+    const struct run_result *s = &run->result;
+    const struct report r = report_of(run);
+    char who[64];
+    if (run->size > 1) {
+        printf("%-8s %10s %10s %10s %10s %12s %12s %10s\n", "worker", "seconds", "compute", "comm",
+               "exposed", "MB inside", "MB between", "memory MB");
+        for (int i = 0; i < run->size && run->size <= FEW; i++) {
+            const struct worker_report *w = &s->worker[i];
+            printf("%-8d %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", i, w->cost.seconds,
+                   w->cost.compute, w->cost.communication, w->cost.exposed,
+                   (double)w->cost.inside / 1e6, (double)w->cost.between / 1e6,
+                   (double)w->memory_total / 1e6);
+        }
+        printf("%-8s %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", "mean", s->seconds,
+               r.cost.compute, r.cost.communication, r.cost.exposed, (double)r.cost.inside / 1e6,
+               (double)r.cost.between / 1e6, (double)r.memory_total / 1e6);
+        printf("exposed %.1f%% of the time; %.1f%% of the communication hidden\n",
+               100 * r.exposed_share, 100 * r.overlap);
+    }
+    for (int i = 0; i < run->size && run->size > 1 && run->size <= FEW; i++) {
+        snprintf(who, sizeof who, "worker %d", i);
+        print_memory(who, s->worker[i].memory, s->worker[i].memory_total);
+    }
+    print_memory(run->size > 1 ? "the largest" : "the worker", r.memory, r.memory_total);
+    printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
+           (long long)s->samples, (long long)s->tokens, s->seconds, (double)s->samples / s->seconds,
+           (double)s->tokens / s->seconds);
+}
+
+/* What to do after a run that did not come to its end. */
+static void print_way_on(const struct run *run, enum sotto_status st, const char *file)
+{
+    const char *out = run->config.train.out;
+    char folder[FILE_PATH_ROOM];
+    int64_t step;
+    struct status_note cause;
+    if (st == SOTTO_ESTOPPED) {
+        printf("to go on: sotto train %s%s--out=%s --resume\n", file ? file : "... ",
+               file ? " " : "", out);
+        return;
+    }
+    status_save(&cause, st);
+    if (checkpoint_latest(out, &step, folder) == SOTTO_OK && step >= 0)
+        printf("the last good checkpoint is %s\n", folder);
+    status_raise(&cause);
 }
 
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
@@ -71,25 +133,16 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     watch_signals();
     struct run run;
     TRY(run_open(&run, config, &watch));
-    print_header(&run);
+    if (run.leads)
+        print_header(&run);
     enum sotto_status st = run_train(&run);
     progress_end(&progress);
-    uint64_t hash;
-    if (st == SOTTO_OK && (st = run_hash(&run, &hash)) == SOTTO_OK) {
-        print_memory(&run);
+    if (st == SOTTO_OK && run.leads) {
+        print_report(&run);
         printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
-               run.config.train.out, hash);
-    } else if (st == SOTTO_ESTOPPED) {
-        printf("to go on: sotto train %s%s--out=%s --resume\n", n_words ? words[0] : "... ",
-               n_words ? " " : "", run.config.train.out);
+               run.config.train.out, run.result.hash);
     } else if (st != SOTTO_OK) {
-        char folder[FILE_PATH_ROOM];
-        int64_t step;
-        struct status_note cause;
-        status_save(&cause, st);
-        if (checkpoint_latest(run.config.train.out, &step, folder) == SOTTO_OK && step >= 0)
-            printf("the last good checkpoint is %s\n", folder);
-        status_raise(&cause);
+        print_way_on(&run, st, n_words ? words[0] : NULL);
     }
     run_close(&run);
     return st;
@@ -100,7 +153,11 @@ const struct command command_train = {
     .summary = "train a model, or go on training one",
     .usage = "[CONFIG.ini] [--key=value ...]",
     .example = "  sotto train --out=my-run --data.train=book.txt --steps=500\n"
-               "  sotto train my.ini --optim.lr=3e-4 --resume",
+               "  sotto train my.ini --optim.lr=3e-4 --resume\n"
+               "  sotto train my.ini --workers=4 --strategy=zero1\n"
+               "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
+               "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 "
+               "--link.inter=100Mbit/s,5ms",
     .sections = sections,
     .run = run_it,
     .reads_config = true,

@@ -1,4 +1,4 @@
-/* Workers as threads of this process. */
+/* Workers as threads of this process, and the one that is a process of MPI's. */
 #include "comm/worker.h"
 
 #include <pthread.h>
@@ -33,6 +33,12 @@ static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, do
 
 static const struct worker_ops thread_worker = {"threads", open_lane, compute};
 
+enum sotto_status worker_alone(struct worker *w)
+{
+    *w = (struct worker){&thread_worker, 0, 1, NULL, &clock_real};
+    return threads_world(&(struct threads_config){.size = 1}, &w->world);
+}
+
 static void *work(void *arg)
 {
     struct seat *seat = arg;
@@ -62,7 +68,7 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     for (; started < n && st == SOTTO_OK; started++) {
         seat[started] = (struct seat){
             .worker = {&thread_worker, started, n, world[started], &clock_real}, .team = &team};
-        if (pthread_create(&seat[started].thread, NULL, work, &seat[started]) != 0) {
+        if (n > 1 && pthread_create(&seat[started].thread, NULL, work, &seat[started]) != 0) {
             st = fail(SOTTO_ENOMEM, "cannot start thread %d of %d", started, n);
             struct status_note note;
             status_save(&note, st);
@@ -70,7 +76,9 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
             break;
         }
     }
-    for (int r = 0; r < started; r++)
+    if (n == 1 && started) /* nobody to run beside: the caller's own thread will do */
+        st = job(&seat[0].worker, arg);
+    for (int r = 0; r < started && n > 1; r++)
         pthread_join(seat[r].thread, NULL);
     struct status_note why = {0};
     if (st == SOTTO_OK)
@@ -80,4 +88,17 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     free(world);
     free(seat);
     return st == SOTTO_OK ? status_raise(&why) : st;
+}
+
+enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg)
+{
+    static const struct worker_ops mpi_worker = {"mpi", open_lane, compute};
+    struct worker w = {&mpi_worker, world->rank, world->size, world, world->clock};
+    enum sotto_status st = job(&w, arg);
+    if (st != SOTTO_OK) {
+        struct status_note note;
+        status_save(&note, st);
+        world->ops->abort(world, &note);
+    }
+    return st;
 }

@@ -44,4 +44,12 @@ struct engine_config {
 enum sotto_status engine_threads(const struct engine_config *config, worker_job *job, void *arg);
 enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg);
 
+/* The same for the one worker that is this process, a rank of `world` (mpi_world), which stays the
+ * caller's. A failure ends the processes of all ranks. */
+enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg);
+
+/* A worker with nobody else, for whoever runs on the calling thread alone; closed by
+ * comm_free(w->world). */
+enum sotto_status worker_alone(struct worker *w);
+
 #endif

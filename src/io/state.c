@@ -25,11 +25,23 @@ enum sotto_status state_enter(struct state_visitor *v, const char *group)
 void state_leave(struct state_visitor *v)
 {
     assert(v->depth > 0);
+    if (v->own == v->depth)
+        v->own = 0;
     v->prefix[v->length[--v->depth]] = '\0';
+}
+
+enum sotto_status state_enter_own(struct state_visitor *v, const char *group)
+{
+    TRY(state_enter(v, group));
+    assert(!v->own);
+    v->own = v->depth;
+    return SOTTO_OK;
 }
 
 static enum sotto_status visit(struct state_visitor *v, const char *name, struct state_item item)
 {
+    if (!v->own && (item.sliced ? v->skip_slices : v->skip_common))
+        return SOTTO_OK;
     char full[2 * STATE_NAME_ROOM];
     int length = snprintf(full, sizeof full, "%s%s", v->prefix, name);
     if (length < 0 || length >= STATE_NAME_ROOM)
@@ -38,9 +50,9 @@ static enum sotto_status visit(struct state_visitor *v, const char *name, struct
     return v->ops->visit(v, &item);
 }
 
-enum sotto_status state_slice(struct state_visitor *v, const char *name,
-                              enum memory_category category, struct device *dev, struct view view,
-                              size_t whole, size_t offset, size_t count)
+static enum sotto_status tensor(struct state_visitor *v, const char *name,
+                                enum memory_category category, struct device *dev, struct view view,
+                                size_t whole, size_t offset, size_t count, bool sliced)
 {
     assert(offset <= whole && count <= whole - offset);
     return visit(v, name,
@@ -51,14 +63,22 @@ enum sotto_status state_slice(struct state_visitor *v, const char *name,
                                      .data = view.data,
                                      .whole = whole,
                                      .offset = offset,
-                                     .count = count});
+                                     .count = count,
+                                     .sliced = sliced});
+}
+
+enum sotto_status state_slice(struct state_visitor *v, const char *name,
+                              enum memory_category category, struct device *dev, struct view view,
+                              size_t whole, size_t offset, size_t count)
+{
+    return tensor(v, name, category, dev, view, whole, offset, count, true);
 }
 
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,
                                enum memory_category category, struct device *dev, struct view view,
                                size_t count)
 {
-    return state_slice(v, name, category, dev, view, count, 0, count);
+    return tensor(v, name, category, dev, view, count, 0, count, false);
 }
 
 enum sotto_status state_table(struct state_visitor *v, const struct table *table, int index,
@@ -72,11 +92,10 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
         size_t from = (size_t)index * slice, to = from + slice; /* ours, of the stage */
         size_t begin = e->offset > from ? e->offset : from;
         size_t end = e->offset + e->count < to ? e->offset + e->count : to;
-        if (begin >= end)
-            continue;
-        size_t local = table->stage_start[e->stage] / (size_t)parts + (begin - from);
-        TRY(state_slice(v, e->name, category, dev, view_at(view, local), e->count,
-                        begin - e->offset, end - begin));
+        size_t count = begin < end ? end - begin : 0; /* 0: a loader still learns of the tensor */
+        size_t local = table->stage_start[e->stage] / (size_t)parts + (count ? begin - from : 0);
+        TRY(tensor(v, e->name, category, dev, view_at(view, local), e->count,
+                   count ? begin - e->offset : 0, count, parts > 1));
     }
     return SOTTO_OK;
 }

@@ -43,6 +43,7 @@ struct state_item {
     struct device *dev;          /* NULL: `data` is host memory           */
     void *data;                  /* the first of `count` elements         */
     size_t whole, offset, count; /* this is [offset, offset + count) of it */
+    bool sliced;                 /* other workers hold the rest */
 
     /* scalars, and text of `room` bytes */
     union {
@@ -67,7 +68,10 @@ struct state_visitor {
     char prefix[STATE_NAME_ROOM]; /* "optim.m.", from state_enter       */
     size_t length[STATE_DEPTH];   /* of the prefix outside of each group */
     int depth;
-    void *staging; /* device memory passes through here */
+    int own;          /* depth that state_enter_own was called at, 0: not inside of it */
+    bool skip_common; /* another worker shows what every worker holds                  */
+    bool skip_slices; /* another worker shows this worker's slices too                 */
+    void *staging;    /* device memory passes through here */
 
     struct { /* save */
         struct state_saved *slice;
@@ -87,6 +91,11 @@ struct state_visitor {
  */
 enum sotto_status state_enter(struct state_visitor *v, const char *group);
 void state_leave(struct state_visitor *v);
+
+/* A group that is this worker's alone; its name should carry the worker's number. What is visited
+ * outside of such a group is the same on all workers, or slices of it, and a visitor may be told to
+ * leave it to another worker (`skip_common`, `skip_slices`). */
+enum sotto_status state_enter_own(struct state_visitor *v, const char *group);
 
 /* All of a tensor, and a slice of it: elements [offset, offset + count) of `whole`. */
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,

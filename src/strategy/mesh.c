@@ -1,5 +1,31 @@
 #include "strategy/mesh.h"
 
+#include <assert.h>
+
+static enum sotto_status split(struct mesh *mesh, int color, struct comm **out)
+{
+    assert(mesh->n_comm < MESH_COMMS);
+    TRY(comm_split(mesh->worker->world, color, out));
+    mesh->comm[mesh->n_comm++] = *out;
+    return SOTTO_OK;
+}
+
+enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct comm **out)
+{
+    assert(mesh->n_comm < MESH_COMMS);
+    TRY(comm_duplicate(like, out));
+    mesh->comm[mesh->n_comm++] = *out;
+    return SOTTO_OK;
+}
+
+enum sotto_status mesh_lane(struct mesh *mesh, struct lane **out)
+{
+    assert(mesh->n_lane < MESH_LANES);
+    TRY(mesh->worker->ops->lane(mesh->worker, out));
+    mesh->lanes[mesh->n_lane++] = *out;
+    return SOTTO_OK;
+}
+
 enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups)
 {
     *mesh = (struct mesh){.worker = worker, .n_r = groups};
@@ -10,12 +36,12 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     mesh->r = worker->rank / mesh->n_s;
     mesh->s = worker->rank % mesh->n_s;
     enum sotto_status st;
-    TRY_DONE(comm_split(worker->world, mesh->r, &mesh->shard));
-    TRY_DONE(comm_split(worker->world, mesh->s, &mesh->replicate));
-    TRY_DONE(comm_duplicate(worker->world, &mesh->lane_world));
-    TRY_DONE(comm_duplicate(mesh->shard, &mesh->lane_shard));
-    TRY_DONE(comm_duplicate(mesh->replicate, &mesh->lane_replicate));
-    TRY_DONE(worker->ops->lane(worker, &mesh->lane));
+    TRY_DONE(split(mesh, mesh->r, &mesh->shard));
+    TRY_DONE(split(mesh, mesh->s, &mesh->replicate));
+    TRY_DONE(mesh_duplicate(mesh, worker->world, &mesh->lane_world));
+    TRY_DONE(mesh_duplicate(mesh, mesh->shard, &mesh->lane_shard));
+    TRY_DONE(mesh_duplicate(mesh, mesh->replicate, &mesh->lane_replicate));
+    TRY_DONE(mesh_lane(mesh, &mesh->lane));
 done:
     if (st != SOTTO_OK)
         mesh_close(mesh);
@@ -24,13 +50,23 @@ done:
 
 void mesh_close(struct mesh *mesh)
 {
-    lane_close(mesh->lane); /* first: its job may be using the communicators */
-    comm_free(mesh->lane_replicate);
-    comm_free(mesh->lane_shard);
-    comm_free(mesh->lane_world);
-    comm_free(mesh->replicate);
-    comm_free(mesh->shard);
+    while (mesh->n_lane > 0) /* first: their jobs may be using the communicators */
+        lane_close(mesh->lanes[--mesh->n_lane]);
+    while (mesh->n_comm > 0)
+        comm_free(mesh->comm[--mesh->n_comm]);
     *mesh = (struct mesh){0};
+}
+
+enum sotto_status mesh_rest(struct mesh *mesh)
+{
+    enum sotto_status first = SOTTO_OK;
+    struct status_note note = {0};
+    for (int i = 0; i < mesh->n_lane; i++) {
+        enum sotto_status st = lane_wait(mesh->lanes[i]);
+        if (st != SOTTO_OK && first == SOTTO_OK)
+            status_save(&note, first = st);
+    }
+    return status_raise(&note);
 }
 
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
@@ -39,6 +75,28 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
     struct comm *world = mesh->worker->world;
     status_save(&note, st);
     world->ops->abort(world, &note);
-    lane_wait(mesh->lane);
+    mesh_rest(mesh);
     return status_raise(&note);
+}
+
+static void add(struct mesh_account *a, const struct comm *c, bool exposed)
+{
+    for (int i = 0; i < COMM_CALLS; i++) {
+        const struct comm_tally *t = &c->tally[i];
+        a->communication += t->seconds;
+        a->exposed += exposed ? t->seconds : 0;
+        a->inside += t->inside;
+        a->between += t->between;
+    }
+}
+
+struct mesh_account mesh_account(const struct mesh *mesh)
+{
+    struct mesh_account a = {0};
+    add(&a, mesh->worker->world, true);
+    for (int i = 0; i < mesh->n_comm; i++) /* those beside the compute wait on nobody's behalf */
+        add(&a, mesh->comm[i], mesh->comm[i] == mesh->shard || mesh->comm[i] == mesh->replicate);
+    for (int i = 0; i < mesh->n_lane; i++)
+        a.exposed += mesh->lanes[i]->exposed;
+    return a;
 }

@@ -1,9 +1,14 @@
 /* The mesh |R| x |S| of workers: S = shard groups on fast links, R = the same place in every group,
- * across slow links. rank = r*|S| + s. A one-level run is a mesh with the other side 1. */
+ * across slow links. rank = r*|S| + s. A one-level run is a mesh with the other side 1.
+ *
+ * Communicators and lanes of a method are opened here, so that a failure can bring all of them to
+ * rest and what they cost is counted in one place. */
 #ifndef SOTTO_STRATEGY_MESH_H
 #define SOTTO_STRATEGY_MESH_H
 
 #include "comm/worker.h"
+
+enum { MESH_COMMS = 12, MESH_LANES = 4 };
 
 struct mesh {
     struct worker *worker; /* not owned */
@@ -13,14 +18,34 @@ struct mesh {
     /* A line of work beside the compute, with communicators of its own. */
     struct lane *lane;
     struct comm *lane_world, *lane_shard, *lane_replicate;
+
+    struct comm *comm[MESH_COMMS]; /* all of them, owned */
+    struct lane *lanes[MESH_LANES];
+    int n_comm, n_lane;
 };
 
 /* `groups` = |R|, which must divide the number of workers. Called by all of them. */
 enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups);
 void mesh_close(struct mesh *mesh);
 
-/* This worker cannot go on: ends everybody's waiting with its status and message, so that the lane
- * comes to rest and what its jobs use may be freed. Returns the status. */
+/* One more lane, and a communicator of the ranks of `like` for it. Called by all workers; closed
+ * with the mesh. */
+enum sotto_status mesh_lane(struct mesh *mesh, struct lane **out);
+enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct comm **out);
+
+/* Waits until all lanes are at rest. */
+enum sotto_status mesh_rest(struct mesh *mesh);
+
+/* This worker cannot go on: ends everybody's waiting with its status and message, so that the lanes
+ * come to rest and what their jobs use may be freed. Returns the status. */
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);
+
+/* What this worker's communication has cost so far. */
+struct mesh_account {
+    double communication;    /* seconds in communicators, wherever they were spent    */
+    double exposed;          /* seconds that the compute had to wait for it           */
+    int64_t inside, between; /* bytes sent to workers on the same node, on other nodes */
+};
+struct mesh_account mesh_account(const struct mesh *mesh);
 
 #endif

@@ -38,6 +38,7 @@ struct oracle_ops {
 struct oracle {
     const struct oracle_ops *ops;
     const struct table *table; /* tensors and stages */
+    double seconds;            /* that computing has taken, for whoever accounts */
 };
 
 static inline enum sotto_status oracle_begin(struct oracle *o, int64_t index, bool sum)

@@ -1,4 +1,6 @@
-/* A training method: what happens in one round, from micro-batches to new parameters. */
+/* A training method: what happens in one round, from micro-batches to new parameters. It is a shard
+ * method (shard/, how one group turns gradients into parameters) with a replicate method
+ * (replicate/, how groups stay in agreement). */
 #ifndef SOTTO_STRATEGY_STRATEGY_H
 #define SOTTO_STRATEGY_STRATEGY_H
 
@@ -7,41 +9,73 @@
 #include "strategy/mesh.h"
 #include "strategy/oracle.h"
 
+enum strategy_shard { SHARD_AUTO, SHARD_DDP, SHARD_ZERO1, SHARD_FSDP };
+enum strategy_replicate { REPLICATE_AUTO, REPLICATE_SYNC };
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
 enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
 
 struct strategy_config { /* [strategy] */
-    int precision;       /* enum strategy_precision */
-    int weight;          /* enum strategy_weight: what a round's average counts */
-    int accumulate;      /* micro-batches a worker and round */
+    char preset[OPTION_ROOM];
+    int shard;              /* enum strategy_shard                              */
+    int replicate;          /* enum strategy_replicate                          */
+    char mesh[OPTION_ROOM]; /* "RxS"                                            */
+    int precision;          /* enum strategy_precision                          */
+    int weight;             /* enum strategy_weight: what a round's average counts */
+    int accumulate;         /* micro-batches a worker and round                 */
+    int groups;             /* |R|, by strategy_resolve; no option of its own   */
 };
 
 extern const struct option strategy_options[];
 extern const int strategy_options_count;
+
+/* Fills in what was left to the preset and to the number of workers; refuses combinations that make
+ * no sense. */
+enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
+
+/* "zero1", "fsdp x sync": for people. */
+void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
+
+/* What the caller wants of a round. */
+struct plan {
+    double lr, next_lr; /* of this round and of the one behind it          */
+    bool want_norm;
+    bool stop; /* this worker would like this round to be the last */
+};
 
 /* What a round did. */
 struct round {
     double loss;      /* mean over targets        */
     double grad_norm; /* before clipping; negative: not computed */
     int64_t targets, tokens, microbatches;
+    bool stop; /* all workers know that one of them wants to stop here */
 };
 
 struct strategy; /* begins with its ops */
 
+struct strategy_setup {
+    const struct strategy_config *config; /* resolved; all of these outlive the strategy */
+    const struct optim_config *optim;
+    struct oracle *oracle;
+    struct device *dev;
+    struct mesh *mesh; /* of config->groups groups */
+};
+
 struct strategy_ops {
     const char *name;
+    enum sotto_status (*open)(struct strategy **out, const struct strategy_setup *setup);
     /* One update of the real parameters. A loss that is no number is SOTTO_ENUMERIC, before
-     * anything moves. */
-    enum sotto_status (*round)(struct strategy *s, double lr, bool want_norm, struct round *out);
-    /* What gradients are computed with, whole, one view a stage, until the next round. Like the
-     * next two it is called by all workers. */
+     * anything moves. After a failure the other workers still wait, and lanes may be at work:
+     * mesh_abort before anything is freed. */
+    enum sotto_status (*round)(struct strategy *s, const struct plan *plan, struct round *out);
+    /* The real parameters as gradients are computed with them, whole, one view a stage, until the
+     * next round. Like the next two it is called by all workers. */
     enum sotto_status (*gather)(struct strategy *s, const struct view **theta);
     /* The real parameters, fp32, whole, in the table's order, to and from host memory; the same on
-     * all workers. */
+     * all workers. export: NULL on workers that need not have them. */
     enum sotto_status (*export)(struct strategy *s, float *flat);
     enum sotto_status (*import)(struct strategy *s, const float *flat);
-    enum sotto_status (*visit)(struct strategy *s,
-                               struct state_visitor *v); /* all but the parameters */
+    /* All that must survive but the parameters. */
+    enum sotto_status (*visit)(struct strategy *s, struct state_visitor *v);
     void (*free)(struct strategy *s);
 };
 
@@ -49,18 +83,10 @@ struct strategy {
     const struct strategy_ops *ops;
 };
 
-/* Shard methods, one file each under shard/. ddp: `mesh` NULL is one worker alone. zero1 wants the
- * stages padded to a multiple of |S|. */
-enum sotto_status strategy_ddp(struct strategy **out, const struct strategy_config *config,
-                               const struct optim_config *optim, struct oracle *oracle,
-                               struct device *dev, struct mesh *mesh);
+extern const struct strategy_ops strategy_ddp, strategy_zero1, strategy_fsdp;
 
-enum sotto_status strategy_zero1(struct strategy **out, const struct strategy_config *config,
-                                 const struct optim_config *optim, struct oracle *oracle,
-                                 struct device *dev, struct mesh *mesh);
-
-enum sotto_status strategy_fsdp(struct strategy **out, const struct strategy_config *config,
-                                const struct optim_config *optim, struct oracle *oracle,
-                                struct device *dev, struct mesh *mesh);
+/* Methods that own slices want the stages of the oracle's table padded to a multiple of |S|. Called
+ * by all workers. */
+enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup);
 
 #endif

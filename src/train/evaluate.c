@@ -7,20 +7,21 @@
 #include "base/json.h"
 
 enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
-                           const struct view *theta, const struct loader *loader, int rows, int t,
-                           int64_t batches, struct evaluation *out)
+                           const struct view *theta, const struct loader *loader,
+                           struct evaluation_range range, struct evaluation *out)
 {
+    const int rows = range.rows, t = range.t;
     *out = (struct evaluation){0};
     int64_t n = loader_batches(loader, rows, t);
-    if (batches > 0 && batches < n)
-        n = batches;
+    if (range.batches > 0 && range.batches < n)
+        n = range.batches;
     struct tape tape;
     struct batch batch;
     TRY(batch_init(&batch, rows, t));
     enum sotto_status st =
         tape_init(&tape, model, dev, pool, (struct extent){rows, t, DTYPE_F32}, false);
     double loss = 0;
-    for (int64_t i = 0; i < n && st == SOTTO_OK; i++) {
+    for (int64_t i = range.part; i < n && st == SOTTO_OK; i += range.parts) {
         st = loader_fill_in_order(loader, i, rows, t, &batch);
         tape.want_hits = true;
         if (st == SOTTO_OK)
@@ -35,10 +36,14 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     if (tape.model)
         tape_free(&tape);
     batch_free(&batch);
-    if (st == SOTTO_OK && out->targets == 0)
-        return fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
     out->loss = out->targets ? loss / (double)out->targets : 0;
     return st;
+}
+
+enum sotto_status evaluation_check(const struct evaluation *e)
+{
+    return e->targets ? SOTTO_OK
+                      : fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
 }
 
 /* The last word begins behind the last white space that is followed by something else. */

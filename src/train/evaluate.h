@@ -11,10 +11,19 @@ struct evaluation {
     int64_t hits; /* targets that were the most likely token */
 };
 
-/* Up to `batches` micro-batches of `rows` x `t` in order (0: all). */
+/* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), and of these
+ * every `parts`-th from `part` on, so that several workers can share the work. */
+struct evaluation_range {
+    int rows, t;
+    int64_t batches;
+    int part, parts;
+};
+
 enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
-                           const struct view *theta, const struct loader *loader, int rows, int t,
-                           int64_t batches, struct evaluation *out);
+                           const struct view *theta, const struct loader *loader,
+                           struct evaluation_range range, struct evaluation *out);
+
+enum sotto_status evaluation_check(const struct evaluation *e); /* nothing to predict: an error */
 
 struct last_word {
     double loss;          /* mean negative log-probability of the last words */

@@ -4,20 +4,51 @@ static enum sotto_status begin(struct oracle *oracle, int64_t index, bool sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     o->place.index = index;
-    TRY(loader_fill(o->loader, o->place, o->tape.most.rows, o->t, &o->batch));
+    TRY(loader_fill(o->is.loader, o->place, o->is.rows, o->is.t, &o->batch));
     double scale = sum ? 1 : o->batch.n_targets ? 1 / (double)o->batch.n_targets : 0;
     return tape_begin(&o->tape, &o->batch, TAPE_TRAIN, (float)scale);
 }
 
+static enum sotto_status forward_now(void *arg)
+{
+    struct model_oracle *o = arg;
+    return tape_forward(&o->tape, o->now.k, o->now.theta);
+}
+
+static enum sotto_status backward_now(void *arg)
+{
+    struct model_oracle *o = arg;
+    return tape_backward(&o->tape, o->now.k, o->now.theta, o->now.grad);
+}
+
+/* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. */
+static enum sotto_status compute(struct model_oracle *o, lane_job *work, int parts)
+{
+    struct worker *w = o->is.worker;
+    const struct extent e = {o->is.rows, o->is.t, DTYPE_F32};
+    double share = model_stage_flops(o->is.model, o->now.k, e) / model_flops(o->is.model, e);
+    double start = clock_now(w->clock);
+    TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
+    o->base.seconds += clock_now(w->clock) - start;
+    return SOTTO_OK;
+}
+
 static enum sotto_status forward(struct oracle *oracle, int k, const struct view *theta)
 {
-    return tape_forward(&((struct model_oracle *)oracle)->tape, k, theta);
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    o->now.k = k;
+    o->now.theta = theta;
+    return compute(o, forward_now, 1);
 }
 
 static enum sotto_status backward(struct oracle *oracle, int k, const struct view *theta,
                                   const struct view *grad)
 {
-    return tape_backward(&((struct model_oracle *)oracle)->tape, k, theta, grad);
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    o->now.k = k;
+    o->now.theta = theta;
+    o->now.grad = grad;
+    return compute(o, backward_now, 2);
 }
 
 static struct oracle_result result(struct oracle *oracle)
@@ -29,22 +60,22 @@ static struct oracle_result result(struct oracle *oracle)
 
 static void needs(struct oracle *oracle, int k, bool *out)
 {
-    model_stage_needs(((struct model_oracle *)oracle)->tape.model, k, out);
+    model_stage_needs(((struct model_oracle *)oracle)->is.model, k, out);
 }
 
 static const struct oracle_ops model_oracle_ops = {
     .begin = begin, .forward = forward, .backward = backward, .needs = needs, .result = result};
 
-enum sotto_status model_oracle_init(struct model_oracle *o, const struct model *model,
-                                    struct device *dev, struct pool *pool,
-                                    const struct loader *loader, struct loader_place place,
-                                    int rows, int t, bool recompute)
+enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup)
 {
-    *o = (struct model_oracle){
-        .base = {&model_oracle_ops, &model->table}, .loader = loader, .place = place, .t = t};
-    TRY(batch_init(&o->batch, rows, t));
+    const struct worker *w = setup->worker;
+    *o = (struct model_oracle){.base = {.ops = &model_oracle_ops, .table = &setup->model->table},
+                               .is = *setup,
+                               .place = {setup->seed, 0, w->rank, w->size}};
+    TRY(batch_init(&o->batch, setup->rows, setup->t));
     enum sotto_status st =
-        tape_init(&o->tape, model, dev, pool, (struct extent){rows, t, DTYPE_F32}, recompute);
+        tape_init(&o->tape, setup->model, setup->dev, setup->pool,
+                  (struct extent){setup->rows, setup->t, DTYPE_F32}, setup->recompute);
     if (st != SOTTO_OK)
         batch_free(&o->batch);
     return st;

@@ -2,23 +2,36 @@
 #ifndef SOTTO_TRAIN_ORACLE_H
 #define SOTTO_TRAIN_ORACLE_H
 
+#include "comm/worker.h"
 #include "data/loader.h"
 #include "nn/tape.h"
 #include "strategy/oracle.h"
 
-struct model_oracle {
-    struct oracle base;
+struct model_oracle_setup {
+    const struct model *model;
+    struct device *dev;
+    struct pool *pool;
     const struct loader *loader;
-    struct loader_place place; /* seed, rank, size; the index comes with each micro-batch */
-    int t;
-    struct batch batch;
-    struct tape tape;
+    uint64_t seed; /* of the order of the data */
+    int rows, t;   /* of a micro-batch         */
+    bool recompute;
+    struct worker *worker; /* whose share of the data it reads and whose time it takes */
+    double seconds;        /* of a micro-batch, where time is modelled                 */
 };
 
-enum sotto_status model_oracle_init(struct model_oracle *o, const struct model *model,
-                                    struct device *dev, struct pool *pool,
-                                    const struct loader *loader, struct loader_place place,
-                                    int rows, int t, bool recompute);
+struct model_oracle {
+    struct oracle base;
+    struct model_oracle_setup is;
+    struct loader_place place; /* the index comes with each micro-batch */
+    struct batch batch;
+    struct tape tape;
+    struct { /* the stage being computed, for the line of work that does it */
+        int k;
+        const struct view *theta, *grad;
+    } now;
+};
+
+enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup);
 void model_oracle_free(struct model_oracle *o);
 
 #endif

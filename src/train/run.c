@@ -4,43 +4,11 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "tensor/ops.h"
+#include "comm/mpi.h"
+#include "train/calibrate.h"
+#include "train/report.h"
+#include "train/trainer.h"
 #include "train/weights.h"
-
-#define S struct train_config
-static const struct option train_options[] = {
-    OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
-    OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
-    OPTION_BOOL(S, resume, "false", "go on from the newest checkpoint in `out`, if there is one"),
-    OPTION_LONG(S, steps, "1000", 0, 1e15, "rounds (updates of the parameters)"),
-    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch"),
-    OPTION_INT(S, seq, "0", 0, 1 << 22,
-               "tokens of a sequence; 0: as many as the model has positions"),
-    OPTION_LONG(S, seed, "1", 0, 1e15, "of new weights and of the order of the data"),
-    OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
-    OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
-    OPTION_LONG(S, eval_batches, "50", 0, 1e15, "micro-batches of an evaluation; 0: all"),
-    OPTION_LONG(S, save_every, "0", 0, 1e15, "rounds between checkpoints; 0: at the end only"),
-    OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
-    OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
-    OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
-    OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
-    OPTION_TEXT(S, device, "cpu", "cpu, or reference (slow, double precision)"),
-};
-#undef S
-
-void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
-{
-    s[0] = (struct option_section)OPTION_SECTION("train", "the run", train_options, &c->train);
-    s[1] = (struct option_section){"model", "what is trained", model_options, model_options_count,
-                                   &c->model};
-    s[2] = (struct option_section){"data", "what it is trained on", data_options,
-                                   data_options_count, &c->data};
-    s[3] = (struct option_section){"optim", "optimizer and learning rate", optim_options,
-                                   optim_options_count, &c->optim};
-    s[4] = (struct option_section){"strategy", "the training method", strategy_options,
-                                   strategy_options_count, &c->strategy};
-}
 
 static enum sotto_status open_data(struct run *run)
 {
@@ -116,7 +84,7 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
     if (c->train.seq > c->model.positions)
         return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions",
                     c->train.seq, c->model.positions);
-    TRY(loader_check(run->train, 1, c->train.seq));
+    TRY(loader_check(run->train, run->size, c->train.seq));
     if (run->valid && loader_check(run->valid, 1, c->train.seq) != SOTTO_OK) {
         if (*c->data.valid)
             return fail_in(SOTTO_EINVAL, "data.valid: ");
@@ -124,58 +92,48 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
         loader_close(run->valid);
         run->valid = NULL;
     }
-    return model_init(&run->model, &c->model, c->train.stages, 1);
+    int stages = c->train.stages ? c->train.stages : run->size > 1 ? c->model.layers : 1;
+    return model_init(&run->model, &c->model, stages, run->size / c->strategy.groups);
 }
 
-static enum sotto_status open_method(struct run *run)
+/* The parameters that all workers begin with. */
+static enum sotto_status open_start(struct run *run, const char *from)
 {
-    const struct train_config *t = &run->config.train;
-    TRY(device_open(&run->dev, t->device, &run->memory, t->threads));
-    pool_init(&run->pool, &run->dev, MEMORY_ACTIVATIONS);
-    struct loader_place place = {(uint64_t)t->seed, 0, 0, 1};
-    TRY(model_oracle_init(&run->oracle, &run->model, &run->dev, &run->pool, run->train, place,
-                          t->batch, t->seq, t->recompute));
-    TRY(strategy_ddp(&run->strategy, &run->config.strategy, &run->config.optim, &run->oracle.base,
-                     &run->dev, NULL));
+    size_t count = table_count(&run->model.table);
+    run->start = calloc(count, sizeof *run->start);
+    if (!run->start)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    if (*from)
+        return weights_load(&run->model, from, run->start);
+    model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
     return SOTTO_OK;
 }
 
-/* The parameters through host memory, since they may live on a device. */
-static enum sotto_status set_parameters(struct run *run, const char *from)
+/* How many workers there are and where: the ranks that MPI started, or all in this process. */
+static enum sotto_status open_workers(struct run *run)
 {
-    size_t count = table_count(&run->model.table);
-    float *flat = malloc(count * sizeof *flat);
-    if (!flat)
-        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
-    enum sotto_status st = SOTTO_OK;
-    if (*from)
-        st = weights_load(&run->model, from, flat);
-    else
-        model_randomize(&run->model, (uint64_t)run->config.train.seed, flat);
-    if (st == SOTTO_OK)
-        st = run->strategy->ops->import(run->strategy, flat);
-    free(flat);
-    return st;
-}
-
-static enum sotto_status visit(struct run *run, struct state_visitor *v)
-{
-    TRY(state_int(v, "step", &run->step));
-    TRY(state_int(v, "tokens", &run->tokens));
-    return run->strategy->ops->visit(run->strategy, v);
-}
-
-static enum sotto_status load_state(struct run *run, const char *folder)
-{
-    char path[FILE_PATH_ROOM];
-    struct state_visitor v;
-    TRY(file_join(path, folder, "state.safetensors"));
-    TRY(state_loader_open(&v, path));
-    enum sotto_status st = visit(run, &v);
-    if (st == SOTTO_OK)
-        st = state_loader_finish(&v);
-    state_free(&v);
-    return fail_in(st, "%s: ", path);
+    struct train_config *t = &run->config.train;
+    run->leads = true;
+    if (mpi_detected()) {
+        const struct mpi_config mpi = {.collectives =
+                                           (enum mpi_collectives)run->config.comm.collectives};
+        TRY(mpi_world(&run->mpi, &mpi));
+        run->leads = run->mpi->rank == 0;
+        if (t->time == TIME_VIRTUAL)
+            return fail(SOTTO_EINVAL, "train.time = virtual simulates a cluster in one process, "
+                                      "not under MPI");
+        if (t->workers && t->workers != run->mpi->size)
+            return fail(SOTTO_EINVAL, "train.workers = %d, but MPI started %d ranks", t->workers,
+                        run->mpi->size);
+        if (*run->config.link.intra || *run->config.link.inter)
+            return fail(SOTTO_EINVAL, "modelled links ([link]) are for workers of one process; "
+                                      "MPI's links are real");
+        t->workers = run->mpi->size;
+    }
+    if (!t->workers)
+        t->workers = 1;
+    run->size = t->workers;
+    return strategy_resolve(&run->config.strategy, run->size);
 }
 
 static enum sotto_status refuse_used(const struct run *run, int64_t step)
@@ -193,26 +151,29 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
     if (watch)
         run->watch = *watch;
     struct train_config *t = &run->config.train;
-    char folder[FILE_PATH_ROOM] = "";
     int64_t found;
-    TRY(checkpoint_latest(t->out, &found, folder));
+    enum sotto_status st;
+    TRY_DONE(open_workers(run));
+    TRY_DONE(checkpoint_latest(t->out, &found, run->checkpoint));
+    if (found < 0)
+        *run->checkpoint = '\0';
     if (found >= 0 && !t->resume)
-        return refuse_used(run, found);
-    const char *from = found >= 0 ? folder : t->init;
+        TRY_DONE(refuse_used(run, found));
+    const char *from = found >= 0 ? run->checkpoint : t->init;
     if (*from)
         inherit_tokenizer(&run->config, from);
-    enum sotto_status st;
     TRY_DONE(open_data(run));
     TRY_DONE(open_model(run, from, found >= 0));
-    TRY_DONE(open_method(run));
-    TRY_DONE(set_parameters(run, from));
-    run->resumed = found >= 0;
-    if (run->resumed)
-        TRY_DONE(load_state(run, folder));
-    TRY_DONE(rundir_open(&run->dir, t->out));
-    TRY_DONE(metrics_open(&run->metrics, t->out, found >= 0 ? run->step : -1));
-    run->metrics_open = true;
+    TRY_DONE(open_start(run, from));
+    TRY_DONE(run_calibrate(run));
+    if (run->leads)
+        TRY_DONE(rundir_open(&run->dir, t->out));
 done:
+    if (st != SOTTO_OK && run->mpi) { /* the others may be far ahead: end them too */
+        struct status_note note;
+        status_save(&note, st);
+        run->mpi->ops->abort(run->mpi, &note);
+    }
     if (st != SOTTO_OK)
         run_close(run);
     return st;
@@ -223,13 +184,8 @@ void run_close(struct run *run)
     if (run->metrics_open)
         metrics_close(&run->metrics);
     rundir_close(&run->dir);
-    if (run->strategy)
-        run->strategy->ops->free(run->strategy);
-    model_oracle_free(&run->oracle);
-    if (run->pool.dev)
-        pool_free(&run->pool);
-    if (run->dev.ops)
-        device_close(&run->dev);
+    free(run->result.worker);
+    free(run->start);
     model_free(&run->model);
     if (run->valid)
         loader_close(run->valid);
@@ -237,99 +193,91 @@ void run_close(struct run *run)
         loader_close(run->train);
     if (run->tokenizer)
         tokenizer_close(run->tokenizer);
+    comm_free(run->mpi);
     *run = (struct run){.dir.lock = -1};
 }
 
-static enum sotto_status save_state(struct run *run, const char *folder)
+static enum sotto_status train(struct worker *w, void *arg)
 {
-    char path[FILE_PATH_ROOM];
-    struct state_visitor v;
-    TRY(file_join(path, folder, "state.safetensors"));
-    TRY(state_saver_init(&v));
-    enum sotto_status st = visit(run, &v);
-    if (st == SOTTO_OK)
-        st = state_saver_write(&v, path);
-    state_free(&v);
-    return st;
-}
-
-/* The parameters in host memory, which the caller frees. */
-static enum sotto_status copy_parameters(struct run *run, float **flat)
-{
-    size_t count = table_count(&run->model.table);
-    *flat = malloc(count * sizeof **flat);
-    if (!*flat)
-        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
-    enum sotto_status st = run->strategy->ops->export(run->strategy, *flat);
+    struct trainer t;
+    TRY(trainer_open(&t, arg, w));
+    enum sotto_status st = trainer_loop(&t);
     if (st != SOTTO_OK)
-        free(*flat);
+        mesh_abort(&t.mesh, st); /* before its lanes are closed: they may wait for others */
+    trainer_close(&t);
     return st;
 }
 
-static enum sotto_status save_model(struct run *run, const char *folder)
+/* The workers' nodes and speeds, side by side in one block that the caller frees. */
+struct cluster {
+    struct engine_config engine;
+    struct link_model links;
+    int *node;
+    double *speed;
+};
+
+static void cluster_free(struct cluster *c)
 {
-    float *flat;
-    TRY(copy_parameters(run, &flat));
-    enum sotto_status st = weights_save(&run->model, folder, flat,
-                                        run->tokenizer ? tokenizer_end(run->tokenizer) : -1);
-    free(flat);
-    return st;
+    free(c->node);
+    free(c->speed);
 }
 
-static enum sotto_status save_config(struct run *run, const char *folder)
+static enum sotto_status cluster_init(struct cluster *c, const struct run *run)
 {
-    char path[FILE_PATH_ROOM];
-    struct option_section sections[RUN_SECTIONS];
-    TRY(file_join(path, folder, "sotto.ini"));
-    run_sections(&run->config, sections);
-    char *text = option_dump(sections, RUN_SECTIONS);
-    if (!text)
-        return fail(SOTTO_ENOMEM, "no memory for %s", path);
-    enum sotto_status st = file_write(path, text, strlen(text));
-    free(text);
-    return st;
-}
-
-static enum sotto_status save_files(struct run *run, const char *folder)
-{
-    TRY(save_model(run, folder));
-    TRY(save_state(run, folder));
-    TRY(save_config(run, folder));
-    if (!run->tokenizer)
-        return SOTTO_OK;
-    char path[FILE_PATH_ROOM];
-    TRY(file_join(path, folder, "tokenizer.json"));
-    return tokenizer_save(run->tokenizer, path);
-}
-
-enum sotto_status run_save(struct run *run)
-{
-    struct checkpoint c;
-    TRY(checkpoint_begin(&c, &run->dir, run->step));
-    enum sotto_status st = save_files(run, c.folder);
-    if (st != SOTTO_OK) {
-        checkpoint_abort(&c);
-        return st;
-    }
-    TRY(checkpoint_commit(&c, run->config.train.keep));
-    TRY(rundir_publish(&run->dir, c.folder));
-    if (run->watch.saved)
-        run->watch.saved(run->watch.arg, run->step, c.folder);
-    return SOTTO_OK;
-}
-
-enum sotto_status run_hash(struct run *run, uint64_t *out)
-{
-    struct state_visitor v;
-    float *flat;
-    TRY(copy_parameters(run, &flat));
-    state_hasher_init(&v);
-    enum sotto_status st = visit(run, &v);
+    const struct run_config *config = &run->config;
+    const struct worker_config *w = &config->worker;
+    const int n = run->size, group = n / config->strategy.groups;
+    const int per_node = w->per_node ? w->per_node : group;
+    *c = (struct cluster){.node = calloc((size_t)n, sizeof *c->node),
+                          .speed = calloc((size_t)n, sizeof *c->speed)};
+    enum sotto_status st = SOTTO_OK;
+    if (!c->node || !c->speed)
+        st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
+    for (int r = 0; r < n && st == SOTTO_OK; r++)
+        c->node[r] = r / per_node;
     if (st == SOTTO_OK)
-        st = state_table(&v, &run->model.table, 0, 1, MEMORY_PARAMETERS, NULL,
-                         (struct view){flat, DTYPE_F32});
-    *out = v.hash;
-    state_free(&v);
-    free(flat);
+        st = config_speeds(w->speed, n, c->speed);
+    if (st == SOTTO_OK)
+        st = fail_in(link_parse(&c->links.intra, config->link.intra), "link.intra: ");
+    if (st == SOTTO_OK)
+        st = fail_in(link_parse(&c->links.inter, config->link.inter), "link.inter: ");
+    c->engine = (struct engine_config){.workers = n,
+                                       .node = c->node,
+                                       .links = &c->links,
+                                       .speed = c->speed,
+                                       .jitter = w->jitter,
+                                       .seed = (uint64_t)w->jitter_seed,
+                                       .cores = config->train.threads};
+    if (st != SOTTO_OK)
+        cluster_free(c);
     return st;
+}
+
+static enum sotto_status run_engine(struct run *run)
+{
+    const struct run_config *c = &run->config;
+    struct cluster cluster;
+    if (run->mpi)
+        return engine_mpi(run->mpi, train, run);
+    TRY(cluster_init(&cluster, run));
+    if (c->train.time == TIME_REAL && !*c->link.intra && !*c->link.inter)
+        cluster.engine.links = NULL; /* as fast as memory */
+    enum sotto_status st = c->train.time == TIME_VIRTUAL
+                               ? engine_virtual(&cluster.engine, train, run)
+                               : engine_threads(&cluster.engine, train, run);
+    cluster_free(&cluster);
+    return st;
+}
+
+enum sotto_status run_train(struct run *run)
+{
+    const struct train_config *t = &run->config.train;
+    TRY(run_engine(run));
+    if (!run->leads)
+        return SOTTO_OK;
+    TRY(report_write(run));
+    if (run->result.step >= t->steps)
+        return SOTTO_OK;
+    return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
+                (long long)run->result.step, (long long)t->steps, t->out);
 }

@@ -1,54 +1,40 @@
-/* A training run: configuration, data, model, method and folder together, and the loop over rounds.
+/* A training run: configuration, data, model and folder, and the workers that train.
  *
- * Nothing here prints. What happens is told to a watcher, which may also ask the run to stop. */
+ * What all workers of a process share is here and only read while they run; what belongs to one is
+ * a trainer (trainer.h). Nothing here prints. What happens is told to a watcher, which may also ask
+ * the run to stop. */
 #ifndef SOTTO_TRAIN_RUN_H
 #define SOTTO_TRAIN_RUN_H
 
 #include <signal.h>
 
-#include "base/clock.h"
 #include "io/metrics.h"
 #include "io/rundir.h"
-#include "strategy/strategy.h"
+#include "train/config.h"
 #include "train/evaluate.h"
 #include "train/oracle.h"
 
-struct train_config { /* [train] */
-    char out[OPTION_ROOM];
-    char init[OPTION_ROOM]; /* Hugging Face folder to start from */
-    bool resume;
-    int64_t steps;
-    int batch, seq; /* of a micro-batch; seq 0: the model's positions */
-    int64_t seed;
-    int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
-    int64_t eval_batches;                      /* 0: all held-out data */
-    int keep;
-    int threads;
-    int stages;
-    bool recompute;
-    char device[OPTION_ROOM];
+struct trainer;
+
+/* What communication and computing have cost a worker so far, in its own time. */
+struct cost {
+    double seconds; /* of training                        */
+    double compute, communication;
+    double exposed;          /* of communication, that computing waited for */
+    int64_t inside, between; /* bytes sent, inside a node and to other nodes */
 };
 
-struct run_config {
-    struct model_config model;
-    struct data_config data;
-    struct optim_config optim;
-    struct strategy_config strategy;
-    struct train_config train;
-};
-
-enum { RUN_SECTIONS = 5 };
-void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
-
-/* What the watcher is told. */
+/* What the watcher is told, by rank 0. */
 struct run_step {
     int64_t step, steps; /* rounds done, rounds in all */
     struct round round;
     double lr;
     double seconds;      /* of this round                   */
     double tokens_per_s; /* of the rounds since the last report */
-    double eta;          /* seconds left                    */
+    struct cost cost;    /* of the same rounds, to rank 0   */
+    double eta;          /* seconds left, of real time      */
     bool report;         /* a log_every round               */
+    struct trainer *trainer;
 };
 
 struct run_watch {
@@ -59,38 +45,47 @@ struct run_watch {
     const volatile sig_atomic_t *stop; /* (optional) non-zero: finish this round, save and return */
 };
 
+/* What a worker reports in the end. */
+struct worker_report {
+    struct cost cost;
+    size_t memory[MEMORY_CATEGORIES], memory_total; /* peaks */
+};
+
+struct run_result {
+    int64_t step, tokens, samples;
+    double seconds;               /* of training, over all times it was resumed */
+    double loss;                  /* mean over the last tenth of the reports    */
+    struct evaluation evaluation; /* the last; targets 0: none                  */
+    uint64_t hash;                /* of parameters and state                    */
+    struct worker_report *worker; /* (size)                                     */
+};
+
 struct run {
-    struct run_config config;
+    struct run_config config;     /* resolved                       */
     struct tokenizer *tokenizer;  /* NULL: the data are token files */
     struct loader *train, *valid; /* valid NULL: nothing held out   */
     struct model model;
-    struct memory memory;
-    struct device dev;
-    struct pool pool;
-    struct model_oracle oracle;
-    struct strategy *strategy;
-    struct rundir dir;
-    struct metrics metrics;
-    int64_t step;   /* rounds done                    */
-    int64_t tokens; /* seen                           */
+    struct comm *mpi; /* this process's place, where MPI started it; NULL: all workers are here */
+    int size;         /* workers in all */
+    bool leads;       /* rank 0 is here */
+    double microbatch_seconds;       /* where time is modelled */
+    float *start;                    /* the parameters to begin with, until all workers have them */
+    char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
     struct run_watch watch;
+    struct rundir dir; /* rank 0's */
+    struct metrics metrics;
     bool metrics_open;
-    bool resumed; /* from a checkpoint in the run folder */
+    struct run_result result; /* of rank 0 */
 };
 
-/* Opens everything; with train.resume goes on from the newest checkpoint in the folder, if there is
- * one. */
+/* Opens everything that workers share; with train.resume the run will go on from the newest
+ * checkpoint in the folder, if there is one. */
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch);
 void run_close(struct run *run);
 
-/* Trains to train.steps. SOTTO_ESTOPPED: the watcher asked, and everything is saved. */
+/* Trains to train.steps with all workers. SOTTO_ESTOPPED: the watcher asked, and everything is
+ * saved. */
 enum sotto_status run_train(struct run *run);
-
-/* Writes a checkpoint of this moment and publishes it in the run folder. */
-enum sotto_status run_save(struct run *run);
-
-/* A 64-bit hash of parameters and state, equal for equal bits. */
-enum sotto_status run_hash(struct run *run, uint64_t *out);
 
 #endif

@@ -9,6 +9,8 @@ struct method {
     struct device dev;
     struct strategy_config config;
     struct optim_config optim;
+    struct worker worker;
+    struct mesh mesh;
     struct strategy *s;
     float x[COUNT]; /* the parameters after the last step */
 };
@@ -29,7 +31,11 @@ static void method_open(struct method *m)
 {
     quadratic_make(&m->q);
     assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
-    assert_ok(strategy_ddp(&m->s, &m->config, &m->optim, &m->q.base, &m->dev, NULL));
+    assert_ok(worker_alone(&m->worker));
+    assert_ok(strategy_resolve(&m->config, 1));
+    assert_ok(mesh_open(&m->mesh, &m->worker, 1));
+    struct strategy_setup setup = {&m->config, &m->optim, &m->q.base, &m->dev, &m->mesh};
+    assert_ok(strategy_open(&m->s, &setup));
     for (int i = 0; i < COUNT; i++)
         m->x[i] = 2 - 0.1f * (float)i;
     assert_ok(m->s->ops->import(m->s, m->x));
@@ -38,6 +44,8 @@ static void method_open(struct method *m)
 static void method_close(struct method *m)
 {
     m->s->ops->free(m->s);
+    mesh_close(&m->mesh);
+    comm_free(m->worker.world);
     table_free(&m->q.table);
     device_close(&m->dev);
     assert_int_equal(m->memory.total, 0);
@@ -46,7 +54,7 @@ static void method_close(struct method *m)
 static struct round step(struct method *m, double lr)
 {
     struct round r;
-    assert_ok(m->s->ops->round(m->s, lr, false, &r));
+    assert_ok(m->s->ops->round(m->s, &(struct plan){.lr = lr, .want_norm = false}, &r));
     assert_ok(m->s->ops->export(m->s, m->x));
     return r;
 }
@@ -169,11 +177,13 @@ static void not_a_number(void **state)
             uint64_t before = hash_of(&m);
             char part[64];
             snprintf(part, sizeof part, "micro-batch %d is", 3 + bad);
-            assert_fails(m.s->ops->round(m.s, 0.1, false, &r), SOTTO_ENUMERIC, part);
+            assert_fails(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = false}, &r),
+                         SOTTO_ENUMERIC, part);
             assert_true(hash_of(&m) == before);
             m.q.nan_at = -1; /* and the round can be made after all, as if nothing had been */
             m.q.huge = true;
-            assert_fails(m.s->ops->round(m.s, 0.1, true, &r), SOTTO_ENUMERIC, "norm");
+            assert_fails(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = true}, &r),
+                         SOTTO_ENUMERIC, "norm");
             assert_true(hash_of(&m) == before);
             m.q.huge = false;
             step(&m, 0.1);
@@ -216,7 +226,7 @@ static void clipping(void **state)
             }
             double norm = sqrt(squares), factor = c == 1 ? 0.5 / norm : 1;
             assert_true(norm > 0.5);
-            assert_ok(m.s->ops->round(m.s, 0.1, true, &r));
+            assert_ok(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = true}, &r));
             assert_ok(m.s->ops->export(m.s, m.x));
             assert_true(fabs(r.grad_norm - norm) < 1e-5);
             for (int i = 0; i < COUNT; i++)
@@ -237,7 +247,7 @@ static void norm_is_free(void **state)
         method_configure(&m, OPTIM_ADAMW);
         method_open(&m);
         for (int t = 0; t < 5; t++)
-            assert_ok(m.s->ops->round(m.s, 0.1, want, &r));
+            assert_ok(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = want}, &r));
         hash[want] = hash_of(&m);
         method_close(&m);
     }
@@ -378,7 +388,8 @@ static void oracle_failure(void **state)
     method_open(&m);
     uint64_t before = hash_of(&m);
     m.q.base.ops = &refusing_ops;
-    assert_fails(m.s->ops->round(m.s, 0.1, false, &r), SOTTO_EIO, "no micro-batch 0");
+    assert_fails(m.s->ops->round(m.s, &(struct plan){.lr = 0.1, .want_norm = false}, &r), SOTTO_EIO,
+                 "no micro-batch 0");
     assert_true(hash_of(&m) == before);
     method_close(&m);
 }

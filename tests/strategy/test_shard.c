@@ -26,6 +26,9 @@ static void configure(const struct case_ *c, struct strategy_config *config,
         {"optim", "", optim_options, optim_options_count, optim},
     };
     option_defaults(sections, 2);
+    config->shard = SHARD_DDP + c->method;
+    if (c->groups)
+        snprintf(config->mesh, sizeof config->mesh, "%dx%d", c->groups, c->workers / c->groups);
     config->accumulate = c->accumulate;
     config->weight = c->weight;
     config->precision = c->precision;
@@ -45,6 +48,27 @@ static enum sotto_status equal_bits(struct worker *w, struct strategy *s)
     return SOTTO_OK;
 }
 
+static enum sotto_status train(struct worker *w, struct case_ *c, struct strategy *s,
+                               const struct memory *memory)
+{
+    float x[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 2 - 0.1f * (float)i;
+    TRY(s->ops->import(s, x));
+    for (int i = 0; i < MEMORY_CATEGORIES && w->rank == 0; i++)
+        c->bytes[i] = memory->now[i];
+    for (int t = 0; t < ROUNDS; t++) {
+        struct round r;
+        TRY(s->ops->round(s, &(struct plan){.lr = 0.05, .want_norm = t % 2}, &r));
+        if (w->rank == 0)
+            c->loss[t] = r.loss;
+    }
+    TRY(s->ops->export(s, x));
+    if (w->rank == 0)
+        memcpy(c->x, x, sizeof x);
+    return equal_bits(w, s);
+}
+
 static enum sotto_status work(struct worker *w, void *arg)
 {
     struct case_ *c = arg;
@@ -53,48 +77,25 @@ static enum sotto_status work(struct worker *w, void *arg)
     struct device dev;
     struct strategy_config config;
     struct optim_config optim;
-    struct mesh mesh = {0};
-    struct strategy *s = NULL;
+    struct mesh mesh;
+    struct strategy *s;
     configure(c, &config, &optim);
     quadratic_make(&q);
     q.nan_at = c->nan_at;
-    if (w) {
-        q.rank = w->rank;
-        q.size = w->size;
-    }
-    enum sotto_status st = device_open(&dev, "cpu", &memory, 1);
-    if (st == SOTTO_OK && w)
-        st = mesh_open(&mesh, w, c->groups ? c->groups : 1);
-    if (st == SOTTO_OK && c->method == 1)
-        st = strategy_zero1(&s, &config, &optim, &q.base, &dev, &mesh);
-    else if (st == SOTTO_OK && c->method == 2)
-        st = strategy_fsdp(&s, &config, &optim, &q.base, &dev, &mesh);
-    else if (st == SOTTO_OK)
-        st = strategy_ddp(&s, &config, &optim, &q.base, &dev, w ? &mesh : NULL);
-    float start[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        start[i] = 2 - 0.1f * (float)i;
-    if (st == SOTTO_OK)
-        st = s->ops->import(s, start);
-    for (int i = 0; i < MEMORY_CATEGORIES && (!w || w->rank == 0); i++)
-        c->bytes[i] = memory.now[i];
-    for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
-        struct round r;
-        st = s->ops->round(s, 0.05, t % 2, &r);
-        if (!w || w->rank == 0)
-            c->loss[t] = r.loss;
-    }
-    float x[COUNT];
-    if (st == SOTTO_OK)
-        st = s->ops->export(s, x);
-    if (!w || w->rank == 0)
-        memcpy(c->x, x, sizeof x);
-    if (st == SOTTO_OK && w)
-        st = equal_bits(w, s);
-    if (s)
+    q.rank = w->rank;
+    q.size = w->size;
+    TRY(strategy_resolve(&config, w->size));
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(mesh_open(&mesh, w, config.groups));
+    struct strategy_setup setup = {&config, &optim, &q.base, &dev, &mesh};
+    enum sotto_status st = strategy_open(&s, &setup);
+    if (st == SOTTO_OK) {
+        st = train(w, c, s, &memory);
+        if (st != SOTTO_OK)
+            mesh_abort(&mesh, st);
         s->ops->free(s);
-    if (w && mesh.worker)
-        mesh_close(&mesh);
+    }
+    mesh_close(&mesh);
     device_close(&dev);
     table_free(&q.table);
     return st;
@@ -113,7 +114,8 @@ static void equals_alone(void **state)
             one.accumulate *= workers;
             struct engine_config engine = {.workers = workers};
             assert_ok(engine_threads(&engine, work, &many));
-            assert_ok(work(NULL, &one));
+            one.workers = engine.workers = 1;
+            assert_ok(engine_threads(&engine, work, &one));
             for (int t = 0; t < ROUNDS; t++)
                 if (fabs(many.loss[t] - one.loss[t]) > 1e-5 * fabs(one.loss[t]))
                     fail_with("%d workers, variant %d: loss %d is %g, alone %g", workers, variant,

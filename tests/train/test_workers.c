@@ -29,23 +29,23 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
     struct strategy *s;
     option_defaults(sections, 2);
     config.accumulate = g->accumulate;
-    static enum sotto_status (*const make[])(struct strategy **, const struct strategy_config *,
-                                             const struct optim_config *, struct oracle *,
-                                             struct device *, struct mesh *) = {
-        strategy_ddp, strategy_zero1, strategy_fsdp};
-    TRY(make[g->method](&s, &config, &optim, &oracle->base, dev, mesh));
+    config.shard = SHARD_DDP + g->method;
+    snprintf(config.mesh, sizeof config.mesh, "%dx%d", g->groups, w->size / g->groups);
+    TRY(strategy_resolve(&config, w->size));
+    struct strategy_setup setup = {&config, &optim, &oracle->base, dev, mesh};
+    TRY(strategy_open(&s, &setup));
     float x[MOST];
     tiny_parameters(g->model, 3, x);
     enum sotto_status st = s->ops->import(s, x);
     for (int t = 0; t < ROUNDS && st == SOTTO_OK; t++) {
         struct round r;
-        st = s->ops->round(s, 1e-2, true, &r);
-        if (!w || w->rank == 0)
+        st = s->ops->round(s, &(struct plan){.lr = 1e-2, .want_norm = true}, &r);
+        if (w->rank == 0)
             g->loss[t] = r.loss;
     }
     if (st == SOTTO_OK)
         st = s->ops->export(s, x);
-    if (!w || w->rank == 0)
+    if (w->rank == 0)
         memcpy(g->x, x, table_count(&g->model->table) * sizeof *x);
     s->ops->free(s);
     return st;
@@ -59,15 +59,22 @@ static enum sotto_status work(struct worker *w, void *arg)
     struct pool pool;
     struct model_oracle oracle;
     struct mesh mesh = {0};
-    struct loader_place place = {7, 0, w ? w->rank : 0, w ? w->size : 1};
     TRY(device_open(&dev, "cpu", &memory, 1));
     pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
-    enum sotto_status st = model_oracle_init(&oracle, g->model, &dev, &pool, g->loader, place, ROWS,
-                                             g->model->config.positions, false);
-    if (st == SOTTO_OK && w)
+    struct model_oracle_setup setup = {.model = g->model,
+                                       .dev = &dev,
+                                       .pool = &pool,
+                                       .loader = g->loader,
+                                       .seed = 7,
+                                       .rows = ROWS,
+                                       .t = g->model->config.positions,
+                                       .worker = w,
+                                       .seconds = 0.01};
+    enum sotto_status st = model_oracle_init(&oracle, &setup);
+    if (st == SOTTO_OK)
         st = mesh_open(&mesh, w, g->groups);
     if (st == SOTTO_OK)
-        st = train(g, w, &dev, &oracle, w ? &mesh : NULL);
+        st = train(g, w, &dev, &oracle, &mesh);
     if (mesh.worker)
         mesh_close(&mesh);
     model_oracle_free(&oracle);
@@ -96,8 +103,9 @@ static void equals_alone(void **state)
             struct model model;
             tiny_model(&model, which, 1 + workers % 3, workers);
             assert_true(table_count(&model.table) <= MOST);
-            one = (struct setting){.model = &model, .loader = loader, .accumulate = 2 * workers};
-            assert_ok(work(NULL, &one));
+            one = (struct setting){
+                .model = &model, .loader = loader, .accumulate = 2 * workers, .groups = 1};
+            assert_ok(engine_threads(&(struct engine_config){.workers = 1}, work, &one));
             for (int method = 0; method < 3; method++) {
                 many = (struct setting){.model = &model, .loader = loader, .accumulate = 2};
                 many.method = method;

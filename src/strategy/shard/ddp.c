@@ -1,9 +1,8 @@
-/* Data parallelism: every worker has all parameters, gradients are averaged over all workers, and
+/* Data parallelism: every worker of a group has all parameters, gradients are averaged, and
  * everybody makes the same step. The sum of a stage starts as soon as its backward is done and
  * overlaps the rest of backward.
  *
- * Alone (no mesh) it is plain training, which every method must equal when it runs with one worker.
- */
+ * With one worker it is plain training, which every method must equal when it runs alone. */
 #include "strategy/shard/shard.h"
 
 #include <stdlib.h>
@@ -15,39 +14,36 @@ struct ddp {
     struct buffer x;     /* fp32 truth                                */
     struct buffer theta; /* mixed: x rounded to bf16; fp32: not there */
     struct buffer g;
-    struct optim optim;
 };
 
+/* One sum over everybody where groups agree in every step, else over the group. */
 static enum sotto_status sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
     const struct shard *s = job->shard;
+    const struct mesh *mesh = s->is.mesh;
     struct view g = s->g_stage[job->k];
-    return comm_allreduce(s->mesh->lane_world, g, g, table_stage_count(s->oracle->table, job->k));
+    return comm_allreduce(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, g, g,
+                          table_stage_count(s->is.oracle->table, job->k));
 }
 
-static enum sotto_status one_round(struct ddp *d, double lr, bool want_norm, struct round *out)
+static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
+                                   struct round *out)
 {
+    struct ddp *d = (struct ddp *)strategy;
     struct shard *s = &d->shard;
-    const struct ops *ops = s->dev->ops;
-    const struct optim_config *c = d->optim.config;
+    struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
-    ops->fill(s->dev, d->g.view, d->g.count, 0);
-    TRY(shard_accumulate(s, sum_stage, out)); /* g = sum_i grad f_i */
+    dev->ops->fill(dev, d->g.view, d->g.count, 0);
+    TRY(shard_accumulate(s, plan, sum_stage, out)); /* g = sum_i grad f_i */
     double scale = shard_scale(s, out);
-    if (c->clip > 0 || want_norm) {
-        double squared = ops->sum_squares(s->dev, d->g.view, d->g.count) * scale * scale;
-        TRY(shard_norm(c, squared, out, &scale));
+    if (s->is.optim->clip > 0 || plan->want_norm) {
+        double squared = dev->ops->sum_squares(dev, d->g.view, d->g.count) * scale * scale;
+        TRY(shard_norm(s, squared, out, &scale));
     }
-    optim_step(&d->optim, d->x.view, d->theta.view, d->g.view, lr, scale);
-    s->next += s->config->accumulate;
-    return device_check(s->dev);
-}
-
-static enum sotto_status run_round(struct strategy *s, double lr, bool want_norm, struct round *out)
-{
-    struct ddp *d = (struct ddp *)s;
-    return shard_finish(&d->shard, one_round(d, lr, want_norm, out));
+    TRY(replicate_step(s->replicate, plan, scale)); /* theta <- theta - lr ... */
+    s->next += s->is.config->accumulate;
+    return device_check(dev);
 }
 
 static enum sotto_status gather(struct strategy *s, const struct view **theta)
@@ -57,30 +53,23 @@ static enum sotto_status gather(struct strategy *s, const struct view **theta)
 }
 
 static enum sotto_status export(struct strategy *s, float *flat) {
-    struct ddp *d = (struct ddp *)s;
-    d->shard.dev->ops->read(d->shard.dev, flat, d->x.view, d->x.count);
-    return device_check(d->shard.dev);
+    struct ddp *d = (struct ddp *)s; struct device *dev = d->shard.is.dev;
+    if (flat) dev->ops->read(dev, flat, d->x.view, d->x.count);
+    return device_check(dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     struct ddp *d = (struct ddp *)s;
-    d->shard.dev->ops->write(d->shard.dev, d->x.view, flat, d->x.count);
-    if (d->theta.dev)
-        d->shard.dev->ops->copy(d->shard.dev, d->theta.view, d->x.view, d->x.count);
-    return device_check(d->shard.dev);
-}
-
-static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
-{
-    struct ddp *d = (struct ddp *)s;
-    return shard_visit(&d->shard, &d->optim, 0, 1, v);
+    struct device *dev = d->shard.is.dev;
+    dev->ops->write(dev, d->x.view, flat, d->x.count);
+    replicate_publish(d->shard.replicate);
+    return device_check(dev);
 }
 
 static void free_ddp(struct strategy *s)
 {
     struct ddp *d = (struct ddp *)s;
-    optim_free(&d->optim);
     buffer_free(&d->x);
     buffer_free(&d->theta);
     buffer_free(&d->g);
@@ -88,41 +77,50 @@ static void free_ddp(struct strategy *s)
     free(d);
 }
 
-static const struct strategy_ops ddp_ops = {
-    .name = "ddp",
-    .round = run_round,
-    .gather = gather,
-    .export = export,
-    .import = import,
-    .visit = visit,
-    .free = free_ddp,
-};
-
-enum sotto_status strategy_ddp(struct strategy **out, const struct strategy_config *config,
-                               const struct optim_config *optim, struct oracle *oracle,
-                               struct device *dev, struct mesh *mesh)
+static struct view theta_of(struct shard *s, int k)
 {
-    const struct table *table = oracle->table;
+    return ((struct ddp *)s)->theta.dev ? s->theta_stage[k] : view_none;
+}
+
+static struct view g_of(struct shard *s, int k)
+{
+    return s->g_stage[k];
+}
+
+static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
+{
+    const struct table *table = setup->oracle->table;
+    struct device *dev = setup->dev;
     const size_t count = table_count(table);
-    const bool mixed = config->precision == PRECISION_MIXED;
+    const bool mixed = setup->config->precision == PRECISION_MIXED;
     const enum dtype type = mixed ? DTYPE_BF16 : DTYPE_F32;
     struct ddp *d = calloc(1, sizeof *d);
-    *out = NULL;
     if (!d)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     enum sotto_status st;
-    TRY_DONE(shard_init(&d->shard, &ddp_ops, config, oracle, dev, mesh));
+    TRY_DONE(shard_init(&d->shard, &strategy_ddp, setup));
     TRY_DONE(
         buffer_init(&d->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
         TRY_DONE(buffer_init(&d->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&d->g, dev, type, count, MEMORY_GRADIENTS));
-    TRY_DONE(optim_init(&d->optim, optim, dev, table, 0, 1));
     table_stages(table, mixed ? d->theta.view : d->x.view, d->shard.theta_stage);
     table_stages(table, d->g.view, d->shard.g_stage);
+    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, theta_of, g_of));
     *out = &d->shard.base;
 done:
     if (st != SOTTO_OK)
         free_ddp(&d->shard.base);
     return st;
 }
+
+const struct strategy_ops strategy_ddp = {
+    .name = "ddp",
+    .open = open,
+    .round = run_round,
+    .gather = gather,
+    .export = export,
+    .import = import,
+    .visit = shard_visit,
+    .free = free_ddp,
+};

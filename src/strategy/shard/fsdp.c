@@ -1,7 +1,7 @@
 /* Fully sharded data parallelism (ZeRO stage 3, Rajbhandari et al. 2020): parameters, gradients and
  * optimizer live in slices. A stage is gathered right before it is computed, while the one before
  * it computes, and dropped after; its gradient is reduce-scattered while the next stage's backward
- * runs. Across groups the slices are averaged (`sync`).
+ * runs.
  *
  * A stage whose parameters others read too (a tied embedding) stays gathered for the whole
  * micro-batch. */
@@ -13,11 +13,10 @@
 
 struct fsdp {
     struct shard shard;
-    struct buffer x;     /* fp32 truth of the own slices                             */
-    struct buffer theta; /* mixed: x rounded to bf16; fp32: not there                */
-    struct buffer g;     /* the own slices of this round's gradient                  */
-    struct optim optim;
-    struct lane *gathers, *reduces; /* reduces: the mesh's own, not owned            */
+    struct buffer x;                /* fp32 truth of the own slices                             */
+    struct buffer theta;            /* mixed: x rounded to bf16; fp32: not there                */
+    struct buffer g;                /* the own slices of this round's gradient                  */
+    struct lane *gathers, *reduces; /* the mesh's */
     struct comm *gather_comm;
     struct buffer room[2], g_room[2]; /* stages in turn: computed with, and on their way */
     struct buffer *kept, *g_kept;     /* (n_stage) of stages that others need; else empty */
@@ -36,7 +35,7 @@ static enum sotto_status gather_stage(void *arg)
     const struct stage_job *job = arg;
     const struct fsdp *f = (const struct fsdp *)job->shard;
     return comm_allgather(f->gather_comm, f->shard.theta_stage[job->k], own_theta(f, job->k),
-                          table_stage_count(f->shard.oracle->table, job->k));
+                          table_stage_count(f->shard.is.oracle->table, job->k));
 }
 
 static enum sotto_status reduce_stage(void *arg)
@@ -45,9 +44,9 @@ static enum sotto_status reduce_stage(void *arg)
     const struct shard *s = job->shard;
     struct slice at = shard_slice(s, job->k);
     struct view g = s->g_stage[job->k], mine = view_at(g, at.in_stage);
-    TRY(comm_reduce_scatter(s->mesh->lane_shard, mine, g,
-                            table_stage_count(s->oracle->table, job->k)));
-    return comm_allreduce(s->mesh->lane_replicate, mine, mine, at.count);
+    TRY(comm_reduce_scatter(s->is.mesh->lane_shard, mine, g,
+                            table_stage_count(s->is.oracle->table, job->k)));
+    return replicate_sum(s->replicate, s->is.mesh->lane_replicate, mine, at.count);
 }
 
 /* A micro-batch visits 2n stages: 0 .. n-1 forward, n-1 .. 0 backward. */
@@ -61,7 +60,7 @@ static int stage_of(int visit, int n)
 static enum sotto_status prefetch(struct fsdp *f, int visit)
 {
     struct shard *s = &f->shard;
-    const int n = s->oracle->table->n_stage, k = stage_of(visit, n);
+    const int n = s->is.oracle->table->n_stage, k = stage_of(visit, n);
     if (visit >= 2 * n || visit == n || f->kept[k].dev)
         return SOTTO_OK;
     s->theta_stage[k] =
@@ -77,8 +76,8 @@ static enum sotto_status settle(struct fsdp *f)
         return SOTTO_OK;
     TRY(lane_wait(f->reduces));
     struct slice at = shard_slice(s, f->reducing);
-    s->dev->ops->axpy(s->dev, view_at(f->g.view, at.in_own), 1,
-                      view_at(s->g_stage[f->reducing], at.in_stage), at.count);
+    s->is.dev->ops->axpy(s->is.dev, view_at(f->g.view, at.in_own), 1,
+                         view_at(s->g_stage[f->reducing], at.in_stage), at.count);
     f->reducing = -1;
     return SOTTO_OK;
 }
@@ -88,89 +87,80 @@ static enum sotto_status backward_stage(struct fsdp *f, int k)
     struct shard *s = &f->shard;
     if (!f->g_kept[k].dev) {
         s->g_stage[k] = f->g_room[k % 2].view;
-        s->dev->ops->fill(s->dev, s->g_stage[k], table_stage_count(s->oracle->table, k), 0);
+        s->is.dev->ops->fill(s->is.dev, s->g_stage[k], table_stage_count(s->is.oracle->table, k),
+                             0);
     }
-    TRY(oracle_backward(s->oracle, k, s->theta_stage, s->g_stage)); /* g_k complete            */
-    TRY(settle(f));                                                 /* k+1's overlapped it     */
+    TRY(oracle_backward(s->is.oracle, k, s->theta_stage, s->g_stage)); /* g_k complete            */
+    TRY(settle(f));                                                    /* k+1's overlapped it     */
     f->reducing = k;
     return lane_start(f->reduces, reduce_stage, &s->job[k]);
 }
 
-static enum sotto_status micro_batch(struct fsdp *f, int64_t index, struct oracle_result *r)
+static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
 {
     struct shard *s = &f->shard;
-    const int n = s->oracle->table->n_stage;
+    const int n = s->is.oracle->table->n_stage;
     for (int k = 0; k < n; k++) {
         if (!f->kept[k].dev)
             continue;
-        s->dev->ops->fill(s->dev, f->g_kept[k].view, f->g_kept[k].count, 0);
+        s->is.dev->ops->fill(s->is.dev, f->g_kept[k].view, f->g_kept[k].count, 0);
         TRY(lane_start(f->gathers, gather_stage, &s->job[k]));
     }
-    TRY(oracle_begin(s->oracle, index, s->config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(s->is.oracle, index, s->is.config->weight == WEIGHT_TOKENS));
     TRY(prefetch(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
         TRY(lane_wait(f->gathers));  /* theta_k whole             */
         TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
         if (visit < n)
-            TRY(oracle_forward(s->oracle, visit, s->theta_stage));
+            TRY(oracle_forward(s->is.oracle, visit, s->theta_stage));
         else
             TRY(backward_stage(f, stage_of(visit, n)));
+        if (visit == n)
+            TRY(shard_count(s, index));
+        if (visit == n && last)
+            TRY(shard_count_sum(s));
     }
-    TRY(settle(f));
-    *r = s->oracle->ops->result(s->oracle);
-    return shard_finite(index, r);
+    return settle(f);
 }
 
-static enum sotto_status one_round(struct fsdp *f, double lr, bool want_norm, struct round *out)
+static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
+                                   struct round *out)
 {
+    struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
-    const struct optim_config *c = f->optim.config;
-    double loss = 0;
+    struct device *dev = s->is.dev;
+    const int n = s->is.config->accumulate;
     *out = (struct round){.grad_norm = -1};
     buffer_free(&f->whole);
     f->reducing = -1;
-    s->dev->ops->fill(s->dev, f->g.view, f->g.count, 0);
-    for (int i = 0; i < s->config->accumulate; i++) {
-        struct oracle_result r;
-        TRY(micro_batch(f, s->next + i, &r));
-        shard_count(out, &loss, &r);
-    }
-    TRY(shard_sum_counts(s, loss, out));
+    dev->ops->fill(dev, f->g.view, f->g.count, 0);
+    shard_count_begin(s, plan);
+    for (int i = 0; i < n; i++)
+        TRY(micro_batch(f, s->next + i, i == n - 1));
+    TRY(lane_wait(f->reduces));
+    shard_count_end(s, out);
     double scale = shard_scale(s, out);
-    if (c->clip > 0 || want_norm) {
-        double squared = s->dev->ops->sum_squares(s->dev, f->g.view, f->g.count);
-        TRY(comm_sum(s->mesh->shard, &squared, 1));
-        TRY(shard_norm(c, squared * scale * scale, out, &scale));
+    if (s->is.optim->clip > 0 || plan->want_norm) {
+        double squared = dev->ops->sum_squares(dev, f->g.view, f->g.count);
+        TRY(comm_sum(s->is.mesh->shard, &squared, 1));
+        TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
-    optim_step(&f->optim, f->x.view, f->theta.view, f->g.view, lr, scale);
-    s->next += s->config->accumulate;
-    return device_check(s->dev);
-}
-
-static enum sotto_status run_round(struct strategy *s, double lr, bool want_norm, struct round *out)
-{
-    struct fsdp *f = (struct fsdp *)s;
-    enum sotto_status st = shard_finish(&f->shard, one_round(f, lr, want_norm, out));
-    if (st != SOTTO_OK) { /* its lane too must come to rest; the message is the failure's */
-        struct status_note note;
-        status_save(&note, st);
-        lane_wait(f->gathers);
-        status_raise(&note);
-    }
-    return st;
+    TRY(replicate_step(s->replicate, plan, scale));
+    s->next += n;
+    return device_check(dev);
 }
 
 static enum sotto_status gather(struct strategy *strategy, const struct view **theta)
 {
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
-    const struct table *table = s->oracle->table;
+    const struct table *table = s->is.oracle->table;
     enum dtype type = f->theta.dev ? DTYPE_BF16 : DTYPE_F32;
     if (!f->whole.dev)
-        TRY(buffer_init(&f->whole, s->dev, type, table_count(table), MEMORY_COMMUNICATION));
+        TRY(buffer_init(&f->whole, s->is.dev, type, table_count(table), MEMORY_COMMUNICATION));
     for (int k = 0; k < table->n_stage; k++) {
         s->theta_stage[k] = view_at(f->whole.view, table->stage_start[k]);
-        TRY(comm_allgather(s->mesh->shard, s->theta_stage[k], own_theta(f, k),
+        TRY(comm_allgather(s->is.mesh->shard, s->theta_stage[k], own_theta(f, k),
                            table_stage_count(table, k)));
     }
     *theta = s->theta_stage;
@@ -184,26 +174,15 @@ static enum sotto_status export(struct strategy *s, float *flat) {
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     struct fsdp *f = (struct fsdp *)s;
-    struct device *dev = f->shard.dev;
     shard_import(&f->shard, f->x.view, flat);
-    if (f->theta.dev)
-        dev->ops->copy(dev, f->theta.view, f->x.view, f->x.count);
-    return device_check(dev);
-}
-
-static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
-{
-    struct fsdp *f = (struct fsdp *)s;
-    return shard_visit(&f->shard, &f->optim, f->shard.mesh->s, f->shard.mesh->n_s, v);
+    replicate_publish(f->shard.replicate);
+    return device_check(f->shard.is.dev);
 }
 
 static void free_fsdp(struct strategy *s)
 {
     struct fsdp *f = (struct fsdp *)s;
-    const int n = f->shard.oracle ? f->shard.oracle->table->n_stage : 0;
-    lane_close(f->gathers);
-    comm_free(f->gather_comm);
-    optim_free(&f->optim);
+    const int n = f->shard.is.oracle ? f->shard.is.oracle->table->n_stage : 0;
     for (int k = 0; k < n && f->kept && f->g_kept; k++) {
         buffer_free(&f->kept[k]);
         buffer_free(&f->g_kept[k]);
@@ -222,21 +201,11 @@ static void free_fsdp(struct strategy *s)
     free(f);
 }
 
-static const struct strategy_ops fsdp_ops = {
-    .name = "fsdp",
-    .round = run_round,
-    .gather = gather,
-    .export = export,
-    .import = import,
-    .visit = visit,
-    .free = free_fsdp,
-};
-
 /* Memory for the stages that others need, and two rooms for the largest of the rest. */
 static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
 {
     struct shard *s = &f->shard;
-    const struct table *table = s->oracle->table;
+    const struct table *table = s->is.oracle->table;
     const int n = table->n_stage;
     bool *needs = calloc((size_t)n, sizeof *needs);
     f->kept = calloc((size_t)n, sizeof *f->kept);
@@ -245,14 +214,14 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
     if (!needs || !f->kept || !f->g_kept)
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n && st == SOTTO_OK; k++) {
-        oracle_needs(s->oracle, k, needs);
+        oracle_needs(s->is.oracle, k, needs);
         for (int j = 0; j < n && st == SOTTO_OK; j++) {
             if (j == k || !needs[j] || f->kept[j].dev)
                 continue;
             size_t count = table_stage_count(table, j);
-            st = buffer_init(&f->kept[j], s->dev, type, count, MEMORY_COMMUNICATION);
+            st = buffer_init(&f->kept[j], s->is.dev, type, count, MEMORY_COMMUNICATION);
             if (st == SOTTO_OK)
-                st = buffer_init(&f->g_kept[j], s->dev, type, count, MEMORY_COMMUNICATION);
+                st = buffer_init(&f->g_kept[j], s->is.dev, type, count, MEMORY_COMMUNICATION);
             s->theta_stage[j] = f->kept[j].view;
             s->g_stage[j] = f->g_kept[j].view;
         }
@@ -262,42 +231,63 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
         if (!f->kept[k].dev && table_stage_count(table, k) > most)
             most = table_stage_count(table, k);
     for (int i = 0; i < 2 && st == SOTTO_OK; i++) {
-        st = buffer_init(&f->room[i], s->dev, type, most, MEMORY_COMMUNICATION);
+        st = buffer_init(&f->room[i], s->is.dev, type, most, MEMORY_COMMUNICATION);
         if (st == SOTTO_OK)
-            st = buffer_init(&f->g_room[i], s->dev, type, most, MEMORY_COMMUNICATION);
+            st = buffer_init(&f->g_room[i], s->is.dev, type, most, MEMORY_COMMUNICATION);
     }
     free(needs);
     return st;
 }
 
-enum sotto_status strategy_fsdp(struct strategy **out, const struct strategy_config *config,
-                                const struct optim_config *optim, struct oracle *oracle,
-                                struct device *dev, struct mesh *mesh)
+static struct view theta_of(struct shard *s, int k)
 {
-    const struct table *table = oracle->table;
+    const struct fsdp *f = (const struct fsdp *)s;
+    return f->theta.dev ? own_theta(f, k) : view_none;
+}
+
+static struct view g_of(struct shard *s, int k)
+{
+    return view_at(((struct fsdp *)s)->g.view, shard_slice(s, k).in_own);
+}
+
+static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
+{
+    const struct table *table = setup->oracle->table;
+    struct mesh *mesh = setup->mesh;
+    struct device *dev = setup->dev;
     const size_t count = table_count(table) / (size_t)mesh->n_s;
-    const bool mixed = config->precision == PRECISION_MIXED;
+    const bool mixed = setup->config->precision == PRECISION_MIXED;
     const enum dtype type = mixed ? DTYPE_BF16 : DTYPE_F32;
-    *out = NULL;
     TRY(shard_check(table, mesh));
     struct fsdp *f = calloc(1, sizeof *f);
     if (!f)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     f->reduces = mesh->lane;
     enum sotto_status st;
-    TRY_DONE(shard_init(&f->shard, &fsdp_ops, config, oracle, dev, mesh));
+    TRY_DONE(shard_init(&f->shard, &strategy_fsdp, setup));
     TRY_DONE(
         buffer_init(&f->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&f->g, dev, type, count, MEMORY_GRADIENTS));
-    TRY_DONE(optim_init(&f->optim, optim, dev, table, mesh->s, mesh->n_s));
+    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, theta_of, g_of));
     TRY_DONE(make_rooms(f, type));
-    TRY_DONE(comm_duplicate(mesh->shard, &f->gather_comm));
-    TRY_DONE(mesh->worker->ops->lane(mesh->worker, &f->gathers));
+    TRY_DONE(mesh_duplicate(mesh, mesh->shard, &f->gather_comm));
+    TRY_DONE(mesh_lane(mesh, &f->gathers));
     *out = &f->shard.base;
 done:
     if (st != SOTTO_OK)
         free_fsdp(&f->shard.base);
     return st;
 }
+
+const struct strategy_ops strategy_fsdp = {
+    .name = "fsdp",
+    .open = open,
+    .round = run_round,
+    .gather = gather,
+    .export = export,
+    .import = import,
+    .visit = shard_visit,
+    .free = free_fsdp,
+};

@@ -6,15 +6,11 @@
 #include "tensor/ops.h"
 
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_config *config, struct oracle *oracle,
-                             struct device *dev, struct mesh *mesh)
+                             const struct strategy_setup *setup)
 {
-    const int n = oracle->table->n_stage;
+    const int n = setup->oracle->table->n_stage;
     s->base.ops = ops;
-    s->config = config;
-    s->oracle = oracle;
-    s->dev = dev;
-    s->mesh = mesh;
+    s->is = *setup;
     s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
     s->job = calloc((size_t)n, sizeof *s->job);
@@ -27,114 +23,156 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
 
 void shard_free(struct shard *s)
 {
+    if (s->replicate)
+        s->replicate->ops->free(s->replicate);
     free(s->theta_stage);
     free(s->g_stage);
     free(s->job);
 }
 
-enum sotto_status shard_finite(int64_t index, const struct oracle_result *r)
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
+                                  struct view (*theta)(struct shard *s, int k),
+                                  struct view (*g)(struct shard *s, int k))
 {
-    if (!isfinite(r->loss))
-        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index,
-                    r->loss);
+    const struct table *table = s->is.oracle->table;
+    const struct mesh *mesh = s->is.mesh;
+    struct part *part = calloc((size_t)table->n_stage, sizeof *part);
+    if (!part)
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
+    for (int k = 0; k < table->n_stage; k++) {
+        struct slice at = {table_stage_count(table, k), 0, table->stage_start[k]};
+        if (sliced)
+            at = shard_slice(s, k);
+        part[k] = (struct part){at.in_own, at.in_own + at.count, view_at(x, at.in_own), theta(s, k),
+                                g(s, k)};
+    }
+    struct replicate_setup setup = {
+        .config = s->is.config,
+        .optim = s->is.optim,
+        .table = table,
+        .dev = s->is.dev,
+        .mesh = s->is.mesh,
+        .across = mesh->replicate,
+        .part = part,
+        .n_part = table->n_stage,
+        .index = sliced ? mesh->s : 0,
+        .parts = sliced ? mesh->n_s : 1,
+    };
+    enum sotto_status st = replicate_open(&s->replicate, &setup);
+    free(part);
+    return st;
+}
+
+void shard_count_begin(struct shard *s, const struct plan *plan)
+{
+    s->counts = (struct counts){.stop = plan->stop};
+}
+
+enum sotto_status shard_count(struct shard *s, int64_t index)
+{
+    struct oracle_result r = s->is.oracle->ops->result(s->is.oracle);
+    if (!isfinite(r.loss))
+        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index, r.loss);
+    s->counts.loss += r.loss;
+    s->counts.targets += (double)r.targets;
+    s->counts.tokens += (double)r.tokens;
+    s->counts.microbatches++;
     return SOTTO_OK;
+}
+
+static enum sotto_status sum_counts(void *arg)
+{
+    struct shard *s = arg;
+    const struct mesh *mesh = s->is.mesh;
+    double all[COUNTS] = {s->counts.loss, s->counts.targets, s->counts.tokens,
+                          s->counts.microbatches, s->counts.stop};
+    TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
+    s->counts = (struct counts){all[0], all[1], all[2], all[3], all[4]};
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_count_sum(struct shard *s)
+{
+    return lane_start(s->is.mesh->lane, sum_counts, s);
+}
+
+void shard_count_end(const struct shard *s, struct round *out)
+{
+    const struct counts *c = &s->counts;
+    out->targets = (int64_t)c->targets;
+    out->tokens = (int64_t)c->tokens;
+    out->microbatches = (int64_t)c->microbatches;
+    out->loss = c->targets > 0 ? c->loss / c->targets : 0;
+    out->stop = c->stop > 0;
 }
 
 /* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
- * begins. */
-static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *complete,
-                                      struct oracle_result *r)
+ * begins. The loss is known behind the first backward, so its sum goes ahead of them. */
+static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *complete)
 {
-    const int n = s->oracle->table->n_stage;
-    TRY(oracle_begin(s->oracle, index, s->config->weight == WEIGHT_TOKENS));
+    struct oracle *o = s->is.oracle;
+    const int n = o->table->n_stage;
+    TRY(oracle_begin(o, index, s->is.config->weight == WEIGHT_TOKENS));
     for (int k = 0; k < n; k++)
-        TRY(oracle_forward(s->oracle, k, s->theta_stage));
+        TRY(oracle_forward(o, k, s->theta_stage));
     for (int k = n - 1; k >= 0; k--) {
-        TRY(oracle_backward(s->oracle, k, s->theta_stage, s->g_stage)); /* g_k complete         */
+        TRY(oracle_backward(o, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
+        if (k == n - 1)
+            TRY(shard_count(s, index));
+        if (complete && k == n - 1)
+            TRY(shard_count_sum(s));
         if (complete)
-            TRY(lane_start(s->mesh->lane, complete, &s->job[k])); /* overlaps backward k-1 */
+            TRY(lane_start(s->is.mesh->lane, complete, &s->job[k])); /* overlaps backward k-1 */
     }
-    *r = s->oracle->ops->result(s->oracle);
-    return shard_finite(index, r);
-}
-
-void shard_count(struct round *out, double *loss, const struct oracle_result *r)
-{
-    *loss += r->loss;
-    out->targets += r->targets;
-    out->tokens += r->tokens;
-    out->microbatches++;
-}
-
-enum sotto_status shard_sum_counts(struct shard *s, double loss, struct round *out)
-{
-    double all[4] = {loss, (double)out->targets, (double)out->tokens, (double)out->microbatches};
-    if (s->mesh)
-        TRY(comm_sum(s->mesh->worker->world, all, 4));
-    out->targets = (int64_t)all[1];
-    out->tokens = (int64_t)all[2];
-    out->microbatches = (int64_t)all[3];
-    out->loss = out->targets ? all[0] / all[1] : 0;
     return SOTTO_OK;
 }
 
-enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out)
+enum sotto_status shard_accumulate(struct shard *s, const struct plan *plan, lane_job *complete,
+                                   struct round *out)
 {
-    const int n = s->config->accumulate;
-    double loss = 0;
-    for (int i = 0; i < n; i++) {
-        struct oracle_result r;
-        bool last = i == n - 1 && s->mesh;
-        TRY(add_gradient(s, s->next + i, last ? complete : NULL, &r));
-        shard_count(out, &loss, &r);
-    }
-    TRY(shard_sum_counts(s, loss, out));
-    return s->mesh ? lane_wait(s->mesh->lane) : SOTTO_OK; /* g = sum_i g_i */
+    const int n = s->is.config->accumulate;
+    const bool alone = s->is.mesh->worker->size == 1;
+    shard_count_begin(s, plan);
+    for (int i = 0; i < n; i++)
+        TRY(add_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
+    if (!alone)
+        TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
+    shard_count_end(s, out);
+    return SOTTO_OK;
 }
 
 double shard_scale(const struct shard *s, const struct round *round)
 {
-    int64_t parts = s->config->weight == WEIGHT_TOKENS ? round->targets : round->microbatches;
+    int64_t parts = s->is.config->weight == WEIGHT_TOKENS ? round->targets : round->microbatches;
     return parts ? 1 / (double)parts : 0;
 }
 
-enum sotto_status shard_norm(const struct optim_config *c, double squared, struct round *out,
+enum sotto_status shard_norm(const struct shard *s, double squared, struct round *out,
                              double *scale)
 {
     out->grad_norm = sqrt(squared);
     if (!isfinite(out->grad_norm))
         return fail(SOTTO_ENUMERIC, "the gradient's norm is %f", out->grad_norm);
-    *scale *= optim_clip(c, squared);
+    *scale *= optim_clip(s->is.optim, squared);
     return SOTTO_OK;
 }
 
-enum sotto_status shard_finish(struct shard *s, enum sotto_status st)
+enum sotto_status shard_visit(struct strategy *strategy, struct state_visitor *v)
 {
-    return st != SOTTO_OK && s->mesh ? mesh_abort(s->mesh, st) : st;
-}
-
-enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, int parts,
-                              struct state_visitor *v)
-{
-    TRY(state_int(v, "microbatch", &s->next));
-    TRY(state_int(v, "optim.t", &optim->t));
-    for (int i = 0; i < optim->ops->states; i++) {
-        if (!optim->state[i].dev)
-            continue;
-        TRY(state_enter(v, optim->ops->state_name[i]));
-        TRY(state_table(v, s->oracle->table, index, parts, MEMORY_OPTIMIZER, s->dev,
-                        optim->state[i].view));
-        state_leave(v);
-    }
-    return SOTTO_OK;
+    struct shard *s = (struct shard *)strategy;
+    const int64_t size = s->is.mesh->worker->size;
+    int64_t all = s->next * size; /* of everybody, so that another number of workers can go on */
+    TRY(state_int(v, "microbatches", &all));
+    s->next = (all + size - 1) / size;
+    return s->replicate->ops->visit(s->replicate, v);
 }
 
 struct slice shard_slice(const struct shard *s, int k)
 {
-    const struct table *table = s->oracle->table;
-    const size_t parts = (size_t)s->mesh->n_s;
+    const struct table *table = s->is.oracle->table;
+    const size_t parts = (size_t)s->is.mesh->n_s;
     const size_t count = table_stage_count(table, k) / parts;
-    return (struct slice){count, count * (size_t)s->mesh->s, table->stage_start[k] / parts};
+    return (struct slice){count, count * (size_t)s->is.mesh->s, table->stage_start[k] / parts};
 }
 
 enum sotto_status shard_check(const struct table *table, const struct mesh *mesh)
@@ -148,24 +186,37 @@ enum sotto_status shard_check(const struct table *table, const struct mesh *mesh
 
 enum sotto_status shard_export(const struct shard *s, struct view x, float *flat)
 {
-    const struct table *table = s->oracle->table;
-    for (int k = 0; k < table->n_stage; k++) {
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    enum sotto_status st = SOTTO_OK;
+    float *room = NULL; /* for a stage that this worker only helps to gather */
+    for (int k = 0; k < table->n_stage && st == SOTTO_OK; k++) {
         struct slice at = shard_slice(s, k);
-        float *stage = flat + table->stage_start[k];
-        s->dev->ops->read(s->dev, stage + at.in_stage, view_at(x, at.in_own), at.count);
-        TRY(device_check(s->dev));
-        TRY(comm_allgather(s->mesh->shard, (struct view){stage, DTYPE_F32},
-                           (struct view){stage + at.in_stage, DTYPE_F32},
-                           table_stage_count(table, k)));
+        size_t count = table_stage_count(table, k);
+        float *stage = flat ? flat + table->stage_start[k] : realloc(room, count * sizeof *room);
+        if (!stage) {
+            st = fail(SOTTO_ENOMEM, "no memory for a stage of %zu parameters", count);
+            break;
+        }
+        if (!flat)
+            room = stage;
+        dev->ops->read(dev, stage + at.in_stage, view_at(x, at.in_own), at.count);
+        st = device_check(dev);
+        if (st == SOTTO_OK)
+            st = comm_allgather(s->is.mesh->shard, (struct view){stage, DTYPE_F32},
+                                (struct view){stage + at.in_stage, DTYPE_F32}, count);
     }
-    return SOTTO_OK;
+    free(room);
+    return st;
 }
 
 void shard_import(const struct shard *s, struct view x, const float *flat)
 {
-    for (int k = 0; k < s->oracle->table->n_stage; k++) {
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    for (int k = 0; k < table->n_stage; k++) {
         struct slice at = shard_slice(s, k);
-        s->dev->ops->write(s->dev, view_at(x, at.in_own),
-                           flat + s->oracle->table->stage_start[k] + at.in_stage, at.count);
+        dev->ops->write(dev, view_at(x, at.in_own), flat + table->stage_start[k] + at.in_stage,
+                        at.count);
     }
 }

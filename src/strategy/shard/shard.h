@@ -3,7 +3,7 @@
 #ifndef SOTTO_STRATEGY_SHARD_SHARD_H
 #define SOTTO_STRATEGY_SHARD_SHARD_H
 
-#include "strategy/strategy.h"
+#include "strategy/replicate/replicate.h"
 
 struct shard;
 
@@ -12,49 +12,57 @@ struct stage_job {
     int k;
 };
 
+/* What is counted over the micro-batches of a round, as doubles so that one sum carries it. */
+struct counts {
+    double loss; /* summed over targets */
+    double targets, tokens, microbatches;
+    double stop;
+};
+enum { COUNTS = sizeof(struct counts) / sizeof(double) };
+
 struct shard {
     struct strategy base;
-    const struct strategy_config *config;
-    struct oracle *oracle;
-    struct device *dev;
-    struct mesh *mesh;                  /* not owned; NULL: one worker, alone */
-    struct view *theta_stage, *g_stage; /* (n_stage) set by the member        */
-    struct stage_job *job;              /* (n_stage)                          */
-    int64_t next;                       /* micro-batch                        */
+    struct strategy_setup is;
+    struct replicate *replicate;        /* owned                             */
+    struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
+    struct stage_job *job;              /* (n_stage)                         */
+    int64_t next;                       /* micro-batch of this worker        */
+    struct counts counts;               /* of the round: own, then everybody's */
 };
 
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_config *config, struct oracle *oracle,
-                             struct device *dev, struct mesh *mesh);
+                             const struct strategy_setup *setup);
 void shard_free(struct shard *s);
 
-/* g = the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
- * lane for each stage behind its last backward, unless alone. All of them are done on return, and
- * `out` counts all workers. */
-enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out);
+/* The replicate method over the own slices: `theta` and `g` say where slice k lies. */
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
+                                  struct view (*theta)(struct shard *s, int k),
+                                  struct view (*g)(struct shard *s, int k));
 
-/* Its parts, for methods that run their micro-batches themselves: a loss that is no number is an
- * error; a micro-batch is counted; the counts and the loss (summed over targets) of all workers
- * make the round's. */
-enum sotto_status shard_finite(int64_t index, const struct oracle_result *r);
-void shard_count(struct round *out, double *loss, const struct oracle_result *r);
-enum sotto_status shard_sum_counts(struct shard *s, double loss, struct round *out);
+/* g = the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
+ * lane for each stage behind its last backward, unless nobody else is there. All of them are done
+ * on return, and `out` counts all workers whose gradients are averaged. */
+enum sotto_status shard_accumulate(struct shard *s, const struct plan *plan, lane_job *complete,
+                                   struct round *out);
+
+/* Its parts, for methods that run their micro-batches themselves: counts from nothing; a
+ * micro-batch whose loss is known (one that is no number is an error) is counted; the sum over the
+ * workers is started in the lane, and once the lane is done makes the round's numbers. */
+void shard_count_begin(struct shard *s, const struct plan *plan);
+enum sotto_status shard_count(struct shard *s, int64_t index);
+enum sotto_status shard_count_sum(struct shard *s);
+void shard_count_end(const struct shard *s, struct round *out);
 
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
 double shard_scale(const struct shard *s, const struct round *round);
 
 /* Clipping, and the norm for whoever wants to see it: `squared` is that of the averaged gradient.
  */
-enum sotto_status shard_norm(const struct optim_config *c, double squared, struct round *out,
+enum sotto_status shard_norm(const struct shard *s, double squared, struct round *out,
                              double *scale);
 
-/* A round's end: a failure ends the other workers' waiting too. */
-enum sotto_status shard_finish(struct shard *s, enum sotto_status st);
-
-/* All that must survive but the parameters: the place in the data, and the optimizer of slice
- * `index` of `parts`. */
-enum sotto_status shard_visit(struct shard *s, struct optim *optim, int index, int parts,
-                              struct state_visitor *v);
+/* All that must survive but the parameters: the place in the data, and the replicate method's. */
+enum sotto_status shard_visit(struct strategy *s, struct state_visitor *v);
 
 /* For methods that own a slice of every stage: where the slice lies in its stage, and where among
  * the own slices, which are kept side by side. */

@@ -1,0 +1,80 @@
+/* The replicate axis: how groups of workers stay in agreement over slow links.
+ *
+ * The seam between the axes is one call. The shard method hands over what its worker owns, with the
+ * gradient averaged inside the group; the replicate method makes the optimizer step and whatever
+ * agreement is due, and hands the parameters back to be gathered inside the group. It sees the own
+ * slices only, so it composes with every sharding; under ddp the slice is the whole vector.
+ *
+ * Members embed struct replicate first, one file each. */
+#ifndef SOTTO_STRATEGY_REPLICATE_REPLICATE_H
+#define SOTTO_STRATEGY_REPLICATE_REPLICATE_H
+
+#include "strategy/strategy.h"
+
+/* Own elements [begin, end), which lie side by side in each of the three vectors; the views are at
+ * `begin`. */
+struct part {
+    size_t begin, end;
+    struct view x;     /* fp32 truth                                             */
+    struct view theta; /* what is computed with; view_none: x itself             */
+    struct view g;     /* the gradient, summed over the group's micro-batches    */
+};
+
+struct replicate_setup {
+    const struct strategy_config *config;
+    const struct optim_config *optim;
+    const struct table *table;
+    struct device *dev; /* of the line of work that steps                      */
+    struct mesh *mesh;
+    struct comm *across;     /* R, for that line of work                            */
+    const struct part *part; /* copied; they cover the own vector, in order      */
+    int n_part;
+    int index, parts; /* the own slices: which of how many of every stage        */
+};
+
+struct replicate {
+    const struct replicate_ops *ops;
+    struct replicate_setup is; /* its parts are our own copy */
+    struct optim optim;
+    size_t count; /* of the own vector */
+    struct {      /* of the step under way, for whoever computes it */
+        double lr, scale;
+    } now;
+};
+
+struct replicate_ops {
+    const char *name;
+    /* The gradient is averaged over all groups before each step, so groups never differ. */
+    bool averages;
+    enum sotto_status (*open)(struct replicate **out, const struct replicate_setup *setup);
+    /* x <- the parameters after this round's step; the gradient is part.g * scale. */
+    enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
+    enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
+    void (*free)(struct replicate *r);
+};
+
+extern const struct replicate_ops replicate_sync;
+
+enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup);
+
+static inline enum sotto_status replicate_step(struct replicate *r, const struct plan *plan,
+                                               double scale)
+{
+    return r->ops->step(r, plan, scale);
+}
+
+/* Sums a vector of the own gradient over the groups, for methods that average: called stage by
+ * stage, in the line of work that `across` belongs to. */
+enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
+                                size_t count);
+
+/* For members. The base; the optimizer's step on all parts; theta <- x where they are two; the
+ * optimizer's state. */
+enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
+                                 const struct replicate_setup *setup);
+void replicate_free(struct replicate *r);
+enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
+void replicate_publish(struct replicate *r);
+enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v);
+
+#endif

@@ -1,0 +1,129 @@
+#include "train/config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const time_names[] = {"real", "virtual", NULL};
+static const char *const oracle_names[] = {"model", "null", NULL};
+static const char *const collective_names[] = {"native", "ring", NULL};
+
+#define S struct train_config
+static const struct option train_options[] = {
+    OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
+    OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
+    OPTION_BOOL(S, resume, "false", "go on from the newest checkpoint in `out`, if there is one"),
+    OPTION_LONG(S, steps, "1000", 0, 1e15, "rounds (updates of the parameters)"),
+    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22,
+               "tokens of a sequence; 0: as many as the model has positions"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "of new weights and of the order of the data"),
+    OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
+    OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
+    OPTION_LONG(S, eval_batches, "50", 0, 1e15, "micro-batches of an evaluation; 0: all"),
+    OPTION_LONG(S, save_every, "0", 0, 1e15, "rounds between checkpoints; 0: at the end only"),
+    OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
+    OPTION_INT(S, workers, "0", 0, 1 << 20,
+               "workers in this process; 0: one, or the ranks that MPI started"),
+    OPTION_ENUM(S, time, "real", time_names,
+                "virtual: a simulated cluster, see [link] and [worker]"),
+    OPTION_ENUM(S, oracle, "model", oracle_names,
+                "null: sizes and times without arithmetic, in virtual time only"),
+    OPTION_INT(S, threads, "0", 0, 1024, "cores to use, by all workers of this process; 0: all"),
+    OPTION_INT(S, stages, "0", 0, 4096,
+               "stages that the model is cut into; 0: one, with several workers one a layer"),
+    OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
+    OPTION_TEXT(S, device, "cpu", "cpu, or reference (slow, double precision)"),
+};
+#undef S
+
+#define S struct worker_config
+static const struct option worker_options[] = {
+    OPTION_TEXT(S, speed, "1", "relative speeds, \"1,1,1,0.25\"; the last one holds for the rest"),
+    OPTION_TEXT(S, step, "", "time of a micro-batch at speed 1, \"50ms\"; empty: measured once"),
+    OPTION_REAL(S, jitter, "0", 0, 10, "standard deviation of that time, as a share of it"),
+    OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "of the jitter"),
+    OPTION_INT(S, per_node, "0", 0, 1 << 20, "workers on a node; 0: a group of the mesh"),
+};
+#undef S
+
+#define S struct link_config
+static const struct option link_options[] = {
+    OPTION_TEXT(S, intra, "", "inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
+    OPTION_TEXT(S, inter, "", "between nodes, \"100Mbit/s,5ms\""),
+};
+#undef S
+
+#define S struct comm_config
+static const struct option comm_options[] = {
+    OPTION_ENUM(S, collectives, "native", collective_names,
+                "under MPI: its own, or our ring, which sums as threads do, to the bit"),
+};
+#undef S
+
+#define S struct null_size_config
+static const struct option null_options[] = {
+    OPTION_LONG(S, parameters, "0", 0, 1e15, "of the model; 0: as [model] says"),
+    OPTION_LONG(S, activations, "0", 0, 1e15, "bytes of a micro-batch"),
+};
+#undef S
+
+void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
+{
+    s[0] = (struct option_section)OPTION_SECTION("train", "the run", train_options, &c->train);
+    s[1] = (struct option_section){"model", "what is trained", model_options, model_options_count,
+                                   &c->model};
+    s[2] = (struct option_section){"data", "what it is trained on", data_options,
+                                   data_options_count, &c->data};
+    s[3] = (struct option_section){"optim", "optimizer and learning rate", optim_options,
+                                   optim_options_count, &c->optim};
+    s[4] = (struct option_section){"strategy", "the training method", strategy_options,
+                                   strategy_options_count, &c->strategy};
+    s[5] = (struct option_section)OPTION_SECTION("worker", "workers of a simulated cluster",
+                                                 worker_options, &c->worker);
+    s[6] = (struct option_section)OPTION_SECTION(
+        "link", "modelled links, in virtual time or slowed down in real time", link_options,
+        &c->link);
+    s[7] = (struct option_section)OPTION_SECTION("comm", "communication", comm_options, &c->comm);
+    s[8] = (struct option_section)OPTION_SECTION("null", "sizes for oracle = null", null_options,
+                                                 &c->null);
+}
+
+enum sotto_status config_seconds(const char *key, const char *text, double *out)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } unit[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"min", 60}};
+    char *end;
+    double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof unit / sizeof *unit && end != text; i++)
+        if (strcmp(end, unit[i].name) == 0 && value >= 0 && isfinite(value)) {
+            *out = value * unit[i].seconds;
+            return SOTTO_OK;
+        }
+    return fail(SOTTO_EINVAL, "%s = %s: want a time such as 50ms or 1.5s", key, text);
+}
+
+enum sotto_status config_speeds(const char *text, int workers, double *out)
+{
+    const char *at = text;
+    for (int r = 0; r < workers; r++) {
+        char *end;
+        if (!*at) { /* the last one holds */
+            out[r] = out[r - 1];
+            continue;
+        }
+        out[r] = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !(out[r] > 0) || !isfinite(out[r]))
+            return fail(SOTTO_EINVAL, "worker.speed = %s: want numbers above 0 with commas", text);
+        at = *end ? end + 1 : end;
+        if (*end && !*at)
+            return fail(SOTTO_EINVAL, "worker.speed = %s ends with a comma", text);
+    }
+    if (*at)
+        return fail(SOTTO_EINVAL, "worker.speed = %s names more than %d workers", text, workers);
+    return SOTTO_OK;
+}

@@ -1,0 +1,73 @@
+/* The whole configuration of a run, as `sotto train --help` shows it. */
+#ifndef SOTTO_TRAIN_CONFIG_H
+#define SOTTO_TRAIN_CONFIG_H
+
+#include "data/loader.h"
+#include "nn/config.h"
+#include "strategy/strategy.h"
+
+enum train_time { TIME_REAL, TIME_VIRTUAL };
+enum train_oracle { ORACLE_MODEL, ORACLE_NULL };
+
+struct train_config { /* [train] */
+    char out[OPTION_ROOM];
+    char init[OPTION_ROOM]; /* Hugging Face folder to start from */
+    bool resume;
+    int64_t steps;
+    int batch, seq; /* of a micro-batch; seq 0: the model's positions */
+    int64_t seed;
+    int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
+    int64_t eval_batches;                      /* 0: all held-out data */
+    int keep;
+    int workers; /* 0: 1, or as many as MPI started          */
+    int time;    /* enum train_time                          */
+    int oracle;  /* enum train_oracle                        */
+    int threads; /* of this process                          */
+    int stages;  /* 0: one, or with several workers a layer each */
+    bool recompute;
+    char device[OPTION_ROOM];
+};
+
+struct worker_config { /* [worker] */
+    char speed[OPTION_ROOM];
+    char step[OPTION_ROOM]; /* "50ms"; empty: measured */
+    double jitter;
+    int64_t jitter_seed;
+    int per_node; /* 0: a group of the mesh is a node */
+};
+
+struct link_config { /* [link] */
+    char intra[OPTION_ROOM], inter[OPTION_ROOM];
+};
+
+struct comm_config { /* [comm] */
+    int collectives; /* enum mpi_collectives */
+};
+
+struct null_size_config { /* [null] */
+    int64_t parameters;   /* 0: the model's */
+    int64_t activations;  /* bytes a micro-batch */
+};
+
+struct run_config {
+    struct model_config model;
+    struct data_config data;
+    struct optim_config optim;
+    struct strategy_config strategy;
+    struct train_config train;
+    struct worker_config worker;
+    struct link_config link;
+    struct comm_config comm;
+    struct null_size_config null;
+};
+
+enum { RUN_SECTIONS = 9 };
+void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
+
+/* "50ms", "1.5s", "200us", "3" (seconds). */
+enum sotto_status config_seconds(const char *key, const char *text, double *out);
+
+/* The workers' speeds, "1,1,1,0.25", into out (workers); the last one holds for those behind it. */
+enum sotto_status config_speeds(const char *text, int workers, double *out);
+
+#endif

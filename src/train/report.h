@@ -1,0 +1,18 @@
+/* report.json: one flat object of numbers about a whole run, for people and for `sotto compare`. */
+#ifndef SOTTO_TRAIN_REPORT_H
+#define SOTTO_TRAIN_REPORT_H
+
+#include "train/run.h"
+
+/* Averages over the workers, and the worst worker's memory. */
+struct report {
+    struct cost cost;
+    size_t memory[MEMORY_CATEGORIES], memory_total;
+    double exposed_share; /* of the time          */
+    double overlap;       /* of the communication */
+};
+struct report report_of(const struct run *run);
+
+enum sotto_status report_write(const struct run *run);
+
+#endif

@@ -1,0 +1,168 @@
+/* Checkpoints and hashes of what all workers hold together. */
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/gather.h"
+#include "train/weights.h"
+
+/* All that must survive but the parameters. */
+static enum sotto_status visit(void *trainer, struct state_visitor *v)
+{
+    struct trainer *t = trainer;
+    TRY(state_int(v, "step", &t->step));
+    TRY(state_int(v, "tokens", &t->tokens));
+    TRY(state_int(v, "samples", &t->samples));
+    return t->strategy->ops->visit(t->strategy, v);
+}
+
+/* The same, and what it has cost, which differs from run to run. */
+static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
+{
+    struct trainer *t = trainer;
+    struct cost *c = &t->spent;
+    TRY(state_real(v, "cost.seconds", &c->seconds));
+    TRY(state_real(v, "cost.compute", &c->compute));
+    TRY(state_real(v, "cost.communication", &c->communication));
+    TRY(state_real(v, "cost.exposed", &c->exposed));
+    TRY(state_int(v, "cost.inside", &c->inside));
+    TRY(state_int(v, "cost.between", &c->between));
+    return visit(t, v);
+}
+
+static bool leads(const struct trainer *t)
+{
+    return t->worker->rank == 0;
+}
+
+enum sotto_status trainer_load(struct trainer *t, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    struct state_visitor v;
+    TRY(file_join(path, folder, "state.safetensors"));
+    TRY(state_loader_open(&v, path));
+    enum sotto_status st = visit_all(t, &v);
+    if (st == SOTTO_OK)
+        st = state_loader_finish(&v);
+    state_free(&v);
+    return fail_in(st, "%s: ", path);
+}
+
+static enum sotto_status save_state(struct trainer *t, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    struct state_visitor v = {0};
+    struct gathered parcels = {0};
+    if (leads(t)) {
+        TRY(file_join(path, folder, "state.safetensors"));
+        TRY(state_saver_init(&v));
+    }
+    enum sotto_status st =
+        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &v, &parcels);
+    if (leads(t)) {
+        if (st == SOTTO_OK)
+            st = state_saver_write(&v, path);
+        state_free(&v);
+        gathered_free(&parcels);
+    }
+    return st;
+}
+
+/* The parameters in host memory on rank 0, which frees them; NULL on the others. */
+static enum sotto_status copy_parameters(struct trainer *t, float **flat)
+{
+    size_t count = table_count(&t->run->model.table);
+    *flat = leads(t) ? malloc(count * sizeof **flat) : NULL;
+    if (leads(t) && !*flat)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    enum sotto_status st = t->strategy->ops->export(t->strategy, *flat);
+    if (st != SOTTO_OK)
+        free(*flat);
+    return st;
+}
+
+static enum sotto_status save_model(struct trainer *t, const char *folder)
+{
+    const struct run *run = t->run;
+    float *flat;
+    TRY(copy_parameters(t, &flat));
+    enum sotto_status st = SOTTO_OK;
+    if (leads(t))
+        st = weights_save(&run->model, folder, flat,
+                          run->tokenizer ? tokenizer_end(run->tokenizer) : -1);
+    free(flat);
+    return st;
+}
+
+static enum sotto_status save_config(struct run *run, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    struct option_section sections[RUN_SECTIONS];
+    TRY(file_join(path, folder, "sotto.ini"));
+    run_sections(&run->config, sections);
+    char *text = option_dump(sections, RUN_SECTIONS);
+    if (!text)
+        return fail(SOTTO_ENOMEM, "no memory for %s", path);
+    enum sotto_status st = file_write(path, text, strlen(text));
+    free(text);
+    return st;
+}
+
+static enum sotto_status save_files(struct trainer *t, const char *folder)
+{
+    struct run *run = t->run;
+    TRY(save_model(t, folder));
+    TRY(save_state(t, folder));
+    if (!leads(t))
+        return SOTTO_OK;
+    TRY(save_config(run, folder));
+    if (!run->tokenizer)
+        return SOTTO_OK;
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, folder, "tokenizer.json"));
+    return tokenizer_save(run->tokenizer, path);
+}
+
+enum sotto_status trainer_save(struct trainer *t)
+{
+    struct run *run = t->run;
+    struct checkpoint c;
+    if (!leads(t))
+        return save_files(t, NULL);
+    TRY(checkpoint_begin(&c, &run->dir, t->step));
+    enum sotto_status st = save_files(t, c.folder);
+    if (st != SOTTO_OK) {
+        checkpoint_abort(&c);
+        return st;
+    }
+    TRY(checkpoint_commit(&c, run->config.train.keep));
+    TRY(rundir_publish(&run->dir, c.folder));
+    if (run->watch.saved)
+        run->watch.saved(run->watch.arg, t->step, c.folder);
+    return SOTTO_OK;
+}
+
+enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
+{
+    struct state_visitor v;
+    struct comm *world = t->worker->world;
+    float *flat;
+    TRY(copy_parameters(t, &flat));
+    uint64_t *all = calloc((size_t)world->size, sizeof *all);
+    state_hasher_init(&v);
+    gather_share(&v, world->rank, t->mesh.r == 0);
+    enum sotto_status st = all ? visit(t, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
+    if (st == SOTTO_OK && leads(t))
+        st = state_table(&v, &t->run->model.table, 0, 1, MEMORY_PARAMETERS, NULL,
+                         (struct view){flat, DTYPE_F32});
+    if (st == SOTTO_OK)
+        st = comm_gather_bytes(world, all, &v.hash, sizeof v.hash);
+    *out = 0;
+    for (int r = 0; r < world->size && st == SOTTO_OK; r++)
+        *out += all[r];
+    state_free(&v);
+    free(all);
+    free(flat);
+    return st;
+}

@@ -1,0 +1,180 @@
+#include "train/trainer.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static enum sotto_status agree_config(struct run *run, struct worker *w)
+{
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(&run->config, sections);
+    char *text = option_dump(sections, RUN_SECTIONS);
+    if (!text)
+        return fail(SOTTO_ENOMEM, "no memory for the configuration");
+    enum sotto_status st = comm_agree(w->world, "the configuration", text);
+    free(text);
+    return st;
+}
+
+/* Cores for this worker: those of its machine, shared with the other workers there. */
+static int threads_of(const struct run *run, const struct worker *w)
+{
+    int threads = run->config.train.threads, here = 0;
+    if (run->config.train.time == TIME_VIRTUAL)
+        return 1; /* the engine spreads workers over the cores */
+    for (int r = 0; r < w->size; r++)
+        here += !run->mpi || w->world->node[r] == w->world->node[w->rank];
+    if (threads == 0)
+        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return threads > here ? threads / here : 1;
+}
+
+static enum sotto_status open_oracle(struct trainer *t)
+{
+    struct run *run = t->run;
+    const struct train_config *c = &run->config.train;
+    pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
+    struct model_oracle_setup setup = {
+        .model = &run->model,
+        .dev = &t->dev,
+        .pool = &t->pool,
+        .loader = run->train,
+        .seed = (uint64_t)c->seed,
+        .rows = c->batch,
+        .t = c->seq,
+        .recompute = c->recompute,
+        .worker = t->worker,
+        .seconds = run->microbatch_seconds,
+    };
+    t->oracle = &t->model_oracle.base;
+    return model_oracle_init(&t->model_oracle, &setup);
+}
+
+static enum sotto_status open_metrics(struct trainer *t)
+{
+    struct run *run = t->run;
+    TRY(metrics_open(&run->metrics, run->config.train.out, *run->checkpoint ? t->step : -1));
+    run->metrics_open = true;
+    return SOTTO_OK;
+}
+
+/* All workers have their parameters when everybody has come to the barrier. */
+static enum sotto_status set_parameters(struct trainer *t)
+{
+    struct run *run = t->run;
+    TRY(t->strategy->ops->import(t->strategy, run->start));
+    TRY(comm_barrier(t->worker->world));
+    if (t->worker->rank == 0 || run->mpi) {
+        free(run->start);
+        run->start = NULL;
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker *w)
+{
+    *t = (struct trainer){.run = run, .worker = w, .paused = true};
+    const struct run_config *c = &run->config;
+    enum sotto_status st;
+    TRY_DONE(agree_config(run, w));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads_of(run, w)));
+    TRY_DONE(open_oracle(t));
+    TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
+    struct strategy_setup setup = {&c->strategy, &c->optim, t->oracle, &t->dev, &t->mesh};
+    TRY_DONE(strategy_open(&t->strategy, &setup));
+    TRY_DONE(set_parameters(t));
+    if (*run->checkpoint)
+        TRY_DONE(trainer_load(t, run->checkpoint));
+    if (w->rank == 0)
+        TRY_DONE(open_metrics(t));
+done:
+    if (st != SOTTO_OK)
+        trainer_close(t);
+    return st;
+}
+
+void trainer_close(struct trainer *t)
+{
+    if (t->strategy)
+        t->strategy->ops->free(t->strategy);
+    if (t->mesh.worker)
+        mesh_close(&t->mesh);
+    if (t->oracle)
+        model_oracle_free(&t->model_oracle);
+    if (t->pool.dev)
+        pool_free(&t->pool);
+    if (t->dev.ops)
+        device_close(&t->dev);
+    *t = (struct trainer){0};
+}
+
+struct evaluating {
+    struct trainer *t;
+    const struct view *theta;
+    struct evaluation e;
+};
+
+static enum sotto_status evaluate_share(void *arg)
+{
+    struct evaluating *job = arg;
+    struct trainer *t = job->t;
+    const struct train_config *c = &t->run->config.train;
+    struct evaluation_range range = {c->batch, c->seq, c->eval_batches, t->worker->rank,
+                                     t->worker->size};
+    return evaluate(&t->run->model, &t->dev, &t->pool, job->theta, t->run->valid, range, &job->e);
+}
+
+enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out)
+{
+    struct worker *w = t->worker;
+    struct evaluating job = {.t = t};
+    TRY(t->strategy->ops->gather(t->strategy, &job.theta));
+    TRY(w->ops->compute(w, evaluate_share, &job, 0));
+    double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits};
+    TRY(comm_sum(w->world, all, 3));
+    *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2]};
+    return evaluation_check(out);
+}
+
+static struct cost cost_of(const struct trainer *t)
+{
+    struct mesh_account a = mesh_account(&t->mesh);
+    return (struct cost){.seconds = clock_now(t->worker->clock),
+                         .compute = t->oracle->seconds,
+                         .communication = a.communication,
+                         .exposed = a.exposed,
+                         .inside = a.inside,
+                         .between = a.between};
+}
+
+void cost_add(struct cost *sum, const struct cost *c, int sign)
+{
+    sum->seconds += sign * c->seconds;
+    sum->compute += sign * c->compute;
+    sum->communication += sign * c->communication;
+    sum->exposed += sign * c->exposed;
+    sum->inside += sign * c->inside;
+    sum->between += sign * c->between;
+}
+
+void trainer_go_on(struct trainer *t)
+{
+    t->mark = cost_of(t);
+    t->paused = false;
+}
+
+void trainer_pause(struct trainer *t)
+{
+    t->spent = trainer_cost(t);
+    t->paused = true;
+}
+
+struct cost trainer_cost(const struct trainer *t)
+{
+    struct cost c = t->spent;
+    if (!t->paused) {
+        struct cost now = cost_of(t);
+        cost_add(&c, &now, 1);
+        cost_add(&c, &t->mark, -1);
+    }
+    return c;
+}

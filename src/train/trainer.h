@@ -1,0 +1,52 @@
+/* One worker of a run: its device, oracle, place in the mesh and method, and how far it is. All
+ * workers do the same; rank 0 also keeps the folder. */
+#ifndef SOTTO_TRAIN_TRAINER_H
+#define SOTTO_TRAIN_TRAINER_H
+
+#include "train/run.h"
+
+struct trainer {
+    struct run *run; /* shared: written to by rank 0 alone */
+    struct worker *worker;
+    struct memory memory;
+    struct device dev;
+    struct pool pool;
+    struct model_oracle model_oracle;
+    struct oracle *oracle;
+    struct mesh mesh;
+    struct strategy *strategy;
+    int64_t step;      /* rounds done  */
+    int64_t tokens;    /* seen, by all */
+    int64_t samples;   /* sequences    */
+    struct cost spent; /* up to the last pause */
+    struct cost mark;  /* what counted when it went on */
+    bool paused;
+};
+
+/* Called by all workers, as are the functions below. */
+enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker *w);
+void trainer_close(struct trainer *t);
+
+/* The loop over rounds, to train.steps. */
+enum sotto_status trainer_loop(struct trainer *t);
+
+/* Writes a checkpoint of this moment and publishes it in the run folder. */
+enum sotto_status trainer_save(struct trainer *t);
+
+/* Takes over the state in a checkpoint folder, all but the parameters. */
+enum sotto_status trainer_load(struct trainer *t, const char *folder);
+
+/* A 64-bit hash of parameters and state, equal for equal bits; on rank 0. */
+enum sotto_status trainer_hash(struct trainer *t, uint64_t *out);
+
+/* The loss over the held-out data, each worker taking its share; the same on all. */
+enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out);
+
+/* What training has cost this worker, also before it was resumed. Between a pause and the next
+ * trainer_go_on nothing counts: evaluations and checkpoints are not training. */
+void trainer_go_on(struct trainer *t);
+void trainer_pause(struct trainer *t);
+struct cost trainer_cost(const struct trainer *t);
+void cost_add(struct cost *sum, const struct cost *c, int sign);
+
+#endif
