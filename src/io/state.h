@@ -112,6 +112,12 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
                               int parts, enum memory_category category, struct device *dev,
                               struct view view);
 
+/* Loading only: whether the file has this entry (name inside the current group; with a '.' at its
+ * end: any entry of that group), and that this worker leaves the rest of a group to others. */
+bool state_loading(const struct state_visitor *v);
+bool state_has(const struct state_visitor *v, const char *name);
+void state_ignore(struct state_visitor *v, const char *group);
+
 /* Arrays in host memory; they count as MEMORY_OUTER. */
 enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data,
                              size_t count);

@@ -73,6 +73,46 @@ static enum sotto_status load_item(struct state_visitor *v, const struct state_i
     return fail_in(find_and_load(v, item), "%s: ", v->load.set.file[0].path);
 }
 
+static bool begins_with(const char *name, const char *prefix, const char *group)
+{
+    size_t length = strlen(prefix);
+    return strncmp(name, prefix, length) == 0 && strncmp(name + length, group, strlen(group)) == 0;
+}
+
+bool state_loading(const struct state_visitor *v)
+{
+    return v->ops->visit == load_item;
+}
+
+bool state_has(const struct state_visitor *v, const char *name)
+{
+    const char *key;
+    json_t *value;
+    const bool group = *name && name[strlen(name) - 1] == '.';
+    char full[2 * STATE_NAME_ROOM];
+    snprintf(full, sizeof full, "%s%s", v->prefix, name);
+    for (size_t i = 0; i < v->load.set.count; i++) {
+        const char *entry = v->load.set.entry[i].name;
+        if (group ? begins_with(entry, v->prefix, name) : strcmp(entry, full) == 0)
+            return true;
+    }
+    json_object_foreach(v->load.left, key, value) if (group ? begins_with(key, v->prefix, name)
+                                                            : strcmp(key, full) == 0) return true;
+    return false;
+}
+
+void state_ignore(struct state_visitor *v, const char *group)
+{
+    const char *key;
+    json_t *value;
+    void *next;
+    for (size_t i = 0; i < v->load.set.count; i++)
+        if (begins_with(v->load.set.entry[i].name, v->prefix, group))
+            v->load.used[i] = 1;
+    json_object_foreach_safe(v->load.left, next, key, value) if (begins_with(key, v->prefix, group))
+        json_object_del(v->load.left, key);
+}
+
 static void load_free(struct state_visitor *v)
 {
     safetensors_close(&v->load.set);

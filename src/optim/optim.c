@@ -127,8 +127,14 @@ void optim_step(struct optim *o, struct view x, struct view theta, struct view g
     optim_advance(o);
 }
 
+void optim_peek_part(struct optim *o, size_t begin, size_t end, struct view x, struct view out,
+                     struct view g, double lr, double grad_scale)
+{
+    o->ops->apply(o, begin, end, x, out, g, lr, grad_scale, true);
+}
+
 void optim_peek(struct optim *o, struct view x, struct view out, struct view g, double lr,
                 double grad_scale)
 {
-    o->ops->apply(o, 0, o->count, x, out, g, lr, grad_scale, true);
+    optim_peek_part(o, 0, o->count, x, out, g, lr, grad_scale);
 }

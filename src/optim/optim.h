@@ -75,10 +75,12 @@ void optim_peek(struct optim *optim, struct view x, struct view out, struct view
                 double grad_scale);
 
 /* A step in parts, where parameters and gradients do not lie side by side: each part once, views at
- * its first element, then optim_advance. */
+ * its first element, then optim_advance; and a peek in parts. */
 void optim_step_part(struct optim *optim, size_t begin, size_t end, struct view x,
                      struct view theta, struct view g, double lr, double grad_scale);
 void optim_advance(struct optim *optim);
+void optim_peek_part(struct optim *optim, size_t begin, size_t end, struct view x, struct view out,
+                     struct view g, double lr, double grad_scale);
 
 /* The factor that brings a gradient of this squared norm (already scaled) down to `clip`; 1 when it
  * is below or clipping is off. */

@@ -3,14 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const shard_names[] = {"auto", "ddp", "zero1", "fsdp", NULL};
+static const char *const shard_names[] = {"auto", "ddp",     "zero1", "fsdp",
+                                          "dpu",  "acco-wp", "acco",  NULL};
 static const char *const replicate_names[] = {"auto", "sync", NULL};
 static const char *const precision_names[] = {"fp32", "mixed", NULL};
 static const char *const weight_names[] = {"microbatch", "tokens", NULL};
 
 #define S struct strategy_config
 const struct option strategy_options[] = {
-    OPTION_TEXT(S, preset, "", "a method by its usual name: ddp, zero1, fsdp"),
+    OPTION_TEXT(S, preset, "", "a method by its usual name: ddp, zero1, fsdp, dpu, acco-wp, acco"),
     OPTION_ENUM(S, shard, "auto", shard_names,
                 "how one group of workers turns gradients into parameters"),
     OPTION_ENUM(S, replicate, "auto", replicate_names, "how groups stay in agreement"),
@@ -21,15 +22,21 @@ const struct option strategy_options[] = {
                 "mixed: parameters and gradients bf16, the fp32 truth kept beside them"),
     OPTION_ENUM(S, weight, "microbatch", weight_names,
                 "a round's gradient averages micro-batches, or target tokens (padded data)"),
-    OPTION_INT(S, accumulate, "1", 1, 1e6, "micro-batches a worker and round"),
+    OPTION_INT(
+        S, accumulate, "1", 1, 1e6,
+        "micro-batches a worker and round; dpu, acco-wp and acco: at least so many each time "
+        "they compute beside communication"),
+    OPTION_LONG(S, warmup, "0", 0, 1e15, "dpu: rounds without delay at first"),
+    OPTION_TEXT(S, replay, "",
+                "dpu, acco-wp, acco: compute as many micro-batches as this file says (a run's "
+                "counts.tsv), which gives the bits of that run"),
 };
 #undef S
 const int strategy_options_count = sizeof strategy_options / sizeof *strategy_options;
 
 static const struct strategy_ops *const members[] = {
-    [SHARD_DDP] = &strategy_ddp,
-    [SHARD_ZERO1] = &strategy_zero1,
-    [SHARD_FSDP] = &strategy_fsdp,
+    [SHARD_DDP] = &strategy_ddp, [SHARD_ZERO1] = &strategy_zero1,     [SHARD_FSDP] = &strategy_fsdp,
+    [SHARD_DPU] = &strategy_dpu, [SHARD_ACCO_WP] = &strategy_acco_wp, [SHARD_ACCO] = &strategy_acco,
 };
 
 static const struct preset {
@@ -37,9 +44,9 @@ static const struct preset {
     enum strategy_shard shard;
     enum strategy_replicate replicate;
 } presets[] = {
-    {"ddp", SHARD_DDP, REPLICATE_SYNC},
-    {"zero1", SHARD_ZERO1, REPLICATE_SYNC},
-    {"fsdp", SHARD_FSDP, REPLICATE_SYNC},
+    {"ddp", SHARD_DDP, REPLICATE_SYNC},         {"zero1", SHARD_ZERO1, REPLICATE_SYNC},
+    {"fsdp", SHARD_FSDP, REPLICATE_SYNC},       {"dpu", SHARD_DPU, REPLICATE_SYNC},
+    {"acco-wp", SHARD_ACCO_WP, REPLICATE_SYNC}, {"acco", SHARD_ACCO, REPLICATE_SYNC},
 };
 enum { PRESETS = sizeof presets / sizeof *presets };
 
@@ -81,6 +88,11 @@ enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
         c->shard = (int)p->shard;
     if (c->replicate == REPLICATE_AUTO)
         c->replicate = (int)p->replicate;
+    if (*c->replay && c->shard < SHARD_DPU)
+        return fail(SOTTO_EINVAL, "strategy.replay is for methods that depend on timing: dpu, "
+                                  "acco-wp, acco");
+    if (c->warmup && c->shard != SHARD_DPU)
+        return fail(SOTTO_EINVAL, "strategy.warmup is dpu's; the learning rate's is optim.warmup");
     c->groups = c->replicate == REPLICATE_SYNC ? 1 : workers;
     return *c->mesh ? parse_mesh(c, workers) : SOTTO_OK;
 }

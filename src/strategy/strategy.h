@@ -9,20 +9,30 @@
 #include "strategy/mesh.h"
 #include "strategy/oracle.h"
 
-enum strategy_shard { SHARD_AUTO, SHARD_DDP, SHARD_ZERO1, SHARD_FSDP };
+enum strategy_shard {
+    SHARD_AUTO,
+    SHARD_DDP,
+    SHARD_ZERO1,
+    SHARD_FSDP,
+    SHARD_DPU,
+    SHARD_ACCO_WP,
+    SHARD_ACCO
+};
 enum strategy_replicate { REPLICATE_AUTO, REPLICATE_SYNC };
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
 enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
 
 struct strategy_config { /* [strategy] */
     char preset[OPTION_ROOM];
-    int shard;              /* enum strategy_shard                              */
-    int replicate;          /* enum strategy_replicate                          */
-    char mesh[OPTION_ROOM]; /* "RxS"                                            */
-    int precision;          /* enum strategy_precision                          */
-    int weight;             /* enum strategy_weight: what a round's average counts */
-    int accumulate;         /* micro-batches a worker and round                 */
-    int groups;             /* |R|, by strategy_resolve; no option of its own   */
+    int shard;                /* enum strategy_shard                              */
+    int replicate;            /* enum strategy_replicate                          */
+    char mesh[OPTION_ROOM];   /* "RxS"                                            */
+    int precision;            /* enum strategy_precision                          */
+    int weight;               /* enum strategy_weight: what a round's average counts */
+    int accumulate;           /* micro-batches a worker and round, or half-round  */
+    int64_t warmup;           /* dpu: undelayed rounds at first                   */
+    char replay[OPTION_ROOM]; /* dpu, acco: file of counts                       */
+    int groups;               /* |R|, by strategy_resolve; no option of its own   */
 };
 
 extern const struct option strategy_options[];
@@ -76,6 +86,9 @@ struct strategy_ops {
     enum sotto_status (*import)(struct strategy *s, const float *flat);
     /* All that must survive but the parameters. */
     enum sotto_status (*visit)(struct strategy *s, struct state_visitor *v);
+    /* (optional) How many micro-batches this worker computed each time it computed beside its
+     * lane: what makes the bits of a method that depends on timing. */
+    const int32_t *(*history)(struct strategy *s, int64_t *count);
     void (*free)(struct strategy *s);
 };
 
@@ -83,7 +96,8 @@ struct strategy {
     const struct strategy_ops *ops;
 };
 
-extern const struct strategy_ops strategy_ddp, strategy_zero1, strategy_fsdp;
+extern const struct strategy_ops strategy_ddp, strategy_zero1, strategy_fsdp, strategy_dpu,
+    strategy_acco_wp, strategy_acco;
 
 /* Methods that own slices want the stages of the oracle's table padded to a multiple of |S|. Called
  * by all workers. */

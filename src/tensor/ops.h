@@ -148,6 +148,7 @@ struct ops {
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
                           const int32_t *targets, float scale, float *losses, uint8_t *hits);
 
+    /* theta may be g itself, of the same type. */
     void (*adamw)(struct device *dev, const struct adamw *p, struct view x, struct view theta,
                   struct view g, struct view m, struct view v, size_t count);
     void (*sgd)(struct device *dev, const struct sgd *p, struct view x, struct view theta,

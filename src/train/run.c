@@ -136,6 +136,64 @@ static enum sotto_status open_workers(struct run *run)
     return strategy_resolve(&run->config.strategy, run->size);
 }
 
+/* The workers' nodes and speeds, side by side in one block that the caller frees. */
+struct cluster {
+    struct engine_config engine;
+    struct link_model links;
+    int *node;
+    double *speed;
+};
+
+static void cluster_free(struct cluster *c)
+{
+    free(c->node);
+    free(c->speed);
+}
+
+static enum sotto_status cluster_init(struct cluster *c, const struct run *run)
+{
+    const struct run_config *config = &run->config;
+    const struct worker_config *w = &config->worker;
+    const int n = run->size, group = n / config->strategy.groups;
+    const int per_node = w->per_node ? w->per_node : group;
+    *c = (struct cluster){.node = calloc((size_t)n, sizeof *c->node),
+                          .speed = calloc((size_t)n, sizeof *c->speed)};
+    enum sotto_status st = SOTTO_OK;
+    if (!c->node || !c->speed)
+        st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
+    for (int r = 0; r < n && st == SOTTO_OK; r++)
+        c->node[r] = r / per_node;
+    if (st == SOTTO_OK)
+        st = config_speeds(w->speed, n, c->speed);
+    if (st == SOTTO_OK)
+        st = fail_in(link_parse(&c->links.intra, config->link.intra), "link.intra: ");
+    if (st == SOTTO_OK)
+        st = fail_in(link_parse(&c->links.inter, config->link.inter), "link.inter: ");
+    c->engine = (struct engine_config){.workers = n,
+                                       .node = c->node,
+                                       .links = &c->links,
+                                       .speed = c->speed,
+                                       .jitter = w->jitter,
+                                       .seed = (uint64_t)w->jitter_seed,
+                                       .cores = config->train.threads};
+    if (st != SOTTO_OK)
+        cluster_free(c);
+    return st;
+}
+
+/* What is said of the cluster is checked before data are read and anything is written. */
+static enum sotto_status check_cluster(const struct run *run)
+{
+    const struct worker_config *w = &run->config.worker;
+    const char *simulated = strcmp(w->speed, "1") != 0 ? "speed" : w->jitter > 0 ? "jitter" : NULL;
+    struct cluster cluster;
+    if (run->config.train.time != TIME_VIRTUAL && simulated)
+        return fail(SOTTO_EINVAL, "worker.%s is for train.time = virtual", simulated);
+    TRY(cluster_init(&cluster, run));
+    cluster_free(&cluster);
+    return SOTTO_OK;
+}
+
 static enum sotto_status refuse_used(const struct run *run, int64_t step)
 {
     return fail(SOTTO_EINVAL,
@@ -154,6 +212,7 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
     int64_t found;
     enum sotto_status st;
     TRY_DONE(open_workers(run));
+    TRY_DONE(check_cluster(run));
     TRY_DONE(checkpoint_latest(t->out, &found, run->checkpoint));
     if (found < 0)
         *run->checkpoint = '\0';
@@ -205,51 +264,6 @@ static enum sotto_status train(struct worker *w, void *arg)
     if (st != SOTTO_OK)
         mesh_abort(&t.mesh, st); /* before its lanes are closed: they may wait for others */
     trainer_close(&t);
-    return st;
-}
-
-/* The workers' nodes and speeds, side by side in one block that the caller frees. */
-struct cluster {
-    struct engine_config engine;
-    struct link_model links;
-    int *node;
-    double *speed;
-};
-
-static void cluster_free(struct cluster *c)
-{
-    free(c->node);
-    free(c->speed);
-}
-
-static enum sotto_status cluster_init(struct cluster *c, const struct run *run)
-{
-    const struct run_config *config = &run->config;
-    const struct worker_config *w = &config->worker;
-    const int n = run->size, group = n / config->strategy.groups;
-    const int per_node = w->per_node ? w->per_node : group;
-    *c = (struct cluster){.node = calloc((size_t)n, sizeof *c->node),
-                          .speed = calloc((size_t)n, sizeof *c->speed)};
-    enum sotto_status st = SOTTO_OK;
-    if (!c->node || !c->speed)
-        st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
-    for (int r = 0; r < n && st == SOTTO_OK; r++)
-        c->node[r] = r / per_node;
-    if (st == SOTTO_OK)
-        st = config_speeds(w->speed, n, c->speed);
-    if (st == SOTTO_OK)
-        st = fail_in(link_parse(&c->links.intra, config->link.intra), "link.intra: ");
-    if (st == SOTTO_OK)
-        st = fail_in(link_parse(&c->links.inter, config->link.inter), "link.inter: ");
-    c->engine = (struct engine_config){.workers = n,
-                                       .node = c->node,
-                                       .links = &c->links,
-                                       .speed = c->speed,
-                                       .jitter = w->jitter,
-                                       .seed = (uint64_t)w->jitter_seed,
-                                       .cores = config->train.threads};
-    if (st != SOTTO_OK)
-        cluster_free(c);
     return st;
 }
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "strategy/history.h"
 #include "train/gather.h"
 #include "train/weights.h"
 
@@ -22,6 +24,8 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
     struct trainer *t = trainer;
     struct cost *c = &t->spent;
+    strategy_describe(&t->run->config.strategy, t->method);
+    TRY(state_text(v, "method", t->method, sizeof t->method));
     TRY(state_real(v, "cost.seconds", &c->seconds));
     TRY(state_real(v, "cost.compute", &c->compute));
     TRY(state_real(v, "cost.communication", &c->communication));
@@ -36,6 +40,20 @@ static bool leads(const struct trainer *t)
     return t->worker->rank == 0;
 }
 
+/* Another method need not have a use for all that the last one kept. */
+static enum sotto_status changed(const struct trainer *t, enum sotto_status st)
+{
+    char method[OPTION_ROOM];
+    strategy_describe(&t->run->config.strategy, method);
+    if (strcmp(method, t->method) == 0)
+        return st;
+    if (leads(t))
+        log_info("going on with %s after %s%s%s", method, t->method,
+                 st == SOTTO_OK ? "" : ", which leaves something behind: ",
+                 st == SOTTO_OK ? "" : sotto_error());
+    return SOTTO_OK;
+}
+
 enum sotto_status trainer_load(struct trainer *t, const char *folder)
 {
     char path[FILE_PATH_ROOM];
@@ -44,7 +62,7 @@ enum sotto_status trainer_load(struct trainer *t, const char *folder)
     TRY(state_loader_open(&v, path));
     enum sotto_status st = visit_all(t, &v);
     if (st == SOTTO_OK)
-        st = state_loader_finish(&v);
+        st = changed(t, state_loader_finish(&v));
     state_free(&v);
     return fail_in(st, "%s: ", path);
 }
@@ -109,11 +127,34 @@ static enum sotto_status save_config(struct run *run, const char *folder)
     return st;
 }
 
+/* counts.tsv, where the method depends on timing: what strategy.replay takes. */
+static enum sotto_status save_history(struct trainer *t)
+{
+    struct comm *world = t->worker->world;
+    const struct strategy_ops *ops = t->strategy->ops;
+    if (!ops->history)
+        return SOTTO_OK;
+    char path[FILE_PATH_ROOM];
+    int64_t n;
+    const int32_t *mine = ops->history(t->strategy, &n);
+    int32_t *all = malloc((size_t)n * (size_t)world->size * sizeof *all + 1);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the counts of %d workers", world->size);
+    enum sotto_status st = comm_gather_bytes(world, all, mine, (size_t)n * sizeof *mine);
+    if (st == SOTTO_OK && leads(t))
+        st = file_join(path, t->run->config.train.out, "counts.tsv");
+    if (st == SOTTO_OK && leads(t))
+        st = history_write(path, all, n, world->size);
+    free(all);
+    return st;
+}
+
 static enum sotto_status save_files(struct trainer *t, const char *folder)
 {
     struct run *run = t->run;
     TRY(save_model(t, folder));
     TRY(save_state(t, folder));
+    TRY(save_history(t));
     if (!leads(t))
         return SOTTO_OK;
     TRY(save_config(run, folder));

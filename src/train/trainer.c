@@ -1,7 +1,10 @@
 #include "train/trainer.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
+
+#include "base/hash.h"
 
 static enum sotto_status agree_config(struct run *run, struct worker *w)
 {
@@ -13,6 +16,22 @@ static enum sotto_status agree_config(struct run *run, struct worker *w)
     enum sotto_status st = comm_agree(w->world, "the configuration", text);
     free(text);
     return st;
+}
+
+/* Processes read files of their own: the same names must have held the same. */
+static enum sotto_status agree_start(struct run *run, struct worker *w)
+{
+    char text[128];
+    if (!run->mpi)
+        return SOTTO_OK;
+    TRY(comm_agree(w->world, "the checkpoint to go on from",
+                   *run->checkpoint ? run->checkpoint : "none"));
+    TRY(agree_config(run, w));
+    uint64_t hash =
+        hash_bytes(HASH_START, run->start, table_count(&run->model.table) * sizeof *run->start);
+    snprintf(text, sizeof text, "%lld training tokens, parameters of hash %016" PRIx64,
+             (long long)loader_tokens(run->train), hash);
+    return comm_agree(w->world, "what training begins with", text);
 }
 
 /* Cores for this worker: those of its machine, shared with the other workers there. */
@@ -75,7 +94,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     *t = (struct trainer){.run = run, .worker = w, .paused = true};
     const struct run_config *c = &run->config;
     enum sotto_status st;
-    TRY_DONE(agree_config(run, w));
+    TRY_DONE(agree_start(run, w));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads_of(run, w)));
     TRY_DONE(open_oracle(t));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));

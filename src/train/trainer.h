@@ -15,11 +15,12 @@ struct trainer {
     struct oracle *oracle;
     struct mesh mesh;
     struct strategy *strategy;
-    int64_t step;      /* rounds done  */
-    int64_t tokens;    /* seen, by all */
-    int64_t samples;   /* sequences    */
-    struct cost spent; /* up to the last pause */
-    struct cost mark;  /* what counted when it went on */
+    int64_t step;             /* rounds done  */
+    int64_t tokens;           /* seen, by all */
+    int64_t samples;          /* sequences    */
+    char method[OPTION_ROOM]; /* that the checkpoint was made with */
+    struct cost spent;        /* up to the last pause */
+    struct cost mark;         /* what counted when it went on */
     bool paused;
 };
 

@@ -39,7 +39,7 @@ enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops
 void replicate_free(struct replicate *r)
 {
     optim_free(&r->optim);
-    free((struct part *)r->is.part);
+    free(r->is.part);
 }
 
 static enum sotto_status step_parts(void *arg)
@@ -59,6 +59,24 @@ enum sotto_status replicate_local_step(struct replicate *r, double lr, double sc
     r->now.lr = lr;
     r->now.scale = scale;
     return w->ops->compute(w, step_parts, r, 0);
+}
+
+static enum sotto_status peek_parts(void *arg)
+{
+    struct replicate *r = arg;
+    for (int i = 0; i < r->is.n_part; i++) {
+        const struct part *p = &r->is.part[i];
+        optim_peek_part(&r->optim, p->begin, p->end, p->x, p->theta, p->g, r->now.lr, r->now.scale);
+    }
+    return device_check(r->is.dev);
+}
+
+enum sotto_status replicate_peek(struct replicate *r, double lr, double scale)
+{
+    struct worker *w = r->is.mesh->worker;
+    r->now.lr = lr;
+    r->now.scale = scale;
+    return w->ops->compute(w, peek_parts, r, 0);
 }
 
 void replicate_publish(struct replicate *r)

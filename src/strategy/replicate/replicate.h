@@ -26,15 +26,15 @@ struct replicate_setup {
     const struct table *table;
     struct device *dev; /* of the line of work that steps                      */
     struct mesh *mesh;
-    struct comm *across;     /* R, for that line of work                            */
-    const struct part *part; /* copied; they cover the own vector, in order      */
+    struct comm *across; /* R, for that line of work                            */
+    struct part *part;   /* copied; they cover the own vector, in order      */
     int n_part;
     int index, parts; /* the own slices: which of how many of every stage        */
 };
 
 struct replicate {
     const struct replicate_ops *ops;
-    struct replicate_setup is; /* its parts are our own copy */
+    struct replicate_setup is; /* its parts are our own copy; theta and g may move */
     struct optim optim;
     size_t count; /* of the own vector */
     struct {      /* of the step under way, for whoever computes it */
@@ -62,6 +62,9 @@ static inline enum sotto_status replicate_step(struct replicate *r, const struct
 {
     return r->ops->step(r, plan, scale);
 }
+
+/* Writes where the optimizer's next step would lead into part.theta; nothing else moves. */
+enum sotto_status replicate_peek(struct replicate *r, double lr, double scale);
 
 /* Sums a vector of the own gradient over the groups, for methods that average: called stage by
  * stage, in the line of work that `across` belongs to. */

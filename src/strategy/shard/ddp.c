@@ -34,9 +34,9 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &d->shard;
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
-    dev->ops->fill(dev, d->g.view, d->g.count, 0);
-    TRY(shard_accumulate(s, plan, sum_stage, out)); /* g = sum_i grad f_i */
-    double scale = shard_scale(s, out);
+    shard_begin(s, plan, &d->g);
+    TRY(shard_accumulate(s, sum_stage, out)); /* g = sum_i grad f_i */
+    double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared = dev->ops->sum_squares(dev, d->g.view, d->g.count) * scale * scale;
         TRY(shard_norm(s, squared, out, &scale));
@@ -65,6 +65,13 @@ static enum sotto_status import(struct strategy *s, const float *flat)
     dev->ops->write(dev, d->x.view, flat, d->x.count);
     replicate_publish(d->shard.replicate);
     return device_check(dev);
+}
+
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+{
+    struct ddp *d = (struct ddp *)s;
+    TRY(shard_visit(&d->shard, v));
+    return shard_visit_pending(&d->shard, v, d->g.view);
 }
 
 static void free_ddp(struct strategy *s)
@@ -106,7 +113,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     TRY_DONE(buffer_init(&d->g, dev, type, count, MEMORY_GRADIENTS));
     table_stages(table, mixed ? d->theta.view : d->x.view, d->shard.theta_stage);
     table_stages(table, d->g.view, d->shard.g_stage);
-    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, theta_of, g_of));
+    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, NULL, theta_of, g_of));
     *out = &d->shard.base;
 done:
     if (st != SOTTO_OK)
@@ -121,6 +128,6 @@ const struct strategy_ops strategy_ddp = {
     .gather = gather,
     .export = export,
     .import = import,
-    .visit = shard_visit,
+    .visit = visit,
     .free = free_ddp,
 };

@@ -133,13 +133,12 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     *out = (struct round){.grad_norm = -1};
     buffer_free(&f->whole);
     f->reducing = -1;
-    dev->ops->fill(dev, f->g.view, f->g.count, 0);
-    shard_count_begin(s, plan);
+    shard_begin(s, plan, &f->g);
     for (int i = 0; i < n; i++)
         TRY(micro_batch(f, s->next + i, i == n - 1));
     TRY(lane_wait(f->reduces));
-    shard_count_end(s, out);
-    double scale = shard_scale(s, out);
+    shard_count_end(&s->counts, out);
+    double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared = dev->ops->sum_squares(dev, f->g.view, f->g.count);
         TRY(comm_sum(s->is.mesh->shard, &squared, 1));
@@ -177,6 +176,11 @@ static enum sotto_status import(struct strategy *s, const float *flat)
     shard_import(&f->shard, f->x.view, flat);
     replicate_publish(f->shard.replicate);
     return device_check(f->shard.is.dev);
+}
+
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+{
+    return shard_visit(&((struct fsdp *)s)->shard, v);
 }
 
 static void free_fsdp(struct strategy *s)
@@ -270,7 +274,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (mixed)
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&f->g, dev, type, count, MEMORY_GRADIENTS));
-    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, theta_of, g_of));
+    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, theta_of, g_of));
     TRY_DONE(make_rooms(f, type));
     TRY_DONE(mesh_duplicate(mesh, mesh->shard, &f->gather_comm));
     TRY_DONE(mesh_lane(mesh, &f->gathers));
@@ -288,6 +292,6 @@ const struct strategy_ops strategy_fsdp = {
     .gather = gather,
     .export = export,
     .import = import,
-    .visit = shard_visit,
+    .visit = visit,
     .free = free_fsdp,
 };

@@ -30,7 +30,7 @@ void shard_free(struct shard *s)
     free(s->job);
 }
 
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,
                                   struct view (*theta)(struct shard *s, int k),
                                   struct view (*g)(struct shard *s, int k))
 {
@@ -50,9 +50,9 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
         .config = s->is.config,
         .optim = s->is.optim,
         .table = table,
-        .dev = s->is.dev,
+        .dev = lane ? lane : s->is.dev,
         .mesh = s->is.mesh,
-        .across = mesh->replicate,
+        .across = lane ? mesh->lane_replicate : mesh->replicate,
         .part = part,
         .n_part = table->n_stage,
         .index = sliced ? mesh->s : 0,
@@ -63,9 +63,14 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
     return st;
 }
 
-void shard_count_begin(struct shard *s, const struct plan *plan)
+void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
-    s->counts = (struct counts){.stop = plan->stop};
+    if (!s->carried) {
+        s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
+        s->counts = (struct counts){0};
+    }
+    s->counts.stop = plan->stop;
+    s->carried = false;
 }
 
 enum sotto_status shard_count(struct shard *s, int64_t index)
@@ -80,15 +85,19 @@ enum sotto_status shard_count(struct shard *s, int64_t index)
     return SOTTO_OK;
 }
 
+enum sotto_status counts_sum(const struct shard *s, struct counts *c)
+{
+    const struct mesh *mesh = s->is.mesh;
+    double all[COUNTS] = {c->loss, c->targets, c->tokens, c->microbatches, c->stop};
+    TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
+    *c = (struct counts){all[0], all[1], all[2], all[3], all[4]};
+    return SOTTO_OK;
+}
+
 static enum sotto_status sum_counts(void *arg)
 {
     struct shard *s = arg;
-    const struct mesh *mesh = s->is.mesh;
-    double all[COUNTS] = {s->counts.loss, s->counts.targets, s->counts.tokens,
-                          s->counts.microbatches, s->counts.stop};
-    TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    s->counts = (struct counts){all[0], all[1], all[2], all[3], all[4]};
-    return SOTTO_OK;
+    return counts_sum(s, &s->counts);
 }
 
 enum sotto_status shard_count_sum(struct shard *s)
@@ -96,9 +105,8 @@ enum sotto_status shard_count_sum(struct shard *s)
     return lane_start(s->is.mesh->lane, sum_counts, s);
 }
 
-void shard_count_end(const struct shard *s, struct round *out)
+void shard_count_end(const struct counts *c, struct round *out)
 {
-    const struct counts *c = &s->counts;
     out->targets = (int64_t)c->targets;
     out->tokens = (int64_t)c->tokens;
     out->microbatches = (int64_t)c->microbatches;
@@ -108,7 +116,7 @@ void shard_count_end(const struct shard *s, struct round *out)
 
 /* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
  * begins. The loss is known behind the first backward, so its sum goes ahead of them. */
-static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *complete)
+enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete)
 {
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
@@ -127,24 +135,22 @@ static enum sotto_status add_gradient(struct shard *s, int64_t index, lane_job *
     return SOTTO_OK;
 }
 
-enum sotto_status shard_accumulate(struct shard *s, const struct plan *plan, lane_job *complete,
-                                   struct round *out)
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out)
 {
     const int n = s->is.config->accumulate;
     const bool alone = s->is.mesh->worker->size == 1;
-    shard_count_begin(s, plan);
     for (int i = 0; i < n; i++)
-        TRY(add_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
+        TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
     if (!alone)
         TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
-    shard_count_end(s, out);
+    shard_count_end(&s->counts, out);
     return SOTTO_OK;
 }
 
-double shard_scale(const struct shard *s, const struct round *round)
+double shard_scale(const struct shard *s, const struct counts *all)
 {
-    int64_t parts = s->is.config->weight == WEIGHT_TOKENS ? round->targets : round->microbatches;
-    return parts ? 1 / (double)parts : 0;
+    double parts = s->is.config->weight == WEIGHT_TOKENS ? all->targets : all->microbatches;
+    return parts > 0 ? 1 / parts : 0;
 }
 
 enum sotto_status shard_norm(const struct shard *s, double squared, struct round *out,
@@ -157,9 +163,8 @@ enum sotto_status shard_norm(const struct shard *s, double squared, struct round
     return SOTTO_OK;
 }
 
-enum sotto_status shard_visit(struct strategy *strategy, struct state_visitor *v)
+enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
 {
-    struct shard *s = (struct shard *)strategy;
     const int64_t size = s->is.mesh->worker->size;
     int64_t all = s->next * size; /* of everybody, so that another number of workers can go on */
     TRY(state_int(v, "microbatches", &all));

@@ -28,33 +28,43 @@ struct shard {
     struct stage_job *job;              /* (n_stage)                         */
     int64_t next;                       /* micro-batch of this worker        */
     struct counts counts;               /* of the round: own, then everybody's */
+    bool carried; /* between rounds: g and counts hold gradients that were not applied yet */
 };
 
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
                              const struct strategy_setup *setup);
 void shard_free(struct shard *s);
 
-/* The replicate method over the own slices: `theta` and `g` say where slice k lies. */
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced,
+/* The replicate method over the own slices `x`, whose place in the stages `theta` and `g` tell.
+ * `sliced`: a worker owns a slice of every stage, otherwise all of it. `lane`: the steps are made
+ * in the mesh's lane, with a device of its own; NULL: between the computations, with theirs. */
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,
                                   struct view (*theta)(struct shard *s, int k),
                                   struct view (*g)(struct shard *s, int k));
 
-/* g = the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
+/* g += the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
  * on return, and `out` counts all workers whose gradients are averaged. */
-enum sotto_status shard_accumulate(struct shard *s, const struct plan *plan, lane_job *complete,
-                                   struct round *out);
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out);
 
-/* Its parts, for methods that run their micro-batches themselves: counts from nothing; a
- * micro-batch whose loss is known (one that is no number is an error) is counted; the sum over the
- * workers is started in the lane, and once the lane is done makes the round's numbers. */
-void shard_count_begin(struct shard *s, const struct plan *plan);
+/* Its parts, for methods that run their micro-batches themselves. g += the gradient of a
+ * micro-batch, which is counted; with `complete` it is the round's last one. A micro-batch whose
+ * loss is known (one that is no number is an error) is counted; the sum over the workers is started
+ * in the lane, and once the lane is done makes the round's numbers. */
+enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete);
 enum sotto_status shard_count(struct shard *s, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
-void shard_count_end(const struct shard *s, struct round *out);
+void shard_count_end(const struct counts *c, struct round *out);
+
+/* Sums counts over the workers whose gradients are averaged; in the lane. */
+enum sotto_status counts_sum(const struct shard *s, struct counts *c);
+
+/* A round begins with no gradient and nothing counted, unless some are carried over: from a method
+ * that works ahead, or by a run that was resumed from one. */
+void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
 
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
-double shard_scale(const struct shard *s, const struct round *round);
+double shard_scale(const struct shard *s, const struct counts *all);
 
 /* Clipping, and the norm for whoever wants to see it: `squared` is that of the averaged gradient.
  */
@@ -62,7 +72,12 @@ enum sotto_status shard_norm(const struct shard *s, double squared, struct round
                              double *scale);
 
 /* All that must survive but the parameters: the place in the data, and the replicate method's. */
-enum sotto_status shard_visit(struct strategy *s, struct state_visitor *v);
+enum sotto_status shard_visit(struct shard *s, struct state_visitor *v);
+
+/* What workers have computed and not applied yet: each one's gradient `g` (whole), its counts and
+ * its place in the data. Loading carries over what other methods and other numbers of workers left
+ * behind; nothing of it is lost. */
+enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, struct view g);
 
 /* For methods that own a slice of every stage: where the slice lies in its stage, and where among
  * the own slices, which are kept side by side. */

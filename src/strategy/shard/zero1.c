@@ -55,9 +55,9 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &z->shard;
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
-    dev->ops->fill(dev, z->g.view, z->g.count, 0);
-    TRY(shard_accumulate(s, plan, reduce_stage, out));
-    double scale = shard_scale(s, out);
+    shard_begin(s, plan, &z->g);
+    TRY(shard_accumulate(s, reduce_stage, out));
+    double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared;
         TRY(squared_norm(z, &squared));
@@ -86,6 +86,13 @@ static enum sotto_status import(struct strategy *s, const float *flat)
     replicate_publish(z->shard.replicate);
     TRY(device_check(z->shard.is.dev));
     return gather_stages(z);
+}
+
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+{
+    struct zero1 *z = (struct zero1 *)s;
+    TRY(shard_visit(&z->shard, v));
+    return shard_visit_pending(&z->shard, v, z->g.view);
 }
 
 static void free_zero1(struct strategy *s)
@@ -125,7 +132,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
                          MEMORY_OPTIMIZER));
     table_stages(table, z->theta.view, z->shard.theta_stage);
     table_stages(table, z->g.view, z->shard.g_stage);
-    TRY_DONE(shard_replicate(&z->shard, z->x.view, true, theta_of, g_of));
+    TRY_DONE(shard_replicate(&z->shard, z->x.view, true, NULL, theta_of, g_of));
     *out = &z->shard.base;
 done:
     if (st != SOTTO_OK)
@@ -140,6 +147,6 @@ const struct strategy_ops strategy_zero1 = {
     .gather = gather,
     .export = export,
     .import = import,
-    .visit = shard_visit,
+    .visit = visit,
     .free = free_zero1,
 };

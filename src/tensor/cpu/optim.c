@@ -15,7 +15,7 @@ void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct 
         float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);
         float *m_c = load(k, m, at, n, m_room), *v_c = load(k, v, at, n, v_room);
         if (p->peek) {
-            float *out = place(theta, at, theta_room);
+            float *out = theta.data == g.data ? theta_room : place(theta, at, theta_room);
             k->optim->adamw_peek(p, out, x_c, g_c, m_c, v_c, n);
             store(k, theta, at, n, out);
             continue;
@@ -41,7 +41,7 @@ void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view
         float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);
         float *m_c = load(k, m, at, n, m_room);
         if (p->peek) {
-            float *out = place(theta, at, theta_room);
+            float *out = theta.data == g.data ? theta_room : place(theta, at, theta_room);
             k->optim->sgd_peek(p, out, x_c, g_c, m_c, n);
             store(k, theta, at, n, out);
             continue;

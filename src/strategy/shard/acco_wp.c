@@ -1,0 +1,109 @@
+/* ACCO with weight prediction instead of two halves (ACCO, section 3.2): as DPU, but gradients are
+ * computed where the parameters will probably be when they are applied.
+ *
+ *   g(t) at est(t+1)   beside   theta(t+1) = step(theta(t), gbar(t-1)),
+ *                               est(t+2)   = peek(theta(t+1), gbar(t-1))
+ *
+ * Between rounds what is computed with is the estimate; evaluations and checkpoints gather theta.
+ */
+#include "strategy/shard/overlap.h"
+
+#include <stdlib.h>
+
+#include "tensor/ops.h"
+
+/* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
+static void hide_theta(struct replicate *r, bool hide)
+{
+    for (int k = 0; k < r->is.n_part; k++)
+        r->is.part[k].theta = hide ? view_none : r->is.part[k].g;
+}
+
+static enum sotto_status apply_and_predict(void *arg)
+{
+    struct overlap *o = arg;
+    struct replicate *r = o->shard.replicate;
+    double scale;
+    TRY(overlap_reduce(o, o->plan->want_norm, &scale)); /* gbar = sum g / sum N            */
+    hide_theta(r, true);
+    TRY(replicate_step(r, o->plan, scale)); /* theta <- step(theta, gbar)      */
+    hide_theta(r, false);
+    TRY(replicate_peek(r, o->plan->next_lr, scale)); /* est   <- peek(theta, gbar)      */
+    return overlap_gather(o);
+}
+
+static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
+{
+    struct overlap *o = (struct overlap *)s;
+    TRY(overlap_begin(o, plan, out, true)); /* g(t-1): the last round's, or one micro-batch */
+    overlap_send(o);
+    TRY(overlap_compute(o, apply_and_predict)); /* g(t) at est(t+1)                         */
+    overlap_take(o);                            /* est(t+2)                                 */
+    return overlap_end(o);
+}
+
+static enum sotto_status gather(struct strategy *strategy, const struct view **theta)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    const enum dtype type = o->room[0].view.type;
+    if (!o->whole.dev)
+        TRY(buffer_init(&o->whole, dev, type, table_count(table), MEMORY_COMMUNICATION));
+    for (int k = 0; k < table->n_stage; k++) {
+        struct slice at = shard_slice(s, k);
+        struct view stage = view_at(o->whole.view, table->stage_start[k]);
+        struct view mine = view_at(stage, at.in_stage);
+        dev->ops->copy(dev, mine, view_at(o->x.view, at.in_own), at.count);
+        TRY(device_check(dev));
+        TRY(comm_allgather(s->is.mesh->shard, stage, mine, table_stage_count(table, k)));
+        s->theta_stage[k] = stage; /* the next round assigns its own */
+    }
+    *theta = s->theta_stage;
+    return SOTTO_OK;
+}
+
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+{
+    struct overlap *o = (struct overlap *)s;
+    TRY(overlap_visit(s, v));
+    if (state_loading(v) ? !state_has(v, "est.") : !o->shard.carried)
+        return SOTTO_OK; /* nothing was predicted yet: theta itself */
+    TRY(state_enter(v, "est"));
+    TRY(state_table(v, o->shard.is.oracle->table, 0, 1, MEMORY_PARAMETERS, o->shard.is.dev,
+                    o->room[o->theta].view));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
+static void free_acco_wp(struct strategy *s)
+{
+    overlap_free((struct overlap *)s);
+    free(s);
+}
+
+static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
+{
+    struct overlap *o = calloc(1, sizeof *o);
+    if (!o)
+        return fail(SOTTO_ENOMEM, "no memory for the strategy");
+    enum sotto_status st = overlap_init(o, &strategy_acco_wp, setup);
+    if (st != SOTTO_OK)
+        free_acco_wp(&o->shard.base);
+    else
+        *out = &o->shard.base;
+    return st;
+}
+
+const struct strategy_ops strategy_acco_wp = {
+    .name = "acco-wp",
+    .open = open,
+    .round = run_round,
+    .gather = gather,
+    .export = overlap_export,
+    .import = overlap_import,
+    .visit = visit,
+    .history = overlap_history,
+    .free = free_acco_wp,
+};

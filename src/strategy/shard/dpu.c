@@ -1,0 +1,80 @@
+/* DPU, delayed parameter update (Ren et al. 2021, as ACCO's section 3 has it): gradients of round t
+ * are computed at theta(t) while the lane applies those of round t-1, so every gradient is one
+ * round stale.
+ *
+ *   g(t) at theta(t)   beside   theta(t+1) = step(theta(t), sum g(t-1) / sum N(t-1))
+ *
+ * The first `warmup` rounds are undelayed: computed, then applied. */
+#include "strategy/shard/overlap.h"
+
+#include <stdlib.h>
+
+static enum sotto_status apply(void *arg)
+{
+    struct overlap *o = arg;
+    double scale;
+    TRY(overlap_reduce(o, o->plan->want_norm, &scale));      /* sum g / sum N             */
+    TRY(replicate_step(o->shard.replicate, o->plan, scale)); /* theta <- step(theta, ...) */
+    return overlap_gather(o);
+}
+
+/* The lane has nothing to hide behind. */
+static enum sotto_status undelayed(struct overlap *o)
+{
+    struct shard *s = &o->shard;
+    struct lane *lane = s->is.mesh->lane;
+    for (int i = 0; i < s->is.config->accumulate; i++)
+        TRY(shard_gradient(s, s->next++, NULL));
+    overlap_send(o);
+    TRY(device_check(s->is.dev));
+    TRY(lane_start(lane, apply, o));
+    TRY(lane_wait(lane));
+    overlap_take(o);
+    TRY(overlap_end(o));
+    s->carried = false;
+    return SOTTO_OK;
+}
+
+static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
+{
+    struct overlap *o = (struct overlap *)s;
+    const bool warm = o->shard.replicate->optim.t < o->shard.is.config->warmup;
+    TRY(overlap_begin(o, plan, out, !warm)); /* g(t-1): the last round's, or one micro-batch */
+    if (warm)
+        return undelayed(o);
+    overlap_send(o);
+    TRY(overlap_compute(o, apply)); /* g(t) at theta(t)                            */
+    overlap_take(o);                /* theta(t+1)                                  */
+    return overlap_end(o);
+}
+
+static void free_dpu(struct strategy *s)
+{
+    overlap_free((struct overlap *)s);
+    free(s);
+}
+
+static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
+{
+    struct overlap *o = calloc(1, sizeof *o);
+    if (!o)
+        return fail(SOTTO_ENOMEM, "no memory for the strategy");
+    enum sotto_status st = overlap_init(o, &strategy_dpu, setup);
+    if (st != SOTTO_OK)
+        free_dpu(&o->shard.base);
+    else
+        *out = &o->shard.base;
+    return st;
+}
+
+const struct strategy_ops strategy_dpu = {
+    .name = "dpu",
+    .open = open,
+    .round = run_round,
+    .gather = overlap_theta,
+    .export = overlap_export,
+    .import = overlap_import,
+    .visit = overlap_visit,
+    .history = overlap_history,
+    .free = free_dpu,
+};

@@ -1,0 +1,269 @@
+#include "strategy/shard/overlap.h"
+
+#include <stdlib.h>
+
+#include "strategy/history.h"
+#include "tensor/ops.h"
+
+/* Stages of the rooms in their roles, for the computations and for the steps. */
+static void assign(struct overlap *o)
+{
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    table_stages(table, o->room[o->theta].view, s->theta_stage);
+    table_stages(table, o->room[o->g].view, s->g_stage);
+}
+
+static struct view wire_stage(const struct overlap *o, int k)
+{
+    return view_at(o->room[o->wire].view, o->shard.is.oracle->table->stage_start[k]);
+}
+
+static struct view own_slice(struct shard *s, int k)
+{
+    return view_at(wire_stage((struct overlap *)s, k), shard_slice(s, k).in_stage);
+}
+
+/* The own slices of the room that is with the lane: gradients first, then parameters. */
+static void assign_lane(struct overlap *o)
+{
+    struct replicate *r = o->shard.replicate;
+    for (int k = 0; k < r->is.n_part; k++)
+        r->is.part[k].g = r->is.part[k].theta = own_slice(&o->shard, k);
+}
+
+enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, struct round *out,
+                                bool ahead)
+{
+    struct shard *s = &o->shard;
+    const bool first = ahead && !s->carried;
+    *out = (struct round){.grad_norm = -1};
+    o->plan = plan;
+    o->out = out;
+    buffer_free(&o->whole);
+    assign(o);
+    shard_begin(s, plan, &o->room[o->g]);
+    return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
+}
+
+void overlap_send_copy(struct overlap *o)
+{
+    struct device *dev = o->shard.is.dev;
+    const struct buffer *g = &o->room[o->g];
+    dev->ops->copy(dev, o->room[o->wire].view, g->view, g->count);
+    o->sent = o->shard.counts;
+    assign_lane(o);
+}
+
+/* The room that was with the lane is free: it takes the next gradients. */
+void overlap_send(struct overlap *o)
+{
+    struct shard *s = &o->shard;
+    int idle = o->wire;
+    o->wire = o->g;
+    o->g = idle;
+    o->sent = s->counts;
+    s->counts = (struct counts){0};
+    s->is.dev->ops->fill(s->is.dev, o->room[o->g].view, o->room[o->g].count, 0);
+    assign(o);
+    assign_lane(o);
+}
+
+void overlap_take(struct overlap *o)
+{
+    int idle = o->theta;
+    o->theta = o->wire;
+    o->wire = idle;
+    assign(o);
+}
+
+enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
+{
+    struct shard *s = &o->shard;
+    struct lane *lane = s->is.mesh->lane;
+    int32_t n = 0, least = s->is.config->accumulate;
+    bool done = false;
+    if (o->replay && o->history->n >= o->replay->n)
+        return fail(SOTTO_EINVAL, "strategy.replay = %s ends here", s->is.config->replay);
+    if (o->replay)
+        least = o->replay->count[o->history->n];
+    TRY(device_check(s->is.dev));
+    TRY(lane_start(lane, job, o));
+    while (!done) {
+        TRY(shard_gradient(s, s->next++, NULL)); /* at least so many, then until the lane is done */
+        if (++n >= least && o->replay)
+            done = true;
+        else if (n >= least)
+            TRY(lane_done(lane, &done));
+    }
+    TRY(history_add(o->history, n));
+    return lane_wait(lane);
+}
+
+enum sotto_status overlap_end(struct overlap *o)
+{
+    o->shard.carried = true;
+    shard_count_end(&o->sent, o->out);
+    return device_check(o->shard.is.dev);
+}
+
+enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale)
+{
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = &o->lane_dev;
+    const struct mesh *mesh = s->is.mesh;
+    double squared = 0;
+    TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
+    *scale = shard_scale(s, &o->sent);
+    for (int k = 0; k < table->n_stage; k++) {
+        struct view g = wire_stage(o, k), mine = own_slice(s, k);
+        size_t count = shard_slice(s, k).count;
+        TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
+        TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, count));
+        if (s->is.optim->clip > 0 || want_norm)
+            squared += dev->ops->sum_squares(dev, mine, count);
+    }
+    if (s->is.optim->clip <= 0 && !want_norm)
+        return SOTTO_OK;
+    TRY(comm_sum(mesh->lane_shard, &squared, 1));
+    return shard_norm(s, squared * *scale * *scale, o->out, scale);
+}
+
+enum sotto_status overlap_gather(struct overlap *o)
+{
+    const struct shard *s = &o->shard;
+    for (int k = 0; k < s->is.oracle->table->n_stage; k++)
+        TRY(comm_allgather(s->is.mesh->lane_shard, wire_stage(o, k), own_slice(&o->shard, k),
+                           table_stage_count(s->is.oracle->table, k)));
+    return SOTTO_OK;
+}
+
+enum sotto_status overlap_theta(struct strategy *s, const struct view **theta)
+{
+    struct overlap *o = (struct overlap *)s;
+    assign(o);
+    *theta = o->shard.theta_stage;
+    return SOTTO_OK;
+}
+
+enum sotto_status overlap_export(struct strategy *s, float *flat)
+{
+    struct overlap *o = (struct overlap *)s;
+    return shard_export(&o->shard, o->x.view, flat);
+}
+
+enum sotto_status overlap_import(struct strategy *strategy, const float *flat)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    shard_import(s, o->x.view, flat);
+    s->carried = false;
+    assign_lane(o);
+    replicate_publish(s->replicate);
+    TRY(device_check(&o->lane_dev));
+    for (int k = 0; k < table->n_stage; k++)
+        TRY(comm_allgather(s->is.mesh->shard, wire_stage(o, k), own_slice(s, k),
+                           table_stage_count(table, k)));
+    overlap_take(o);
+    return SOTTO_OK;
+}
+
+static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
+{
+    char group[32];
+    struct history *h = o->history;
+    int64_t n = h->n;
+    snprintf(group, sizeof group, "history.%d", o->shard.is.mesh->worker->rank);
+    if (state_loading(v) && !state_has(v, "history."))
+        return SOTTO_OK;
+    TRY(state_enter_own(v, group));
+    if (state_loading(v) && !state_has(v, "n")) { /* another number of workers: no longer of use */
+        state_leave(v);
+        state_ignore(v, "history.");
+        return SOTTO_OK;
+    }
+    TRY(state_int(v, "n", &n));
+    if (n < 0 || n > (int64_t)1 << 40)
+        return fail(SOTTO_EFORMAT, "a history of %lld counts", (long long)n);
+    while (h->n < n)
+        TRY(history_add(h, 0));
+    TRY(state_bytes(v, "counts", h->count, (size_t)n * sizeof *h->count));
+    state_leave(v);
+    if (state_loading(v))
+        state_ignore(v, "history.");
+    return SOTTO_OK;
+}
+
+enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor *v)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    TRY(shard_visit(&o->shard, v));
+    TRY(shard_visit_pending(&o->shard, v, o->room[o->g].view));
+    return visit_history(o, v);
+}
+
+const int32_t *overlap_history(struct strategy *s, int64_t *count)
+{
+    const struct history *h = ((struct overlap *)s)->history;
+    *count = h->n;
+    return h->count;
+}
+
+static enum sotto_status open_history(struct overlap *o)
+{
+    const struct worker *w = o->shard.is.mesh->worker;
+    const char *path = o->shard.is.config->replay;
+    o->history = calloc(1, sizeof *o->history);
+    if (!o->history)
+        return fail(SOTTO_ENOMEM, "no memory for the history");
+    if (!*path)
+        return SOTTO_OK;
+    o->replay = calloc(1, sizeof *o->replay);
+    if (!o->replay)
+        return fail(SOTTO_ENOMEM, "no memory for the history");
+    return history_read(o->replay, path, w->rank, w->size);
+}
+
+enum sotto_status overlap_init(struct overlap *o, const struct strategy_ops *ops,
+                               const struct strategy_setup *setup)
+{
+    const struct table *table = setup->oracle->table;
+    struct device *dev = setup->dev;
+    const enum dtype type = setup->config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+    static const enum memory_category tag[3] = {MEMORY_PARAMETERS, MEMORY_GRADIENTS,
+                                                MEMORY_COMMUNICATION};
+    TRY(shard_check(table, setup->mesh));
+    TRY(shard_init(&o->shard, ops, setup));
+    TRY(device_open(&o->lane_dev, dev->ops->name, dev->memory, dev->threads));
+    for (int i = 0; i < 3; i++)
+        TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
+    o->theta = 0;
+    o->g = 1;
+    o->wire = 2;
+    TRY(buffer_init(&o->x, dev, DTYPE_F32, table_count(table) / (size_t)setup->mesh->n_s,
+                    MEMORY_OPTIMIZER));
+    assign(o);
+    TRY(open_history(o));
+    return shard_replicate(&o->shard, o->x.view, true, &o->lane_dev, own_slice, own_slice);
+}
+
+void overlap_free(struct overlap *o)
+{
+    if (o->shard.is.mesh)
+        lane_wait(o->shard.is.mesh->lane);
+    for (int i = 0; i < 3; i++)
+        buffer_free(&o->room[i]);
+    buffer_free(&o->x);
+    buffer_free(&o->whole);
+    if (o->history)
+        history_free(o->history);
+    if (o->replay)
+        history_free(o->replay);
+    free(o->history);
+    free(o->replay);
+    shard_free(&o->shard);
+    if (o->lane_dev.ops)
+        device_close(&o->lane_dev);
+}

@@ -1,0 +1,62 @@
+/* What dpu, acco-wp and acco share: a worker computes gradients while its lane reduces earlier
+ * ones, steps the own slices and gathers parameters, and goes on computing until the lane is done.
+ * Nobody waits: slow workers contribute fewer micro-batches, fast ones more.
+ *
+ * Three whole vectors take turns in three roles, so that memory is (2 + 2 + 2 + K/N) bytes a
+ * parameter in mixed precision (ACCO, table 1): one is computed with, one is added to, and one is
+ * with the lane, where it goes in as a gradient and comes out as parameters. */
+#ifndef SOTTO_STRATEGY_SHARD_OVERLAP_H
+#define SOTTO_STRATEGY_SHARD_OVERLAP_H
+
+#include "strategy/shard/shard.h"
+
+struct overlap {
+    struct shard shard; /* its counts: of the gradient that is added to                  */
+    struct buffer room[3];
+    int theta, g, wire;      /* which room has which role                               */
+    struct buffer x;         /* fp32 truth of the own slices                            */
+    struct buffer whole;     /* real parameters for whoever asks while theta is tentative */
+    struct device lane_dev;  /* the lane's                                              */
+    struct counts sent;      /* of the gradient with the lane: own, then everybody's    */
+    const struct plan *plan; /* of the round under way                                  */
+    struct round *out;
+    struct history *history; /* micro-batches of each computation beside the lane       */
+    struct history *replay;  /* NULL: until the lane is done                            */
+};
+
+enum sotto_status overlap_init(struct overlap *o, const struct strategy_ops *ops,
+                               const struct strategy_setup *setup);
+void overlap_free(struct overlap *o);
+
+/* A round begins. `ahead`: where nothing waits to be reduced yet, one micro-batch at theta makes
+ * it.
+ */
+enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, struct round *out,
+                                bool ahead);
+
+/* The gradient (a copy of it) or its room goes to the lane, with its counts. */
+void overlap_send_copy(struct overlap *o);
+void overlap_send(struct overlap *o);
+
+/* Starts `job` (a struct overlap *) in the lane and adds gradients at theta until it is done. */
+enum sotto_status overlap_compute(struct overlap *o, lane_job *job);
+
+/* What came out of the lane is what is computed with from now on. */
+void overlap_take(struct overlap *o);
+
+/* A round ends: what was added since overlap_send is carried into the next. */
+enum sotto_status overlap_end(struct overlap *o);
+
+/* For the lane's jobs: the own slices of the gradient, summed over the workers, with the factor
+ * that makes them the (clipped) average; and the own slices of parameters gathered. */
+enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale);
+enum sotto_status overlap_gather(struct overlap *o);
+
+/* Members' ops. */
+enum sotto_status overlap_theta(struct strategy *s, const struct view **theta);
+enum sotto_status overlap_export(struct strategy *s, float *flat);
+enum sotto_status overlap_import(struct strategy *s, const float *flat);
+enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
+const int32_t *overlap_history(struct strategy *s, int64_t *count);
+
+#endif

@@ -1,0 +1,87 @@
+/* Gradients that a checkpoint caught between their computation and their step. */
+#include "strategy/shard/shard.h"
+
+#include "tensor/ops.h"
+
+static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, int worker,
+                                      int64_t *next, struct counts *c, struct view g)
+{
+    char group[32];
+    snprintf(group, sizeof group, "worker.%d", worker);
+    TRY(state_enter_own(v, group));
+    TRY(state_int(v, "next", next));
+    TRY(state_real(v, "loss", &c->loss));
+    TRY(state_real(v, "targets", &c->targets));
+    TRY(state_real(v, "tokens", &c->tokens));
+    TRY(state_real(v, "microbatches", &c->microbatches));
+    TRY(state_enter(v, "g"));
+    TRY(state_table(v, s->is.oracle->table, 0, 1, MEMORY_GRADIENTS, s->is.dev, g));
+    state_leave(v);
+    state_leave(v);
+    return SOTTO_OK;
+}
+
+/* Only the place in the data, of any worker of the saved run. */
+static enum sotto_status place_of(struct state_visitor *v, int worker, int64_t *next)
+{
+    char name[48];
+    snprintf(name, sizeof name, "worker.%d.next", worker);
+    return state_int(v, name, next);
+}
+
+/* This worker takes over what workers rank, rank + size, ... of `saved` have left: each is added
+ * once, by somebody. Everybody goes on behind the one that was furthest. */
+static enum sotto_status take_over(struct shard *s, struct state_visitor *v, struct view g,
+                                   int saved)
+{
+    const struct worker *w = s->is.mesh->worker;
+    const size_t count = table_count(s->is.oracle->table);
+    struct device *dev = s->is.dev;
+    struct buffer more = {0};
+    enum sotto_status st = buffer_init(&more, dev, g.type, count, MEMORY_SCRATCH);
+    s->counts = (struct counts){0};
+    dev->ops->fill(dev, g, count, 0);
+    int64_t furthest = 0, next;
+    for (int i = 0; i < saved && st == SOTTO_OK; i++) {
+        struct counts c = {0};
+        if (i % w->size == w->rank) {
+            st = visit_worker(s, v, i, &next, &c, more.view);
+            dev->ops->axpy(dev, g, 1, more.view, count);
+        } else {
+            st = place_of(v, i, &next);
+        }
+        if (next > furthest)
+            furthest = next;
+        s->counts.loss += c.loss;
+        s->counts.targets += c.targets;
+        s->counts.tokens += c.tokens;
+        s->counts.microbatches += c.microbatches;
+    }
+    s->next = (furthest * saved + w->size - 1) / w->size;
+    buffer_free(&more);
+    return st;
+}
+
+enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, struct view g)
+{
+    const struct worker *w = s->is.mesh->worker;
+    int64_t workers = w->size;
+    if (state_loading(v)) {
+        if (!state_has(v, "pending"))
+            return SOTTO_OK;
+        TRY(state_int(v, "pending", &workers));
+        if (workers < 1 || workers > 1 << 20)
+            return fail(SOTTO_EFORMAT, "state 'pending' is of %lld workers", (long long)workers);
+        s->carried = true;
+        if (workers == w->size)
+            TRY(visit_worker(s, v, w->rank, &s->next, &s->counts, g));
+        else
+            TRY(take_over(s, v, g, (int)workers));
+        state_ignore(v, "worker.");
+        return device_check(s->is.dev);
+    }
+    if (!s->carried)
+        return SOTTO_OK;
+    TRY(state_int(v, "pending", &workers));
+    return visit_worker(s, v, w->rank, &s->next, &s->counts, g);
+}
