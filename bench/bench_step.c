@@ -66,7 +66,7 @@ static enum sotto_status open_bench(struct bench *b)
                   (struct extent){b->c.batch, b->c.seq, DTYPE_F32}, false));
     TRY(buffer_init(&b->theta, &b->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
     TRY(buffer_init(&b->grad, &b->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
-    TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1));
+    TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1, MEMORY_OPTIMIZER));
     TRY(batch_init(&b->batch, b->c.batch, b->c.seq));
     b->theta_stage = calloc(2, sizeof(struct view));
     b->grad_stage = b->theta_stage + 1;

@@ -68,7 +68,7 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
 static void copy(struct view y, struct view x, size_t count)
 {
     assert(y.type == x.type);
-    if (count && y.data != x.data)
+    if (count && y.data && x.data && y.data != x.data) /* a null device has no data */
         memmove(y.data, x.data, count * dtype_size(x.type));
 }
 
@@ -149,6 +149,12 @@ void comm_free(struct comm *c)
         c->ops->free(c);
 }
 
+/* Counts an all-gather of `bytes` from each rank. */
+static void count_gather(struct comm *c, size_t bytes, double begin)
+{
+    count_call(c, COMM_ALLGATHER, ring_bytes(c, bytes * (size_t)c->size), next_rank(c), begin);
+}
+
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes)
 {
     double begin = clock_now(c->clock);
@@ -156,17 +162,18 @@ enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, s
         memcpy(out, in, bytes);
     else
         TRY(c->ops->allgather(c, out, in, bytes * (size_t)c->size, 1));
-    count_call(c, COMM_ALLGATHER, ring_bytes(c, bytes * (size_t)c->size), next_rank(c), begin);
+    count_gather(c, bytes, begin);
     return SOTTO_OK;
 }
 
-enum sotto_status comm_sum(struct comm *c, double *x, int count)
+/* Where the backend cannot sum. Memory for many workers comes and goes: beside as many real
+ * messages it is nothing. */
+static enum sotto_status gather_and_sum(struct comm *c, double *x, int count)
 {
-    enum { MOST = 16 };
-    assert(count <= MOST);
-    double all[64 * MOST], *from = all;
+    enum { ROOM = 1024 };
+    double all[ROOM], *from = all;
     size_t bytes = (size_t)count * sizeof *x;
-    if (c->size > 64 && !(from = malloc(bytes * (size_t)c->size)))
+    if (c->size > ROOM / count && !(from = malloc(bytes * (size_t)c->size)))
         return fail(SOTTO_ENOMEM, "no memory for the numbers of %d workers", c->size);
     enum sotto_status st = comm_gather_bytes(c, from, x, bytes);
     for (int i = 0; i < count && st == SOTTO_OK; i++) {
@@ -177,6 +184,17 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count)
     if (from != all)
         free(from);
     return st;
+}
+
+enum sotto_status comm_sum(struct comm *c, double *x, int count)
+{
+    assert(count > 0);
+    if (!c->ops->sum || c->size == 1)
+        return gather_and_sum(c, x, count);
+    double begin = clock_now(c->clock);
+    TRY(c->ops->sum(c, x, count));
+    count_gather(c, (size_t)count * sizeof *x, begin);
+    return SOTTO_OK;
 }
 
 /* The first line of `a` that `b` has otherwise, cut to `room`. */

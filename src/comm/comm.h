@@ -55,6 +55,9 @@ struct comm_ops {
      * bytes an element. */
     enum sotto_status (*allgather)(struct comm *c, void *y, const void *x, size_t count,
                                    size_t unit);
+    /* (optional) x = the sum of all ranks' x, added from 0 in the order of ranks, at the cost of an
+     * all-gather. Without it: an all-gather. */
+    enum sotto_status (*sum)(struct comm *c, double *x, int count);
     enum sotto_status (*broadcast)(struct comm *c, void *data, size_t bytes, int root);
     enum sotto_status (*barrier)(struct comm *c);
     /* A communicator of the ranks that give the same color, ordered by rank here. */

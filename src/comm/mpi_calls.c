@@ -316,24 +316,33 @@ static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_
 }
 
 const struct comm_ops mpi_native_ops = {
-    "mpi",
-    send_message,
-    recv_message,
-    native_allreduce,
-    native_reduce_scatter,
-    native_allgather,
-    native_broadcast,
-    native_barrier,
-    mpi_split,
-    mpi_give_up,
-    mpi_free,
+    .name = "mpi",
+    .send = send_message,
+    .recv = recv_message,
+    .allreduce = native_allreduce,
+    .reduce_scatter = native_reduce_scatter,
+    .allgather = native_allgather,
+    .broadcast = native_broadcast,
+    .barrier = native_barrier,
+    .split = mpi_split,
+    .abort = mpi_give_up,
+    .free = mpi_free,
 };
 
 /* A broadcast adds nothing, so its order is nobody's concern: it is the library's, as is the
  * barrier. */
 const struct comm_ops mpi_ring_ops = {
-    "mpi-ring",       send_message,   recv_message, allreduce,   reduce_scatter, allgather,
-    native_broadcast, native_barrier, mpi_split,    mpi_give_up, mpi_free,
+    .name = "mpi-ring",
+    .send = send_message,
+    .recv = recv_message,
+    .allreduce = allreduce,
+    .reduce_scatter = reduce_scatter,
+    .allgather = allgather,
+    .broadcast = native_broadcast,
+    .barrier = native_barrier,
+    .split = mpi_split,
+    .abort = mpi_give_up,
+    .free = mpi_free,
 };
 
 #endif

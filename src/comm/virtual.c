@@ -7,27 +7,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether a runs before b. */
-static bool before(const struct virtual_process *a, const struct virtual_process *b)
+static struct virtual_turn turn_of(struct virtual_process *p)
 {
-    if (a->time != b->time)
-        return a->time < b->time;
-    return a->late != b->late ? b->late : a->id < b->id;
+    const unsigned late = 1u << 31; /* ids are ints */
+    return (struct virtual_turn){p->time, (unsigned)p->id | (p->late ? late : 0), p};
+}
+
+/* Whether a runs before b. */
+static bool before(struct virtual_turn a, struct virtual_turn b)
+{
+    return a.time < b.time || (a.time == b.time && a.order < b.order);
 }
 
 static void push(struct virtual_sim *sim, struct virtual_process *p)
 {
+    struct virtual_turn turn = turn_of(p);
     int i = sim->ready++;
     assert(i < sim->room);
-    while (i > 0 && before(p, sim->heap[(i - 1) / 2])) {
+    while (i > 0 && before(turn, sim->heap[(i - 1) / 2])) {
         sim->heap[i] = sim->heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
-    sim->heap[i] = p;
+    sim->heap[i] = turn;
 }
 
-/* `p`, which need not be in the heap, takes the first one's place. */
-static void replace_first(struct virtual_sim *sim, struct virtual_process *p)
+/* `turn`, which need not be in the heap, takes the first one's place. */
+static void replace_first(struct virtual_sim *sim, struct virtual_turn turn)
 {
     int i = 0;
     for (;;) {
@@ -36,17 +41,17 @@ static void replace_first(struct virtual_sim *sim, struct virtual_process *p)
             break;
         if (child + 1 < sim->ready && before(sim->heap[child + 1], sim->heap[child]))
             child++;
-        if (!before(sim->heap[child], p))
+        if (!before(sim->heap[child], turn))
             break;
         sim->heap[i] = sim->heap[child];
         i = child;
     }
-    sim->heap[i] = p;
+    sim->heap[i] = turn;
 }
 
 static struct virtual_process *pop(struct virtual_sim *sim)
 {
-    struct virtual_process *first = sim->heap[0];
+    struct virtual_process *first = sim->heap[0].process;
     if (--sim->ready > 0)
         replace_first(sim, sim->heap[sim->ready]);
     return first;
@@ -55,15 +60,30 @@ static struct virtual_process *pop(struct virtual_sim *sim)
 /* The error message, one a thread, stays with its process. */
 static void keep_message(struct virtual_process *p)
 {
-    p->kept.code = SOTTO_OK;
-    if (sotto_error()[0])
+    p->said = sotto_error()[0];
+    if (p->said)
         status_save(&p->kept, SOTTO_EPEER);
 }
 
 static void restore_message(const struct virtual_process *p)
 {
-    if (status_raise(&p->kept) == SOTTO_OK && sotto_error()[0])
+    if (p->said)
+        status_raise(&p->kept);
+    else if (sotto_error()[0])
         fail(SOTTO_OK, "%s", ""); /* another's */
+}
+
+/* With thousands of processes a turn is little but waiting for memory, so that of the next turns is
+ * asked for during this one: the stack of the first in the heap, and what tells where the stack of
+ * the second is. */
+static void expect(const struct virtual_sim *sim)
+{
+    if (sim->ready)
+        fiber_expect(&sim->heap[0].process->fiber);
+    for (int i = 1; i < sim->ready && i <= 2; i++) {
+        __builtin_prefetch(&sim->heap[i].process->time);
+        __builtin_prefetch(&sim->heap[i].process->fiber);
+    }
 }
 
 /* To another process, or home when nothing can run. */
@@ -72,6 +92,7 @@ static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool 
     struct virtual_process *from = sim->current;
     if (from)
         keep_message(from);
+    expect(sim);
     sim->current = to;
     fiber_switch(from ? &from->fiber : &sim->home, to ? &to->fiber : &sim->home, last);
     if (from)
@@ -86,10 +107,10 @@ static void switch_to_next(struct virtual_sim *sim, bool last)
 /* The running process goes back into the heap, and on when it is the first of it. */
 static void requeue(struct virtual_sim *sim)
 {
-    struct virtual_process *p = sim->current;
-    if (sim->ready && before(sim->heap[0], p)) {
-        struct virtual_process *next = sim->heap[0];
-        replace_first(sim, p);
+    struct virtual_turn turn = turn_of(sim->current);
+    if (sim->ready && before(sim->heap[0], turn)) {
+        struct virtual_process *next = sim->heap[0].process;
+        replace_first(sim, turn);
         switch_to(sim, next, false);
     }
 }
@@ -170,8 +191,7 @@ enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual
 {
     if (sim->processes == sim->room) {
         int room = sim->room ? 2 * sim->room : 64;
-        struct virtual_process **heap =
-            realloc(sim->heap, (size_t)room * sizeof(struct virtual_process *));
+        struct virtual_turn *heap = realloc(sim->heap, (size_t)room * sizeof *heap);
         if (!heap)
             return fail(SOTTO_ENOMEM, "no memory for %d simulated processes", room);
         sim->heap = heap;
@@ -233,9 +253,10 @@ static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, do
         rng_normal(&v->jitter, &z, 1, 0, 1);
         cost *= fmax(0.1, 1 + sim->config->jitter * (double)z);
     }
-    if (!work) {
+    if (!work || cost == 0) { /* nothing could run beside what takes no time */
+        enum sotto_status st = work ? work(arg) : SOTTO_OK;
         virtual_advance(sim, p->time + cost);
-        return SOTTO_OK;
+        return st;
     }
     if (!sim->pool)
         TRY(pool_open(&sim->pool, sim->config->cores));
@@ -287,7 +308,7 @@ static void explain_deadlock(struct virtual_sim *sim, struct status_note *note)
         snprintf(text + used, sizeof text - used, " and %d more", waiting - NAMED);
     status_save(note, fail(SOTTO_EPEER, "the workers wait for what never comes: %s", text));
     for (struct virtual_process *p = sim->first; p; p = p->next)
-        if (p->state == PROCESS_WAITING && !p->is_lane && p->kept.code != SOTTO_OK &&
+        if (p->state == PROCESS_WAITING && !p->is_lane && p->said &&
             strcmp(p->what, "lane_close") == 0) {
             status_save(note, fail(SOTTO_EPEER, "%s; worker %d had failed: %s", note->text, p->rank,
                                    p->kept.text));

@@ -24,24 +24,33 @@ enum process_state {
     PROCESS_ENDED
 };
 
+/* Thousands take turns, so what every turn touches comes first. */
 struct virtual_process {
     struct virtual_sim *sim;
     double time;
-    bool late; /* runs after all others of the same time */
-    int id;    /* breaks ties                            */
-    int rank;  /* of the worker that it is or serves     */
-    bool is_lane;
+    int id;   /* breaks ties                            */
+    int rank; /* of the worker that it is or serves     */
     enum process_state state;
-    bool stoppable;          /* an abort ends its wait                        */
-    bool stopped;            /* by an abort                                   */
-    const char *what;        /* the call that it waits in                     */
-    int detail;              /* rank that it waits for, -1: none              */
-    struct status_note kept; /* its error message while others run            */
-    struct pool_job job;     /* its computation                               */
+    bool late; /* runs after all others of the same time */
+    bool is_lane;
+    bool stoppable;   /* an abort ends its wait                        */
+    bool stopped;     /* by an abort                                   */
+    bool said;        /* its error message is in `kept`                */
+    int detail;       /* rank that it waits for, -1: none              */
+    const char *what; /* the call that it waits in                    */
     struct fiber fiber;
+    struct status_note kept; /* while others run                              */
+    struct pool_job job;     /* its computation                               */
     void (*body)(void *arg); /* its end is the process's */
     void *arg;
     struct virtual_process *next, **link; /* all of the sim, in order of id */
+};
+
+/* A place in the heap, with what it is ordered by. */
+struct virtual_turn {
+    double time;
+    unsigned order; /* among those of one time */
+    struct virtual_process *process;
 };
 
 struct virtual_worker {
@@ -57,7 +66,7 @@ struct virtual_sim {
     const struct engine_config *config;
     struct fiber home; /* where engine_virtual runs */
     struct virtual_process *current;
-    struct virtual_process **heap; /* the ready ones, smallest first */
+    struct virtual_turn *heap; /* of the ready ones, smallest first */
     int ready, room;
     struct virtual_process *first, **last;
     int processes, next_id;

@@ -9,7 +9,7 @@
 #include "comm/sum.h"
 #include "comm/virtual.h"
 
-enum { CALL_SPLIT = COMM_CALLS };
+enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
 
 /* What a rank brings to a collective. */
 struct offer {
@@ -58,7 +58,9 @@ static const struct comm_ops virtual_comm_ops;
 
 static const char *call_name(int call)
 {
-    return call == CALL_SPLIT ? "split" : comm_call_name((enum comm_call)call);
+    if (call >= COMM_CALLS)
+        return call == CALL_SPLIT ? "split" : "sum";
+    return comm_call_name((enum comm_call)call);
 }
 
 static void free_messages(struct message *m)
@@ -209,6 +211,17 @@ static void combine_blocks(struct group *g, size_t count, size_t unit)
         memcpy(g->y[r].data, whole, count * unit);
 }
 
+static void combine_numbers(struct group *g, int count)
+{
+    for (int i = 0; i < count; i++) {
+        double sum = 0;
+        for (int r = 0; r < g->size; r++)
+            sum += ((const double *)g->x[r].data)[i];
+        for (int r = 0; r < g->size; r++)
+            ((double *)g->y[r].data)[i] = sum;
+    }
+}
+
 static int by_color(const void *a, const void *b)
 {
     const struct offer *x = *(const struct offer *const *)a, *y = *(const struct offer *const *)b;
@@ -275,6 +288,11 @@ static enum sotto_status complete(struct group *g, double *seconds)
         if (links)
             *seconds = link_broadcast(links, g->node, g->size, bytes);
         return SOTTO_OK;
+    case CALL_SUM:
+        combine_numbers(g, (int)o->count);
+        if (links)
+            *seconds = link_ring(links, g->node, g->size, bytes * g->size, 1);
+        return SOTTO_OK;
     case COMM_BARRIER:
         if (links)
             *seconds = link_barrier(links, g->node, g->size);
@@ -336,6 +354,13 @@ static enum sotto_status broadcast(struct comm *c, void *data, size_t bytes, int
     struct view x = {.data = data};
     return collective(
         c, (struct offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root}, x, x);
+}
+
+static enum sotto_status sum_numbers(struct comm *c, double *x, int count)
+{
+    struct view v = {.data = x};
+    return collective(
+        c, (struct offer){.call = CALL_SUM, .count = (size_t)count, .unit = sizeof *x}, v, v);
 }
 
 static enum sotto_status barrier(struct comm *c)
@@ -448,6 +473,7 @@ static const struct comm_ops virtual_comm_ops = {
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
+    .sum = sum_numbers,
     .broadcast = broadcast,
     .barrier = barrier,
     .split = split,

@@ -63,6 +63,9 @@ int loader_sources(const struct loader *loader);
  * the same message. */
 enum sotto_status loader_check(const struct loader *loader, int size, int t);
 
+/* Tokens or examples that worker `rank` of `size` reads before it sees one twice. */
+double loader_share(const struct loader *loader, int rank, int size);
+
 struct loader_place {
     uint64_t seed;
     int64_t index;  /* the worker's how-manieth micro-batch        */

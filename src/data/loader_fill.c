@@ -40,6 +40,12 @@ static int64_t share_count(const struct loader *loader, struct share s)
     return loader->before[s.last] - loader->before[s.first];
 }
 
+double loader_share(const struct loader *loader, int rank, int size)
+{
+    struct share s = share_of(loader, rank, size);
+    return (double)share_count(loader, s) / s.members;
+}
+
 /* Windows of an epoch: one less than fit, where that leaves one, to have room for the offset. */
 static int64_t windows(int64_t tokens, int t)
 {

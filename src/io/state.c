@@ -86,16 +86,11 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
                               struct view view)
 {
     assert(0 <= index && index < parts);
-    for (int i = 0; i < table->n; i++) {
+    for (int i = 0; i < table->n; i++) { /* count 0: a loader still learns of the tensor */
         const struct table_entry *e = &table->entry[i];
-        size_t slice = table_stage_count(table, e->stage) / (size_t)parts;
-        size_t from = (size_t)index * slice, to = from + slice; /* ours, of the stage */
-        size_t begin = e->offset > from ? e->offset : from;
-        size_t end = e->offset + e->count < to ? e->offset + e->count : to;
-        size_t count = begin < end ? end - begin : 0; /* 0: a loader still learns of the tensor */
-        size_t local = table->stage_start[e->stage] / (size_t)parts + (count ? begin - from : 0);
-        TRY(tensor(v, e->name, category, dev, view_at(view, local), e->count,
-                   count ? begin - e->offset : 0, count, parts > 1));
+        struct span s = table_span(table, i, index, parts);
+        TRY(tensor(v, e->name, category, dev, view_at(view, s.begin), e->count, s.first, s.count,
+                   parts > 1));
     }
     return SOTTO_OK;
 }

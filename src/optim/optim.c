@@ -69,7 +69,8 @@ static const struct optim_ops *const members[] = {
 };
 
 enum sotto_status optim_init(struct optim *o, const struct optim_config *config, struct device *dev,
-                             const struct table *table, int index, int parts)
+                             const struct table *table, int index, int parts,
+                             enum memory_category category)
 {
     *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev};
     o->count = table_count(table) / (size_t)parts;
@@ -80,7 +81,7 @@ enum sotto_status optim_init(struct optim *o, const struct optim_config *config,
                             &o->n_segment));
     int states = config->kind == OPTIM_SGD && config->momentum == 0 ? 0 : o->ops->states;
     for (int i = 0; i < states; i++)
-        TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, MEMORY_OPTIMIZER));
+        TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, category));
 done:
     if (st != SOTTO_OK)
         optim_free(o);

@@ -62,9 +62,10 @@ struct optim {
     int64_t t;              /* steps made       */
 };
 
-/* For slice `index` of `parts` of the table's vector. */
+/* For slice `index` of `parts` of the table's vector; its state is accounted as `category`. */
 enum sotto_status optim_init(struct optim *optim, const struct optim_config *config,
-                             struct device *dev, const struct table *table, int index, int parts);
+                             struct device *dev, const struct table *table, int index, int parts,
+                             enum memory_category category);
 void optim_free(struct optim *optim);
 
 /* The gradient is g * grad_scale. */

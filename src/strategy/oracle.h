@@ -38,6 +38,7 @@ struct oracle_ops {
 struct oracle {
     const struct oracle_ops *ops;
     const struct table *table; /* tensors and stages */
+    double data;               /* how much there is of it, in any unit; 0: as everybody has  */
     double seconds;            /* that computing has taken, for whoever accounts */
 };
 

@@ -5,13 +5,18 @@
 
 static const char *const shard_names[] = {"auto", "ddp",     "zero1", "fsdp",
                                           "dpu",  "acco-wp", "acco",  NULL};
-static const char *const replicate_names[] = {"auto", "sync", NULL};
+static const char *const replicate_names[] = {"auto",   "sync", "local",  "overlap-local",
+                                              "slowmo", "co2",  "diloco", NULL};
+static const char *const penalty_names[] = {"elementwise", "norm", "off", NULL};
+static const char *const outer_names[] = {"nesterov", "sgd", "adam", NULL};
 static const char *const precision_names[] = {"fp32", "mixed", NULL};
 static const char *const weight_names[] = {"microbatch", "tokens", NULL};
 
 #define S struct strategy_config
 const struct option strategy_options[] = {
-    OPTION_TEXT(S, preset, "", "a method by its usual name: ddp, zero1, fsdp, dpu, acco-wp, acco"),
+    OPTION_TEXT(S, preset, "",
+                "a method by its usual name: ddp, zero1, fsdp, dpu, acco-wp, acco, local-sgd, "
+                "overlap-local-sgd, slowmo, co2, diloco"),
     OPTION_ENUM(S, shard, "auto", shard_names,
                 "how one group of workers turns gradients into parameters"),
     OPTION_ENUM(S, replicate, "auto", replicate_names, "how groups stay in agreement"),
@@ -30,6 +35,27 @@ const struct option strategy_options[] = {
     OPTION_TEXT(S, replay, "",
                 "dpu, acco-wp, acco: compute as many micro-batches as this file says (a run's "
                 "counts.tsv), which gives the bits of that run"),
+    OPTION_TEXT(S, tau, "12",
+                "local, overlap-local, slowmo, co2: steps between agreements; co2 also auto: the "
+                "fewest that hide one"),
+    OPTION_REAL(S, alpha, "-1", -1, 100,
+                "overlap-local: pull towards the anchor (0.6); slowmo, co2: outer learning rate "
+                "(1); negative: the method's own"),
+    OPTION_REAL(S, beta, "-1", -1, 1,
+                "overlap-local: momentum of the anchor (0.7); slowmo, co2: outer momentum (0.5); "
+                "negative: the method's own"),
+    OPTION_REAL(S, phi, "0", 0, 1e30, "co2: largest value of the outer momentum; 0: not clipped"),
+    OPTION_ENUM(S, penalty, "elementwise", penalty_names, "co2: penalty for staleness"),
+    OPTION_LONG(S, H, "500", 1, 1e15, "diloco: steps between exchanges"),
+    OPTION_ENUM(S, outer, "nesterov", outer_names, "diloco: outer optimizer"),
+    OPTION_REAL(S, outer_lr, "0.7", 0, 100, "diloco: outer learning rate"),
+    OPTION_REAL(S, outer_momentum, "0.9", 0, 1, "diloco: outer momentum"),
+    OPTION_REAL(S, prune, "0", 0, 1,
+                "diloco: share of the outer gradient, the smallest of every row, that is not sent"),
+    OPTION_REAL(S, drop, "0", 0, 1, "diloco: probability that a group misses an exchange"),
+    OPTION_LONG(S, drop_seed, "1", 0, 1e15, "diloco: of the drops"),
+    OPTION_TEXT(S, replicas, "",
+                "diloco: groups that train and for how many rounds, \"8x1000,4x1000\"; empty: all"),
 };
 #undef S
 const int strategy_options_count = sizeof strategy_options / sizeof *strategy_options;
@@ -44,9 +70,17 @@ static const struct preset {
     enum strategy_shard shard;
     enum strategy_replicate replicate;
 } presets[] = {
-    {"ddp", SHARD_DDP, REPLICATE_SYNC},         {"zero1", SHARD_ZERO1, REPLICATE_SYNC},
-    {"fsdp", SHARD_FSDP, REPLICATE_SYNC},       {"dpu", SHARD_DPU, REPLICATE_SYNC},
-    {"acco-wp", SHARD_ACCO_WP, REPLICATE_SYNC}, {"acco", SHARD_ACCO, REPLICATE_SYNC},
+    {"ddp", SHARD_DDP, REPLICATE_SYNC},
+    {"zero1", SHARD_ZERO1, REPLICATE_SYNC},
+    {"fsdp", SHARD_FSDP, REPLICATE_SYNC},
+    {"dpu", SHARD_DPU, REPLICATE_SYNC},
+    {"acco-wp", SHARD_ACCO_WP, REPLICATE_SYNC},
+    {"acco", SHARD_ACCO, REPLICATE_SYNC},
+    {"local-sgd", SHARD_DDP, REPLICATE_LOCAL},
+    {"overlap-local-sgd", SHARD_DDP, REPLICATE_OVERLAP_LOCAL},
+    {"slowmo", SHARD_DDP, REPLICATE_SLOWMO},
+    {"co2", SHARD_DDP, REPLICATE_CO2},
+    {"diloco", SHARD_DDP, REPLICATE_DILOCO},
 };
 enum { PRESETS = sizeof presets / sizeof *presets };
 
@@ -79,6 +113,68 @@ static enum sotto_status parse_mesh(struct strategy_config *c, int workers)
     return SOTTO_OK;
 }
 
+static enum sotto_status parse_tau(struct strategy_config *c)
+{
+    char *end;
+    c->tau_steps = strtoll(c->tau, &end, 10);
+    if (strcmp(c->tau, "auto") == 0 && c->replicate == REPLICATE_CO2)
+        c->tau_steps = 0;
+    else if (end == c->tau || *end || c->tau_steps < 1)
+        return fail(SOTTO_EINVAL, "strategy.tau = %s: want a number of steps%s", c->tau,
+                    c->replicate == REPLICATE_CO2 ? ", or auto" : "");
+    return SOTTO_OK;
+}
+
+/* "8x1000,4x1000" */
+static enum sotto_status parse_replicas(struct strategy_config *c)
+{
+    c->n_phase = 0;
+    for (const char *at = c->replicas; *at;) {
+        char *end;
+        long groups = strtol(at, &end, 10);
+        long long steps = *end == 'x' ? strtoll(end + 1, &end, 10) : 0;
+        if (groups < 1 || steps < 1 || (*end && *end != ',') || c->n_phase == STRATEGY_PHASES)
+            return fail(SOTTO_EINVAL,
+                        "strategy.replicas = %s: want groups x rounds with commas, at most %d",
+                        c->replicas, STRATEGY_PHASES);
+        if (groups > c->groups)
+            return fail(SOTTO_EINVAL, "strategy.replicas = %s: there are only %d groups",
+                        c->replicas, c->groups);
+        c->phase[c->n_phase].groups = (int)groups;
+        c->phase[c->n_phase++].steps = steps;
+        at = *end ? end + 1 : end;
+    }
+    return SOTTO_OK;
+}
+
+static void own_defaults(struct strategy_config *c)
+{
+    const bool overlap = c->replicate == REPLICATE_OVERLAP_LOCAL;
+    if (c->alpha < 0)
+        c->alpha = overlap ? 0.6 : 1;
+    if (c->beta < 0)
+        c->beta = overlap ? 0.7 : 0.5;
+}
+
+static enum sotto_status refuse(const struct strategy_config *c)
+{
+    if (*c->replay && c->shard < SHARD_DPU)
+        return fail(SOTTO_EINVAL, "strategy.replay is for methods that depend on timing: dpu, "
+                                  "acco-wp, acco");
+    if (c->warmup && c->shard != SHARD_DPU)
+        return fail(SOTTO_EINVAL, "strategy.warmup is dpu's; the learning rate's is optim.warmup");
+    if (c->replicate != REPLICATE_DILOCO && (c->prune > 0 || c->drop > 0 || *c->replicas))
+        return fail(SOTTO_EINVAL, "strategy.prune, drop and replicas are diloco's");
+    if (*c->replicas && c->shard >= SHARD_DPU)
+        return fail(SOTTO_EINVAL,
+                    "strategy.replicas: groups that sit out need rounds in step, "
+                    "which %s has not",
+                    shard_names[c->shard]);
+    if (c->prune >= 1)
+        return fail(SOTTO_EINVAL, "strategy.prune = 1 sends nothing");
+    return SOTTO_OK;
+}
+
 enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
 {
     const struct preset *p = &presets[0];
@@ -88,13 +184,13 @@ enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
         c->shard = (int)p->shard;
     if (c->replicate == REPLICATE_AUTO)
         c->replicate = (int)p->replicate;
-    if (*c->replay && c->shard < SHARD_DPU)
-        return fail(SOTTO_EINVAL, "strategy.replay is for methods that depend on timing: dpu, "
-                                  "acco-wp, acco");
-    if (c->warmup && c->shard != SHARD_DPU)
-        return fail(SOTTO_EINVAL, "strategy.warmup is dpu's; the learning rate's is optim.warmup");
     c->groups = c->replicate == REPLICATE_SYNC ? 1 : workers;
-    return *c->mesh ? parse_mesh(c, workers) : SOTTO_OK;
+    if (*c->mesh)
+        TRY(parse_mesh(c, workers));
+    own_defaults(c);
+    TRY(parse_tau(c));
+    TRY(parse_replicas(c));
+    return refuse(c);
 }
 
 void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])

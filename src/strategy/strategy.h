@@ -18,9 +18,21 @@ enum strategy_shard {
     SHARD_ACCO_WP,
     SHARD_ACCO
 };
-enum strategy_replicate { REPLICATE_AUTO, REPLICATE_SYNC };
+enum strategy_replicate {
+    REPLICATE_AUTO,
+    REPLICATE_SYNC,
+    REPLICATE_LOCAL,
+    REPLICATE_OVERLAP_LOCAL,
+    REPLICATE_SLOWMO,
+    REPLICATE_CO2,
+    REPLICATE_DILOCO
+};
+enum strategy_penalty { PENALTY_ELEMENTWISE, PENALTY_NORM, PENALTY_OFF };
+enum strategy_outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
 enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
+
+enum { STRATEGY_PHASES = 32 };
 
 struct strategy_config { /* [strategy] */
     char preset[OPTION_ROOM];
@@ -32,7 +44,26 @@ struct strategy_config { /* [strategy] */
     int accumulate;           /* micro-batches a worker and round, or half-round  */
     int64_t warmup;           /* dpu: undelayed rounds at first                   */
     char replay[OPTION_ROOM]; /* dpu, acco: file of counts                       */
-    int groups;               /* |R|, by strategy_resolve; no option of its own   */
+
+    char tau[OPTION_ROOM]; /* local, overlap-local, slowmo, co2                */
+    double alpha, beta;    /* overlap-local, slowmo, co2; negative: the method's own */
+    double phi;            /* co2: clip the outer momentum; 0: off             */
+    int penalty;           /* co2: enum strategy_penalty                       */
+    int64_t H;             /* diloco                                           */
+    int outer;             /* diloco: enum strategy_outer                      */
+    double outer_lr, outer_momentum;
+    double prune, drop;
+    int64_t drop_seed;
+    char replicas[OPTION_ROOM]; /* diloco: "8x1000,4x1000"                      */
+
+    /* By strategy_resolve; no options of their own. */
+    int groups;        /* |R|                      */
+    int64_t tau_steps; /* 0: auto                  */
+    struct {
+        int groups;
+        int64_t steps;
+    } phase[STRATEGY_PHASES];
+    int n_phase;
 };
 
 extern const struct option strategy_options[];

@@ -1,11 +1,12 @@
 #include "tensor/device.h"
 
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tensor/ops.h"
 
-static const struct ops *const tables[] = {&ops_cpu, &ops_reference};
+static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null};
 
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
@@ -21,13 +22,26 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
             return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu and reference", name);
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and null", name);
+}
+
+/* False: none left. */
+static bool take(struct device *dev, size_t bytes, void **out)
+{
+    *out = dev->ops->alloc ? dev->ops->alloc(dev, bytes ? bytes : 1) : NULL;
+    return *out || !dev->ops->alloc;
+}
+
+static void give(struct device *dev, void *memory, size_t bytes)
+{
+    if (dev->ops->release)
+        dev->ops->release(dev, memory, bytes ? bytes : 1);
 }
 
 void device_close(struct device *dev)
 {
-    if (dev->scratch) {
-        dev->ops->release(dev, dev->scratch, dev->scratch_bytes);
+    if (dev->scratch_bytes) {
+        give(dev, dev->scratch, dev->scratch_bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
     *dev = (struct device){0};
@@ -55,13 +69,13 @@ void *device_scratch(struct device *dev, size_t bytes)
 {
     if (bytes <= dev->scratch_bytes)
         return dev->scratch;
-    void *more = dev->ops->alloc(dev, bytes);
-    if (!more) {
+    void *more;
+    if (!take(dev, bytes, &more)) {
         keep_failure(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));
         return NULL;
     }
-    if (dev->scratch) {
-        dev->ops->release(dev, dev->scratch, dev->scratch_bytes);
+    if (dev->scratch_bytes) {
+        give(dev, dev->scratch, dev->scratch_bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
     memory_add(dev->memory, MEMORY_SCRATCH, bytes);
@@ -75,7 +89,7 @@ enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dt
 {
     size_t bytes = count * dtype_size(type);
     *buffer = (struct buffer){.view.type = type, .count = count, .category = category};
-    if (count > SIZE_MAX / 8 || !(buffer->view.data = dev->ops->alloc(dev, bytes ? bytes : 1)))
+    if (count > SIZE_MAX / 8 || !take(dev, bytes, &buffer->view.data))
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %s", bytes,
                     memory_category_name(category));
     buffer->dev = dev;
@@ -88,7 +102,7 @@ void buffer_free(struct buffer *buffer)
     if (!buffer->dev)
         return;
     size_t bytes = buffer->count * dtype_size(buffer->view.type);
-    buffer->dev->ops->release(buffer->dev, buffer->view.data, bytes ? bytes : 1);
+    give(buffer->dev, buffer->view.data, bytes);
     memory_remove(buffer->dev->memory, buffer->category, bytes);
     *buffer = (struct buffer){0};
 }

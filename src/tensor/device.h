@@ -22,7 +22,8 @@ struct device {
     const void *impl;           /* the table's own: kernels chosen for this machine, streams, ... */
 };
 
-/* `name` picks the op table: "cpu" or "reference". `threads` 0: all cores of this process. */
+/* `name` picks the op table: "cpu", "reference" or "null" (no arithmetic, and buffers that are
+ * accounted but hold nothing). `threads` 0: all cores of this process. */
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);
@@ -39,7 +40,8 @@ enum sotto_status device_check(struct device *dev);
  * memory. */
 void *device_scratch(struct device *dev, size_t bytes);
 
-/* Memory that ops can work on, zeroed, tagged with what it is for. */
+/* Memory that ops can work on, zeroed, tagged with what it is for. `dev` tells whether there is
+ * one; the data of a null device's are NULL. */
 struct buffer {
     struct view view;
     size_t count; /* elements */

@@ -59,6 +59,14 @@ struct adamw {
     bool peek;
 };
 
+/* An outer update of CO2: with Lambda = |now - old| / (tau |dbar| + eps) + 1 elementwise, or
+ * `lambda` where that is not 0, m <- beta m + (old - xbar) / Lambda;  next = now - alpha clip(m)
+ * then old <- now, now <- next, and x and xbar change places: xbar <- x, x <- next. xbar and dbar
+ * come as sums: `mean` makes them averages. */
+struct co2_step {
+    float mean, tau, alpha, beta, clip, lambda;
+};
+
 struct sgd {
     float lr, momentum, decay; /* decay: L2, added to the gradient */
     bool nesterov, peek;
@@ -72,7 +80,9 @@ struct ops {
     const char *(*describe)(
         const struct device *dev); /* (optional) what was chosen; else the name */
 
-    /* Memory that the ops can reach, 64-byte aligned and zeroed; NULL when there is none left. */
+    /* Memory that the ops can reach, 64-byte aligned and zeroed; NULL when there is none left.
+     * (optional, both) without them buffers and scratch are accounted and hold nothing: their data
+     * are NULL. */
     void *(*alloc)(struct device *dev, size_t bytes);
     void (*release)(struct device *dev, void *memory, size_t bytes);
     void (*write)(struct device *dev, struct view to, const void *host, size_t count);
@@ -153,9 +163,13 @@ struct ops {
                   struct view g, struct view m, struct view v, size_t count);
     void (*sgd)(struct device *dev, const struct sgd *p, struct view x, struct view theta,
                 struct view g, struct view m, size_t count);
+    /* All fp32; dbar view_none with a lambda. */
+    void (*co2)(struct device *dev, const struct co2_step *p, struct view x, struct view now,
+                struct view old, struct view m, struct view xbar, struct view dbar, size_t count);
 };
 
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
+extern const struct ops ops_null;      /* nothing: for sizes and times     */
 
 #endif

@@ -82,6 +82,19 @@ static void append(struct segment *list, int *n, size_t begin, size_t end, bool 
         list[(*n)++] = (struct segment){begin, end, decay};
 }
 
+struct span table_span(const struct table *table, int i, int index, int parts)
+{
+    const struct table_entry *e = &table->entry[i];
+    size_t length = table_stage_count(table, e->stage) / (size_t)parts;
+    size_t low = length * (size_t)index, high = low + length;
+    size_t begin = e->offset > low ? e->offset : low;
+    size_t end = e->offset + e->count < high ? e->offset + e->count : high;
+    if (begin >= end)
+        return (struct span){table->stage_start[e->stage] / (size_t)parts, 0, 0};
+    return (struct span){table->stage_start[e->stage] / (size_t)parts + begin - low,
+                         begin - e->offset, end - begin};
+}
+
 enum sotto_status table_segments(const struct table *table, int index, int parts, bool all,
                                  struct segment **out, int *n)
 {

@@ -71,6 +71,13 @@ static inline struct view table_view(const struct table *table, const struct vie
 /* Cuts a whole flat vector into its stages. */
 void table_stages(const struct table *table, struct view flat, struct view *stages);
 
+/* What slice `index` of `parts` equal slices of every stage, laid side by side, holds of tensor i:
+ * where in the slices, from which of its elements on, how many. */
+struct span {
+    size_t begin, first, count;
+};
+struct span table_span(const struct table *table, int i, int index, int parts);
+
 /* A run of elements of a worker's vector that are decayed alike. */
 struct segment {
     size_t begin, end;

@@ -69,7 +69,9 @@ static const struct oracle_ops model_oracle_ops = {
 enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup)
 {
     const struct worker *w = setup->worker;
-    *o = (struct model_oracle){.base = {.ops = &model_oracle_ops, .table = &setup->model->table},
+    *o = (struct model_oracle){.base = {.ops = &model_oracle_ops,
+                                        .table = &setup->model->table,
+                                        .data = loader_share(setup->loader, w->rank, w->size)},
                                .is = *setup,
                                .place = {setup->seed, 0, w->rank, w->size}};
     TRY(batch_init(&o->batch, setup->rows, setup->t));

@@ -83,7 +83,7 @@ static void bench_open(struct bench *b, const char *device, const struct optim_c
     b->config = *config;
     assert_ok(device_open(&b->dev, device, &b->memory, 1));
     make_table(&b->table);
-    assert_ok(optim_init(&b->optim, &b->config, &b->dev, &b->table, 0, 1));
+    assert_ok(optim_init(&b->optim, &b->config, &b->dev, &b->table, 0, 1, MEMORY_OPTIMIZER));
     draw(1, b->x);
 }
 
@@ -260,7 +260,7 @@ static void slices(void **state)
                 for (int p = 0; p < parts; p++) {
                     if (t == 0)
                         assert_ok(optim_init(&part[p], &whole.config, &whole.dev, &whole.table, p,
-                                             parts));
+                                             parts, MEMORY_OPTIMIZER));
                     assert_int_equal(part[p].count, COUNT / parts);
                     size_t to = 0;
                     for (int k = 0; k < 2; k++) {
@@ -312,7 +312,8 @@ static void memory_of_state(void **state)
     struct optim optim;
     make_table(&table);
     assert_ok(device_open(&dev, "cpu", &memory, 1));
-    assert_fails(optim_init(&optim, &c, &dev, &table, 0, 1), SOTTO_EINVAL, "optim.momentum > 0");
+    assert_fails(optim_init(&optim, &c, &dev, &table, 0, 1, MEMORY_OPTIMIZER), SOTTO_EINVAL,
+                 "optim.momentum > 0");
     table_free(&table);
     device_close(&dev);
 }

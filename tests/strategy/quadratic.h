@@ -102,7 +102,7 @@ static inline void quadratic_make(struct quadratic *q)
 {
     static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
     static const char *const names[] = {"w", "b", "u"};
-    *q = (struct quadratic){.base = {&quadratic_ops, NULL}, .nan_at = -1, .size = 1};
+    *q = (struct quadratic){.base = {.ops = &quadratic_ops}, .nan_at = -1, .size = 1};
     for (int i = 0; i < STAGES; i++) {
         table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
         q->table.entry[i].stage = i;

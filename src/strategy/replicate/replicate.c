@@ -7,6 +7,11 @@
 
 static const struct replicate_ops *const members[] = {
     [REPLICATE_SYNC] = &replicate_sync,
+    [REPLICATE_LOCAL] = &replicate_local,
+    [REPLICATE_OVERLAP_LOCAL] = &replicate_overlap_local,
+    [REPLICATE_SLOWMO] = &replicate_slowmo,
+    [REPLICATE_CO2] = &replicate_co2,
+    [REPLICATE_DILOCO] = &replicate_diloco,
 };
 
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup)
@@ -21,25 +26,41 @@ enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct
     return r->ops->averages ? comm_allreduce(across, g, g, count) : SOTTO_OK;
 }
 
+void replicate_anchor(struct replicate *r)
+{
+    r->apart = false;
+    r->steps = 0;
+    if (r->ops->anchor)
+        r->ops->anchor(r);
+}
+
 enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
                                  const struct replicate_setup *setup)
 {
     r->ops = ops;
     r->is = *setup;
-    struct part *part = malloc((size_t)setup->n_part * sizeof *part);
-    if (!part)
+    r->is.part = malloc((size_t)setup->n_part * sizeof *setup->part);
+    if (!r->is.part)
         return fail(SOTTO_ENOMEM, "no memory for %d parts", setup->n_part);
-    memcpy(part, setup->part, (size_t)setup->n_part * sizeof *part);
-    r->is.part = part;
-    r->count = part[setup->n_part - 1].end;
-    return optim_init(&r->optim, setup->optim, setup->dev, setup->table, setup->index,
-                      setup->parts);
+    memcpy(r->is.part, setup->part, (size_t)setup->n_part * sizeof *setup->part);
+    r->count = setup->part[setup->n_part - 1].end;
+    r->x = setup->part[0].x;
+    r->weight = 1;
+    r->weights = setup->mesh->n_r;
+    return optim_init(&r->optim, setup->optim, setup->dev, setup->table, setup->index, setup->parts,
+                      MEMORY_OPTIMIZER);
 }
 
 void replicate_free(struct replicate *r)
 {
     optim_free(&r->optim);
     free(r->is.part);
+}
+
+enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
+                                   enum memory_category category)
+{
+    return buffer_init(buffer, r->is.dev, DTYPE_F32, r->count, category);
 }
 
 static enum sotto_status step_parts(void *arg)
@@ -88,17 +109,96 @@ void replicate_publish(struct replicate *r)
     }
 }
 
-enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
+enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y)
+{
+    const struct device *dev = r->is.dev;
+    if (across->size == 1)
+        return SOTTO_OK;
+    if (r->weight != 1)
+        dev->ops->scale(r->is.dev, y, (float)r->weight, r->count);
+    TRY(device_check(r->is.dev));
+    TRY(comm_allreduce(across, y, y, r->count));
+    dev->ops->scale(r->is.dev, y, (float)(1 / r->weights), r->count);
+    return device_check(r->is.dev);
+}
+
+bool replicate_boundary(struct replicate *r, int64_t every)
+{
+    r->apart = r->is.mesh->n_r > 1;
+    r->stop = false;
+    if (++r->steps < every)
+        return false;
+    r->steps = 0;
+    return true;
+}
+
+enum sotto_status replicate_agree(struct comm *across, bool mine, bool *all)
+{
+    double stop = mine;
+    TRY(comm_sum(across, &stop, 1));
+    *all = stop > 0;
+    return SOTTO_OK;
+}
+
+static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)
 {
     struct optim *o = &r->optim;
-    TRY(state_int(v, "optim.t", &o->t));
-    for (int i = 0; i < o->ops->states; i++) {
-        if (!o->state[i].dev)
-            continue;
-        TRY(state_enter(v, o->ops->state_name[i]));
-        TRY(state_table(v, r->is.table, r->is.index, r->is.parts, MEMORY_OPTIMIZER, r->is.dev,
-                        o->state[i].view));
-        state_leave(v);
-    }
+    if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* one for the group */
+        TRY(state_int(v, "optim.t", &o->t));
+    for (int i = 0; i < o->ops->states; i++)
+        if (o->state[i].dev)
+            TRY(replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i]));
     return SOTTO_OK;
+}
+
+enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
+                                         const char *name, const struct buffer *b)
+{
+    TRY(state_enter(v, name));
+    TRY(state_table(v, r->is.table, r->is.index, r->is.parts, b->category, r->is.dev, b->view));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
+/* Group `mesh->r` shows what is its own; one that is new takes over after another's example, but
+ * begins with the parameters that all agree on. */
+static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v, int64_t groups)
+{
+    const struct mesh *mesh = r->is.mesh;
+    const bool loads = state_loading(v);
+    const struct buffer x = {.view = r->x, .count = r->count, .category = MEMORY_PARAMETERS};
+    char group[32];
+    if (!loads && r->is.parts == 1 && mesh->s > 0)
+        return SOTTO_OK; /* the first of the group shows the same */
+    snprintf(group, sizeof group, "replica.%d", (int)(mesh->r % groups));
+    TRY(state_enter_own(v, group));
+    TRY(visit_optimizer(r, v));
+    const bool same = !r->ops->averages && groups == mesh->n_r;
+    if (loads)
+        r->apart = same && state_has(v, "x.");
+    if (r->apart)
+        TRY(replicate_visit_vector(r, v, "x", &x));
+    state_leave(v);
+    if (loads)
+        state_ignore(v, "replica.");
+    return SOTTO_OK;
+}
+
+enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
+{
+    int64_t groups = r->ops->averages ? 0 : r->is.mesh->n_r;
+    if (state_loading(v) ? state_has(v, "replicas") : groups > 0)
+        TRY(state_int(v, "replicas", &groups));
+    else
+        groups = 0;
+    if (groups < 0 || groups > 1 << 20)
+        return fail(SOTTO_EFORMAT, "state of %lld replicas", (long long)groups);
+    if (!groups)
+        return visit_optimizer(r, v);
+    TRY(visit_own(r, v, groups));
+    if (r->ops->averages)
+        return SOTTO_OK;
+    return state_loading(v) && !state_has(v, "outer.steps")
+               ? SOTTO_OK
+               : state_int(v, "outer.steps", &r->steps);
 }

@@ -15,29 +15,38 @@
  * `begin`. */
 struct part {
     size_t begin, end;
-    struct view x;     /* fp32 truth                                             */
-    struct view theta; /* what is computed with; view_none: x itself             */
-    struct view g;     /* the gradient, summed over the group's micro-batches    */
+    struct view x;     /* fp32 truth; parts lie side by side in it            */
+    struct view theta; /* what is computed with; view_none: x itself          */
+    struct view g;     /* the gradient, summed over the group's micro-batches */
 };
 
 struct replicate_setup {
     const struct strategy_config *config;
     const struct optim_config *optim;
     const struct table *table;
-    struct device *dev; /* of the line of work that steps                      */
+    struct device *dev; /* of the line of work that steps                 */
     struct mesh *mesh;
-    struct comm *across; /* R, for that line of work                            */
-    struct part *part;   /* copied; they cover the own vector, in order      */
+    struct comm *across, *within; /* R and S, for that line of work        */
+    struct part *part;            /* copied; they cover the own vector, in order */
     int n_part;
-    int index, parts; /* the own slices: which of how many of every stage        */
+    int index, parts; /* the own slices: which of how many of every stage */
+    double data;      /* this group's share of the data; 0: as all others' */
 };
 
 struct replicate {
     const struct replicate_ops *ops;
     struct replicate_setup is; /* its parts are our own copy; theta and g may move */
     struct optim optim;
-    size_t count; /* of the own vector */
-    struct {      /* of the step under way, for whoever computes it */
+    size_t count;    /* of the own vector                                        */
+    struct view x;   /* the own vector                                           */
+    double weight;   /* of this group in averages ...                            */
+    double weights;  /* ... and of all groups together                           */
+    bool apart;      /* the groups' parameters differ just now                   */
+    bool idle;       /* this group sits out: it computes nothing                 */
+    bool wants_stop; /* somebody in this group                                   */
+    bool stop;       /* all groups have agreed to stop behind this round         */
+    int64_t steps;   /* since the last agreement                                 */
+    struct {         /* of the step under way, for whoever computes it           */
         double lr, scale;
     } now;
 };
@@ -47,13 +56,16 @@ struct replicate_ops {
     /* The gradient is averaged over all groups before each step, so groups never differ. */
     bool averages;
     enum sotto_status (*open)(struct replicate **out, const struct replicate_setup *setup);
+    /* (optional) The parameters were set: what is remembered of them starts here. */
+    void (*anchor)(struct replicate *r);
     /* x <- the parameters after this round's step; the gradient is part.g * scale. */
     enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
     void (*free)(struct replicate *r);
 };
 
-extern const struct replicate_ops replicate_sync;
+extern const struct replicate_ops replicate_sync, replicate_local, replicate_overlap_local,
+    replicate_slowmo, replicate_co2, replicate_diloco;
 
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup);
 
@@ -71,13 +83,34 @@ enum sotto_status replicate_peek(struct replicate *r, double lr, double scale);
 enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
                                 size_t count);
 
-/* For members. The base; the optimizer's step on all parts; theta <- x where they are two; the
- * optimizer's state. */
+/* The parameters were set from outside. */
+void replicate_anchor(struct replicate *r);
+
+/* y <- the groups' weighted average of y. */
+enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y);
+
+/* For members. The base; one more own vector for the method's memory; the optimizer's step on all
+ * parts; theta <- x where they are two. */
 enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
                                  const struct replicate_setup *setup);
 void replicate_free(struct replicate *r);
+enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
+                                   enum memory_category category);
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
 void replicate_publish(struct replicate *r);
+
+/* Counts a local step; whether `every` of them are complete. The groups are apart until
+ * replicate_agreed. */
+bool replicate_boundary(struct replicate *r, int64_t every);
+
+/* Whether one of the groups wants to stop here: for members to ask at a boundary, when all groups
+ * come together anyway. */
+enum sotto_status replicate_agree(struct comm *across, bool mine, bool *all);
+
+/* The optimizer's state, one for all groups or each group's own, with its own parameters while they
+ * differ; an own vector that is the same in all groups. */
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v);
+enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
+                                         const char *name, const struct buffer *b);
 
 #endif

@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 
-#include "tensor/ops.h"
-
 /* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
 static void hide_theta(struct replicate *r, bool hide)
 {
@@ -40,28 +38,6 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     TRY(overlap_compute(o, apply_and_predict)); /* g(t) at est(t+1)                         */
     overlap_take(o);                            /* est(t+2)                                 */
     return overlap_end(o);
-}
-
-static enum sotto_status gather(struct strategy *strategy, const struct view **theta)
-{
-    struct overlap *o = (struct overlap *)strategy;
-    struct shard *s = &o->shard;
-    const struct table *table = s->is.oracle->table;
-    struct device *dev = s->is.dev;
-    const enum dtype type = o->room[0].view.type;
-    if (!o->whole.dev)
-        TRY(buffer_init(&o->whole, dev, type, table_count(table), MEMORY_COMMUNICATION));
-    for (int k = 0; k < table->n_stage; k++) {
-        struct slice at = shard_slice(s, k);
-        struct view stage = view_at(o->whole.view, table->stage_start[k]);
-        struct view mine = view_at(stage, at.in_stage);
-        dev->ops->copy(dev, mine, view_at(o->x.view, at.in_own), at.count);
-        TRY(device_check(dev));
-        TRY(comm_allgather(s->is.mesh->shard, stage, mine, table_stage_count(table, k)));
-        s->theta_stage[k] = stage; /* the next round assigns its own */
-    }
-    *theta = s->theta_stage;
-    return SOTTO_OK;
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
@@ -100,8 +76,8 @@ const struct strategy_ops strategy_acco_wp = {
     .name = "acco-wp",
     .open = open,
     .round = run_round,
-    .gather = gather,
-    .export = overlap_export,
+    .gather = shard_gather,
+    .export = shard_export,
     .import = overlap_import,
     .visit = visit,
     .history = overlap_history,

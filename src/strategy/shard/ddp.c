@@ -35,36 +35,28 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
     shard_begin(s, plan, &d->g);
-    TRY(shard_accumulate(s, sum_stage, out)); /* g = sum_i grad f_i */
+    TRY(shard_accumulate(s, sum_stage)); /* g = sum_i grad f_i */
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared = dev->ops->sum_squares(dev, d->g.view, d->g.count) * scale * scale;
         TRY(shard_norm(s, squared, out, &scale));
     }
-    TRY(replicate_step(s->replicate, plan, scale)); /* theta <- theta - lr ... */
-    s->next += s->is.config->accumulate;
+    TRY(shard_step(s, plan, scale, out)); /* theta <- theta - lr ... */
     return device_check(dev);
 }
 
 static enum sotto_status gather(struct strategy *s, const struct view **theta)
 {
-    *theta = ((struct ddp *)s)->shard.theta_stage;
+    struct shard *shard = (struct shard *)s;
+    if (shard->replicate->apart)
+        return shard_gather(s, theta);
+    *theta = shard->theta_stage;
     return SOTTO_OK;
-}
-
-static enum sotto_status export(struct strategy *s, float *flat) {
-    struct ddp *d = (struct ddp *)s; struct device *dev = d->shard.is.dev;
-    if (flat) dev->ops->read(dev, flat, d->x.view, d->x.count);
-    return device_check(dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
-    struct ddp *d = (struct ddp *)s;
-    struct device *dev = d->shard.is.dev;
-    dev->ops->write(dev, d->x.view, flat, d->x.count);
-    replicate_publish(d->shard.replicate);
-    return device_check(dev);
+    return shard_import((struct shard *)s, flat);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
@@ -126,7 +118,7 @@ const struct strategy_ops strategy_ddp = {
     .open = open,
     .round = run_round,
     .gather = gather,
-    .export = export,
+    .export = shard_export,
     .import = import,
     .visit = visit,
     .free = free_ddp,

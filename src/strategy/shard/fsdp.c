@@ -20,7 +20,6 @@ struct fsdp {
     struct comm *gather_comm;
     struct buffer room[2], g_room[2]; /* stages in turn: computed with, and on their way */
     struct buffer *kept, *g_kept;     /* (n_stage) of stages that others need; else empty */
-    struct buffer whole;              /* between rounds, for whoever asks */
     int reducing;                     /* the stage whose reduction is under way, -1: none */
 };
 
@@ -129,53 +128,26 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
     struct device *dev = s->is.dev;
-    const int n = s->is.config->accumulate;
+    const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     *out = (struct round){.grad_norm = -1};
-    buffer_free(&f->whole);
     f->reducing = -1;
     shard_begin(s, plan, &f->g);
     for (int i = 0; i < n; i++)
-        TRY(micro_batch(f, s->next + i, i == n - 1));
+        TRY(micro_batch(f, s->next++, i == n - 1));
     TRY(lane_wait(f->reduces));
-    shard_count_end(&s->counts, out);
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared = dev->ops->sum_squares(dev, f->g.view, f->g.count);
         TRY(comm_sum(s->is.mesh->shard, &squared, 1));
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
-    TRY(replicate_step(s->replicate, plan, scale));
-    s->next += n;
+    TRY(shard_step(s, plan, scale, out));
     return device_check(dev);
-}
-
-static enum sotto_status gather(struct strategy *strategy, const struct view **theta)
-{
-    struct fsdp *f = (struct fsdp *)strategy;
-    struct shard *s = &f->shard;
-    const struct table *table = s->is.oracle->table;
-    enum dtype type = f->theta.dev ? DTYPE_BF16 : DTYPE_F32;
-    if (!f->whole.dev)
-        TRY(buffer_init(&f->whole, s->is.dev, type, table_count(table), MEMORY_COMMUNICATION));
-    for (int k = 0; k < table->n_stage; k++) {
-        s->theta_stage[k] = view_at(f->whole.view, table->stage_start[k]);
-        TRY(comm_allgather(s->is.mesh->shard, s->theta_stage[k], own_theta(f, k),
-                           table_stage_count(table, k)));
-    }
-    *theta = s->theta_stage;
-    return SOTTO_OK;
-}
-
-static enum sotto_status export(struct strategy *s, float *flat) {
-    struct fsdp *f = (struct fsdp *)s; return shard_export(&f->shard, f->x.view, flat);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
-    struct fsdp *f = (struct fsdp *)s;
-    shard_import(&f->shard, f->x.view, flat);
-    replicate_publish(f->shard.replicate);
-    return device_check(f->shard.is.dev);
+    return shard_import((struct shard *)s, flat);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
@@ -198,7 +170,6 @@ static void free_fsdp(struct strategy *s)
     buffer_free(&f->x);
     buffer_free(&f->theta);
     buffer_free(&f->g);
-    buffer_free(&f->whole);
     free(f->kept);
     free(f->g_kept);
     shard_free(&f->shard);
@@ -289,8 +260,8 @@ const struct strategy_ops strategy_fsdp = {
     .name = "fsdp",
     .open = open,
     .round = run_round,
-    .gather = gather,
-    .export = export,
+    .gather = shard_gather,
+    .export = shard_export,
     .import = import,
     .visit = visit,
     .free = free_fsdp,

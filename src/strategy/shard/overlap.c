@@ -40,7 +40,6 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, stru
     *out = (struct round){.grad_norm = -1};
     o->plan = plan;
     o->out = out;
-    buffer_free(&o->whole);
     assign(o);
     shard_begin(s, plan, &o->room[o->g]);
     return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
@@ -103,7 +102,7 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
 enum sotto_status overlap_end(struct overlap *o)
 {
     o->shard.carried = true;
-    shard_count_end(&o->sent, o->out);
+    shard_count_end(&o->shard, &o->sent, o->out);
     return device_check(o->shard.is.dev);
 }
 
@@ -115,6 +114,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     const struct mesh *mesh = s->is.mesh;
     double squared = 0;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
+    s->replicate->wants_stop = o->sent.stop > 0;
     *scale = shard_scale(s, &o->sent);
     for (int k = 0; k < table->n_stage; k++) {
         struct view g = wire_stage(o, k), mine = own_slice(s, k);
@@ -142,24 +142,17 @@ enum sotto_status overlap_gather(struct overlap *o)
 enum sotto_status overlap_theta(struct strategy *s, const struct view **theta)
 {
     struct overlap *o = (struct overlap *)s;
-    assign(o);
+    if (o->shard.replicate->apart)
+        return shard_gather(s, theta);
     *theta = o->shard.theta_stage;
     return SOTTO_OK;
 }
 
-enum sotto_status overlap_export(struct strategy *s, float *flat)
+/* What is computed with, from the own slices of x. */
+static enum sotto_status refresh(struct overlap *o)
 {
-    struct overlap *o = (struct overlap *)s;
-    return shard_export(&o->shard, o->x.view, flat);
-}
-
-enum sotto_status overlap_import(struct strategy *strategy, const float *flat)
-{
-    struct overlap *o = (struct overlap *)strategy;
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
-    shard_import(s, o->x.view, flat);
-    s->carried = false;
     assign_lane(o);
     replicate_publish(s->replicate);
     TRY(device_check(&o->lane_dev));
@@ -168,6 +161,13 @@ enum sotto_status overlap_import(struct strategy *strategy, const float *flat)
                            table_stage_count(table, k)));
     overlap_take(o);
     return SOTTO_OK;
+}
+
+enum sotto_status overlap_import(struct strategy *s, const float *flat)
+{
+    struct overlap *o = (struct overlap *)s;
+    TRY(shard_import(&o->shard, flat));
+    return refresh(o);
 }
 
 static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
@@ -200,6 +200,8 @@ enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor 
 {
     struct overlap *o = (struct overlap *)strategy;
     TRY(shard_visit(&o->shard, v));
+    if (state_loading(v))
+        TRY(refresh(o));
     TRY(shard_visit_pending(&o->shard, v, o->room[o->g].view));
     return visit_history(o, v);
 }
@@ -256,7 +258,6 @@ void overlap_free(struct overlap *o)
     for (int i = 0; i < 3; i++)
         buffer_free(&o->room[i]);
     buffer_free(&o->x);
-    buffer_free(&o->whole);
     if (o->history)
         history_free(o->history);
     if (o->replay)

@@ -15,7 +15,6 @@ struct overlap {
     struct buffer room[3];
     int theta, g, wire;      /* which room has which role                               */
     struct buffer x;         /* fp32 truth of the own slices                            */
-    struct buffer whole;     /* real parameters for whoever asks while theta is tentative */
     struct device lane_dev;  /* the lane's                                              */
     struct counts sent;      /* of the gradient with the lane: own, then everybody's    */
     const struct plan *plan; /* of the round under way                                  */
@@ -54,7 +53,6 @@ enum sotto_status overlap_gather(struct overlap *o);
 
 /* Members' ops. */
 enum sotto_status overlap_theta(struct strategy *s, const struct view **theta);
-enum sotto_status overlap_export(struct strategy *s, float *flat);
 enum sotto_status overlap_import(struct strategy *s, const float *flat);
 enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
 const int32_t *overlap_history(struct strategy *s, int64_t *count);

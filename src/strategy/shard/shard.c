@@ -13,8 +13,9 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
     s->is = *setup;
     s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
+    s->asked_stage = calloc((size_t)n, sizeof *s->asked_stage);
     s->job = calloc((size_t)n, sizeof *s->job);
-    if (!s->theta_stage || !s->g_stage || !s->job)
+    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
@@ -25,8 +26,11 @@ void shard_free(struct shard *s)
 {
     if (s->replicate)
         s->replicate->ops->free(s->replicate);
+    buffer_free(&s->whole);
+    buffer_free(&s->mean);
     free(s->theta_stage);
     free(s->g_stage);
+    free(s->asked_stage);
     free(s->job);
 }
 
@@ -53,6 +57,8 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
         .dev = lane ? lane : s->is.dev,
         .mesh = s->is.mesh,
         .across = lane ? mesh->lane_replicate : mesh->replicate,
+        .within = lane ? mesh->lane_shard : mesh->shard,
+        .data = s->is.oracle->data,
         .part = part,
         .n_part = table->n_stage,
         .index = sliced ? mesh->s : 0,
@@ -65,6 +71,8 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
 
 void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
+    buffer_free(&s->whole);
+    buffer_free(&s->mean);
     if (!s->carried) {
         s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
         s->counts = (struct counts){0};
@@ -105,13 +113,27 @@ enum sotto_status shard_count_sum(struct shard *s)
     return lane_start(s->is.mesh->lane, sum_counts, s);
 }
 
-void shard_count_end(const struct counts *c, struct round *out)
+/* Groups that go their own way for a while are taken to do as much as this one. */
+void shard_count_end(const struct shard *s, const struct counts *c, struct round *out)
 {
-    out->targets = (int64_t)c->targets;
-    out->tokens = (int64_t)c->tokens;
-    out->microbatches = (int64_t)c->microbatches;
+    const struct replicate *r = s->replicate;
+    const double groups = r->ops->averages ? 1 : r->weights;
+    out->targets = (int64_t)(groups * c->targets);
+    out->tokens = (int64_t)(groups * c->tokens);
+    out->microbatches = (int64_t)(groups * c->microbatches);
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
-    out->stop = c->stop > 0;
+    out->stop = r->ops->averages ? c->stop > 0 : r->stop;
+}
+
+enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
+                             struct round *out)
+{
+    s->replicate->wants_stop = s->counts.stop > 0;
+    shard_count_end(s, &s->counts, out);
+    TRY(replicate_step(s->replicate, plan, scale));
+    if (!s->replicate->ops->averages)
+        out->stop = s->replicate->stop;
+    return SOTTO_OK;
 }
 
 /* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
@@ -135,15 +157,14 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
     return SOTTO_OK;
 }
 
-enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out)
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 {
-    const int n = s->is.config->accumulate;
+    const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const bool alone = s->is.mesh->worker->size == 1;
     for (int i = 0; i < n; i++)
-        TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
+        TRY(shard_gradient(s, s->next++, i == n - 1 && !alone ? complete : NULL));
     if (!alone)
         TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
-    shard_count_end(&s->counts, out);
     return SOTTO_OK;
 }
 
@@ -169,7 +190,10 @@ enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
     int64_t all = s->next * size; /* of everybody, so that another number of workers can go on */
     TRY(state_int(v, "microbatches", &all));
     s->next = (all + size - 1) / size;
-    return s->replicate->ops->visit(s->replicate, v);
+    TRY(s->replicate->ops->visit(s->replicate, v));
+    if (state_loading(v))
+        replicate_publish(s->replicate);
+    return device_check(s->is.dev);
 }
 
 struct slice shard_slice(const struct shard *s, int k)
@@ -189,14 +213,49 @@ enum sotto_status shard_check(const struct table *table, const struct mesh *mesh
     return SOTTO_OK;
 }
 
-enum sotto_status shard_export(const struct shard *s, struct view x, float *flat)
+/* The own slices of the real parameters: x, or the groups' mean of it. */
+static enum sotto_status truth(struct shard *s, struct view *out)
+{
+    struct replicate *r = s->replicate;
+    struct device *dev = s->is.dev;
+    *out = r->x;
+    if (!r->apart)
+        return SOTTO_OK;
+    if (!s->mean.dev)
+        TRY(buffer_init(&s->mean, dev, DTYPE_F32, r->count, MEMORY_SCRATCH));
+    *out = s->mean.view;
+    dev->ops->copy(dev, *out, r->x, r->count);
+    return replicate_mean(r, s->is.mesh->replicate, *out);
+}
+
+/* Where the own part of stage k lies, in the stage and in the own vector. */
+static struct slice own(const struct shard *s, int k)
 {
     const struct table *table = s->is.oracle->table;
+    if (s->replicate->is.parts > 1)
+        return shard_slice(s, k);
+    return (struct slice){table_stage_count(table, k), 0, table->stage_start[k]};
+}
+
+/* The group's slices of a stage, into place; where everybody has all of it, nothing is to do. */
+static enum sotto_status complete_stage(struct shard *s, int k, struct view stage)
+{
+    if (s->replicate->is.parts == 1)
+        return SOTTO_OK;
+    return comm_allgather(s->is.mesh->shard, stage, view_at(stage, own(s, k).in_stage),
+                          table_stage_count(s->is.oracle->table, k));
+}
+
+enum sotto_status shard_export(struct strategy *strategy, float *flat)
+{
+    struct shard *s = (struct shard *)strategy;
+    const struct table *table = s->is.oracle->table;
     struct device *dev = s->is.dev;
-    enum sotto_status st = SOTTO_OK;
+    struct view x;
     float *room = NULL; /* for a stage that this worker only helps to gather */
+    enum sotto_status st = truth(s, &x);
     for (int k = 0; k < table->n_stage && st == SOTTO_OK; k++) {
-        struct slice at = shard_slice(s, k);
+        const struct slice at = own(s, k);
         size_t count = table_stage_count(table, k);
         float *stage = flat ? flat + table->stage_start[k] : realloc(room, count * sizeof *room);
         if (!stage) {
@@ -208,20 +267,45 @@ enum sotto_status shard_export(const struct shard *s, struct view x, float *flat
         dev->ops->read(dev, stage + at.in_stage, view_at(x, at.in_own), at.count);
         st = device_check(dev);
         if (st == SOTTO_OK)
-            st = comm_allgather(s->is.mesh->shard, (struct view){stage, DTYPE_F32},
-                                (struct view){stage + at.in_stage, DTYPE_F32}, count);
+            st = complete_stage(s, k, (struct view){stage, DTYPE_F32});
     }
     free(room);
     return st;
 }
 
-void shard_import(const struct shard *s, struct view x, const float *flat)
+enum sotto_status shard_gather(struct strategy *strategy, const struct view **theta)
+{
+    struct shard *s = (struct shard *)strategy;
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    const enum dtype type = s->is.config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+    struct view x;
+    TRY(truth(s, &x));
+    if (!s->whole.dev)
+        TRY(buffer_init(&s->whole, dev, type, table_count(table), MEMORY_SCRATCH));
+    for (int k = 0; k < table->n_stage; k++) {
+        const struct slice at = own(s, k);
+        struct view stage = view_at(s->whole.view, table->stage_start[k]);
+        dev->ops->copy(dev, view_at(stage, at.in_stage), view_at(x, at.in_own), at.count);
+        TRY(device_check(dev));
+        TRY(complete_stage(s, k, stage));
+        s->asked_stage[k] = stage;
+    }
+    *theta = s->asked_stage;
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_import(struct shard *s, const float *flat)
 {
     const struct table *table = s->is.oracle->table;
     struct device *dev = s->is.dev;
     for (int k = 0; k < table->n_stage; k++) {
-        struct slice at = shard_slice(s, k);
-        dev->ops->write(dev, view_at(x, at.in_own), flat + table->stage_start[k] + at.in_stage,
-                        at.count);
+        const struct slice at = own(s, k);
+        dev->ops->write(dev, view_at(s->replicate->x, at.in_own),
+                        flat + table->stage_start[k] + at.in_stage, at.count);
     }
+    s->carried = false;
+    replicate_anchor(s->replicate);
+    replicate_publish(s->replicate);
+    return device_check(dev);
 }

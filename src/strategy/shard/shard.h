@@ -25,9 +25,12 @@ struct shard {
     struct strategy_setup is;
     struct replicate *replicate;        /* owned                             */
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
+    struct view *asked_stage;           /* (n_stage) of `whole`              */
     struct stage_job *job;              /* (n_stage)                         */
     int64_t next;                       /* micro-batch of this worker        */
     struct counts counts;               /* of the round: own, then everybody's */
+    struct buffer whole;                /* real parameters, between rounds, for whoever asks */
+    struct buffer mean;                 /* ... own slices, while groups differ               */
     bool carried; /* between rounds: g and counts hold gradients that were not applied yet */
 };
 
@@ -44,8 +47,8 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
 
 /* g += the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
- * on return, and `out` counts all workers whose gradients are averaged. */
-enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct round *out);
+ * on return, and the counts are of all workers whose gradients are averaged. */
+enum sotto_status shard_accumulate(struct shard *s, lane_job *complete);
 
 /* Its parts, for methods that run their micro-batches themselves. g += the gradient of a
  * micro-batch, which is counted; with `complete` it is the round's last one. A micro-batch whose
@@ -54,7 +57,7 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete, struct r
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete);
 enum sotto_status shard_count(struct shard *s, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
-void shard_count_end(const struct counts *c, struct round *out);
+void shard_count_end(const struct shard *s, const struct counts *all, struct round *out);
 
 /* Sums counts over the workers whose gradients are averaged; in the lane. */
 enum sotto_status counts_sum(const struct shard *s, struct counts *c);
@@ -62,6 +65,10 @@ enum sotto_status counts_sum(const struct shard *s, struct counts *c);
 /* A round begins with no gradient and nothing counted, unless some are carried over: from a method
  * that works ahead, or by a run that was resumed from one. */
 void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
+
+/* A round's step, once its gradient is complete; then theta is to be gathered. */
+enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
+                             struct round *out);
 
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
 double shard_scale(const struct shard *s, const struct counts *all);
@@ -72,7 +79,7 @@ enum sotto_status shard_norm(const struct shard *s, double squared, struct round
                              double *scale);
 
 /* All that must survive but the parameters: the place in the data, and the replicate method's. */
-enum sotto_status shard_visit(struct shard *s, struct state_visitor *v);
+enum sotto_status shard_visit(struct shard *s, struct state_visitor *v); /* x may have changed */
 
 /* What workers have computed and not applied yet: each one's gradient `g` (whole), its counts and
  * its place in the data. Loading carries over what other methods and other numbers of workers left
@@ -89,9 +96,13 @@ struct slice shard_slice(const struct shard *s, int k);
 /* Whether every stage can be cut into |S| equal slices. */
 enum sotto_status shard_check(const struct table *table, const struct mesh *mesh);
 
-/* The whole fp32 vector, in host memory, from and to the own slices `x`; the first is called by all
- * workers. */
-enum sotto_status shard_export(const struct shard *s, struct view x, float *flat);
-void shard_import(const struct shard *s, struct view x, const float *flat);
+/* Members' ops, for those that have their own slices (or all, under ddp) in replicate->x: the whole
+ * fp32 vector in host memory, and whole parameters to compute with in a buffer of their own. While
+ * groups differ, both are the groups' mean. Called by all workers. */
+enum sotto_status shard_export(struct strategy *s, float *flat);
+enum sotto_status shard_gather(struct strategy *s, const struct view **theta);
+
+/* The own slices from the whole vector; the replicate method begins there. */
+enum sotto_status shard_import(struct shard *s, const float *flat);
 
 #endif

@@ -56,35 +56,31 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
     shard_begin(s, plan, &z->g);
-    TRY(shard_accumulate(s, reduce_stage, out));
+    TRY(shard_accumulate(s, reduce_stage));
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared;
         TRY(squared_norm(z, &squared));
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
-    TRY(replicate_step(s->replicate, plan, scale));
-    s->next += s->is.config->accumulate;
+    TRY(shard_step(s, plan, scale, out));
     TRY(device_check(dev));
     return gather_stages(z);
 }
 
 static enum sotto_status gather(struct strategy *s, const struct view **theta)
 {
-    *theta = ((struct zero1 *)s)->shard.theta_stage;
+    struct shard *shard = (struct shard *)s;
+    if (shard->replicate->apart)
+        return shard_gather(s, theta);
+    *theta = shard->theta_stage;
     return SOTTO_OK;
-}
-
-static enum sotto_status export(struct strategy *s, float *flat) {
-    struct zero1 *z = (struct zero1 *)s; return shard_export(&z->shard, z->x.view, flat);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     struct zero1 *z = (struct zero1 *)s;
-    shard_import(&z->shard, z->x.view, flat);
-    replicate_publish(z->shard.replicate);
-    TRY(device_check(z->shard.is.dev));
+    TRY(shard_import(&z->shard, flat));
     return gather_stages(z);
 }
 
@@ -92,6 +88,8 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
     struct zero1 *z = (struct zero1 *)s;
     TRY(shard_visit(&z->shard, v));
+    if (state_loading(v))
+        TRY(gather_stages(z));
     return shard_visit_pending(&z->shard, v, z->g.view);
 }
 
@@ -145,7 +143,7 @@ const struct strategy_ops strategy_zero1 = {
     .open = open,
     .round = run_round,
     .gather = gather,
-    .export = export,
+    .export = shard_export,
     .import = import,
     .visit = visit,
     .free = free_zero1,

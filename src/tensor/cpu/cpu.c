@@ -118,4 +118,5 @@ const struct ops ops_cpu = {
     .cross_entropy = cpu_cross_entropy,
     .adamw = cpu_adamw,
     .sgd = cpu_sgd,
+    .co2 = cpu_co2,
 };

@@ -1,0 +1,217 @@
+/* DiLoCo (Douillard et al. 2024, algorithm 1): H local steps, then an outer optimizer takes what
+ * the groups moved, on average, for a gradient at the parameters that they began with.
+ *
+ * Who takes part in an exchange is known to all without a message: groups beyond the schedule's
+ * number sit out, and the dropped ones come from a seed. Both take part in the collective with
+ * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0. */
+#include "strategy/replicate/replicate.h"
+
+#include <stdlib.h>
+
+#include "base/rng.h"
+#include "strategy/replicate/sparse.h"
+#include "tensor/ops.h"
+
+struct diloco {
+    struct replicate base;
+    struct buffer x0;    /* theta(t-1): where everybody began            */
+    struct buffer delta; /* the outer gradient                           */
+    struct optim_config outer_config;
+    struct optim outer;
+    struct sparse sparse; /* prune > 0 */
+    double *share;        /* (groups) weights by data                     */
+    int64_t round;        /* outer rounds done                            */
+    int64_t step;         /* inner steps done, for the schedule           */
+};
+
+/* Groups that train at inner step `step` (strategy.replicas). */
+static int active_at(const struct diloco *d, int64_t step)
+{
+    const struct strategy_config *c = d->base.is.config;
+    for (int i = 0; i < c->n_phase; i++) {
+        if (step < c->phase[i].steps || i == c->n_phase - 1)
+            return c->phase[i].groups;
+        step -= c->phase[i].steps;
+    }
+    return d->base.is.mesh->n_r;
+}
+
+static bool drops(const struct diloco *d, int group)
+{
+    const struct strategy_config *c = d->base.is.config;
+    uint64_t draw = rng_at((uint64_t)c->drop_seed, (uint64_t)group, (uint64_t)d->round);
+    return (double)(draw >> 11) * 0x1p-53 < c->drop;
+}
+
+/* Sets this group's weight and everybody's; whether this group takes part. */
+static bool take_part(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    const int active = active_at(d, d->step - 1);
+    bool me = false;
+    r->weights = 0;
+    for (int g = 0; g < active; g++) {
+        if (drops(d, g))
+            continue;
+        r->weights += d->share[g];
+        me |= g == r->is.mesh->r;
+    }
+    r->weight = me ? d->share[r->is.mesh->r] : 0;
+    return me;
+}
+
+/* delta <- mean over R of x0 - x */
+static enum sotto_status outer_gradient(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    struct device *dev = r->is.dev;
+    dev->ops->copy(dev, d->delta.view, d->x0.view, r->count);
+    dev->ops->axpy(dev, d->delta.view, -1, r->x, r->count);
+    if (!d->sparse.value)
+        return replicate_mean(r, r->is.across, d->delta.view);
+    dev->ops->scale(dev, d->delta.view, (float)(r->weight / r->weights), r->count);
+    dev->ops->read(dev, d->sparse.value, d->delta.view, r->count);
+    TRY(device_check(dev));
+    sparse_prune(&d->sparse);
+    TRY(sparse_sum(&d->sparse, r->is.across));
+    dev->ops->write(dev, d->delta.view, d->sparse.value, r->count);
+    return device_check(dev);
+}
+
+static enum sotto_status exchange(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    struct device *dev = r->is.dev;
+    const bool part = take_part(d), sits_out = r->idle;
+    if (r->weights > 0) { /* else all are dropped */
+        TRY(outer_gradient(d));
+        optim_step(&d->outer, d->x0.view, view_none, d->delta.view, r->is.config->outer_lr, 1);
+    }
+    if (part || sits_out)
+        dev->ops->copy(dev, r->x, d->x0.view, r->count); /* theta_i <- theta(t) */
+    r->apart = r->is.config->drop > 0 && r->is.mesh->n_r > 1;
+    d->round++;
+    replicate_publish(r);
+    TRY(device_check(dev));
+    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+}
+
+/* Who trains from here on; a mean of the parameters, for whoever asks for it, is theirs. */
+static void enter_phase(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    const int active = active_at(d, d->step);
+    r->idle = r->is.mesh->r >= active;
+    r->weight = r->idle ? 0 : 1;
+    r->weights = active;
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct diloco *d = (struct diloco *)r;
+    if (!r->idle)
+        TRY(replicate_local_step(r, plan->lr, scale)); /* InnerOpt              */
+    d->step++;
+    if (!replicate_boundary(r, r->is.config->H))
+        return SOTTO_OK;
+    TRY(exchange(d)); /* OuterOpt              */
+    enter_phase(d);
+    return SOTTO_OK;
+}
+
+static void anchor(struct replicate *r)
+{
+    struct diloco *d = (struct diloco *)r;
+    r->is.dev->ops->copy(r->is.dev, d->x0.view, r->x, r->count);
+    enter_phase(d);
+}
+
+static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
+{
+    struct diloco *d = (struct diloco *)r;
+    TRY(replicate_visit(r, v));
+    if (state_loading(v) && !state_has(v, "outer.x0."))
+        return SOTTO_OK; /* of another method: begins anew */
+    TRY(state_int(v, "outer.round", &d->round));
+    TRY(state_int(v, "outer.step", &d->step));
+    TRY(state_int(v, "outer.t", &d->outer.t));
+    TRY(replicate_visit_vector(r, v, "outer.x0", &d->x0));
+    for (int i = 0; i < d->outer.ops->states; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "outer.%s", d->outer.ops->state_name[i]);
+        if (d->outer.state[i].dev)
+            TRY(replicate_visit_vector(r, v, name, &d->outer.state[i]));
+    }
+    enter_phase(d);
+    return SOTTO_OK;
+}
+
+static void free_diloco(struct replicate *r)
+{
+    struct diloco *d = (struct diloco *)r;
+    buffer_free(&d->x0);
+    buffer_free(&d->delta);
+    optim_free(&d->outer);
+    sparse_free(&d->sparse);
+    free(d->share);
+    replicate_free(r);
+    free(d);
+}
+
+static struct optim_config outer_config(const struct strategy_config *c)
+{
+    return (struct optim_config){
+        .kind = c->outer == OUTER_ADAM ? OPTIM_ADAMW : OPTIM_SGD,
+        .momentum = c->outer == OUTER_NESTEROV ? c->outer_momentum : 0,
+        .nesterov = c->outer == OUTER_NESTEROV && c->outer_momentum > 0,
+        .beta1 = c->outer_momentum,
+        .beta2 = 0.95,
+        .eps = 0.1, /* outer gradients are tiny: the paper found smaller ones unstable */
+    };
+}
+
+/* The groups' shares of the data: what the average weighs them by. */
+static enum sotto_status gather_shares(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    const int n = r->is.mesh->n_r;
+    double mine = r->is.data > 0 ? r->is.data : 1;
+    d->share = calloc((size_t)n, sizeof *d->share);
+    if (!d->share)
+        return fail(SOTTO_ENOMEM, "no memory for %d groups", n);
+    TRY(comm_sum(r->is.within, &mine, 1));
+    return comm_gather_bytes(r->is.across, d->share, &mine, sizeof mine);
+}
+
+static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+{
+    struct diloco *d = calloc(1, sizeof *d);
+    if (!d)
+        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
+    struct replicate *r = &d->base;
+    d->outer_config = outer_config(setup->config);
+    enum sotto_status st;
+    TRY_DONE(replicate_init(r, &replicate_diloco, setup));
+    TRY_DONE(replicate_buffer(r, &d->x0, MEMORY_OUTER));
+    TRY_DONE(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
+    TRY_DONE(optim_init(&d->outer, &d->outer_config, setup->dev, setup->table, setup->index,
+                        setup->parts, MEMORY_OUTER));
+    TRY_DONE(gather_shares(d));
+    if (setup->config->prune > 0)
+        TRY_DONE(sparse_init(&d->sparse, setup->table, setup->index, setup->parts, r->count,
+                             setup->mesh->n_r, setup->config->prune));
+    *out = r;
+done:
+    if (st != SOTTO_OK)
+        free_diloco(r);
+    return st;
+}
+
+const struct replicate_ops replicate_diloco = {
+    .name = "diloco",
+    .open = open,
+    .anchor = anchor,
+    .step = step,
+    .visit = visit,
+    .free = free_diloco,
+};

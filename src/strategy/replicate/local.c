@@ -1,0 +1,43 @@
+/* Local SGD: groups step on their own and average their parameters every tau steps. The optimizer's
+ * state is kept, not averaged. */
+#include "strategy/replicate/replicate.h"
+
+#include <stdlib.h>
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    TRY(replicate_local_step(r, plan->lr, scale)); /* x <- Opt(x, gbar)     */
+    if (!replicate_boundary(r, r->is.config->tau_steps))
+        return SOTTO_OK;
+    TRY(replicate_mean(r, r->is.across, r->x)); /* x <- mean over R      */
+    r->apart = false;
+    replicate_publish(r);
+    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+}
+
+static void free_local(struct replicate *r)
+{
+    replicate_free(r);
+    free(r);
+}
+
+static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+{
+    struct replicate *r = calloc(1, sizeof *r);
+    if (!r)
+        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
+    enum sotto_status st = replicate_init(r, &replicate_local, setup);
+    if (st != SOTTO_OK)
+        free_local(r);
+    else
+        *out = r;
+    return st;
+}
+
+const struct replicate_ops replicate_local = {
+    .name = "local",
+    .open = open,
+    .step = step,
+    .visit = replicate_visit,
+    .free = free_local,
+};

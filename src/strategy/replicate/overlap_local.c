@@ -1,0 +1,143 @@
+/* Overlap-Local-SGD (Wang, Liang and Joshi 2020): groups are pulled towards an anchor whose average
+ * is under way while they step, one boundary stale. */
+#include "strategy/replicate/replicate.h"
+
+#include <stdlib.h>
+
+#include "tensor/ops.h"
+
+struct overlap_local {
+    struct replicate base;
+    struct buffer z;  /* anchor                                  */
+    struct buffer v;  /* its velocity, each group's own          */
+    struct buffer to; /* z - lr v, being averaged: the next z    */
+    struct lane *lane;
+    struct comm *across;
+    bool under_way;
+    bool wants_stop, stop; /* travel with it */
+};
+
+static void anchor(struct replicate *r)
+{
+    struct overlap_local *o = (struct overlap_local *)r;
+    r->is.dev->ops->copy(r->is.dev, o->z.view, r->x, r->count);
+    r->is.dev->ops->fill(r->is.dev, o->v.view, r->count, 0);
+    o->under_way = false;
+}
+
+static enum sotto_status average(void *arg)
+{
+    struct overlap_local *o = arg;
+    struct replicate *r = &o->base;
+    TRY(comm_allreduce(o->across, o->to.view, o->to.view, r->count));
+    return replicate_agree(o->across, o->wants_stop, &o->stop);
+}
+
+/* The average that was started a boundary ago is the new anchor. */
+static enum sotto_status finish(struct overlap_local *o)
+{
+    struct replicate *r = &o->base;
+    struct device *dev = r->is.dev;
+    if (!o->under_way)
+        return SOTTO_OK;
+    TRY(lane_wait(o->lane));
+    dev->ops->copy(dev, o->z.view, o->to.view, r->count);
+    dev->ops->scale(dev, o->z.view, 1 / (float)r->is.mesh->n_r, r->count);
+    r->stop = o->stop;
+    o->under_way = false;
+    return device_check(dev);
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct overlap_local *o = (struct overlap_local *)r;
+    const struct strategy_config *c = r->is.config;
+    struct device *dev = r->is.dev;
+    const struct ops *ops = dev->ops;
+    const float a = (float)c->alpha, lr = (float)plan->lr;
+    TRY(replicate_local_step(r, plan->lr, scale));
+    if (!replicate_boundary(r, c->tau_steps))
+        return SOTTO_OK;
+    TRY(finish(o)); /* z: also says whether to stop */
+    ops->scale(dev, r->x, 1 - a, r->count);
+    ops->axpy(dev, r->x, a, o->z.view, r->count); /* x <- (1-a) x + a z           */
+    ops->scale(dev, o->v.view, (float)c->beta, r->count);
+    if (lr > 0) {
+        ops->axpy(dev, o->v.view, 1 / lr, o->z.view, r->count);
+        ops->axpy(dev, o->v.view, -1 / lr, r->x, r->count); /* v <- b v + (z - x)/lr        */
+    }
+    ops->copy(dev, o->to.view, o->z.view, r->count);
+    ops->axpy(dev, o->to.view, -lr, o->v.view, r->count); /* average of z - lr v, beside  */
+    replicate_publish(r);                                 /* the next tau steps           */
+    TRY(device_check(dev));
+    o->under_way = true;
+    o->wants_stop = r->wants_stop;
+    return lane_start(o->lane, average, o);
+}
+
+static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
+{
+    struct overlap_local *o = (struct overlap_local *)r;
+    char group[32];
+    int64_t under_way = o->under_way;
+    if (!state_loading(v) && o->under_way)
+        TRY(lane_wait(o->lane)); /* what is saved is the same on all */
+    TRY(replicate_visit(r, v));
+    if (state_loading(v) && !state_has(v, "outer.z."))
+        return SOTTO_OK;
+    TRY(replicate_visit_vector(r, v, "outer.z", &o->z));
+    TRY(state_int(v, "outer.under_way", &under_way));
+    o->under_way = under_way;
+    if (o->under_way)
+        TRY(replicate_visit_vector(r, v, "outer.to", &o->to));
+    if (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0)
+        return SOTTO_OK;
+    snprintf(group, sizeof group, "velocity.%d", r->is.mesh->r);
+    TRY(state_enter_own(v, group));
+    if (!state_loading(v) || state_has(v, "v."))
+        TRY(replicate_visit_vector(r, v, "v", &o->v));
+    state_leave(v);
+    if (state_loading(v))
+        state_ignore(v, "velocity.");
+    return SOTTO_OK;
+}
+
+static void free_overlap_local(struct replicate *r)
+{
+    struct overlap_local *o = (struct overlap_local *)r;
+    if (o->lane)
+        lane_wait(o->lane);
+    buffer_free(&o->z);
+    buffer_free(&o->v);
+    buffer_free(&o->to);
+    replicate_free(r);
+    free(o);
+}
+
+static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+{
+    struct overlap_local *o = calloc(1, sizeof *o);
+    if (!o)
+        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
+    enum sotto_status st;
+    TRY_DONE(replicate_init(&o->base, &replicate_overlap_local, setup));
+    TRY_DONE(replicate_buffer(&o->base, &o->z, MEMORY_OUTER));
+    TRY_DONE(replicate_buffer(&o->base, &o->v, MEMORY_OUTER));
+    TRY_DONE(replicate_buffer(&o->base, &o->to, MEMORY_COMMUNICATION));
+    TRY_DONE(mesh_lane(setup->mesh, &o->lane));
+    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, &o->across));
+    *out = &o->base;
+done:
+    if (st != SOTTO_OK)
+        free_overlap_local(&o->base);
+    return st;
+}
+
+const struct replicate_ops replicate_overlap_local = {
+    .name = "overlap-local",
+    .open = open,
+    .anchor = anchor,
+    .step = step,
+    .visit = visit,
+    .free = free_overlap_local,
+};

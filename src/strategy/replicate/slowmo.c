@@ -1,0 +1,87 @@
+/* SlowMo (Wang et al. 2020): local steps, then a step with slow momentum from where they all began.
+ */
+#include "strategy/replicate/replicate.h"
+
+#include <stdlib.h>
+
+#include "tensor/ops.h"
+
+struct slowmo {
+    struct replicate base;
+    struct buffer x0; /* where this outer round began */
+    struct buffer m;  /* slow momentum                */
+};
+
+static void anchor(struct replicate *r)
+{
+    struct slowmo *s = (struct slowmo *)r;
+    r->is.dev->ops->copy(r->is.dev, s->x0.view, r->x, r->count);
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct slowmo *s = (struct slowmo *)r;
+    const struct strategy_config *c = r->is.config;
+    const struct ops *ops = r->is.dev->ops;
+    struct device *dev = r->is.dev;
+    const float lr = (float)plan->lr;
+    TRY(replicate_local_step(r, plan->lr, scale));
+    if (!replicate_boundary(r, c->tau_steps))
+        return SOTTO_OK;
+    TRY(replicate_mean(r, r->is.across, r->x)); /* xbar                                */
+    ops->scale(dev, s->m.view, (float)c->beta, r->count);
+    if (lr > 0) { /* with lr = 0 nothing has moved                                     */
+        ops->axpy(dev, s->m.view, 1 / lr, s->x0.view, r->count);
+        ops->axpy(dev, s->m.view, -1 / lr, r->x, r->count); /* m <- b m + (x0 - xbar)/lr */
+    }
+    ops->axpy(dev, s->x0.view, -(float)c->alpha * lr, s->m.view, r->count); /* x0 -= a lr m */
+    ops->copy(dev, r->x, s->x0.view, r->count);                             /* x <- x0      */
+    r->apart = false;
+    replicate_publish(r);
+    TRY(device_check(dev));
+    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+}
+
+static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
+{
+    struct slowmo *s = (struct slowmo *)r;
+    TRY(replicate_visit(r, v));
+    if (state_loading(v) && !state_has(v, "outer.m."))
+        return SOTTO_OK; /* of another method: begins anew */
+    TRY(replicate_visit_vector(r, v, "outer.x0", &s->x0));
+    return replicate_visit_vector(r, v, "outer.m", &s->m);
+}
+
+static void free_slowmo(struct replicate *r)
+{
+    struct slowmo *s = (struct slowmo *)r;
+    buffer_free(&s->x0);
+    buffer_free(&s->m);
+    replicate_free(r);
+    free(s);
+}
+
+static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+{
+    struct slowmo *s = calloc(1, sizeof *s);
+    if (!s)
+        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
+    enum sotto_status st;
+    TRY_DONE(replicate_init(&s->base, &replicate_slowmo, setup));
+    TRY_DONE(replicate_buffer(&s->base, &s->x0, MEMORY_OUTER));
+    TRY_DONE(replicate_buffer(&s->base, &s->m, MEMORY_OUTER));
+    *out = &s->base;
+done:
+    if (st != SOTTO_OK)
+        free_slowmo(&s->base);
+    return st;
+}
+
+const struct replicate_ops replicate_slowmo = {
+    .name = "slowmo",
+    .open = open,
+    .anchor = anchor,
+    .step = step,
+    .visit = visit,
+    .free = free_slowmo,
+};

@@ -1,0 +1,30 @@
+/* The average of vectors of which each group sends only the largest values: per tensor row the
+ * (1-p) largest in magnitude. On the wire a block is a bit an element and the kept values; blocks
+ * are summed by the rank they belong to and gathered whole. */
+#ifndef SOTTO_STRATEGY_REPLICATE_SPARSE_H
+#define SOTTO_STRATEGY_REPLICATE_SPARSE_H
+
+#include "comm/comm.h"
+#include "tensor/table.h"
+
+struct sparse {
+    const struct table *table;
+    int index, parts; /* the own slices            */
+    double prune;     /* share that is not sent    */
+    size_t count;     /* of the own vector         */
+    float *value;     /* (count) host              */
+    float *row;       /* (longest row)             */
+    float *out, *in;  /* messages                  */
+};
+
+enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
+                              size_t count, int size, double prune);
+void sparse_free(struct sparse *s);
+
+/* value <- value without its small entries: what this group sends. */
+void sparse_prune(struct sparse *s);
+
+/* value <- the sum over the ranks of c of their pruned values. */
+enum sotto_status sparse_sum(struct sparse *s, struct comm *c);
+
+#endif
