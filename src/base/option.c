@@ -234,6 +234,10 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
         bool qualified = length && strncmp(key, name, length) == 0 && key[length] == '.';
         if (qualified)
             bare = key + length + 1;
+        if (length && strcmp(key, name) == 0) { /* --strategy=acco: the section's preset */
+            bare = "preset";
+            qualified = true;
+        }
         for (int i = 0; i < sections[s].count; i++) {
             if (strcmp(sections[s].table[i].key, bare) != 0)
                 continue;
@@ -306,28 +310,9 @@ static enum sotto_status unquote(char *value)
     return SOTTO_OK;
 }
 
-static bool known_section(const struct option_section *sections, int n, const char *name)
-{
-    for (int s = 0; s < n; s++)
-        if (strcmp(sections[s].name, name) == 0)
-            return true;
-    return false;
-}
-
-static enum sotto_status unknown_section(const struct option_section *sections, int n,
-                                         const char *name)
-{
-    const char *best = NULL;
-    int nearest = far_from(name);
-    for (int s = 0; s < n; s++)
-        consider(name, sections[s].name, &best, &nearest);
-    if (best && *best)
-        return fail(SOTTO_EINVAL, "unknown section [%s]: did you mean [%s]?", name, best);
-    return fail(SOTTO_EINVAL, "unknown section [%s]", name);
-}
-
-static enum sotto_status load_line(const struct option_section *sections, int n, char *line,
-                                   char section[OPTION_ROOM])
+/* One line: `each` is told of a heading and of a key. */
+static enum sotto_status read_line(char *line, char section[OPTION_ROOM], option_each *each,
+                                   void *arg)
 {
     cut_comment(line);
     char *text = trim(line);
@@ -339,25 +324,21 @@ static enum sotto_status load_line(const struct option_section *sections, int n,
             return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
         text[length - 1] = '\0';
         strcpy(section, trim(text + 1));
-        return known_section(sections, n, section) ? SOTTO_OK
-                                                   : unknown_section(sections, n, section);
+        return each(arg, section, NULL, NULL);
     }
     char *equals = strchr(text, '=');
     if (!equals)
         return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
     *equals = '\0';
-    char key[2 * OPTION_ROOM];
-    const char *bare = trim(text);
-    if (strlen(bare) >= OPTION_ROOM)
-        return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(bare));
-    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
+    const char *key = trim(text);
+    if (strlen(key) >= OPTION_ROOM)
+        return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(key));
     char *value = trim(equals + 1);
     TRY(unquote(value));
-    return option_set(sections, n, key, value);
+    return each(arg, section, key, value);
 }
 
-enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
-                                   const char *name)
+enum sotto_status option_read_text(const char *text, const char *name, option_each *each, void *arg)
 {
     char section[OPTION_ROOM] = "";
     enum sotto_status st = SOTTO_OK;
@@ -368,9 +349,51 @@ enum sotto_status option_load_text(const struct option_section *sections, int n,
         char *line = strndup(text, (size_t)(end - text));
         if (!line)
             return fail(SOTTO_ENOMEM, "%s: no memory for line %d", name, number);
-        st = fail_in(load_line(sections, n, line, section), "%s:%d: ", name, number);
+        st = fail_in(read_line(line, section, each, arg), "%s:%d: ", name, number);
         free(line);
         text = *end ? end + 1 : end;
     }
     return st;
+}
+
+struct target { /* where option_load_text puts what it reads */
+    const struct option_section *sections;
+    int n;
+};
+
+static bool known_section(const struct target *t, const char *name)
+{
+    for (int s = 0; s < t->n; s++)
+        if (strcmp(t->sections[s].name, name) == 0)
+            return true;
+    return false;
+}
+
+static enum sotto_status unknown_section(const struct target *t, const char *name)
+{
+    const char *best = NULL;
+    int nearest = far_from(name);
+    for (int s = 0; s < t->n; s++)
+        consider(name, t->sections[s].name, &best, &nearest);
+    if (best && *best)
+        return fail(SOTTO_EINVAL, "unknown section [%s]: did you mean [%s]?", name, best);
+    return fail(SOTTO_EINVAL, "unknown section [%s]", name);
+}
+
+static enum sotto_status load_one(void *arg, const char *section, const char *bare,
+                                  const char *value)
+{
+    const struct target *t = arg;
+    if (!bare)
+        return known_section(t, section) ? SOTTO_OK : unknown_section(t, section);
+    char key[2 * OPTION_ROOM];
+    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
+    return option_set(t->sections, t->n, key, value);
+}
+
+enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
+                                   const char *name)
+{
+    struct target t = {sections, n};
+    return option_read_text(text, name, load_one, &t);
 }

@@ -6,7 +6,7 @@
  *
  * A program collects tables into sections; `--optim.warmup=10` on the command line equals
  * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section has
- * it. */
+ * it, and `--model=nano` is `--model.preset=nano`. */
 #ifndef SOTTO_BASE_OPTION_H
 #define SOTTO_BASE_OPTION_H
 
@@ -88,6 +88,16 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
 enum sotto_status option_load(const struct option_section *sections, int n, const char *path);
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
                                    const char *name);
+
+/* The reader beneath, for files of another form: `each` is told of every heading (key and value
+ * NULL) and of every key with the section that it stands in ("": none yet). */
+typedef enum sotto_status option_each(void *arg, const char *section, const char *key,
+                                      const char *value);
+enum sotto_status option_read_text(const char *text, const char *name, option_each *each,
+                                   void *arg);
+
+/* The text of a configuration file, which the caller frees; one with a zero byte is refused. */
+enum sotto_status option_file(const char *path, char **text);
 
 /* Takes "--key=value", "--key value" and "--flag" (a bool); other words go to `rest` (room for argc
  * pointers), whose number is `*n_rest`. */

@@ -8,16 +8,22 @@
 
 #include "base/file.h"
 
+enum sotto_status option_file(const char *path, char **text)
+{
+    size_t size;
+    TRY(file_read(path, 1 << 24, text, &size));
+    if (!memchr(*text, '\0', size))
+        return SOTTO_OK;
+    free(*text);
+    *text = NULL;
+    return fail(SOTTO_EFORMAT, "%s is not a text file: it contains a zero byte", path);
+}
+
 enum sotto_status option_load(const struct option_section *sections, int n, const char *path)
 {
     char *text;
-    size_t size;
-    TRY(file_read(path, 1 << 24, &text, &size));
-    enum sotto_status st = SOTTO_OK;
-    if (memchr(text, '\0', size))
-        st = fail(SOTTO_EFORMAT, "%s is not a text file: it contains a zero byte", path);
-    else
-        st = option_load_text(sections, n, text, path);
+    TRY(option_file(path, &text));
+    enum sotto_status st = option_load_text(sections, n, text, path);
     free(text);
     return st;
 }

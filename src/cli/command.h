@@ -15,12 +15,14 @@ struct command {
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
     bool reads_config; /* its first word is a configuration file that options override */
+    /* (optional) Reads that file into `config`; default: option_load. */
+    enum sotto_status (*load)(void *config, const char *path);
 };
 
 enum { CLI_SECTIONS = 16 };
 #define CLI_CONFIG_ROOM (64 * 1024)
 
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
-    command_info;
+    command_info, command_compare;
 
 #endif

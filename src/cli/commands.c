@@ -8,7 +8,8 @@
 #include "base/log.h"
 
 static const struct command *const commands[] = {
-    &command_train, &command_eval, &command_sample, &command_tokenize, &command_info,
+    &command_train,  &command_compare,  &command_eval,
+    &command_sample, &command_tokenize, &command_info,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -58,7 +59,7 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
     TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
     if (c->reads_config && n_words > 0) { /* once more, so that options override the file */
         option_defaults(sections, n);
-        TRY_DONE(option_load(sections, n, words[0]));
+        TRY_DONE(c->load ? c->load(config, words[0]) : option_load(sections, n, words[0]));
         TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
     }
     TRY_DONE(c->run(config, words, n_words));

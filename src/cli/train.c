@@ -2,31 +2,10 @@
 #include "cli/command.h"
 
 #include <inttypes.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "cli/progress.h"
+#include "cli/stop.h"
 #include "train/report.h"
-
-/* Set by Ctrl-C; a signal handler has nowhere else to write. */
-static volatile sig_atomic_t interrupted;
-
-static void on_signal(int number)
-{
-    (void)number;
-    if (interrupted)
-        _exit(130); /* a second one means it */
-    interrupted = 1;
-}
-
-static void watch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-    interrupted = 0;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static int sections(void *config, struct option_section *out)
 {
@@ -40,12 +19,18 @@ static void print_header(const struct run *run)
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
     char method[OPTION_ROOM];
-    printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
-           m->layers, m->width, m->heads, m->vocab, (double)run->model.table.parameters / 1e6);
-    printf("data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
-           (long long)loader_tokens(run->train), loader_sources(run->train),
-           loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
-           run->config.strategy.accumulate);
+    if (t->oracle == ORACLE_NULL)
+        printf("null oracle: %.2f million parameters in %d stages\n",
+               (double)run->table->parameters / 1e6, run->table->n_stage);
+    else
+        printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
+               m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
+    if (run->train)
+        printf(
+            "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
+            (long long)loader_tokens(run->train), loader_sources(run->train),
+            loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
+            run->config.strategy.accumulate);
     strategy_describe(&run->config.strategy, method);
     if (run->size > 1)
         printf("workers: %d %s in %d group%s, %s\n", run->size,
@@ -129,8 +114,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct progress progress;
     progress_init(&progress, stdout);
     struct run_watch watch = progress_watch(&progress);
-    watch.stop = &interrupted;
-    watch_signals();
+    watch.stop = stop_watch();
     struct run run;
     TRY(run_open(&run, config, &watch));
     if (run.leads)
@@ -139,8 +123,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     progress_end(&progress);
     if (st == SOTTO_OK && run.leads) {
         print_report(&run);
-        printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
-               run.config.train.out, run.result.hash);
+        if (run.config.train.oracle == ORACLE_NULL)
+            printf("done: the report is in %s\n", run.config.train.out);
+        else
+            printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
+                   run.config.train.out, run.result.hash);
     } else if (st != SOTTO_OK) {
         print_way_on(&run, st, n_words ? words[0] : NULL);
     }

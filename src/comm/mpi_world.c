@@ -116,6 +116,22 @@ static enum sotto_status find_node(const struct mpi_member *all, int *node)
     return st;
 }
 
+/* One rank's ring among the others' native calls would wait for ever: everybody learns of it here,
+ * before the first call. */
+static enum sotto_status agree_collectives(const struct mpi_member *all, int mine)
+{
+    static const char *const name[] = {"native", "ring"};
+    int first = mine, differs, other = -1;
+    TRY(mpi_check(all, MPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD), "start"));
+    differs = mine == first ? -1 : all->base.rank;
+    TRY(mpi_check(all, MPI_Allreduce(&differs, &other, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
+                  "start"));
+    if (other < 0)
+        return SOTTO_OK;
+    return fail(SOTTO_EPEER, "collectives differ: rank %d has %s, rank 0 has %s", other,
+                name[first == MPI_COLLECTIVES_NATIVE], name[first == MPI_COLLECTIVES_RING]);
+}
+
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
     static const struct mpi_config plain = {MPI_COLLECTIVES_NATIVE, 0};
@@ -151,6 +167,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
             "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
             "library this program was built with, or srun --mpi=pmix",
             mpi_launched_size());
+    if (st == SOTTO_OK)
+        st = agree_collectives(&all, (int)config->collectives);
     if (st == SOTTO_OK)
         st = find_node(&all, &node);
     if (st == SOTTO_OK)

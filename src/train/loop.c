@@ -13,9 +13,6 @@ struct loop {
     int64_t tokens, step;
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
-    double loss;   /* of the last tenth of the rounds, summed over reports */
-    int64_t losses;
-    struct evaluation evaluation;
 };
 
 static bool leads(const struct trainer *t)
@@ -37,8 +34,8 @@ static enum sotto_status evaluate_now(struct loop *l)
     struct run *run = t->run;
     if (!run->valid)
         return SOTTO_OK;
-    TRY(trainer_evaluate(t, &l->evaluation));
-    const struct evaluation *e = &l->evaluation;
+    TRY(trainer_evaluate(t, &t->evaluation));
+    const struct evaluation *e = &t->evaluation;
     if (!leads(t))
         return SOTTO_OK;
     metrics_begin(&run->metrics, t->step);
@@ -105,6 +102,12 @@ static void tell(struct loop *l, struct run_step *s)
     l->real = real;
 }
 
+/* The reports after this step make the run's loss: those of its last tenth. */
+static int64_t tail_begin(const struct train_config *c)
+{
+    return c->steps - c->steps / 10 - c->log_every;
+}
+
 static enum sotto_status one_round(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
@@ -127,9 +130,9 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     *stop = s.round.stop;
     s.step = t->step;
     s.seconds = clock_now(t->worker->clock) - before;
-    if (s.report && t->step > c->steps - c->steps / 10 - c->log_every) {
-        l->loss += s.round.loss;
-        l->losses++;
+    if (s.report && t->step > tail_begin(c)) {
+        t->tail_loss += s.round.loss;
+        t->tail_reports++;
     }
     if (leads(t))
         tell(l, &s);
@@ -179,8 +182,9 @@ static enum sotto_status conclude(struct loop *l)
                                 .tokens = t->tokens,
                                 .samples = t->samples,
                                 .seconds = mine.cost.seconds,
-                                .loss = l->losses ? l->loss / (double)l->losses : NAN,
-                                .evaluation = l->evaluation};
+                                .loss =
+                                    t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
+                                .evaluation = t->evaluation};
     TRY(trainer_hash(t, &result.hash));
     result.worker = calloc((size_t)t->worker->size, sizeof *result.worker);
     if (!result.worker)
@@ -199,6 +203,10 @@ enum sotto_status trainer_loop(struct trainer *t)
     const struct train_config *c = &run->config.train;
     struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = t->spent};
     l.saved = *run->checkpoint ? t->step : -1;
+    if (t->step <= tail_begin(c)) { /* a longer run than the one that it goes on from */
+        t->tail_loss = 0;
+        t->tail_reports = 0;
+    }
     l.real = clock_now(&clock_real);
     double stops = asked_to_stop(run); /* one answer for all workers, as behind each round */
     TRY(comm_sum(t->worker->world, &stops, 1));

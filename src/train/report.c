@@ -65,7 +65,7 @@ static void fill(json_t *o, const struct run *run)
     put_int(o, "bytes", r.cost.inside + r.cost.between);
     put_int(o, "bytes_inside", r.cost.inside);
     put_int(o, "bytes_between", r.cost.between);
-    put_int(o, "parameters", (int64_t)run->model.table.parameters);
+    put_int(o, "parameters", (int64_t)run->table->parameters);
     put_int(o, "memory", (int64_t)r.memory_total);
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {
         char key[64];

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "comm/mpi.h"
 #include "train/calibrate.h"
+#include "train/null_oracle.h"
 #include "train/report.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -58,6 +59,43 @@ static enum sotto_status load_config(struct run *run, const char *from, bool res
     return agree(&asked, &run->config.model, from);
 }
 
+/* Stages for the overlap of several workers, each padded so that a group can share it evenly. */
+static enum sotto_status open_table(struct run *run)
+{
+    const struct run_config *c = &run->config;
+    const int slices = run->size / c->strategy.groups;
+    int stages = c->train.stages ? c->train.stages : run->size > 1 ? c->model.layers : 1;
+    run->table = &run->model.table;
+    if (c->train.oracle == ORACLE_MODEL || c->null.parameters == 0)
+        return model_init(&run->model, &c->model, stages, slices);
+    run->table = &run->declared;
+    return null_table(&run->declared, (size_t)c->null.parameters, c->train.stages ? stages : 8,
+                      slices);
+}
+
+/* No data, no parameters: sizes and times only. */
+static enum sotto_status open_null(struct run *run)
+{
+    struct run_config *c = &run->config;
+    if (c->train.time != TIME_VIRTUAL)
+        return fail(SOTTO_EINVAL, "train.oracle = null needs train.time = virtual");
+    if (!*c->worker.step)
+        return fail(SOTTO_EINVAL, "train.oracle = null needs worker.step, the time of a "
+                                  "micro-batch");
+    if (c->null.parameters == 0) {
+        TRY(model_config_resolve(&c->model));
+        if (!c->model.vocab)
+            return fail(SOTTO_EINVAL, "train.oracle = null needs null.parameters, or a model "
+                                      "with model.vocab");
+        TRY(model_config_check(&c->model));
+    }
+    if (!c->train.seq)
+        c->train.seq = c->model.positions ? c->model.positions : 1;
+    strcpy(c->train.device, "null");
+    TRY(open_table(run));
+    return run_calibrate(run);
+}
+
 static enum sotto_status open_model(struct run *run, const char *from, bool resumed)
 {
     struct run_config *c = &run->config;
@@ -92,8 +130,7 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
         loader_close(run->valid);
         run->valid = NULL;
     }
-    int stages = c->train.stages ? c->train.stages : run->size > 1 ? c->model.layers : 1;
-    return model_init(&run->model, &c->model, stages, run->size / c->strategy.groups);
+    return open_table(run);
 }
 
 /* The parameters that all workers begin with. */
@@ -221,12 +258,18 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
     const char *from = found >= 0 ? run->checkpoint : t->init;
     if (*from)
         inherit_tokenizer(&run->config, from);
-    TRY_DONE(open_data(run));
-    TRY_DONE(open_model(run, from, found >= 0));
-    TRY_DONE(open_start(run, from));
-    TRY_DONE(run_calibrate(run));
+    if (t->oracle == ORACLE_NULL) {
+        TRY_DONE(open_null(run));
+    } else {
+        TRY_DONE(open_data(run));
+        TRY_DONE(open_model(run, from, found >= 0));
+        TRY_DONE(open_start(run, from));
+        TRY_DONE(run_calibrate(run));
+    }
     if (run->leads)
         TRY_DONE(rundir_open(&run->dir, t->out));
+    if (run->leads && *run->checkpoint) /* a crash may have come between saving and publishing */
+        TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
 done:
     if (st != SOTTO_OK && run->mpi) { /* the others may be far ahead: end them too */
         struct status_note note;
@@ -246,6 +289,7 @@ void run_close(struct run *run)
     free(run->result.worker);
     free(run->start);
     model_free(&run->model);
+    table_free(&run->declared);
     if (run->valid)
         loader_close(run->valid);
     if (run->train)

@@ -65,6 +65,8 @@ struct run {
     struct tokenizer *tokenizer;  /* NULL: the data are token files */
     struct loader *train, *valid; /* valid NULL: nothing held out   */
     struct model model;
+    struct table declared;     /* oracle = null: sizes without a model */
+    const struct table *table; /* of the one or the other              */
     struct comm *mpi; /* this process's place, where MPI started it; NULL: all workers are here */
     int size;         /* workers in all */
     bool leads;       /* rank 0 is here */

@@ -19,13 +19,18 @@ static enum sotto_status visit(void *trainer, struct state_visitor *v)
     return t->strategy->ops->visit(t->strategy, v);
 }
 
-/* The same, and what it has cost, which differs from run to run. */
+/* The same, what is reported in the end, and what it has cost, which differs from run to run. */
 static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
     struct trainer *t = trainer;
     struct cost *c = &t->spent;
     strategy_describe(&t->run->config.strategy, t->method);
     TRY(state_text(v, "method", t->method, sizeof t->method));
+    TRY(state_real(v, "report.loss", &t->tail_loss));
+    TRY(state_int(v, "report.losses", &t->tail_reports));
+    TRY(state_real(v, "report.eval_loss", &t->evaluation.loss));
+    TRY(state_int(v, "report.eval_targets", &t->evaluation.targets));
+    TRY(state_int(v, "report.eval_hits", &t->evaluation.hits));
     TRY(state_real(v, "cost.seconds", &c->seconds));
     TRY(state_real(v, "cost.compute", &c->compute));
     TRY(state_real(v, "cost.communication", &c->communication));
@@ -90,7 +95,7 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
 /* The parameters in host memory on rank 0, which frees them; NULL on the others. */
 static enum sotto_status copy_parameters(struct trainer *t, float **flat)
 {
-    size_t count = table_count(&t->run->model.table);
+    size_t count = table_count(t->run->table);
     *flat = leads(t) ? malloc(count * sizeof **flat) : NULL;
     if (leads(t) && !*flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
@@ -169,6 +174,8 @@ enum sotto_status trainer_save(struct trainer *t)
 {
     struct run *run = t->run;
     struct checkpoint c;
+    if (run->config.train.oracle == ORACLE_NULL)
+        return SOTTO_OK; /* nothing to keep */
     if (!leads(t))
         return save_files(t, NULL);
     TRY(checkpoint_begin(&c, &run->dir, t->step));
@@ -189,17 +196,19 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
     struct state_visitor v;
     struct comm *world = t->worker->world;
     float *flat;
+    *out = 0;
+    if (t->run->config.train.oracle == ORACLE_NULL)
+        return SOTTO_OK;
     TRY(copy_parameters(t, &flat));
     uint64_t *all = calloc((size_t)world->size, sizeof *all);
     state_hasher_init(&v);
     gather_share(&v, world->rank, t->mesh.r == 0);
     enum sotto_status st = all ? visit(t, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
     if (st == SOTTO_OK && leads(t))
-        st = state_table(&v, &t->run->model.table, 0, 1, MEMORY_PARAMETERS, NULL,
+        st = state_table(&v, t->run->table, 0, 1, MEMORY_PARAMETERS, NULL,
                          (struct view){flat, DTYPE_F32});
     if (st == SOTTO_OK)
         st = comm_gather_bytes(world, all, &v.hash, sizeof v.hash);
-    *out = 0;
     for (int r = 0; r < world->size && st == SOTTO_OK; r++)
         *out += all[r];
     state_free(&v);

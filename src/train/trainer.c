@@ -52,6 +52,13 @@ static enum sotto_status open_oracle(struct trainer *t)
     struct run *run = t->run;
     const struct train_config *c = &run->config.train;
     pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
+    if (c->oracle == ORACLE_NULL) {
+        const struct null_config null = {run->microbatch_seconds, (int64_t)c->batch * c->seq,
+                                         (size_t)run->config.null.activations};
+        TRY(null_oracle_init(&t->null_oracle, run->table, t->worker, &t->dev, &null));
+        t->oracle = &t->null_oracle.base;
+        return SOTTO_OK;
+    }
     struct model_oracle_setup setup = {
         .model = &run->model,
         .dev = &t->dev,
@@ -64,8 +71,9 @@ static enum sotto_status open_oracle(struct trainer *t)
         .worker = t->worker,
         .seconds = run->microbatch_seconds,
     };
+    TRY(model_oracle_init(&t->model_oracle, &setup));
     t->oracle = &t->model_oracle.base;
-    return model_oracle_init(&t->model_oracle, &setup);
+    return SOTTO_OK;
 }
 
 static enum sotto_status open_metrics(struct trainer *t)
@@ -80,6 +88,8 @@ static enum sotto_status open_metrics(struct trainer *t)
 static enum sotto_status set_parameters(struct trainer *t)
 {
     struct run *run = t->run;
+    if (!run->start)
+        return SOTTO_OK; /* the null oracle has none */
     TRY(t->strategy->ops->import(t->strategy, run->start));
     TRY(comm_barrier(t->worker->world));
     if (t->worker->rank == 0 || run->mpi) {
@@ -117,8 +127,10 @@ void trainer_close(struct trainer *t)
         t->strategy->ops->free(t->strategy);
     if (t->mesh.worker)
         mesh_close(&t->mesh);
-    if (t->oracle)
+    if (t->oracle == &t->model_oracle.base)
         model_oracle_free(&t->model_oracle);
+    if (t->oracle == &t->null_oracle.base)
+        null_oracle_free(&t->null_oracle);
     if (t->pool.dev)
         pool_free(&t->pool);
     if (t->dev.ops)

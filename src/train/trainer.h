@@ -3,6 +3,7 @@
 #ifndef SOTTO_TRAIN_TRAINER_H
 #define SOTTO_TRAIN_TRAINER_H
 
+#include "train/null_oracle.h"
 #include "train/run.h"
 
 struct trainer {
@@ -11,16 +12,20 @@ struct trainer {
     struct memory memory;
     struct device dev;
     struct pool pool;
-    struct model_oracle model_oracle;
-    struct oracle *oracle;
+    struct model_oracle model_oracle; /* one of the two ... */
+    struct null_oracle null_oracle;
+    struct oracle *oracle; /* ... is this */
     struct mesh mesh;
     struct strategy *strategy;
     int64_t step;             /* rounds done  */
     int64_t tokens;           /* seen, by all */
     int64_t samples;          /* sequences    */
     char method[OPTION_ROOM]; /* that the checkpoint was made with */
-    struct cost spent;        /* up to the last pause */
-    struct cost mark;         /* what counted when it went on */
+    double tail_loss;         /* of the last tenth of the rounds, summed over reports */
+    int64_t tail_reports;
+    struct evaluation evaluation; /* the last; targets 0: none */
+    struct cost spent;            /* up to the last pause */
+    struct cost mark;             /* what counted when it went on */
     bool paused;
 };
 

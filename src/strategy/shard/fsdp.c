@@ -133,7 +133,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     f->reducing = -1;
     shard_begin(s, plan, &f->g);
     for (int i = 0; i < n; i++)
-        TRY(micro_batch(f, s->next++, i == n - 1));
+        TRY(micro_batch(f, s->next + i, i == n - 1));
     TRY(lane_wait(f->reduces));
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {

@@ -130,6 +130,8 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
 {
     s->replicate->wants_stop = s->counts.stop > 0;
     shard_count_end(s, &s->counts, out);
+    if (!s->replicate->idle)
+        s->next += s->is.config->accumulate;
     TRY(replicate_step(s->replicate, plan, scale));
     if (!s->replicate->ops->averages)
         out->stop = s->replicate->stop;
@@ -162,7 +164,7 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const bool alone = s->is.mesh->worker->size == 1;
     for (int i = 0; i < n; i++)
-        TRY(shard_gradient(s, s->next++, i == n - 1 && !alone ? complete : NULL));
+        TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
     if (!alone)
         TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
     return SOTTO_OK;

@@ -1,0 +1,106 @@
+/* sotto compare */
+#include "cli/command.h"
+
+#include <string.h>
+
+#include "cli/progress.h"
+#include "cli/stop.h"
+#include "train/compare/compare.h"
+
+struct compare_command {
+    struct compare_config compare;
+    char only[OPTION_ROOM];
+    bool again, list;
+    struct run_config base;
+};
+
+#define S struct compare_command
+static const struct option table[] = {
+    OPTION_TEXT(S, only, "", "run these only, as in ddp,acco"),
+    OPTION_BOOL(S, again, "false", "run anew what was run before: its folders are removed"),
+    OPTION_BOOL(S, list, "false", "show the runs and what they set, and run nothing"),
+};
+#undef S
+
+static int sections(void *config, struct option_section *out)
+{
+    _Static_assert(sizeof(struct compare_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
+    _Static_assert(RUN_SECTIONS + 2 <= CLI_SECTIONS, "raise CLI_SECTIONS");
+    struct compare_command *c = config;
+    out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
+    out[1] = (struct option_section){"", "the comparison, over FILE's [compare]", compare_options,
+                                     compare_options_count, &c->compare};
+    run_sections(&c->base, out + 2);
+    return RUN_SECTIONS + 2;
+}
+
+static enum sotto_status load(void *config, const char *path)
+{
+    struct compare_command *c = config;
+    struct spec spec;
+    TRY(spec_load(&spec, path));
+    c->compare = spec.compare;
+    c->base = spec.base;
+    spec_free(&spec);
+    return SOTTO_OK;
+}
+
+static void fresh_line(void *arg)
+{
+    struct progress *p = arg;
+    if (p->pending) /* the summary takes the place of the last progress line */
+        fputs("\r\033[K", p->out);
+    p->pending = false;
+}
+
+static enum sotto_status run_spec(const struct spec *spec, const struct run_config *before,
+                                  const struct compare_command *c, const char *path)
+{
+    struct progress progress;
+    progress_init(&progress, stdout);
+    struct run_watch watch = {.stop = stop_watch()};
+    if (progress.terminal) { /* elsewhere a line a run is enough */
+        watch.step = progress_watch(&progress).step;
+        watch.arg = &progress;
+    }
+    struct compare_how how = {.only = c->only,
+                              .again = c->again,
+                              .out = stdout,
+                              .before = before,
+                              .watch = &watch,
+                              .fresh_line = fresh_line,
+                              .arg = &progress};
+    enum sotto_status st = compare_run(spec, &how);
+    if (st == SOTTO_ESTOPPED)
+        printf("to go on: sotto compare %s --out=%s\n", path, spec->compare.out);
+    return st;
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    const struct compare_command *c = config;
+    struct spec spec;
+    if (n_words != 1)
+        return fail(SOTTO_EINVAL, "compare wants one file%s%s", n_words ? ", got also " : "",
+                    n_words ? words[1] : "");
+    TRY(spec_load(&spec, words[0]));
+    const struct run_config before = spec.base;
+    spec.compare = c->compare;
+    spec.base = c->base;
+    enum sotto_status st =
+        c->list ? compare_list(&spec, stdout) : run_spec(&spec, &before, c, words[0]);
+    spec_free(&spec);
+    return st;
+}
+
+const struct command command_compare = {
+    .name = "compare",
+    .summary = "run configurations that differ from one base, and compare them",
+    .usage = "FILE.ini [--key=value ...]",
+    .example = "  sotto compare acco.ini --list\n"
+               "  sotto compare acco.ini --out=quick --steps=20",
+    .sections = sections,
+    .run = run_it,
+    .reads_config = true,
+    .load = load,
+};

@@ -1,0 +1,251 @@
+#include "train/compare/compare.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "comm/mpi.h"
+#include "train/compare/page.h"
+#include "train/compare/table.h"
+
+/* One whole training run. */
+static enum sotto_status train(const struct run_config *config, const struct run_watch *watch)
+{
+    struct run run;
+    TRY(run_open(&run, config, watch));
+    enum sotto_status st = run_train(&run);
+    run_close(&run);
+    return st;
+}
+
+static enum sotto_status read_report(const struct job *job, struct results *results)
+{
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, job->folder, "report.json"));
+    return results_read(results, job->run, job->seed, path);
+}
+
+static enum sotto_status run_job(const struct jobs *jobs, const struct job *job,
+                                 const struct run_watch *watch, struct results *results)
+{
+    struct run_config config;
+    TRY(job_config(jobs, job, &config));
+    TRY(job_begin(job, &config));
+    TRY(train(&config, watch));
+    return read_report(job, results);
+}
+
+struct count {
+    int wanted, failed;
+    enum sotto_status code; /* of the first that failed */
+};
+
+static void say(const struct compare_how *how, int at, const struct count *count,
+                const struct job *job)
+{
+    if (how->fresh_line)
+        how->fresh_line(how->arg);
+    fprintf(how->out, "[%d/%d] %s: ", at, count->wanted, job->label);
+}
+
+/* Under MPI every process comes here: rank 0 says which run is next (-1: none), and all of them run
+ * it. `world` NULL: this process is alone. */
+static enum sotto_status agree(struct comm *world, int *next)
+{
+    float said = (float)*next;
+    if (world)
+        TRY(comm_broadcast(world, (struct view){&said, DTYPE_F32}, 1, 0));
+    *next = (int)said;
+    return SOTTO_OK;
+}
+
+static enum sotto_status follow(const struct jobs *jobs, struct comm *world)
+{
+    for (;;) {
+        int next = -1;
+        struct run_config config;
+        TRY(agree(world, &next));
+        if (next < 0)
+            return SOTTO_OK;
+        TRY(job_config(jobs, &jobs->list[next], &config));
+        (void)train(&config, NULL); /* rank 0 tells how it went */
+    }
+}
+
+/* Runs what is to be run. Only being asked to stop ends it early. */
+static enum sotto_status run_all(struct page *page, struct results *results, struct comm *world,
+                                 const struct compare_how *how, struct count *count)
+{
+    const struct jobs *jobs = page->jobs;
+    int at = 0;
+    for (int i = 0; i < jobs->n; i++)
+        count->wanted += jobs->list[i].wanted;
+    for (int i = 0; i < jobs->n; i++) {
+        const struct job *job = &jobs->list[i];
+        enum sotto_status st;
+        if (!job->wanted) {
+            if (job->state == JOB_DONE)
+                TRY(read_report(job, results));
+            continue;
+        }
+        at++;
+        if (job->state == JOB_DONE) {
+            st = read_report(job, results);
+        } else {
+            say(how, at, count, job);
+            fprintf(how->out, "%s in %s\n", job->state == JOB_PART ? "goes on" : "starts",
+                    job->folder);
+            fflush(how->out);
+            int next = i;
+            TRY(agree(world, &next));
+            st = run_job(jobs, job, how->watch, results);
+        }
+        say(how, at, count, job);
+        if (st == SOTTO_OK) {
+            fputs(job->state == JOB_DONE ? "was done before: " : "", how->out);
+            table_summary(results, job->run, job->seed, page->columns, page->n_columns, how->out);
+        } else if (st == SOTTO_ESTOPPED) {
+            fputs("stopped\n", how->out);
+            return st;
+        } else {
+            fprintf(how->out, "FAILED: %s", sotto_error());
+            count->code = count->failed++ ? count->code : st;
+        }
+        fputc('\n', how->out);
+        fflush(how->out);
+    }
+    return SOTTO_OK;
+}
+
+static void warn_unknown(void *arg, int run, const char *metric)
+{
+    const char *near;
+    (void)arg;
+    (void)run;
+    if (!metric_known(metric, &near))
+        log_warn("reports have no '%s' that is known here%s%s%s", metric,
+                 near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* A slip of the pen is better known now than after hours of training. */
+static void check_metrics(const struct page *page)
+{
+    const struct spec *spec = page->jobs->spec;
+    for (int k = 0; k < page->n_columns; k++)
+        warn_unknown(NULL, 0, page->columns[k]);
+    for (int i = 0; i < spec->n_expects; i++)
+        expect_visit(&spec->expects[i], warn_unknown, NULL);
+}
+
+static enum sotto_status conclude(const struct page *page, const struct count *count)
+{
+    const int n_expects = page->jobs->spec->n_expects;
+    if (count->failed && page->unmet)
+        return fail(count->code, "%d of %d runs and %d of %d expectations failed", count->failed,
+                    count->wanted, page->unmet, n_expects);
+    if (count->failed)
+        return fail(count->code, "%d of %d runs failed", count->failed, count->wanted);
+    if (page->unmet)
+        return fail(SOTTO_EINVAL, "%d of %d expectations failed", page->unmet, n_expects);
+    return SOTTO_OK;
+}
+
+/* A run's own setting wins over the command line; that is said, lest it surprise. */
+struct kept {
+    const struct spec *spec;
+    FILE *out;
+};
+
+static void tell_kept(void *arg, const char *key, const char *old_value, const char *new_value)
+{
+    const struct kept *kept = arg;
+    const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
+    (void)old_value;
+    for (int i = 0; i < kept->spec->n_runs; i++) {
+        const struct spec_run *run = &kept->spec->runs[i];
+        for (int k = 0; k < run->n_settings; k++)
+            if (strcmp(run->settings[k].key, key) == 0 || strcmp(run->settings[k].key, bare) == 0)
+                fprintf(kept->out, "%s = %s: run %s keeps its own, %s\n", key, new_value, run->name,
+                        run->settings[k].value);
+    }
+}
+
+static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struct compare_how *how)
+{
+    const struct spec *spec = jobs->spec;
+    char list[OPTION_ROOM], *columns[PAGE_COLUMNS];
+    struct results results = {0};
+    struct page page = {.jobs = jobs, .results = &results, .columns = columns};
+    struct count count = {0};
+    struct kept kept = {spec, how->out};
+    enum sotto_status st;
+    strcpy(list, spec->compare.columns);
+    TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, &page.n_columns));
+    TRY(jobs_look(jobs, how->only, how->again));
+    TRY(file_make_directories(spec->compare.out));
+    TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
+    if (how->before)
+        config_differences(how->before, &spec->base, tell_kept, &kept);
+    check_metrics(&page);
+    TRY_DONE(run_all(&page, &results, world, how, &count));
+    TRY_DONE(page_write(&page, how->out));
+    st = conclude(&page, &count);
+done:
+    results_free(&results);
+    return st;
+}
+
+enum sotto_status compare_run(const struct spec *spec, const struct compare_how *how)
+{
+    struct jobs jobs;
+    struct comm *world = NULL;
+    struct status_note note;
+    int none = -1;
+    TRY(jobs_list(&jobs, spec));
+    enum sotto_status st = mpi_detected() ? mpi_world(&world, NULL) : SOTTO_OK;
+    jobs.workers = world ? world->size : 0; /* another number of ranks makes another run */
+    if (st == SOTTO_OK && world && world->rank != 0) {
+        st = follow(&jobs, world);
+    } else if (st == SOTTO_OK) {
+        status_save(&note, lead(&jobs, world, how));
+        if (agree(world, &none) != SOTTO_OK) /* the others are gone, and the runs are done */
+            log_warn("%s", sotto_error());
+        st = status_raise(&note);
+    }
+    comm_free(world);
+    jobs_free(&jobs);
+    return st;
+}
+
+struct listing {
+    FILE *out;
+    const char *between;
+};
+
+static void print_setting(void *arg, const char *key, const char *old_value, const char *new_value)
+{
+    struct listing *l = arg;
+    (void)old_value;
+    fprintf(l->out, "%s%s = %s", l->between, key, new_value);
+    l->between = ", ";
+}
+
+enum sotto_status compare_list(const struct spec *spec, FILE *out)
+{
+    int width = 0;
+    for (int i = 0; i < spec->n_runs; i++)
+        if ((int)strlen(spec->names[i]) > width)
+            width = (int)strlen(spec->names[i]);
+    fprintf(out, "%s, in %s%s%s\n", spec->compare.title, spec->compare.out,
+            *spec->compare.seeds ? ", each with seeds " : "", spec->compare.seeds);
+    for (int i = 0; i < spec->n_runs; i++) {
+        struct run_config config;
+        struct listing l = {out, ""};
+        TRY(spec_config(spec, i, &config));
+        fprintf(out, "  %-*s  ", width, spec->names[i]);
+        config_differences(&spec->base, &config, print_setting, &l);
+        fputs(*l.between ? "\n" : "(as the base)\n", out);
+    }
+    for (int i = 0; i < spec->n_expects; i++)
+        fprintf(out, "  expect  %s\n", spec->expects[i].text);
+    return SOTTO_OK;
+}

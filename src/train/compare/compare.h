@@ -1,0 +1,29 @@
+/* A comparison from its file to its results: runs what is not done yet, one run after the other,
+ * then writes into the folder `out`
+ *
+ *     table.md, table.csv                 the table; table.md also has expectations and figures
+ *     loss-rounds.png, .svg, .gnuplot     curves, one figure for each metric and axis
+ *     loss.tsv                            their data */
+#ifndef SOTTO_TRAIN_COMPARE_COMPARE_H
+#define SOTTO_TRAIN_COMPARE_COMPARE_H
+
+#include "train/compare/jobs.h"
+
+struct compare_how {
+    const char *only;                /* "": all runs */
+    bool again;                      /* also those that are done */
+    FILE *out;                       /* progress and the table */
+    const struct run_config *before; /* (optional) the base before options changed it */
+    const struct run_watch *watch;
+    void (*fresh_line)(void *arg); /* (optional) called before a line is printed to `out` */
+    void *arg;
+};
+
+/* An error where a run or an expectation failed; the others are run and checked all the same.
+ * SOTTO_ESTOPPED: the watcher asked; the next start goes on from there. */
+enum sotto_status compare_run(const struct spec *spec, const struct compare_how *how);
+
+/* The runs and the keys in which they differ from the base. */
+enum sotto_status compare_list(const struct spec *spec, FILE *out);
+
+#endif

@@ -1,0 +1,26 @@
+/* A metric over a run: what metrics.jsonl says of it, the seeds of the run together. */
+#ifndef SOTTO_TRAIN_COMPARE_CURVE_H
+#define SOTTO_TRAIN_COMPARE_CURVE_H
+
+#include <stdio.h>
+
+#include "base/file.h"
+
+struct curve_point {
+    double step;
+    double seconds, bytes; /* at that step, mean over the seeds; NaN: not logged */
+    double mean, min, max; /* of the metric over the seeds                       */
+};
+
+struct curve {
+    struct curve_point *points; /* by rising step */
+    int n;
+};
+
+/* Reads metrics.jsonl of the folders, one a seed. A metric that none of them has is a curve of no
+ * points. */
+enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], int n_folders,
+                             const char *metric);
+void curve_free(struct curve *c);
+
+#endif

@@ -1,0 +1,241 @@
+#include "train/compare/jobs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+
+enum sotto_status job_config(const struct jobs *jobs, const struct job *job, struct run_config *out)
+{
+    const struct spec *spec = jobs->spec;
+    const struct train_config *base = &spec->base.train;
+    TRY(spec_config(spec, job->run, out));
+    struct train_config *t = &out->train;
+    if (strcmp(t->out, base->out) != 0 || t->resume != base->resume)
+        return fail(SOTTO_EINVAL, "run %s sets train.%s: compare does that itself",
+                    spec->names[job->run], t->resume != base->resume ? "resume" : "out");
+    if (jobs->n_seeds && t->seed != base->seed)
+        return fail(SOTTO_EINVAL,
+                    "run %s sets train.seed, and so does seeds = %s: want one of them",
+                    spec->names[job->run], spec->compare.seeds);
+    if (strlen(job->folder) >= sizeof t->out)
+        return fail(SOTTO_EINVAL, "%s is too long a path", job->folder);
+    strcpy(t->out, job->folder);
+    t->resume = true;
+    if (!t->workers)
+        t->workers = jobs->workers;
+    if (jobs->n_seeds)
+        t->seed = jobs->seeds[job->seed];
+    return SOTTO_OK;
+}
+
+/* What makes a run another run: not where its folder lies. */
+static struct run_config without_place(const struct run_config *config)
+{
+    struct run_config c = *config;
+    c.train.out[0] = '\0';
+    c.train.resume = false;
+    return c;
+}
+
+struct difference {
+    char text[STATUS_ROOM];
+    int n;
+};
+
+static void keep_first(void *arg, const char *key, const char *old_value, const char *new_value)
+{
+    struct difference *d = arg;
+    if (d->n++ == 0)
+        snprintf(d->text, sizeof d->text, "%s was '%.100s', is now '%.100s'", key, old_value,
+                 new_value);
+}
+
+/* How the configuration in compare.ini differs from `config`. One that cannot be read differs. */
+static void compare_kept(const char *path, const struct run_config *config, struct difference *d)
+{
+    struct run_config kept;
+    struct option_section sections[RUN_SECTIONS];
+    *d = (struct difference){0};
+    run_sections(&kept, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    if (option_load(sections, RUN_SECTIONS, path) != SOTTO_OK) {
+        snprintf(d->text, sizeof d->text, "%s", sotto_error());
+        d->n = 1;
+        return;
+    }
+    struct run_config before = without_place(&kept), after = without_place(config);
+    config_differences(&before, &after, keep_first, d);
+}
+
+static enum sotto_status clear(const struct job *job)
+{
+    struct rundir dir;
+    char kept[FILE_PATH_ROOM];
+    TRY(file_join(kept, job->folder, "compare.ini"));
+    if (!file_exists(kept)) /* what is not ours is not ours to remove */
+        return SOTTO_OK;
+    TRY(rundir_open(&dir, job->folder)); /* fails where another process is at work */
+    rundir_close(&dir);
+    return file_remove_tree(job->folder);
+}
+
+/* A run that was asked to stop has a report too; -1: there is none that can be read. */
+static int64_t reported_steps(const char *path)
+{
+    json_t *report;
+    int64_t steps;
+    if (json_open(&report, path, 1 << 20) != SOTTO_OK)
+        return -1;
+    if (json_get_int(report, "steps", &steps) != SOTTO_OK)
+        steps = -1;
+    json_decref(report);
+    return steps;
+}
+
+/* Finds what an earlier start has left; `again` asks whether it may be removed. */
+static enum sotto_status look(const struct jobs *jobs, struct job *job, bool again)
+{
+    char report[FILE_PATH_ROOM], kept[FILE_PATH_ROOM], checkpoint[FILE_PATH_ROOM];
+    struct run_config config;
+    struct difference d;
+    int64_t step;
+    TRY(job_config(jobs, job, &config));
+    TRY(file_join(report, job->folder, "report.json"));
+    TRY(file_join(kept, job->folder, "compare.ini"));
+    TRY(checkpoint_latest(job->folder, &step, checkpoint));
+    job->state = JOB_NEW;
+    if (step < 0 && !file_exists(report))
+        return SOTTO_OK;
+    if (!file_exists(kept)) {
+        if (!job->wanted)
+            return SOTTO_OK;
+        return fail(SOTTO_EINVAL,
+                    "%s holds a run that compare did not start: choose another --out or remove it",
+                    job->folder);
+    }
+    compare_kept(kept, &config, &d);
+    if (d.n == 0)
+        job->state = reported_steps(report) >= config.train.steps ? JOB_DONE : JOB_PART;
+    else if (job->wanted && !again)
+        return fail(SOTTO_EINVAL,
+                    "%s holds a run of another configuration (%s): --again runs it anew, another "
+                    "--out keeps it",
+                    job->folder, d.text);
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_seeds(struct jobs *jobs)
+{
+    char list[OPTION_ROOM], *words[RESULTS_SEEDS];
+    strcpy(list, jobs->spec->compare.seeds);
+    TRY(spec_words(list, "seeds", words, RESULTS_SEEDS, &jobs->n_seeds));
+    for (int i = 0; i < jobs->n_seeds; i++) {
+        char *end;
+        errno = 0;
+        jobs->seeds[i] = strtoll(words[i], &end, 10);
+        if (*end || errno || jobs->seeds[i] < 0 || jobs->seeds[i] > (int64_t)1e15)
+            return fail(SOTTO_EINVAL, "seeds: '%s' is not a whole number from 0 to 1e15", words[i]);
+        for (int k = 0; k < i; k++)
+            if (jobs->seeds[k] == jobs->seeds[i])
+                return fail(SOTTO_EINVAL, "seeds: %s is there twice", words[i]);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status fill_list(struct jobs *jobs)
+{
+    const struct spec *spec = jobs->spec;
+    const int times = jobs->n_seeds ? jobs->n_seeds : 1;
+    jobs->list = calloc((size_t)(spec->n_runs * times), sizeof *jobs->list);
+    if (!jobs->list)
+        return fail(SOTTO_ENOMEM, "no memory for %d runs", spec->n_runs * times);
+    for (int i = 0; i < spec->n_runs * times; i++) {
+        struct job *job = &jobs->list[jobs->n++];
+        char name[96];
+        *job = (struct job){.run = i / times, .seed = i % times, .wanted = true};
+        long long seed = (long long)jobs->seeds[job->seed];
+        const char *run = spec->names[job->run];
+        if (jobs->n_seeds) {
+            snprintf(name, sizeof name, "%s-%lld", run, seed);
+            snprintf(job->label, sizeof job->label, "%s seed %lld", run, seed);
+        } else {
+            snprintf(name, sizeof name, "%s", run);
+            snprintf(job->label, sizeof job->label, "%s", run);
+        }
+        TRY(file_join(job->folder, spec->compare.out, name));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status choose(struct jobs *jobs, const char *only)
+{
+    char list[OPTION_ROOM], *words[RESULTS_SEEDS];
+    int n;
+    snprintf(list, sizeof list, "%s", only);
+    TRY(spec_words(list, "--only", words, RESULTS_SEEDS, &n));
+    for (int k = 0; n && k < jobs->n; k++)
+        jobs->list[k].wanted = false;
+    for (int i = 0; i < n; i++) {
+        bool found = false;
+        for (int k = 0; k < jobs->n; k++) {
+            if (strcmp(jobs->spec->names[jobs->list[k].run], words[i]) == 0)
+                found = jobs->list[k].wanted = true;
+        }
+        if (found)
+            continue;
+        const char *near = option_closest(words[i], jobs->spec->names);
+        return fail(SOTTO_EINVAL, "--only: there is no run '%s'%s%s%s", words[i],
+                    near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status jobs_list(struct jobs *jobs, const struct spec *spec)
+{
+    *jobs = (struct jobs){.spec = spec};
+    enum sotto_status st = read_seeds(jobs);
+    if (st == SOTTO_OK)
+        st = fill_list(jobs);
+    if (st != SOTTO_OK)
+        jobs_free(jobs);
+    return st;
+}
+
+enum sotto_status jobs_look(struct jobs *jobs, const char *only, bool again)
+{
+    TRY(choose(jobs, only));
+    for (int i = 0; i < jobs->n; i++)
+        TRY(look(jobs, &jobs->list[i], again));
+    for (int i = 0; again && i < jobs->n; i++) { /* only when nothing is to be refused */
+        struct job *job = &jobs->list[i];
+        if (!job->wanted)
+            continue;
+        TRY(clear(job));
+        job->state = JOB_NEW;
+    }
+    return SOTTO_OK;
+}
+
+void jobs_free(struct jobs *jobs)
+{
+    free(jobs->list);
+    *jobs = (struct jobs){0};
+}
+
+enum sotto_status job_begin(const struct job *job, const struct run_config *config)
+{
+    char path[FILE_PATH_ROOM];
+    struct run_config kept = without_place(config);
+    struct option_section sections[RUN_SECTIONS];
+    TRY(file_make_directories(job->folder));
+    TRY(file_join(path, job->folder, "compare.ini"));
+    run_sections(&kept, sections);
+    char *text = option_dump(sections, RUN_SECTIONS);
+    if (!text)
+        return fail(SOTTO_ENOMEM, "no memory for %s", path);
+    enum sotto_status st = file_write(path, text, strlen(text));
+    free(text);
+    return st;
+}

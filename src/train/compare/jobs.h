@@ -1,0 +1,47 @@
+/* The runs of a comparison, one a run and seed, and what an earlier start has left of them.
+ *
+ *     OUT/NAME/ or OUT/NAME-SEED/     the run's own folder, as sotto train writes it
+ *     OUT/NAME/compare.ini            its configuration, by which it is known again */
+#ifndef SOTTO_TRAIN_COMPARE_JOBS_H
+#define SOTTO_TRAIN_COMPARE_JOBS_H
+
+#include "train/compare/spec.h"
+
+enum job_state {
+    JOB_NEW,  /* nothing there                                     */
+    JOB_PART, /* a checkpoint of this configuration: to go on from */
+    JOB_DONE, /* a report of this configuration                    */
+};
+
+struct job {
+    int run, seed;               /* indices */
+    char label[96];              /* "acco", "acco seed 2" */
+    char folder[FILE_PATH_ROOM]; /* of the run */
+    enum job_state state;
+    bool wanted; /* by --only */
+};
+
+struct jobs {
+    const struct spec *spec;
+    int64_t seeds[RESULTS_SEEDS];
+    int n_seeds; /* 0: one job a run, its seed as configured */
+    int workers; /* where a run does not say; 0: as sotto train takes it */
+    struct job *list;
+    int n;
+};
+
+enum sotto_status jobs_list(struct jobs *jobs, const struct spec *spec);
+
+/* Looks at the folders. Refuses a wanted job whose folder holds another configuration's run; with
+ * `again` what wanted ones have left is removed instead. `only` as in --only. */
+enum sotto_status jobs_look(struct jobs *jobs, const char *only, bool again);
+void jobs_free(struct jobs *jobs);
+
+/* The job's configuration. */
+enum sotto_status job_config(const struct jobs *jobs, const struct job *job,
+                             struct run_config *out);
+
+/* Makes the folder and leaves compare.ini in it. */
+enum sotto_status job_begin(const struct job *job, const struct run_config *config);
+
+#endif

@@ -1,0 +1,241 @@
+#include "train/compare/plot.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* "train/loss" -> "loss", "eval/loss" -> "eval-loss" */
+static void file_name(const char *metric, char out[64])
+{
+    if (strncmp(metric, "train/", 6) == 0)
+        metric += 6;
+    snprintf(out, 64, "%.63s", metric);
+    for (char *p = out; *p; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", *p))
+            *p = '-';
+}
+
+/* One block a run, two empty lines between: gnuplot's `index`. */
+static enum sotto_status write_data(const struct plot *p, const char *name)
+{
+    char path[FILE_PATH_ROOM], file[80];
+    struct file_draft draft;
+    snprintf(file, sizeof file, "%s.tsv", name);
+    TRY(file_join(path, p->folder, file));
+    TRY(file_draft_open(&draft, path));
+    fprintf(draft.stream, "# run\tstep\tseconds\tbytes\tmean\tmin\tmax\n");
+    for (int i = 0; i < p->n; i++) {
+        if (i)
+            fputs("\n\n", draft.stream);
+        for (int k = 0; k < p->curves[i].n; k++) {
+            const struct curve_point *x = &p->curves[i].points[k];
+            fprintf(draft.stream, "%s\t%.15g\t%.9g\t%.15g\t%.9g\t%.9g\t%.9g\n", p->names[i],
+                    x->step, x->seconds, x->bytes, x->mean, x->min, x->max);
+        }
+        if (p->curves[i].n == 0) /* a block must not be empty */
+            fprintf(draft.stream, "%s\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n", p->names[i]);
+    }
+    return file_commit(&draft);
+}
+
+enum axis { AXIS_ROUNDS, AXIS_TIME, AXIS_BYTES, AXES };
+static const char *const axis_names[AXES] = {"rounds", "time", "bytes"};
+static const int axis_columns[AXES] = {2, 3, 4}; /* of the data */
+
+static double along(const struct curve_point *x, enum axis axis)
+{
+    return axis == AXIS_ROUNDS ? x->step : axis == AXIS_TIME ? x->seconds : x->bytes;
+}
+
+/* The last place of a curve on the axis; 0: it is not on it. */
+static double end_of(const struct curve *c, enum axis axis)
+{
+    double end = c->n > 1 ? along(&c->points[c->n - 1], axis) : 0;
+    return end > 0 ? end : 0;
+}
+
+struct range {
+    double longest, shortest; /* ends of the curves; longest 0: none is on this axis */
+    int points;               /* of the curve that has most */
+    bool band;                /* seeds differ somewhere */
+};
+
+static struct range measure(const struct plot *p, enum axis axis)
+{
+    struct range r = {0, INFINITY, 0, false};
+    for (int i = 0; i < p->n; i++) {
+        const struct curve *c = &p->curves[i];
+        double end = end_of(c, axis);
+        if (end == 0)
+            continue;
+        r.longest = fmax(r.longest, end);
+        r.shortest = fmin(r.shortest, end);
+        r.points = c->n > r.points ? c->n : r.points;
+        for (int k = 0; k < c->n; k++)
+            r.band |= c->points[k].min < c->points[k].max;
+    }
+    return r;
+}
+
+static double axis_unit(enum axis axis, double longest, const char **label)
+{
+    static const struct {
+        enum axis axis;
+        double at_least, unit;
+        const char *label;
+    } units[] = {
+        {AXIS_ROUNDS, 0, 1, "rounds"},
+        {AXIS_TIME, 3 * 3600, 3600, "training time in hours"},
+        {AXIS_TIME, 600, 60, "training time in minutes"},
+        {AXIS_TIME, 1, 1, "training time in seconds"},
+        {AXIS_TIME, 0, 1e-3, "training time in milliseconds"},
+        {AXIS_BYTES, 1e12, 1e12, "sent by a worker in TB"},
+        {AXIS_BYTES, 1e9, 1e9, "sent by a worker in GB"},
+        {AXIS_BYTES, 1e6, 1e6, "sent by a worker in MB"},
+        {AXIS_BYTES, 0, 1e3, "sent by a worker in kB"},
+    };
+    int i = 0;
+    while (units[i].axis != axis || longest < units[i].at_least)
+        i++;
+    *label = units[i].label;
+    return units[i].unit;
+}
+
+static void put_quoted(const char *text, FILE *out)
+{
+    fputc('\'', out);
+    for (; *text; text++)
+        fputs(*text == '\'' ? "''" : (char[]){*text, '\0'}, out);
+    fputc('\'', out);
+}
+
+/* Colours that stay apart for colour-blind eyes (Okabe and Ito), and dashes for those in grey. */
+static const char *const colors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                     "#000000", "#E69F00", "#56B4E9", "#7F7F7F"};
+static const char *const dashes[] = {"1", "(16,4)", "(4,3)", "(16,4,4,4)", "(8,3,2,3,2,3)"};
+enum { COLORS = 8, DASHES = 5 };
+
+static void put_curves(const struct plot *p, const char *data, enum axis axis, double unit,
+                       const struct range *r, FILE *out)
+{
+    const char *with = r->points <= 30 ? "linespoints" : "lines", *comma = "plot ";
+    char x[64];
+    snprintf(x, sizeof x, unit == 1 ? "%d" : "($%d/%g)", axis_columns[axis], unit);
+    for (int band = r->band; band >= 0; band--) { /* bands beneath the lines */
+        for (int i = 0; i < p->n; i++) {
+            if (end_of(&p->curves[i], axis) == 0)
+                continue;
+            const char *color = colors[i % COLORS];
+            fprintf(out, "%s'%s.tsv' index %d using ", comma, data, i);
+            if (band)
+                fprintf(out,
+                        "%s:6:7 with filledcurves fillcolor rgb '%s' fillstyle transparent solid "
+                        "0.15 noborder notitle",
+                        x, color);
+            else
+                fprintf(out,
+                        "%s:5 with %s linecolor rgb '%s' linewidth 2 dashtype %s pointtype %d "
+                        "pointsize 0.9 title '%s'",
+                        x, with, color, dashes[i % DASHES], i % 7 + 4, p->names[i]);
+            comma = ", \\\n     ";
+        }
+    }
+    fputc('\n', out);
+}
+
+static void put_script(const struct plot *p, const char *data, enum axis axis,
+                       const struct range *r, FILE *out)
+{
+    const char *label, *name = axis_names[axis];
+    const double unit = axis_unit(axis, r->longest, &label);
+    const bool logarithmic = axis == AXIS_BYTES && r->longest > 20 * r->shortest;
+    fprintf(out, "# gnuplot %s-%s.gnuplot, in this folder, draws the figure again\n", data, name);
+    fprintf(out, "set encoding utf8\nset datafile separator \"\\t\"\nset title ");
+    put_quoted(*p->title ? p->title : p->metric, out);
+    fprintf(out, "\nset xlabel '%s%s'\nset ylabel ", label, logarithmic ? " (logarithmic)" : "");
+    put_quoted(p->metric, out);
+    fprintf(out, "\nset grid linetype 1 linecolor rgb '#E0E0E0' linewidth 1\n"
+                 "set border linecolor rgb '#444444'\nset tics nomirror\n"
+                 "set key outside right top Left reverse spacing 1.3 samplen 5\n"
+                 "set offsets graph 0, graph 0, graph 0.03, graph 0.03\n");
+    if (logarithmic)
+        fprintf(out, "set logscale x\n");
+    else
+        fprintf(out, "set xrange [0:*]\n");
+    fprintf(out,
+            "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) set terminal pngcairo noenhanced size "
+            "1100,620 font 'sans,12'; else set terminal png noenhanced size 1100,620\n");
+    fprintf(out, "set output '%s-%s.png'\n", data, name);
+    put_curves(p, data, axis, unit, r, out);
+    fprintf(out,
+            "set terminal svg noenhanced size 1100,620 font 'sans,14' background 'white'\n"
+            "set output '%s-%s.svg'\nreplot\n",
+            data, name);
+}
+
+/* In the folder, with what it says kept in gnuplot.log where it fails. */
+static enum sotto_status run_gnuplot(const char *folder, const char *script)
+{
+    int code;
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, folder, "gnuplot.log"));
+    pid_t pid = fork();
+    if (pid < 0)
+        return fail_errno(SOTTO_EIO, "cannot start gnuplot");
+    if (pid == 0) {
+        int log = -1;
+        if (chdir(folder) == 0)
+            log = open("gnuplot.log", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        if (log < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+            _exit(126);
+        execlp("gnuplot", "gnuplot", script, (char *)NULL);
+        _exit(127);
+    }
+    while (waitpid(pid, &code, 0) != pid)
+        if (errno != EINTR)
+            return fail_errno(SOTTO_EIO, "cannot wait for gnuplot");
+    if (WIFEXITED(code) && WEXITSTATUS(code) != 0 && WEXITSTATUS(code) != 127)
+        return fail(SOTTO_EIO, "gnuplot failed: see %s", path);
+    TRY(file_remove_tree(path));
+    if (!WIFEXITED(code))
+        return fail(SOTTO_EIO, "gnuplot was killed");
+    return WEXITSTATUS(code) == 0 ? SOTTO_OK : fail(SOTTO_EIO, "gnuplot is not installed");
+}
+
+static enum sotto_status draw_axis(const struct plot *p, const char *data, enum axis axis,
+                                   const struct range *r, FILE *page)
+{
+    char path[FILE_PATH_ROOM], script[96];
+    struct file_draft draft;
+    snprintf(script, sizeof script, "%s-%s.gnuplot", data, axis_names[axis]);
+    TRY(file_join(path, p->folder, script));
+    TRY(file_draft_open(&draft, path));
+    put_script(p, data, axis, r, draft.stream);
+    TRY(file_commit(&draft));
+    if (!p->draw)
+        return SOTTO_OK;
+    TRY(run_gnuplot(p->folder, script));
+    fprintf(page, "\n![%s over %s](%s-%s.png)\n", p->metric, axis_names[axis], data,
+            axis_names[axis]);
+    return SOTTO_OK;
+}
+
+enum sotto_status plot_metric(const struct plot *p, FILE *page)
+{
+    struct status_note first = {.code = SOTTO_OK};
+    char data[64];
+    file_name(p->metric, data);
+    TRY(write_data(p, data));
+    for (enum axis axis = 0; axis < AXES; axis++) {
+        struct range r = measure(p, axis);
+        if (r.longest == 0)
+            continue;
+        enum sotto_status st = draw_axis(p, data, axis, &r, page);
+        if (st != SOTTO_OK && first.code == SOTTO_OK)
+            status_save(&first, st);
+    }
+    return status_raise(&first);
+}

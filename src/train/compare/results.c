@@ -1,0 +1,129 @@
+#include "train/compare/results.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/option.h"
+
+enum sotto_status results_init(struct results *r, const char *const *names, int n_runs, int n_seeds)
+{
+    assert(n_seeds <= RESULTS_SEEDS);
+    *r = (struct results){.names = names, .n_runs = n_runs, .n_seeds = n_seeds};
+    r->reports = calloc((size_t)(n_runs * n_seeds) + 1, sizeof *r->reports);
+    return r->reports ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %d reports", n_runs * n_seeds);
+}
+
+void results_free(struct results *r)
+{
+    for (int i = 0; r->reports && i < r->n_runs * r->n_seeds; i++)
+        json_decref(r->reports[i]);
+    free(r->reports);
+    *r = (struct results){0};
+}
+
+void results_drop(struct results *r, int run, int seed)
+{
+    json_t **place = &r->reports[run * r->n_seeds + seed];
+    json_decref(*place);
+    *place = NULL;
+}
+
+enum sotto_status results_read(struct results *r, int run, int seed, const char *path)
+{
+    json_t *report;
+    TRY(json_open(&report, path, 1 << 20));
+    if (!json_is_object(report)) {
+        json_decref(report);
+        return fail(SOTTO_EFORMAT, "%s: want an object of numbers", path);
+    }
+    results_drop(r, run, seed);
+    r->reports[run * r->n_seeds + seed] = report;
+    return SOTTO_OK;
+}
+
+struct spread results_spread(const struct results *r, int run, const char *metric)
+{
+    double values[RESULTS_SEEDS], sum = 0, squares = 0;
+    struct spread s = {0, 0, 0, INFINITY, -INFINITY};
+    for (int seed = 0; seed < r->n_seeds; seed++) {
+        const json_t *value = json_object_get(r->reports[run * r->n_seeds + seed], metric);
+        if (!json_is_number(value)) /* also null, which stands for no number */
+            continue;
+        double x = json_number_value(value);
+        values[s.n++] = x;
+        sum += x;
+        s.min = fmin(s.min, x);
+        s.max = fmax(s.max, x);
+    }
+    if (s.n == 0)
+        return s;
+    s.mean = sum / s.n;
+    for (int i = 0; i < s.n; i++)
+        squares += (values[i] - s.mean) * (values[i] - s.mean);
+    s.std = s.n > 1 ? sqrt(squares / (s.n - 1)) : 0;
+    return s;
+}
+
+/* The keys of report.json; one that is missing here is still read, and shown as a plain number. */
+static const char *const names[] = {
+    "loss",
+    "eval_loss",
+    "perplexity",
+    "workers",
+    "steps",
+    "tokens",
+    "samples",
+    "seconds",
+    "samples_per_s",
+    "tokens_per_s",
+    "compute",
+    "communication",
+    "exposed",
+    "exposed_share",
+    "overlap",
+    "bytes",
+    "bytes_inside",
+    "bytes_between",
+    "parameters",
+    "memory",
+    "memory_parameters",
+    "memory_gradients",
+    "memory_optimizer",
+    "memory_communication",
+    "memory_outer",
+    "memory_activations",
+    "memory_scratch",
+    NULL,
+};
+
+bool metric_known(const char *metric, const char **near)
+{
+    for (int i = 0; names[i]; i++)
+        if (strcmp(names[i], metric) == 0)
+            return true;
+    *near = option_closest(metric, names);
+    return false;
+}
+
+static bool in(const char *const *list, const char *word)
+{
+    for (; *list; list++)
+        if (strcmp(*list, word) == 0)
+            return true;
+    return false;
+}
+
+enum metric_unit metric_unit(const char *metric)
+{
+    static const char *const seconds[] = {"seconds", "compute", "communication", "exposed", NULL};
+    static const char *const shares[] = {"exposed_share", "overlap", NULL};
+    if (in(seconds, metric))
+        return METRIC_SECONDS;
+    if (in(shares, metric))
+        return METRIC_SHARE;
+    if (strncmp(metric, "bytes", 5) == 0 || strncmp(metric, "memory", 6) == 0)
+        return METRIC_BYTES;
+    return METRIC_PLAIN;
+}

@@ -1,0 +1,132 @@
+# Comparisons as a user would make them: listed, run, killed, gone on with, checked.
+. "$(dirname "$0")/lib.bash"
+
+printf '%s\n' "${tiny[@]}" | sed 's/^--//; s/=/ = /' >settings
+{ echo '[compare]'
+  echo 'title = Does a hundredth of the rate do?'
+  echo 'columns = loss, eval_loss, steps'
+  echo 'expect = fast.loss < slow.loss'
+  echo 'expect = abs(fast.loss - again.loss) == 0'
+  echo '[base]'
+  echo 'steps = 30'
+  echo 'eval_every = 10'
+  echo 'save_every = 5'
+  echo 'lr = 3e-3'
+  cat settings
+  echo '[run fast]'
+  echo '[run again]'
+  echo '[run slow]'
+  echo 'lr = 3e-5'
+} >rates.ini
+
+succeeds "$sotto" compare rates.ini --list
+says '^  slow +optim.lr = 3e-05$'
+says '^  fast +\(as the base\)$'
+says '^  expect  fast.loss < slow.loss$'
+[ ! -e rates ] || die "--list made a folder"
+
+succeeds "$sotto" compare rates.ini
+says '^\[1/3\] fast: starts in rates/fast$'
+says '^\[3/3\] slow: loss [0-9.]+, eval_loss [0-9.]+, steps 30$'
+says '^run +loss  eval_loss  steps$'
+says '^slow +[0-9.]+ +[0-9.]+ +30$'
+says '^ok +fast.loss < slow.loss +\([0-9.]+ < [0-9.]+\)$'
+says '^ok +abs\(fast.loss - again.loss\) == 0 +\(0 == 0\)$'
+grep -qxF '# Does a hundredth of the rate do?' rates/table.md || die "table.md has no title"
+grep -q '^| slow ' rates/table.md || die "table.md has no row of slow"
+grep -q '^fast,[0-9.]*,[0-9.]*,30$' rates/table.csv || die "table.csv: $(cat rates/table.csv)"
+if command -v gnuplot >/dev/null; then
+    for figure in loss-rounds loss-time eval-loss-rounds; do
+        [ "$(head -c 8 rates/$figure.png | tail -c 7 | head -c 3)" = PNG ] || die "rates/$figure.png is no PNG"
+        grep -q '<svg' rates/$figure.svg || die "rates/$figure.svg is no SVG"
+        grep -qF "]($figure.png)" rates/table.md || die "table.md does not show $figure"
+    done
+    rm rates/loss-rounds.png
+    (cd rates && gnuplot loss-rounds.gnuplot) || die "the script does not run by itself"
+    [ -s rates/loss-rounds.png ] || die "the script draws nothing"
+    [ ! -e rates/gnuplot.log ] || die "a log was left"
+fi
+
+# What is done is kept; another configuration is refused; --again runs it anew.
+cp rates/table.csv first.csv
+succeeds "$sotto" compare rates.ini
+says '^\[1/3\] fast: was done before: loss'
+cmp first.csv rates/table.csv || die "the same runs gave another table"
+fails_with "rates/fast holds a run of another configuration (train.steps was '30', is now '10')" \
+    "$sotto" compare rates.ini --steps=10
+cmp first.csv rates/table.csv || die "a refused comparison changed the table"
+succeeds "$sotto" compare rates.ini --steps=10 --again --lr=2e-3
+says '^optim.lr = 0.002: run slow keeps its own, 3e-5$'
+says '^slow +[0-9.]+ +[0-9.]+ +10$'
+
+# Without gnuplot everything but the figures is there, and that is said.
+mkdir bin
+PATH=$scratch/bin "$sotto" compare rates.ini --steps=10 --out=bare >out 2>&1 || die "without gnuplot: $(cat out)"
+says 'warning: figures are missing: gnuplot is not installed'
+[ -s bare/table.md ] && [ -s bare/loss.tsv ] && [ -s bare/loss-rounds.gnuplot ] || die "without gnuplot files are missing"
+[ ! -e bare/loss-rounds.png ] || die "a figure without gnuplot"
+succeeds "$sotto" compare rates.ini --steps=10 --out=plain --plot=false
+[ -s plain/loss.tsv ] && [ ! -e plain/loss-rounds.png ] || die "--plot=false drew"
+
+# An expectation that does not hold: the exit code says so, and which one it was.
+sed 's/fast.loss < slow.loss/fast.loss > slow.loss*1.02/' rates.ini >fails.ini
+fails_with '1 of 2 expectations failed' "$sotto" compare fails.ini --steps=10 --out=plain
+says '^FAILED +fast.loss > slow.loss\*1.02 '
+sed 's/fast.loss < slow.loss/fst.loss < slow.loss/' rates.ini >fails.ini
+fails_with "fails.ini:4: expect: there is no run 'fst' (did you mean 'fast'?)" "$sotto" compare fails.ini
+[ ! -e fails ] || die "a refused file made a folder"
+fails_with "compare wants one file" "$sotto" compare
+fails_with "unknown key 'stpes'" "$sotto" compare rates.ini --stpes=3
+fails_with "there is no run 'fsat': did you mean 'fast'?" "$sotto" compare rates.ini --only=fsat --out=other
+
+# Killed at whatever moment and started again, it ends with the models of one that was not.
+sed '/^expect/d' rates.ini >killed.ini
+succeeds "$sotto" compare killed.ini --out=whole --plot=false
+kills=0
+for delay in 0.2 0.3 0.4 0.5; do
+    "$sotto" compare killed.ini --plot=false >out 2>&1 &
+    pid=$!
+    sleep $delay
+    kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+    wait $pid 2>/dev/null
+done
+succeeds "$sotto" compare killed.ini --plot=false
+says '^slow .* 30$'
+for run in fast again slow; do
+    cmp whole/$run/model.safetensors killed/$run/model.safetensors || die "after $kills kills $run differs"
+done
+cmp whole/table.csv killed/table.csv || die "after $kills kills: $(cat killed/table.csv)"
+[ "$kills" -gt 0 ] || die "nothing was killed"
+
+# Under MPI the ranks are the workers of every run, and one of them speaks.
+launch=
+if ldd "$sotto" | grep -q 'libmpi\.so' && ! ldd "$sotto" | grep -q tsan; then
+    launch=$(command -v mpirun.openmpi || command -v mpirun)
+fi
+if [ -n "$launch" ]; then
+    launch="timeout 120 $launch --oversubscribe"
+    [ "$(id -u)" -ne 0 ] || launch="$launch --allow-run-as-root"
+    export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what they allocate
+    ranks=($launch -n 2 "$sotto" compare killed.ini --out=ranks --steps=10 --columns=loss,workers)
+    succeeds "${ranks[@]}"
+    says '^fast +[0-9.]+ +2'
+    [ "$(grep -c '^run  ' out)" = 1 ] || die "every rank printed a table"
+    succeeds "${ranks[@]}" --again --only=slow
+    says '^fast +[0-9.]+ +2'
+    fails_with "train.workers was '2', is now '0'" "$sotto" compare killed.ini --out=ranks --steps=10
+fi
+
+# Ctrl-C: the way on is said.
+"$sotto" compare rates.ini --steps=100000 --out=stopped >out 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'starts in' out && break
+    sleep 0.1
+done
+sleep 0.3
+kill -INT $pid
+wait $pid
+[ $? = 130 ] || die "exit code of an interrupted comparison: $(cat out)"
+says '^\[1/3\] fast: stopped$'
+says '^to go on: sotto compare rates.ini'
+exit 0
