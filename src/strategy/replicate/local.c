@@ -2,8 +2,6 @@
  * state is kept, not averaged. */
 #include "strategy/replicate/replicate.h"
 
-#include <stdlib.h>
-
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     TRY(replicate_local_step(r, plan->lr, scale)); /* x <- Opt(x, gbar)     */
@@ -15,23 +13,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     return replicate_agree(r->is.across, r->wants_stop, &r->stop);
 }
 
-static void free_local(struct replicate *r)
-{
-    replicate_free(r);
-    free(r);
-}
-
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
-    struct replicate *r = calloc(1, sizeof *r);
-    if (!r)
-        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    enum sotto_status st = replicate_init(r, &replicate_local, setup);
-    if (st != SOTTO_OK)
-        free_local(r);
-    else
-        *out = r;
-    return st;
+    return replicate_open_plain(out, setup, &replicate_local);
 }
 
 const struct replicate_ops replicate_local = {
@@ -39,5 +23,5 @@ const struct replicate_ops replicate_local = {
     .open = open,
     .step = step,
     .visit = replicate_visit,
-    .free = free_local,
+    .free = replicate_free_plain,
 };

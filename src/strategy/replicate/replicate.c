@@ -57,6 +57,26 @@ void replicate_free(struct replicate *r)
     free(r->is.part);
 }
 
+void replicate_free_plain(struct replicate *r)
+{
+    replicate_free(r);
+    free(r);
+}
+
+enum sotto_status replicate_open_plain(struct replicate **out, const struct replicate_setup *setup,
+                                       const struct replicate_ops *ops)
+{
+    struct replicate *r = calloc(1, sizeof *r);
+    if (!r)
+        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
+    enum sotto_status st = replicate_init(r, ops, setup);
+    if (st != SOTTO_OK)
+        replicate_free_plain(r);
+    else
+        *out = r;
+    return st;
+}
+
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
                                    enum memory_category category)
 {

@@ -94,6 +94,10 @@ enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struc
 enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
                                  const struct replicate_setup *setup);
 void replicate_free(struct replicate *r);
+/* Members without memory of their own are the base alone. */
+enum sotto_status replicate_open_plain(struct replicate **out, const struct replicate_setup *setup,
+                                       const struct replicate_ops *ops);
+void replicate_free_plain(struct replicate *r);
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
                                    enum memory_category category);
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);

@@ -2,14 +2,11 @@
  * in each of which gradients are computed while the lane reduces earlier ones:
  *
  *   half 1   g at theta(t)            beside   est(t+1)   = peek(theta(t), sum gt / sum Nt)
- *   half 2   the next gt at est(t+1)  beside   theta(t+1) = step(theta(t), sum (g+gt) / sum
- * (Nn+Nt))
+ *   half 2   the next gt at est(t+1)  beside   theta(t+1) = step(theta(t), sum g+gt / sum Nn+Nt)
  *
  * so no gradient is stale by more than the half batch that the estimate was made of. The tentative
  * step is a peek: the optimizer's state does not move. */
 #include "strategy/shard/overlap.h"
-
-#include <stdlib.h>
 
 static enum sotto_status tentative(void *arg)
 {
@@ -42,33 +39,19 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o);
 }
 
-static void free_acco(struct strategy *s)
-{
-    overlap_free((struct overlap *)s);
-    free(s);
-}
-
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    struct overlap *o = calloc(1, sizeof *o);
-    if (!o)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
-    enum sotto_status st = overlap_init(o, &strategy_acco, setup);
-    if (st != SOTTO_OK)
-        free_acco(&o->shard.base);
-    else
-        *out = &o->shard.base;
-    return st;
+    return overlap_open(out, setup, &strategy_acco);
 }
 
 const struct strategy_ops strategy_acco = {
     .name = "acco",
     .open = open,
     .round = run_round,
-    .gather = overlap_theta,
+    .gather = shard_theta,
     .export = shard_export,
     .import = overlap_import,
     .visit = overlap_visit,
     .history = overlap_history,
-    .free = free_acco,
+    .free = overlap_free,
 };

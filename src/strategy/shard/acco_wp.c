@@ -8,8 +8,6 @@
  */
 #include "strategy/shard/overlap.h"
 
-#include <stdlib.h>
-
 /* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
 static void hide_theta(struct replicate *r, bool hide)
 {
@@ -53,23 +51,9 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     return SOTTO_OK;
 }
 
-static void free_acco_wp(struct strategy *s)
-{
-    overlap_free((struct overlap *)s);
-    free(s);
-}
-
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    struct overlap *o = calloc(1, sizeof *o);
-    if (!o)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
-    enum sotto_status st = overlap_init(o, &strategy_acco_wp, setup);
-    if (st != SOTTO_OK)
-        free_acco_wp(&o->shard.base);
-    else
-        *out = &o->shard.base;
-    return st;
+    return overlap_open(out, setup, &strategy_acco_wp);
 }
 
 const struct strategy_ops strategy_acco_wp = {
@@ -81,5 +65,5 @@ const struct strategy_ops strategy_acco_wp = {
     .import = overlap_import,
     .visit = visit,
     .history = overlap_history,
-    .free = free_acco_wp,
+    .free = overlap_free,
 };

@@ -45,15 +45,6 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     return device_check(dev);
 }
 
-static enum sotto_status gather(struct strategy *s, const struct view **theta)
-{
-    struct shard *shard = (struct shard *)s;
-    if (shard->replicate->apart)
-        return shard_gather(s, theta);
-    *theta = shard->theta_stage;
-    return SOTTO_OK;
-}
-
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     return shard_import((struct shard *)s, flat);
@@ -117,7 +108,7 @@ const struct strategy_ops strategy_ddp = {
     .name = "ddp",
     .open = open,
     .round = run_round,
-    .gather = gather,
+    .gather = shard_theta,
     .export = shard_export,
     .import = import,
     .visit = visit,

@@ -7,8 +7,6 @@
  * The first `warmup` rounds are undelayed: computed, then applied. */
 #include "strategy/shard/overlap.h"
 
-#include <stdlib.h>
-
 static enum sotto_status apply(void *arg)
 {
     struct overlap *o = arg;
@@ -48,33 +46,19 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o);
 }
 
-static void free_dpu(struct strategy *s)
-{
-    overlap_free((struct overlap *)s);
-    free(s);
-}
-
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    struct overlap *o = calloc(1, sizeof *o);
-    if (!o)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
-    enum sotto_status st = overlap_init(o, &strategy_dpu, setup);
-    if (st != SOTTO_OK)
-        free_dpu(&o->shard.base);
-    else
-        *out = &o->shard.base;
-    return st;
+    return overlap_open(out, setup, &strategy_dpu);
 }
 
 const struct strategy_ops strategy_dpu = {
     .name = "dpu",
     .open = open,
     .round = run_round,
-    .gather = overlap_theta,
+    .gather = shard_theta,
     .export = shard_export,
     .import = overlap_import,
     .visit = overlap_visit,
     .history = overlap_history,
-    .free = free_dpu,
+    .free = overlap_free,
 };

@@ -139,15 +139,6 @@ enum sotto_status overlap_gather(struct overlap *o)
     return SOTTO_OK;
 }
 
-enum sotto_status overlap_theta(struct strategy *s, const struct view **theta)
-{
-    struct overlap *o = (struct overlap *)s;
-    if (o->shard.replicate->apart)
-        return shard_gather(s, theta);
-    *theta = o->shard.theta_stage;
-    return SOTTO_OK;
-}
-
 /* What is computed with, from the own slices of x. */
 static enum sotto_status refresh(struct overlap *o)
 {
@@ -228,8 +219,8 @@ static enum sotto_status open_history(struct overlap *o)
     return history_read(o->replay, path, w->rank, w->size);
 }
 
-enum sotto_status overlap_init(struct overlap *o, const struct strategy_ops *ops,
-                               const struct strategy_setup *setup)
+static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
+                              const struct strategy_setup *setup)
 {
     const struct table *table = setup->oracle->table;
     struct device *dev = setup->dev;
@@ -251,8 +242,9 @@ enum sotto_status overlap_init(struct overlap *o, const struct strategy_ops *ops
     return shard_replicate(&o->shard, o->x.view, true, &o->lane_dev, own_slice, own_slice);
 }
 
-void overlap_free(struct overlap *o)
+void overlap_free(struct strategy *strategy)
 {
+    struct overlap *o = (struct overlap *)strategy;
     if (o->shard.is.mesh)
         lane_wait(o->shard.is.mesh->lane);
     for (int i = 0; i < 3; i++)
@@ -267,4 +259,19 @@ void overlap_free(struct overlap *o)
     shard_free(&o->shard);
     if (o->lane_dev.ops)
         device_close(&o->lane_dev);
+    free(o);
+}
+
+enum sotto_status overlap_open(struct strategy **out, const struct strategy_setup *setup,
+                               const struct strategy_ops *ops)
+{
+    struct overlap *o = calloc(1, sizeof *o);
+    if (!o)
+        return fail(SOTTO_ENOMEM, "no memory for the strategy");
+    enum sotto_status st = init(o, ops, setup);
+    if (st != SOTTO_OK)
+        overlap_free(&o->shard.base);
+    else
+        *out = &o->shard.base;
+    return st;
 }

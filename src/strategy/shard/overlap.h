@@ -23,10 +23,6 @@ struct overlap {
     struct history *replay;  /* NULL: until the lane is done                            */
 };
 
-enum sotto_status overlap_init(struct overlap *o, const struct strategy_ops *ops,
-                               const struct strategy_setup *setup);
-void overlap_free(struct overlap *o);
-
 /* A round begins. `ahead`: where nothing waits to be reduced yet, one micro-batch at theta makes
  * it.
  */
@@ -51,8 +47,10 @@ enum sotto_status overlap_end(struct overlap *o);
 enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale);
 enum sotto_status overlap_gather(struct overlap *o);
 
-/* Members' ops. */
-enum sotto_status overlap_theta(struct strategy *s, const struct view **theta);
+/* Members' ops, and what their `open` calls with them. */
+enum sotto_status overlap_open(struct strategy **out, const struct strategy_setup *setup,
+                               const struct strategy_ops *ops);
+void overlap_free(struct strategy *s);
 enum sotto_status overlap_import(struct strategy *s, const float *flat);
 enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
 const int32_t *overlap_history(struct strategy *s, int64_t *count);

@@ -297,6 +297,15 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
     return SOTTO_OK;
 }
 
+enum sotto_status shard_theta(struct strategy *strategy, const struct view **theta)
+{
+    const struct shard *s = (const struct shard *)strategy;
+    if (s->replicate->apart)
+        return shard_gather(strategy, theta);
+    *theta = s->theta_stage;
+    return SOTTO_OK;
+}
+
 enum sotto_status shard_import(struct shard *s, const float *flat)
 {
     const struct table *table = s->is.oracle->table;

@@ -102,6 +102,9 @@ enum sotto_status shard_check(const struct table *table, const struct mesh *mesh
 enum sotto_status shard_export(struct strategy *s, float *flat);
 enum sotto_status shard_gather(struct strategy *s, const struct view **theta);
 
+/* The same where theta_stage is whole between rounds, and real while groups agree. */
+enum sotto_status shard_theta(struct strategy *s, const struct view **theta);
+
 /* The own slices from the whole vector; the replicate method begins there. */
 enum sotto_status shard_import(struct shard *s, const float *flat);
 

@@ -68,15 +68,6 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     return gather_stages(z);
 }
 
-static enum sotto_status gather(struct strategy *s, const struct view **theta)
-{
-    struct shard *shard = (struct shard *)s;
-    if (shard->replicate->apart)
-        return shard_gather(s, theta);
-    *theta = shard->theta_stage;
-    return SOTTO_OK;
-}
-
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     struct zero1 *z = (struct zero1 *)s;
@@ -142,7 +133,7 @@ const struct strategy_ops strategy_zero1 = {
     .name = "zero1",
     .open = open,
     .round = run_round,
-    .gather = gather,
+    .gather = shard_theta,
     .export = shard_export,
     .import = import,
     .visit = visit,
