@@ -51,13 +51,13 @@ struct group {
     atomic_int users;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    int arrived;           /* under lock */
-    atomic_int generation; /* meetings held */
-    struct offer *offer;   /* (size)        */
-    struct box *box;       /* (size, size): from, to */
-    int *color;            /* (size): of the split under way */
-    struct group **made;   /* (size): by the lowest rank of each color */
-    int *node;             /* (size) */
+    atomic_uint_least64_t came; /* ranks, to all meetings: `size` more for each */
+    atomic_int asleep;          /* ranks that wait for the last one to come     */
+    struct offer *offer;        /* (size) */
+    struct box *box;            /* (size, size): from, to */
+    int *color;                 /* (size): of the split under way */
+    struct group **made;        /* (size): by the lowest rank of each color */
+    int *node;                  /* (size) */
 };
 
 struct member {
@@ -80,26 +80,30 @@ static enum sotto_status aborted(struct world *w)
 static bool gathered(struct group *g, bool heed)
 {
     enum { SPINS = 4000 };
-    pthread_mutex_lock(&g->lock);
-    int generation = atomic_load(&g->generation);
-    if (++g->arrived == g->size) {
-        g->arrived = 0;
-        atomic_store(&g->generation, generation + 1);
-        pthread_cond_broadcast(&g->moved);
-        pthread_mutex_unlock(&g->lock);
+    uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->came, 1);
+    uint64_t all = (before / size + 1) * size; /* when this meeting is held */
+    if (before + 1 == all) {
+        if (atomic_load(&g->asleep)) {
+            pthread_mutex_lock(&g->lock);
+            pthread_cond_broadcast(&g->moved);
+            pthread_mutex_unlock(&g->lock);
+        }
         return true;
     }
-    pthread_mutex_unlock(&g->lock);
     for (int i = 0; g->world->spins && i < SPINS; i++)
-        if (atomic_load(&g->generation) != generation)
+        if (atomic_load(&g->came) >= all)
             return true;
     pthread_mutex_lock(&g->lock);
-    while (atomic_load(&g->generation) == generation && !(heed && atomic_load(&g->world->aborted)))
+    atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
+    while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->world->aborted)))
         pthread_cond_wait(&g->moved, &g->lock);
-    bool held = atomic_load(&g->generation) != generation;
-    g->arrived -= !held;
+    atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);
-    return held;
+    uint64_t came = atomic_load(&g->came);
+    while (came < all)
+        if (atomic_compare_exchange_weak(&g->came, &came, came - 1))
+            return false;
+    return true;
 }
 
 /* The beginning of a call, which an aborted run never reaches; and its end, to which all come who

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sum.h"
 #include "comm/worker.h"
 
 #define CHECK(condition, ...)                                                                      \
@@ -16,6 +15,14 @@
         if (!(condition))                                                                          \
             return fail(SOTTO_EINVAL, __VA_ARGS__);                                                \
     } while (0)
+
+/* The longest vector. Filling and checking a million takes a minute or two under a sanitizer, and
+ * shows it nothing that several pieces of a sum for each of 8 ranks do not. */
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SUITE_LONGEST = 20000 };
+#else
+enum { SUITE_LONGEST = 1000000 };
+#endif
 
 /* What rank r brings at place i: small integers, other ones for every call. */
 static inline float suite_value(int rank, size_t i, int call)
@@ -125,35 +132,38 @@ static inline enum sotto_status suite_messages(struct suite *s, size_t count)
     return SOTTO_OK;
 }
 
-/* Real numbers, summed in the order that comm.h promises. */
+/* Real numbers, whose sum depends on the order. */
+static inline float suite_real(struct view v, int rank, size_t i)
+{
+    float x = 1 / (float)(1 + (i * 31 + (size_t)rank * 17) % 101);
+    return v.type == DTYPE_F32 ? x : bf16_widen(bf16_round(x));
+}
+
+/* Block b is x_{b+1} + x_{b+2} + ... + x_b, in fp32, as comm.h promises. */
 static inline enum sotto_status suite_order(struct suite *s, size_t count)
 {
     struct comm *c = s->c;
-    struct view *all = calloc((size_t)c->size, sizeof *all);
-    enum sotto_status st = SOTTO_OK;
-    size_t unit = dtype_size(s->x.type);
-    for (int r = 0; r < c->size; r++) {
-        all[r] = (struct view){malloc(count * unit + 1), s->x.type};
-        for (size_t i = 0; i < count; i++)
-            suite_put(all[r], i, 1 / (float)(1 + (i * 31 + (size_t)r * 17) % 101));
-    }
-    memcpy(s->x.data, all[c->rank].data, count * unit);
-    st = comm_allreduce(c, s->y, s->x, count);
-    for (int b = 0; b < c->size && st == SOTTO_OK; b++) {
+    for (size_t i = 0; i < count; i++)
+        suite_put(s->x, i, suite_real(s->x, c->rank, i));
+    TRY(comm_allreduce(c, s->y, s->x, count));
+    for (int b = 0; b < c->size; b++) {
         struct comm_block block = comm_block(count, c->size, b);
-        sum_block(&s->x, 1, all, c->size, b + 1, block.begin, block.end);
+        for (size_t i = block.begin; i < block.end; i++) {
+            float sum = suite_real(s->x, (b + 1) % c->size, i);
+            for (int k = 2; k <= c->size; k++)
+                sum += suite_real(s->x, (b + k) % c->size, i);
+            suite_put(s->x, i, sum);
+            CHECK(suite_get(s->y, i) == suite_get(s->x, i),
+                  "allreduce of %zu: [%zu] is %.9g, in order %.9g", count, i, suite_get(s->y, i),
+                  suite_get(s->x, i));
+        }
     }
-    if (st == SOTTO_OK && memcmp(s->x.data, s->y.data, count * unit) != 0)
-        st = fail(SOTTO_EINVAL, "allreduce of %zu: another order of the sums", count);
-    for (int r = 0; r < c->size; r++)
-        free(all[r].data);
-    free(all);
-    return st;
+    return SOTTO_OK;
 }
 
 static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool ordered)
 {
-    static const size_t counts[] = {0, 1, 7, 1023, 1000000};
+    static const size_t counts[] = {0, 1, 7, 1023, SUITE_LONGEST};
     struct suite s = {.c = c};
     s.x.data = calloc(most + 1, 4);
     s.y.data = calloc(most + 1, 4);

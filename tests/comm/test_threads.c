@@ -3,14 +3,16 @@
 #include "comm/suite.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <time.h>
+#include <unistd.h>
 
 static void suite(void **state)
 {
     (void)state;
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {size <= 4 ? 1000000 : 20000, true};
+        struct suite_config how = {SUITE_LONGEST, true};
         assert_ok(engine_threads(&config, suite_run, &how));
     }
 }
@@ -74,6 +76,34 @@ static void faults(void **state)
             assert_fails(engine_threads(&config, fail_in_lane, &culprit), SOTTO_EIO, "own trouble");
         }
     }
+}
+
+static enum sotto_status meet_too_late(struct worker *w, void *arg)
+{
+    atomic_bool *gave_up = arg;
+    if (w->rank == 0) {
+        enum sotto_status st = comm_barrier(w->world);
+        atomic_store(gave_up, true);
+        return st;
+    }
+    struct status_note note;
+    status_save(&note, fail(SOTTO_EIO, "enough"));
+    w->world->ops->abort(w->world, &note);
+    while (!atomic_load(gave_up))
+        nanosleep(&(struct timespec){0, 100000}, NULL);
+    return comm_barrier(w->world);
+}
+
+/* Who gave up a meeting has not come to it: the next one must not believe so, or it waits for an
+ * end of the call to which nobody comes. */
+static void gave_up_is_gone(void **state)
+{
+    (void)state;
+    atomic_bool gave_up = false;
+    struct engine_config config = {.workers = 2};
+    alarm(60); /* where it waits, the test fails */
+    assert_fails(engine_threads(&config, meet_too_late, &gave_up), SOTTO_EIO, "worker 1: enough");
+    alarm(0);
 }
 
 static enum sotto_status differ(struct worker *w, void *arg)
@@ -202,9 +232,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(suite),           cmocka_unit_test(faults),
-        cmocka_unit_test(mismatches),      cmocka_unit_test(links),
-        cmocka_unit_test(parse_links),     cmocka_unit_test(accounting),
-        cmocka_unit_test(thousand_worlds),
+        cmocka_unit_test(gave_up_is_gone), cmocka_unit_test(mismatches),
+        cmocka_unit_test(links),           cmocka_unit_test(parse_links),
+        cmocka_unit_test(accounting),      cmocka_unit_test(thousand_worlds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void suite(void **state)
     const int node[] = {0, 0, 1, 1, 1, 2, 2, 3};
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {size == 4 ? 1000000 : 1023, true};
+        struct suite_config how = {SUITE_LONGEST, true};
         assert_ok(engine_virtual(&config, suite_run, &how));
         config.links = &links;
         config.node = node;
