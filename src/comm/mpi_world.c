@@ -7,6 +7,14 @@
 
 #include "base/log.h"
 
+/* Open MPI sends a long message over TCP as one "put", and what comes the other way waits behind
+ * it: a ring would use a slow link one way at a time. As plain sends (its flags without put) both
+ * ways are busy. What the user has set stays. */
+static void tune_open_mpi(void)
+{
+    setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);
+}
+
 static enum sotto_status start_mpi(bool *ours)
 {
     int running = 0, ended = 0, level = MPI_THREAD_SINGLE;
@@ -15,6 +23,8 @@ static enum sotto_status start_mpi(bool *ours)
     if (ended)
         return fail(SOTTO_EINVAL, "MPI has ended in this process and cannot start again");
     *ours = !running;
+    if (*ours)
+        tune_open_mpi();
     if (running)
         MPI_Query_thread(&level);
     else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)

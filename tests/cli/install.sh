@@ -1,4 +1,5 @@
-# The installed library is found by pkg-config and by CMake, and shows nothing but its public names.
+# The installed library is found by pkg-config and by CMake, shows nothing but its public names, and trains a program's own
+# function (examples/quadratic.c) with every method: over threads, in virtual time, under MPI, and after kill -9.
 . "$(dirname "$0")/lib.bash"
 build=$(dirname "$sotto")
 [ -f "$build/cmake_install.cmake" ] || { echo "skipped: $build is no build folder"; exit 77; }
@@ -28,6 +29,57 @@ says "^$(pkg-config --modversion sotto) invalid$"
 if command -v g++ >/dev/null; then # the header is C++ too
     g++ -x c++ -fsyntax-only $(pkg-config --cflags sotto) user.c || die "the header does not compile as C++"
 fi
+
+# A program's own gradient: every method over threads and in virtual time, the same bits where both are deterministic.
+cc -std=c11 -Wall -Wextra -Werror "$(dirname "$self")/../../examples/quadratic.c" -o quadratic $(pkg-config --cflags --libs sotto) ||
+    die "cannot build examples/quadratic.c with pkg-config"
+export LD_LIBRARY_PATH=$(pkg-config --variable=libdir sotto)
+bits() { awk 'END {print $NF}' out; }
+succeeds ./quadratic --workers=2 --steps=60
+for method in ddp zero1 fsdp; do
+    [ "$(awk -v m=$method '$1 == m {print $NF}' out | uniq | wc -l)" = 1 ] || { cat out; die "$method: threads and virtual time differ"; }
+done
+[ "$(awk 'NR > 1 {print $1}' out | uniq -d | wc -l)" -ge 3 ] || { cat out; die "methods are missing"; }
+fails_with "did you mean 'zero1'?" ./quadratic --strategy=zero
+fails_with "command line: unknown key 'strategy.accumulat': did you mean 'strategy.accumulate'?" ./quadratic --strategy.accumulat=2
+
+# Killed in the middle it goes on from its checkpoint to the same bits.
+long=(--strategy=zero1 --workers=2 --steps=12000 --save_every=200 --kind=adamw)
+succeeds ./quadratic "${long[@]}"
+whole=$(bits)
+./quadratic "${long[@]}" state.safetensors >out 2>&1 &
+victim=$!
+for _ in $(seq 100); do [ -e state.safetensors ] && break; sleep 0.02; done
+sleep 0.1
+kill -9 $victim 2>/dev/null || die "it ended before it could be killed"
+{ wait $victim; } 2>/dev/null
+[ -e state.safetensors ] || die "no checkpoint"
+succeeds ./quadratic "${long[@]}" state.safetensors
+[ "$(bits)" = "$whole" ] || { cat out; die "other bits after kill -9: want $whole"; }
+awk 'END {exit !($5 < 50)}' out || { cat out; die "it began anew"; } # the first loss is that of a trained function
+
+# Ranks of MPI, with the launcher of the library that libsotto was built with.
+case $(ldd quadratic) in
+*libmpich*) launchers="mpiexec.mpich mpiexec.hydra" ;;
+*libmpi.so*) launchers="mpirun.openmpi mpirun" ;;
+*) launchers= ;;
+esac
+launch=
+for name in $launchers; do launch=$(command -v "$name") && break; done
+if [ -n "$launch" ]; then
+    if "$launch" --version 2>&1 | grep -q -e 'Open MPI' -e OpenRTE; then
+        launch="$launch --oversubscribe"
+        [ "$(id -u)" -ne 0 ] || launch="$launch --allow-run-as-root"
+    fi
+    succeeds ./quadratic --strategy=zero1 --workers=3
+    threads=$(bits)
+    succeeds timeout 120 $launch -n 3 ./quadratic --strategy=zero1 --comm.collectives=ring
+    [ "$(bits)" = "$threads" ] || { cat out; die "MPI's ranks and threads differ: want $threads"; }
+    fails_with "the options" timeout 120 $launch -n 1 ./quadratic --lr=0.1 : -n 1 ./quadratic --lr=0.2
+    succeeds timeout 120 $launch -n 3 ./quadratic --steps=60
+    [ "$(awk 'NR > 1 && $3 == 3' out | wc -l)" -ge 3 ] || { cat out; die "methods are missing under MPI"; }
+fi
+
 names=$(nm -D --defined-only usr/lib*/libsotto.so usr/lib*/*/libsotto.so 2>/dev/null | awk 'NF == 3 {print $3}' | grep -v '^sotto_')
 [ -z "$names" ] || die "these names are visible: $names"
 

@@ -1,0 +1,170 @@
+# The command under mpirun: the bits of threads with our ring, equal to rounding with MPI's own sums; a rank that is
+# killed, stopped or told something else ends the run soon, says who it was, and costs no checkpoint.
+. "$(dirname "$0")/lib.bash"
+
+case $(ldd "$sotto") in
+*libtsan*) echo "ThreadSanitizer cannot see into an MPI library"; exit 77 ;;
+*libmpich*) launchers="mpiexec.mpich mpiexec.hydra" ;;
+*libmpi.so*) launchers="mpirun.openmpi mpirun" ;;
+*) echo "$sotto is not linked to MPI"; exit 77 ;;
+esac
+for name in $launchers; do
+    launch=$(command -v "$name") && break
+done
+[ -n "$launch" ] || { echo "none of: $launchers"; exit 77; }
+export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what they allocate
+
+# More ranks than cores, perhaps as root in a container: both need saying to Open MPI.
+mpirun=(timeout -k 5 60 "$launch")
+open_mpi=no
+if "$launch" --version 2>&1 | grep -q -e 'Open MPI' -e OpenRTE; then
+    open_mpi=yes
+    mpirun+=(--oversubscribe)
+    [ "$(id -u)" -ne 0 ] || mpirun+=(--allow-run-as-root)
+fi
+tiny+=(--data.cache=cache --optim.warmup=5)
+train=("$sotto" train "${tiny[@]}")
+
+state() {
+    grep -o 'state [0-9a-f]*' out
+}
+
+value() {
+    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
+}
+
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
+        die "$1 is not within $3 of $2"
+}
+
+# ends_with TEXT COMMAND...: as fails_with, within 10 seconds; launchers give signals and codes of their own.
+ends_with() {
+    local text=$1 begin=$SECONDS
+    shift
+    ! "$@" >out 2>&1 || die "should have failed: $*"
+    [ $((SECONDS - begin)) -le 10 ] || { cat out >&2; die "took $((SECONDS - begin)) s to end: $*"; }
+    grep -qF -- "$text" out || { cat out >&2; die "no '$text' from: $*"; }
+}
+
+# Equal bits, threads and ranks, whatever the method; MPI's sums differ in the last place.
+for mesh in 1x4 2x2; do
+    for method in ddp zero1 fsdp; do
+        run=("${train[@]}" --steps=6 --strategy.preset=$method --strategy.mesh=$mesh)
+        succeeds "${run[@]}" --workers=4 --out=threads.$mesh.$method
+        want=$(state)
+        [ -n "$want" ] || die "no state hash"
+        succeeds "${mpirun[@]}" -n 4 "${run[@]}" --comm.collectives=ring --out=ring.$mesh.$method
+        says 'workers: 4 MPI ranks'
+        [ "$(state)" = "$want" ] || die "$method $mesh: $(state) under MPI, on threads $want"
+        [ $mesh = 1x4 ] || continue
+        succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=native.$method
+        near "$(value loss native.$method)" "$(value loss threads.$mesh.$method)" 1e-6
+        near "$(value eval_loss native.$method)" "$(value eval_loss threads.$mesh.$method)" 1e-6
+    done
+done
+
+# differ TEXT OPTIONS...: rank 2 has these options too.
+differ() {
+    local text=$1
+    shift
+    ends_with "$text" "${mpirun[@]}" -n 2 "${train[@]}" --out=differ : -n 1 "${train[@]}" --out=differ "$@"
+    [ ! -e differ/checkpoints ] || die "ranks that differ trained: $*"
+}
+
+# What only a launcher can get wrong: a message, and the end of all ranks, also where one alone is wrong. (Open MPI
+# would give the others a second to die.)
+export OMPI_MCA_odls_base_sigkill_timeout=0
+ends_with 'train.time = virtual simulates a cluster in one process, not under MPI' \
+    "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --time=virtual
+ends_with 'train.workers = 3, but MPI started 2 ranks' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --workers=3
+ends_with "modelled links ([link]) are for workers of one process" "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --link.inter=1GB/s
+differ "worker 2: train.workers = 2, but MPI started 3 ranks" --workers=2
+differ "steps = ten: want an integer" --steps=ten
+differ "No such file" --data.format=text --data.train=missing.txt
+differ "collectives differ: rank 2 has ring, rank 0 has native" --comm.collectives=ring
+unset OMPI_MCA_odls_base_sigkill_timeout
+
+# Ranks that were told different things: named at the first exchange.
+differ "worker 2: the configuration differs: rank 2 has 'lr = 0.5', rank 0 has 'lr = 0.001'" --optim.lr=0.5
+differ "worker 2: the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'preset = '" --strategy.preset=fsdp
+
+# Ranks that see different files under the same names: no shared folder, or a stale copy.
+mkdir here there
+(cd here && succeeds "${train[@]}" --steps=4 --out=run)
+apart() {
+    ends_with "$1" "${mpirun[@]}" -wdir "$scratch/here" -n 1 "${train[@]}" --steps=8 --out=run --resume : \
+        -wdir "$scratch/there" -n 1 "${train[@]}" --steps=8 --out=run --resume
+}
+apart "the checkpoint to go on from differs: rank 1 has 'none', rank 0 has 'run/checkpoints/step-00000004'"
+(cd there && succeeds "${train[@]}" --steps=4 --out=run --seed=2)
+apart "what training begins with differs: rank 1 has "
+
+# A loss that is no number.
+ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
+    --optim.schedule=constant
+says 'worker [01]: step [0-9]*: the (loss|gradient)'
+[ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
+
+# ranks OUT: the processes that train there, by rank.
+ranks() {
+    local process rank
+    for process in $(pgrep -f -x -- ".*/sotto train .*--out=$scratch/$1( .*)?"); do
+        rank=$(tr '\0' '\n' 2>/dev/null <"/proc/$process/environ" | sed -n 's/^\(OMPI_COMM_WORLD_RANK\|PMI_RANK\)=//p')
+        [ -z "$rank" ] || echo "$rank $process"
+    done | sort -n | cut -d' ' -f2
+}
+
+# background OUT OPTIONS...: trains in the background until there is a checkpoint; the launcher is $pid.
+background() {
+    local out=$1
+    shift
+    "${mpirun[@]}" -n 4 "${train[@]}" --steps=100000 --out="$scratch/$out" "$@" >out 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        [ -z "$(ls "$out/checkpoints" 2>/dev/null)" ] || break
+        sleep 0.1
+    done
+    [ "$(ranks "$out" | wc -l)" = 4 ] || { cat out >&2; die "not four ranks: $(ranks "$out")"; }
+}
+
+# seconds_to_end
+seconds_to_end() {
+    local begin=$SECONDS
+    wait $pid
+    code=$?
+    [ $((SECONDS - begin)) -le 10 ] || die "took $((SECONDS - begin)) s to end"
+    [ $code != 0 ] || die "exit 0"
+    [ $code != 124 ] || die "the run had to be killed"
+}
+
+# kill -9 of one rank: all end, it is named, and whatever checkpoint is there is whole: the run goes on from it with
+# fewer ranks and another method.
+background killed --save_every=2 --strategy.preset=zero1
+kill -9 "$(ranks killed | sed -n 3p)"
+seconds_to_end
+[ $open_mpi = no ] || says 'rank 2 .*signal 9'
+sleep 0.5
+[ -z "$(ranks killed)" ] || die "ranks are left: $(ranks killed)"
+last=$(ls killed/checkpoints | tail -1)
+for folder in killed/checkpoints/step-*; do
+    succeeds "$sotto" sample "$folder" --tokens=1 --prompt=A --threads=1
+done
+succeeds "${mpirun[@]}" -n 2 "${train[@]}" --out=killed --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=fsdp
+says "resuming from killed/checkpoints/$last"
+
+# Ctrl-C that reaches only one rank, and only the launcher: everybody saves and stops.
+background stopped --save_every=2 --strategy.preset=fsdp
+kill -INT "$(ranks stopped | sed -n 3p)"
+seconds_to_end
+says 'everything is saved in .*/stopped'
+if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
+    background launcher --save_every=2
+    kill -INT "$(pgrep -P $pid)"
+    seconds_to_end
+    says 'to go on: sotto train'
+fi
+last=$(ls stopped/checkpoints | tail -1)
+succeeds "${train[@]}" --workers=4 --out=stopped --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=ddp
+says "resuming from stopped/checkpoints/$last"
+exit 0

@@ -1,0 +1,154 @@
+# Many workers in one process: the method, the mesh, the clock and the links change nothing in what is learnt; a run
+# that was killed or stopped goes on with the same or with other workers; what cannot work is said.
+. "$(dirname "$0")/lib.bash"
+
+tiny+=(--data.cache=cache --optim.warmup=5)
+train=("$sotto" train "${tiny[@]}")
+state() {
+    grep -o 'state [0-9a-f]*' out
+}
+
+# value KEY FOLDER: a number of its report.json.
+value() {
+    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
+}
+
+# near A B TOLERANCE
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
+        die "$1 is not within $3 of $2"
+}
+
+# Equal bits: all methods and meshes on threads, in virtual time whatever the cluster, and with links slowed down.
+# Groups of several workers that average with others (2x2, sliced) sum in another order: their bits are a class of
+# their own.
+cluster=(--time=virtual --worker.step=10ms --worker.per_node=2 --worker.speed=1,0.5 --worker.jitter=0.2
+         --link.intra=1GB/s,10us --link.inter=100Mbit/s,1ms)
+for precision in fp32 mixed; do
+    want='' want_pairs=''
+    for mesh in 1x4 2x2 4x1; do
+        for method in ddp zero1 fsdp; do
+            for where in threads cluster; do
+                extra=()
+                [ $where = threads ] || extra=("${cluster[@]}")
+                [ $where = cluster ] || [ $precision.$mesh = fp32.1x4 ] || [ $precision.$mesh = fp32.2x2 ] || continue
+                name=$precision.$mesh.$method.$where
+                succeeds "${train[@]}" --steps=6 --workers=4 --strategy.precision=$precision --strategy.preset=$method \
+                    --strategy.mesh=$mesh --out="$name" "${extra[@]}"
+                if [ $mesh = 2x2 ] && [ $method != ddp ]; then
+                    want_pairs=${want_pairs:-$(state)} expected=$want_pairs
+                    near "$(value eval_loss "$name")" "$(value eval_loss $precision.1x4.ddp.cluster)" 1e-3
+                else
+                    want=${want:-$(state)} expected=$want
+                fi
+                [ -n "$expected" ] && [ "$(state)" = "$expected" ] || die "$name: $(state), want $expected"
+            done
+        done
+    done
+    [ "$want" != "$want_pairs" ] || die "$precision: sums in two orders, yet equal bits: the test sees nothing"
+done
+succeeds "${train[@]}" --steps=6 --workers=4 --out=shaped --worker.per_node=2 --link.intra=1GB/s --link.inter=1GB/s,1ms
+fp32=$(state)
+succeeds "${train[@]}" --steps=6 --workers=4 --out=plain --strategy.preset=fsdp
+[ "$fp32" = "$(state)" ] || die "slowed links change the bits: $fp32, $(state)"
+
+# What it cost: a table for people, numbers for programs, and metrics along the way.
+says '^worker  *seconds  *compute  *comm  *exposed  *MB inside  *MB between  *memory MB$'
+says '^memory of worker 3 \(peak, MB\): parameters .* gradients .* optimizer .* communication '
+says '^exposed [0-9.]+% of the time; [0-9.]+% of the communication hidden$'
+[ "$(value workers plain) $(value steps plain) $(value samples plain)" = "4 6 96" ] || die "report.json: $(cat plain/report.json)"
+[ "$(value bytes_between plain)" = 0 ] && [ "$(value bytes_inside plain)" -gt 0 ] || die "bytes of one node"
+[ "$(value bytes_between shaped)" -gt 0 ] || die "bytes between nodes"
+grep -q '"comm/inside": [1-9]' plain/metrics.jsonl || die "no bytes in the metrics"
+
+# Killed behind a checkpoint, then resumed. The links slow the run down, so that the moment is in its middle. A round is
+# 8 micro-batches however many workers share them: with as many workers as before the bits are those of a run that was
+# never killed. With others, and in fsdp, which sums over workers after each micro-batch, only the order of sums differs:
+# 2e-8 in the last loss, where ten rounds on other data make 1e-4.
+round=("${train[@]}" --steps=60 --save_every=10 --strategy.preset=zero1)
+slow=(--worker.per_node=1 --link.inter=1GB/s,2ms)
+succeeds "${round[@]}" --workers=4 --accumulate=2 --out=whole
+want=$(state)
+"${round[@]}" --workers=4 --accumulate=2 --out=killed "${slow[@]}" >killed.log 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    [ -e killed/checkpoints/step-00000020 ] && break
+    sleep 0.05
+done
+kill -9 $pid 2>/dev/null || { cat killed.log >&2; die "the run ended before it was killed"; }
+wait $pid 2>/dev/null
+[ ! -e killed/checkpoints/step-00000060 ] || die "the run was killed too late"
+
+# goes_on NAME OPTIONS...
+goes_on() {
+    local name=$1
+    shift
+    cp -r killed "$name"
+    succeeds "${round[@]}" --resume --out="$name" "$@"
+    says '^resuming from .*/checkpoints/step-0000[0-9]+$'
+    near "$(value eval_loss "$name")" "$(value eval_loss whole)" 1e-6
+    [ "$(grep -o '"step": [0-9]*, "train' whole/metrics.jsonl)" = "$(grep -o '"step": [0-9]*, "train' "$name/metrics.jsonl")" ] ||
+        die "$name: other steps in the metrics"
+}
+same_bits() {
+    goes_on "$@"
+    [ "$(state)" = "$want" ] || die "$1: $(state), want $want"
+}
+same_bits same --workers=4 --accumulate=2
+goes_on to-fsdp --workers=4 --accumulate=2 --strategy.preset=fsdp
+same_bits to-ddp --workers=4 --accumulate=2 --strategy.preset=ddp
+same_bits to-virtual --workers=4 --accumulate=2 --time=virtual --worker.step=1ms
+goes_on fewer --workers=2 --accumulate=4
+goes_on fewer-fsdp --workers=2 --accumulate=4 --strategy.preset=fsdp
+goes_on more --workers=8 --accumulate=1
+goes_on pairs --workers=4 --accumulate=2 --strategy.mesh=2x2
+goes_on alone --workers=1 --accumulate=8 --strategy.preset=ddp
+
+# Ctrl-C: the round is finished by everybody, all is saved, and the rest of the run gives the bits of one in a piece.
+whole=("${round[@]}" --save_every=0 --workers=4 --accumulate=2 --strategy.preset=fsdp)
+succeeds "${whole[@]}" --out=whole-fsdp
+want=$(state)
+"${whole[@]}" --out=stopped "${slow[@]}" >out 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    grep -q 'step 10/' out && break
+    sleep 0.05
+done
+kill -INT $pid
+wait $pid
+[ $? = 130 ] || die "exit code of an interrupted run"
+says 'stopped at step [0-9]* of 60; everything is saved in stopped'
+says 'to go on: sotto train'
+[ "$(ls stopped/checkpoints | wc -l)" = 1 ] || die "not one checkpoint after Ctrl-C: $(ls -A stopped/checkpoints)"
+succeeds "${whole[@]}" --out=stopped --resume
+[ "$(state)" = "$want" ] || die "stopped and resumed: $(state), want $want"
+
+# Options: one message each, before anything is written.
+refused() {
+    local text=$1
+    shift
+    fails_with "$text" "${train[@]}" --steps=2 --workers=4 --out=refused "$@"
+    [ "$(wc -l <out)" = 1 ] || { cat out >&2; die "more than a message"; }
+    [ ! -e refused ] || die "a refused run left a folder: $*"
+}
+refused 'strategy.mesh = 3x2 needs 6 workers, there are 4' --strategy.mesh=3x2
+refused 'strategy.mesh = 4: want RxS' --strategy.mesh=4
+refused 'strategy.mesh = 0x4: want RxS' --strategy.mesh=0x4
+refused "strategy.preset = zero2: no such method; did you mean 'zero1'?" --strategy.preset=zero2
+refused 'worker.speed = 1,1,1,1,1 names more than 4 workers' --time=virtual --worker.speed=1,1,1,1,1
+refused 'worker.speed = 1,0: want numbers above 0' --time=virtual --worker.speed=1,0
+refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
+refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
+refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
+refused 'worker.step = 10ms is for train.time = virtual' --worker.step=10ms
+refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
+refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
+refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit
+
+# A loss that is no number: the worker and the step are named, the last good checkpoint stays.
+fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \
+    --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
+says '^sotto: worker [0-3]: step [0-9]*: '
+last=$(sed -n 's/^the last good checkpoint is //p' out)
+[ -s "$last/model.safetensors" ] && [ -s "$last/state.safetensors" ] || die "no checkpoint in '$last'"
+exit 0

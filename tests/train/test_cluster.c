@@ -1,0 +1,338 @@
+/* Whole runs on a simulated cluster: what a round takes and what a worker holds, against
+ * arithmetic. */
+#include "nn/tiny.h"
+
+#include "comm/link.h"
+#include "data/tokens.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+enum { WORKERS = 4, STEPS = 3, MAX_OPTIONS = 12 };
+#define STEP 0.030 /* seconds of a micro-batch at speed 1 */
+
+static int make_data(void **state)
+{
+    enum { COUNT = 4000, VOCAB = 61 };
+    int32_t ids[COUNT];
+    if (scratch_make(state) != 0)
+        return -1;
+    for (int i = 0; i < COUNT; i++)
+        ids[i] = (i * i + 3 * i / 7) % VOCAB;
+    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
+    return 0;
+}
+
+static void set(struct run_config *c, const char *assignment)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char key[OPTION_ROOM];
+    const char *value = strchr(assignment, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
+}
+
+/* What a run gave, and what its model says of stages. */
+struct outcome {
+    struct run_result result;
+    struct worker_report worker[WORKERS];
+    struct report report;
+    int stages;
+    double flops, stage_flops[8]; /* of forward and backward, of forward */
+    size_t parameters, count[8];  /* of all without padding, of stages   */
+    bool kept[8];                 /* other stages read it too            */
+};
+
+static void describe(struct outcome *o, const struct run *run)
+{
+    const struct model *m = &run->model;
+    const struct extent e = {run->config.train.batch, run->config.train.seq, DTYPE_F32};
+    bool needs[8];
+    o->stages = m->table.n_stage;
+    assert_in_range(o->stages, 2, 8);
+    o->parameters = m->table.parameters;
+    o->flops = model_flops(m, e);
+    for (int k = 0; k < o->stages; k++) {
+        o->stage_flops[k] = model_stage_flops(m, k, e);
+        o->count[k] = table_stage_count(&m->table, k);
+        model_stage_needs(m, k, needs);
+        for (int j = 0; j < o->stages; j++)
+            o->kept[j] |= needs[j] && j != k;
+    }
+}
+
+/* Four simulated workers on four nodes and a model of some ten thousand parameters, trained. */
+static struct outcome simulate(const char *const *options)
+{
+    static const char *const basic[] = {
+        "model.layers=4",     "model.width=32",    "model.heads=2",        "model.positions=16",
+        "train.batch=2",      "train.log_every=1", "train.threads=1",      "data.holdout=0",
+        "train.time=virtual", "worker.step=30ms",  "worker.per_node=1",    "train.workers=4",
+        "train.steps=3",      "optim.warmup=0",    "train.eval_batches=1",
+    };
+    static int runs;
+    char out[32];
+    struct run_config c;
+    struct option_section sections[RUN_SECTIONS];
+    struct run run;
+    struct outcome o = {0};
+    run_sections(&c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
+        set(&c, basic[i]);
+    for (int i = 0; i < MAX_OPTIONS && options[i]; i++)
+        set(&c, options[i]);
+    snprintf(out, sizeof out, "run.%d", runs++);
+    strcpy(c.train.out, at(out));
+    strcpy(c.data.train, at("data.tok"));
+    assert_ok(run_open(&run, &c, NULL));
+    describe(&o, &run);
+    assert_ok(run_train(&run));
+    o.result = run.result;
+    o.report = report_of(&run);
+    memcpy(o.worker, run.result.worker, sizeof o.worker);
+    o.result.worker = NULL;
+    run_close(&run);
+    return o;
+}
+
+static const int nodes[WORKERS] = {0, 1, 2, 3};
+
+static struct link_model links_of(const char *text)
+{
+    struct link_model links = {0};
+    assert_ok(link_parse(&links.inter, text));
+    return links;
+}
+
+static double ring(const struct link_model *links, size_t bytes, int turns)
+{
+    return link_ring(links, nodes, WORKERS, (double)bytes, turns);
+}
+
+struct times {
+    double compute, communication, exposed, seconds;
+};
+
+/* A round from its definition: forward, then backward from the last stage to the first; a lane that
+ * takes the round's five counts behind the first backward, and each stage's sum (`turns` around the
+ * ring) when its backward is done or the lane is free. What is left of it then is exposed, as is
+ * `behind`, which comes after the step. */
+static struct times predict(const struct outcome *o, const struct link_model *links, int turns,
+                            double behind)
+{
+    struct times t = {0};
+    double now = 0, lane = 0;
+    for (int k = 0; k < o->stages; k++)
+        now += STEP * o->stage_flops[k] / o->flops;
+    for (int k = o->stages - 1; k >= 0; k--) {
+        double jobs = ring(links, o->count[k] * sizeof(float), turns);
+        now += STEP * 2 * o->stage_flops[k] / o->flops;
+        if (k == o->stages - 1)
+            jobs += ring(links, WORKERS * 5 * sizeof(double), 1);
+        lane = fmax(lane, now) + jobs;
+        t.communication += jobs;
+    }
+    t.compute = now;
+    t.communication += behind;
+    t.exposed = fmax(0, lane - now) + behind;
+    t.seconds = now + t.exposed;
+    return t;
+}
+
+static void assert_near(const char *what, double got, double want, double tolerance)
+{
+    if (!(fabs(got - want) <= tolerance * fabs(want) + 1e-12))
+        fail_with("%s is %.9g, want %.9g", what, got, want);
+}
+
+static void assert_times(const char *name, const struct outcome *o, struct times want)
+{
+    char what[64];
+    for (int r = 0; r < WORKERS; r++) {
+        const struct cost *c = &o->worker[r].cost;
+        const double pairs[][2] = {{c->seconds, want.seconds},
+                                   {c->compute, want.compute},
+                                   {c->communication, want.communication},
+                                   {c->exposed, want.exposed}};
+        static const char *const names[] = {"seconds", "compute", "communication", "exposed"};
+        for (int i = 0; i < 4; i++) {
+            snprintf(what, sizeof what, "%s: worker %d's %s", name, r, names[i]);
+            assert_near(what, pairs[i][0], STEPS * pairs[i][1], 0.01);
+        }
+    }
+}
+
+/* On a link so slow that most is exposed, on one where only the last stage's sum is, and on one
+ * that latency rules. */
+static void a_round_takes_its_time(void **state)
+{
+    (void)state;
+    static const char *const speeds[] = {"10MB/s,1ms", "100MB/s,100us", "10GB/s,2ms"};
+    for (size_t i = 0; i < sizeof speeds / sizeof *speeds; i++) {
+        char link[64];
+        snprintf(link, sizeof link, "link.inter=%s", speeds[i]);
+        struct link_model links = links_of(speeds[i]);
+        struct outcome ddp = simulate((const char *[]){link, "strategy.preset=ddp", NULL});
+        struct times want = predict(&ddp, &links, 2, 0);
+        assert_true(want.exposed > 0 && want.exposed < want.communication);
+        assert_times("ddp", &ddp, want);
+
+        /* the norm of the sliced gradient and the new parameters come behind */
+        struct outcome zero1 = simulate((const char *[]){link, "strategy.preset=zero1", NULL});
+        double behind = ring(&links, WORKERS * sizeof(double), 1);
+        for (int k = 0; k < zero1.stages; k++)
+            behind += ring(&links, zero1.count[k] * sizeof(float), 1);
+        assert_times("zero1", &zero1, predict(&zero1, &links, 1, behind));
+        assert_true(ddp.result.hash == zero1.result.hash);
+    }
+}
+
+/* What is sent: twice (N-1)/N of the gradients, and the counts. */
+static void a_round_sends_its_bytes(void **state)
+{
+    (void)state;
+    struct outcome o = simulate((const char *[]){"link.inter=10MB/s", NULL});
+    double bytes = 5 * sizeof(double) * (WORKERS - 1);
+    for (int k = 0; k < o.stages; k++)
+        bytes += 2.0 * (double)(o.count[k] * sizeof(float)) * (WORKERS - 1) / WORKERS;
+    for (int r = 0; r < WORKERS; r++) {
+        assert_near("bytes", (double)o.worker[r].cost.between, STEPS * bytes, 1e-3);
+        assert_int_equal(o.worker[r].cost.inside, 0);
+    }
+    o = simulate((const char *[]){"link.intra=10MB/s", "worker.per_node=4", NULL});
+    assert_near("bytes inside", (double)o.worker[0].cost.inside, STEPS * bytes, 1e-3);
+    assert_int_equal(o.worker[0].cost.between, 0);
+    o = simulate((const char *[]){"link.inter=10MB/s", "worker.per_node=2", NULL});
+    assert_int_equal(o.worker[0].cost.between, 0); /* its next on the ring is beside it */
+    assert_near("bytes of a border", (double)o.worker[1].cost.between, STEPS * bytes, 1e-3);
+}
+
+static void no_link_exposes_nothing(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"strategy.preset=ddp", "strategy.preset=zero1",
+                                          "strategy.preset=fsdp"};
+    for (int m = 0; m < 3; m++) {
+        struct outcome o = simulate((const char *[]){methods[m], NULL});
+        assert_near("seconds", o.result.seconds, STEPS * STEP, 1e-9);
+        assert_near("exposed", o.report.cost.exposed, 0, 0);
+        assert_near("communication", o.report.cost.communication, 0, 0);
+        assert_true(o.report.exposed_share == 0);
+    }
+}
+
+/* A worker at a quarter of the speed makes everybody's round four times as long; the others wait
+ * for three quarters of it. */
+static void a_straggler_sets_the_pace(void **state)
+{
+    (void)state;
+    struct outcome o = simulate((const char *[]){"worker.speed=1,1,1,0.25", NULL});
+    assert_near("seconds", o.result.seconds, STEPS * 4 * STEP, 1e-9);
+    assert_near("its computing", o.worker[3].cost.compute, STEPS * 4 * STEP, 1e-9);
+    assert_near("its waiting", o.worker[3].cost.exposed, 0, 0);
+    for (int r = 0; r < 3; r++) {
+        assert_near("computing", o.worker[r].cost.compute, STEPS * STEP, 1e-9);
+        assert_near("waiting", o.worker[r].cost.exposed, STEPS * 3 * STEP, 1e-9);
+    }
+}
+
+static void assert_same(const struct outcome *a, const struct outcome *b)
+{
+    assert_true(a->result.hash == b->result.hash);
+    assert_memory_equal(&a->worker[0].cost, &b->worker[0].cost, sizeof(struct cost));
+    for (int r = 0; r < WORKERS; r++)
+        assert_memory_equal(&a->worker[r].cost, &b->worker[r].cost, sizeof(struct cost));
+}
+
+/* Two runs are one, to the last bit of every clock, on one core or two; jitter follows its seed and
+ * changes times but not the training. */
+static void runs_repeat(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"strategy.preset=ddp", "strategy.preset=zero1",
+                                          "strategy.preset=fsdp"};
+    uint64_t hash = 0;
+    for (int m = 0; m < 3; m++) {
+        const char *plain[] = {
+            methods[m], "link.inter=20MB/s,300us", "worker.speed=1,0.7,1.3", NULL, NULL, NULL,
+            NULL};
+        struct outcome once = simulate(plain);
+        plain[3] = "train.threads=2";
+        struct outcome again = simulate(plain);
+        assert_same(&once, &again);
+        plain[4] = "worker.jitter=0.3";
+        struct outcome jitter = simulate(plain);
+        again = simulate(plain);
+        assert_same(&jitter, &again);
+        assert_true(jitter.result.seconds != once.result.seconds);
+        plain[5] = "worker.jitter_seed=2";
+        struct outcome other = simulate(plain);
+        assert_true(other.result.seconds != jitter.result.seconds);
+        hash = m ? hash : once.result.hash;
+        assert_true(once.result.hash == hash && jitter.result.hash == hash &&
+                    other.result.hash == hash);
+    }
+}
+
+/* Bytes a parameter with mixed precision and AdamW (parameters, gradients, optimizer), on every
+ * worker, as in table 1 of ZeRO (Rajbhandari et al. 2020): 2 + 2 + 12, of which methods share out
+ * some. */
+static void memory_of_methods(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method;
+        double parameters, gradients, optimizer;
+    } table[] = {
+        {"strategy.preset=ddp", 2, 2, 12},
+        {"strategy.preset=zero1", 2, 2, 12.0 / WORKERS},
+        {"strategy.preset=fsdp", 2.0 / WORKERS, 2.0 / WORKERS, 12.0 / WORKERS},
+    };
+    static const char *const tied[] = {"model.tied=yes", "model.tied=no"};
+    enum { BUFFERS = 4, LINE = 64 }; /* of a category, and what each may be rounded up by */
+    for (int i = 0; i < 6; i++) {
+        struct outcome o = simulate(
+            (const char *[]){table[i / 2].method, tied[i % 2], "strategy.precision=mixed", NULL});
+        size_t whole = 0, largest = 0, kept = 0;
+        for (int k = 0; k < o.stages; k++) {
+            whole += o.count[k];
+            kept += o.kept[k] ? o.count[k] : 0;
+            if (!o.kept[k] && o.count[k] > largest)
+                largest = o.count[k];
+        }
+        assert_true(whole >= o.parameters && whole < o.parameters + (size_t)o.stages * WORKERS);
+        assert_true((kept > 0) == (i % 2 == 0));
+        const double want[] = {table[i / 2].parameters, table[i / 2].gradients,
+                               table[i / 2].optimizer};
+        static const enum memory_category category[] = {MEMORY_PARAMETERS, MEMORY_GRADIENTS,
+                                                        MEMORY_OPTIMIZER};
+        for (int r = 0; r < WORKERS; r++) {
+            const size_t *memory = o.worker[r].memory;
+            for (int c = 0; c < 3; c++) {
+                double bytes = want[c] * (double)whole, is = (double)memory[category[c]];
+                if (!(is >= bytes && is <= bytes + BUFFERS * LINE))
+                    fail_with("%s, worker %d: %s %.0f bytes (%.3f a parameter), want %.0f",
+                              table[i / 2].method, r, memory_category_name(category[c]), is,
+                              is / (double)o.parameters, bytes);
+            }
+            /* gathered stages, bf16, and their gradients: those in turn, and those others read */
+            size_t rooms = i / 2 == 2 ? 2 * 2 * (2 * largest + kept) : 0;
+            assert_in_range(memory[MEMORY_COMMUNICATION], rooms, rooms + (rooms ? 8 * LINE : 0));
+            assert_true(o.report.memory[MEMORY_OPTIMIZER] >= memory[MEMORY_OPTIMIZER]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_round_takes_its_time),
+        cmocka_unit_test(a_round_sends_its_bytes),
+        cmocka_unit_test(no_link_exposes_nothing),
+        cmocka_unit_test(a_straggler_sets_the_pace),
+        cmocka_unit_test(runs_repeat),
+        cmocka_unit_test(memory_of_methods),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
