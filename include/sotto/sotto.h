@@ -43,4 +43,6 @@ SOTTO_API enum sotto_status sotto_command(int argc, const char *const *argv);
 #ifdef __cplusplus
 }
 #endif
+
+#include <sotto/train.h>
 #endif

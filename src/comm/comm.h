@@ -33,10 +33,10 @@ const char *comm_call_name(enum comm_call call);
 
 /* What a rank did, by kind of call. Bytes are those it sends to others; collectives count as a ring
  * does, (size-1)/size of the vector for each of reduce-scatter and all-gather. */
-struct comm_tally {
-    int64_t calls;
-    int64_t inside, between; /* bytes to a rank on the same node, on another node */
-    double seconds;
+struct comm_tally { /* read by others while a lane still counts */
+    _Atomic int64_t calls;
+    _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
+    _Atomic double seconds;
 };
 
 struct comm;

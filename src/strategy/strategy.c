@@ -84,6 +84,11 @@ static const struct preset {
 };
 enum { PRESETS = sizeof presets / sizeof *presets };
 
+const char *strategy_preset(int i)
+{
+    return i >= 0 && i < PRESETS ? presets[i].name : NULL;
+}
+
 static enum sotto_status find_preset(const char *name, const struct preset **out)
 {
     const char *names[PRESETS + 1] = {0};

@@ -73,6 +73,9 @@ extern const int strategy_options_count;
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 
+/* The preset's name, i = 0, 1, ...; NULL behind the last. */
+const char *strategy_preset(int i);
+
 /* "zero1", "fsdp x sync": for people. */
 void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
 

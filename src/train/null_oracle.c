@@ -79,8 +79,10 @@ enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *ta
                                    struct worker *worker, struct device *dev,
                                    const struct null_config *config)
 {
-    *o = (struct null_oracle){
-        .base = {&null_oracle_ops, table, 0}, .worker = worker, .dev = dev, .config = *config};
+    *o = (struct null_oracle){.base = {.ops = &null_oracle_ops, .table = table},
+                              .worker = worker,
+                              .dev = dev,
+                              .config = *config};
     if (!(config->seconds >= 0) || !isfinite(config->seconds))
         return fail(SOTTO_EINVAL, "a micro-batch of %g seconds: want 0 or more", config->seconds);
     o->held = calloc((size_t)table->n_stage, sizeof *o->held);

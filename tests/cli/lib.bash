@@ -13,7 +13,9 @@ die() {
 
 # succeeds COMMAND...: runs it, output in `out`.
 succeeds() {
-    "$@" >out 2>&1 || { cat out >&2; die "exit $? from: $*"; }
+    local code=0
+    "$@" >out 2>&1 || code=$?
+    [ $code -eq 0 ] || { cat out >&2; die "exit $code from: $*"; }
 }
 
 # fails_with TEXT COMMAND...: a non-zero exit that is no signal, and TEXT in what it printed.

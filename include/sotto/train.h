@@ -1,0 +1,262 @@
+/* Training with a gradient of your own: every method of the library over threads, MPI ranks or
+ * workers in virtual time. docs/embedding.md walks through it, examples/quadratic.c is a whole
+ * program.
+ *
+ *     struct sotto_tensor tensors[] = {{"w", {3, 4}, 0}, {"b", {4}, 0}};
+ *     struct sotto_problem problem = {.tensors = tensors, .count = 2, .gradient = my_gradient};
+ *     float parameters[16] = {0};
+ *     sotto_options_create(&options);
+ *     sotto_options_set(options, "strategy", "zero1");
+ *     sotto_options_set(options, "workers", "4");
+ *     sotto_train(&(struct sotto_training){&problem, options, parameters}, NULL);
+ *
+ * Numbers of parameters and gradients are fp32 in host memory. */
+#ifndef SOTTO_TRAIN_H
+#define SOTTO_TRAIN_H
+
+#include <sotto/sotto.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is trained: a table of tensors, and callbacks that compute. */
+struct sotto_tensor {
+    const char *name; /* unique, below 96 printable characters */
+    int64_t shape[4]; /* ends with the first 0; none: a scalar */
+    int stage;        /* 0, 1, ... in the table's order; 0 unless the problem has forward and
+                       * backward */
+};
+
+/* Which micro-batch it is, and what came out. It should be a function of these four numbers: then
+ * runs can be repeated and resumed, and no two workers see the same data. */
+struct sotto_microbatch {
+    int64_t index;   /* this worker's, from 0                                                */
+    int rank, size;  /* of the worker                                                        */
+    int64_t seed;    /* train.seed                                                           */
+    bool sum;        /* false: the gradient of the mean loss over the targets is wanted;
+                      * true (strategy.weight = tokens): of the sum                          */
+    double loss;     /* out: summed over the targets                                         */
+    int64_t targets; /* out: how many; 1 unless set, which makes `sum` meaningless           */
+};
+
+/* Adds this micro-batch's gradient to grad[] and sets batch->loss. theta[i] and grad[i] are tensor
+ * i of the table, row by row; tensors of a stage lie one behind the other, so theta[0] of a problem
+ * without stages is the whole vector. Whoever fails says why with sotto_fail. */
+typedef enum sotto_status sotto_gradient(void *worker, struct sotto_microbatch *batch,
+                                         const float *const *theta, float *const *grad);
+
+/* The same stage by stage, so that communication overlaps the rest of the computation: forward of
+ * stages 0 .. n-1, then backward of n-1 .. 0. What passes between stages stays with the worker. The
+ * loss is known behind the last stage's backward. Tensors of other stages are NULL. */
+typedef enum sotto_status sotto_forward(void *worker, struct sotto_microbatch *batch, int stage,
+                                        const float *const *theta);
+typedef enum sotto_status sotto_backward(void *worker, struct sotto_microbatch *batch, int stage,
+                                         const float *const *theta, float *const *grad);
+
+/* All that it points to is the caller's and must stay as it is while it is in use. Members left 0
+ * are absent. */
+struct sotto_problem {
+    const struct sotto_tensor *tensors; /* (count) */
+    int count;
+    sotto_gradient *gradient; /* this one, ...        */
+    sotto_forward *forward;   /* ... or these two     */
+    sotto_backward *backward;
+
+    void *user;
+    /* (optional) What a worker needs for itself (activations, a place in a file), made before its
+     * first micro-batch; its callbacks get it as `worker`. Without it they get `user`.
+     *
+     * Several workers live in one process. The callbacks of one worker come one at a time, though
+     * not always from the same thread; those of different workers come at once. What workers share
+     * must only be read, or locked. */
+    enum sotto_status (*worker_open)(void *user, int rank, int size, void **worker);
+    void (*worker_close)(void *worker); /* (optional) */
+
+    /* (optional) (stages, stages): [k * stages + j] tells that stage k also reads stage j and adds
+     * to its gradient (tied weights). */
+    const bool *needs;
+    /* (optional) (stages): the work of each, for virtual time; NULL: as their parameters. */
+    const double *work;
+};
+
+/* Elements of all tensors together, the length of a whole vector: the tensors in the table's order.
+ * 0: the problem is not sound, sotto_error() tells why. */
+SOTTO_API size_t sotto_problem_count(const struct sotto_problem *problem);
+
+/* Sets the message that sotto_error() will return, and returns `status`: for callbacks. */
+SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *format, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* How it is trained: the options of `sotto train`.
+ *
+ * Sections [optim], [strategy], [worker], [link], [comm], and of [train]: steps, seed, workers,
+ * time, threads, device, log_every, save_every. A key is "strategy.accumulate", or "accumulate"
+ * where only one section has it; "strategy" alone is strategy.preset. */
+struct sotto_options;
+
+SOTTO_API enum sotto_status sotto_options_create(struct sotto_options **out);
+SOTTO_API enum sotto_status sotto_options_copy(struct sotto_options **out,
+                                               const struct sotto_options *from);
+SOTTO_API void sotto_options_destroy(struct sotto_options *options); /* NULL is fine */
+
+SOTTO_API enum sotto_status sotto_options_set(struct sotto_options *options, const char *key,
+                                              const char *value);
+
+/* An INI file. */
+SOTTO_API enum sotto_status sotto_options_load(struct sotto_options *options, const char *path);
+
+/* "--key=value" words of a command line; the others are moved to the front of argv, and *argc is
+ * their number. */
+SOTTO_API enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc,
+                                                char **argv);
+
+/* The value of a key as it would be typed, at most `room` characters with the terminator. */
+SOTTO_API enum sotto_status sotto_options_get(const struct sotto_options *options, const char *key,
+                                              char *out, size_t room);
+
+/* Methods by their usual names, index 0, 1, ...: values of "strategy". NULL behind the last. */
+SOTTO_API const char *sotto_strategy_name(int index);
+
+/* What training has cost a worker, in its own time, which may be virtual. */
+struct sotto_cost {
+    double seconds;          /* of rounds                                       */
+    double compute;          /* in the problem's callbacks                      */
+    double communication;    /* wherever it was spent                           */
+    double exposed;          /* of communication, that computing waited for     */
+    int64_t inside, between; /* bytes sent, inside a node and to other nodes    */
+};
+
+struct sotto_round {
+    int64_t step, steps; /* rounds done, rounds in all                        */
+    double loss;         /* mean over the targets of the round                */
+    double grad_norm;    /* before clipping; negative: not computed           */
+    double lr;
+    double seconds; /* of this round                                     */
+    int64_t targets, microbatches;
+    bool stop;              /* a worker asked that this round be the last        */
+    struct sotto_cost cost; /* of this worker, since the beginning               */
+};
+
+enum sotto_memory { /* what memory is for */
+                    SOTTO_MEMORY_PARAMETERS,
+                    SOTTO_MEMORY_GRADIENTS,
+                    SOTTO_MEMORY_OPTIMIZER,
+                    SOTTO_MEMORY_COMMUNICATION,
+                    SOTTO_MEMORY_OUTER,       /* of methods that keep groups in agreement */
+                    SOTTO_MEMORY_ACTIVATIONS, /* precision = mixed: fp32 copies for the callbacks */
+                    SOTTO_MEMORY_SCRATCH,
+                    SOTTO_MEMORY_CATEGORIES
+};
+SOTTO_API const char *sotto_memory_name(enum sotto_memory category);
+
+struct sotto_result {
+    int64_t step;           /* rounds done                                    */
+    int rank, workers;      /* of the first worker in this process; in all    */
+    double loss;            /* of the last round                              */
+    struct sotto_cost cost; /* mean over the workers; seconds: the slowest's  */
+    size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total; /* peaks of the worst worker, bytes */
+};
+
+struct sotto_training {
+    const struct sotto_problem *problem;
+    const struct sotto_options *options; /* NULL: the defaults                              */
+    float *parameters;                   /* (sotto_problem_count) in: to begin with, the same in
+                                          * all processes; out: trained, in all processes   */
+    /* (optional) Called by rank 0 after each round, on its thread; not 0: the next round shall be
+     * the last, and sotto_train returns SOTTO_ESTOPPED with everything saved. */
+    int (*observe)(void *observer, const struct sotto_round *round);
+    void *observer;
+    /* (optional) A file to go on from if it is there, written each train.save_every rounds and in
+     * the end. A crash leaves the old one or the new one. */
+    const char *checkpoint;
+};
+
+/* Trains to train.steps rounds, with workers in this process or, started by mpirun or srun, as one
+ * of theirs. The first failure ends all workers and is returned with "worker R: " in front, where
+ * there are several; the parameters stay as they were. Under MPI it is logged and ends the
+ * processes of all ranks. `result` may be NULL. */
+SOTTO_API enum sotto_status sotto_train(const struct sotto_training *training,
+                                        struct sotto_result *result);
+
+/* Training in a loop of your own.
+ *
+ * sotto_run calls `job` once for every worker; job makes a trainer and asks it for rounds. All
+ * workers call the functions of their trainers in the same order. In virtual time only the
+ * problem's callbacks and the communication take time, and a job has 1 MB of stack. */
+struct sotto_worker;
+struct sotto_trainer;
+
+typedef enum sotto_status sotto_job(struct sotto_worker *worker, void *arg);
+SOTTO_API enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
+                                      void *arg);
+
+SOTTO_API int sotto_worker_rank(const struct sotto_worker *worker);
+SOTTO_API int sotto_worker_size(const struct sotto_worker *worker);
+SOTTO_API double sotto_worker_seconds(const struct sotto_worker *worker); /* its clock */
+
+/* Sums `count` numbers over all workers, in the order of ranks; called by all of them. */
+SOTTO_API enum sotto_status sotto_worker_sum(struct sotto_worker *worker, double *numbers,
+                                             int count);
+
+/* `parameters` is copied. */
+SOTTO_API enum sotto_status sotto_trainer_create(struct sotto_trainer **out,
+                                                 struct sotto_worker *worker,
+                                                 const struct sotto_problem *problem,
+                                                 const float *parameters);
+
+/* `status`: SOTTO_OK, or why this worker cannot go on, which ends the others' waiting. Returns it,
+ * with its message: a job ends with `return sotto_trainer_destroy(trainer, status)`. NULL is fine.
+ */
+SOTTO_API enum sotto_status sotto_trainer_destroy(struct sotto_trainer *trainer,
+                                                  enum sotto_status status);
+
+/* One update of the parameters. `round` may be NULL. */
+SOTTO_API enum sotto_status sotto_trainer_round(struct sotto_trainer *trainer,
+                                                struct sotto_round *round);
+
+/* From the next round on this learning rate, the same on all workers, instead of the schedule's;
+ * negative: the schedule's again. */
+SOTTO_API void sotto_trainer_set_lr(struct sotto_trainer *trainer, double lr);
+
+/* This worker would like the next round to be the last: all will see round.stop behind it. */
+SOTTO_API void sotto_trainer_stop(struct sotto_trainer *trainer);
+
+/* Rounds done, also before it was loaded. */
+SOTTO_API int64_t sotto_trainer_step(const struct sotto_trainer *trainer);
+
+/* The parameters, whole and the same on all workers; `out` NULL where they are not wanted. */
+SOTTO_API enum sotto_status sotto_trainer_parameters(struct sotto_trainer *trainer, float *out);
+
+/* Parameters, optimizer, method and place in the data, to and from one safetensors file, which rank
+ * 0 writes and all read; another number of workers may go on from it. What follows a load is what
+ * would have followed the save, to the bit. */
+SOTTO_API enum sotto_status sotto_trainer_save(struct sotto_trainer *trainer, const char *path);
+SOTTO_API enum sotto_status sotto_trainer_load(struct sotto_trainer *trainer, const char *path);
+
+/* Peaks by category into memory[], bytes; returns their peak together. */
+SOTTO_API size_t sotto_trainer_memory(const struct sotto_trainer *trainer,
+                                      size_t memory[SOTTO_MEMORY_CATEGORIES]);
+
+/* This program's place among those that mpirun or srun started; alone, rank 0 of 1. MPI starts once
+ * in a process: a program that trains several times holds this open meanwhile. */
+struct sotto_mpi;
+SOTTO_API enum sotto_status sotto_mpi_open(struct sotto_mpi **out);
+SOTTO_API void sotto_mpi_close(struct sotto_mpi *mpi); /* NULL is fine */
+SOTTO_API int sotto_mpi_rank(const struct sotto_mpi *mpi);
+SOTTO_API int sotto_mpi_size(const struct sotto_mpi *mpi);
+
+/* Where warnings go, one line at a time and from any thread; without a sink they are dropped. */
+typedef void sotto_log_sink(const char *line, void *arg);
+SOTTO_API void sotto_log(sotto_log_sink *sink, void *arg);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

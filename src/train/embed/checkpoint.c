@@ -1,0 +1,108 @@
+/* A trainer in one file: the parameters by name, and the state of all workers. */
+#include <stdlib.h>
+
+#include "train/embed/embed.h"
+#include "train/gather.h"
+
+struct saving {
+    struct sotto_trainer *t;
+    float *padded; /* the parameters, on rank 0 */
+};
+
+/* What it has cost differs from run to run; rank 0's is kept. */
+static enum sotto_status visit_cost(struct sotto_trainer *t, struct state_visitor *v)
+{
+    struct sotto_cost *c = &t->spent;
+    TRY(state_real(v, "cost.seconds", &c->seconds));
+    TRY(state_real(v, "cost.compute", &c->compute));
+    TRY(state_real(v, "cost.communication", &c->communication));
+    TRY(state_real(v, "cost.exposed", &c->exposed));
+    TRY(state_int(v, "cost.inside", &c->inside));
+    return state_int(v, "cost.between", &c->between);
+}
+
+static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_visitor *v,
+                                          float *padded)
+{
+    TRY(state_enter(v, "parameters"));
+    TRY(state_table(v, &t->table, 0, 1, MEMORY_PARAMETERS, NULL, (struct view){padded, DTYPE_F32}));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
+static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visitor *v)
+{
+    TRY(state_int(v, "step", &t->step));
+    TRY(state_real(v, "microbatch_seconds", &t->oracle.seconds));
+    TRY(visit_cost(t, v));
+    return t->strategy->ops->visit(t->strategy, v);
+}
+
+static enum sotto_status visit_all(void *arg, struct state_visitor *v)
+{
+    struct saving *s = arg;
+    if (s->padded)
+        TRY(visit_parameters(s->t, v, s->padded));
+    return visit_rest(s->t, v);
+}
+
+static enum sotto_status save(struct saving *s, const char *path)
+{
+    struct sotto_trainer *t = s->t;
+    struct state_visitor v = {0};
+    struct gathered parcels = {0};
+    const bool leads = t->worker->worker->rank == 0;
+    if (leads)
+        TRY(state_saver_init(&v));
+    enum sotto_status st =
+        gather_state(t->worker->worker->world, t->mesh.r == 0, visit_all, s, &v, &parcels);
+    if (leads) {
+        if (st == SOTTO_OK)
+            st = state_saver_write(&v, path);
+        state_free(&v);
+        gathered_free(&parcels);
+    }
+    return st;
+}
+
+enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
+{
+    struct saving s = {.t = t};
+    TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
+    enum sotto_status st = save(&s, path);
+    free(s.padded);
+    if (st == SOTTO_OK) /* nobody reads it before it is there */
+        st = comm_barrier(t->worker->worker->world);
+    trainer_mark(t);
+    return trainer_failed(t, st);
+}
+
+/* Parameters first: a method may make part of its state from them, which the file then replaces. */
+static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
+{
+    const double given = *t->worker->cluster->config.worker.step ? t->oracle.seconds : -1;
+    float *padded = calloc(table_count(&t->table), sizeof *padded);
+    if (!padded)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(&t->table));
+    enum sotto_status st = visit_parameters(t, v, padded);
+    if (st == SOTTO_OK)
+        st = t->strategy->ops->import(t->strategy, padded);
+    if (st == SOTTO_OK)
+        st = visit_rest(t, v);
+    if (given >= 0)
+        t->oracle.seconds = given;
+    free(padded);
+    return st == SOTTO_OK ? state_loader_finish(v) : st;
+}
+
+enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
+{
+    struct state_visitor v;
+    TRY(trainer_failed(t, state_loader_open(&v, path)));
+    enum sotto_status st = load(t, &v);
+    state_free(&v);
+    if (st == SOTTO_OK) /* nobody replaces it while others read */
+        st = comm_barrier(t->worker->worker->world);
+    trainer_mark(t);
+    return trainer_failed(t, st);
+}

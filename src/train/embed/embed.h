@@ -1,0 +1,120 @@
+/* What the files of the public training interface (sotto/train.h) share: a problem of the caller's
+ * as an oracle, and the workers that a configuration asks for. */
+#ifndef SOTTO_TRAIN_EMBED_EMBED_H
+#define SOTTO_TRAIN_EMBED_EMBED_H
+
+#include "comm/worker.h"
+#include "strategy/strategy.h"
+#include "train/config.h"
+
+struct sotto_options {
+    struct run_config config;
+};
+
+/* The sections that make sense without a model and data of the library's own. */
+enum { EMBED_SECTIONS = 6, EMBED_TRAIN_KEYS = 8 };
+struct embed_sections {
+    struct option train[EMBED_TRAIN_KEYS];
+    struct option_section section[EMBED_SECTIONS];
+};
+void embed_sections(struct embed_sections *out, struct run_config *config);
+
+/* The table of a problem's tensors, its stages padded to a multiple of `pad`; refuses a problem
+ * that is not sound. */
+enum sotto_status problem_table(const struct sotto_problem *problem, int pad, struct table *out);
+
+/* Whole vectors, between the caller's layout (without padding) and the table's. */
+void problem_pack(const struct table *table, float *padded, const float *flat);
+void problem_unpack(const struct table *table, float *flat, const float *padded);
+
+/* A problem as a method sees it. Callbacks get fp32: where a method holds bf16 (precision = mixed),
+ * parameters are widened into a copy and the gradient is added back from one. */
+struct problem_oracle {
+    struct oracle base;
+    const struct sotto_problem *problem;
+    struct worker *worker;
+    struct device *dev;
+    void *user;              /* the problem's `worker` */
+    bool open;               /* and it is to be closed */
+    double seconds;          /* of a micro-batch, where time is modelled */
+    double *share;           /* (n_stage) of that time */
+    bool *needs;             /* (n_stage, n_stage) */
+    const float **theta;     /* (tensors) as the callbacks see them */
+    float **grad;            /* (tensors) */
+    struct buffer wide[2];   /* mixed: theta and grad in fp32 */
+    struct view *wide_at[2]; /* (n_stage) their stages */
+    struct sotto_microbatch batch;
+    struct { /* the stage being computed, for the line of work that does it */
+        int k;
+        const struct view *theta, *grad;
+    } now;
+};
+
+struct problem_oracle_setup {
+    const struct sotto_problem *problem;
+    const struct table *table;
+    struct device *dev;
+    struct worker *worker;
+    int64_t seed;
+    double seconds; /* of a micro-batch */
+    bool mixed;
+};
+enum sotto_status problem_oracle_init(struct problem_oracle *o,
+                                      const struct problem_oracle_setup *setup);
+void problem_oracle_free(struct problem_oracle *o);
+
+/* How long a micro-batch takes on this machine, in real time, at parameters `padded`. */
+enum sotto_status problem_oracle_measure(struct problem_oracle *o, float *padded, double *seconds);
+
+/* Workers as a configuration asks for them: in this process, or the ranks that MPI started. */
+struct embed_cluster {
+    struct run_config config; /* resolved */
+    struct comm *mpi;         /* NULL: all workers are here */
+    int size;
+    struct link_model links;
+    int *node;
+    double *speed;
+};
+enum sotto_status embed_cluster_open(struct embed_cluster *c, const struct run_config *config);
+enum sotto_status embed_cluster_run(struct embed_cluster *c, worker_job *job, void *arg);
+void embed_cluster_close(struct embed_cluster *c);
+
+struct sotto_worker {
+    struct worker *worker;
+    const struct embed_cluster *cluster;
+};
+
+/* Rank 0, and under MPI everybody: who writes to what belongs to the process. */
+static inline bool embed_first_here(const struct sotto_worker *w)
+{
+    return w->worker->rank == 0 || w->cluster->mpi;
+}
+
+struct sotto_trainer {
+    struct sotto_worker *worker;
+    struct memory memory;
+    struct device dev;
+    struct table table;
+    struct problem_oracle oracle;
+    struct mesh mesh;
+    struct strategy *strategy;
+    int64_t step;
+    double lr;                  /* negative: the schedule's */
+    bool stop;                  /* with the next round      */
+    struct status_note failure; /* after which nothing but destroy makes sense */
+    struct sotto_cost spent, mark;
+    struct plan plan;   /* of the round under way: after a failure lanes may still read it */
+    struct round round; /* and write here */
+};
+
+/* The trainer's counters begin anew: what was communicated since the last round was not for
+ * training. */
+void trainer_mark(struct sotto_trainer *t);
+
+/* Keeps the first failure; returns `st`. */
+enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
+
+/* The parameters in the table's layout, in memory that the caller frees; NULL unless `wanted`. */
+enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded);
+
+#endif

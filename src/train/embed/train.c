@@ -1,0 +1,136 @@
+/* Jobs on all workers, and the loop for those who need none of their own. */
+#include <stdlib.h>
+
+#include "train/embed/embed.h"
+
+struct running {
+    struct embed_cluster *cluster;
+    sotto_job *job;
+    void *arg;
+};
+
+static enum sotto_status run_job(struct worker *w, void *arg)
+{
+    const struct running *r = arg;
+    struct sotto_worker worker = {w, r->cluster};
+    return r->job(&worker, r->arg);
+}
+
+enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job, void *arg)
+{
+    struct sotto_options *defaults = NULL;
+    struct embed_cluster *cluster = malloc(sizeof *cluster); /* its texts are long */
+    enum sotto_status st = SOTTO_OK;
+    if (!cluster)
+        st = fail(SOTTO_ENOMEM, "no memory for a configuration");
+    if (st == SOTTO_OK && !options)
+        st = sotto_options_create(&defaults);
+    if (st == SOTTO_OK)
+        st = embed_cluster_open(cluster, options ? &options->config : &defaults->config);
+    if (st == SOTTO_OK) {
+        struct running r = {cluster, job, arg};
+        st = embed_cluster_run(cluster, run_job, &r);
+        embed_cluster_close(cluster);
+    }
+    sotto_options_destroy(defaults);
+    free(cluster);
+    return st;
+}
+
+struct loop {
+    const struct sotto_training *is;
+    struct sotto_result result; /* of the first worker here */
+    bool stopped;
+};
+
+/* What a worker tells the others in the end. */
+struct account {
+    struct sotto_cost cost;
+    size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total;
+};
+
+static void sum_up(struct sotto_result *r, const struct account *all)
+{
+    const int n = r->workers;
+    for (int i = 0; i < n; i++) {
+        const struct account *a = &all[i];
+        r->cost.seconds = a->cost.seconds > r->cost.seconds ? a->cost.seconds : r->cost.seconds;
+        r->cost.compute += a->cost.compute / n;
+        r->cost.communication += a->cost.communication / n;
+        r->cost.exposed += a->cost.exposed / n;
+        r->cost.inside += a->cost.inside;
+        r->cost.between += a->cost.between;
+        for (int c = 0; c < SOTTO_MEMORY_CATEGORIES; c++)
+            r->memory[c] = a->memory[c] > r->memory[c] ? a->memory[c] : r->memory[c];
+        r->memory_total = a->memory_total > r->memory_total ? a->memory_total : r->memory_total;
+    }
+    r->cost.inside /= n;
+    r->cost.between /= n;
+}
+
+static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, double loss)
+{
+    struct worker *w = t->worker->worker;
+    const bool first = embed_first_here(t->worker);
+    struct account mine = {.cost = t->spent};
+    mine.memory_total = sotto_trainer_memory(t, mine.memory);
+    TRY(sotto_trainer_parameters(t, first ? l->is->parameters : NULL));
+    struct account *all = calloc((size_t)w->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
+    enum sotto_status st = comm_gather_bytes(w->world, all, &mine, sizeof mine);
+    if (st == SOTTO_OK && first) {
+        l->result = (struct sotto_result){
+            .step = t->step, .rank = w->rank, .workers = w->size, .loss = loss};
+        sum_up(&l->result, all);
+    }
+    free(all);
+    return st;
+}
+
+/* Rank 0 alone looks for the file: it is there for everybody or for nobody. */
+static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
+{
+    struct worker *w = t->worker->worker;
+    const char *path = l->is->checkpoint;
+    double found = path && w->rank == 0 && file_exists(path);
+    TRY(comm_sum(w->world, &found, 1));
+    return found > 0 ? sotto_trainer_load(t, path) : SOTTO_OK;
+}
+
+static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
+{
+    const struct sotto_training *is = l->is;
+    const struct train_config *c = &t->worker->cluster->config.train;
+    struct sotto_round r = {0};
+    TRY(go_on(l, t));
+    while (t->step < c->steps && !r.stop) {
+        TRY(sotto_trainer_round(t, &r));
+        if (t->worker->worker->rank == 0 && is->observe && is->observe(is->observer, &r))
+            sotto_trainer_stop(t);
+        bool last = t->step == c->steps || r.stop;
+        if (is->checkpoint && (last || (c->save_every && t->step % c->save_every == 0)))
+            TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
+    }
+    if (embed_first_here(t->worker))
+        l->stopped = r.stop && t->step < c->steps;
+    return conclude(l, t, r.loss);
+}
+
+static enum sotto_status train(struct sotto_worker *worker, void *arg)
+{
+    struct loop *l = arg;
+    struct sotto_trainer *t;
+    TRY(sotto_trainer_create(&t, worker, l->is->problem, l->is->parameters));
+    return sotto_trainer_destroy(t, rounds(l, t));
+}
+
+enum sotto_status sotto_train(const struct sotto_training *training, struct sotto_result *result)
+{
+    struct loop l = {.is = training};
+    TRY(sotto_run(training->options, train, &l));
+    if (result)
+        *result = l.result;
+    return l.stopped ? fail(SOTTO_ESTOPPED, "stopped at step %lld", (long long)l.result.step)
+                     : SOTTO_OK;
+}

@@ -1,0 +1,282 @@
+/* One worker's training, round by round: the problem's oracle, a place in the mesh, a method. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "train/embed/embed.h"
+
+/* Cores for this worker's own arithmetic: those of its machine, shared with the workers there. */
+static int threads_of(const struct sotto_worker *worker)
+{
+    const struct worker *w = worker->worker;
+    const struct train_config *c = &worker->cluster->config.train;
+    int threads = c->threads, here = 0;
+    if (c->time == TIME_VIRTUAL)
+        return 1; /* the engine spreads workers over the cores */
+    for (int r = 0; r < w->size; r++)
+        here += !worker->cluster->mpi || w->world->node[r] == w->world->node[w->rank];
+    if (threads == 0)
+        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return threads > here ? threads / here : 1;
+}
+
+/* Processes bring options, tensors and parameters of their own: they must be the same. */
+static enum sotto_status agree(const struct sotto_trainer *t, const float *parameters)
+{
+    struct run_config config = t->worker->cluster->config;
+    struct embed_sections s;
+    char text[128];
+    uint64_t hash = HASH_START;
+    struct comm *world = t->worker->worker->world;
+    if (!t->worker->cluster->mpi)
+        return SOTTO_OK;
+    embed_sections(&s, &config);
+    char *dump = option_dump(s.section, EMBED_SECTIONS);
+    if (!dump)
+        return fail(SOTTO_ENOMEM, "no memory for the options");
+    enum sotto_status st = comm_agree(world, "the options", dump);
+    free(dump);
+    TRY(st);
+    for (int i = 0; i < t->table.n; i++) {
+        const struct table_entry *e = &t->table.entry[i];
+        hash = hash_bytes(hash, e->name, sizeof e->name);
+        hash = hash_bytes(hash, e->shape, sizeof e->shape);
+        hash = hash_bytes(hash, &e->stage, sizeof e->stage);
+    }
+    hash = hash_bytes(hash, parameters, t->table.parameters * sizeof *parameters);
+    snprintf(text, sizeof text, "%zu parameters in %d tensors, of hash %016" PRIx64,
+             t->table.parameters, t->table.n, hash);
+    return comm_agree(world, "what training begins with", text);
+}
+
+/* Where time is modelled: as long as worker.step says, else as rank 0's micro-batches take here. */
+static enum sotto_status set_seconds(struct sotto_trainer *t, float *padded)
+{
+    const struct run_config *c = &t->worker->cluster->config;
+    struct worker *w = t->worker->worker;
+    double seconds = 0;
+    if (c->train.time != TIME_VIRTUAL)
+        return SOTTO_OK;
+    if (*c->worker.step)
+        return config_seconds("worker.step", c->worker.step, &t->oracle.seconds);
+    if (w->rank == 0)
+        TRY(problem_oracle_measure(&t->oracle, padded, &seconds));
+    TRY(comm_sum(w->world, &seconds, 1));
+    t->oracle.seconds = seconds;
+    return SOTTO_OK;
+}
+
+static enum sotto_status set_parameters(struct sotto_trainer *t, const float *parameters)
+{
+    size_t count = table_count(&t->table);
+    float *padded = calloc(count, sizeof *padded);
+    if (!padded)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    problem_pack(&t->table, padded, parameters);
+    enum sotto_status st = set_seconds(t, padded);
+    if (st == SOTTO_OK)
+        st = t->strategy->ops->import(t->strategy, padded);
+    if (st == SOTTO_OK) /* behind it the caller may write to `parameters` */
+        st = comm_barrier(t->worker->worker->world);
+    free(padded);
+    return st;
+}
+
+static enum sotto_status open_oracle(struct sotto_trainer *t, const struct sotto_problem *problem)
+{
+    const struct run_config *c = &t->worker->cluster->config;
+    const struct problem_oracle_setup setup = {
+        .problem = problem,
+        .table = &t->table,
+        .dev = &t->dev,
+        .worker = t->worker->worker,
+        .seed = c->train.seed,
+        .mixed = c->strategy.precision == PRECISION_MIXED,
+    };
+    return problem_oracle_init(&t->oracle, &setup);
+}
+
+static void close_trainer(struct sotto_trainer *t)
+{
+    if (t->strategy)
+        t->strategy->ops->free(t->strategy);
+    if (t->mesh.worker)
+        mesh_close(&t->mesh);
+    if (t->oracle.base.ops)
+        problem_oracle_free(&t->oracle);
+    table_free(&t->table);
+    if (t->dev.ops)
+        device_close(&t->dev);
+    free(t);
+}
+
+enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
+                                       const struct sotto_problem *problem, const float *parameters)
+{
+    const struct run_config *c = &worker->cluster->config;
+    struct worker *w = worker->worker;
+    *out = NULL;
+    struct sotto_trainer *t = calloc(1, sizeof *t);
+    if (!t)
+        return fail(SOTTO_ENOMEM, "no memory for a trainer");
+    t->worker = worker;
+    t->lr = -1;
+    enum sotto_status st;
+    TRY_DONE(problem_table(problem, w->size / c->strategy.groups, &t->table));
+    if (!parameters)
+        TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
+    TRY_DONE(agree(t, parameters));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads_of(worker)));
+    TRY_DONE(open_oracle(t, problem));
+    TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
+    struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base, &t->dev, &t->mesh};
+    TRY_DONE(strategy_open(&t->strategy, &setup));
+    TRY_DONE(set_parameters(t, parameters));
+    trainer_mark(t);
+    *out = t;
+done:
+    if (st != SOTTO_OK && t->mesh.worker)
+        mesh_abort(&t->mesh, st);
+    if (st != SOTTO_OK)
+        close_trainer(t);
+    return st;
+}
+
+enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st)
+{
+    if (st != SOTTO_OK && t->failure.code == SOTTO_OK)
+        status_save(&t->failure, st);
+    return st;
+}
+
+enum sotto_status sotto_trainer_destroy(struct sotto_trainer *t, enum sotto_status status)
+{
+    if (!t)
+        return status;
+    if (status == SOTTO_OK)
+        status = status_raise(&t->failure);
+    if (status == SOTTO_OK)
+        status = mesh_rest(&t->mesh);
+    if (status == SOTTO_OK) {
+        close_trainer(t);
+        return SOTTO_OK;
+    }
+    struct status_note why;
+    status_save(&why, status);
+    mesh_abort(&t->mesh, status); /* before its lanes are closed: they may wait for others */
+    close_trainer(t);
+    return status_raise(&why);
+}
+
+static struct sotto_cost cost_now(const struct sotto_trainer *t)
+{
+    struct mesh_account a = mesh_account(&t->mesh);
+    return (struct sotto_cost){.seconds = clock_now(t->worker->worker->clock),
+                               .compute = t->oracle.base.seconds,
+                               .communication = a.communication,
+                               .exposed = a.exposed,
+                               .inside = a.inside,
+                               .between = a.between};
+}
+
+void trainer_mark(struct sotto_trainer *t)
+{
+    t->mark = cost_now(t);
+}
+
+/* Between rounds only lanes work for the training: their traffic counts, the time does not. */
+static void spend(struct sotto_trainer *t, double begin)
+{
+    const struct sotto_cost now = cost_now(t), *mark = &t->mark;
+    struct sotto_cost *s = &t->spent;
+    s->seconds += now.seconds - begin;
+    s->compute += now.compute - mark->compute;
+    s->communication += now.communication - mark->communication;
+    s->exposed += now.exposed - mark->exposed;
+    s->inside += now.inside - mark->inside;
+    s->between += now.between - mark->between;
+    t->mark = now;
+}
+
+static struct sotto_round round_of(const struct sotto_trainer *t, double seconds)
+{
+    const struct round *r = &t->round;
+    return (struct sotto_round){.step = t->step,
+                                .steps = t->worker->cluster->config.train.steps,
+                                .loss = r->loss,
+                                .grad_norm = r->grad_norm,
+                                .lr = t->plan.lr,
+                                .seconds = seconds,
+                                .targets = r->targets,
+                                .microbatches = r->microbatches,
+                                .stop = r->stop,
+                                .cost = t->spent};
+}
+
+enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_round *out)
+{
+    const struct run_config *c = &t->worker->cluster->config;
+    const int64_t steps = c->train.steps, step = t->step + 1;
+    const double begin = clock_now(t->worker->worker->clock);
+    struct plan *plan = &t->plan;
+    *plan = (struct plan){.lr = t->lr, .next_lr = t->lr, .stop = t->stop};
+    if (t->lr < 0) {
+        plan->lr = optim_lr(&c->optim, t->step, steps);
+        plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
+    }
+    plan->want_norm = step % c->train.log_every == 0 || step == steps;
+    enum sotto_status st = t->strategy->ops->round(t->strategy, plan, &t->round);
+    if (st != SOTTO_OK)
+        return trainer_failed(t, fail_in(st, "step %lld: ", (long long)step));
+    spend(t, begin);
+    t->step = step;
+    if (out)
+        *out = round_of(t, clock_now(t->worker->worker->clock) - begin);
+    return SOTTO_OK;
+}
+
+void sotto_trainer_set_lr(struct sotto_trainer *t, double lr)
+{
+    t->lr = lr;
+}
+
+void sotto_trainer_stop(struct sotto_trainer *t)
+{
+    t->stop = true;
+}
+
+int64_t sotto_trainer_step(const struct sotto_trainer *t)
+{
+    return t->step;
+}
+
+enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded)
+{
+    size_t count = table_count(&t->table);
+    *padded = wanted ? malloc(count * sizeof **padded) : NULL;
+    if (wanted && !*padded)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    enum sotto_status st = t->strategy->ops->export(t->strategy, *padded);
+    if (st != SOTTO_OK)
+        free(*padded);
+    return st;
+}
+
+enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
+{
+    float *padded;
+    TRY(trainer_failed(t, trainer_export(t, out != NULL, &padded)));
+    if (out)
+        problem_unpack(&t->table, out, padded);
+    free(padded);
+    trainer_mark(t);
+    return SOTTO_OK;
+}
+
+size_t sotto_trainer_memory(const struct sotto_trainer *t, size_t memory[SOTTO_MEMORY_CATEGORIES])
+{
+    for (int i = 0; i < MEMORY_CATEGORIES; i++)
+        memory[i] = t->memory.peak[i];
+    return t->memory.total_peak;
+}

@@ -1,0 +1,536 @@
+/* The public training interface (sotto/train.h) with a quadratic whose every step is known. */
+#include "train/embed_lab.h"
+
+#include "base/log.h"
+
+static const char *const synchronous[] = {"ddp", "zero1", "fsdp"};
+
+static void closed_form(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 3 * 3 * 2 * 2 * 2; variant++) {
+        const char *method = synchronous[variant % 3];
+        const int workers = 1 << variant / 3 % 3, accumulate = 1 + variant / 9 % 2;
+        const bool tokens = variant / 18 % 2, stages = variant / 36;
+        struct lab lab = lab_new();
+        struct seen seen = {0};
+        struct sotto_result result;
+        char settings[256];
+        float x[COUNT];
+        double want[COUNT], loss[ROUNDS];
+        lab.tied = stages && variant % 2;
+        snprintf(settings, sizeof settings, "strategy=%s workers=%d accumulate=%d weight=%s",
+                 method, workers, accumulate, tokens ? "tokens" : "microbatch");
+        assert_ok(train(&lab, stages, settings, x, &seen, &result));
+        float begin[COUNT];
+        start_at(begin);
+        for (int i = 0; i < COUNT; i++)
+            want[i] = begin[i];
+        sequential(workers, accumulate, tokens, want, loss);
+        for (int t = 0; t < ROUNDS; t++)
+            if (fabs(seen.loss[t] - loss[t]) > 1e-5 * loss[t])
+                fail_with("%s: loss %d is %.9g, by the formula %.9g", settings, t, seen.loss[t],
+                          loss[t]);
+        for (int i = 0; i < COUNT; i++) /* eight steps of fp32 */
+            if (fabs(x[i] - want[i]) > 2e-6)
+                fail_with("%s: x[%d] is %.9g, by the formula %.9g", settings, i, x[i], want[i]);
+        assert_int_equal(seen.calls, ROUNDS);
+        assert_int_equal(lab.opened, workers);
+        assert_int_equal(result.step, ROUNDS);
+        assert_int_equal(result.workers, workers);
+        assert_int_equal(seen.last.microbatches, workers * accumulate);
+        assert_true(result.loss == seen.last.loss && seen.last.grad_norm >= 0);
+        assert_true(seen.last.lr == 0.05 * 0.25);
+    }
+}
+
+static void threads_equal_virtual(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 3 * 3 * 2 * 2; variant++) {
+        struct lab lab = lab_new();
+        struct seen real = {0}, simulated = {0};
+        float x[COUNT], y[COUNT];
+        char settings[256], more[320];
+        snprintf(settings, sizeof settings,
+                 "strategy=%s workers=%d kind=adamw precision=%s accumulate=2",
+                 synchronous[variant % 3], 1 << variant / 3 % 3,
+                 variant / 9 % 2 ? "mixed" : "fp32");
+        snprintf(more, sizeof more,
+                 "%s time=virtual worker.step=10ms link.intra=1GB/s,1us speed=%s", settings,
+                 variant % 2 ? "1" : "0.5");
+        assert_ok(train(&lab, variant / 18, settings, x, &real, NULL));
+        assert_ok(train(&lab, variant / 18, more, y, &simulated, NULL));
+        assert_memory_equal(x, y, sizeof x);
+        assert_memory_equal(real.loss, simulated.loss, sizeof real.loss);
+    }
+}
+
+/* Every method that the library lists learns, in real and in virtual time. */
+static void every_method(void **state)
+{
+    (void)state;
+    int n = 0;
+    for (; sotto_strategy_name(n); n++) {
+        for (int time = 0; time < 2; time++) {
+            struct lab lab = lab_new();
+            struct seen seen = {0};
+            float x[COUNT];
+            char settings[256];
+            snprintf(settings, sizeof settings,
+                     "strategy=%s workers=2 steps=40 schedule=constant%s", sotto_strategy_name(n),
+                     time ? " time=virtual worker.step=1ms" : "");
+            assert_ok(train(&lab, time, settings, x, &seen, NULL));
+            double far = 0, near = 0; /* from the mean of c over a long time, which is about 0 */
+            for (int i = 0; i < COUNT; i++) {
+                far += cos(i) * cos(i);
+                near += (double)x[i] * x[i];
+            }
+            if (!(near < far / 2))
+                fail_with("%s: |x|^2 goes from %g to %g", settings, far, near);
+        }
+    }
+    assert_true(n >= 3);
+    assert_null(sotto_strategy_name(n));
+    assert_null(sotto_strategy_name(-1));
+}
+
+/* bf16 inside, fp32 for the callbacks: 8 bytes a parameter for that. */
+static void mixed_precision(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct sotto_result mixed, full;
+    float x[COUNT], y[COUNT];
+    assert_ok(train(&lab, true, "workers=2 precision=mixed", x, NULL, &mixed));
+    assert_ok(train(&lab, true, "workers=2", y, NULL, &full));
+    for (int i = 0; i < COUNT; i++) /* gradients of 8 bits */
+        assert_true(fabsf(x[i] - y[i]) < 0.02f);
+    const size_t padded = 16 + 2 + 14; /* stages of 15, 1 and 13, cut in two */
+    assert_int_equal(mixed.memory[SOTTO_MEMORY_ACTIVATIONS], 8 * padded);
+    assert_int_equal(mixed.memory[SOTTO_MEMORY_PARAMETERS], 2 * padded);
+    assert_int_equal(full.memory[SOTTO_MEMORY_ACTIVATIONS], 0);
+    assert_int_equal(full.memory[SOTTO_MEMORY_PARAMETERS], 4 * padded);
+    assert_string_equal(sotto_memory_name(SOTTO_MEMORY_GRADIENTS), "gradients");
+}
+
+static void virtual_costs(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct sotto_result r;
+    float x[COUNT];
+    for (int stages = 0; stages < 2; stages++) {
+        assert_ok(train(&lab, stages, "time=virtual worker.step=10ms accumulate=2 speed=0.5", x,
+                        NULL, &r));
+        assert_true(fabs(r.cost.compute - ROUNDS * 2 * 0.02) < 1e-9);
+        assert_true(fabs(r.cost.seconds - r.cost.compute) < 1e-9);
+        assert_true(r.cost.inside == 0 && r.cost.between == 0);
+    }
+    /* one worker of two is slow and the other waits; every byte is between nodes */
+    assert_ok(train(&lab, false,
+                    "time=virtual worker.step=10ms speed=1,0.5 workers=2 worker.per_node=1", x,
+                    NULL, &r));
+    assert_true(fabs(r.cost.seconds - ROUNDS * 0.02) < 1e-9);
+    assert_true(fabs(r.cost.compute - ROUNDS * 0.015) < 1e-9);
+    assert_true(fabs(r.cost.exposed - ROUNDS * 0.005) < 1e-9);
+    assert_int_equal(r.cost.inside, 0);
+    assert_true(r.cost.between >= ROUNDS * COUNT * 4);
+    /* without worker.step it is measured */
+    assert_ok(train(&lab, true, "time=virtual workers=2", x, NULL, &r));
+    assert_true(r.cost.compute > 0 && r.cost.compute < 1);
+}
+
+/* The message begins with the worker and the step, whatever the method. */
+static void failing_callbacks(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sotto_status code;
+        const char *says;
+    } cases[] = {
+        {SOTTO_EIO, "micro-batch 2: the disk of 2 is full"},
+        {SOTTO_EPEER, " callback failed (peer)"},
+        {SOTTO_ENUMERIC, "the loss of micro-batch 2 is "},
+        {SOTTO_EINVAL, "micro-batch 2: a callback says that there are -3 targets"},
+    };
+    for (int i = 0; sotto_strategy_name(i); i++) {
+        for (int variant = 0; variant < 4 * 2 * 2; variant++) {
+            struct lab lab = lab_new();
+            float x[COUNT], begin[COUNT];
+            char settings[256];
+            lab.fail_rank = 2;
+            lab.fail_index = 2;
+            lab.how = variant % 4;
+            snprintf(settings, sizeof settings, "workers=4 strategy=%s%s", sotto_strategy_name(i),
+                     variant / 8 ? " time=virtual worker.step=1ms" : "");
+            start_at(begin);
+            assert_fails(train(&lab, variant / 4 % 2, settings, x, NULL, NULL), cases[lab.how].code,
+                         cases[lab.how].says);
+            if (strncmp(sotto_error(), "worker 2: step ", 15) != 0)
+                fail_with("%s: %s", settings, sotto_error());
+            assert_int_equal(lab.opened, 4);
+            assert_memory_equal(x, begin, sizeof x); /* not half trained */
+        }
+    }
+    for (int time = 0; time < 2; time++) {
+        struct lab lab = lab_new();
+        float x[COUNT];
+        lab.open_fails = 1;
+        assert_fails(
+            train(&lab, true, time ? "workers=3 time=virtual" : "workers=3", x, NULL, NULL),
+            SOTTO_EIO, "worker 1: no data for 1");
+    }
+}
+
+static void wrong_problems(void **state)
+{
+    (void)state;
+    struct sotto_tensor t[3] = {{"a", {2, 3}, 0}, {"b", {2}, 0}, {"c", {1}, 0}};
+    struct sotto_problem p = {.tensors = t, .count = 3, .gradient = gradient};
+    assert_int_equal(sotto_problem_count(&p), 9);
+#define assert_unsound(part) (assert_int_equal(sotto_problem_count(&p), 0), assert_says(part))
+#define assert_says(part)                                                                          \
+    (strstr(sotto_error(), part) ? (void)0 : fail_with("'%s' is not in: %s", part, sotto_error()))
+    t[1].name = "a";
+    assert_unsound("tensors 0 and 1 are both called 'a'");
+    t[1].name = "";
+    assert_unsound("tensor 1 has no name");
+    t[1].name = "b\n";
+    assert_unsound("character 1");
+    char longest[97];
+    memset(longest, 'x', 96);
+    longest[96] = '\0';
+    t[1].name = longest;
+    assert_unsound("96 characters");
+    longest[95] = '\0';
+    assert_int_equal(sotto_problem_count(&p), 9);
+    t[1].name = "b";
+    t[1].shape[0] = -2;
+    assert_unsound("'b': dimension 0 is -2");
+    t[1].shape[0] = 0;
+    t[1].shape[1] = 4;
+    assert_unsound("'b': dimension 1 is 4");
+    t[1].shape[0] = t[1].shape[1] = INT64_MAX / 2;
+    assert_unsound("'b' is too large");
+    t[1].shape[0] = 2;
+    t[1].shape[1] = 0;
+    t[2].stage = 1;
+    assert_unsound("'c' is of stage 1, but stages need forward");
+    p.gradient = NULL;
+    assert_unsound("wants a gradient callback, or forward and backward");
+    p.forward = forward;
+    assert_unsound("wants a gradient callback, or forward and backward");
+    p.backward = backward;
+    assert_int_equal(sotto_problem_count(&p), 9);
+    t[2].stage = 2;
+    assert_unsound("'c' is of stage 2 behind stage 0");
+    t[2].stage = -1;
+    assert_unsound("'c' is of stage -1 behind stage 0");
+    t[2].stage = 1;
+    p.work = (double[]){1, -1};
+    assert_unsound("work of stage 1 is -1");
+    p.work = NULL;
+    p.count = 0;
+    assert_unsound("no tensors");
+    struct sotto_training training = {.problem = &p};
+    assert_fails(sotto_train(&training, NULL), SOTTO_EINVAL, "no tensors");
+    p.count = 3;
+    assert_fails(sotto_train(&training, NULL), SOTTO_EINVAL, "no parameters");
+}
+
+static void options(void **state)
+{
+    (void)state;
+    struct sotto_options *o, *other;
+    char text[64];
+    assert_ok(sotto_options_create(&o));
+    assert_fails(sotto_options_set(o, "strategy.accumulat", "2"), SOTTO_EINVAL,
+                 "did you mean 'strategy.accumulate'?");
+    assert_fails(sotto_options_set(o, "model.layers", "2"), SOTTO_EINVAL, "unknown key");
+    assert_fails(sotto_options_set(o, "train.out", "here"), SOTTO_EINVAL, "unknown key");
+    assert_fails(sotto_options_set(o, "steps", "many"), SOTTO_EINVAL, "want an integer");
+    assert_ok(sotto_options_set(o, "strategy", "no-such"));
+    assert_fails(sotto_run(o, NULL, NULL), SOTTO_EINVAL, "no such method");
+    static const char good[] = "[strategy]\npreset = fsdp\n[optim]\nlr = 0.25\n",
+                      bad[] = "[model]\nlayers = 3\n";
+    assert_ok(file_write(at("o.ini"), good, sizeof good - 1));
+    assert_ok(sotto_options_load(o, at("o.ini")));
+    assert_ok(file_write(at("bad.ini"), bad, sizeof bad - 1));
+    assert_fails(sotto_options_load(o, at("bad.ini")), SOTTO_EINVAL, "bad.ini:1: unknown section");
+    char *words[] = {"program", "--steps=12", "file", "--worker.per_node=3"};
+    int n = 4;
+    assert_ok(sotto_options_parse(o, &n, words));
+    assert_int_equal(n, 2);
+    assert_string_equal(words[1], "file");
+    char *wrong[] = {"--steps"};
+    n = 1;
+    assert_fails(sotto_options_parse(o, &n, wrong), SOTTO_EINVAL, "want --key=value");
+    assert_ok(sotto_options_copy(&other, o));
+    assert_ok(sotto_options_set(o, "steps", "13"));
+    static const char *const want[][2] = {{"train.steps", "12"},
+                                          {"strategy", "fsdp"},
+                                          {"lr", "0.25"},
+                                          {"worker.per_node", "3"},
+                                          {"seed", "1"}};
+    for (int i = 0; i < 5; i++) {
+        assert_ok(sotto_options_get(other, want[i][0], text, sizeof text));
+        assert_string_equal(text, want[i][1]);
+    }
+    assert_fails(sotto_options_get(o, "strategy", text, 4), SOTTO_EINVAL, "room for 3");
+    assert_fails(sotto_options_get(o, "train.batch", text, sizeof text), SOTTO_EINVAL,
+                 "unknown key 'train.batch'");
+    sotto_options_destroy(o);
+    sotto_options_destroy(other);
+    o = options_of("worker.step=10ms");
+    assert_fails(sotto_run(o, NULL, NULL), SOTTO_EINVAL, "worker.step is for train.time = virtual");
+    sotto_options_destroy(o);
+    o = options_of("device=null");
+    assert_fails(sotto_run(o, NULL, NULL), SOTTO_EINVAL, "callbacks need cpu or reference");
+    sotto_options_destroy(o);
+    o = options_of("workers=2 link.inter=fast");
+    assert_fails(sotto_run(o, NULL, NULL), SOTTO_EINVAL, "link.inter: ");
+    sotto_options_destroy(o);
+}
+
+/* A loop of the caller's own, over trainers. */
+struct own {
+    struct sotto_problem problem;
+    const char *save, *load; /* paths, NULL: none */
+    int64_t save_at, until;
+    double lr; /* negative: the schedule's */
+    int stop_rank;
+    float x[COUNT];
+    double mean_rank;
+    int64_t steps[MOST_WORKERS]; /* that each worker made */
+};
+
+static enum sotto_status own_rounds(struct own *own, struct sotto_worker *w,
+                                    struct sotto_trainer *t)
+{
+    const int rank = sotto_worker_rank(w);
+    double ranks[2] = {rank, 1};
+    struct sotto_round r = {0};
+    TRY(sotto_worker_sum(w, ranks, 2));
+    if (own->load)
+        TRY(sotto_trainer_load(t, own->load));
+    sotto_trainer_set_lr(t, own->lr);
+    if (rank == own->stop_rank)
+        sotto_trainer_stop(t);
+    while (sotto_trainer_step(t) < own->until && !r.stop) {
+        TRY(sotto_trainer_round(t, &r));
+        if (own->save && r.step == own->save_at)
+            TRY(sotto_trainer_save(t, own->save));
+    }
+    own->steps[rank] = sotto_trainer_step(t);
+    TRY(sotto_trainer_parameters(t, rank == 0 ? own->x : NULL));
+    if (rank == 0)
+        own->mean_rank = ranks[0] / ranks[1];
+    return own->load || sotto_worker_seconds(w) >= r.cost.seconds
+               ? SOTTO_OK
+               : sotto_fail(SOTTO_EINVAL, "time goes backwards");
+}
+
+static enum sotto_status own_job(struct sotto_worker *w, void *arg)
+{
+    struct own *own = arg;
+    struct sotto_trainer *t;
+    float x[COUNT + 2] = {0}; /* a changed problem may be larger */
+    start_at(x);
+    TRY(sotto_trainer_create(&t, w, &own->problem, x));
+    return sotto_trainer_destroy(t, own_rounds(own, w, t));
+}
+
+static struct own own_of(struct lab *lab, bool stages)
+{
+    return (struct own){
+        .problem = problem_of(lab, stages), .until = ROUNDS, .lr = -1, .stop_rank = -1};
+}
+
+static void own_loop(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct own own = own_of(&lab, true), slow = own, one = own;
+    struct sotto_options *o = options_of("workers=3 strategy=zero1");
+    float x[COUNT], begin[COUNT];
+    start_at(begin);
+    assert_ok(train(&lab, true, "workers=3 strategy=zero1", x, NULL, NULL));
+    assert_ok(sotto_run(o, own_job, &own));
+    assert_memory_equal(own.x, x, sizeof x);
+    assert_true(own.mean_rank == 1);
+    slow.lr = 0;
+    assert_ok(sotto_run(o, own_job, &slow));
+    assert_memory_equal(slow.x, begin, sizeof begin);
+    one.stop_rank = 2;
+    assert_ok(sotto_run(o, own_job, &one));
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(one.steps[r], 1);
+    sotto_options_destroy(o);
+    o = options_of("strategy=zero1");
+    one.stop_rank = 0;
+    assert_ok(sotto_run(o, own_job, &one)); /* alone, too */
+    assert_int_equal(one.steps[0], 1);
+    sotto_options_destroy(o);
+    assert_int_equal(lab.trouble, 0);
+}
+
+/* Whether its rounds depend on when messages arrive. */
+static bool depends_on_time(const char *method)
+{
+    static const char *const names[] = {"dpu", "acco-wp", "acco"};
+    for (int i = 0; i < 3; i++)
+        if (strcmp(names[i], method) == 0)
+            return true;
+    return false;
+}
+
+/* A run that is saved and loaded ends in the same bits as one that never stopped. */
+static void resume(void **state)
+{
+    (void)state;
+    for (int i = 0; sotto_strategy_name(i); i++) {
+        for (int variant = 0; variant < 4 && !depends_on_time(sotto_strategy_name(i)); variant++) {
+            struct lab lab = lab_new();
+            char settings[256];
+            snprintf(settings, sizeof settings, "workers=4 strategy=%s kind=adamw precision=%s%s",
+                     sotto_strategy_name(i), variant & 1 ? "mixed" : "fp32",
+                     variant & 2 ? " time=virtual worker.step=1ms" : "");
+            struct own straight = own_of(&lab, variant & 1), before = straight, after = straight;
+            struct sotto_options *o = options_of(settings);
+            before.save = at("own.safetensors");
+            before.save_at = before.until = 3;
+            after.load = before.save;
+            assert_ok(sotto_run(o, own_job, &straight));
+            assert_ok(sotto_run(o, own_job, &before));
+            assert_ok(sotto_run(o, own_job, &after));
+            if (memcmp(after.x, straight.x, sizeof after.x) != 0)
+                fail_with("%s: other bits after a load", settings);
+            assert_memory_not_equal(before.x, straight.x, sizeof before.x);
+            sotto_options_destroy(o);
+        }
+    }
+}
+
+/* Another number of workers goes on from the same place; another problem does not. */
+static void resume_elsewhere(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct own before = own_of(&lab, true), after = before, other = before;
+    struct sotto_options *four = options_of("workers=4 strategy=fsdp"),
+                         *two = options_of("workers=2 strategy=fsdp accumulate=2");
+    before.save = at("four.safetensors");
+    before.save_at = before.until = 3;
+    after.load = other.load = before.save;
+    after.until = 3;
+    assert_ok(sotto_run(four, own_job, &before));
+    assert_ok(sotto_run(two, own_job, &after));
+    assert_memory_equal(after.x, before.x, sizeof after.x);
+    after.until = ROUNDS;
+    assert_ok(sotto_run(two, own_job, &after));
+    double want[COUNT], loss[ROUNDS];
+    float begin[COUNT];
+    start_at(begin);
+    for (int i = 0; i < COUNT; i++)
+        want[i] = begin[i];
+    sequential(4, 1, false, want, loss); /* micro-batches 8r .. are the same four as before */
+    for (int i = 0; i < COUNT; i++)
+        assert_true(fabs(after.x[i] - want[i]) < 2e-6);
+    struct sotto_tensor changed[TENSORS];
+    memcpy(changed, staged, sizeof changed);
+    changed[0].shape[0] = 5;
+    other.problem.tensors = changed;
+    other.until = 0;
+    assert_fails(sotto_run(two, own_job, &other), SOTTO_EFORMAT,
+                 "state 'parameters.w' is F32 [8] in the file, this run has F32 [10]");
+    other.problem.tensors = staged;
+    other.problem.count = TENSORS - 1; /* stages are still three */
+    assert_fails(sotto_run(two, own_job, &other), SOTTO_EFORMAT, "this run has no state '");
+    other.load = at("nowhere.safetensors");
+    assert_fails(sotto_run(two, own_job, &other), SOTTO_EIO, "nowhere.safetensors");
+    sotto_options_destroy(four);
+    sotto_options_destroy(two);
+}
+
+/* sotto_train keeps a checkpoint, stops when asked, and goes on to the same bits. */
+static void checkpoint(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct sotto_problem p = problem_of(&lab, true);
+    struct sotto_options *o = options_of("workers=2 strategy=zero1 kind=adamw save_every=2");
+    struct seen straight = {0}, cut = {.stop_at = 4};
+    struct sotto_result result;
+    float x[COUNT], y[COUNT];
+    struct sotto_training t = {
+        .problem = &p, .options = o, .parameters = x, .observe = observe, .observer = &straight};
+    start_at(x);
+    assert_ok(sotto_train(&t, NULL));
+    t.checkpoint = at("train.safetensors");
+    t.parameters = y;
+    t.observer = &cut;
+    start_at(y);
+    assert_fails(sotto_train(&t, &result), SOTTO_ESTOPPED, "stopped at step 5");
+    assert_int_equal(result.step, 5);
+    assert_int_equal(cut.calls, 5);
+    float stopped[COUNT];
+    memcpy(stopped, y, sizeof y);
+    start_at(y); /* not what it goes on from */
+    assert_ok(sotto_train(&t, &result));
+    assert_int_equal(cut.calls, ROUNDS);
+    assert_memory_equal(x, y, sizeof x);
+    assert_memory_not_equal(stopped, y, sizeof y);
+    assert_memory_equal(straight.loss, cut.loss, sizeof cut.loss);
+    assert_true(result.cost.inside > 0 && cut.last.cost.inside == straight.last.cost.inside);
+    start_at(y); /* nothing is left to do but to hand out the parameters */
+    assert_ok(sotto_train(&t, &result));
+    assert_int_equal(result.step, ROUNDS);
+    assert_int_equal(cut.calls, ROUNDS);
+    assert_memory_equal(x, y, sizeof x);
+    t.checkpoint = at("no/such/folder");
+    assert_fails(sotto_train(&t, NULL), SOTTO_EIO, "worker 0: step 2: ");
+    sotto_options_destroy(o);
+}
+
+static void hear(const char *line, void *arg)
+{
+    snprintf(arg, 64, "%s", line);
+}
+
+static void alone(void **state)
+{
+    (void)state;
+    struct sotto_mpi *mpi;
+    char line[64] = "";
+    assert_ok(sotto_mpi_open(&mpi));
+    assert_int_equal(sotto_mpi_rank(mpi), 0);
+    assert_int_equal(sotto_mpi_size(mpi), 1);
+    sotto_mpi_close(mpi);
+    sotto_log(hear, line);
+    log_warn("a line of %d words", 5);
+    assert_string_equal(line, "a line of 5 words");
+    sotto_log(NULL, NULL);
+    log_warn("unheard");
+    assert_string_equal(line, "a line of 5 words");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(closed_form),
+        cmocka_unit_test(threads_equal_virtual),
+        cmocka_unit_test(every_method),
+        cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(virtual_costs),
+        cmocka_unit_test(failing_callbacks),
+        cmocka_unit_test(wrong_problems),
+        cmocka_unit_test(options),
+        cmocka_unit_test(own_loop),
+        cmocka_unit_test(resume),
+        cmocka_unit_test(resume_elsewhere),
+        cmocka_unit_test(checkpoint),
+        cmocka_unit_test(alone),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
