@@ -12,8 +12,8 @@ static enum sotto_status tentative(void *arg)
 {
     struct overlap *o = arg;
     double scale;
-    TRY(overlap_reduce(o, false, &scale));                       /* sum gt / sum Nt            */
-    TRY(replicate_peek(o->shard.replicate, o->plan->lr, scale)); /* est <- peek(theta, ...)    */
+    TRY(overlap_reduce(o, false, &scale));                      /* sum gt / sum Nt            */
+    TRY(replicate_peek(o->shard.replicate, o->plan.lr, scale)); /* est <- peek(theta, ...)    */
     return overlap_gather(o);
 }
 
@@ -21,22 +21,22 @@ static enum sotto_status real(void *arg)
 {
     struct overlap *o = arg;
     double scale;
-    TRY(overlap_reduce(o, o->plan->want_norm, &scale));      /* sum (g+gt) / sum (Nn+Nt)   */
-    TRY(replicate_step(o->shard.replicate, o->plan, scale)); /* theta <- step(theta, ...)  */
+    TRY(overlap_reduce(o, o->plan.want_norm, &scale));        /* sum (g+gt) / sum (Nn+Nt)   */
+    TRY(replicate_step(o->shard.replicate, &o->plan, scale)); /* theta <- step(theta, ...)  */
     return overlap_gather(o);
 }
 
 static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
 {
     struct overlap *o = (struct overlap *)s;
-    TRY(overlap_begin(o, plan, out, true)); /* gt, Nt: from the last round, or one micro-batch */
+    TRY(overlap_begin(o, plan, true)); /* gt, Nt: from the last round, or one micro-batch */
     overlap_send_copy(o);
     TRY(overlap_compute(o, tentative)); /* g at theta(t), on top of gt: Nn + Nt            */
     overlap_take(o);                    /* est(t+1)                                        */
     overlap_send(o);
     TRY(overlap_compute(o, real)); /* the next gt at est(t+1)                         */
     overlap_take(o);               /* theta(t+1)                                      */
-    return overlap_end(o);
+    return overlap_end(o, out);
 }
 
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)

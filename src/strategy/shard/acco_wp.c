@@ -20,22 +20,22 @@ static enum sotto_status apply_and_predict(void *arg)
     struct overlap *o = arg;
     struct replicate *r = o->shard.replicate;
     double scale;
-    TRY(overlap_reduce(o, o->plan->want_norm, &scale)); /* gbar = sum g / sum N            */
+    TRY(overlap_reduce(o, o->plan.want_norm, &scale)); /* gbar = sum g / sum N            */
     hide_theta(r, true);
-    TRY(replicate_step(r, o->plan, scale)); /* theta <- step(theta, gbar)      */
+    TRY(replicate_step(r, &o->plan, scale)); /* theta <- step(theta, gbar)      */
     hide_theta(r, false);
-    TRY(replicate_peek(r, o->plan->next_lr, scale)); /* est   <- peek(theta, gbar)      */
+    TRY(replicate_peek(r, o->plan.next_lr, scale)); /* est   <- peek(theta, gbar)      */
     return overlap_gather(o);
 }
 
 static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
 {
     struct overlap *o = (struct overlap *)s;
-    TRY(overlap_begin(o, plan, out, true)); /* g(t-1): the last round's, or one micro-batch */
+    TRY(overlap_begin(o, plan, true)); /* g(t-1): the last round's, or one micro-batch */
     overlap_send(o);
     TRY(overlap_compute(o, apply_and_predict)); /* g(t) at est(t+1)                         */
     overlap_take(o);                            /* est(t+2)                                 */
-    return overlap_end(o);
+    return overlap_end(o, out);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)

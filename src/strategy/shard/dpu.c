@@ -11,13 +11,13 @@ static enum sotto_status apply(void *arg)
 {
     struct overlap *o = arg;
     double scale;
-    TRY(overlap_reduce(o, o->plan->want_norm, &scale));      /* sum g / sum N             */
-    TRY(replicate_step(o->shard.replicate, o->plan, scale)); /* theta <- step(theta, ...) */
+    TRY(overlap_reduce(o, o->plan.want_norm, &scale));        /* sum g / sum N             */
+    TRY(replicate_step(o->shard.replicate, &o->plan, scale)); /* theta <- step(theta, ...) */
     return overlap_gather(o);
 }
 
 /* The lane has nothing to hide behind. */
-static enum sotto_status undelayed(struct overlap *o)
+static enum sotto_status undelayed(struct overlap *o, struct round *out)
 {
     struct shard *s = &o->shard;
     struct lane *lane = s->is.mesh->lane;
@@ -28,7 +28,7 @@ static enum sotto_status undelayed(struct overlap *o)
     TRY(lane_start(lane, apply, o));
     TRY(lane_wait(lane));
     overlap_take(o);
-    TRY(overlap_end(o));
+    TRY(overlap_end(o, out));
     s->carried = false;
     return SOTTO_OK;
 }
@@ -36,14 +36,15 @@ static enum sotto_status undelayed(struct overlap *o)
 static enum sotto_status run_round(struct strategy *s, const struct plan *plan, struct round *out)
 {
     struct overlap *o = (struct overlap *)s;
-    const bool warm = o->shard.replicate->optim.t < o->shard.is.config->warmup;
-    TRY(overlap_begin(o, plan, out, !warm)); /* g(t-1): the last round's, or one micro-batch */
+    const struct shard *is = &o->shard;
+    const bool warm = !is->carried && is->replicate->optim.t < is->is.config->warmup;
+    TRY(overlap_begin(o, plan, !warm)); /* g(t-1): the last round's, or one micro-batch */
     if (warm)
-        return undelayed(o);
+        return undelayed(o, out);
     overlap_send(o);
     TRY(overlap_compute(o, apply)); /* g(t) at theta(t)                            */
     overlap_take(o);                /* theta(t+1)                                  */
-    return overlap_end(o);
+    return overlap_end(o, out);
 }
 
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)

@@ -21,6 +21,7 @@ struct fsdp {
     struct buffer room[2], g_room[2]; /* stages in turn: computed with, and on their way */
     struct buffer *kept, *g_kept;     /* (n_stage) of stages that others need; else empty */
     int reducing;                     /* the stage whose reduction is under way, -1: none */
+    struct buffer pending;            /* gradients that a checkpoint left to the next round */
 };
 
 static struct view own_theta(const struct fsdp *f, int k)
@@ -122,6 +123,24 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
     return settle(f);
 }
 
+/* Gradients that were computed before the run was resumed, whole on whoever took them over. */
+static enum sotto_status add_pending(struct fsdp *f)
+{
+    struct shard *s = &f->shard;
+    const struct table *table = s->is.oracle->table;
+    s->is.dev->ops->fill(s->is.dev, f->g.view, f->g.count, 0);
+    for (int k = 0; k < table->n_stage; k++) {
+        s->g_stage[k] = view_at(f->pending.view, table->stage_start[k]);
+        f->reducing = k;
+        TRY(lane_start(f->reduces, reduce_stage, &s->job[k]));
+        TRY(settle(f));
+        if (f->g_kept[k].dev)
+            s->g_stage[k] = f->g_kept[k].view;
+    }
+    buffer_free(&f->pending);
+    return SOTTO_OK;
+}
+
 static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
                                    struct round *out)
 {
@@ -129,9 +148,12 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &f->shard;
     struct device *dev = s->is.dev;
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
+    const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
     shard_begin(s, plan, &f->g);
+    if (carried)
+        TRY(add_pending(f));
     for (int i = 0; i < n; i++)
         TRY(micro_batch(f, s->next + i, i == n - 1));
     TRY(lane_wait(f->reduces));
@@ -152,7 +174,12 @@ static enum sotto_status import(struct strategy *s, const float *flat)
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
-    return shard_visit(&((struct fsdp *)s)->shard, v);
+    struct fsdp *f = (struct fsdp *)s;
+    TRY(shard_visit(&f->shard, v));
+    if (state_loading(v) && state_has(v, "pending") && !f->pending.dev)
+        TRY(buffer_init(&f->pending, f->shard.is.dev, f->g.view.type,
+                        table_count(f->shard.is.oracle->table), MEMORY_GRADIENTS));
+    return shard_visit_pending(&f->shard, v, f->pending.view);
 }
 
 static void free_fsdp(struct strategy *s)
@@ -170,6 +197,7 @@ static void free_fsdp(struct strategy *s)
     buffer_free(&f->x);
     buffer_free(&f->theta);
     buffer_free(&f->g);
+    buffer_free(&f->pending);
     free(f->kept);
     free(f->g_kept);
     shard_free(&f->shard);

@@ -32,14 +32,12 @@ static void assign_lane(struct overlap *o)
         r->is.part[k].g = r->is.part[k].theta = own_slice(&o->shard, k);
 }
 
-enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, struct round *out,
-                                bool ahead)
+enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead)
 {
     struct shard *s = &o->shard;
     const bool first = ahead && !s->carried;
-    *out = (struct round){.grad_norm = -1};
-    o->plan = plan;
-    o->out = out;
+    o->plan = *plan;
+    o->round = (struct round){.grad_norm = -1};
     assign(o);
     shard_begin(s, plan, &o->room[o->g]);
     return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
@@ -99,10 +97,11 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
     return lane_wait(lane);
 }
 
-enum sotto_status overlap_end(struct overlap *o)
+enum sotto_status overlap_end(struct overlap *o, struct round *out)
 {
     o->shard.carried = true;
-    shard_count_end(&o->shard, &o->sent, o->out);
+    shard_count_end(&o->shard, &o->sent, &o->round);
+    *out = o->round;
     return device_check(o->shard.is.dev);
 }
 
@@ -127,7 +126,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     if (s->is.optim->clip <= 0 && !want_norm)
         return SOTTO_OK;
     TRY(comm_sum(mesh->lane_shard, &squared, 1));
-    return shard_norm(s, squared * *scale * *scale, o->out, scale);
+    return shard_norm(s, squared * *scale * *scale, &o->round, scale);
 }
 
 enum sotto_status overlap_gather(struct overlap *o)
@@ -163,18 +162,18 @@ enum sotto_status overlap_import(struct strategy *s, const float *flat)
 
 static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
 {
-    char group[32];
+    char group[32], last[32], behind[32];
+    const struct worker *w = o->shard.is.mesh->worker;
     struct history *h = o->history;
     int64_t n = h->n;
-    snprintf(group, sizeof group, "history.%d", o->shard.is.mesh->worker->rank);
-    if (state_loading(v) && !state_has(v, "history."))
-        return SOTTO_OK;
-    TRY(state_enter_own(v, group));
-    if (state_loading(v) && !state_has(v, "n")) { /* another number of workers: no longer of use */
-        state_leave(v);
-        state_ignore(v, "history.");
+    snprintf(group, sizeof group, "history.%d", w->rank);
+    snprintf(last, sizeof last, "history.%d.", w->size - 1);
+    snprintf(behind, sizeof behind, "history.%d.", w->size);
+    if (state_loading(v) && (!state_has(v, last) || state_has(v, behind))) {
+        state_ignore(v, "history."); /* another number of workers: no longer of use to anybody */
         return SOTTO_OK;
     }
+    TRY(state_enter_own(v, group));
     TRY(state_int(v, "n", &n));
     if (n < 0 || n > (int64_t)1 << 40)
         return fail(SOTTO_EFORMAT, "a history of %lld counts", (long long)n);

@@ -17,8 +17,8 @@ struct overlap {
     struct buffer x;         /* fp32 truth of the own slices                            */
     struct device lane_dev;  /* the lane's                                              */
     struct counts sent;      /* of the gradient with the lane: own, then everybody's    */
-    const struct plan *plan; /* of the round under way                                  */
-    struct round *out;
+    struct plan plan;        /* of the round under way: a failed one's job may outlive  */
+    struct round round;      /* its caller's                                            */
     struct history *history; /* micro-batches of each computation beside the lane       */
     struct history *replay;  /* NULL: until the lane is done                            */
 };
@@ -26,8 +26,7 @@ struct overlap {
 /* A round begins. `ahead`: where nothing waits to be reduced yet, one micro-batch at theta makes
  * it.
  */
-enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, struct round *out,
-                                bool ahead);
+enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead);
 
 /* The gradient (a copy of it) or its room goes to the lane, with its counts. */
 void overlap_send_copy(struct overlap *o);
@@ -40,7 +39,7 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job);
 void overlap_take(struct overlap *o);
 
 /* A round ends: what was added since overlap_send is carried into the next. */
-enum sotto_status overlap_end(struct overlap *o);
+enum sotto_status overlap_end(struct overlap *o, struct round *out);
 
 /* For the lane's jobs: the own slices of the gradient, summed over the workers, with the factor
  * that makes them the (clipped) average; and the own slices of parameters gathered. */

@@ -41,7 +41,7 @@ static enum sotto_status take_over(struct shard *s, struct state_visitor *v, str
     enum sotto_status st = buffer_init(&more, dev, g.type, count, MEMORY_SCRATCH);
     s->counts = (struct counts){0};
     dev->ops->fill(dev, g, count, 0);
-    int64_t furthest = 0, next;
+    int64_t furthest = 0, next = 0;
     for (int i = 0; i < saved && st == SOTTO_OK; i++) {
         struct counts c = {0};
         if (i % w->size == w->rank) {
@@ -73,7 +73,7 @@ enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, 
         if (workers < 1 || workers > 1 << 20)
             return fail(SOTTO_EFORMAT, "state 'pending' is of %lld workers", (long long)workers);
         s->carried = true;
-        if (workers == w->size)
+        if (workers == w->size && s->base.ops->history) /* others want all at the same place */
             TRY(visit_worker(s, v, w->rank, &s->next, &s->counts, g));
         else
             TRY(take_over(s, v, g, (int)workers));
