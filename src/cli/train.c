@@ -32,9 +32,9 @@ static void print_header(const struct run *run)
             loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
             run->config.strategy.accumulate);
     strategy_describe(&run->config.strategy, method);
-    if (run->size > 1)
-        printf("workers: %d %s in %d group%s, %s\n", run->size,
-               run->mpi               ? "MPI ranks"
+    if (run->cluster.size > 1)
+        printf("workers: %d %s in %d group%s, %s\n", run->cluster.size,
+               run->cluster.mpi       ? "MPI ranks"
                : t->time == TIME_REAL ? "threads"
                                       : "simulated",
                run->config.strategy.groups, run->config.strategy.groups == 1 ? "" : "s", method);
@@ -62,10 +62,10 @@ static void print_report(const struct run *run)
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
     char who[64];
-    if (run->size > 1) {
+    if (run->cluster.size > 1) {
         printf("%-8s %10s %10s %10s %10s %12s %12s %10s\n", "worker", "seconds", "compute", "comm",
                "exposed", "MB inside", "MB between", "memory MB");
-        for (int i = 0; i < run->size && run->size <= FEW; i++) {
+        for (int i = 0; i < run->cluster.size && run->cluster.size <= FEW; i++) {
             const struct worker_report *w = &s->worker[i];
             printf("%-8d %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", i, w->cost.seconds,
                    w->cost.compute, w->cost.communication, w->cost.exposed,
@@ -78,11 +78,12 @@ static void print_report(const struct run *run)
         printf("exposed %.1f%% of the time; %.1f%% of the communication hidden\n",
                100 * r.exposed_share, 100 * r.overlap);
     }
-    for (int i = 0; i < run->size && run->size > 1 && run->size <= FEW; i++) {
+    for (int i = 0; i < run->cluster.size && run->cluster.size > 1 && run->cluster.size <= FEW;
+         i++) {
         snprintf(who, sizeof who, "worker %d", i);
         print_memory(who, s->worker[i].memory, s->worker[i].memory_total);
     }
-    print_memory(run->size > 1 ? "the largest" : "the worker", r.memory, r.memory_total);
+    print_memory(run->cluster.size > 1 ? "the largest" : "the worker", r.memory, r.memory_total);
     printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
            (long long)s->samples, (long long)s->tokens, s->seconds, (double)s->samples / s->seconds,
            (double)s->tokens / s->seconds);
@@ -117,11 +118,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     watch.stop = stop_watch();
     struct run run;
     TRY(run_open(&run, config, &watch));
-    if (run.leads)
+    if (run.cluster.leads)
         print_header(&run);
     enum sotto_status st = run_train(&run);
     progress_end(&progress);
-    if (st == SOTTO_OK && run.leads) {
+    if (st == SOTTO_OK && run.cluster.leads) {
         print_report(&run);
         if (run.config.train.oracle == ORACLE_NULL)
             printf("done: the report is in %s\n", run.config.train.out);

@@ -10,7 +10,7 @@
 struct report report_of(const struct run *run)
 {
     struct report r = {0};
-    const int n = run->size;
+    const int n = run->cluster.size;
     for (int i = 0; i < n; i++) {
         const struct worker_report *w = &run->result.worker[i];
         cost_add(&r.cost, &w->cost, 1);
@@ -50,7 +50,7 @@ static void fill(json_t *o, const struct run *run)
         put(o, "eval_loss", s->evaluation.loss);
         put(o, "perplexity", exp(s->evaluation.loss));
     }
-    put_int(o, "workers", run->size);
+    put_int(o, "workers", run->cluster.size);
     put_int(o, "steps", s->step);
     put_int(o, "tokens", s->tokens);
     put_int(o, "samples", s->samples);

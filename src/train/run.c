@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
 #include "train/calibrate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
@@ -63,8 +62,8 @@ static enum sotto_status load_config(struct run *run, const char *from, bool res
 static enum sotto_status open_table(struct run *run)
 {
     const struct run_config *c = &run->config;
-    const int slices = run->size / c->strategy.groups;
-    int stages = c->train.stages ? c->train.stages : run->size > 1 ? c->model.layers : 1;
+    const int slices = run->cluster.size / c->strategy.groups;
+    int stages = c->train.stages ? c->train.stages : run->cluster.size > 1 ? c->model.layers : 1;
     run->table = &run->model.table;
     if (c->train.oracle == ORACLE_MODEL || c->null.parameters == 0)
         return model_init(&run->model, &c->model, stages, slices);
@@ -122,7 +121,7 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
     if (c->train.seq > c->model.positions)
         return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions",
                     c->train.seq, c->model.positions);
-    TRY(loader_check(run->train, run->size, c->train.seq));
+    TRY(loader_check(run->train, run->cluster.size, c->train.seq));
     if (run->valid && loader_check(run->valid, 1, c->train.seq) != SOTTO_OK) {
         if (*c->data.valid)
             return fail_in(SOTTO_EINVAL, "data.valid: ");
@@ -146,91 +145,6 @@ static enum sotto_status open_start(struct run *run, const char *from)
     return SOTTO_OK;
 }
 
-/* How many workers there are and where: the ranks that MPI started, or all in this process. */
-static enum sotto_status open_workers(struct run *run)
-{
-    struct train_config *t = &run->config.train;
-    run->leads = true;
-    if (mpi_detected()) {
-        const struct mpi_config mpi = {.collectives =
-                                           (enum mpi_collectives)run->config.comm.collectives};
-        TRY(mpi_world(&run->mpi, &mpi));
-        run->leads = run->mpi->rank == 0;
-        if (t->time == TIME_VIRTUAL)
-            return fail(SOTTO_EINVAL, "train.time = virtual simulates a cluster in one process, "
-                                      "not under MPI");
-        if (t->workers && t->workers != run->mpi->size)
-            return fail(SOTTO_EINVAL, "train.workers = %d, but MPI started %d ranks", t->workers,
-                        run->mpi->size);
-        if (*run->config.link.intra || *run->config.link.inter)
-            return fail(SOTTO_EINVAL, "modelled links ([link]) are for workers of one process; "
-                                      "MPI's links are real");
-        t->workers = run->mpi->size;
-    }
-    if (!t->workers)
-        t->workers = 1;
-    run->size = t->workers;
-    return strategy_resolve(&run->config.strategy, run->size);
-}
-
-/* The workers' nodes and speeds, side by side in one block that the caller frees. */
-struct cluster {
-    struct engine_config engine;
-    struct link_model links;
-    int *node;
-    double *speed;
-};
-
-static void cluster_free(struct cluster *c)
-{
-    free(c->node);
-    free(c->speed);
-}
-
-static enum sotto_status cluster_init(struct cluster *c, const struct run *run)
-{
-    const struct run_config *config = &run->config;
-    const struct worker_config *w = &config->worker;
-    const int n = run->size, group = n / config->strategy.groups;
-    const int per_node = w->per_node ? w->per_node : group;
-    *c = (struct cluster){.node = calloc((size_t)n, sizeof *c->node),
-                          .speed = calloc((size_t)n, sizeof *c->speed)};
-    enum sotto_status st = SOTTO_OK;
-    if (!c->node || !c->speed)
-        st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
-    for (int r = 0; r < n && st == SOTTO_OK; r++)
-        c->node[r] = r / per_node;
-    if (st == SOTTO_OK)
-        st = config_speeds(w->speed, n, c->speed);
-    if (st == SOTTO_OK)
-        st = fail_in(link_parse(&c->links.intra, config->link.intra), "link.intra: ");
-    if (st == SOTTO_OK)
-        st = fail_in(link_parse(&c->links.inter, config->link.inter), "link.inter: ");
-    c->engine = (struct engine_config){.workers = n,
-                                       .node = c->node,
-                                       .links = &c->links,
-                                       .speed = c->speed,
-                                       .jitter = w->jitter,
-                                       .seed = (uint64_t)w->jitter_seed,
-                                       .cores = config->train.threads};
-    if (st != SOTTO_OK)
-        cluster_free(c);
-    return st;
-}
-
-/* What is said of the cluster is checked before data are read and anything is written. */
-static enum sotto_status check_cluster(const struct run *run)
-{
-    const struct worker_config *w = &run->config.worker;
-    const char *simulated = strcmp(w->speed, "1") != 0 ? "speed" : w->jitter > 0 ? "jitter" : NULL;
-    struct cluster cluster;
-    if (run->config.train.time != TIME_VIRTUAL && simulated)
-        return fail(SOTTO_EINVAL, "worker.%s is for train.time = virtual", simulated);
-    TRY(cluster_init(&cluster, run));
-    cluster_free(&cluster);
-    return SOTTO_OK;
-}
-
 static enum sotto_status refuse_used(const struct run *run, int64_t step)
 {
     return fail(SOTTO_EINVAL,
@@ -248,8 +162,7 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
     struct train_config *t = &run->config.train;
     int64_t found;
     enum sotto_status st;
-    TRY_DONE(open_workers(run));
-    TRY_DONE(check_cluster(run));
+    TRY(cluster_open(&run->cluster, &run->config));
     TRY_DONE(checkpoint_latest(t->out, &found, run->checkpoint));
     if (found < 0)
         *run->checkpoint = '\0';
@@ -266,18 +179,16 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
         TRY_DONE(open_start(run, from));
         TRY_DONE(run_calibrate(run));
     }
-    if (run->leads)
+    if (run->cluster.leads)
         TRY_DONE(rundir_open(&run->dir, t->out));
-    if (run->leads && *run->checkpoint) /* a crash may have come between saving and publishing */
+    if (run->cluster.leads &&
+        *run->checkpoint) /* a crash may have come between saving and publishing */
         TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
 done:
-    if (st != SOTTO_OK && run->mpi) { /* the others may be far ahead: end them too */
-        struct status_note note;
-        status_save(&note, st);
-        run->mpi->ops->abort(run->mpi, &note);
-    }
-    if (st != SOTTO_OK)
+    if (st != SOTTO_OK) {
+        cluster_abort(&run->cluster, st);
         run_close(run);
+    }
     return st;
 }
 
@@ -296,7 +207,7 @@ void run_close(struct run *run)
         loader_close(run->train);
     if (run->tokenizer)
         tokenizer_close(run->tokenizer);
-    comm_free(run->mpi);
+    cluster_close(&run->cluster);
     *run = (struct run){.dir.lock = -1};
 }
 
@@ -311,27 +222,11 @@ static enum sotto_status train(struct worker *w, void *arg)
     return st;
 }
 
-static enum sotto_status run_engine(struct run *run)
-{
-    const struct run_config *c = &run->config;
-    struct cluster cluster;
-    if (run->mpi)
-        return engine_mpi(run->mpi, train, run);
-    TRY(cluster_init(&cluster, run));
-    if (c->train.time == TIME_REAL && !*c->link.intra && !*c->link.inter)
-        cluster.engine.links = NULL; /* as fast as memory */
-    enum sotto_status st = c->train.time == TIME_VIRTUAL
-                               ? engine_virtual(&cluster.engine, train, run)
-                               : engine_threads(&cluster.engine, train, run);
-    cluster_free(&cluster);
-    return st;
-}
-
 enum sotto_status run_train(struct run *run)
 {
     const struct train_config *t = &run->config.train;
-    TRY(run_engine(run));
-    if (!run->leads)
+    TRY(cluster_run(&run->cluster, train, run));
+    if (!run->cluster.leads)
         return SOTTO_OK;
     TRY(report_write(run));
     if (run->result.step >= t->steps)

@@ -10,7 +10,7 @@
 
 #include "io/metrics.h"
 #include "io/rundir.h"
-#include "train/config.h"
+#include "train/cluster.h"
 #include "train/evaluate.h"
 #include "train/oracle.h"
 
@@ -67,9 +67,7 @@ struct run {
     struct model model;
     struct table declared;     /* oracle = null: sizes without a model */
     const struct table *table; /* of the one or the other              */
-    struct comm *mpi; /* this process's place, where MPI started it; NULL: all workers are here */
-    int size;         /* workers in all */
-    bool leads;       /* rank 0 is here */
+    struct cluster cluster;
     double microbatch_seconds;       /* where time is modelled */
     float *start;                    /* the parameters to begin with, until all workers have them */
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 
@@ -22,7 +21,7 @@ static enum sotto_status agree_config(struct run *run, struct worker *w)
 static enum sotto_status agree_start(struct run *run, struct worker *w)
 {
     char text[128];
-    if (!run->mpi)
+    if (!run->cluster.mpi)
         return SOTTO_OK;
     TRY(comm_agree(w->world, "the checkpoint to go on from",
                    *run->checkpoint ? run->checkpoint : "none"));
@@ -32,19 +31,6 @@ static enum sotto_status agree_start(struct run *run, struct worker *w)
     snprintf(text, sizeof text, "%lld training tokens, parameters of hash %016" PRIx64,
              (long long)loader_tokens(run->train), hash);
     return comm_agree(w->world, "what training begins with", text);
-}
-
-/* Cores for this worker: those of its machine, shared with the other workers there. */
-static int threads_of(const struct run *run, const struct worker *w)
-{
-    int threads = run->config.train.threads, here = 0;
-    if (run->config.train.time == TIME_VIRTUAL)
-        return 1; /* the engine spreads workers over the cores */
-    for (int r = 0; r < w->size; r++)
-        here += !run->mpi || w->world->node[r] == w->world->node[w->rank];
-    if (threads == 0)
-        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return threads > here ? threads / here : 1;
 }
 
 static enum sotto_status open_oracle(struct trainer *t)
@@ -92,7 +78,7 @@ static enum sotto_status set_parameters(struct trainer *t)
         return SOTTO_OK; /* the null oracle has none */
     TRY(t->strategy->ops->import(t->strategy, run->start));
     TRY(comm_barrier(t->worker->world));
-    if (t->worker->rank == 0 || run->mpi) {
+    if (t->worker->rank == 0 || run->cluster.mpi) {
         free(run->start);
         run->start = NULL;
     }
@@ -105,7 +91,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     const struct run_config *c = &run->config;
     enum sotto_status st;
     TRY_DONE(agree_start(run, w));
-    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads_of(run, w)));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, cluster_threads(&run->cluster, w)));
     TRY_DONE(open_oracle(t));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
     struct strategy_setup setup = {&c->strategy, &c->optim, t->oracle, &t->dev, &t->mesh};

@@ -140,7 +140,7 @@ refused 'worker.speed = 1,0: want numbers above 0' --time=virtual --worker.speed
 refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
-refused 'worker.step = 10ms is for train.time = virtual' --worker.step=10ms
+refused 'worker.step is for train.time = virtual' --worker.step=10ms
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit

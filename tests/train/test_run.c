@@ -76,7 +76,7 @@ static void on_step(void *arg, const struct run_step *s)
     assert_int_equal(s->step, s->trainer->step);
     assert_int_equal(s->steps, w->run->config.train.steps);
     if (s->step <= N) {
-        if (w->run->size == 1)
+        if (w->run->cluster.size == 1)
             assert_ok(trainer_hash(s->trainer, &w->hash[s->step]));
         w->memory[s->step] = s->trainer->memory.total_peak;
     }

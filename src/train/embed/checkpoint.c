@@ -80,7 +80,7 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 /* Parameters first: a method may make part of its state from them, which the file then replaces. */
 static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
 {
-    const double given = *t->worker->cluster->config.worker.step ? t->oracle.seconds : -1;
+    const double given = *t->worker->cluster->config->worker.step ? t->oracle.seconds : -1;
     float *padded = calloc(table_count(&t->table), sizeof *padded);
     if (!padded)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(&t->table));

@@ -5,7 +5,7 @@
 
 #include "comm/worker.h"
 #include "strategy/strategy.h"
-#include "train/config.h"
+#include "train/cluster.h"
 
 struct sotto_options {
     struct run_config config;
@@ -66,22 +66,9 @@ void problem_oracle_free(struct problem_oracle *o);
 /* How long a micro-batch takes on this machine, in real time, at parameters `padded`. */
 enum sotto_status problem_oracle_measure(struct problem_oracle *o, float *padded, double *seconds);
 
-/* Workers as a configuration asks for them: in this process, or the ranks that MPI started. */
-struct embed_cluster {
-    struct run_config config; /* resolved */
-    struct comm *mpi;         /* NULL: all workers are here */
-    int size;
-    struct link_model links;
-    int *node;
-    double *speed;
-};
-enum sotto_status embed_cluster_open(struct embed_cluster *c, const struct run_config *config);
-enum sotto_status embed_cluster_run(struct embed_cluster *c, worker_job *job, void *arg);
-void embed_cluster_close(struct embed_cluster *c);
-
 struct sotto_worker {
     struct worker *worker;
-    const struct embed_cluster *cluster;
+    const struct cluster *cluster;
 };
 
 /* Rank 0, and under MPI everybody: who writes to what belongs to the process. */

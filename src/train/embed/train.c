@@ -1,10 +1,12 @@
 /* Jobs on all workers, and the loop for those who need none of their own. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/embed/embed.h"
 
 struct running {
-    struct embed_cluster *cluster;
+    struct cluster cluster;
+    struct run_config config;
     sotto_job *job;
     void *arg;
 };
@@ -12,28 +14,39 @@ struct running {
 static enum sotto_status run_job(struct worker *w, void *arg)
 {
     const struct running *r = arg;
-    struct sotto_worker worker = {w, r->cluster};
+    struct sotto_worker worker = {w, &r->cluster};
     return r->job(&worker, r->arg);
+}
+
+/* Callbacks read and write what the device computes with. */
+static enum sotto_status check_device(const char *name)
+{
+    if (strcmp(name, "cpu") == 0 || strcmp(name, "reference") == 0)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL, "train.device = %s: callbacks need cpu or reference", name);
 }
 
 enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job, void *arg)
 {
     struct sotto_options *defaults = NULL;
-    struct embed_cluster *cluster = malloc(sizeof *cluster); /* its texts are long */
+    struct running *r = calloc(1, sizeof *r); /* its texts are long */
     enum sotto_status st = SOTTO_OK;
-    if (!cluster)
+    if (!r)
         st = fail(SOTTO_ENOMEM, "no memory for a configuration");
     if (st == SOTTO_OK && !options)
         st = sotto_options_create(&defaults);
-    if (st == SOTTO_OK)
-        st = embed_cluster_open(cluster, options ? &options->config : &defaults->config);
     if (st == SOTTO_OK) {
-        struct running r = {cluster, job, arg};
-        st = embed_cluster_run(cluster, run_job, &r);
-        embed_cluster_close(cluster);
+        *r = (struct running){
+            .config = options ? options->config : defaults->config, .job = job, .arg = arg};
+        st = cluster_open(&r->cluster, &r->config);
+    }
+    if (st == SOTTO_OK) {
+        st = check_device(r->config.train.device);
+        st = st == SOTTO_OK ? cluster_run(&r->cluster, run_job, r) : cluster_abort(&r->cluster, st);
+        cluster_close(&r->cluster);
     }
     sotto_options_destroy(defaults);
-    free(cluster);
+    free(r);
     return st;
 }
 
@@ -101,7 +114,7 @@ static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
 static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
 {
     const struct sotto_training *is = l->is;
-    const struct train_config *c = &t->worker->cluster->config.train;
+    const struct train_config *c = &t->worker->cluster->config->train;
     struct sotto_round r = {0};
     TRY(go_on(l, t));
     while (t->step < c->steps && !r.stop) {

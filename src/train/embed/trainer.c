@@ -1,30 +1,14 @@
 /* One worker's training, round by round: the problem's oracle, a place in the mesh, a method. */
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "train/embed/embed.h"
 
-/* Cores for this worker's own arithmetic: those of its machine, shared with the workers there. */
-static int threads_of(const struct sotto_worker *worker)
-{
-    const struct worker *w = worker->worker;
-    const struct train_config *c = &worker->cluster->config.train;
-    int threads = c->threads, here = 0;
-    if (c->time == TIME_VIRTUAL)
-        return 1; /* the engine spreads workers over the cores */
-    for (int r = 0; r < w->size; r++)
-        here += !worker->cluster->mpi || w->world->node[r] == w->world->node[w->rank];
-    if (threads == 0)
-        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    return threads > here ? threads / here : 1;
-}
-
 /* Processes bring options, tensors and parameters of their own: they must be the same. */
 static enum sotto_status agree(const struct sotto_trainer *t, const float *parameters)
 {
-    struct run_config config = t->worker->cluster->config;
+    struct run_config config = *t->worker->cluster->config;
     struct embed_sections s;
     char text[128];
     uint64_t hash = HASH_START;
@@ -53,7 +37,7 @@ static enum sotto_status agree(const struct sotto_trainer *t, const float *param
 /* Where time is modelled: as long as worker.step says, else as rank 0's micro-batches take here. */
 static enum sotto_status set_seconds(struct sotto_trainer *t, float *padded)
 {
-    const struct run_config *c = &t->worker->cluster->config;
+    const struct run_config *c = t->worker->cluster->config;
     struct worker *w = t->worker->worker;
     double seconds = 0;
     if (c->train.time != TIME_VIRTUAL)
@@ -85,7 +69,7 @@ static enum sotto_status set_parameters(struct sotto_trainer *t, const float *pa
 
 static enum sotto_status open_oracle(struct sotto_trainer *t, const struct sotto_problem *problem)
 {
-    const struct run_config *c = &t->worker->cluster->config;
+    const struct run_config *c = t->worker->cluster->config;
     const struct problem_oracle_setup setup = {
         .problem = problem,
         .table = &t->table,
@@ -114,7 +98,7 @@ static void close_trainer(struct sotto_trainer *t)
 enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
                                        const struct sotto_problem *problem, const float *parameters)
 {
-    const struct run_config *c = &worker->cluster->config;
+    const struct run_config *c = worker->cluster->config;
     struct worker *w = worker->worker;
     *out = NULL;
     struct sotto_trainer *t = calloc(1, sizeof *t);
@@ -127,7 +111,8 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
     TRY_DONE(agree(t, parameters));
-    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads_of(worker)));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory,
+                         cluster_threads(worker->cluster, worker->worker)));
     TRY_DONE(open_oracle(t, problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
     struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base, &t->dev, &t->mesh};
@@ -203,7 +188,7 @@ static struct sotto_round round_of(const struct sotto_trainer *t, double seconds
 {
     const struct round *r = &t->round;
     return (struct sotto_round){.step = t->step,
-                                .steps = t->worker->cluster->config.train.steps,
+                                .steps = t->worker->cluster->config->train.steps,
                                 .loss = r->loss,
                                 .grad_norm = r->grad_norm,
                                 .lr = t->plan.lr,
@@ -216,7 +201,7 @@ static struct sotto_round round_of(const struct sotto_trainer *t, double seconds
 
 enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_round *out)
 {
-    const struct run_config *c = &t->worker->cluster->config;
+    const struct run_config *c = t->worker->cluster->config;
     const int64_t steps = c->train.steps, step = t->step + 1;
     const double begin = clock_now(t->worker->worker->clock);
     struct plan *plan = &t->plan;

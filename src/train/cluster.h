@@ -1,0 +1,33 @@
+/* The workers of a run: how many, where, how fast, and what runs them. */
+#ifndef SOTTO_TRAIN_CLUSTER_H
+#define SOTTO_TRAIN_CLUSTER_H
+
+#include "comm/worker.h"
+#include "train/config.h"
+
+struct cluster {
+    struct run_config *config; /* not owned */
+    struct comm *mpi; /* this process's place, where MPI started it; NULL: all workers are here */
+    int size;         /* workers in all */
+    bool leads;       /* rank 0 is here */
+    int *node;        /* (size) of modelled workers */
+    double *speed;    /* (size) */
+    struct link_model links;
+};
+
+/* Checks what the configuration says of workers and links, and sets in it the number of workers and
+ * the method's mesh. Under MPI a failure ends the processes of all ranks. */
+enum sotto_status cluster_open(struct cluster *c, struct run_config *config);
+void cluster_close(struct cluster *c);
+
+/* Something failed before the workers ran: under MPI the others may be far ahead, and are ended.
+ * Returns the status. */
+enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st);
+
+/* Runs `job` on every worker that is here. */
+enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg);
+
+/* Cores for a worker: those of its machine, shared with the other workers there. */
+int cluster_threads(const struct cluster *c, const struct worker *w);
+
+#endif
