@@ -3,9 +3,12 @@
 #include <math.h>
 #include <unistd.h>
 
+#include "comm/mpi.h"
+
 void progress_init(struct progress *p, FILE *out)
 {
-    *p = (struct progress){.out = out, .terminal = isatty(fileno(out))};
+    /* mpirun gives its ranks a terminal and writes what they print anywhere */
+    *p = (struct progress){.out = out, .terminal = isatty(fileno(out)) && !mpi_detected()};
 }
 
 void progress_end(struct progress *p)

@@ -118,7 +118,8 @@ static void outer(struct co2 *c, size_t begin, size_t count, float lambda)
                         c->dbar.dev ? view_at(c->dbar.view, begin) : view_none, count);
 }
 
-/* m_t and x_{t+1,0}; on return xbar holds x_{t,tau}, to be sent. */
+/* m_t and x_{t+1,0}; on return xbar holds x_{t,tau}, to be sent. Of norms only scalars travel, so
+ * |d| is the root mean square of the groups' |d|, not the norm of their mean. */
 static void outer_update(struct co2 *c)
 {
     struct replicate *r = &c->base;
@@ -188,25 +189,29 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct co2 *c = (struct co2 *)r;
-    int64_t under_way = c->under_way;
+    int64_t under_way = c->under_way, tau = c->tau;
     char group[32];
     if (!state_loading(v) && c->under_way)
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
-    if (state_loading(v) && !state_has(v, "outer.now."))
-        return SOTTO_OK; /* of another method: begins anew */
-    TRY(state_int(v, "outer.tau", &c->tau));
+    if (!r->from.same)
+        return SOTTO_OK;
+    TRY(state_int(v, "outer.tau", &tau));
     TRY(state_int(v, "outer.under_way", &under_way));
+    if (r->is.config->tau_steps == 0) /* what was measured */
+        c->tau = tau;
     c->under_way = under_way;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
     TRY(replicate_visit_vector(r, v, "outer.old", &c->old));
     TRY(replicate_visit_vector(r, v, "outer.m", &c->m));
-    TRY(replicate_visit_vector(r, v, "outer.xbar", &c->xbar));
+    TRY(replicate_visit_sum(r, v, "outer.xbar", &c->xbar));
     if (c->dbar.dev)
-        TRY(replicate_visit_vector(r, v, "outer.dbar", &c->dbar));
+        TRY(replicate_visit_sum(r, v, "outer.dbar", &c->dbar));
     if (c->norm)
         TRY(state_tensor(v, "outer.norm", MEMORY_OUTER, NULL, (struct view){c->norm, DTYPE_F32},
                          2 * (size_t)r->is.table->n));
+    for (int i = 0; c->norm && state_loading(v) && i < r->is.table->n; i++) /* sums, as above */
+        c->norm[r->is.table->n + i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
     if (!c->d.dev || (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0))
         return SOTTO_OK;
     snprintf(group, sizeof group, "displacement.%d", r->is.mesh->r);

@@ -20,6 +20,7 @@ struct diloco {
     struct optim outer;
     struct sparse sparse; /* prune > 0 */
     double *share;        /* (groups) weights by data                     */
+    int active;           /* groups that train in this outer round        */
     int64_t round;        /* outer rounds done                            */
     int64_t step;         /* inner steps done, for the schedule           */
 };
@@ -43,21 +44,22 @@ static bool drops(const struct diloco *d, int group)
     return (double)(draw >> 11) * 0x1p-53 < c->drop;
 }
 
-/* Sets this group's weight and everybody's; whether this group takes part. */
-static bool take_part(struct diloco *d)
+/* Sets this group's weight and everybody's: of those that trained in this outer round, also where
+ * a phase has ended inside of it, and are not dropped. Returns how many they are. */
+static int take_part(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    const int active = active_at(d, d->step - 1);
-    bool me = false;
-    r->weights = 0;
-    for (int g = 0; g < active; g++) {
+    int part = 0;
+    r->weight = r->weights = 0;
+    for (int g = 0; g < d->active; g++) {
         if (drops(d, g))
             continue;
         r->weights += d->share[g];
-        me |= g == r->is.mesh->r;
+        if (g == r->is.mesh->r)
+            r->weight = d->share[g];
+        part++;
     }
-    r->weight = me ? d->share[r->is.mesh->r] : 0;
-    return me;
+    return part;
 }
 
 /* delta <- mean over R of x0 - x */
@@ -67,14 +69,16 @@ static enum sotto_status outer_gradient(struct diloco *d)
     struct device *dev = r->is.dev;
     dev->ops->copy(dev, d->delta.view, d->x0.view, r->count);
     dev->ops->axpy(dev, d->delta.view, -1, r->x, r->count);
-    if (!d->sparse.value)
+    if (!d->sparse.count)
         return replicate_mean(r, r->is.across, d->delta.view);
     dev->ops->scale(dev, d->delta.view, (float)(r->weight / r->weights), r->count);
-    dev->ops->read(dev, d->sparse.value, d->delta.view, r->count);
+    if (d->sparse.value)
+        dev->ops->read(dev, d->sparse.value, d->delta.view, r->count);
     TRY(device_check(dev));
     sparse_prune(&d->sparse);
     TRY(sparse_sum(&d->sparse, r->is.across));
-    dev->ops->write(dev, d->delta.view, d->sparse.value, r->count);
+    if (d->sparse.value)
+        dev->ops->write(dev, d->delta.view, d->sparse.value, r->count);
     return device_check(dev);
 }
 
@@ -82,28 +86,29 @@ static enum sotto_status exchange(struct diloco *d)
 {
     struct replicate *r = &d->base;
     struct device *dev = r->is.dev;
-    const bool part = take_part(d), sits_out = r->idle;
-    if (r->weights > 0) { /* else all are dropped */
+    const int part = take_part(d);
+    if (part > 0) { /* else all are dropped */
         TRY(outer_gradient(d));
         optim_step(&d->outer, d->x0.view, view_none, d->delta.view, r->is.config->outer_lr, 1);
     }
-    if (part || sits_out)
+    if (r->weight > 0 || r->idle)
         dev->ops->copy(dev, r->x, d->x0.view, r->count); /* theta_i <- theta(t) */
-    r->apart = r->is.config->drop > 0 && r->is.mesh->n_r > 1;
+    r->apart = part < d->active && r->is.mesh->n_r > 1;
     d->round++;
     replicate_publish(r);
     TRY(device_check(dev));
     return replicate_agree(r->is.across, r->wants_stop, &r->stop);
 }
 
-/* Who trains from here on; a mean of the parameters, for whoever asks for it, is theirs. */
+/* Who trains in the outer round that is under way; a mean of the parameters, for whoever asks for
+ * it, is theirs. */
 static void enter_phase(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    const int active = active_at(d, d->step);
-    r->idle = r->is.mesh->r >= active;
+    d->active = active_at(d, d->step - r->steps);
+    r->idle = r->is.mesh->r >= d->active;
     r->weight = r->idle ? 0 : 1;
-    r->weights = active;
+    r->weights = d->active;
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
@@ -130,8 +135,8 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct diloco *d = (struct diloco *)r;
     TRY(replicate_visit(r, v));
-    if (state_loading(v) && !state_has(v, "outer.x0."))
-        return SOTTO_OK; /* of another method: begins anew */
+    if (!r->from.same)
+        return SOTTO_OK;
     TRY(state_int(v, "outer.round", &d->round));
     TRY(state_int(v, "outer.step", &d->step));
     TRY(state_int(v, "outer.t", &d->outer.t));
@@ -198,8 +203,9 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
                         setup->parts, MEMORY_OUTER));
     TRY_DONE(gather_shares(d));
     if (setup->config->prune > 0)
-        TRY_DONE(sparse_init(&d->sparse, setup->table, setup->index, setup->parts, r->count,
-                             setup->mesh->n_r, setup->config->prune));
+        TRY_DONE(sparse_init(&d->sparse, setup->table, setup->index, setup->parts, setup->dev,
+                             r->count, setup->mesh->n_r, setup->config->prune));
+    enter_phase(d);
     *out = r;
 done:
     if (st != SOTTO_OK)

@@ -83,13 +83,13 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     if (!state_loading(v) && o->under_way)
         TRY(lane_wait(o->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
-    if (state_loading(v) && !state_has(v, "outer.z."))
+    if (!r->from.same)
         return SOTTO_OK;
     TRY(replicate_visit_vector(r, v, "outer.z", &o->z));
     TRY(state_int(v, "outer.under_way", &under_way));
     o->under_way = under_way;
     if (o->under_way)
-        TRY(replicate_visit_vector(r, v, "outer.to", &o->to));
+        TRY(replicate_visit_sum(r, v, "outer.to", &o->to));
     if (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0)
         return SOTTO_OK;
     snprintf(group, sizeof group, "velocity.%d", r->is.mesh->r);

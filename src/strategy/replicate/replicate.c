@@ -180,6 +180,16 @@ enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visit
     return SOTTO_OK;
 }
 
+enum sotto_status replicate_visit_sum(struct replicate *r, struct state_visitor *v,
+                                      const char *name, const struct buffer *b)
+{
+    TRY(replicate_visit_vector(r, v, name, b));
+    if (state_loading(v) && r->from.groups != r->is.mesh->n_r)
+        r->is.dev->ops->scale(r->is.dev, b->view, (float)r->is.mesh->n_r / (float)r->from.groups,
+                              r->count);
+    return device_check(r->is.dev);
+}
+
 /* Group `mesh->r` shows what is its own; one that is new takes over after another's example, but
  * begins with the parameters that all agree on. */
 static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v, int64_t groups)
@@ -190,18 +200,30 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     char group[32];
     if (!loads && r->is.parts == 1 && mesh->s > 0)
         return SOTTO_OK; /* the first of the group shows the same */
-    snprintf(group, sizeof group, "replica.%d", (int)(mesh->r % groups));
-    TRY(state_enter_own(v, group));
+    snprintf(group, sizeof group, "replica.%d", r->ops->averages ? 0 : (int)(mesh->r % groups));
+    TRY(state_enter_own(v, group)); /* groups that never differ all take the first one's */
     TRY(visit_optimizer(r, v));
-    const bool same = !r->ops->averages && groups == mesh->n_r;
+    const bool own = !r->ops->averages && groups == mesh->n_r;
     if (loads)
-        r->apart = same && state_has(v, "x.");
+        r->apart = own && state_has(v, "x.");
     if (r->apart)
         TRY(replicate_visit_vector(r, v, "x", &x));
     state_leave(v);
     if (loads)
         state_ignore(v, "replica.");
     return SOTTO_OK;
+}
+
+/* Which method it is, so that no method takes another's vectors for its own. */
+static enum sotto_status visit_method(struct replicate *r, struct state_visitor *v)
+{
+    char method[32];
+    snprintf(method, sizeof method, "%s", r->ops->name);
+    if (r->ops->averages || (state_loading(v) && !state_has(v, "outer.method")))
+        return SOTTO_OK;
+    TRY(state_text(v, "outer.method", method, sizeof method));
+    r->from.same = strcmp(method, r->ops->name) == 0;
+    return state_int(v, "outer.steps", &r->steps);
 }
 
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
@@ -211,14 +233,12 @@ enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
         TRY(state_int(v, "replicas", &groups));
     else
         groups = 0;
+    r->from.groups = groups;
+    r->from.same = false;
     if (groups < 0 || groups > 1 << 20)
         return fail(SOTTO_EFORMAT, "state of %lld replicas", (long long)groups);
     if (!groups)
         return visit_optimizer(r, v);
     TRY(visit_own(r, v, groups));
-    if (r->ops->averages)
-        return SOTTO_OK;
-    return state_loading(v) && !state_has(v, "outer.steps")
-               ? SOTTO_OK
-               : state_int(v, "outer.steps", &r->steps);
+    return visit_method(r, v);
 }

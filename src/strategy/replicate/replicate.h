@@ -46,7 +46,11 @@ struct replicate {
     bool wants_stop; /* somebody in this group                                   */
     bool stop;       /* all groups have agreed to stop behind this round         */
     int64_t steps;   /* since the last agreement                                 */
-    struct {         /* of the step under way, for whoever computes it           */
+    struct {         /* the run whose state is being loaded                      */
+        int64_t groups;
+        bool same; /* of this method; otherwise members begin anew */
+    } from;
+    struct { /* of the step under way, for whoever computes it           */
         double lr, scale;
     } now;
 };
@@ -116,5 +120,8 @@ enum sotto_status replicate_agree(struct comm *across, bool mine, bool *all);
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v);
 enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
                                          const char *name, const struct buffer *b);
+/* One that is a sum over the groups: another number of them takes over the same mean. */
+enum sotto_status replicate_visit_sum(struct replicate *r, struct state_visitor *v,
+                                      const char *name, const struct buffer *b);
 
 #endif

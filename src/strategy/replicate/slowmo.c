@@ -46,8 +46,8 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct slowmo *s = (struct slowmo *)r;
     TRY(replicate_visit(r, v));
-    if (state_loading(v) && !state_has(v, "outer.m."))
-        return SOTTO_OK; /* of another method: begins anew */
+    if (!r->from.same)
+        return SOTTO_OK;
     TRY(replicate_visit_vector(r, v, "outer.x0", &s->x0));
     return replicate_visit_vector(r, v, "outer.m", &s->m);
 }

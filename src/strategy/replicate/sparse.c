@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tensor/ops.h"
+
 /* A message: how many values, the mask, the values; all as words of four bytes. */
 static size_t mask_words(size_t count)
 {
@@ -16,9 +18,10 @@ static size_t row_length(const struct table_entry *e)
 }
 
 enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
-                              size_t count, int size, double prune)
+                              struct device *dev, size_t count, int size, double prune)
 {
     size_t longest = 1, block = comm_block(count, size, 0).end;
+    const size_t message = 1 + mask_words(block) + block;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
             longest = row_length(&table->entry[i]);
@@ -27,10 +30,15 @@ enum sotto_status sparse_init(struct sparse *s, const struct table *table, int i
                          .parts = parts,
                          .prune = prune,
                          .count = count,
-                         .value = calloc(count + 1, sizeof *s->value),
-                         .row = calloc(longest, sizeof *s->row),
-                         .out = calloc(mask_words(block) + block + 1, sizeof *s->out),
-                         .in = calloc(mask_words(block) + block + 1, sizeof *s->in)};
+                         .memory = dev->memory,
+                         .bytes = (count + longest + 2 * message) * sizeof(float)};
+    memory_add(s->memory, MEMORY_COMMUNICATION, s->bytes);
+    if (!dev->ops->alloc)
+        return SOTTO_OK;
+    s->value = calloc(count + 1, sizeof *s->value);
+    s->row = calloc(longest, sizeof *s->row);
+    s->out = calloc(message, sizeof *s->out);
+    s->in = calloc(message, sizeof *s->in);
     if (s->value && s->row && s->out && s->in)
         return SOTTO_OK;
     sparse_free(s);
@@ -43,6 +51,8 @@ void sparse_free(struct sparse *s)
     free(s->row);
     free(s->out);
     free(s->in);
+    if (s->memory)
+        memory_remove(s->memory, MEMORY_COMMUNICATION, s->bytes);
     *s = (struct sparse){0};
 }
 
@@ -52,10 +62,15 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Keeps ceil((1-p) n) values; ties go to the lower index. */
+static size_t kept_of(const struct sparse *s, size_t n)
+{
+    return (size_t)ceil((1 - s->prune) * (double)n - 1e-9);
+}
+
+/* Keeps (1-p) n values, rounded up; ties go to the lower index. */
 static void prune_row(struct sparse *s, float *x, size_t n)
 {
-    size_t keep = (size_t)ceil((1 - s->prune) * (double)n - 1e-9), equal = 0;
+    size_t keep = kept_of(s, n), equal = 0;
     for (size_t i = 0; i < n; i++)
         s->row[i] = fabsf(x[i]);
     qsort(s->row, n, sizeof *s->row, descending);
@@ -73,7 +88,7 @@ static void prune_row(struct sparse *s, float *x, size_t n)
 
 void sparse_prune(struct sparse *s)
 {
-    for (int i = 0; i < s->table->n; i++) {
+    for (int i = 0; s->value && i < s->table->n; i++) {
         struct span span = table_span(s->table, i, s->index, s->parts);
         size_t length = row_length(&s->table->entry[i]), end = span.first + span.count;
         for (size_t at = span.first, next; at < end; at = next) { /* a slice may cut a row */
@@ -83,9 +98,12 @@ void sparse_prune(struct sparse *s)
     }
 }
 
+/* Words of the message behind its first one. */
 static size_t pack(struct sparse *s, struct comm_block b)
 {
     const size_t n = b.end - b.begin, words = mask_words(n);
+    if (!s->value)
+        return words + kept_of(s, n);
     uint32_t *mask = (uint32_t *)(void *)s->out + 1, kept = 0;
     float *to = s->out + 1 + words;
     memset(mask, 0, words * sizeof *mask);
@@ -97,12 +115,14 @@ static size_t pack(struct sparse *s, struct comm_block b)
         }
     }
     memcpy(s->out, &kept, sizeof kept);
-    return 1 + words + kept;
+    return words + kept;
 }
 
 static void add(struct sparse *s, struct comm_block b)
 {
     const size_t n = b.end - b.begin;
+    if (!s->value)
+        return;
     const uint32_t *mask = (const uint32_t *)(const void *)s->in + 1;
     const float *from = s->in + 1 + mask_words(n);
     for (size_t i = 0; i < n; i++)
@@ -112,21 +132,24 @@ static void add(struct sparse *s, struct comm_block b)
 
 static enum sotto_status send_block(struct sparse *s, struct comm *c, int to)
 {
+    const struct view out = {s->out, DTYPE_F32};
     size_t words = pack(s, comm_block(s->count, c->size, to));
-    TRY(comm_send(c, (struct view){s->out, DTYPE_F32}, 1, to));
-    return comm_send(c, (struct view){s->out + 1, DTYPE_F32}, words - 1, to);
+    TRY(comm_send(c, out, 1, to));
+    return comm_send(c, view_at(out, 1), words, to);
 }
 
 static enum sotto_status receive_block(struct sparse *s, struct comm *c, int from)
 {
     const struct comm_block mine = comm_block(s->count, c->size, c->rank);
     const size_t n = mine.end - mine.begin;
-    uint32_t kept;
-    TRY(comm_recv(c, (struct view){s->in, DTYPE_F32}, 1, from));
-    memcpy(&kept, s->in, sizeof kept);
+    const struct view in = {s->in, DTYPE_F32};
+    uint32_t kept = (uint32_t)kept_of(s, n);
+    TRY(comm_recv(c, in, 1, from));
+    if (s->in)
+        memcpy(&kept, s->in, sizeof kept);
     if (kept > n)
         return fail(SOTTO_EPEER, "rank %d sends %u values of a block of %zu", from, kept, n);
-    return comm_recv(c, (struct view){s->in + 1, DTYPE_F32}, mask_words(n) + kept, from);
+    return comm_recv(c, view_at(in, 1), mask_words(n) + kept, from);
 }
 
 /* Everybody sends to everybody, one distance after another. A send may wait for its receiver: those
@@ -144,6 +167,6 @@ enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
         if (!first)
             TRY(send_block(s, c, to));
     }
-    return comm_allgather(c, (struct view){s->value, DTYPE_F32},
-                          (struct view){s->value + mine.begin, DTYPE_F32}, s->count);
+    const struct view all = {s->value, DTYPE_F32};
+    return comm_allgather(c, all, view_at(all, mine.begin), s->count);
 }

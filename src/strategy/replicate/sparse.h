@@ -5,6 +5,7 @@
 #define SOTTO_STRATEGY_REPLICATE_SPARSE_H
 
 #include "comm/comm.h"
+#include "tensor/device.h"
 #include "tensor/table.h"
 
 struct sparse {
@@ -15,10 +16,14 @@ struct sparse {
     float *value;     /* (count) host              */
     float *row;       /* (longest row)             */
     float *out, *in;  /* messages                  */
+    struct memory *memory;
+    size_t bytes; /* of all of them            */
 };
 
+/* For vectors of `dev`. On one without data it has none either: what is kept is counted, not
+ * chosen. */
 enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
-                              size_t count, int size, double prune);
+                              struct device *dev, size_t count, int size, double prune);
 void sparse_free(struct sparse *s);
 
 /* value <- value without its small entries: what this group sends. */

@@ -22,7 +22,7 @@ export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what th
 
 for ranks in 1 2 3 4; do
     echo "== $launch -n $ranks"
-    timeout 120 $launch -n $ranks "$suite" || { echo "failed on $ranks ranks"; exit 1; }
+    timeout 240 $launch -n $ranks "$suite" || { echo "failed on $ranks ranks"; exit 1; }
 done
 
 echo "== a rank gives up"
