@@ -18,10 +18,16 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct co
     return SOTTO_OK;
 }
 
-enum sotto_status mesh_lane(struct mesh *mesh, struct lane **out)
+static bool of_compute(const struct mesh *mesh, const struct comm *c)
+{
+    return c == mesh->shard || c == mesh->replicate || c == mesh->worker->world;
+}
+
+enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out)
 {
     assert(mesh->n_lane < MESH_LANES);
     TRY(mesh->worker->ops->lane(mesh->worker, out));
+    mesh->inner[mesh->n_lane] = !of_compute(mesh, waiter);
     mesh->lanes[mesh->n_lane++] = *out;
     return SOTTO_OK;
 }
@@ -41,7 +47,7 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     TRY_DONE(mesh_duplicate(mesh, worker->world, &mesh->lane_world));
     TRY_DONE(mesh_duplicate(mesh, mesh->shard, &mesh->lane_shard));
     TRY_DONE(mesh_duplicate(mesh, mesh->replicate, &mesh->lane_replicate));
-    TRY_DONE(mesh_lane(mesh, &mesh->lane));
+    TRY_DONE(mesh_lane(mesh, worker->world, &mesh->lane));
 done:
     if (st != SOTTO_OK)
         mesh_close(mesh);
@@ -95,8 +101,8 @@ struct mesh_account mesh_account(const struct mesh *mesh)
     struct mesh_account a = {0};
     add(&a, mesh->worker->world, true);
     for (int i = 0; i < mesh->n_comm; i++) /* those beside the compute wait on nobody's behalf */
-        add(&a, mesh->comm[i], mesh->comm[i] == mesh->shard || mesh->comm[i] == mesh->replicate);
+        add(&a, mesh->comm[i], of_compute(mesh, mesh->comm[i]));
     for (int i = 0; i < mesh->n_lane; i++)
-        a.exposed += mesh->lanes[i]->exposed;
+        a.exposed += mesh->inner[i] ? 0 : mesh->lanes[i]->exposed;
     return a;
 }

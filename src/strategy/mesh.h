@@ -21,6 +21,7 @@ struct mesh {
 
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
+    bool inner[MESH_LANES]; /* waited for by a lane, not by the compute */
     int n_comm, n_lane;
 };
 
@@ -29,8 +30,8 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
 void mesh_close(struct mesh *mesh);
 
 /* One more lane, and a communicator of the ranks of `like` for it. Called by all workers; closed
- * with the mesh. */
-enum sotto_status mesh_lane(struct mesh *mesh, struct lane **out);
+ * with the mesh. `waiter`: a communicator of the line of work that will wait for the lane. */
+enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out);
 enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct comm **out);
 
 /* Waits until all lanes are at rest. */

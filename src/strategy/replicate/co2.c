@@ -262,7 +262,7 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
         st = fail(SOTTO_ENOMEM, "no memory for the norms of %d tensors", setup->table->n);
         goto done;
     }
-    TRY_DONE(mesh_lane(setup->mesh, &c->lane));
+    TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, &c->across));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, &c->within));
     *out = &c->base;

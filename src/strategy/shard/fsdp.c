@@ -276,7 +276,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, theta_of, g_of));
     TRY_DONE(make_rooms(f, type));
     TRY_DONE(mesh_duplicate(mesh, mesh->shard, &f->gather_comm));
-    TRY_DONE(mesh_lane(mesh, &f->gathers));
+    TRY_DONE(mesh_lane(mesh, mesh->shard, &f->gathers));
     *out = &f->shard.base;
 done:
     if (st != SOTTO_OK)

@@ -1,0 +1,269 @@
+/* Runs of the replicate methods on the quadratic, with what every group held after each step. */
+#ifndef SOTTO_TESTS_STRATEGY_REPLICATE_LAB_H
+#define SOTTO_TESTS_STRATEGY_REPLICATE_LAB_H
+
+#include "strategy/replicate_reference.h"
+#include "strategy/shard/shard.h"
+
+enum { STEPS = 20 };
+
+struct lab {
+    struct rule rule;
+    int precision, steps;
+    bool still;  /* the learning rate is 0 */
+    int stopper; /* the rank that wants to stop from its second step on; 0: nobody */
+    int64_t nan_at;
+    const struct link_model *links;
+    bool threads; /* the engine; else virtual          */
+    bool blind;   /* nobody looks between steps, which would wait for the links */
+
+    /* What came out. */
+    float own[STEPS][MOST][COUNT];   /* what each group computes with: its fp32 truth */
+    float x[STEPS][COUNT];           /* export's; the same on all workers             */
+    bool stop[MOST][STEPS];          /* what each worker was told after each step     */
+    size_t bytes[MEMORY_CATEGORIES]; /* of the last rank, when opened               */
+    int64_t sent[MOST][STEPS];       /* bytes, by each worker in each step            */
+};
+
+static inline struct lab lab_make(int replicate, int shard, int groups, int slices)
+{
+    return (struct lab){.rule = {.replicate = replicate,
+                                 .shard = shard,
+                                 .groups = groups,
+                                 .workers = groups * slices,
+                                 .accumulate = 1,
+                                 .kind = OPTIM_SGD,
+                                 .tau = 3,
+                                 .alpha = -1,
+                                 .beta = -1,
+                                 .outer_lr = 0.7,
+                                 .outer_momentum = 0.9,
+                                 .drop_seed = 1},
+                        .steps = 14,
+                        .nan_at = -1};
+}
+
+/* Of step t; it moves, so that a step with another's is seen. */
+static inline double lab_lr(int t)
+{
+    return 0.05 * (1 + 0.5 * cos(2.0 * t));
+}
+
+static inline void lab_start(float x[COUNT])
+{
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 2 - 0.1f * (float)i;
+}
+
+static inline void lab_configure(const struct lab *lab, struct strategy_config *config,
+                                 struct optim_config *optim)
+{
+    const struct rule *rule = &lab->rule;
+    struct option_section sections[] = {
+        {"strategy", "", strategy_options, strategy_options_count, config},
+        {"optim", "", optim_options, optim_options_count, optim},
+    };
+    option_defaults(sections, 2);
+    config->shard = rule->shard;
+    config->replicate = rule->replicate;
+    config->precision = lab->precision;
+    config->accumulate = rule->accumulate;
+    snprintf(config->mesh, sizeof config->mesh, "%dx%d", rule->groups, rule_slices(rule));
+    snprintf(config->tau, sizeof config->tau, "%d", rule->tau);
+    config->H = rule->tau;
+    config->alpha = rule->alpha;
+    config->beta = rule->beta;
+    config->phi = rule->phi;
+    config->penalty = rule->penalty;
+    config->outer = rule->outer;
+    config->outer_lr = rule->outer_lr;
+    config->outer_momentum = rule->outer_momentum;
+    config->prune = rule->prune;
+    config->drop = rule->drop;
+    config->drop_seed = rule->drop_seed;
+    for (int i = 0, at = 0; i < PHASES && rule->phase[i].groups; i++)
+        at += snprintf(config->replicas + at, sizeof config->replicas - (size_t)at, "%s%dx%d",
+                       i ? "," : "", rule->phase[i].groups, rule->phase[i].steps);
+    optim->kind = rule->kind;
+    optim->momentum = rule->momentum;
+    optim->clip = rule->clip;
+}
+
+/* The same on all workers, and gather shows it too, rounded where it is computed with rounded. */
+static inline enum sotto_status lab_look(struct worker *w, struct strategy *s, bool mixed,
+                                         float x[COUNT])
+{
+    float all[MOST][COUNT];
+    const struct view *stage;
+    TRY(s->ops->export(s, x));
+    TRY(comm_gather_bytes(w->world, all, x, sizeof all[0]));
+    for (int r = 0; r < w->size; r++)
+        if (memcmp(all[r], x, sizeof all[0]) != 0)
+            return fail(SOTTO_EINVAL, "ranks %d and %d export other parameters", w->rank, r);
+    TRY(s->ops->gather(s, &stage));
+    for (int i = 0; i < COUNT; i++) {
+        float want = mixed ? bf16_widen(bf16_round(x[i])) : x[i];
+        if (read_at(stage[i / STAGE], (size_t)(i % STAGE)) != want)
+            return fail(SOTTO_EINVAL, "rank %d gathers another %d", w->rank, i);
+    }
+    return SOTTO_OK;
+}
+
+/* The group's own parameters, from the slices that its workers own. */
+static inline void lab_note(struct lab *lab, const struct mesh *mesh, const struct strategy *s,
+                            int t)
+{
+    const struct replicate *r = ((const struct shard *)s)->replicate;
+    const int slice = STAGE / r->is.parts;
+    if (r->is.parts == 1 && mesh->s > 0)
+        return;
+    for (int i = 0; i < COUNT / r->is.parts; i++)
+        lab->own[t][mesh->r][i / slice * STAGE + r->is.index * slice + i % slice] =
+            ((const float *)r->x.data)[i];
+}
+
+static inline enum sotto_status lab_train(struct worker *w, struct lab *lab, struct mesh *mesh,
+                                          struct strategy *s)
+{
+    float x[COUNT];
+    for (int t = 0; t < lab->steps; t++) {
+        struct round round;
+        const int64_t before = mesh_account(mesh).inside;
+        const double lr = lab->still ? 0 : lab_lr(t), next = lab->still ? 0 : lab_lr(t + 1);
+        struct plan plan = {lr, next, .want_norm = t % 3 == 1};
+        plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
+        TRY(s->ops->round(s, &plan, &round));
+        lab->stop[w->rank][t] = round.stop;
+        lab->sent[w->rank][t] = mesh_account(mesh).inside - before;
+        if (lab->blind)
+            continue;
+        if (lab->rule.shard < SHARD_DPU) /* whose lanes are at rest between rounds */
+            lab_note(lab, mesh, s, t);
+        TRY(lab_look(w, s, lab->precision == PRECISION_MIXED, x));
+        if (w->rank == 0)
+            memcpy(lab->x[t], x, sizeof x);
+    }
+    return SOTTO_OK;
+}
+
+/* The quadratic, of which a micro-batch takes a millisecond of virtual time. */
+struct timed {
+    struct quadratic q;
+    struct worker *worker;
+};
+
+static inline enum sotto_status timed_nothing(void *arg)
+{
+    (void)arg;
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status timed_begin(struct oracle *o, int64_t index, bool sum)
+{
+    struct worker *w = ((struct timed *)o)->worker;
+    TRY(quadratic_begin(o, index, sum));
+    return w->ops->compute(w, timed_nothing, NULL, 1e-3);
+}
+
+static const struct oracle_ops timed_ops = {.begin = timed_begin,
+                                            .forward = quadratic_forward,
+                                            .backward = quadratic_backward,
+                                            .result = quadratic_result};
+
+static inline enum sotto_status lab_work(struct worker *w, void *arg)
+{
+    struct lab *lab = arg;
+    struct timed oracle = {.worker = w};
+    struct quadratic *q = &oracle.q;
+    struct memory memory = {0};
+    struct device dev;
+    struct strategy_config config;
+    struct optim_config optim;
+    struct mesh mesh;
+    struct strategy *s;
+    float start[COUNT];
+    lab_configure(lab, &config, &optim);
+    lab_start(start);
+    TRY(strategy_resolve(&config, w->size));
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(mesh_open(&mesh, w, config.groups));
+    quadratic_make(q);
+    q->base.ops = &timed_ops;
+    q->nan_at = lab->nan_at;
+    q->rank = w->rank;
+    q->size = w->size;
+    q->base.data = lab->rule.data[w->rank];
+    struct strategy_setup setup = {&config, &optim, &q->base, &dev, &mesh};
+    enum sotto_status st = strategy_open(&s, &setup);
+    if (st == SOTTO_OK) {
+        st = s->ops->import(s, start);
+        for (int i = 0; i < MEMORY_CATEGORIES && w->rank == w->size - 1; i++)
+            lab->bytes[i] = memory.now[i];
+        if (st == SOTTO_OK)
+            st = lab_train(w, lab, &mesh, s);
+        if (st != SOTTO_OK)
+            mesh_abort(&mesh, st);
+        s->ops->free(s);
+    }
+    mesh_close(&mesh);
+    device_close(&dev);
+    table_free(&q->table);
+    if (st == SOTTO_OK && memory.total)
+        st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)memory.total);
+    return st;
+}
+
+static inline enum sotto_status lab_run(struct lab *lab)
+{
+    struct engine_config engine = {.workers = lab->rule.workers, .links = lab->links};
+    return (lab->threads ? engine_threads : engine_virtual)(&engine, lab_work, lab);
+}
+
+static inline void lab_describe(const struct lab *lab, char out[200])
+{
+    static const char *const replicate[] = {"auto",   "sync", "local", "overlap-local",
+                                            "slowmo", "co2",  "diloco"};
+    static const char *const shard[] = {"auto", "ddp", "zero1", "fsdp", "dpu", "acco-wp", "acco"};
+    const struct rule *r = &lab->rule;
+    snprintf(out, 200, "%s x %s, %d groups of %d, %s %g, penalty %d, phi %g, outer %d, prune %g",
+             shard[r->shard], replicate[r->replicate], r->groups, rule_slices(r),
+             r->kind == OPTIM_SGD ? "sgd" : "adamw", r->momentum, r->penalty, r->phi, r->outer,
+             r->prune);
+}
+
+/* Every step equals the reference to rounding; groups that agree hold equal bits, which export
+ * shows; while they do not, it shows their mean. Returns the largest difference. */
+static inline double lab_check(struct lab *lab, double tolerance)
+{
+    struct reference ref;
+    float start[COUNT];
+    char what[200];
+    double most = 0;
+    lab_describe(lab, what);
+    lab_start(start);
+    enum sotto_status st = lab_run(lab);
+    if (st != SOTTO_OK)
+        fail_with("%s: %s", what, sotto_error());
+    reference_start(&ref, &lab->rule, start);
+    for (int t = 0; t < lab->steps; t++) {
+        reference_step(&ref, lab_lr(t));
+        for (int r = 0; r < lab->rule.groups; r++) {
+            const float *own = lab->own[t][r];
+            for (int i = 0; i < COUNT; i++) {
+                most = fmax(most, fabs(own[i] - ref.x[r][i]));
+                if (!(fabs(own[i] - ref.x[r][i]) <= tolerance))
+                    fail_with("%s, step %d: group %d has x[%d] = %.9g, not %.9g", what, t, r, i,
+                              own[i], ref.x[r][i]);
+            }
+            if (ref.agreed && memcmp(own, lab->x[t], sizeof lab->x[t]) != 0)
+                fail_with("%s, step %d: group %d has not the bits that are exported", what, t, r);
+        }
+        for (int i = 0; i < COUNT; i++)
+            if (!(fabs(lab->x[t][i] - ref.mean[i]) <= tolerance))
+                fail_with("%s, step %d: x[%d] = %.9g is exported, not %.9g", what, t, i,
+                          lab->x[t][i], ref.mean[i]);
+    }
+    return most;
+}
+
+#endif

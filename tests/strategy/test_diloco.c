@@ -1,0 +1,319 @@
+/* diloco against its formula: outer optimizers, pruned outer gradients, dropped groups, schedules
+ * of workers and uneven data; its identities, and the bytes that it sends. */
+#include "strategy/replicate/sparse.h"
+#include "strategy/replicate_lab.h"
+
+/* As in test_replicate: less than 1e-6 is rounding's. */
+static const double near_enough = 3e-6;
+
+static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {2, 2}, {4, 2}, {2, 4}, {1, 4}};
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+static struct lab diloco(int shard, int groups, int slices, int optimizer)
+{
+    struct lab lab = lab_make(REPLICATE_DILOCO, shard, groups, slices);
+    lab.rule.kind = optimizer == 2 ? OPTIM_ADAMW : OPTIM_SGD;
+    lab.rule.momentum = optimizer == 1 ? 0.9 : 0;
+    return lab;
+}
+
+static void outer_optimizers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES * 27; i++) {
+        const int *mesh = meshes[i / 27];
+        struct lab lab = diloco(SHARD_DDP + i / 3 % 3, mesh[0], mesh[1], i % 3);
+        lab.rule.outer = i / 9 % 3;
+        lab_check(&lab, near_enough);
+        lab.rule.outer_lr = 0.4;
+        lab.rule.outer_momentum = 0.5;
+        lab.rule.tau = 4;
+        lab_check(&lab, near_enough);
+    }
+    struct lab threads = diloco(SHARD_ZERO1, 4, 2, 2);
+    threads.threads = true;
+    lab_check(&threads, near_enough);
+}
+
+/* Of rows of 2, 4 and 8 and of the pieces that slices make of them. */
+static void pruned(void **state)
+{
+    (void)state;
+    static const double share[] = {0.25, 0.5, 0.75};
+    for (int i = 0; i < MESHES * 9; i++) {
+        const int *mesh = meshes[i / 9];
+        struct lab lab = diloco(SHARD_DDP + i / 3 % 3, mesh[0], mesh[1], i % 2 + 1);
+        lab.rule.prune = share[i % 3];
+        lab_check(&lab, near_enough);
+    }
+    struct lab lab = diloco(SHARD_ZERO1, 4, 2, 2);
+    lab.rule.prune = 0.5;
+    lab.threads = true;
+    lab_check(&lab, near_enough);
+}
+
+/* With these seeds there are rounds in which all, none and some are dropped. */
+static void dropped(void **state)
+{
+    (void)state;
+    int whole = 0, none = 0, some = 0;
+    for (int i = 0; i < 48; i++) {
+        struct lab lab = diloco(SHARD_DDP + i % 3, i & 1 ? 2 : 4, i & 2 ? 2 : 1, i % 2 + 1);
+        lab.rule.drop = i & 4 ? 0.3 : 0.6;
+        lab.rule.drop_seed = i;
+        lab.rule.tau = 2;
+        lab.rule.prune = i & 8 ? 0.5 : 0;
+        lab_check(&lab, near_enough);
+        struct reference ref = {.is = lab.rule};
+        for (ref.round = 0; ref.round < 7; ref.round++) {
+            int drops = 0;
+            for (int r = 0; r < lab.rule.groups; r++)
+                drops += reference_drops(&ref, r);
+            whole += drops == lab.rule.groups;
+            none += drops == 0;
+            some += drops > 0 && drops < lab.rule.groups;
+        }
+    }
+    assert_true(whole > 5 && none > 5 && some > 5);
+}
+
+/* All are always dropped: everybody trains alone. */
+static void all_dropped(void **state)
+{
+    (void)state;
+    struct lab lab = diloco(SHARD_DDP, 4, 1, 1), apart = lab_make(REPLICATE_LOCAL, SHARD_DDP, 4, 1);
+    lab.rule.drop = 1;
+    apart.rule.momentum = 0.9;
+    apart.rule.tau = 1000;
+    assert_ok(lab_run(&lab));
+    assert_ok(lab_run(&apart));
+    assert_memory_equal(lab.own, apart.own, sizeof lab.own);
+}
+
+/* Groups leave and join, at borders that are exchanges and at some that are not: there they leave
+ * and join with the next exchange. The last phase goes on. */
+static void schedules(void **state)
+{
+    (void)state;
+    static const int plan[][PHASES][2] = {
+        {{4, 6}, {2, 6}},         {{1, 3}, {4, 6}, {2, 3}, {3, 3}}, {{2, 6}, {1, 3}, {4, 3}},
+        {{4, 4}, {2, 5}, {4, 3}}, {{4, 7}, {1, 1}, {3, 1}},
+    };
+    for (int i = 0; i < 5 * 12; i++) {
+        struct lab lab = diloco(SHARD_DDP + i % 3, 4, i / 3 % 2 + 1, i / 6 % 2 + 1);
+        for (int k = 0; k < PHASES; k++) {
+            lab.rule.phase[k].groups = plan[i / 12][k][0];
+            lab.rule.phase[k].steps = plan[i / 12][k][1];
+        }
+        lab_check(&lab, near_enough);
+        lab.rule.prune = 0.5;
+        lab.rule.drop = 0.3;
+        lab.rule.drop_seed = i;
+        lab.steps = STEPS;
+        lab_check(&lab, near_enough);
+    }
+}
+
+/* A group weighs as much as its workers have of the data. */
+static void uneven_data(void **state)
+{
+    (void)state;
+    static const double data[MOST] = {1, 3, 0.5, 7, 2, 2, 10, 0.25};
+    for (int i = 0; i < MESHES * 6; i++) {
+        const int *mesh = meshes[i / 6];
+        struct lab lab = diloco(SHARD_DDP + i % 3, mesh[0], mesh[1], 1);
+        memcpy(lab.rule.data, data, sizeof data);
+        lab.rule.prune = i / 3 % 2 ? 0.25 : 0;
+        lab.rule.drop = i / 3 % 2 ? 0.25 : 0;
+        lab_check(&lab, near_enough);
+    }
+}
+
+static void assert_same_steps(const struct lab *a, const struct lab *b)
+{
+    for (int t = 0; t < a->steps; t++)
+        for (int i = 0; i < COUNT; i++)
+            if (!(fabs(a->x[t][i] - b->x[t][i]) <= near_enough))
+                fail_with("step %d: x[%d] is %.9g here, %.9g there", t, i, a->x[t][i], b->x[t][i]);
+}
+
+/* H = 1 with plain SGD inside and SGD of rate 1 outside is ddp; with any H and optimizer inside it
+ * is local (FedAvg), and with one group the sharding alone. */
+static void identities(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES * 3; i++) {
+        const int *mesh = meshes[i / 3], shard = SHARD_DDP + i % 3;
+        struct lab a = diloco(shard, mesh[0], mesh[1], 0);
+        struct lab b = lab_make(REPLICATE_SYNC, SHARD_DDP, 1, a.rule.workers);
+        a.rule.tau = 1;
+        a.rule.outer = OUTER_SGD;
+        a.rule.outer_lr = 1;
+        assert_ok(lab_run(&a));
+        assert_ok(lab_run(&b));
+        assert_same_steps(&a, &b);
+        a.rule.tau = 3;
+        a.rule.kind = OPTIM_ADAMW;
+        b = a;
+        b.rule.replicate = mesh[0] == 1 ? REPLICATE_SYNC : REPLICATE_LOCAL;
+        assert_ok(lab_run(&a));
+        assert_ok(lab_run(&b));
+        assert_same_steps(&a, &b);
+    }
+}
+
+/* What worker `rank` sends of a pruned vector: to each of the others the number of values, a bit an
+ * element and the values of its block; then the dense sums around the ring. */
+static int64_t pruned_bytes(const double sent[COUNT], int rank, int size)
+{
+    int64_t bytes = 4 * COUNT - 4 * COUNT / size, begin = 0;
+    for (int to = 0; to < size; to++) {
+        int64_t n = COUNT / size + (to < COUNT % size), kept = 0;
+        for (int64_t i = begin; i < begin + n; i++)
+            kept += sent[i] != 0;
+        begin += n;
+        bytes += to == rank ? 0 : 4 + 4 * ((n + 31) / 32) + 4 * kept;
+    }
+    return bytes;
+}
+
+/* Nothing but in the exchange; there the outer gradient and one number a group, who wants to stop.
+ */
+static void bytes_of_an_exchange(void **state)
+{
+    (void)state;
+    static const double share[] = {0, 0.25, 0.5, 0.75};
+    for (int i = 0; i < 12; i++) {
+        const int size = 2 << i / 4;
+        struct lab lab = diloco(SHARD_DDP, size, 1, 1);
+        struct reference ref;
+        float start[COUNT];
+        lab.rule.prune = share[i % 4];
+        lab_check(&lab, near_enough);
+        lab_start(start);
+        reference_start(&ref, &lab.rule, start);
+        for (int t = 0; t < lab.steps; t++) {
+            reference_step(&ref, lab_lr(t));
+            for (int r = 0; r < size; r++) {
+                int64_t want = lab.rule.prune > 0 ? pruned_bytes(ref.pruned[r], r, size)
+                                                  : 2 * (4 * COUNT - 4 * COUNT / size);
+                want = t % 3 == 2 ? want + 8 * (size - 1) : 0;
+                assert_int_equal(lab.sent[r][t], want);
+            }
+        }
+    }
+}
+
+/* Beside delta: all values, a row, and a block of them with its mask in each direction. */
+static void memory_of_pruning(void **state)
+{
+    (void)state;
+    for (int slices = 1; slices <= 4; slices *= 2) {
+        struct lab dense = diloco(SHARD_FSDP, 2, slices, 0), sparse = dense;
+        const size_t own = COUNT / (size_t)slices, block = own / 2;
+        dense.steps = sparse.steps = 0;
+        sparse.rule.prune = 0.5;
+        assert_ok(lab_run(&dense));
+        assert_ok(lab_run(&sparse));
+        assert_int_equal(sparse.bytes[MEMORY_OUTER], dense.bytes[MEMORY_OUTER]);
+        assert_int_equal(sparse.bytes[MEMORY_COMMUNICATION] - dense.bytes[MEMORY_COMMUNICATION],
+                         sizeof(float) * (own + 8 + 2 * (1 + 1 + block)));
+    }
+}
+
+enum { LONG = 100003, ROW = 1000 };
+
+static double value_of(int rank, int i)
+{
+    return sin(1e-3 * (i + 1) * (rank + 1)) * ((i * 7919 + rank) % 1013 - 506);
+}
+
+static int descending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+/* What a rank keeps of its values: three quarters of every row go, by a sort of each. */
+static void keep_largest(int rank, float *x)
+{
+    float row[ROW];
+    for (int i = 0; i < LONG; i += ROW) {
+        int n = LONG - i < ROW ? LONG - i : ROW, keep = (n + 3) / 4;
+        for (int j = 0; j < n; j++)
+            row[j] = fabsf((float)value_of(rank, i + j));
+        qsort(row, (size_t)n, sizeof *row, descending);
+        for (int j = 0; j < n; j++) {
+            float value = (float)value_of(rank, i + j);
+            x[i + j] = fabsf(value) >= row[keep - 1] ? value : 0;
+        }
+    }
+}
+
+static enum sotto_status sum_pruned(struct worker *w, void *arg)
+{
+    const struct table *table = arg;
+    struct sparse s;
+    struct memory memory = {0};
+    struct device dev;
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    float *want = calloc(LONG, sizeof *want), *mine = calloc(LONG, sizeof *mine);
+    enum sotto_status st = sparse_init(&s, table, 0, 1, &dev, LONG, w->size, 0.75);
+    for (int i = 0; i < LONG; i++)
+        s.value[i] = (float)value_of(w->rank, i);
+    sparse_prune(&s);
+    for (int r = 0; r < w->size; r++) {
+        keep_largest(r, mine);
+        for (int i = 0; i < LONG && st == SOTTO_OK; i++) {
+            want[i] += mine[i];
+            if (r == w->rank && s.value[i] != mine[i])
+                st = fail(SOTTO_EINVAL, "value %d is %g, not %g", i, s.value[i], mine[i]);
+        }
+    }
+    if (st == SOTTO_OK)
+        st = sparse_sum(&s, w->world);
+    for (int i = 0; i < LONG && st == SOTTO_OK; i++)
+        if (fabsf(s.value[i] - want[i]) > 1e-3f) /* of sums up to 2000, in another order */
+            st = fail(SOTTO_EINVAL, "sum %d is %g, not %g", i, s.value[i], want[i]);
+    const double there = (double)w->world->tally[COMM_SEND].inside;
+    const double back = (double)w->world->tally[COMM_ALLGATHER].inside;
+    const double dense = 4.0 * LONG * (w->size - 1) / w->size;
+    if (st == SOTTO_OK &&
+        (fabs(there / dense - (0.25 + 1.0 / 32)) > 0.01 * 0.28 || fabs(back / dense - 1) > 1e-4))
+        st =
+            fail(SOTTO_EINVAL, "%g of the dense bytes there, %g back", there / dense, back / dense);
+    sparse_free(&s);
+    device_close(&dev);
+    free(want);
+    free(mine);
+    return st;
+}
+
+/* A long vector of which a quarter is sent: 1/4 + 1/32 of the dense bytes one way, all of them
+ * back. */
+static void bytes_of_a_long_vector(void **state)
+{
+    (void)state;
+    struct table table = {0};
+    const int64_t rows[] = {LONG / ROW, ROW, 0}, rest[] = {LONG % ROW, 0};
+    table_add(&table, "rows", rows, TABLE_ZERO, 0);
+    table_add(&table, "rest", rest, TABLE_ZERO, 0);
+    assert_ok(table_layout(&table, 1, 1));
+    for (int size = 2; size <= 8; size += 3) {
+        struct engine_config engine = {.workers = size};
+        assert_ok(engine_threads(&engine, sum_pruned, &table));
+    }
+    table_free(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outer_optimizers),  cmocka_unit_test(pruned),
+        cmocka_unit_test(dropped),           cmocka_unit_test(all_dropped),
+        cmocka_unit_test(schedules),         cmocka_unit_test(uneven_data),
+        cmocka_unit_test(identities),        cmocka_unit_test(bytes_of_an_exchange),
+        cmocka_unit_test(memory_of_pruning), cmocka_unit_test(bytes_of_a_long_vector),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

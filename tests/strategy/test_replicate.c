@@ -1,0 +1,330 @@
+/* local, overlap-local, slowmo and co2 against their formulas: every step of every group, in every
+ * mesh and sharding, with several optimizers and a learning rate that moves. Beside that the
+ * identities between methods, what they need of memory, and what is refused. */
+#include "strategy/replicate_lab.h"
+
+/* Differences that rounding makes: parameters are at most 3, where an fp32 step rounds to 1.2e-7,
+ * and 14 steps that contract add up to less than 1e-6 of it. A wrong formula is off by 1e-3. */
+static const double near_enough = 3e-6;
+
+static const int meshes[][2] = {{1, 1}, {2, 1}, {4, 1}, {8, 1}, {1, 2},
+                                {2, 2}, {4, 2}, {1, 4}, {2, 4}, {1, 8}};
+enum { MESHES = sizeof meshes / sizeof *meshes };
+
+static void optimizer(struct rule *rule, int which)
+{
+    rule->kind = which == 2 ? OPTIM_ADAMW : OPTIM_SGD;
+    rule->momentum = which == 1 ? 0.9 : 0;
+}
+
+/* All meshes, shardings and optimizers. */
+static void check_everywhere(const struct lab *like)
+{
+    for (int i = 0; i < MESHES * 9; i++) {
+        struct lab lab = *like;
+        lab.rule.groups = meshes[i / 9][0];
+        lab.rule.workers = meshes[i / 9][0] * meshes[i / 9][1];
+        lab.rule.shard = SHARD_DDP + i / 3 % 3;
+        optimizer(&lab.rule, i % 3);
+        lab_check(&lab, near_enough);
+    }
+}
+
+static void check_method(int replicate)
+{
+    struct lab lab = lab_make(replicate, SHARD_DDP, 1, 1);
+    check_everywhere(&lab); /* with the method's own numbers */
+    lab.rule.alpha = 0.8;
+    lab.rule.beta = 0.3;
+    lab.rule.tau = 4;
+    check_everywhere(&lab);
+    lab.rule.tau = 1;
+    lab.rule.groups = lab.rule.workers = 4;
+    lab_check(&lab, near_enough);
+    lab.threads = true; /* real lanes */
+    for (lab.rule.tau = 1; lab.rule.tau < 4; lab.rule.tau++)
+        lab_check(&lab, near_enough);
+}
+
+static void local(void **state)
+{
+    (void)state;
+    check_method(REPLICATE_LOCAL);
+}
+
+static void overlap_local(void **state)
+{
+    (void)state;
+    check_method(REPLICATE_OVERLAP_LOCAL);
+}
+
+static void slowmo(void **state)
+{
+    (void)state;
+    check_method(REPLICATE_SLOWMO);
+}
+
+/* A momentum of 0.05 is exceeded by most elements and not by all. */
+static void co2(void **state)
+{
+    (void)state;
+    static const double phi[] = {0, 0.05};
+    check_method(REPLICATE_CO2);
+    for (int i = 0; i < 6; i++) {
+        struct lab lab = lab_make(REPLICATE_CO2, SHARD_DDP, 1, 1);
+        lab.rule.penalty = i / 2;
+        lab.rule.phi = phi[i % 2];
+        check_everywhere(&lab);
+    }
+}
+
+static const int methods[] = {REPLICATE_LOCAL, REPLICATE_OVERLAP_LOCAL, REPLICATE_SLOWMO,
+                              REPLICATE_CO2, REPLICATE_DILOCO};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+/* Several micro-batches a step; a group clips the gradient that it steps with, its own. */
+static void local_gradients(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METHODS * 6; i++) {
+        struct lab lab = lab_make(methods[i / 6], SHARD_DDP + i % 3, 2, i / 3 % 2 + 1);
+        optimizer(&lab.rule, 1);
+        lab.rule.accumulate = 1 + i % 2;
+        lab.rule.clip = 1.5; /* the first gradients are longer */
+        lab_check(&lab, near_enough);
+    }
+}
+
+/* Gradients of 8 bits. What is computed with is the rounding of what all agree on. */
+static void mixed_precision(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METHODS * 3; i++) {
+        struct lab lab = lab_make(methods[i / 3], SHARD_DDP + i % 3, 2, 2);
+        lab.precision = PRECISION_MIXED;
+        lab_check(&lab, 0.02);
+    }
+}
+
+static void assert_same_steps(const struct lab *a, const struct lab *b, double tolerance)
+{
+    char what[2][200];
+    lab_describe(a, what[0]);
+    lab_describe(b, what[1]);
+    for (int t = 0; t < a->steps; t++)
+        for (int i = 0; i < COUNT; i++)
+            if (!(fabs(a->x[t][i] - b->x[t][i]) <= tolerance))
+                fail_with("step %d: x[%d] is %.9g of %s, %.9g of %s", t, i, a->x[t][i], what[0],
+                          b->x[t][i], what[1]);
+}
+
+/* slowmo with alpha 1 and beta 0 is local; local with tau 1 and plain SGD is ddp. */
+static void identities(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES * 3; i++) {
+        const int *mesh = meshes[i / 3];
+        struct lab a = lab_make(REPLICATE_SLOWMO, SHARD_DDP + i % 3, mesh[0], mesh[1]);
+        struct lab b = lab_make(REPLICATE_LOCAL, SHARD_DDP + i % 3, mesh[0], mesh[1]);
+        optimizer(&a.rule, i % 2 + 1);
+        optimizer(&b.rule, i % 2 + 1);
+        a.rule.alpha = 1;
+        a.rule.beta = 0;
+        assert_ok(lab_run(&a));
+        assert_ok(lab_run(&b));
+        assert_same_steps(&a, &b, near_enough);
+        a = lab_make(REPLICATE_LOCAL, SHARD_DDP + i % 3, mesh[0], mesh[1]);
+        b = lab_make(REPLICATE_SYNC, SHARD_DDP, 1, a.rule.workers);
+        a.rule.tau = 1;
+        assert_ok(lab_run(&a));
+        assert_ok(lab_run(&b));
+        assert_same_steps(&a, &b, near_enough);
+    }
+}
+
+/* However fast the links, co2 uses what it sent a round ago: the first boundary leads back to the
+ * start, to the bit. And however slow they are, the bits are the same. */
+static void co2_is_a_round_stale(void **state)
+{
+    (void)state;
+    static const struct link_model slow = {{1e3, 0.1}, {1e3, 0.1}};
+    struct lab fast = lab_make(REPLICATE_CO2, SHARD_ZERO1, 4, 2);
+    struct lab late = fast, threads = fast;
+    float start[COUNT];
+    late.links = &slow;
+    threads.threads = true;
+    assert_ok(lab_run(&fast));
+    assert_ok(lab_run(&late));
+    assert_ok(lab_run(&threads));
+    lab_start(start);
+    assert_memory_equal(fast.x[2], start, sizeof start);
+    assert_true(memcmp(fast.x[1], start, sizeof start) != 0);
+    assert_memory_equal(fast.own, late.own, sizeof fast.own);
+    assert_memory_equal(fast.own, threads.own, sizeof fast.own);
+}
+
+/* One group: nothing is sent beside what the sharding sends. local is the sharding alone, to the
+ * bit, and slowmo is, to rounding, where its outer step is none (alpha 1, beta 0). The others keep
+ * their outer step, of one group's parameters: the formula, which the tests above hold them to. */
+static void one_group(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METHODS * 9; i++) {
+        const int slices = 1 << i / METHODS % 3, shard = SHARD_DDP + i / METHODS / 3;
+        struct lab alone = lab_make(REPLICATE_SYNC, shard, 1, slices);
+        struct lab lab = lab_make(methods[i % METHODS], shard, 1, slices);
+        if (lab.rule.replicate == REPLICATE_SLOWMO)
+            lab.rule.alpha = 1, lab.rule.beta = 0;
+        optimizer(&alone.rule, 2);
+        optimizer(&lab.rule, 2);
+        assert_ok(lab_run(&alone));
+        assert_ok(lab_run(&lab));
+        assert_memory_equal(lab.sent, alone.sent, sizeof lab.sent);
+        if (lab.rule.replicate == REPLICATE_LOCAL)
+            assert_memory_equal(lab.x, alone.x, sizeof lab.x);
+        if (lab.rule.replicate == REPLICATE_SLOWMO)
+            assert_same_steps(&lab, &alone, near_enough);
+    }
+}
+
+/* One worker wants to stop: all are told behind the same step, where groups come together next, or
+ * a boundary later where that is the next time that they hear of each other. */
+static void one_wants_to_stop(void **state)
+{
+    (void)state;
+    for (int i = 0; i < METHODS * 4; i++) {
+        struct lab lab = lab_make(methods[i / 4], SHARD_DDP + i % 2, i / 2 % 2 ? 4 : 2, 2);
+        const bool later =
+            lab.rule.replicate == REPLICATE_CO2 || lab.rule.replicate == REPLICATE_OVERLAP_LOCAL;
+        lab.stopper = lab.rule.workers - 2;
+        lab.steps = 7;
+        assert_ok(lab_run(&lab));
+        for (int r = 0; r < lab.rule.workers; r++)
+            for (int t = 0; t < lab.steps; t++)
+                assert_int_equal(lab.stop[r][t], t == 5 || (t == 2 && !later));
+    }
+}
+
+/* Where the learning rate is 0 nothing moves, and nothing is divided by it. */
+static void learning_rate_of_zero(void **state)
+{
+    (void)state;
+    float start[COUNT];
+    lab_start(start);
+    for (int i = 0; i < METHODS; i++) {
+        struct lab lab = lab_make(methods[i], SHARD_DDP, 4, 1);
+        lab.still = true;
+        assert_ok(lab_run(&lab));
+        for (int k = 0; k < COUNT; k++)
+            assert_true(fabsf(lab.x[lab.steps - 1][k] - start[k]) < 1e-6f);
+    }
+}
+
+/* Vectors of the own slice's length, fp32: what a method keeps, and what it sends from. */
+static void memory_table(void **state)
+{
+    (void)state;
+    static const struct {
+        int replicate, penalty, outer;
+        size_t keeps, sends;
+    } needs[] = {
+        {REPLICATE_LOCAL, 0, 0, 0, 0},
+        {REPLICATE_OVERLAP_LOCAL, 0, 0, 2, 1},         /* z, v                                   */
+        {REPLICATE_SLOWMO, 0, 0, 2, 0},                /* x0, m                                  */
+        {REPLICATE_CO2, PENALTY_ELEMENTWISE, 0, 4, 2}, /* x_{t,0}, x_{t-1,0}, m, d; xbar, dbar */
+        {REPLICATE_CO2, PENALTY_NORM, 0, 4, 1},
+        {REPLICATE_CO2, PENALTY_OFF, 0, 3, 1},
+        {REPLICATE_DILOCO, 0, OUTER_NESTEROV, 2, 1}, /* x0, buf; delta */
+        {REPLICATE_DILOCO, 0, OUTER_SGD, 1, 1},
+        {REPLICATE_DILOCO, 0, OUTER_ADAM, 3, 1},
+    };
+    for (size_t i = 0; i < 9 * sizeof needs / sizeof *needs; i++) {
+        const int slices = 1 << i % 3, shard = SHARD_DDP + (int)i / 3 % 3;
+        struct lab lab = lab_make(needs[i / 9].replicate, shard, 2, slices);
+        struct lab plain = lab_make(REPLICATE_SYNC, shard, 2, slices);
+        lab.steps = plain.steps = 0;
+        lab.rule.penalty = needs[i / 9].penalty;
+        lab.rule.outer = needs[i / 9].outer;
+        assert_ok(lab_run(&lab));
+        assert_ok(lab_run(&plain));
+        const size_t own = sizeof(float) * COUNT / (shard == SHARD_DDP ? 1 : (size_t)slices);
+        assert_int_equal(lab.bytes[MEMORY_OUTER], needs[i / 9].keeps * own);
+        assert_int_equal(lab.bytes[MEMORY_COMMUNICATION] - plain.bytes[MEMORY_COMMUNICATION],
+                         needs[i / 9].sends * own);
+        assert_int_equal(lab.bytes[MEMORY_OPTIMIZER], plain.bytes[MEMORY_OPTIMIZER]);
+        assert_int_equal(lab.bytes[MEMORY_PARAMETERS], plain.bytes[MEMORY_PARAMETERS]);
+        assert_int_equal(lab.bytes[MEMORY_GRADIENTS], plain.bytes[MEMORY_GRADIENTS]);
+    }
+}
+
+static enum sotto_status resolve(const char *const *option, int n)
+{
+    struct strategy_config config;
+    struct option_section section = {"strategy", "", strategy_options, strategy_options_count,
+                                     &config};
+    option_defaults(&section, 1);
+    for (int i = 0; i < n && option[i]; i++) {
+        char key[64];
+        const char *value = strchr(option[i], '=');
+        snprintf(key, sizeof key, "strategy.%.*s", (int)(value - option[i]), option[i]);
+        TRY(option_set(&section, 1, key, value + 1));
+    }
+    return strategy_resolve(&config, 8);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option[3], *says;
+    } bad[] = {
+        {{"preset=diloco", "prune=1"}, "strategy.prune = 1 sends nothing"},
+        {{"preset=co2", "prune=0.5"}, "strategy.prune, drop and replicas are diloco's"},
+        {{"preset=local-sgd", "drop=0.5"}, "strategy.prune, drop and replicas are diloco's"},
+        {{"preset=slowmo", "replicas=4x3"}, "strategy.prune, drop and replicas are diloco's"},
+        {{"preset=acco", "replicate=diloco", "replicas=4x3"}, "rounds in step, which acco has not"},
+        {{"preset=dpu", "replicate=diloco", "replicas=4x3"}, "rounds in step, which dpu has not"},
+        {{"preset=diloco", "replicas=9x3"}, "strategy.replicas = 9x3: there are only 8 groups"},
+        {{"preset=diloco", "mesh=4x2", "replicas=5x3"}, "there are only 4 groups"},
+        {{"preset=diloco", "replicas=4"}, "want groups x rounds with commas"},
+        {{"preset=diloco", "replicas=0x3"}, "want groups x rounds with commas"},
+        {{"preset=diloco", "replicas=4x3;2x3"}, "want groups x rounds with commas"},
+        {{"preset=local-sgd", "tau=auto"}, "strategy.tau = auto: want a number of steps"},
+        {{"preset=slowmo", "tau=0"}, "strategy.tau = 0: want a number of steps"},
+        {{"preset=co2", "tau=soon"}, "strategy.tau = soon: want a number of steps, or auto"},
+        {{"preset=co2", "tau=3x"}, "strategy.tau = 3x: want a number of steps, or auto"},
+        {{"preset=co2", "mesh=3x2"}, "strategy.mesh = 3x2 needs 6 workers, there are 8"},
+        {{"preset=co2", "replay=counts.tsv"}, "strategy.replay is for methods that depend"},
+        {{"preset=slow-mo"}, "did you mean 'slowmo'?"},
+    };
+    static const char *const good[][3] = {
+        {"preset=co2", "tau=auto"},
+        {"preset=diloco", "replicas=8x3,4x2,1x9", "drop=1"},
+        {"preset=acco", "replicate=diloco", "mesh=2x4"},
+        {"preset=fsdp", "replicate=co2", "mesh=4x2"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_fails(resolve(bad[i].option, 3), SOTTO_EINVAL, bad[i].says);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        assert_ok(resolve(good[i], 3));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(local),
+        cmocka_unit_test(overlap_local),
+        cmocka_unit_test(slowmo),
+        cmocka_unit_test(co2),
+        cmocka_unit_test(local_gradients),
+        cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(identities),
+        cmocka_unit_test(co2_is_a_round_stale),
+        cmocka_unit_test(one_group),
+        cmocka_unit_test(learning_rate_of_zero),
+        cmocka_unit_test(one_wants_to_stop),
+        cmocka_unit_test(memory_table),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* What the replicate methods cost in virtual time: averages that are hidden behind the steps, and
+ * bytes on the wire. Sizes and times are declared (oracle = null), so all of it is arithmetic. */
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "train/trainer.h"
+
+enum { P = 1000000, WORKERS = 4, STEPS = 600 };
+
+/* CO2's table 5: a step of 0.109 s, an all-reduce of 1.566 s. Four workers send 2 * 3/4 of 4 bytes
+ * a parameter. */
+static const double step_seconds = 0.109, average_seconds = 1.566;
+static const double average_bytes = 6.0 * P;
+
+struct seen {
+    struct cost cost;         /* of rank 0, in all          */
+    int64_t bytes[STEPS + 1]; /* that it sent in each step  */
+};
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    struct seen *seen = arg;
+    seen->bytes[s->step] = s->cost.inside + s->cost.between;
+}
+
+static void set(struct run_config *c, const char *key, const char *value)
+{
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value));
+}
+
+/* `key` = `value` is one more option. */
+static void run(const char *method, const char *mesh, const char *key, const char *value, int steps,
+                struct seen *seen)
+{
+    static int runs;
+    char folder[32], number[64];
+    struct run_config c;
+    struct option_section sections[RUN_SECTIONS];
+    struct run run;
+    run_sections(&c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    snprintf(folder, sizeof folder, "run.%d", runs++);
+    set(&c, "train.out", at(folder));
+    set(&c, "train.oracle", "null");
+    set(&c, "train.time", "virtual");
+    set(&c, "train.log_every", "1");
+    set(&c, "worker.step", "109ms");
+    set(&c, "strategy.preset", method);
+    set(&c, "strategy.mesh", mesh);
+    set(&c, "strategy.penalty", "norm");
+    set(&c, key, value);
+    snprintf(number, sizeof number, "%.9gB/s", average_bytes / average_seconds);
+    set(&c, "link.inter", number);
+    c.null.parameters = P;
+    c.train.workers = WORKERS;
+    c.train.steps = steps;
+    struct run_watch watch = {.step = on_step, .arg = seen};
+    *seen = (struct seen){0};
+    assert_ok(run_open(&run, &c, &watch));
+    assert_ok(run_train(&run));
+    seen->cost = run.result.worker[0].cost;
+    run_close(&run);
+}
+
+static void near_to(const char *what, double value, double want, double share)
+{
+    if (!(fabs(value - want) <= share * fabs(want) + 1e-9))
+        fail_with("%s: %.9g, not %.9g", what, value, want);
+}
+
+/* tau * step / average of it is hidden, and all of it from tau = 15 on: the paper measured 6.5,
+ * 20.4, 41.8, 83.3 and 100 %, the formula gives 6.96, 20.9, 41.8, 83.5 and 100 %. The last average
+ * is still under way when the run ends, so five boundaries make four. */
+static void overlap(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"co2", "overlap-local-sgd"};
+    static const int taus[] = {1, 3, 6, 12, 14, 15, 24};
+    static const double share[] = {0.0696, 0.209, 0.418, 0.835, 0.974, 1, 1};
+    for (int i = 0; i < 14; i++) {
+        const int tau = taus[i / 2];
+        char text[16];
+        struct seen seen;
+        snprintf(text, sizeof text, "%d", tau);
+        run(methods[i % 2], "4x1", "strategy.tau", text, 5 * tau, &seen);
+        const double exposed = 4 * fmax(0, average_seconds - tau * step_seconds);
+        near_to("communication", seen.cost.communication, 4 * average_seconds, 1e-3);
+        near_to("exposed", seen.cost.exposed, exposed, 0.01);
+        near_to("hidden", 1 - seen.cost.exposed / seen.cost.communication, share[i / 2], 0.01);
+        near_to("seconds", seen.cost.seconds, 5 * tau * step_seconds + exposed, 1e-3);
+    }
+}
+
+/* Those that wait: nothing is hidden. */
+static void exposed(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"local-sgd", "slowmo"};
+    for (int i = 0; i < 2; i++) {
+        struct seen seen;
+        run(methods[i], "4x1", "strategy.tau", "12", 60, &seen);
+        near_to("communication", seen.cost.communication, 5 * average_seconds, 1e-3);
+        near_to("exposed", seen.cost.exposed, 5 * average_seconds, 1e-3);
+        near_to("seconds", seen.cost.seconds, 60 * step_seconds + 5 * average_seconds, 1e-3);
+    }
+}
+
+/* The smallest tau that hides the average is 15 (14.4 steps): those of steps 15, 30 and 45 are done
+ * before steps 30, 45 and 60 are, and nobody has waited but to measure, in step 1. */
+static void automatic(void **state)
+{
+    (void)state;
+    struct seen seen;
+    run("co2", "4x1", "strategy.tau", "auto", 62, &seen);
+    for (int t = 1; t <= 62; t++) {
+        bool done = t == 1 || t == 30 || t == 45 || t == 60;
+        if ((seen.bytes[t] > average_bytes / 2) != done)
+            fail_with("step %d sends %lld bytes", t, (long long)seen.bytes[t]);
+    }
+    near_to("exposed", seen.cost.exposed, average_seconds, 0.01);
+}
+
+/* A round of 500 steps sends what one step of ddp does: 2 (N-1)/N of the vector, between groups
+ * where a group shares it. What is counted beside that is small. */
+static void diloco_bytes(void **state)
+{
+    (void)state;
+    struct seen seen, other;
+    run("ddp", "1x4", "strategy.H", "500", 5, &seen);
+    near_to("ddp", (double)seen.cost.inside / 5, average_bytes, 1e-4);
+    run("diloco", "4x1", "strategy.H", "500", 500, &other);
+    near_to("diloco", (double)other.cost.between, average_bytes, 1e-4);
+    near_to("a 500th", (double)other.cost.between / 500, (double)seen.cost.inside / 5 / 500, 0.01);
+    for (int t = 1; t < 500; t++)
+        assert_int_equal(other.bytes[t], 0);
+    run("zero1", "2x2", "strategy.H", "500", 5, &seen);
+    near_to("sync", (double)seen.cost.between / 5, 4.0 * P / 2, 1e-4);
+    run("diloco", "2x2", "strategy.shard", "zero1", 500, &other);
+    near_to("diloco of 2", (double)other.cost.between, 4.0 * P / 2, 1e-4);
+    run("diloco", "4x1", "strategy.prune", "0.75", 500, &other); /* a way sparse, a way dense */
+    near_to("pruned", (double)other.cost.between, average_bytes / 2 * (0.25 + 1.0 / 32 + 1), 1e-4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(exposed),
+        cmocka_unit_test(automatic),
+        cmocka_unit_test(diloco_bytes),
+    };
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
