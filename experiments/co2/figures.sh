@@ -1,0 +1,49 @@
+#!/bin/bash
+# Draws docs/results/co2/throughput.svg and overlap.svg from the tables of table3.ini and table8.ini, beside the paper's
+# numbers (CO2, tables 3 and 8).
+#
+# Usage: experiments/co2/figures.sh [RESULTS [FOLDER]]     experiments/out/co2 and docs/results/co2 by default
+set -eu
+cd "$(dirname "$0")/../.."
+results=${1:-experiments/out/co2} folder=${2:-docs/results/co2}
+mkdir -p "$folder"
+work=$(mktemp -d)
+trap 'rm -r "$work"' EXIT
+
+column() { # FILE NAME: run and value
+    awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $1, $c }' "$1"
+}
+throughput() { # METHOD: workers and words a second
+    column "$results/table3/table.csv" tokens_per_s | sed -n "s/^$1_\([0-9]*\) /\1 /p"
+}
+
+for method in co2_12_rdma adamw_rdma co2_48_tcp co2_12_tcp adamw_tcp; do
+    throughput $method >"$work/$method"
+done
+cat >"$work/paper" <<END
+8 17980 19276 18090 17995 18444
+16 35692 38888 35969 18975 3488
+32 72491 77782 71249 36095 7077
+64 150073 151554 147507 70839 12855
+128 307557 289106 304736 129865 22810
+END
+column "$results/table8/table.csv" overlap | sed -n 's/^tau\([0-9]*\) /\1 /p' >"$work/overlap"
+printf '%s\n' '1 6.52' '3 20.39' '6 41.81' '12 83.28' '24 100' '48 100' >"$work/overlap-paper"
+
+gnuplot <<END
+set terminal svg noenhanced size 900,560 font 'sans,13' background 'white'
+set grid; set key left top maxrows 3
+set logscale x; set xlabel 'workers'; set ylabel 'words a second and worker'; set xrange [7:150]; set yrange [0:3200]
+set xtics (8, 16, 32, 64, 128)
+set output '$folder/throughput.svg'
+array name[5] = ['CO2 tau 12, RDMA', 'Adamw, RDMA', 'CO2 tau 48, TCP', 'CO2 tau 12, TCP', 'Adamw, TCP']
+array file[5] = ['co2_12_rdma', 'adamw_rdma', 'co2_48_tcp', 'co2_12_tcp', 'adamw_tcp']
+plot for [i=1:5] '$work/'.file[i] using 1:(\$2/\$1) with lines lw 2 lc i title name[i], \
+     for [i=1:5] '$work/paper' using 1:(column(i+1)/\$1) with lines lw 2 dt 2 lc i notitle, \
+     keyentry with lines lw 2 dt 2 lc 'black' title 'dashed: the paper'
+set xlabel 'tau'; set ylabel 'all-reduce hidden, %'; set xtics (1, 3, 6, 12, 24, 48); set xrange [0.9:55]; set yrange [0:110]
+set output '$folder/overlap.svg'
+plot '$work/overlap' using 1:(\$2*100) with lines lw 2 title 'sotto', \
+     '$work/overlap-paper' with lines lw 2 dt 2 lc 'black' notitle, \
+     keyentry with lines lw 2 dt 2 lc 'black' title 'the paper'
+END
