@@ -1,9 +1,12 @@
+#define _GNU_SOURCE /* sched_getaffinity */
 #include "train/cluster.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "comm/mpi.h"
 
 static enum sotto_status join_mpi(struct cluster *c)
@@ -110,15 +113,29 @@ enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
     return engine_threads(&engine, job, arg);
 }
 
+/* Cores that this process may run on. */
+static int cores_allowed(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return CPU_COUNT(&set);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
-    int threads = t->threads, here = 0;
+    const int cores = cores_allowed();
+    int threads = t->threads ? t->threads : cores, here = 0;
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
     for (int r = 0; r < w->size; r++)
         here += !c->mpi || w->world->node[r] == w->world->node[w->rank];
-    if (threads == 0)
-        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (c->mpi && !t->threads && cores < sysconf(_SC_NPROCESSORS_ONLN)) {
+        if (cores == 1 && w->rank == 0)
+            log_warn("each rank is bound to one core, where communication competes with computing: "
+                     "mpirun --bind-to none lets it run beside");
+        return cores; /* the launcher has shared them out already */
+    }
     return threads > here ? threads / here : 1;
 }
