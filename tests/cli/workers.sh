@@ -104,6 +104,25 @@ goes_on more --workers=8 --accumulate=1
 goes_on pairs --workers=4 --accumulate=2 --strategy.mesh=2x2
 goes_on alone --workers=1 --accumulate=8 --strategy.preset=ddp
 
+# Methods that overlap, killed at whatever half-round they are in, again and again: with the counts of a run that was
+# never killed they end with its bits.
+for method in dpu acco-wp acco; do
+    ahead=("${train[@]}" --steps=20 --save_every=1 --workers=4 --strategy=$method)
+    succeeds "${ahead[@]}" --out=whole-$method
+    want=$(state)
+    ahead+=(--strategy.replay=whole-$method/counts.tsv --out=killed-$method --resume)
+    for pause in 0.11 0.17 0.23 0.29 0.35; do
+        "${ahead[@]}" "${slow[@]}" >killed.log 2>&1 &
+        pid=$!
+        sleep $pause
+        kill -9 $pid 2>/dev/null
+        wait $pid 2>/dev/null
+    done
+    [ ! -e killed-$method/report.json ] || die "$method was never killed"
+    succeeds "${ahead[@]}"
+    [ "$(state)" = "$want" ] || die "$method killed five times: $(state), want $want"
+done
+
 # Ctrl-C: the round is finished by everybody, all is saved, and the rest of the run gives the bits of one in a piece.
 whole=("${round[@]}" --save_every=0 --workers=4 --accumulate=2 --strategy.preset=fsdp)
 succeeds "${whole[@]}" --out=whole-fsdp
