@@ -22,9 +22,10 @@ struct co2 {
     struct lane *lane;
     struct comm *across, *within;
     bool under_way, wants_stop, stop;
-    int64_t tau;              /* 0: still to be measured            */
-    double allreduce_seconds; /* for tau = auto                     */
-    double step_began;
+    int64_t tau;                     /* 0: still to be measured            */
+    double allreduce_seconds;        /* for tau = auto                     */
+    double step_began, step_seconds; /* the fastest of the steps timed so far */
+    int steps_timed;
 };
 
 static void anchor(struct replicate *r)
@@ -51,7 +52,9 @@ static enum sotto_status allreduce(void *arg)
     return replicate_agree(c->across, c->wants_stop, &c->stop);
 }
 
-/* tau = auto: the smallest tau whose steps hide the all-reduce, by the slowest worker's measure. */
+enum { TIMED_STEPS = 4 }; /* the first is slow: caches and pools are empty */
+
+/* tau = auto: the smallest tau whose steps hide the all-reduce, by the fastest worker's measure. */
 static enum sotto_status measure(struct co2 *c)
 {
     struct replicate *r = &c->base;
@@ -64,8 +67,12 @@ static enum sotto_status measure(struct co2 *c)
         c->allreduce_seconds = fmax(c->step_began - now, 1e-12);
         return SOTTO_OK;
     }
-    double most[2] = {c->allreduce_seconds, fmax(now - c->step_began, 1e-12)};
-    double wanted = most[0] / most[1];
+    double step = fmax(now - c->step_began, 1e-12);
+    c->step_began = now;
+    c->step_seconds = c->steps_timed ? fmin(c->step_seconds, step) : step;
+    if (++c->steps_timed < TIMED_STEPS)
+        return SOTTO_OK;
+    double wanted = c->allreduce_seconds / c->step_seconds;
     for (int axis = 0; axis < 2; axis++) {
         struct comm *comm = axis ? r->is.within : r->is.across;
         double *all = malloc((size_t)comm->size * sizeof *all);
