@@ -1,7 +1,8 @@
 #!/bin/bash
 # netns.sh SOTTO [ROUNDS]: two hosts joined by 100 Mbit/s, made of network namespaces, under Open MPI: ddp, zero1 and acco
-# to the same number of samples, one after another ROUNDS times (default 3). A line each: seconds, samples, what of
-# the time was waiting, the held-out loss.
+# one after another ROUNDS times (default 3). acco computes more an update where its exchange outlasts a micro-batch:
+# `steps` are the updates of ddp and zero1, `acco_steps` those of acco, to be set so that the samples are equal. A line
+# each: seconds, samples, what of the time was waiting, the held-out loss.
 rounds=${2:-3} limit=300
 . "$(dirname "$0")/../tests/netns/lib.bash"
 
@@ -22,5 +23,5 @@ one() { # one NAME ROUND OPTIONS...
 for round in $(seq "$rounds"); do
     one ddp "$round" --strategy=ddp --strategy.accumulate=2 --steps=${steps:-12}
     one zero1 "$round" --strategy=zero1 --strategy.accumulate=2 --steps=${steps:-12}
-    one acco "$round" --strategy=acco --strategy.accumulate=1 --steps=${steps:-12}
+    one acco "$round" --strategy=acco --strategy.accumulate=1 --steps=${acco_steps:-${steps:-12}}
 done
