@@ -11,7 +11,8 @@
 const char *comm_call_name(enum comm_call call)
 {
     static const char *const name[COMM_CALLS] = {
-        "send", "recv", "allreduce", "reduce_scatter", "allgather", "broadcast", "barrier",
+        "send",           "recv",      "exchange",  "allreduce",
+        "reduce_scatter", "allgather", "broadcast", "barrier",
     };
     return name[call];
 }
@@ -63,6 +64,28 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
     TRY(c->ops->recv(c, x.data, count * dtype_size(x.type), from));
     count_call(c, COMM_RECV, 0, from, begin);
     return SOTTO_OK;
+}
+
+enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
+                                struct view in, size_t room, int from, size_t *came)
+{
+    assert(to >= 0 && to < c->size && to != c->rank && out.type == in.type);
+    assert(from >= 0 && from < c->size && from != c->rank);
+    double begin = clock_now(c->clock);
+    size_t unit = dtype_size(out.type), bytes = 0;
+    TRY(c->ops->exchange(c, out.data, count * unit, to, in.data, room * unit, from, &bytes));
+    count_call(c, COMM_EXCHANGE, count * unit, to, begin);
+    if (bytes % unit)
+        return fail(SOTTO_EPEER, "rank %d sends %zu bytes where elements have %zu", from, bytes,
+                    unit);
+    *came = bytes / unit;
+    return SOTTO_OK;
+}
+
+enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)
+{
+    return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
+                expected, from, came);
 }
 
 static void copy(struct view y, struct view x, size_t count)

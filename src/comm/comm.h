@@ -21,6 +21,7 @@
 enum comm_call {
     COMM_SEND,
     COMM_RECV,
+    COMM_EXCHANGE,
     COMM_ALLREDUCE,
     COMM_REDUCE_SCATTER,
     COMM_ALLGATHER,
@@ -47,6 +48,10 @@ struct comm_ops {
      * ring takes turns. */
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
     enum sotto_status (*recv)(struct comm *c, void *data, size_t bytes, int from);
+    /* Both at once, so that ranks in a ring need not take turns. What comes may be shorter than
+     * `room`: *came bytes. */
+    enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
+                                  size_t room, int from, size_t *came);
     /* y = the sum of all ranks' x; y may be x. */
     enum sotto_status (*allreduce)(struct comm *c, struct view y, struct view x, size_t count);
     /* y = block `rank` of the sum; it may be that block of x itself. */
@@ -85,6 +90,11 @@ struct comm_block comm_block(size_t count, int size, int rank);
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
+/* Sends `count` elements of out to one rank and receives up to `room` into `in` from another;
+ * *came: how many there were. Pairs with the other ranks' exchanges alone, not with send or recv.
+ */
+enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
+                                struct view in, size_t room, int from, size_t *came);
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count);
@@ -102,5 +112,8 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count);
 /* Whether all ranks hold the same text; otherwise an error that names `what`, a rank that differs,
  * and the first line that does. */
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text);
+
+/* For backends: the error of a message that has not the length it should have. */
+enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from);
 
 #endif

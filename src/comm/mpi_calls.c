@@ -1,5 +1,4 @@
-/* The calls of comm.h over MPI: messages in pieces, the library's collectives, and the transport of
- * ring.h. */
+/* The collectives of comm.h over MPI: the library's own, or around our ring. */
 #include "comm/mpi_state.h"
 
 #ifdef SOTTO_WITH_MPI
@@ -60,66 +59,6 @@ static enum sotto_status open_call(struct mpi_member *m, enum comm_call call, si
         m, (struct mpi_offer){.call = call, .root = root, .count = count, .unit = unit});
 }
 
-void *mpi_scratch(struct comm *c, size_t bytes)
-{
-    struct mpi_member *m = member(c);
-    if (bytes > m->room || !m->scratch) {
-        free(m->scratch);
-        m->scratch = malloc(bytes + 1);
-        m->room = m->scratch ? bytes : 0;
-    }
-    return m->scratch;
-}
-
-/* The length of the piece at `at` of `count` elements. */
-static int piece(const struct mpi_member *m, size_t count, size_t at)
-{
-    size_t left = count - at;
-    return (int)(left < m->shared->largest ? left : m->shared->largest);
-}
-
-static enum sotto_status check_length(const struct mpi_member *m, const MPI_Status *status,
-                                      size_t bytes, int from)
-{
-    int came = 0;
-    MPI_Get_count(status, MPI_BYTE, &came);
-    if ((size_t)came == bytes)
-        return SOTTO_OK;
-    return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %d", m->base.rank,
-                bytes, from, came);
-}
-
-static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
-{
-    struct mpi_member *m = member(c);
-    size_t at = 0;
-    do { /* also a message of nothing */
-        int n = piece(m, bytes, at);
-        MPI_DO(m, "send", MPI_Isend, (const char *)data + at, n, MPI_BYTE, to, MPI_TAG_SEND,
-               m->comm);
-        at += (size_t)n;
-    } while (at < bytes);
-    return SOTTO_OK;
-}
-
-static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
-{
-    struct mpi_member *m = member(c);
-    size_t at = 0;
-    do {
-        int n = piece(m, bytes, at);
-        MPI_Request request;
-        MPI_Status status;
-        TRY(mpi_check(
-            m, MPI_Irecv((char *)data + at, n, MPI_BYTE, from, MPI_TAG_SEND, m->comm, &request),
-            "recv"));
-        TRY(mpi_await(m, &request, &status, "recv"));
-        TRY(check_length(m, &status, (size_t)n, from));
-        at += (size_t)n;
-    } while (at < bytes);
-    return SOTTO_OK;
-}
-
 void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     const uint16_t *x = in;
@@ -146,7 +85,7 @@ static enum sotto_status native_allreduce(struct comm *c, struct view y, struct 
     TRY(open_call(m, COMM_ALLREDUCE, count, dtype_size(x.type), 0));
     for (size_t at = 0; at < count; at += m->shared->largest) {
         const void *from = y.data == x.data ? MPI_IN_PLACE : view_at(x, at).data;
-        MPI_DO(m, "allreduce", MPI_Iallreduce, from, view_at(y, at).data, piece(m, count, at),
+        MPI_DO(m, "allreduce", MPI_Iallreduce, from, view_at(y, at).data, mpi_piece(m, count, at),
                type_of(x), op_of(m, x), m->comm);
     }
     return SOTTO_OK;
@@ -161,7 +100,7 @@ static enum sotto_status reduce_blocks(struct mpi_member *m, struct view y, stru
         size_t n = b.end - b.begin;
         for (size_t at = 0; at < n; at += m->shared->largest)
             MPI_DO(m, "reduce_scatter", MPI_Ireduce, view_at(x, b.begin + at).data,
-                   r == m->base.rank ? view_at(y, at).data : NULL, piece(m, n, at), type_of(x),
+                   r == m->base.rank ? view_at(y, at).data : NULL, mpi_piece(m, n, at), type_of(x),
                    op_of(m, x), r, m->comm);
     }
     return SOTTO_OK;
@@ -201,7 +140,7 @@ static enum sotto_status broadcast_pieces(struct mpi_member *m, void *data, size
                                           const char *what)
 {
     for (size_t at = 0; at < bytes; at += m->shared->largest)
-        MPI_DO(m, what, MPI_Ibcast, (char *)data + at, piece(m, bytes, at), MPI_BYTE, root,
+        MPI_DO(m, what, MPI_Ibcast, (char *)data + at, mpi_piece(m, bytes, at), MPI_BYTE, root,
                m->comm);
     return SOTTO_OK;
 }
@@ -245,57 +184,6 @@ static enum sotto_status native_barrier(struct comm *c)
     return SOTTO_OK;
 }
 
-static enum sotto_status start_send(struct comm *c, int slot, const void *data, size_t bytes,
-                                    int to)
-{
-    struct mpi_member *m = member(c);
-    return mpi_check(
-        m,
-        MPI_Isend(data, (int)bytes, MPI_BYTE, to, MPI_TAG_RING, m->comm, &m->sending[slot].request),
-        "ring");
-}
-
-static enum sotto_status start_recv(struct comm *c, int slot, void *data, size_t bytes, int from)
-{
-    struct mpi_member *m = member(c);
-    struct mpi_message *message = &m->receiving[slot];
-    message->bytes = bytes;
-    message->from = from;
-    return mpi_check(
-        m, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, MPI_TAG_RING, m->comm, &message->request),
-        "ring");
-}
-
-static enum sotto_status wait_send(struct comm *c, int slot)
-{
-    return mpi_await(member(c), &member(c)->sending[slot].request, MPI_STATUS_IGNORE, "ring");
-}
-
-static enum sotto_status wait_recv(struct comm *c, int slot)
-{
-    struct mpi_member *m = member(c);
-    struct mpi_message *message = &m->receiving[slot];
-    MPI_Status status;
-    TRY(mpi_await(m, &message->request, &status, "ring"));
-    return check_length(m, &status, message->bytes, message->from);
-}
-
-/* Receives are cancelled: they would write to memory that may soon be somebody else's. */
-static void drop(struct comm *c)
-{
-    struct mpi_member *m = member(c);
-    for (int i = 0; i < RING_SLOTS; i++) {
-        MPI_Request *in = &m->receiving[i].request, *out = &m->sending[i].request;
-        if (*in != MPI_REQUEST_NULL && MPI_Cancel(in) == MPI_SUCCESS)
-            MPI_Request_free(in);
-        if (*out != MPI_REQUEST_NULL)
-            MPI_Request_free(out);
-    }
-}
-
-const struct ring_ops mpi_ring_transport = {start_send, start_recv, wait_send,
-                                            wait_recv,  drop,       mpi_scratch};
-
 static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
     TRY(open_call(member(c), COMM_ALLREDUCE, count, dtype_size(x.type), 0));
@@ -317,8 +205,9 @@ static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_
 
 const struct comm_ops mpi_native_ops = {
     .name = "mpi",
-    .send = send_message,
-    .recv = recv_message,
+    .send = mpi_send,
+    .recv = mpi_recv,
+    .exchange = mpi_exchange,
     .allreduce = native_allreduce,
     .reduce_scatter = native_reduce_scatter,
     .allgather = native_allgather,
@@ -333,8 +222,9 @@ const struct comm_ops mpi_native_ops = {
  * barrier. */
 const struct comm_ops mpi_ring_ops = {
     .name = "mpi-ring",
-    .send = send_message,
-    .recv = recv_message,
+    .send = mpi_send,
+    .recv = mpi_recv,
+    .exchange = mpi_exchange,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

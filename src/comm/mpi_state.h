@@ -73,6 +73,18 @@ enum sotto_status mpi_await(const struct mpi_member *m, MPI_Request *request, MP
 /* Gathers what every rank brings into m->offer; an error if they differ in more than color. */
 enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine);
 
+/* The length of the piece at `at` of `count` elements. */
+static inline int mpi_piece(const struct mpi_member *m, size_t count, size_t at)
+{
+    size_t left = count - at;
+    return (int)(left < m->shared->largest ? left : m->shared->largest);
+}
+
+enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to);
+enum sotto_status mpi_recv(struct comm *c, void *data, size_t bytes, int from);
+enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
+                               size_t room, int from, size_t *came);
+
 /* `bytes` of memory for the duration of a call; NULL: none left. */
 void *mpi_scratch(struct comm *c, size_t bytes);
 

@@ -281,7 +281,9 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
     return atomic_load(&g->world->aborted) ? aborted(g->world) : SOTTO_OK;
 }
 
-static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
+/* The next message from a rank, if it has no more than `room` bytes. */
+static enum sotto_status take_message(struct comm *c, void *data, size_t room, int from,
+                                      size_t *came)
 {
     struct member *m = (struct member *)c;
     struct group *g = m->group;
@@ -295,19 +297,31 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, 
     pthread_mutex_unlock(&g->lock);
     if (!message)
         return aborted(g->world);
-    enum sotto_status st = SOTTO_OK;
-    if (message->bytes != bytes)
-        st = fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
-                  bytes, from, message->bytes);
-    else if (bytes)
-        memcpy(data, message->data, bytes);
+    *came = message->bytes;
+    if (*came && *came <= room)
+        memcpy(data, message->data, *came);
     if (g->world->links)
         sleep_until(message->ready);
     pthread_mutex_lock(&g->lock);
     message->next = box->idle;
     box->idle = message;
     pthread_mutex_unlock(&g->lock);
-    return st;
+    return SOTTO_OK;
+}
+
+static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
+{
+    size_t came;
+    TRY(take_message(c, data, bytes, from, &came));
+    return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
+}
+
+static enum sotto_status exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
+                                  size_t room, int from, size_t *came)
+{
+    TRY(send_message(c, out, bytes, to)); /* does not wait for its receiver */
+    TRY(take_message(c, in, room, from, came));
+    return *came <= room ? SOTTO_OK : comm_wrong_length(c, room, *came, from);
 }
 
 static void leave_world(struct world *w)
@@ -422,6 +436,7 @@ static const struct comm_ops threads_ops = {
     .name = "threads",
     .send = send_message,
     .recv = recv_message,
+    .exchange = exchange,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

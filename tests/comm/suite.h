@@ -132,6 +132,24 @@ static inline enum sotto_status suite_messages(struct suite *s, size_t count)
     return SOTTO_OK;
 }
 
+/* Everybody with everybody, of other lengths: rank r sends r less than there is room for. */
+static inline enum sotto_status suite_exchange(struct suite *s, size_t count)
+{
+    struct comm *c = s->c;
+    for (int far = 1; far < c->size; far++) {
+        int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
+        size_t mine = count > (size_t)c->rank ? count - (size_t)c->rank : 0, came;
+        size_t want = count > (size_t)from ? count - (size_t)from : 0;
+        suite_fill(s, count);
+        TRY(comm_exchange(c, s->x, mine, to, s->y, count, from, &came));
+        CHECK(came == want, "exchange of %zu: %zu came", want, came);
+        for (size_t i = 0; i < count; i++)
+            CHECK(suite_get(s->y, i) == (i < want ? suite_value(from, i, s->call) : -77),
+                  "exchange of %zu: [%zu]", count, i);
+    }
+    return SOTTO_OK;
+}
+
 /* Real numbers, whose sum depends on the order. */
 static inline float suite_real(struct view v, int rank, size_t i)
 {
@@ -181,6 +199,8 @@ static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool 
                 st = suite_broadcast(&s, n);
             if (st == SOTTO_OK)
                 st = suite_messages(&s, n);
+            if (st == SOTTO_OK)
+                st = suite_exchange(&s, n);
             if (st == SOTTO_OK && ordered)
                 st = suite_order(&s, n);
             if (st == SOTTO_OK)

@@ -332,6 +332,28 @@ static enum sotto_status message_worker(struct worker *w, void *arg)
     return st;
 }
 
+/* Both directions at once: 1 s on the own link, and the latency. */
+static enum sotto_status exchange_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    size_t came = 0;
+    for (int i = 1; i <= 2; i++) {
+        TRY(comm_exchange(w->world, view_none, MB / 4, 1 - w->rank, view_none, MB, 1 - w->rank,
+                          &came));
+        if (came != MB / 4 || now(w) != 3 * i)
+            return fail(SOTTO_EINVAL, "exchange %d: %zu at %.17g", i, came, now(w));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status no_room(struct worker *w, void *arg)
+{
+    (void)arg;
+    size_t came;
+    return comm_exchange(w->world, view_none, w->rank ? 4 : 6, 1 - w->rank, view_none, 5,
+                         1 - w->rank, &came);
+}
+
 static enum sotto_status wrong_size(struct worker *w, void *arg)
 {
     (void)arg;
@@ -347,6 +369,9 @@ static void messages(void **state)
     assert_ok(engine_virtual(&config, message_worker, NULL));
     assert_fails(engine_virtual(&config, wrong_size, NULL), SOTTO_EPEER,
                  "worker 1: rank 1 expects 20 bytes from rank 0, which sent 16");
+    assert_ok(engine_virtual(&config, exchange_worker, NULL));
+    assert_fails(engine_virtual(&config, no_room, NULL), SOTTO_EPEER,
+                 "worker 1: rank 1 expects 20 bytes from rank 0, which sent 24");
 }
 
 /* A mesh of 3 rows of 4, a row on a node: rows are fast, columns slow, and they do not wait for

@@ -6,7 +6,8 @@
 
 #include "tensor/ops.h"
 
-/* A message: how many values, the mask, the values; all as words of four bytes. */
+/* A message: a mask and the values that it marks, as words of four bytes; or all values, where that
+ * is no longer. */
 static size_t mask_words(size_t count)
 {
     return (count + 31) / 32;
@@ -21,7 +22,6 @@ enum sotto_status sparse_init(struct sparse *s, const struct table *table, int i
                               struct device *dev, size_t count, int size, double prune)
 {
     size_t longest = 1, block = comm_block(count, size, 0).end;
-    const size_t message = 1 + mask_words(block) + block;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
             longest = row_length(&table->entry[i]);
@@ -31,14 +31,14 @@ enum sotto_status sparse_init(struct sparse *s, const struct table *table, int i
                          .prune = prune,
                          .count = count,
                          .memory = dev->memory,
-                         .bytes = (count + longest + 2 * message) * sizeof(float)};
+                         .bytes = (count + longest + 2 * block) * sizeof(float)};
     memory_add(s->memory, MEMORY_COMMUNICATION, s->bytes);
     if (!dev->ops->alloc)
         return SOTTO_OK;
     s->value = calloc(count + 1, sizeof *s->value);
     s->row = calloc(longest, sizeof *s->row);
-    s->out = calloc(message, sizeof *s->out);
-    s->in = calloc(message, sizeof *s->in);
+    s->out = calloc(block + 1, sizeof *s->out);
+    s->in = calloc(block + 1, sizeof *s->in);
     if (s->value && s->row && s->out && s->in)
         return SOTTO_OK;
     sparse_free(s);
@@ -62,15 +62,16 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-static size_t kept_of(const struct sparse *s, size_t n)
+/* Of n values those that one of `ranks` ranks keeps, if they choose independently. */
+static size_t kept_of(const struct sparse *s, size_t n, int ranks)
 {
-    return (size_t)ceil((1 - s->prune) * (double)n - 1e-9);
+    return (size_t)ceil((1 - pow(s->prune, ranks)) * (double)n - 1e-9);
 }
 
 /* Keeps (1-p) n values, rounded up; ties go to the lower index. */
 static void prune_row(struct sparse *s, float *x, size_t n)
 {
-    size_t keep = kept_of(s, n), equal = 0;
+    size_t keep = kept_of(s, n, 1), equal = 0;
     for (size_t i = 0; i < n; i++)
         s->row[i] = fabsf(x[i]);
     qsort(s->row, n, sizeof *s->row, descending);
@@ -98,75 +99,87 @@ void sparse_prune(struct sparse *s)
     }
 }
 
-/* Words of the message behind its first one. */
-static size_t pack(struct sparse *s, struct comm_block b)
+/* How many values a message of a block has; -0 becomes 0, so that what is sent and what is kept
+ * here have the same bits. */
+static size_t count_values(float *value, size_t n)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (value[i] != 0)
+            count++;
+        else
+            value[i] = 0;
+    }
+    return count;
+}
+
+/* Words of the message; `kept` of them are values where there is no data to count. */
+static size_t pack(struct sparse *s, struct comm_block b, size_t kept)
 {
     const size_t n = b.end - b.begin, words = mask_words(n);
-    if (!s->value)
-        return words + kept_of(s, n);
-    uint32_t *mask = (uint32_t *)(void *)s->out + 1, kept = 0;
-    float *to = s->out + 1 + words;
+    float *value = s->value ? s->value + b.begin : NULL;
+    if (value)
+        kept = count_values(value, n);
+    const bool dense = words + kept >= n;
+    if (value && dense)
+        memcpy(s->out, value, n * sizeof *value);
+    if (!value || dense)
+        return dense ? n : words + kept;
+    uint32_t *mask = (uint32_t *)(void *)s->out;
+    float *to = s->out + words;
     memset(mask, 0, words * sizeof *mask);
-    for (size_t i = 0; i < n; i++) {
-        float x = s->value[b.begin + i];
-        if (x != 0) {
+    for (size_t i = 0; i < n; i++)
+        if (value[i] != 0) {
             mask[i / 32] |= 1u << i % 32;
-            to[kept++] = x;
+            *to++ = value[i];
         }
-    }
-    memcpy(s->out, &kept, sizeof kept);
     return words + kept;
 }
 
-static void add(struct sparse *s, struct comm_block b)
+static void add(struct sparse *s, struct comm_block b, bool dense)
 {
-    const size_t n = b.end - b.begin;
-    if (!s->value)
-        return;
-    const uint32_t *mask = (const uint32_t *)(const void *)s->in + 1;
-    const float *from = s->in + 1 + mask_words(n);
-    for (size_t i = 0; i < n; i++)
-        if (mask[i / 32] >> i % 32 & 1)
+    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
+    const float *from = s->in + (dense ? 0 : mask_words(b.end - b.begin));
+    for (size_t i = 0; i < b.end - b.begin; i++)
+        if (dense || mask[i / 32] >> i % 32 & 1)
             s->value[b.begin + i] += *from++;
 }
 
-static enum sotto_status send_block(struct sparse *s, struct comm *c, int to)
+/* Sends `words` to the rank `far` ahead, and takes from the one as far behind what it has of block
+ * `b`. */
+static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t words,
+                              struct comm_block b)
 {
-    const struct view out = {s->out, DTYPE_F32};
-    size_t words = pack(s, comm_block(s->count, c->size, to));
-    TRY(comm_send(c, out, 1, to));
-    return comm_send(c, view_at(out, 1), words, to);
+    const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
+    const struct view out = {s->out, DTYPE_F32}, in = {s->in, DTYPE_F32};
+    const size_t n = b.end - b.begin;
+    size_t came, want = mask_words(n);
+    TRY(comm_exchange(c, out, words, to, in, n, from, &came));
+    if (!s->value)
+        return SOTTO_OK;
+    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
+    for (size_t i = 0; i < mask_words(n) && want <= came; i++)
+        want += (size_t)__builtin_popcount(mask[i]);
+    if (came != n && came != want)
+        return fail(SOTTO_EPEER, "rank %d sends %zu words for a block of %zu values", from, came,
+                    n);
+    add(s, b, came == n);
+    return SOTTO_OK;
 }
 
-static enum sotto_status receive_block(struct sparse *s, struct comm *c, int from)
-{
-    const struct comm_block mine = comm_block(s->count, c->size, c->rank);
-    const size_t n = mine.end - mine.begin;
-    const struct view in = {s->in, DTYPE_F32};
-    uint32_t kept = (uint32_t)kept_of(s, n);
-    TRY(comm_recv(c, in, 1, from));
-    if (s->in)
-        memcpy(&kept, s->in, sizeof kept);
-    if (kept > n)
-        return fail(SOTTO_EPEER, "rank %d sends %u values of a block of %zu", from, kept, n);
-    return comm_recv(c, view_at(in, 1), mask_words(n) + kept, from);
-}
-
-/* Everybody sends to everybody, one distance after another. A send may wait for its receiver: those
- * whose partner lies beyond the end receive first, so somebody always does. */
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
 {
     const struct comm_block mine = comm_block(s->count, c->size, c->rank);
     for (int far = 1; far < c->size; far++) {
-        const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
-        const bool first = c->rank + far < c->size;
-        if (first)
-            TRY(send_block(s, c, to));
-        TRY(receive_block(s, c, from));
-        add(s, mine);
-        if (!first)
-            TRY(send_block(s, c, to));
+        struct comm_block to = comm_block(s->count, c->size, (c->rank + far) % c->size);
+        TRY(pass(s, c, far, pack(s, to, kept_of(s, to.end - to.begin, 1)), mine));
     }
-    const struct view all = {s->value, DTYPE_F32};
-    return comm_allgather(c, all, view_at(all, mine.begin), s->count);
+    const size_t words = pack(s, mine, kept_of(s, mine.end - mine.begin, c->size));
+    for (int far = 1; far < c->size; far++) {
+        struct comm_block b = comm_block(s->count, c->size, (c->rank + c->size - far) % c->size);
+        if (s->value)
+            memset(s->value + b.begin, 0, (b.end - b.begin) * sizeof *s->value);
+        TRY(pass(s, c, far, words, b));
+    }
+    return SOTTO_OK;
 }

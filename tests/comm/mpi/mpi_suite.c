@@ -174,6 +174,27 @@ static void test_messages(struct comm *c, enum dtype type, size_t count)
     free(y.data);
 }
 
+/* Everybody with everybody at once: rank r sends r less than there is room for; with r = 0 also
+ * messages of whole pieces. What lies behind a shorter one is left alone. */
+static void test_exchange(struct comm *c, enum dtype type, size_t count)
+{
+    struct view x = vector(type, count), y = vector(type, count);
+    for (int far = 1; far < c->size; far++) {
+        int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
+        size_t mine = count > (size_t)c->rank ? count - (size_t)c->rank : 0, came = 0;
+        size_t want = count > (size_t)from ? count - (size_t)from : 0;
+        fill(x, count, c->rank);
+        fill(y, count, 99);
+        OK(comm_exchange(c, x, mine, to, y, count, from, &came));
+        check(came == want, "exchange of %zu: %zu came", want, came);
+        for (size_t i = 0; i < count; i++)
+            check(get(y, i) == value(i < want ? from : 99, i), "exchange of %zu: element %zu",
+                  count, i);
+    }
+    free(x.data);
+    free(y.data);
+}
+
 /* What the ring sums has the bits of sum_block, which threads use. */
 static void test_bits(struct comm *c, enum dtype type, size_t count)
 {
@@ -229,6 +250,7 @@ static void test_calls(struct comm *c, bool ring)
                 test_allgather(c, type, counts[k], in_place);
             }
             test_broadcast(c, type, counts[k]);
+            test_exchange(c, type, counts[k]);
             if (c->size > 1)
                 test_messages(c, type, counts[k]);
             if (ring)
@@ -363,6 +385,11 @@ static void test_mismatch(struct comm *c)
             else
                 expect_mismatch(comm_recv(d, w, k ? 8 : 16, 0), "another length",
                                 k ? "more" : "which sent 32");
+        size_t came;
+        if (c->rank == 0)
+            OK(comm_exchange(d, v, 16, 1, w, 8, 1, &came));
+        else
+            expect_mismatch(comm_exchange(d, v, 8, 0, w, 8, 0, &came), "no room", "more");
     }
     comm_free(d);
 }
