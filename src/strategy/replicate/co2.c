@@ -4,11 +4,10 @@
  *
  * The displacement of the first inner step rides in the same all-reduce, so that all groups divide
  * by the same penalty and x_{t,0} is the same everywhere. */
-#include "strategy/replicate/replicate.h"
-
 #include <math.h>
 #include <stdlib.h>
 
+#include "strategy/replicate/pace.h"
 #include "tensor/ops.h"
 
 struct co2 {
@@ -22,10 +21,8 @@ struct co2 {
     struct lane *lane;
     struct comm *across, *within;
     bool under_way, wants_stop, stop;
-    int64_t tau;                     /* 0: still to be measured            */
-    double allreduce_seconds;        /* for tau = auto                     */
-    double step_began, step_seconds; /* the fastest of the steps timed so far */
-    int steps_timed;
+    int64_t tau; /* 0: still to be measured */
+    struct pace pace;
 };
 
 static void anchor(struct replicate *r)
@@ -50,42 +47,6 @@ static enum sotto_status allreduce(void *arg)
         TRY(comm_allreduce(c->across, d, d, n));
     }
     return replicate_agree(c->across, c->wants_stop, &c->stop);
-}
-
-enum { TIMED_STEPS = 4 }; /* the first is slow: caches and pools are empty */
-
-/* tau = auto: the smallest tau whose steps hide the all-reduce, by the fastest worker's measure. */
-static enum sotto_status measure(struct co2 *c)
-{
-    struct replicate *r = &c->base;
-    const struct clock *clock = r->is.mesh->worker->clock;
-    const double now = clock_now(clock);
-    if (c->allreduce_seconds == 0) { /* before the first step: time one, of whatever there is */
-        TRY(lane_start(c->lane, allreduce, c));
-        TRY(lane_wait(c->lane));
-        c->step_began = clock_now(clock);
-        c->allreduce_seconds = fmax(c->step_began - now, 1e-12);
-        return SOTTO_OK;
-    }
-    double step = fmax(now - c->step_began, 1e-12);
-    c->step_began = now;
-    c->step_seconds = c->steps_timed ? fmin(c->step_seconds, step) : step;
-    if (++c->steps_timed < TIMED_STEPS)
-        return SOTTO_OK;
-    double wanted = c->allreduce_seconds / c->step_seconds;
-    for (int axis = 0; axis < 2; axis++) {
-        struct comm *comm = axis ? r->is.within : r->is.across;
-        double *all = malloc((size_t)comm->size * sizeof *all);
-        if (!all)
-            return fail(SOTTO_ENOMEM, "no memory for %d measurements", comm->size);
-        enum sotto_status st = comm_gather_bytes(comm, all, &wanted, sizeof wanted);
-        for (int i = 0; i < comm->size && st == SOTTO_OK; i++)
-            wanted = fmax(wanted, all[i]);
-        free(all);
-        TRY(st);
-    }
-    c->tau = (int64_t)fmin(fmax(1, ceil(wanted - 1e-6)), 1e6);
-    return SOTTO_OK;
 }
 
 /* Squared norms of every tensor's own part: of d_t, and of x_{t+1,0} - x_{t,0}, for which d gives
@@ -181,7 +142,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     struct co2 *c = (struct co2 *)r;
     struct device *dev = r->is.dev;
     if (!c->tau)
-        TRY(measure(c));
+        TRY(pace_step(&c->pace, r, c->lane, allreduce, c, &c->tau));
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ...           */
     if (r->steps == 0 && c->d.dev) {
         dev->ops->copy(dev, c->d.view, r->x, r->count);
@@ -198,7 +159,7 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     struct co2 *c = (struct co2 *)r;
     int64_t under_way = c->under_way, tau = c->tau;
     char group[32];
-    if (!state_loading(v) && c->under_way)
+    if (!state_loading(v))
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
     if (!r->from.same)

@@ -1,0 +1,56 @@
+#include "strategy/replicate/pace.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { FIRST_COMPARED = 8 }; /* steps; doubled until the exchange is done */
+
+static enum sotto_status begin(struct pace *p, struct replicate *r, struct lane *lane,
+                               lane_job *exchange, void *arg)
+{
+    TRY(comm_barrier(r->is.across)); /* who starts late would be taken for a slow link */
+    p->busy = lane->busy;
+    p->compare = FIRST_COMPARED;
+    TRY(lane_start(lane, exchange, arg));
+    p->began = clock_now(lane->clock);
+    return SOTTO_OK;
+}
+
+static enum sotto_status largest(struct comm *c, double *x)
+{
+    double *all = malloc((size_t)c->size * sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for %d measurements", c->size);
+    enum sotto_status st = comm_gather_bytes(c, all, x, sizeof *x);
+    for (int i = 0; i < c->size && st == SOTTO_OK; i++)
+        *x = fmax(*x, all[i]);
+    free(all);
+    return st;
+}
+
+enum sotto_status pace_step(struct pace *p, struct replicate *r, struct lane *lane,
+                            lane_job *exchange, void *arg, int64_t *tau)
+{
+    if (!p->compare)
+        return begin(p, r, lane, exchange, arg);
+    const double now = clock_now(lane->clock), step = fmax(now - p->began, 1e-12);
+    p->began = now;
+    if (++p->steps > 1) { /* the first is slow: caches and pools are empty */
+        p->fastest = p->fastest > 0 ? fmin(p->fastest, step) : step;
+        p->slowest = fmax(p->slowest, step);
+    }
+    if (p->steps < p->compare)
+        return SOTTO_OK;
+    p->compare *= 2;
+    bool done;
+    TRY(lane_done(lane, &done));
+    double wanted = INFINITY; /* steps */
+    if (done)
+        wanted = (lane->busy - p->busy + p->slowest - p->fastest) / p->fastest;
+    TRY(largest(r->is.across, &wanted));
+    TRY(largest(r->is.within, &wanted));
+    if (isfinite(wanted))
+        *tau = (int64_t)fmin(fmax(1, ceil(wanted - 1e-6)), 1e6);
+    p->began = clock_now(lane->clock);
+    return SOTTO_OK;
+}
