@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/option_only.h"
+
 static const char *const kind_names[] = {"adamw", "sgd", NULL};
 static const char *const decay_names[] = {"matrices", "all", NULL};
 static const char *const schedule_names[] = {"constant", "cosine", "step", "cyclic", NULL};
@@ -30,6 +32,39 @@ const struct option optim_options[] = {
 };
 #undef S
 const int optim_options_count = sizeof optim_options / sizeof *optim_options;
+
+static const struct option_only only[] = {
+    {"beta1", "kind", 1 << OPTIM_ADAMW},
+    {"beta2", "kind", 1 << OPTIM_ADAMW},
+    {"eps", "kind", 1 << OPTIM_ADAMW},
+    {"momentum", "kind", 1 << OPTIM_SGD},
+    {"nesterov", "kind", 1 << OPTIM_SGD},
+    {"final", "schedule", 1 << SCHEDULE_COSINE},
+    {"step_factor", "schedule", 1 << SCHEDULE_STEP},
+    {"step_every", "schedule", 1 << SCHEDULE_STEP},
+    {"cycle_floor", "schedule", 1 << SCHEDULE_CYCLIC},
+    {"cycle_rounds", "schedule", 1 << SCHEDULE_CYCLIC},
+};
+enum { RULES = sizeof only / sizeof *only };
+
+static struct option_section section_of(struct optim_config *c)
+{
+    return (struct option_section){"optim", "", optim_options, optim_options_count, c};
+}
+
+enum sotto_status optim_check(struct optim_config *c)
+{
+    const struct option_section section = section_of(c);
+    if (c->nesterov && c->kind == OPTIM_SGD && c->momentum == 0)
+        return fail(SOTTO_EINVAL, "optim.nesterov needs optim.momentum > 0");
+    return option_only_check(&section, only, RULES);
+}
+
+void optim_forget(struct optim_config *c, const struct optim_config *base)
+{
+    const struct option_section section = section_of(c);
+    option_only_forget(&section, only, RULES, base);
+}
 
 double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
 {
@@ -74,8 +109,6 @@ enum sotto_status optim_init(struct optim *o, const struct optim_config *config,
 {
     *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev};
     o->count = table_count(table) / (size_t)parts;
-    if (config->kind == OPTIM_SGD && config->nesterov && config->momentum == 0)
-        return fail(SOTTO_EINVAL, "optim.nesterov needs optim.momentum > 0");
     enum sotto_status st;
     TRY_DONE(table_segments(table, index, parts, config->decay == DECAY_ALL, &o->segment,
                             &o->n_segment));

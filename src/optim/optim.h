@@ -37,6 +37,12 @@ struct optim_config { /* [optim] */
 extern const struct option optim_options[];
 extern const int optim_options_count;
 
+/* Refuses what makes no sense, and what the optimizer or the schedule has no use for. */
+enum sotto_status optim_check(struct optim_config *config);
+
+/* As strategy_forget. */
+void optim_forget(struct optim_config *config, const struct optim_config *base);
+
 /* The learning rate of round t (from 0) of T rounds. */
 double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);
 

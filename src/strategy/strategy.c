@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/option_only.h"
+
 static const char *const shard_names[] = {"auto", "ddp",     "zero1", "fsdp",
                                           "dpu",  "acco-wp", "acco",  NULL};
 static const char *const replicate_names[] = {"auto",   "sync", "local",  "overlap-local",
@@ -59,6 +61,39 @@ const struct option strategy_options[] = {
 };
 #undef S
 const int strategy_options_count = sizeof strategy_options / sizeof *strategy_options;
+
+enum {
+    DELAYED = 1 << SHARD_DPU | 1 << SHARD_ACCO_WP | 1 << SHARD_ACCO,
+    OUTER_STEP = 1 << REPLICATE_OVERLAP_LOCAL | 1 << REPLICATE_SLOWMO | 1 << REPLICATE_CO2,
+    EVERY_TAU = OUTER_STEP | 1 << REPLICATE_LOCAL,
+    CO2 = 1 << REPLICATE_CO2,
+    DILOCO = 1 << REPLICATE_DILOCO,
+};
+
+static const struct option_only only[] = {
+    {"warmup", "shard", 1 << SHARD_DPU},
+    {"replay", "shard", DELAYED},
+    {"tau", "replicate", EVERY_TAU},
+    {"alpha", "replicate", OUTER_STEP},
+    {"beta", "replicate", OUTER_STEP},
+    {"phi", "replicate", CO2},
+    {"penalty", "replicate", CO2},
+    {"H", "replicate", DILOCO},
+    {"outer", "replicate", DILOCO},
+    {"outer_lr", "replicate", DILOCO},
+    {"outer_momentum", "replicate", DILOCO},
+    {"outer_momentum", "outer", 1 << OUTER_NESTEROV | 1 << OUTER_ADAM},
+    {"prune", "replicate", DILOCO},
+    {"drop", "replicate", DILOCO},
+    {"drop_seed", "replicate", DILOCO},
+    {"replicas", "replicate", DILOCO},
+};
+enum { RULES = sizeof only / sizeof *only };
+
+static struct option_section section_of(struct strategy_config *c)
+{
+    return (struct option_section){"strategy", "", strategy_options, strategy_options_count, c};
+}
 
 static const struct strategy_ops *const members[] = {
     [SHARD_DDP] = &strategy_ddp, [SHARD_ZERO1] = &strategy_zero1,     [SHARD_FSDP] = &strategy_fsdp,
@@ -155,6 +190,8 @@ static enum sotto_status parse_replicas(struct strategy_config *c)
 static void own_defaults(struct strategy_config *c)
 {
     const bool overlap = c->replicate == REPLICATE_OVERLAP_LOCAL;
+    if (!(OUTER_STEP >> c->replicate & 1))
+        return;
     if (c->alpha < 0)
         c->alpha = overlap ? 0.6 : 1;
     if (c->beta < 0)
@@ -163,13 +200,6 @@ static void own_defaults(struct strategy_config *c)
 
 static enum sotto_status refuse(const struct strategy_config *c)
 {
-    if (*c->replay && c->shard < SHARD_DPU)
-        return fail(SOTTO_EINVAL, "strategy.replay is for methods that depend on timing: dpu, "
-                                  "acco-wp, acco");
-    if (c->warmup && c->shard != SHARD_DPU)
-        return fail(SOTTO_EINVAL, "strategy.warmup is dpu's; the learning rate's is optim.warmup");
-    if (c->replicate != REPLICATE_DILOCO && (c->prune > 0 || c->drop > 0 || *c->replicas))
-        return fail(SOTTO_EINVAL, "strategy.prune, drop and replicas are diloco's");
     if (*c->replicas && c->shard >= SHARD_DPU)
         return fail(SOTTO_EINVAL,
                     "strategy.replicas: groups that sit out need rounds in step, "
@@ -180,7 +210,7 @@ static enum sotto_status refuse(const struct strategy_config *c)
     return SOTTO_OK;
 }
 
-enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
+static enum sotto_status resolve_methods(struct strategy_config *c)
 {
     const struct preset *p = &presets[0];
     if (*c->preset)
@@ -189,6 +219,27 @@ enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
         c->shard = (int)p->shard;
     if (c->replicate == REPLICATE_AUTO)
         c->replicate = (int)p->replicate;
+    return SOTTO_OK;
+}
+
+enum sotto_status strategy_forget(struct strategy_config *c, const struct strategy_config *base)
+{
+    struct strategy_config resolved = *c;
+    const struct option_section section = section_of(&resolved);
+    const int shard = c->shard, replicate = c->replicate;
+    TRY(resolve_methods(&resolved));
+    option_only_forget(&section, only, RULES, base);
+    *c = resolved;
+    c->shard = shard;
+    c->replicate = replicate;
+    return SOTTO_OK;
+}
+
+enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
+{
+    const struct option_section section = section_of(c);
+    TRY(resolve_methods(c));
+    TRY(option_only_check(&section, only, RULES));
     c->groups = c->replicate == REPLICATE_SYNC ? 1 : workers;
     if (*c->mesh)
         TRY(parse_mesh(c, workers));

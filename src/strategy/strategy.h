@@ -73,6 +73,11 @@ extern const int strategy_options_count;
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 
+/* Sets options that config's method has no use for back to their defaults, where `base` has the
+ * same value: runs that are compared share one base. Others are strategy_resolve's to refuse. */
+enum sotto_status strategy_forget(struct strategy_config *config,
+                                  const struct strategy_config *base);
+
 /* The preset's name, i = 0, 1, ...; NULL behind the last. */
 const char *strategy_preset(int i);
 

@@ -38,6 +38,10 @@ static enum sotto_status check_time(const struct run_config *config)
                                                          : NULL;
     if (config->train.time != TIME_VIRTUAL && simulated)
         return fail(SOTTO_EINVAL, "worker.%s is for train.time = virtual", simulated);
+    if (config->train.oracle != ORACLE_NULL &&
+        (config->null.parameters || config->null.activations))
+        return fail(SOTTO_EINVAL, "null.%s is for train.oracle = null",
+                    config->null.parameters ? "parameters" : "activations");
     return SOTTO_OK;
 }
 
@@ -76,6 +80,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     c->size = t->workers = t->workers ? t->workers : 1;
     TRY_DONE(check_time(config));
     TRY_DONE(strategy_resolve(&config->strategy, c->size));
+    TRY_DONE(optim_check(&config->optim));
     TRY_DONE(place(c));
 done:
     if (st != SOTTO_OK) {

@@ -75,6 +75,17 @@ says '^FAILED +fast.loss > slow.loss\*1.02 '
 sed 's/fast.loss < slow.loss/fst.loss < slow.loss/' rates.ini >fails.ini
 fails_with "fails.ini:4: expect: there is no run 'fst' (did you mean 'fast'?)" "$sotto" compare fails.ini
 [ ! -e fails ] || die "a refused file made a folder"
+# A base may hold what only some methods want; a run of its own may not.
+{ sed -n '/^\[base\]/,/^\[run fast\]/p' rates.ini | sed '$d'
+  echo 'strategy.tau = 2'
+  echo 'workers = 2'
+  echo '[run plain]'
+  echo '[run local]'
+  echo 'strategy = local-sgd'
+} >methods.ini
+succeeds "$sotto" compare methods.ini --steps=4 --plot=false
+{ cat methods.ini; echo '[run odd]'; echo 'strategy.H = 4'; } >odd.ini
+fails_with "strategy.H = 4 has no effect with replicate = sync; it is for diloco" "$sotto" compare odd.ini --steps=4
 fails_with "compare wants one file" "$sotto" compare
 fails_with "unknown key 'stpes'" "$sotto" compare rates.ini --stpes=3
 fails_with "there is no run 'fsat': did you mean 'fast'?" "$sotto" compare rates.ini --only=fsat --out=other

@@ -306,16 +306,40 @@ static void memory_of_state(void **state)
     }
     struct optim_config c = config_of(3);
     c.momentum = 0;
-    struct memory memory = {0};
-    struct device dev;
-    struct table table;
-    struct optim optim;
-    make_table(&table);
-    assert_ok(device_open(&dev, "cpu", &memory, 1));
-    assert_fails(optim_init(&optim, &c, &dev, &table, 0, 1, MEMORY_OPTIMIZER), SOTTO_EINVAL,
-                 "optim.momentum > 0");
-    table_free(&table);
-    device_close(&dev);
+    assert_fails(optim_check(&c), SOTTO_EINVAL, "optim.momentum > 0");
+}
+
+/* What has no effect is refused; what a base of several runs holds for others is forgotten. */
+static void without_effect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } bad[] = {
+        {"momentum", "0.9", "optim.momentum = 0.9 has no effect with kind = adamw; it is for sgd"},
+        {"step_every", "7",
+         "optim.step_every = 7 has no effect with schedule = cosine; it is for "
+         "step"},
+        {"cycle_floor", "0", "it is for cyclic"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct optim_config c, base;
+        struct option_section s = {"optim", "", optim_options, optim_options_count, &c};
+        option_defaults(&s, 1);
+        base = c;
+        assert_ok(optim_check(&c));
+        assert_ok(option_set(&s, 1, bad[i].key, bad[i].value));
+        assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
+        optim_forget(&c, &base); /* its own: it stays */
+        assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
+        base = c;
+        optim_forget(&c, &base);
+        assert_ok(optim_check(&c));
+        assert_ok(option_set(&s, 1, "lr", "5"));
+        base = c;
+        optim_forget(&c, &base);
+        assert_true(c.lr == 5);
+    }
 }
 
 static void near(double have, double want)
@@ -395,13 +419,10 @@ static void clip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formula),
-        cmocka_unit_test(peek_is_a_step_not_made),
-        cmocka_unit_test(mixed_precision),
-        cmocka_unit_test(slices),
-        cmocka_unit_test(memory_of_state),
-        cmocka_unit_test(schedules),
-        cmocka_unit_test(clip),
+        cmocka_unit_test(formula),         cmocka_unit_test(peek_is_a_step_not_made),
+        cmocka_unit_test(mixed_precision), cmocka_unit_test(slices),
+        cmocka_unit_test(memory_of_state), cmocka_unit_test(without_effect),
+        cmocka_unit_test(schedules),       cmocka_unit_test(clip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -184,6 +184,7 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     float start[COUNT];
     lab_configure(lab, &config, &optim);
     lab_start(start);
+    TRY(strategy_forget(&config, &config)); /* the lab sets every method's options */
     TRY(strategy_resolve(&config, w->size));
     TRY(device_open(&dev, "cpu", &memory, 1));
     TRY(mesh_open(&mesh, w, config.groups));

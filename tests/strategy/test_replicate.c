@@ -279,9 +279,17 @@ static void refused(void **state)
         const char *option[3], *says;
     } bad[] = {
         {{"preset=diloco", "prune=1"}, "strategy.prune = 1 sends nothing"},
-        {{"preset=co2", "prune=0.5"}, "strategy.prune, drop and replicas are diloco's"},
-        {{"preset=local-sgd", "drop=0.5"}, "strategy.prune, drop and replicas are diloco's"},
-        {{"preset=slowmo", "replicas=4x3"}, "strategy.prune, drop and replicas are diloco's"},
+        {{"preset=co2", "prune=0.5"},
+         "strategy.prune = 0.5 has no effect with replicate = co2; it is for diloco"},
+        {{"preset=local-sgd", "drop=0.5"},
+         "strategy.drop = 0.5 has no effect with replicate = local"},
+        {{"preset=slowmo", "replicas=4x3"}, "strategy.replicas = 4x3 has no effect"},
+        {{"preset=ddp", "tau=3"}, "it is for local, overlap-local, slowmo, co2"},
+        {{"preset=zero1", "warmup=3"}, "strategy.warmup = 3 has no effect with shard = zero1"},
+        {{"preset=slowmo", "phi=0.1"}, "strategy.phi = 0.1 has no effect"},
+        {{"preset=local-sgd", "alpha=0.5"}, "strategy.alpha = 0.5 has no effect"},
+        {{"preset=co2", "H=20"}, "strategy.H = 20 has no effect"},
+        {{"preset=diloco", "outer=sgd", "outer_momentum=0.5"}, "it is for nesterov, adam"},
         {{"preset=acco", "replicate=diloco", "replicas=4x3"}, "rounds in step, which acco has not"},
         {{"preset=dpu", "replicate=diloco", "replicas=4x3"}, "rounds in step, which dpu has not"},
         {{"preset=diloco", "replicas=9x3"}, "strategy.replicas = 9x3: there are only 8 groups"},
@@ -294,11 +302,13 @@ static void refused(void **state)
         {{"preset=co2", "tau=soon"}, "strategy.tau = soon: want a number of steps, or auto"},
         {{"preset=co2", "tau=3x"}, "strategy.tau = 3x: want a number of steps, or auto"},
         {{"preset=co2", "mesh=3x2"}, "strategy.mesh = 3x2 needs 6 workers, there are 8"},
-        {{"preset=co2", "replay=counts.tsv"}, "strategy.replay is for methods that depend"},
+        {{"preset=co2", "replay=counts.tsv"},
+         "strategy.replay = counts.tsv has no effect with shard = ddp; it is for dpu, acco-wp, acco"},
         {{"preset=slow-mo"}, "did you mean 'slowmo'?"},
     };
     static const char *const good[][3] = {
         {"preset=co2", "tau=auto"},
+        {"preset=ddp", "tau=12", "H=500"}, /* the defaults are nobody's mistake */
         {"preset=diloco", "replicas=8x3,4x2,1x9", "drop=1"},
         {"preset=acco", "replicate=diloco", "mesh=2x4"},
         {"preset=fsdp", "replicate=co2", "mesh=4x2"},

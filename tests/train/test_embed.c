@@ -53,7 +53,7 @@ static void threads_equal_virtual(void **state)
         float x[COUNT], y[COUNT];
         char settings[256], more[320];
         snprintf(settings, sizeof settings,
-                 "strategy=%s workers=%d kind=adamw precision=%s accumulate=2",
+                 "strategy=%s workers=%d kind=adamw momentum=0 precision=%s accumulate=2",
                  synchronous[variant % 3], 1 << variant / 3 % 3,
                  variant / 9 % 2 ? "mixed" : "fp32");
         snprintf(more, sizeof more,
@@ -77,9 +77,10 @@ static void every_method(void **state)
             struct seen seen = {0};
             float x[COUNT];
             char settings[256];
-            snprintf(settings, sizeof settings,
-                     "strategy=%s workers=2 steps=40 schedule=constant%s", sotto_strategy_name(n),
-                     time ? " time=virtual worker.step=1ms" : "");
+            snprintf(
+                settings, sizeof settings,
+                "strategy=%s workers=2 steps=40 schedule=constant step_every=1000 step_factor=0.1%s",
+                sotto_strategy_name(n), time ? " time=virtual worker.step=1ms" : "");
             assert_ok(train(&lab, time, settings, x, &seen, NULL));
             double far = 0, near = 0; /* from the mean of c over a long time, which is about 0 */
             for (int i = 0; i < COUNT; i++) {
@@ -393,7 +394,8 @@ static void resume(void **state)
         for (int variant = 0; variant < 4 && !depends_on_time(sotto_strategy_name(i)); variant++) {
             struct lab lab = lab_new();
             char settings[256];
-            snprintf(settings, sizeof settings, "workers=4 strategy=%s kind=adamw precision=%s%s",
+            snprintf(settings, sizeof settings,
+                     "workers=4 strategy=%s kind=adamw momentum=0 precision=%s%s",
                      sotto_strategy_name(i), variant & 1 ? "mixed" : "fp32",
                      variant & 2 ? " time=virtual worker.step=1ms" : "");
             struct own straight = own_of(&lab, variant & 1), before = straight, after = straight;
@@ -459,7 +461,8 @@ static void checkpoint(void **state)
     (void)state;
     struct lab lab = lab_new();
     struct sotto_problem p = problem_of(&lab, true);
-    struct sotto_options *o = options_of("workers=2 strategy=zero1 kind=adamw save_every=2");
+    struct sotto_options *o =
+        options_of("workers=2 strategy=zero1 kind=adamw momentum=0 save_every=2");
     struct seen straight = {0}, cut = {.stop_at = 4};
     struct sotto_result result;
     float x[COUNT], y[COUNT];

@@ -93,6 +93,7 @@ static enum sotto_status train_until(const struct run_config *c, int64_t steps, 
     struct run_watch watch = {on_step, on_evaluated, NULL, seen, &seen->stop};
     config.train.steps = steps;
     config.train.resume = true;
+    TRY(strategy_forget(&config.strategy, &config.strategy)); /* tau and H are one method's */
     TRY(run_open(&run, &config, &watch));
     enum sotto_status st = run_train(&run);
     seen->result = run.result;

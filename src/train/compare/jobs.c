@@ -27,7 +27,8 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
         t->workers = jobs->workers;
     if (jobs->n_seeds)
         t->seed = jobs->seeds[job->seed];
-    return SOTTO_OK;
+    optim_forget(&out->optim, &spec->base.optim);
+    return strategy_forget(&out->strategy, &spec->base.strategy);
 }
 
 /* What makes a run another run: not where its folder lies. */

@@ -1,0 +1,27 @@
+/* Options that only some choices have a use for: set beside another choice they would be ignored
+ * silently, so they are refused.
+ *
+ *     {"momentum", "kind", 1 << OPTIM_SGD},          optim.momentum is for kind = sgd
+ *
+ * An option counts as set where it differs from its default. */
+#ifndef SOTTO_BASE_OPTION_ONLY_H
+#define SOTTO_BASE_OPTION_ONLY_H
+
+#include "base/option.h"
+
+struct option_only {
+    const char *key;
+    const char *by;  /* the enum, of the same section, that decides */
+    unsigned values; /* bit i: its i-th name has a use for the key  */
+};
+
+/* Names the first option of the section that is set without effect, and what it is for. */
+enum sotto_status option_only_check(const struct option_section *section,
+                                    const struct option_only *only, int n);
+
+/* Sets those without effect back to their defaults where `base` has the same value: they were
+ * meant for others that share it. */
+void option_only_forget(const struct option_section *section, const struct option_only *only, int n,
+                        const void *base);
+
+#endif
