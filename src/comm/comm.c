@@ -57,13 +57,20 @@ enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
     return SOTTO_OK;
 }
 
+enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)
+{
+    return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
+                expected, from, came);
+}
+
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
 {
     assert(from >= 0 && from < c->size && from != c->rank);
     double begin = clock_now(c->clock);
-    TRY(c->ops->recv(c, x.data, count * dtype_size(x.type), from));
+    size_t bytes = count * dtype_size(x.type), came = 0;
+    TRY(c->ops->recv(c, x.data, bytes, from, &came));
     count_call(c, COMM_RECV, 0, from, begin);
-    return SOTTO_OK;
+    return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
 
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
@@ -73,19 +80,17 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     assert(from >= 0 && from < c->size && from != c->rank);
     double begin = clock_now(c->clock);
     size_t unit = dtype_size(out.type), bytes = 0;
-    TRY(c->ops->exchange(c, out.data, count * unit, to, in.data, room * unit, from, &bytes));
+    if (c->ops->exchange) {
+        TRY(c->ops->exchange(c, out.data, count * unit, to, in.data, room * unit, from, &bytes));
+    } else {
+        TRY(c->ops->send(c, out.data, count * unit, to));
+        TRY(c->ops->recv(c, in.data, room * unit, from, &bytes));
+    }
     count_call(c, COMM_EXCHANGE, count * unit, to, begin);
-    if (bytes % unit)
-        return fail(SOTTO_EPEER, "rank %d sends %zu bytes where elements have %zu", from, bytes,
-                    unit);
+    if (bytes > room * unit || bytes % unit)
+        return comm_wrong_length(c, room * unit, bytes, from);
     *came = bytes / unit;
     return SOTTO_OK;
-}
-
-enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)
-{
-    return fail(SOTTO_EPEER, "rank %d expects %zu bytes from rank %d, which sent %zu", c->rank,
-                expected, from, came);
 }
 
 static void copy(struct view y, struct view x, size_t count)

@@ -47,9 +47,10 @@ struct comm_ops {
     /* May return before the message is received, or wait until it is: who sends and receives in a
      * ring takes turns. */
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
-    enum sotto_status (*recv)(struct comm *c, void *data, size_t bytes, int from);
-    /* Both at once, so that ranks in a ring need not take turns. What comes may be shorter than
-     * `room`: *came bytes. */
+    /* *came: the bytes of the message, which may be more than `room`; it is dropped then. */
+    enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *came);
+    /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
+     */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                   size_t room, int from, size_t *came);
     /* y = the sum of all ranks' x; y may be x. */
@@ -90,9 +91,8 @@ struct comm_block comm_block(size_t count, int size, int rank);
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
-/* Sends `count` elements of out to one rank and receives up to `room` into `in` from another;
- * *came: how many there were. Pairs with the other ranks' exchanges alone, not with send or recv.
- */
+/* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both
+ * at once, so that ranks in a ring need not take turns; *came: how many there were. */
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
                                 struct view in, size_t room, int from, size_t *came);
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count);

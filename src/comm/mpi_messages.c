@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+enum { NOBODY = -1 }; /* to send to, to receive from */
+
 static struct mpi_member *member(struct comm *c)
 {
     return (struct mpi_member *)c;
@@ -21,65 +23,33 @@ void *mpi_scratch(struct comm *c, size_t bytes)
     return m->scratch;
 }
 
-static enum sotto_status check_length(const struct mpi_member *m, const MPI_Status *status,
-                                      size_t bytes, int from)
+static enum sotto_status post_send(struct mpi_member *m, int slot, const void *data, size_t bytes,
+                                   int to, int tag)
 {
-    int came = 0;
-    MPI_Get_count(status, MPI_BYTE, &came);
-    return (size_t)came == bytes ? SOTTO_OK
-                                 : comm_wrong_length(&m->base, bytes, (size_t)came, from);
+    return mpi_check(
+        m, MPI_Isend(data, (int)bytes, MPI_BYTE, to, tag, m->comm, &m->sending[slot].request),
+        "send");
 }
 
-enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to)
+static enum sotto_status post_recv(struct mpi_member *m, int slot, void *data, size_t bytes,
+                                   int from, int tag)
 {
-    struct mpi_member *m = member(c);
-    size_t at = 0;
-    do { /* also a message of nothing */
-        int n = mpi_piece(m, bytes, at);
-        MPI_DO(m, "send", MPI_Isend, (const char *)data + at, n, MPI_BYTE, to, MPI_TAG_SEND,
-               m->comm);
-        at += (size_t)n;
-    } while (at < bytes);
-    return SOTTO_OK;
-}
-
-enum sotto_status mpi_recv(struct comm *c, void *data, size_t bytes, int from)
-{
-    struct mpi_member *m = member(c);
-    size_t at = 0;
-    do {
-        int n = mpi_piece(m, bytes, at);
-        MPI_Request request;
-        MPI_Status status;
-        TRY(mpi_check(
-            m, MPI_Irecv((char *)data + at, n, MPI_BYTE, from, MPI_TAG_SEND, m->comm, &request),
-            "recv"));
-        TRY(mpi_await(m, &request, &status, "recv"));
-        TRY(check_length(m, &status, (size_t)n, from));
-        at += (size_t)n;
-    } while (at < bytes);
-    return SOTTO_OK;
+    struct mpi_message *message = &m->receiving[slot];
+    message->bytes = bytes;
+    message->from = from;
+    return mpi_check(
+        m, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, tag, m->comm, &message->request), "recv");
 }
 
 static enum sotto_status start_send(struct comm *c, int slot, const void *data, size_t bytes,
                                     int to)
 {
-    struct mpi_member *m = member(c);
-    return mpi_check(
-        m,
-        MPI_Isend(data, (int)bytes, MPI_BYTE, to, MPI_TAG_RING, m->comm, &m->sending[slot].request),
-        "ring");
+    return post_send(member(c), slot, data, bytes, to, MPI_TAG_RING);
 }
 
 static enum sotto_status start_recv(struct comm *c, int slot, void *data, size_t bytes, int from)
 {
-    struct mpi_member *m = member(c);
-    struct mpi_message *message = &m->receiving[slot];
-    message->bytes = bytes;
-    message->from = from;
-    return mpi_check(
-        m, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, MPI_TAG_RING, m->comm, &message->request),
-        "ring");
+    return post_recv(member(c), slot, data, bytes, from, MPI_TAG_RING);
 }
 
 static enum sotto_status wait_send(struct comm *c, int slot)
@@ -93,7 +63,11 @@ static enum sotto_status wait_recv(struct comm *c, int slot)
     struct mpi_message *message = &m->receiving[slot];
     MPI_Status status;
     TRY(mpi_await(m, &message->request, &status, "ring"));
-    return check_length(m, &status, message->bytes, message->from);
+    int came = 0;
+    MPI_Get_count(&status, MPI_BYTE, &came);
+    return (size_t)came == message->bytes
+               ? SOTTO_OK
+               : comm_wrong_length(c, message->bytes, (size_t)came, message->from);
 }
 
 /* Receives are cancelled: they would write to memory that may soon be somebody else's. */
@@ -118,33 +92,42 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
 {
     struct mpi_member *m = member(c);
     const int full = (int)m->shared->largest;
-    bool sends = true, receives = true;
+    bool sends = to != NOBODY, receives = from != NOBODY;
     enum sotto_status st = SOTTO_OK;
     *came = 0;
     for (size_t at = 0; sends || receives; at += m->shared->largest) {
-        int n = 0;
+        int sent = sends ? mpi_piece(m, bytes, at) : 0, got = 0;
         MPI_Status status;
         if (receives)
-            TRY_DONE(start_recv(c, 0, (char *)in + at, (size_t)mpi_piece(m, room, at), from));
-        if (sends) {
-            n = mpi_piece(m, bytes, at);
-            TRY_DONE(start_send(c, 0, (const char *)out + at, (size_t)n, to));
-        }
+            TRY_DONE(post_recv(m, 0, (char *)in + at, (size_t)mpi_piece(m, room, at), from,
+                               MPI_TAG_SEND));
+        if (sends)
+            TRY_DONE(post_send(m, 0, (const char *)out + at, (size_t)sent, to, MPI_TAG_SEND));
         if (receives) {
-            int got = 0;
-            TRY_DONE(mpi_await(m, &m->receiving[0].request, &status, "exchange"));
+            TRY_DONE(mpi_await(m, &m->receiving[0].request, &status, "message"));
             MPI_Get_count(&status, MPI_BYTE, &got);
             *came += (size_t)got;
-            receives = got == full;
         }
         if (sends)
             TRY_DONE(wait_send(c, 0));
-        sends = sends && n == full;
+        sends = sends && sent == full;
+        receives = receives && got == full;
     }
 done:
     if (st != SOTTO_OK)
         drop(c);
     return st;
+}
+
+enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to)
+{
+    size_t none;
+    return mpi_exchange(c, data, bytes, to, NULL, 0, NOBODY, &none);
+}
+
+enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+{
+    return mpi_exchange(c, NULL, 0, NOBODY, data, room, from, came);
 }
 
 #endif

@@ -81,7 +81,7 @@ static inline int mpi_piece(const struct mpi_member *m, size_t count, size_t at)
 }
 
 enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to);
-enum sotto_status mpi_recv(struct comm *c, void *data, size_t bytes, int from);
+enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                size_t room, int from, size_t *came);
 

@@ -281,8 +281,7 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
     return atomic_load(&g->world->aborted) ? aborted(g->world) : SOTTO_OK;
 }
 
-/* The next message from a rank, if it has no more than `room` bytes. */
-static enum sotto_status take_message(struct comm *c, void *data, size_t room, int from,
+static enum sotto_status recv_message(struct comm *c, void *data, size_t room, int from,
                                       size_t *came)
 {
     struct member *m = (struct member *)c;
@@ -307,21 +306,6 @@ static enum sotto_status take_message(struct comm *c, void *data, size_t room, i
     box->idle = message;
     pthread_mutex_unlock(&g->lock);
     return SOTTO_OK;
-}
-
-static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
-{
-    size_t came;
-    TRY(take_message(c, data, bytes, from, &came));
-    return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
-}
-
-static enum sotto_status exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                                  size_t room, int from, size_t *came)
-{
-    TRY(send_message(c, out, bytes, to)); /* does not wait for its receiver */
-    TRY(take_message(c, in, room, from, came));
-    return *came <= room ? SOTTO_OK : comm_wrong_length(c, room, *came, from);
 }
 
 static void leave_world(struct world *w)
@@ -436,7 +420,6 @@ static const struct comm_ops threads_ops = {
     .name = "threads",
     .send = send_message,
     .recv = recv_message,
-    .exchange = exchange,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,

@@ -431,8 +431,7 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
     return SOTTO_OK;
 }
 
-/* The next message from a rank, if it has no more than `room` bytes. */
-static enum sotto_status open_message(struct comm *c, void *data, size_t room, int from,
+static enum sotto_status recv_message(struct comm *c, void *data, size_t room, int from,
                                       size_t *came)
 {
     struct member *self = (struct member *)c;
@@ -456,21 +455,6 @@ static enum sotto_status open_message(struct comm *c, void *data, size_t room, i
     return SOTTO_OK;
 }
 
-static enum sotto_status recv_message(struct comm *c, void *data, size_t bytes, int from)
-{
-    size_t came;
-    TRY(open_message(c, data, bytes, from, &came));
-    return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
-}
-
-static enum sotto_status exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
-                                  size_t room, int from, size_t *came)
-{
-    TRY(send_message(c, out, bytes, to)); /* does not wait for its receiver */
-    TRY(open_message(c, in, room, from, came));
-    return *came <= room ? SOTTO_OK : comm_wrong_length(c, room, *came, from);
-}
-
 static void abort_world(struct comm *c, const struct status_note *note)
 {
     struct virtual_sim *sim = ((struct member *)c)->group->sim;
@@ -484,7 +468,6 @@ static const struct comm_ops virtual_comm_ops = {
     .name = "virtual",
     .send = send_message,
     .recv = recv_message,
-    .exchange = exchange,
     .allreduce = allreduce,
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
