@@ -162,11 +162,12 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 {
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
-    const bool alone = s->is.mesh->worker->size == 1;
+    const struct mesh *mesh = s->is.mesh;
+    const bool alone = (s->replicate->ops->averages ? mesh->worker->size : mesh->n_s) == 1;
     for (int i = 0; i < n; i++)
         TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
     if (!alone)
-        TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
+        TRY(lane_wait(mesh->lane)); /* g = sum_i g_i */
     return SOTTO_OK;
 }
 
