@@ -17,7 +17,7 @@
 
 struct config {
     int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
-    bool lockstep, profile;
+    bool lockstep, profile, mixed;
 };
 
 #define S struct config
@@ -27,7 +27,7 @@ static const struct option table[] = {
     OPTION_INT(S, batch, "4", 1, 1e6, ""),      OPTION_INT(S, seq, "256", 1, 1e6, ""),
     OPTION_INT(S, threads, "2", 1, 1024, ""),   OPTION_INT(S, steps, "20", 1, 1e6, ""),
     OPTION_INT(S, warmup, "3", 0, 1e6, ""),     OPTION_BOOL(S, lockstep, "false", ""),
-    OPTION_BOOL(S, profile, "false", ""),
+    OPTION_BOOL(S, profile, "false", ""),       OPTION_BOOL(S, mixed, "false", ""),
 };
 #undef S
 
@@ -40,6 +40,7 @@ struct bench {
     struct tape tape;
     struct batch batch;
     struct buffer theta, grad;
+    struct buffer x; /* mixed: the fp32 truth of theta */
     struct view *theta_stage, *grad_stage;
     struct optim_config optim_config;
     struct optim optim;
@@ -64,15 +65,20 @@ static enum sotto_status open_bench(struct bench *b)
     size_t count = table_count(&b->model.table);
     TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
                   (struct extent){b->c.batch, b->c.seq, DTYPE_F32}, false));
-    TRY(buffer_init(&b->theta, &b->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
-    TRY(buffer_init(&b->grad, &b->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
+    const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
+    TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));
+    TRY(buffer_init(&b->grad, &b->dev, type, count, MEMORY_GRADIENTS));
+    if (b->c.mixed)
+        TRY(buffer_init(&b->x, &b->dev, DTYPE_F32, count, MEMORY_OPTIMIZER));
     TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1, MEMORY_OPTIMIZER));
     TRY(batch_init(&b->batch, b->c.batch, b->c.seq));
     b->theta_stage = calloc(2, sizeof(struct view));
     b->grad_stage = b->theta_stage + 1;
     b->theta_stage[0] = b->theta.view;
     b->grad_stage[0] = b->grad.view;
-    model_randomize(&b->model, 1, b->theta.view.data);
+    model_randomize(&b->model, 1, b->c.mixed ? b->x.view.data : b->theta.view.data);
+    if (b->c.mixed)
+        b->dev.ops->copy(&b->dev, b->theta.view, b->x.view, count);
     struct rng rng = rng_make(1, 0);
     for (int i = 0; i < b->c.batch * b->c.seq; i++) {
         b->batch.tokens[i] = (int32_t)rng_below(&rng, (uint64_t)b->c.vocab);
@@ -88,7 +94,10 @@ static enum sotto_status step(struct bench *b, double *loss)
     TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
     struct tape_result r = tape_result(&b->tape);
     *loss = r.loss / (double)r.targets;
-    optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
+    if (b->c.mixed)
+        optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);
+    else
+        optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
     return device_check(&b->dev);
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the training-step benchmark: a GPT-2 style model, fp32, one batch of random tokens.
+"""PyTorch's side of the training-step benchmark: a GPT-2 style model, one batch of random tokens, fp32 or bf16 autocast.
 
 Run:  python bench/peer_torch.py --layers 6 --heads 6 --width 384 --vocab 8192 --batch 4 --seq 256 --threads 2
 A step is zero_grad, forward, backward, AdamW. Prints {"step", "seconds", "loss"} after each step (warm-up steps are
@@ -88,6 +88,7 @@ def parse():
                               steps=10, warmup=2).items():
         p.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
     p.add_argument("--compile", action="store_true", help="use torch.compile")
+    p.add_argument("--mixed", action="store_true", help="bf16 autocast over fp32 parameters")
     p.add_argument("--attention", choices=("sdpa", "math"), default="sdpa", help="default sdpa")
     p.add_argument("--lockstep", action="store_true", help="read a line from stdin before each step")
     return p.parse_args()
@@ -110,7 +111,8 @@ def main():
             break
         start = time.perf_counter()
         opt.zero_grad(set_to_none=True)
-        loss = loss_of(tokens, targets)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.mixed):
+            loss = loss_of(tokens, targets)
         loss.backward()
         opt.step()
         seconds = time.perf_counter() - start

@@ -45,10 +45,11 @@ def main():
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=3)
     p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--mixed", action="store_true", help="bf16 parameters and products; PyTorch: bf16 autocast")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
     a = p.parse_args()
     sizes = GPT2 if a.gpt2 else SMALL
-    shape = [f"--{k}={v}" for k, v in sizes.items()] + [f"--threads={a.threads}"]
+    shape = [f"--{k}={v}" for k, v in sizes.items()] + [f"--threads={a.threads}"] + ["--mixed"] * a.mixed
     peer = [sys.executable, os.path.join(HERE, "peer_torch.py")]
     contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup),
                   Contender("torch eager", peer + shape, a.steps, a.warmup),
@@ -60,7 +61,7 @@ def main():
         c.finish()
 
     tokens = sizes["batch"] * sizes["seq"]
-    print(" ".join(f"{k}={v}" for k, v in sizes.items()), f"threads={a.threads} steps={a.steps} fp32, interleaved")
+    print(" ".join(f"{k}={v}" for k, v in sizes.items()), f"threads={a.threads} steps={a.steps} {'mixed' if a.mixed else 'fp32'}, interleaved")
     for c in contenders:
         low, median, high = statistics.quantiles(c.seconds, n=4)
         print(f"{c.name:15s} {1e3 * median:8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "

@@ -2,9 +2,10 @@
  *
  * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is
  * given. Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic
- * is fp32 at least. "dw +=" means that the op adds to what is there, since gradients accumulate
- * over micro-batches. Views marked (optional) may be view_none. Shapes are the caller's promise:
- * ops assert, not return. */
+ * is fp32 at least, but products with a bf16 weight, or that make the gradient of one, may round
+ * their other operands to bf16 too before they multiply. "dw +=" means that the op adds to what is
+ * there, since gradients accumulate over micro-batches. Views marked (optional) may be view_none.
+ * Shapes are the caller's promise: ops assert, not return. */
 #ifndef SOTTO_TENSOR_OPS_H
 #define SOTTO_TENSOR_OPS_H
 

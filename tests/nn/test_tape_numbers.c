@@ -231,11 +231,10 @@ static void evaluation(void **state)
     }
 }
 
-/* bf16 parameters are widened and computed with in fp32, so the loss is that of the widened
- * parameters. Gradients are rounded to bf16 each time something is added to them: half a last place
- * is 2^-9 of an element, and no tensor is added to more than a few times. With bf16 activations
- * everything that is kept is rounded, about 2^-9 relative a value and sublayer, and errors of a
- * dozen roundings in a row, amplified by norms of small numbers, stay below some percent. */
+/* With bf16 parameters what products multiply may be rounded, 2^-9 relative a value and sublayer, and
+ * gradients are rounded each time something is added to them; with bf16 activations everything that
+ * is kept is rounded too. Errors of a dozen roundings in a row, amplified by norms of small numbers,
+ * stay below some percent. */
 static void bf16(void **state)
 {
     (void)state;
@@ -266,8 +265,8 @@ static void bf16(void **state)
             l.dev.ops->copy(&l.dev, l.grad.view, grad.view, count);
             float *have = lab_tensors(&l, l.grad.view.data);
             double off = lab_distance(have, want, l.model.table.parameters);
-            if (!(fabs(have_loss - loss) < (type == DTYPE_F32 ? 1e-5 : 2e-2) &&
-                  off < (type == DTYPE_F32 ? 0x1p-8 : 5e-2) && off > 0))
+            if (!(fabs(have_loss - loss) < (type == DTYPE_F32 ? 3e-3 : 2e-2) &&
+                  off < (type == DTYPE_F32 ? 1.5e-2 : 5e-2) && off > 0))
                 fail_with("model %d, activations %d: loss %g off, gradient %g", which, type,
                           fabs(have_loss - loss), off);
             free(have);

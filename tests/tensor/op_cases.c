@@ -417,7 +417,8 @@ static float near_normal(uint64_t index)
     return (float)(sum - 131070) * (1.7320508f / 65536);
 }
 
-static enum sotto_status start_value(struct op_room *room, int i)
+/* `coarse`: all values are bf16 numbers, whatever their type. */
+static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
 {
     const struct operand *o = &room->operand[i];
     float *host = malloc(o->count * sizeof *host);
@@ -426,6 +427,7 @@ static enum sotto_status start_value(struct op_room *room, int i)
         for (size_t e = 0; e < o->count; e++) {
             host[e] = o->mean + o->spread * near_normal((uint64_t)i << 40 | e);
             half[e] = bf16_round(host[e]);
+            host[e] = coarse ? bf16_widen(half[e]) : host[e];
         }
         room->dev->ops->write(room->dev, room->view[i],
                               room->view[i].type == DTYPE_F32 ? (void *)host : half, o->count);
@@ -441,6 +443,8 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
 {
     *room = (struct op_room){.dev = dev, .c = c};
     room->n = family_of(c)->operands(c, room->operand);
+    /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
+    const bool coarse = half && strcmp(c->op, "linear") == 0;
     for (int i = 0; i < room->n; i++) {
         const struct operand *o = &room->operand[i];
         if (o->count == 0)
@@ -448,7 +452,7 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
         TRY(buffer_init(&room->buffer[i], dev, o->kind & half ? DTYPE_BF16 : DTYPE_F32, o->count,
                         MEMORY_ACTIVATIONS));
         room->view[i] = room->buffer[i].view;
-        TRY(start_value(room, i));
+        TRY(start_value(room, i, coarse));
     }
     return SOTTO_OK;
 }

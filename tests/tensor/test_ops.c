@@ -295,9 +295,91 @@ static void test_peek_is_the_step(void **state)
     }
 }
 
+/* What meets a bf16 weight, or makes the gradient of one, is either rounded to bf16, to nearest, or
+ * not at all, and all of it alike. */
+struct product {
+    int m, n, k;
+    const float *a, *b;
+    int a_row, a_column, b_row, b_column; /* distances of elements */
+};
+
+static double dot(const struct product *p, int i, int j, bool rounded)
+{
+    double sum = 0;
+    for (int l = 0; l < p->k; l++) {
+        float a = p->a[i * p->a_row + l * p->a_column], b = p->b[l * p->b_row + j * p->b_column];
+        sum +=
+            rounded ? (double)bf16_widen(bf16_round(a)) * bf16_widen(bf16_round(b)) : (double)a * b;
+    }
+    return sum;
+}
+
+/* Whether c is the product of rounded operands; fails where it is neither. */
+static bool is_rounded(const struct product *p, struct view c, const char *what)
+{
+    double off[2] = {0};
+    for (int i = 0; i < p->m; i++)
+        for (int j = 0; j < p->n; j++)
+            for (int rounded = 0; rounded < 2; rounded++) {
+                double want = dot(p, i, j, rounded), have = element(c, (size_t)(i * p->n + j));
+                double place = c.type == DTYPE_BF16 ? fabs(want) / 256 : 0;
+                off[rounded] = fmax(off[rounded], fabs(have - want) - place);
+            }
+    if (!(fmin(off[0], off[1]) < 1e-4))
+        fail_with("%s: %g off the product, %g off that of rounded operands", what, off[0], off[1]);
+    return off[1] < off[0];
+}
+
+static void products_of_bf16(void **state)
+{
+    (void)state;
+    enum { ROWS = 37, IN = 65, OUT = 50 };
+    static float x[ROWS * IN], dy[ROWS * OUT], w[IN * OUT];
+    static uint16_t half[IN * OUT], dw[IN * OUT];
+    struct view v_x = {x, DTYPE_F32}, v_dy = {dy, DTYPE_F32}, v_w = {half, DTYPE_BF16},
+                v_dw = {dw, DTYPE_BF16};
+    static float y[ROWS * OUT], dx[ROWS * IN];
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (float)sin(0.37 * i);
+    for (int i = 0; i < ROWS * OUT; i++)
+        dy[i] = (float)cos(0.73 * i);
+    for (int i = 0; i < IN * OUT; i++)
+        w[i] = bf16_widen(half[i] = bf16_round((float)sin(1.1 * i)));
+    for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+        struct device dev;
+        assert_ok(device_open(&dev, "cpu", &memory, 2));
+        if (cpu_select(&dev, variants[k]) != SOTTO_OK) {
+            device_close(&dev);
+            continue;
+        }
+        for (int layout = LINEAR_OUT_IN; layout <= LINEAR_IN_OUT; layout++) {
+            const struct linear p = {ROWS, IN, OUT, (enum linear_layout)layout};
+            const bool out_in = layout == LINEAR_OUT_IN;
+            const int w_in = out_in ? 1 : OUT, w_out = out_in ? IN : 1;
+            memset(dw, 0, sizeof dw);
+            dev.ops->linear_forward(&dev, &p, (struct view){y, DTYPE_F32}, v_x, v_w, view_none,
+                                    view_none);
+            dev.ops->linear_backward_x(&dev, &p, (struct view){dx, DTYPE_F32}, v_dy, v_w, false);
+            dev.ops->linear_backward_w(&dev, &p, v_dw, view_none, v_dy, v_x);
+            struct product forward = {ROWS, OUT, IN, x, w, IN, 1, w_in, w_out};
+            struct product backward = {ROWS, IN, OUT, dy, w, OUT, 1, w_out, w_in};
+            struct product weight = {IN, OUT, ROWS, x, dy, 1, IN, OUT, 1};
+            if (out_in)
+                weight = (struct product){OUT, IN, ROWS, dy, x, 1, OUT, IN, 1};
+            bool rounded = is_rounded(&forward, (struct view){y, DTYPE_F32}, variants[k]);
+            assert_int_equal(is_rounded(&backward, (struct view){dx, DTYPE_F32}, variants[k]),
+                             rounded);
+            assert_int_equal(is_rounded(&weight, v_dw, variants[k]), rounded);
+            assert_int_equal(rounded, strcmp(variants[k], "amx") == 0);
+        }
+        device_close(&dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_of_bf16),
         cmocka_unit_test(test_reference_agrees_with_finite_differences),
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),

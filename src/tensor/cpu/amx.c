@@ -1,11 +1,12 @@
-/* fp32 matrix products on the matrix unit of recent x86-64 (AMX), which multiplies bf16 only.
+/* Matrix products on the matrix unit of recent x86-64 (AMX), which multiplies bf16 and sums fp32.
  *
- * An fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the rounding of
- * what the ones before it leave. Of the nine products of two such sums the six largest are taken,
- * smallest first, and summed in fp32; the three that are dropped are
- * below 2^-25 of |a b|. So
- * the error is that of any fp32 product (measured: smaller, for sums of 384 terms), at about three
- * times the speed of fused multiply-adds.
+ * In mixed precision operands are rounded to bf16: one part each, one product.
+ *
+ * For fp32: an fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the
+ * rounding of what the ones before it leave. Of the nine products of two such sums the six largest
+ * are taken, smallest first, and summed in fp32; the three that are dropped are below 2^-25 of |a
+ * b|. So the error is that of any fp32 product (measured: smaller, for sums of 384 terms), at about
+ * three times the speed of fused multiply-adds.
  *
  * Numbers below 2^-110 lose their last bits; an infinity becomes a NaN. */
 #if (defined(__AMX_BF16__) && defined(__AMX_TILE__)) ||                                            \
@@ -18,12 +19,14 @@
 #include "tensor/cpu/kernels.h"
 
 enum {
-    SIDE = 32,              /* of the tile of c in registers: 2 x 2 of 16 x 16 */
-    DEEP = 32,              /* k of a step                                     */
-    PARTS = 3,              /* bf16 numbers for one of fp32                    */
-    PART = SIDE * DEEP * 2, /* bytes of one part of an operand in a step       */
-    STEP = PARTS * PART     /* bytes of an operand in a step                   */
+    SIDE = 32,             /* of the tile of c in registers: 2 x 2 of 16 x 16 */
+    DEEP = 32,             /* k of a step                                     */
+    WHOLE = 3,             /* parts, bf16 numbers, for one of fp32            */
+    PART = SIDE * DEEP * 2 /* bytes of one part of an operand in a step       */
 };
+
+/* Compiled for either number of parts. */
+#define FOR_PARTS static inline __attribute__((always_inline))
 
 /* Rounds to bf16, to nearest; what is left is returned through `x`. */
 static inline uint32_t split(float *x)
@@ -39,20 +42,20 @@ static inline uint32_t split(float *x)
 
 /* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
  */
-static void split_rows(char *to, const float *x, size_t ld)
+FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
 {
     for (int i = 0; i < SIDE; i++, x += ld) {
         uint16_t *out = (uint16_t *)(to + i * 64);
         for (int l = 0; l < DEEP; l++) {
             float rest = x[l];
-            for (int p = 0; p < PARTS; p++)
+            for (int p = 0; p < parts; p++)
                 out[p * (PART / 2) + l] = (uint16_t)(split(&rest) >> 16);
         }
     }
 }
 
 /* The right operand has pairs of k side by side: word (l/2, j) is b[l][j] and b[l+1][j]. */
-static void split_pairs(char *to, const float *x, size_t ld)
+FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
 {
     for (int half = 0; half < 2; half++) {
         for (int l = 0; l < DEEP; l += 2) {
@@ -60,7 +63,7 @@ static void split_pairs(char *to, const float *x, size_t ld)
             uint32_t *out = (uint32_t *)(to + half * 1024 + l / 2 * 64);
             for (int j = 0; j < 16; j++) {
                 float a = even[j], b = odd[j];
-                for (int p = 0; p < PARTS; p++)
+                for (int p = 0; p < parts; p++)
                     out[p * (PART / 4) + j] = split(&a) >> 16 | split(&b);
             }
         }
@@ -81,39 +84,73 @@ static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld,
     return whole;
 }
 
-static void pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)
+FOR_PARTS void pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts)
 {
     char *to = (char *)strip;
     float whole[SIDE * SIDE], across[SIDE * SIDE];
-    for (int l = 0; l < k; l += DEEP, to += STEP) {
+    for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
         if (turned) {
             const float *from = square(whole, x + l, &stride, n, deep);
-            split_rows(to, from, stride);
+            split_rows(to, from, stride, parts);
         } else {
             const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);
             transpose_block(across, SIDE, from, stride, SIDE, SIDE);
-            split_rows(to, across, SIDE);
+            split_rows(to, across, SIDE, parts);
         }
     }
 }
 
-static void pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)
+FOR_PARTS void pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts)
 {
     char *to = (char *)strip;
     float whole[SIDE * SIDE], across[SIDE * SIDE];
-    for (int l = 0; l < k; l += DEEP, to += STEP) {
+    for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
         if (turned) {
             const float *from = square(whole, x + l, &stride, n, deep);
             transpose_block(across, SIDE, from, stride, SIDE, SIDE);
-            split_pairs(to, across, SIDE);
+            split_pairs(to, across, SIDE, parts);
         } else {
             const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);
-            split_pairs(to, from, stride);
+            split_pairs(to, from, stride, parts);
         }
+    }
+}
+
+/* Rows of bf16 as rows of `whole`, zero beyond. */
+static void square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t ld, int rows,
+                        int columns)
+{
+    if (rows < SIDE || columns < SIDE)
+        memset(whole, 0, SIDE * SIDE * sizeof *whole);
+    for (int r = 0; r < rows; r++)
+        memcpy(whole + r * SIDE, x + (size_t)r * ld, (size_t)columns * sizeof *whole);
+}
+
+static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned)
+{
+    char *to = (char *)strip;
+    uint16_t whole[SIDE * SIDE] __attribute__((aligned(64)));
+    for (int l = 0; l < k; l += DEEP, to += PART) {
+        int deep = k - l < DEEP ? k - l : DEEP;
+        if (turned) { /* pairs lie side by side already: words change places */
+            square_half(whole, x + l, ld, n, deep);
+            for (int half = 0; half < 2; half++)
+                transpose_block((float *)(to + half * 1024), 16,
+                                (const float *)(whole + half * 16 * SIDE), SIDE / 2, 16, 16);
+            continue;
+        }
+        square_half(whole, x + (size_t)l * ld, ld, deep, n);
+        for (int half = 0; half < 2; half++)
+            for (int pair = 0; pair < DEEP / 2; pair++) {
+                const uint16_t *even = whole + 2 * pair * SIDE + half * 16, *odd = even + SIDE;
+                uint32_t *out = (uint32_t *)(to + half * 1024 + pair * 64);
+                for (int j = 0; j < 16; j++)
+                    out[j] = even[j] | (uint32_t)odd[j] << 16;
+            }
     }
 }
 
@@ -131,14 +168,19 @@ static void pack_b(float *strip, const float *x, size_t ld, int n, int k, bool t
     _tile_dpbf16ps(3, 5, 7)
 
 /* c = a b of one strip each; the order of the products needs the fewest loads. */
-static void tile(int k, const char *a, const char *b, float *c, size_t ldc)
+FOR_PARTS void tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts)
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int l = 0; l < k; l += DEEP, a += STEP, b += STEP) {
+    for (int l = 0; l < k; l += DEEP, a += parts * PART, b += parts * PART) {
         LOAD_A(0);
+        if (parts == 1) {
+            LOAD_B(0);
+            MULTIPLY;
+            continue;
+        }
         LOAD_B(2);
         MULTIPLY; /* a0 b2 */
         LOAD_B(1);
@@ -175,8 +217,8 @@ struct shape {
     uint8_t rows[16];
 };
 
-static void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                  const float *from, size_t ld_from, const float *bias)
+FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                     const float *from, size_t ld_from, const float *bias, int parts)
 {
     struct shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -185,7 +227,7 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
     }
     _tile_loadconfig(&shape);
     float sum[SIDE * SIDE] __attribute__((aligned(64)));
-    const size_t strip = (size_t)((k + DEEP - 1) / DEEP) * STEP;
+    const size_t strip = (size_t)((k + DEEP - 1) / DEEP) * (size_t)(parts * PART);
     const char *b_at = (const char *)b;
     for (int j = 0; j < n; j += SIDE, b_at += strip) {
         const char *a_at = (const char *)a;
@@ -194,10 +236,10 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
             float *to = c + (size_t)i * ldc + j;
             int rows = m - i < SIDE ? m - i : SIDE;
             if (!from && !bias && rows == SIDE && columns == SIDE) {
-                tile(k, a_at, b_at, to, ldc);
+                tile(k, a_at, b_at, to, ldc, parts);
                 continue;
             }
-            tile(k, a_at, b_at, sum, SIDE);
+            tile(k, a_at, b_at, sum, SIDE, parts);
             merge(to, ldc, sum, from ? from + (size_t)i * ld_from + j : NULL, ld_from,
                   bias ? bias + j : NULL, rows, columns);
         }
@@ -205,17 +247,36 @@ static void block(int m, int n, int k, const float *a, const float *b, float *c,
     _tile_release();
 }
 
-const struct gemm_kernels gemm_amx = {
-    .rows = SIDE,
-    .columns = SIDE,
-    .tile_rows = 256, /* of a, which stay in the second cache while columns of b pass by */
-    .tile_columns = 512,
-    .depth = DEEP,
-    .halves = PARTS,
-    .pack_a = pack_a,
-    .pack_b = pack_b,
-    .block = block,
-};
+/* The table for a number of parts. */
+#define TABLE(name, parts, from_half)                                                              \
+    static void name##_pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
+    {                                                                                              \
+        pack_a(strip, x, ld, n, k, turned, parts);                                                 \
+    }                                                                                              \
+    static void name##_pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
+    {                                                                                              \
+        pack_b(strip, x, ld, n, k, turned, parts);                                                 \
+    }                                                                                              \
+    static void name##_block(int m, int n, int k, const float *a, const float *b, float *c,        \
+                             size_t ldc, const float *from, size_t ld_from, const float *bias)     \
+    {                                                                                              \
+        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts);                                  \
+    }                                                                                              \
+    const struct gemm_kernels name = {                                                             \
+        .rows = SIDE,                                                                              \
+        .columns = SIDE,                                                                           \
+        .tile_rows = 256, /* of a, which stay in the second cache while columns of b pass by */    \
+        .tile_columns = 512,                                                                       \
+        .depth = DEEP,                                                                             \
+        .halves = parts,                                                                           \
+        .pack_a = name##_pack_a,                                                                   \
+        .pack_b = name##_pack_b,                                                                   \
+        .pack_b_half = from_half,                                                                  \
+        .block = name##_block,                                                                     \
+    }
+
+TABLE(gemm_amx, WHOLE, NULL);
+TABLE(gemm_amx_half, 1, pack_b_half);
 
 #else
 typedef int amx_absent; /* not for this machine */

@@ -10,21 +10,22 @@
 #include <unistd.h>
 #endif
 
-#define VARIANT_TABLES(label, variant, product)                                                    \
+#define VARIANT_TABLES(label, variant, product, half)                                              \
     {                                                                                              \
         .name = label, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,           \
         .norm = &fast_norm_##variant, .activation = &fast_activation_##variant,                    \
         .loss = &fast_loss_##variant, .attention = &fast_attention_##variant, .gemm = &product,    \
+        .gemm_half = &half,                                                                        \
     }
 
 /* Best first. */
 static const struct kernels variants[] = {
 #if defined(__x86_64__)
-    VARIANT_TABLES("amx", v4, gemm_amx),
-    VARIANT_TABLES("v4", v4, fast_gemm_v4),
-    VARIANT_TABLES("v3", v3, fast_gemm_v3),
+    VARIANT_TABLES("amx", v4, gemm_amx, gemm_amx_half),
+    VARIANT_TABLES("v4", v4, fast_gemm_v4, fast_gemm_v4),
+    VARIANT_TABLES("v3", v3, fast_gemm_v3, fast_gemm_v3),
 #endif
-    VARIANT_TABLES("baseline", baseline, fast_gemm_baseline),
+    VARIANT_TABLES("baseline", baseline, fast_gemm_baseline, fast_gemm_baseline),
 };
 enum { VARIANTS = sizeof variants / sizeof *variants };
 

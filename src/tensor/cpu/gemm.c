@@ -9,6 +9,7 @@
 
 enum {
     DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
+    THIN = 4,      /* fewer rows than this: packing b would cost more than the product */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
     ROOM_N = 2048
 };
@@ -17,7 +18,7 @@ enum {
  * k). */
 struct part {
     const struct gemm *g;
-    const struct kernels *kernels;
+    const struct gemm_kernels *kernels;
     float *a, *b;
     int i, m, j, n, l, k;
 };
@@ -25,6 +26,11 @@ struct part {
 static int ceil_div(int a, int b)
 {
     return (a + b - 1) / b;
+}
+
+static const struct gemm_kernels *chosen(const struct device *dev, bool half)
+{
+    return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
 }
 
 /* Floats of scratch that a strip of `width` rows or columns takes. */
@@ -36,7 +42,7 @@ static size_t strip_size(const struct gemm_kernels *f, int width, int k)
 static void pack_strip_a(const struct part *p, int strip)
 {
     const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels->gemm;
+    const struct gemm_kernels *f = p->kernels;
     size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
     const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
     f->pack_a(p->a + (size_t)strip * strip_size(f, f->rows, p->k), from, g->lda,
@@ -46,17 +52,21 @@ static void pack_strip_a(const struct part *p, int strip)
 static void pack_strip_b(const struct part *p, int strip)
 {
     const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels->gemm;
+    const struct gemm_kernels *f = p->kernels;
     size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
-    const float *from = g->trans_b ? g->b + j * g->ldb + l : g->b + l * g->ldb + j;
-    f->pack_b(p->b + (size_t)strip * strip_size(f, f->columns, p->k), from, g->ldb,
-              min_int(f->columns, p->n - strip * f->columns), p->k, g->trans_b);
+    size_t at = g->trans_b ? j * g->ldb + l : l * g->ldb + j;
+    float *to = p->b + (size_t)strip * strip_size(f, f->columns, p->k);
+    int n = min_int(f->columns, p->n - strip * f->columns);
+    if (g->b_half)
+        f->pack_b_half(to, g->b_half + at, g->ldb, n, p->k, g->trans_b);
+    else
+        f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
 }
 
 static void multiply_tile(const struct part *p, int tile)
 {
     const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels->gemm;
+    const struct gemm_kernels *f = p->kernels;
     int across = ceil_div(p->m, f->tile_rows);
     int i = tile % across * f->tile_rows, j = tile / across * f->tile_columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
@@ -78,8 +88,8 @@ static void multiply_part(const struct part *p)
 {
     /* What an earlier part packed may still be there. */
     bool same_a = p->j > 0 && p->k == p->g->k && p->m == p->g->m, same_b = p->i > 0;
-    int strips_a = same_a ? 0 : ceil_div(p->m, p->kernels->gemm->rows);
-    int strips_b = same_b ? 0 : ceil_div(p->n, p->kernels->gemm->columns);
+    int strips_a = same_a ? 0 : ceil_div(p->m, p->kernels->rows);
+    int strips_b = same_b ? 0 : ceil_div(p->n, p->kernels->columns);
 #pragma omp for schedule(static)
     for (int strip = 0; strip < strips_a + strips_b; strip++) {
         if (strip < strips_a)
@@ -87,7 +97,7 @@ static void multiply_part(const struct part *p)
         else
             pack_strip_b(p, strip - strips_a);
     }
-    const struct gemm_kernels *f = p->kernels->gemm;
+    const struct gemm_kernels *f = p->kernels;
     int tiles = ceil_div(p->m, f->tile_rows) * ceil_div(p->n, f->tile_columns);
 #pragma omp for schedule(dynamic)
     for (int tile = 0; tile < tiles; tile++)
@@ -110,7 +120,7 @@ static void start_rows(const struct gemm *g, const struct kernels *k, int i, int
     }
 }
 
-/* A few rows: packing b would cost more than the product. */
+/* Fewer than THIN rows. */
 static void multiply_thin(struct device *dev, const struct gemm *g)
 {
     const struct kernels *k = kernels_of(dev);
@@ -139,18 +149,23 @@ static inline size_t gemm_work(const struct gemm *g)
     return (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
 }
 
+bool cpu_gemm_takes_half(const struct device *dev, int m)
+{
+    return kernels_of(dev)->gemm_half->pack_b_half && m >= THIN;
+}
+
 void cpu_gemm(struct device *dev, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0)
         return;
-    if (g->m < 4 && !g->trans_a) {
+    if (g->m < THIN && !g->trans_a) {
         multiply_thin(dev, g);
         return;
     }
-    const struct kernels *kernels = kernels_of(dev);
+    const struct gemm_kernels *kernels = chosen(dev, g->half);
     int depth = ceil_div(g->k, ceil_div(g->k, DEPTH)); /* equal parts, not a short last one */
-    size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->gemm->rows);
-    float *room_a = g->room, *room_b = room_a + strip_size(kernels->gemm, (int)rows, depth);
+    size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->rows);
+    float *room_a = g->room, *room_b = room_a + strip_size(kernels, (int)rows, depth);
 #pragma omp parallel num_threads(team(dev, gemm_work(g)))
     for (int j = 0; j < g->n; j += ROOM_N) {
         for (int l = 0; l < g->k; l += depth) {
@@ -171,9 +186,9 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     }
 }
 
-size_t cpu_gemm_room(const struct device *dev, int m, int n, int k)
+size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
-    const struct gemm_kernels *f = kernels_of(dev)->gemm;
+    const struct gemm_kernels *f = chosen(dev, half);
     size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
     size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
     return strip_size(f, (int)(rows + columns), min_int(k, DEPTH));

@@ -9,7 +9,9 @@ struct gemm {
     int m, n, k;
     bool trans_a, trans_b; /* a is (k, m), b is (n, k) */
     bool add;
+    bool half; /* operands may be rounded to bf16 */
     const float *a, *b;
+    const uint16_t *b_half; /* in place of b, where cpu_gemm_takes_half */
     float *c;
     size_t lda, ldb, ldc;
     const float *bias;     /* (optional) (n)                    */
@@ -18,7 +20,9 @@ struct gemm {
     float *room; /* cpu_gemm_room floats of scratch, 64-byte aligned */
 };
 
-size_t cpu_gemm_room(const struct device *dev, int m, int n, int k);
+size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
+/* Whether a product of m rows takes b as bf16. */
+bool cpu_gemm_takes_half(const struct device *dev, int m);
 void cpu_gemm(struct device *dev, const struct gemm *g);
 
 #endif

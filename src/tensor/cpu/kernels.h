@@ -99,6 +99,8 @@ struct gemm_kernels {
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
     void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
+    /* (optional) The same from bf16; without it the caller widens. */
+    void (*pack_b_half)(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned);
     /* c (m, n) = a b + from + bias, of consecutive strips; `from` and bias may be NULL, `from` may
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
@@ -114,6 +116,7 @@ struct kernels {
     const struct loss_kernels *loss;
     const struct attention_kernels *attention;
     const struct gemm_kernels *gemm;
+    const struct gemm_kernels *gemm_half; /* operands rounded to bf16, where that is faster */
 };
 
 #define KERNELS_PASTE_(table, variant) table##_##variant
@@ -129,7 +132,7 @@ struct kernels {
     extern const struct attention_kernels fast_attention_##variant;                                \
     extern const struct gemm_kernels fast_gemm_##variant
 
-extern const struct gemm_kernels gemm_amx;
+extern const struct gemm_kernels gemm_amx, gemm_amx_half;
 
 KERNELS_DECLARE(baseline);
 KERNELS_DECLARE(v3);

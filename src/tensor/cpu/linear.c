@@ -1,8 +1,8 @@
 /* Linear layers: products over panels of outputs.
  *
  * Where everything is fp32 there is one panel and nothing is copied. A bf16 operand is widened into
- * scratch, panel by panel, so that a head of 50 thousand outputs does not need scratch of its size.
- */
+ * scratch, panel by panel, so that a head of 50 thousand outputs does not need scratch of its size;
+ * weights are not where the kernels multiply bf16. */
 #include "tensor/cpu/gemm.h"
 
 enum { PANEL = 4 << 20 }; /* elements of a widened panel */
@@ -70,6 +70,20 @@ static struct matrix open_weight(struct device *dev, const struct linear *p, str
     return open_block(dev, w, in, (size_t)p->out, at, n, room, true);
 }
 
+/* The panel of w that makes outputs [at, at + n), for a product to read. */
+static void read_weight(struct device *dev, struct gemm *g, const struct linear *p, struct view w,
+                        size_t at, size_t n, float *room)
+{
+    if (cpu_gemm_takes_half(dev, g->m) && is_half(w)) {
+        const bool out_in = p->layout == LINEAR_OUT_IN;
+        g->b_half = (const uint16_t *)w.data + (out_in ? at * (size_t)p->in : at);
+        g->ldb = (size_t)(out_in ? p->in : p->out);
+        return;
+    }
+    struct matrix m = open_weight(dev, p, w, at, n, room);
+    g->b = m.data, g->ldb = m.ld;
+}
+
 static void close_weight(struct device *dev, const struct linear *p, struct view w, size_t at,
                          size_t n, struct matrix block)
 {
@@ -96,9 +110,10 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
                         struct view w, struct view bias, struct view residual)
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    size_t n = panel_size(p, is_half(y) || is_half(w) || is_half(bias) || is_half(residual));
-    size_t gemm_room = cpu_gemm_room(dev, p->rows, (int)n, p->in);
-    size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(w) ? n * in : 0;
+    bool widened = is_half(w) && !cpu_gemm_takes_half(dev, p->rows);
+    size_t n = panel_size(p, is_half(y) || widened || is_half(bias) || is_half(residual));
+    size_t gemm_room = cpu_gemm_room(dev, p->rows, (int)n, p->in, is_half(w));
+    size_t x_room = is_half(x) ? rows * in : 0, w_room = widened ? n * in : 0;
     size_t y_room = is_half(y) ? rows * n : 0, residual_room = is_half(residual) ? rows * n : 0;
     size_t bias_room = is_half(bias) ? n : 0;
     struct scratch room = {device_scratch(
@@ -106,7 +121,8 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
         (gemm_room + x_room + w_room + y_room + residual_room + bias_room + 96) * sizeof(float))};
     if (!room.at)
         return;
-    struct gemm g = {.m = p->rows, .k = p->in, .trans_b = p->layout == LINEAR_OUT_IN};
+    struct gemm g = {
+        .m = p->rows, .k = p->in, .trans_b = p->layout == LINEAR_OUT_IN, .half = is_half(w)};
     g.room = take(&room, gemm_room);
     struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
     float *w_at = take(&room, w_room), *y_at = take(&room, y_room);
@@ -114,11 +130,10 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
     g.a = mx.data, g.lda = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, w, at, n, w_at);
+        read_weight(dev, &g, p, w, at, n, w_at);
         struct matrix my = open_block(dev, y, rows, out, at, n, y_at, false);
         struct matrix mr = open_block(dev, residual, rows, out, at, n, residual_at, true);
         g.n = (int)n;
-        g.b = mw.data, g.ldb = mw.ld;
         g.c = my.data, g.ldc = my.ld;
         g.residual = mr.data, g.ld_residual = mr.ld;
         g.bias = load(kernels_of(dev), bias, at, n, bias_at);
@@ -131,26 +146,27 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
                            struct view dy, struct view w, bool add)
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    size_t n = panel_size(p, is_half(dy) || is_half(w));
-    size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n);
-    size_t dx_room = is_half(dx) ? rows * in : 0, w_room = is_half(w) ? n * in : 0;
+    bool widened = is_half(w) && !cpu_gemm_takes_half(dev, p->rows);
+    size_t n = panel_size(p, is_half(dy) || widened);
+    size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w));
+    size_t dx_room = is_half(dx) ? rows * in : 0, w_room = widened ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
     struct scratch room = {
         device_scratch(dev, (gemm_room + dx_room + w_room + dy_room + 64) * sizeof(float))};
     if (!room.at)
         return;
-    struct gemm g = {.m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT};
+    struct gemm g = {
+        .m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT, .half = is_half(w)};
     g.room = take(&room, gemm_room);
     struct matrix mx = open_block(dev, dx, rows, in, 0, in, take(&room, dx_room), add);
     float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
     g.c = mx.data, g.ldc = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, w, at, n, w_at);
+        read_weight(dev, &g, p, w, at, n, w_at);
         struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at, true);
         g.k = (int)n;
         g.a = my.data, g.lda = my.ld;
-        g.b = mw.data, g.ldb = mw.ld;
         g.add = add || at > 0;
         cpu_gemm(dev, &g);
     }
@@ -181,15 +197,16 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     size_t n = panel_size(p, is_half(dy) || is_half(dw));
     bool out_in = p->layout == LINEAR_OUT_IN;
-    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows)
-                              : cpu_gemm_room(dev, p->in, (int)n, p->rows);
+    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, is_half(dw))
+                              : cpu_gemm_room(dev, p->in, (int)n, p->rows, is_half(dw));
     size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(dw) ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
     struct scratch room = {
         device_scratch(dev, (gemm_room + x_room + w_room + dy_room + 64) * sizeof(float))};
     if (!room.at)
         return;
-    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .room = take(&room, gemm_room)};
+    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = is_half(dw)};
+    g.room = take(&room, gemm_room);
     struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
     float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
     for (size_t at = 0; at < out; at += n) {
