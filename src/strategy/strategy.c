@@ -25,8 +25,10 @@ const struct option strategy_options[] = {
     OPTION_TEXT(S, mesh, "",
                 "RxS: R groups of S workers; empty: one group, or as many as workers where the "
                 "replicate method is meant for slow links"),
-    OPTION_ENUM(S, precision, "fp32", precision_names,
-                "mixed: parameters and gradients bf16, the fp32 truth kept beside them"),
+    OPTION_ENUM(
+        S, precision, "fp32", precision_names,
+        "mixed: parameters and gradients bf16, the fp32 truth kept beside them; products of bf16 "
+        "where the processor has them"),
     OPTION_ENUM(S, weight, "microbatch", weight_names,
                 "a round's gradient averages micro-batches, or target tokens (padded data)"),
     OPTION_INT(

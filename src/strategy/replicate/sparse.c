@@ -56,10 +56,31 @@ void sparse_free(struct sparse *s)
     *s = (struct sparse){0};
 }
 
-static int descending(const void *a, const void *b)
+/* Brings the k largest to the front and returns the least of them, 0 < k <= n: Hoare's FIND, a few
+ * passes where a sort took most of an exchange. */
+static float find_largest(float *x, size_t n, size_t k)
 {
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x < y) - (x > y);
+    ptrdiff_t low = 0, high = (ptrdiff_t)n - 1, last = (ptrdiff_t)k - 1;
+    while (low < high) {
+        const float pivot = x[last];
+        ptrdiff_t i = low, j = high;
+        do {
+            while (x[i] > pivot)
+                i++;
+            while (pivot > x[j])
+                j--;
+            if (i <= j) {
+                const float moved = x[i];
+                x[i++] = x[j];
+                x[j--] = moved;
+            }
+        } while (i <= j);
+        if (j < last)
+            low = i;
+        if (last < i)
+            high = j;
+    }
+    return x[last];
 }
 
 /* Of n values those that one of `ranks` ranks keeps, if they choose independently. */
@@ -74,8 +95,7 @@ static void prune_row(struct sparse *s, float *x, size_t n)
     size_t keep = kept_of(s, n, 1), equal = 0;
     for (size_t i = 0; i < n; i++)
         s->row[i] = fabsf(x[i]);
-    qsort(s->row, n, sizeof *s->row, descending);
-    const float least = keep ? s->row[keep - 1] : INFINITY;
+    const float least = keep ? find_largest(s->row, n, keep) : INFINITY;
     for (size_t i = 0; i < keep; i++)
         equal += s->row[i] == least;
     for (size_t i = 0; i < n; i++) {
