@@ -21,7 +21,7 @@ static size_t row_length(const struct table_entry *e)
 enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
                               struct device *dev, size_t count, int size, double prune)
 {
-    size_t longest = 1, block = comm_block(count, size, 0).end;
+    size_t longest = 1, block = size == 2 ? count : comm_block(count, size, 0).end;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
             longest = row_length(&table->entry[i]);
@@ -189,6 +189,10 @@ static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t 
 
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
 {
+    if (c->size == 2) {
+        const struct comm_block all = {0, s->count};
+        return pass(s, c, 1, pack(s, all, kept_of(s, s->count, 1)), all);
+    }
     const struct comm_block mine = comm_block(s->count, c->size, c->rank);
     for (int far = 1; far < c->size; far++) {
         struct comm_block to = comm_block(s->count, c->size, (c->rank + far) % c->size);

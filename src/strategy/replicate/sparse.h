@@ -1,7 +1,8 @@
 /* The average of vectors of which each group sends only the largest values: per tensor row the
  * (1-p) largest in magnitude. On the wire a block is a bit an element and the values that are not
  * 0, or all of them where that is less. Blocks go to the rank they belong to, which adds them up
- * and sends the sum to all others; in it are the values that any of them kept. */
+ * and sends the sum to all others; in it are the values that any of them kept. Two ranks just send
+ * each other what they have: a sum of two has the same bits on both. */
 #ifndef SOTTO_STRATEGY_REPLICATE_SPARSE_H
 #define SOTTO_STRATEGY_REPLICATE_SPARSE_H
 
