@@ -11,21 +11,20 @@ static int number(const char *variable)
     return text ? atoi(text) : 0;
 }
 
-/* A batch script of Slurm has a SLURM_PROCID as well, but is no step: only srun makes steps. */
+/* Of Slurm only the step counts: SLURM_NTASKS and SLURM_PROCID are also set in the shell of an
+ * allocation, which is a process of its own whatever the number of tasks in the allocation. */
 int mpi_launched_size(void)
 {
-    static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    static const char *const size[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         if (number(size[i]) > 0)
             return number(size[i]);
-    if (getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID") && number("SLURM_NTASKS") > 1)
-        return number("SLURM_NTASKS");
-    return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 1 : 0;
+    return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 0 : 1;
 }
 
 bool mpi_detected(void)
 {
-    return mpi_launched_size() > 0;
+    return mpi_launched_size() != 1;
 }
 
 #ifndef SOTTO_WITH_MPI

@@ -21,7 +21,8 @@ struct mpi_config {
     size_t largest; /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
 };
 
-/* Whether a launcher of MPI programs started this process. */
+/* Whether a launcher started this process together with others. One that was started alone needs no
+ * MPI, and could not always have it: in a shell that srun started, MPI starts once and no more. */
 bool mpi_detected(void);
 
 /* This process's communicator of all ranks; NULL config: native. Starts MPI unless the program has,

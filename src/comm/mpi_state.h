@@ -6,8 +6,8 @@
 #include "comm/mpi.h"
 #include "comm/ring.h"
 
-/* How many processes the launcher says it started; 1 where it does not say, 0: there was no
- * launcher. */
+/* How many processes were started together, this one included; 0: by a launcher that does not
+ * say. */
 int mpi_launched_size(void);
 
 #ifdef SOTTO_WITH_MPI

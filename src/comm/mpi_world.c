@@ -4,6 +4,7 @@
 #ifdef SOTTO_WITH_MPI
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 
@@ -15,6 +16,20 @@ static void tune_open_mpi(void)
     setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,need-ack,need-csum,hetero-rdma", 0);
 }
 
+/* Where srun does not speak PMIx, Open MPI (unless built for Slurm's older protocols) ends the
+ * process from within and advises to build Slurm anew. */
+static void warn_of_srun(void)
+{
+#ifdef OPEN_MPI
+    const char *task = getenv("SLURM_PROCID");
+    if (getenv("SLURM_STEP_NUM_TASKS") && task && strcmp(task, "0") == 0 &&
+        !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("PMIX_RANK"))
+        log_warn("srun started %d tasks without PMIx: if Open MPI does not start now, use "
+                 "srun --mpi=pmix",
+                 mpi_launched_size());
+#endif
+}
+
 static enum sotto_status start_mpi(bool *ours)
 {
     int running = 0, ended = 0, level = MPI_THREAD_SINGLE;
@@ -23,8 +38,10 @@ static enum sotto_status start_mpi(bool *ours)
     if (ended)
         return fail(SOTTO_EINVAL, "MPI has ended in this process and cannot start again");
     *ours = !running;
-    if (*ours)
+    if (*ours) {
         tune_open_mpi();
+        warn_of_srun();
+    }
     if (running)
         MPI_Query_thread(&level);
     else if (MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &level) != MPI_SUCCESS)
@@ -175,7 +192,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
         st = fail(
             SOTTO_EINVAL,
             "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
-            "library this program was built with, or srun --mpi=pmix",
+            "library this program was built with, or with what it understands of srun's: "
+            "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
             mpi_launched_size());
     if (st == SOTTO_OK)
         st = agree_collectives(&all, (int)config->collectives);

@@ -139,7 +139,7 @@ int cluster_threads(const struct cluster *c, const struct worker *w)
     if (c->mpi && !t->threads && cores < sysconf(_SC_NPROCESSORS_ONLN)) {
         if (cores == 1 && w->rank == 0)
             log_warn("each rank is bound to one core, where communication competes with computing: "
-                     "mpirun --bind-to none lets it run beside");
+                     "mpirun --bind-to none, or srun -c 2, lets it run beside");
         return cores; /* the launcher has shared them out already */
     }
     return threads > here ? threads / here : 1;
