@@ -322,6 +322,59 @@ static void bytes_of_a_long_vector(void **state)
     table_free(&table);
 }
 
+/* Fewer values than workers, all of them -0: sums have the same bits everywhere. */
+static enum sotto_status sum_of_nothing(struct worker *w, void *arg)
+{
+    const struct table *table = arg;
+    const size_t count = table->entry[0].count;
+    struct sparse s;
+    struct memory memory = {0};
+    struct device dev;
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    enum sotto_status st = sparse_init(&s, table, 0, 1, &dev, count, w->size, 0.5);
+    for (size_t i = 0; i < count && st == SOTTO_OK; i++)
+        s.value[i] = -0.0f;
+    if (st == SOTTO_OK)
+        st = sparse_sum(&s, w->world);
+    for (size_t i = 0; i < count && st == SOTTO_OK; i++)
+        if (s.value[i] != 0 || (signbit(s.value[i]) && w->size > 1))
+            st = fail(SOTTO_EINVAL, "sum %zu of %d is %g", i, w->size, s.value[i]);
+    sparse_free(&s);
+    device_close(&dev);
+    return st;
+}
+
+static void odd_values(void **state)
+{
+    (void)state;
+    static const float row[2][5] = {{1, -1, 1, 1, 1}, {3, 1, NAN, 2, -4}};
+    static const bool kept[2][5] = {{1, 1, 1, 0, 0}, {1, 0, 1, 0, 1}}; /* ties; no number */
+    for (int64_t n = 1; n <= 5; n++) {
+        struct table table = {0};
+        const int64_t shape[] = {n, 0};
+        table_add(&table, "x", shape, TABLE_ZERO, 0);
+        assert_ok(table_layout(&table, 1, 1));
+        for (int size = 1; size <= 6; size++) {
+            struct engine_config engine = {.workers = size};
+            assert_ok(engine_threads(&engine, sum_of_nothing, &table));
+        }
+        for (int k = 0; n == 5 && k < 2; k++) {
+            struct sparse s;
+            struct memory memory = {0};
+            struct device dev;
+            assert_ok(device_open(&dev, "cpu", &memory, 1));
+            assert_ok(sparse_init(&s, &table, 0, 1, &dev, 5, 1, 0.5));
+            memcpy(s.value, row[k], sizeof row[k]);
+            sparse_prune(&s);
+            for (int i = 0; i < 5; i++)
+                assert_int_equal(s.value[i] != 0, kept[k][i]);
+            sparse_free(&s);
+            device_close(&dev);
+        }
+        table_free(&table);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +383,7 @@ int main(void)
         cmocka_unit_test(schedules),         cmocka_unit_test(uneven_data),
         cmocka_unit_test(identities),        cmocka_unit_test(bytes_of_an_exchange),
         cmocka_unit_test(memory_of_pruning), cmocka_unit_test(bytes_of_a_long_vector),
+        cmocka_unit_test(odd_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

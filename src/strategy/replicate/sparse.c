@@ -89,17 +89,24 @@ static size_t kept_of(const struct sparse *s, size_t n, int ranks)
     return (size_t)ceil((1 - pow(s->prune, ranks)) * (double)n - 1e-9);
 }
 
+/* What is no number is as large as can be: it is sent, to be seen, and does not take others along.
+ */
+static float magnitude(float x)
+{
+    return isnan(x) ? INFINITY : fabsf(x);
+}
+
 /* Keeps (1-p) n values, rounded up; ties go to the lower index. */
 static void prune_row(struct sparse *s, float *x, size_t n)
 {
     size_t keep = kept_of(s, n, 1), equal = 0;
     for (size_t i = 0; i < n; i++)
-        s->row[i] = fabsf(x[i]);
+        s->row[i] = magnitude(x[i]);
     const float least = keep ? find_largest(s->row, n, keep) : INFINITY;
     for (size_t i = 0; i < keep; i++)
         equal += s->row[i] == least;
     for (size_t i = 0; i < n; i++) {
-        float size = fabsf(x[i]);
+        float size = magnitude(x[i]);
         if (size > least || (size == least && equal > 0))
             equal -= size == least;
         else
