@@ -88,7 +88,8 @@ void strategy_describe(const struct strategy_config *config, char out[OPTION_ROO
 struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
     bool want_norm;
-    bool stop; /* this worker would like this round to be the last */
+    bool stop;    /* this worker would like this round to be the last */
+    double pause; /* seconds since the last round that are not the training's */
 };
 
 /* What a round did. */

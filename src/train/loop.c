@@ -13,6 +13,7 @@ struct loop {
     int64_t tokens, step;
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
+    double pause;  /* between the last two rounds, in the worker's time */
 };
 
 static bool leads(const struct trainer *t)
@@ -119,7 +120,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     struct plan plan = {.lr = s.lr,
                         .next_lr = optim_lr(&run->config.optim, t->step + 1, c->steps),
                         .want_norm = s.report,
-                        .stop = asked_to_stop(run)};
+                        .stop = asked_to_stop(run),
+                        .pause = l->pause};
     const double before = clock_now(t->worker->clock);
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
@@ -156,9 +158,10 @@ static enum sotto_status between_rounds(struct loop *l)
     bool last = t->step == c->steps;
     bool evaluates = due(t->step, c->eval_every) || last;
     bool saves = due(t->step, c->save_every) || last;
+    l->pause = 0;
     if (!evaluates && !saves)
         return SOTTO_OK;
-    const double begin = clock_now(&clock_real);
+    const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
     trainer_pause(t);
     if (evaluates)
         TRY(evaluate_now(l));
@@ -166,6 +169,7 @@ static enum sotto_status between_rounds(struct loop *l)
         TRY(save_now(l));
     trainer_go_on(t);
     l->real += clock_now(&clock_real) - begin;
+    l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }
 

@@ -1,6 +1,7 @@
 /* local, overlap-local, slowmo and co2 against their formulas: every step of every group, in every
  * mesh and sharding, with several optimizers and a learning rate that moves. Beside that the
  * identities between methods, what they need of memory, and what is refused. */
+#include "strategy/replicate/pace.h"
 #include "strategy/replicate_lab.h"
 
 /* Differences that rounding makes: parameters are at most 3, where an fp32 step rounds to 1.2e-7,
@@ -319,6 +320,76 @@ static void refused(void **state)
         assert_ok(resolve(good[i], 3));
 }
 
+/* A lane in which the exchange is done at a time, of a clock that the test moves. */
+struct paced {
+    struct lane lane;
+    struct clock clock;
+    double now, finish, busy;
+    bool started;
+};
+
+static double paced_now(const struct clock *clock)
+{
+    return ((const struct paced *)(const void *)((const char *)clock -
+                                                 offsetof(struct paced, clock)))
+        ->now;
+}
+
+static enum sotto_status paced_start(struct lane *lane, lane_job *job, void *arg)
+{
+    (void)job;
+    (void)arg;
+    ((struct paced *)lane)->started = true;
+    return SOTTO_OK;
+}
+
+static enum sotto_status paced_done(struct lane *lane, bool *done)
+{
+    struct paced *p = (struct paced *)lane;
+    *done = p->started && p->now >= p->finish;
+    lane->busy = *done ? p->busy : 0;
+    return SOTTO_OK;
+}
+
+/* Two groups of two. Steps take 0.1 s, the first 0.5, one of worker 1 0.35, and before the fourth
+ * there is a pause. The exchange is busy for 1 s on worker 0, 0.1 more on each of the next, and
+ * over behind 1.5 s: not yet when workers compare first. All take what worker 1 wants, (1.1 + 0.25)
+ * / 0.1 steps. */
+static enum sotto_status pace(struct worker *w, void *arg)
+{
+    static const struct lane_ops ops = {.start = paced_start, .done = paced_done};
+    struct paced p = {.clock = {paced_now}, .finish = 1.5, .busy = 1 + 0.1 * w->rank};
+    struct replicate r = {0};
+    struct pace measured = {0};
+    int64_t tau = 0;
+    int steps = 0;
+    (void)arg;
+    p.lane.ops = &ops;
+    p.lane.clock = &p.clock;
+    TRY(comm_split(w->world, w->rank % 2, &r.is.across));
+    TRY(comm_split(w->world, w->rank / 2, &r.is.within));
+    while (!tau && steps < 100) {
+        const double pause = steps == 4 ? 7 : 0;
+        TRY(pace_step(&measured, &r, pause, &p.lane, NULL, NULL, &tau));
+        steps++;
+        p.now += steps == 1 ? 0.5 : steps == 6 && w->rank == 1 ? 0.35 : 0.1;
+        p.now += steps == 4 ? 7 : 0;
+        p.finish += steps == 4 ? 7 : 0;
+    }
+    comm_free(r.is.across);
+    comm_free(r.is.within);
+    if (tau != 14 || steps != 17)
+        return fail(SOTTO_EINVAL, "tau = %lld behind %d steps", (long long)tau, steps);
+    return SOTTO_OK;
+}
+
+static void tau_of_all(void **state)
+{
+    (void)state;
+    struct engine_config engine = {.workers = 4};
+    assert_ok(engine_threads(&engine, pace, NULL));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +406,7 @@ int main(void)
         cmocka_unit_test(one_wants_to_stop),
         cmocka_unit_test(memory_table),
         cmocka_unit_test(refused),
+        cmocka_unit_test(tau_of_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

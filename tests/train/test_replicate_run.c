@@ -271,6 +271,35 @@ static void another_tau(void **state)
     assert_int_equal(on.bytes, 0);
 }
 
+/* tau = auto: evaluations and checkpoints between the steps that are timed are no part of them, a
+ * run that knows tau goes on with it, and one that was still measuring measures again. */
+static void measured_tau(void **state)
+{
+    (void)state;
+    struct seen quiet, other;
+    struct run_config c = configure("auto");
+    set(&c, "strategy.preset=co2");
+    set_all(&c, slow);
+    set(&c, "strategy.tau=auto");
+    set(&c,
+        "link.inter=1GB/s,50ms"); /* done before workers compare for the first time, in step 9 */
+    c.train.eval_every = 0;
+    assert_ok(train(&c, 48, &quiet));
+    for (int k = 2; k <= 3; k++) {
+        strcat(c.train.out, ".busy");
+        c.train.eval_every = k;
+        c.train.save_every = 5 - k;
+        assert_ok(train(&c, 12, &other));
+        assert_ok(train(&c, 48, &other));
+        assert_true(other.result.hash == quiet.result.hash);
+    }
+    strcat(c.train.out, ".cut");
+    c.train.eval_every = c.train.save_every = 0;
+    assert_ok(train(&c, 5, &other)); /* its exchange is under way */
+    assert_ok(train(&c, 48, &other));
+    assert_true(other.bytes > quiet.bytes / 2);
+}
+
 /* Who wants to stop is heard where all groups come together: at a boundary, or with the average
  * that is under way from one boundary to the next. */
 static void stops(void **state)
@@ -301,10 +330,8 @@ static void stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume),
-        cmocka_unit_test(changes),
-        cmocka_unit_test(another_tau),
-        cmocka_unit_test(stops),
+        cmocka_unit_test(resume),       cmocka_unit_test(changes), cmocka_unit_test(another_tau),
+        cmocka_unit_test(measured_tau), cmocka_unit_test(stops),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -142,7 +142,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     struct co2 *c = (struct co2 *)r;
     struct device *dev = r->is.dev;
     if (!c->tau)
-        TRY(pace_step(&c->pace, r, c->lane, allreduce, c, &c->tau));
+        TRY(pace_step(&c->pace, r, plan->pause, c->lane, allreduce, c, &c->tau));
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ...           */
     if (r->steps == 0 && c->d.dev) {
         dev->ops->copy(dev, c->d.view, r->x, r->count);

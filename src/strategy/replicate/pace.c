@@ -28,12 +28,12 @@ static enum sotto_status largest(struct comm *c, double *x)
     return st;
 }
 
-enum sotto_status pace_step(struct pace *p, struct replicate *r, struct lane *lane,
+enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, struct lane *lane,
                             lane_job *exchange, void *arg, int64_t *tau)
 {
     if (!p->compare)
         return begin(p, r, lane, exchange, arg);
-    const double now = clock_now(lane->clock), step = fmax(now - p->began, 1e-12);
+    const double now = clock_now(lane->clock), step = fmax(now - p->began - pause, 1e-12);
     p->began = now;
     if (++p->steps > 1) { /* the first is slow: caches and pools are empty */
         p->fastest = p->fastest > 0 ? fmin(p->fastest, step) : step;

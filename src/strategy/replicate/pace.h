@@ -12,10 +12,10 @@ struct pace {
     int64_t steps, compare;  /* so far; when to compare next; 0: not yet begun */
 };
 
-/* Before each step: `exchange` is the job to time in the lane. *tau stays 0 until it is known: the
- * smallest number of steps that hides the exchange on every worker, even if one of them is as slow
- * as the slowest was. */
-enum sotto_status pace_step(struct pace *p, struct replicate *r, struct lane *lane,
+/* Before each step: `exchange` is the job to time in the lane, `pause` the plan's. *tau stays 0
+ * until it is known: the smallest number of steps that hides the exchange on every worker, even if
+ * one of them is as slow as the slowest was. */
+enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, struct lane *lane,
                             lane_job *exchange, void *arg, int64_t *tau);
 
 #endif

@@ -87,6 +87,7 @@ struct sotto_trainer {
     struct strategy *strategy;
     int64_t step;
     double lr;                  /* negative: the schedule's */
+    double ended;               /* the last round           */
     bool stop;                  /* with the next round      */
     struct status_note failure; /* after which nothing but destroy makes sense */
     struct sotto_cost spent, mark;

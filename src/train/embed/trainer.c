@@ -205,7 +205,8 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     const int64_t steps = c->train.steps, step = t->step + 1;
     const double begin = clock_now(t->worker->worker->clock);
     struct plan *plan = &t->plan;
-    *plan = (struct plan){.lr = t->lr, .next_lr = t->lr, .stop = t->stop};
+    *plan =
+        (struct plan){.lr = t->lr, .next_lr = t->lr, .stop = t->stop, .pause = begin - t->ended};
     if (t->lr < 0) {
         plan->lr = optim_lr(&c->optim, t->step, steps);
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
@@ -215,6 +216,7 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     if (st != SOTTO_OK)
         return trainer_failed(t, fail_in(st, "step %lld: ", (long long)step));
     spend(t, begin);
+    t->ended = t->mark.seconds;
     t->step = step;
     if (out)
         *out = round_of(t, clock_now(t->worker->worker->clock) - begin);
