@@ -80,7 +80,7 @@ int main(int argc, char **argv)
         {"kind", "sgd"},          {"threads", "1"},
         {"worker.per_node", "1"}, {"link.inter", "15MB/s,1ms"}}; /* 106 ms an average */
     static const char *const taus[] = {"3", "6", "9", "11", "12", "24", "1000", "auto"};
-    struct sotto_options *options;
+    struct sotto_options *options = NULL;
     enum sotto_status st = sotto_options_create(&options);
     for (int i = 0; i < 6 && st == SOTTO_OK; i++)
         st = sotto_options_set(options, begin[i][0], begin[i][1]);

@@ -189,15 +189,25 @@ static enum sotto_status parse_replicas(struct strategy_config *c)
     return SOTTO_OK;
 }
 
+/* The replicate method's own. */
+static double own_alpha(const struct strategy_config *c)
+{
+    return c->replicate == REPLICATE_OVERLAP_LOCAL ? 0.6 : 1;
+}
+
+static double own_beta(const struct strategy_config *c)
+{
+    return c->replicate == REPLICATE_OVERLAP_LOCAL ? 0.7 : 0.5;
+}
+
 static void own_defaults(struct strategy_config *c)
 {
-    const bool overlap = c->replicate == REPLICATE_OVERLAP_LOCAL;
     if (!(OUTER_STEP >> c->replicate & 1))
         return;
     if (c->alpha < 0)
-        c->alpha = overlap ? 0.6 : 1;
+        c->alpha = own_alpha(c);
     if (c->beta < 0)
-        c->beta = overlap ? 0.7 : 0.5;
+        c->beta = own_beta(c);
 }
 
 static enum sotto_status refuse(const struct strategy_config *c)
@@ -222,6 +232,21 @@ static enum sotto_status resolve_methods(struct strategy_config *c)
     if (c->replicate == REPLICATE_AUTO)
         c->replicate = (int)p->replicate;
     return SOTTO_OK;
+}
+
+void strategy_unresolve(struct strategy_config *c)
+{
+    const struct preset *p = &presets[0];
+    if (*c->preset && find_preset(c->preset, &p) != SOTTO_OK)
+        return;
+    if (c->alpha == own_alpha(c))
+        c->alpha = -1;
+    if (c->beta == own_beta(c))
+        c->beta = -1;
+    if (c->shard == (int)p->shard)
+        c->shard = SHARD_AUTO;
+    if (c->replicate == (int)p->replicate)
+        c->replicate = REPLICATE_AUTO;
 }
 
 enum sotto_status strategy_forget(struct strategy_config *c, const struct strategy_config *base)

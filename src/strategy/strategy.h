@@ -73,6 +73,9 @@ extern const int strategy_options_count;
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 
+/* Leaves again to the preset what it fills in, so that another preset can be put in its place. */
+void strategy_unresolve(struct strategy_config *config);
+
 /* Sets options that config's method has no use for back to their defaults, where `base` has the
  * same value: runs that are compared share one base. Others are strategy_resolve's to refuse. */
 enum sotto_status strategy_forget(struct strategy_config *config,

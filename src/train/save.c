@@ -118,12 +118,14 @@ static enum sotto_status save_model(struct trainer *t, const char *folder)
     return st;
 }
 
-static enum sotto_status save_config(struct run *run, const char *folder)
+static enum sotto_status save_config(const struct run *run, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     struct option_section sections[RUN_SECTIONS];
+    struct run_config config = run->config;
     TRY(file_join(path, folder, "sotto.ini"));
-    run_sections(&run->config, sections);
+    strategy_unresolve(&config.strategy);
+    run_sections(&config, sections);
     char *text = option_dump(sections, RUN_SECTIONS);
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory for %s", path);

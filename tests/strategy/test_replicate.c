@@ -273,6 +273,37 @@ static enum sotto_status resolve(const char *const *option, int n)
     return strategy_resolve(&config, 8);
 }
 
+/* What a run writes down can be given another method, or the same again. */
+static void unresolved(void **state)
+{
+    (void)state;
+    for (int i = 0; strategy_preset(i); i++) {
+        struct strategy_config config, before;
+        struct option_section s = {"strategy", "", strategy_options, strategy_options_count,
+                                   &config};
+        option_defaults(&s, 1);
+        before = config;
+        assert_ok(option_set(&s, 1, "strategy.preset", strategy_preset(i)));
+        assert_ok(strategy_resolve(&config, 8));
+        strategy_unresolve(&config);
+        assert_int_equal(config.shard, before.shard);
+        assert_int_equal(config.replicate, before.replicate);
+        assert_true(config.alpha == before.alpha && config.beta == before.beta);
+        for (int k = 0; strategy_preset(k); k++) {
+            struct strategy_config other = config;
+            strcpy(other.preset, strategy_preset(k));
+            assert_ok(strategy_resolve(&other, 8));
+        }
+        config.replicate = REPLICATE_SLOWMO; /* not the preset's: it stays */
+        config.alpha = 0.25;
+        assert_ok(strategy_resolve(&config, 8));
+        strategy_unresolve(&config);
+        if (strcmp(strategy_preset(i), "slowmo") != 0)
+            assert_int_equal(config.replicate, REPLICATE_SLOWMO);
+        assert_true(config.alpha == 0.25 && config.beta == -1);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -405,6 +436,7 @@ int main(void)
         cmocka_unit_test(learning_rate_of_zero),
         cmocka_unit_test(one_wants_to_stop),
         cmocka_unit_test(memory_table),
+        cmocka_unit_test(unresolved),
         cmocka_unit_test(refused),
         cmocka_unit_test(tau_of_all),
     };

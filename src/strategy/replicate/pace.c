@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+
 enum { FIRST_COMPARED = 8 }; /* steps; doubled until the exchange is done */
 
 static enum sotto_status begin(struct pace *p, struct replicate *r, struct lane *lane,
@@ -49,8 +51,13 @@ enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, s
         wanted = (lane->busy - p->busy + p->slowest - p->fastest) / p->fastest;
     TRY(largest(r->is.across, &wanted));
     TRY(largest(r->is.within, &wanted));
-    if (isfinite(wanted))
+    if (isfinite(wanted)) {
         *tau = (int64_t)fmin(fmax(1, ceil(wanted - 1e-6)), 1e6);
+        if (r->is.across->rank == 0 && r->is.within->rank == 0)
+            log_info(
+                "strategy.tau = auto: %lld steps hide an exchange (here %.3g s, a step %.3g s)",
+                (long long)*tau, lane->busy - p->busy, p->fastest);
+    }
     p->began = clock_now(lane->clock);
     return SOTTO_OK;
 }
