@@ -160,9 +160,19 @@ refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
 refused 'worker.step is for train.time = virtual' --worker.step=10ms
+refused 'strategy.tau = 3 has no effect with replicate = sync; it is for local' --tau=3
+refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit
+
+# What a checkpoint says of its run takes another method, or the same again.
+succeeds "${train[@]}" --workers=2 --strategy=slowmo --tau=2 --steps=4 --out=given
+hash=$(sed -n 's/.*(state \(.*\))$/\1/p' out)
+succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --out=given-again
+says "\(state $hash\)"
+succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --strategy=zero1 --tau=12 --out=given-other
+says '^workers: 2 .*zero1$'
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \
