@@ -42,9 +42,9 @@ enum { STACK = 1 << 20 };
 
 /* Stacks lie a multiple of the page apart; were they used from the same place in it, they would all
  * share the same few lines of the cache. */
-static size_t skew(const void *map)
+static size_t skew(const void *map, size_t page)
 {
-    return (uintptr_t)map / 4096 % 32 * 128;
+    return (uintptr_t)map / page % 32 * 128;
 }
 
 static void leave(struct fiber *from, struct fiber *to, bool last)
@@ -87,7 +87,7 @@ void fiber_adopt(struct fiber *f)
 enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
 {
     *f = (struct fiber){.body = body, .arg = arg};
-    size_t guard = (size_t)sysconf(_SC_PAGESIZE);
+    size_t guard = (size_t)sysconf(_SC_PAGESIZE); /* one page: stacks lie an odd number apart */
     f->bytes = guard + STACK;
     f->map = mmap(NULL, f->bytes, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
@@ -105,7 +105,7 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
     f->bottom = (char *)f->map + guard;
     f->room = STACK;
     f->context.uc_stack.ss_sp = (char *)f->map + guard;
-    f->context.uc_stack.ss_size = STACK - skew(f->map);
+    f->context.uc_stack.ss_size = STACK - skew(f->map, guard);
     f->context.uc_link = NULL;
     uintptr_t self = (uintptr_t)f; /* makecontext passes ints only */
     makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 16 >> 16),
