@@ -237,6 +237,29 @@ static void first_difference(const char *a, const char *b, char *line, size_t ro
     snprintf(line, room, "%.*s", (int)(length < room ? length : room - 1), a + same);
 }
 
+/* Rank 0 shows its text to the rank that differs, and that one the message to all: whoever ends the
+ * run first can say which line it is. */
+static enum sotto_status name_difference(struct comm *c, const char *what, const char *text,
+                                         size_t length, int other)
+{
+    char here[200], there[200], message[512] = "", *first = calloc(length + 1, 1);
+    if (!first)
+        return fail(SOTTO_ENOMEM, "no memory to compare %s", what);
+    if (c->rank == 0)
+        memcpy(first, text, length);
+    enum sotto_status st = c->ops->broadcast(c, first, length, 0);
+    if (st == SOTTO_OK && c->rank == other) {
+        first_difference(text, first, here, sizeof here);
+        first_difference(first, text, there, sizeof there);
+        snprintf(message, sizeof message, "%s differs: rank %d has '%s', rank 0 has '%s'", what,
+                 c->rank, here, there);
+    }
+    free(first);
+    if (st == SOTTO_OK)
+        st = c->ops->broadcast(c, message, sizeof message, other);
+    return st == SOTTO_OK ? fail(SOTTO_EPEER, "%s", message) : st;
+}
+
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text)
 {
     struct print {
@@ -249,25 +272,8 @@ enum sotto_status comm_agree(struct comm *c, const char *what, const char *text)
     for (int r = 1; r < c->size && st == SOTTO_OK && !other; r++)
         if (memcmp(&all[r], &all[0], sizeof *all) != 0)
             other = r;
-    if (st == SOTTO_OK && other) { /* everybody sees it; now show rank 0's, to name the line */
-        size_t length = (size_t)all[0].length;
-        char *first = calloc(length + 1, 1), here[200], there[200];
-        if (first && c->rank == 0)
-            memcpy(first, text, length);
-        if (!first)
-            st = fail(SOTTO_ENOMEM, "no memory to compare %s", what);
-        else
-            st = c->ops->broadcast(c, first, length, 0);
-        if (st == SOTTO_OK && memcmp(&mine, &all[0], sizeof mine) != 0) {
-            first_difference(text, first, here, sizeof here);
-            first_difference(first, text, there, sizeof there);
-            st = fail(SOTTO_EPEER, "%s differs: rank %d has '%s', rank 0 has '%s'", what, c->rank,
-                      here, there);
-        } else if (st == SOTTO_OK) {
-            st = fail(SOTTO_EPEER, "%s of rank %d differs from that of rank 0", what, other);
-        }
-        free(first);
-    }
+    if (st == SOTTO_OK && other)
+        st = name_difference(c, what, text, (size_t)all[0].length, other);
     free(all);
     return st;
 }

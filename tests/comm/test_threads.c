@@ -130,7 +130,8 @@ static void mismatches(void **state)
     (void)state;
     static const char *const message[] = {
         "allreduce of 8 elements", "broadcast of 32 elements", "different things",
-        "expects 16 bytes from rank 0, which sent 20", "the configuration"};
+        "expects 16 bytes from rank 0, which sent 20",
+        "the configuration differs: rank 1 has 'seed = 3', rank 0 has 'seed = 2'"};
     for (int k = 0; k < 5; k++) {
         struct engine_config config = {.workers = 2};
         assert_fails(engine_threads(&config, differ, &k), SOTTO_EPEER, message[k]);
