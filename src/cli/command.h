@@ -14,6 +14,7 @@ struct command {
      * bytes. */
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
+    bool trains;       /* under mpirun its processes are workers of one run */
     bool reads_config; /* its first word is a configuration file that options override */
     /* (optional) Reads that file into `config`; default: option_load. */
     enum sotto_status (*load)(void *config, const char *path);

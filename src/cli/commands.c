@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "comm/mpi.h"
 
 static const struct command *const commands[] = {
     &command_train,  &command_compare,  &command_eval,
@@ -37,6 +38,15 @@ static void to_stderr(enum log_level level, const char *line, void *arg)
     fprintf(stderr, "%s%s\n", level == LOG_WARN ? "warning: " : "", line);
 }
 
+/* A failure before the run is this worker's alone to know. */
+static enum sotto_status end_workers(enum sotto_status st)
+{
+    struct status_note note;
+    status_save(&note, st);
+    mpi_refuse(&note);
+    return status_raise(&note);
+}
+
 static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
 {
     void *config = calloc(1, CLI_CONFIG_ROOM);
@@ -66,7 +76,7 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
 done:
     free(config);
     free(words);
-    return st;
+    return c->trains && st != SOTTO_OK ? end_workers(st) : st;
 }
 
 static enum sotto_status unknown_command(const char *name)

@@ -101,6 +101,7 @@ const struct command command_compare = {
                "  sotto compare acco.ini --out=quick --steps=20",
     .sections = sections,
     .run = run_it,
+    .trains = true,
     .reads_config = true,
     .load = load,
 };

@@ -148,5 +148,6 @@ const struct command command_train = {
                "--link.inter=100Mbit/s,5ms",
     .sections = sections,
     .run = run_it,
+    .trains = true,
     .reads_config = true,
 };

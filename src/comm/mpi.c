@@ -36,4 +36,9 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
                 "this build has no MPI: install Open MPI or MPICH and build again with "
                 "-DSOTTO_MPI=ON");
 }
+
+void mpi_refuse(const struct status_note *note)
+{
+    (void)note;
+}
 #endif

@@ -31,4 +31,9 @@ bool mpi_detected(void);
  * this one included. */
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
 
+/* For a rank that fails before it has started MPI: not every launcher ends the others, which would
+ * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does
+ * nothing where there was no launcher or MPI was started before. */
+void mpi_refuse(const struct status_note *note);
+
 #endif

@@ -5,6 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -220,10 +224,37 @@ enum sotto_status mpi_split(struct comm *c, int color, struct comm **out)
     return make_member(m->shared, comm, m->node[c->rank], out);
 }
 
+/* MPICH's launcher drops what lies unread in its pipes when a rank aborts, so it gets half a second
+ * to read the cause. Where somebody reads at all, that takes microseconds. */
+static void wait_for_reader(int file)
+{
+    struct stat kind;
+    int unread = 0;
+    if (fstat(file, &kind) != 0 || !S_ISFIFO(kind.st_mode))
+        return;
+    for (int k = 0; k < 500 && ioctl(file, FIONREAD, &unread) == 0 && unread > 0; k++)
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+}
+
 void mpi_give_up(struct comm *c, const struct status_note *note)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     log_warn("worker %d: %s", m->shared->rank, note->text);
+    wait_for_reader(STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void mpi_refuse(const struct status_note *note)
+{
+    int started = 0;
+    bool ours;
+    MPI_Initialized(&started);
+    if (started || !mpi_detected())
+        return;
+    log_warn("%s", note->text); /* MPI that cannot start may end the process */
+    if (start_mpi(&ours) != SOTTO_OK)
+        return;
+    wait_for_reader(STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
