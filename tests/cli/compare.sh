@@ -1,5 +1,6 @@
 # Comparisons as a user would make them: listed, run, killed, gone on with, checked.
 . "$(dirname "$0")/lib.bash"
+. "$(dirname "$self")/../comm/mpi/launch.bash"
 
 printf '%s\n' "${tiny[@]}" | sed 's/^--//; s/=/ = /' >settings
 { echo '[compare]'
@@ -110,15 +111,8 @@ cmp whole/table.csv killed/table.csv || die "after $kills kills: $(cat killed/ta
 [ "$kills" -gt 0 ] || die "nothing was killed"
 
 # Under MPI the ranks are the workers of every run, and one of them speaks.
-launch=
-if ldd "$sotto" | grep -q 'libmpi\.so' && ! ldd "$sotto" | grep -q tsan; then
-    launch=$(command -v mpirun.openmpi || command -v mpirun)
-fi
-if [ -n "$launch" ]; then
-    launch="timeout 120 $launch --oversubscribe"
-    [ "$(id -u)" -ne 0 ] || launch="$launch --allow-run-as-root"
-    export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what they allocate
-    ranks=($launch -n 2 "$sotto" compare killed.ini --out=ranks --steps=10 --columns=loss,workers)
+if launcher "$sotto"; then
+    ranks=(timeout 120 "${launch[@]}" -n 2 "$sotto" compare killed.ini --out=ranks --steps=10 --columns=loss,workers)
     succeeds "${ranks[@]}"
     says '^fast +[0-9.]+ +2'
     [ "$(grep -c '^run  ' out)" = 1 ] || die "every rank printed a table"

@@ -1,27 +1,10 @@
 # The command under mpirun: the bits of threads with our ring, equal to rounding with MPI's own sums; a rank that is
 # killed, stopped or told something else ends the run soon, says who it was, and costs no checkpoint.
 . "$(dirname "$0")/lib.bash"
+. "$(dirname "$self")/../comm/mpi/launch.bash"
 
-case $(ldd "$sotto") in
-*libtsan*) echo "ThreadSanitizer cannot see into an MPI library"; exit 77 ;;
-*libmpich*) launchers="mpiexec.mpich mpiexec.hydra" ;;
-*libmpi.so*) launchers="mpirun.openmpi mpirun" ;;
-*) echo "$sotto is not linked to MPI"; exit 77 ;;
-esac
-for name in $launchers; do
-    launch=$(command -v "$name") && break
-done
-[ -n "$launch" ] || { echo "none of: $launchers"; exit 77; }
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0} # MPI libraries keep what they allocate
-
-# More ranks than cores, perhaps as root in a container: both need saying to Open MPI.
-mpirun=(timeout -k 5 60 "$launch")
-open_mpi=no
-if "$launch" --version 2>&1 | grep -q -e 'Open MPI' -e OpenRTE; then
-    open_mpi=yes
-    mpirun+=(--oversubscribe)
-    [ "$(id -u)" -ne 0 ] || mpirun+=(--allow-run-as-root)
-fi
+launcher "$sotto" || exit 77
+mpirun=(timeout -k 5 60 "${launch[@]}")
 tiny+=(--data.cache=cache --optim.warmup=5)
 train=("$sotto" train "${tiny[@]}")
 
@@ -86,8 +69,8 @@ differ "collectives differ: rank 2 has ring, rank 0 has native" --comm.collectiv
 unset OMPI_MCA_odls_base_sigkill_timeout
 
 # Ranks that were told different things: named at the first exchange.
-differ "worker 2: the configuration differs: rank 2 has 'lr = 0.5', rank 0 has 'lr = 0.001'" --optim.lr=0.5
-differ "worker 2: the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'preset = '" --strategy.preset=fsdp
+differ "the configuration differs: rank 2 has 'lr = 0.5', rank 0 has 'lr = 0.001'" --optim.lr=0.5
+differ "the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'preset = '" --strategy.preset=fsdp
 
 # Ranks that see different files under the same names: no shared folder, or a stale copy.
 mkdir here there
