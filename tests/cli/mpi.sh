@@ -21,7 +21,7 @@ near() {
         die "$1 is not within $3 of $2"
 }
 
-# ends_with TEXT COMMAND...: as fails_with, within 10 seconds; launchers give signals and codes of their own.
+# ends_with TEXT COMMAND...: as fails_with, within 30 seconds; launchers give signals and codes of their own.
 ends_with() {
     local text=$1 begin=$SECONDS
     shift
