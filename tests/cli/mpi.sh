@@ -142,10 +142,12 @@ kill -INT "$(ranks stopped | sed -n 3p)"
 seconds_to_end
 says 'everything is saved in .*/stopped'
 if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
-    background launcher --save_every=2
+    background launcher --save_every=64
     kill -INT "$(pgrep -P $pid)"
     seconds_to_end
-    says 'to go on: sotto train'
+    last=$(ls launcher/checkpoints | tail -1) # of the stop; the launcher may be gone before the last line is printed
+    [ $((10#${last#step-} % 64)) != 0 ] || says 'to go on: sotto train'
+    succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi
 last=$(ls stopped/checkpoints | tail -1)
 succeeds "${train[@]}" --workers=4 --out=stopped --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=ddp
