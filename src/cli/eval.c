@@ -135,7 +135,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct eval_options *o = config;
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
-    const bool data = *o->data.train || *o->data.valid;
+    const bool data = *o->data.train || *o->data.valid || o->data.format == DATA_STORIES;
     if (!data && !*o->eval.last_words)
         return fail(SOTTO_EINVAL,
                     "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE");

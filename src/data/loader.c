@@ -11,7 +11,7 @@ static const char *const shardings[] = {"iid", "source", NULL};
 
 const struct option data_options[] = {
     OPTION_TEXT(
-        struct data_config, train, "stories",
+        struct data_config, train, "",
         "files or folders, comma separated, each file a source; stories[:tales|weather|recipes|talks|letters] is made up"),
     OPTION_TEXT(struct data_config, valid, "",
                 "the same for validation; empty: the end of every training source (holdout)"),

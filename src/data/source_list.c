@@ -172,6 +172,8 @@ enum sotto_status source_list(struct source_spec **out, int *count,
     struct list list = {.config = config, .split = split};
     const char *names = split == DATA_VALID && config->valid[0] ? config->valid : config->train;
     enum sotto_status st = SOTTO_OK;
+    if (!names[0] && config->format == DATA_STORIES) /* the format names them */
+        names = "stories";
     *out = NULL;
     *count = 0;
     if (config->format < DATA_AUTO || config->format > DATA_STORIES)
@@ -190,8 +192,10 @@ enum sotto_status source_list(struct source_spec **out, int *count,
             st = add_word(&list, word);
     }
     if (st == SOTTO_OK && list.count == 0)
-        st = fail(SOTTO_EINVAL, "no %s data is named",
-                  split == DATA_TRAIN ? "training" : "validation");
+        st = fail(SOTTO_EINVAL, "no %s data is named: say --data.%s=FILE%s",
+                  split == DATA_TRAIN ? "training" : "validation",
+                  split == DATA_TRAIN ? "train" : "valid",
+                  split == DATA_TRAIN ? ", or --data.train=stories for made-up ones" : "");
     if (st != SOTTO_OK) {
         free(list.specs);
         return st;

@@ -40,7 +40,15 @@ fails_with "bad-tokenizer.json" "${train[@]}" --data.tokenizer=bad-tokenizer.jso
 head -c 1000 /dev/urandom >bad.bin
 fails_with "bad.bin" "${train[@]}" --data.format=tokens --data.train=bad.bin
 
+# data that nobody named: nothing is made up
+fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run
+fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run --data.valid=short.txt
+
 succeeds "${train[@]}"
+fails_with "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE" "$sotto" eval run
+echo '{"text": "They found a red boat."}' >words.jsonl
+succeeds "$sotto" eval run --last_words=words.jsonl
+[ "$(wc -l <out)" = 1 ] || die "last words alone, but: $(cat out)"
 fails_with "already holds a run of 2 steps" "${train[@]}"
 fails_with "model.layers = 3, but the model in" "${train[@]}" --resume --layers=3
 fails_with "vocabulary of 300 tokens, the model has 100" "${train[@]}" --out=other --model.vocab=100 --data.vocab=300

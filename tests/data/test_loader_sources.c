@@ -283,7 +283,9 @@ static void errors(void **state)
     config = config_for("/nowhere/a.txt");
     FAILS(SOTTO_EIO, "cannot open /nowhere/a.txt: No such file");
     config = config_for("");
-    FAILS(SOTTO_EINVAL, "no training data is named");
+    FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
+    snprintf(config.valid, sizeof config.valid, "%s", make_text("v.txt", "only this is named"));
+    FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
     config = config_for(" , ,");
     FAILS(SOTTO_EINVAL, "no training data is named");
     config = config_for(make_text("empty.txt", ""));
@@ -355,6 +357,30 @@ static void ids_beyond_the_header_are_caught(void **state)
     free(bytes);
 }
 
+/* Nothing is made up unless it is asked for: by the word, or by the format. */
+static void stories_have_to_be_named(void **state)
+{
+    (void)state;
+    struct data_config config;
+    struct option_section section = {"data", "", data_options, data_options_count, &config};
+    struct loader *loader;
+    struct tokenizer *made;
+    option_defaults(&section, 1);
+    config.stories = 20;
+    assert_error(loader_open(&loader, &config, DATA_TRAIN, tokenizer), SOTTO_EINVAL,
+                 "no training data is named");
+    assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL, "no training data is named");
+    config.format = DATA_STORIES;
+    loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    const int64_t tokens = loader_tokens(loader);
+    loader_close(loader);
+    config.format = DATA_AUTO;
+    strcpy(config.train, "stories");
+    loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    assert_int_equal(loader_tokens(loader), tokens);
+    loader_close(loader);
+}
+
 static void stories_are_sources(void **state)
 {
     (void)state;
@@ -396,6 +422,7 @@ int main(void)
         cmocka_unit_test(mixed_sources_and_vocabularies),
         cmocka_unit_test(errors),
         cmocka_unit_test(ids_beyond_the_header_are_caught),
+        cmocka_unit_test(stories_have_to_be_named),
         cmocka_unit_test(stories_are_sources),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
