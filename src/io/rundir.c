@@ -72,6 +72,25 @@ void rundir_close(struct rundir *run)
     run->lock = -1;
 }
 
+enum sotto_status rundir_clear(struct rundir *run)
+{
+    DIR *dir = opendir(run->path);
+    if (!dir)
+        return fail_errno(SOTTO_EIO, "cannot read folder %s", run->path);
+    enum sotto_status st = SOTTO_OK;
+    for (struct dirent *d; st == SOTTO_OK && (d = readdir(dir));) {
+        char path[FILE_PATH_ROOM];
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0 ||
+            strcmp(d->d_name, ".lock") == 0)
+            continue;
+        st = file_join(path, run->path, d->d_name);
+        if (st == SOTTO_OK)
+            st = file_remove_tree(path);
+    }
+    closedir(dir);
+    return st;
+}
+
 static enum sotto_status name_partial(const struct rundir *run, int64_t step,
                                       char out[FILE_PATH_ROOM])
 {

@@ -25,6 +25,10 @@ struct rundir {
 enum sotto_status rundir_open(struct rundir *run, const char *path);
 void rundir_close(struct rundir *run);
 
+/* Removes all that is in the folder but the lock, which stays ours: who came next would otherwise
+ * lock a file that is no longer there. */
+enum sotto_status rundir_clear(struct rundir *run);
+
 struct checkpoint {
     struct rundir *run;
     int64_t step;

@@ -153,16 +153,35 @@ static enum sotto_status refuse_used(const struct run *run, int64_t step)
                 run->config.train.out, (long long)step);
 }
 
+/* Under MPI rank 0 has the lock for all ranks, and nobody looks before it has. */
+static enum sotto_status open_folder(struct run *run)
+{
+    if (run->cluster.leads && run->dir.lock < 0)
+        TRY(rundir_open(&run->dir, run->config.train.out));
+    return run->cluster.mpi ? comm_barrier(run->cluster.mpi) : SOTTO_OK;
+}
+
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch)
 {
+    return run_open_in(run, config, watch, NULL);
+}
+
+enum sotto_status run_open_in(struct run *run, const struct run_config *config,
+                              const struct run_watch *watch, struct rundir *dir)
+{
     *run = (struct run){.config = *config, .dir.lock = -1};
+    if (dir) {
+        run->dir = *dir;
+        dir->lock = -1;
+    }
     if (watch)
         run->watch = *watch;
     struct train_config *t = &run->config.train;
     int64_t found;
     enum sotto_status st;
-    TRY(cluster_open(&run->cluster, &run->config));
+    TRY_DONE(cluster_open(&run->cluster, &run->config));
+    TRY_DONE(open_folder(run));
     TRY_DONE(checkpoint_latest(t->out, &found, run->checkpoint));
     if (found < 0)
         *run->checkpoint = '\0';
@@ -179,8 +198,6 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
         TRY_DONE(open_start(run, from));
         TRY_DONE(run_calibrate(run));
     }
-    if (run->cluster.leads)
-        TRY_DONE(rundir_open(&run->dir, t->out));
     if (run->cluster.leads &&
         *run->checkpoint) /* a crash may have come between saving and publishing */
         TRY_DONE(rundir_publish(&run->dir, run->checkpoint));

@@ -78,10 +78,16 @@ struct run {
     struct run_result result; /* of rank 0 */
 };
 
-/* Opens everything that workers share; with train.resume the run will go on from the newest
- * checkpoint in the folder, if there is one. */
+/* Opens everything that workers share, the folder first: what is in it is looked at under its lock,
+ * since another run may be at work there. With train.resume the run will go on from the newest
+ * checkpoint, if there is one. */
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch);
+
+/* The same where the caller has locked the folder already, which the run takes over, also in
+ * failure. `dir` NULL: it has not. */
+enum sotto_status run_open_in(struct run *run, const struct run_config *config,
+                              const struct run_watch *watch, struct rundir *dir);
 void run_close(struct run *run);
 
 /* Trains to train.steps with all workers. SOTTO_ESTOPPED: the watcher asked, and everything is

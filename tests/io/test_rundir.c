@@ -189,6 +189,20 @@ static void one_writer_at_a_time(void **state)
     rundir_close(&other);
 }
 
+static void cleared_and_still_locked(void **state)
+{
+    (void)state;
+    struct rundir run, other;
+    assert_ok(rundir_open(&run, at("cleared")));
+    commit(&run, 3, 0, "three");
+    put_text(run.path, "report.json", "{}");
+    assert_ok(rundir_clear(&run));
+    assert_latest(run.path, -1);
+    assert_false(file_exists(at("cleared/report.json")));
+    assert_fails(rundir_open(&other, at("cleared")), SOTTO_EINVAL, "is being written by");
+    rundir_close(&run);
+}
+
 static void a_killed_process_leaves_no_lock(void **state)
 {
     (void)state;
@@ -226,6 +240,7 @@ int main(void)
         cmocka_unit_test(names_that_are_taken),
         cmocka_unit_test(publishes_links),
         cmocka_unit_test(one_writer_at_a_time),
+        cmocka_unit_test(cleared_and_still_locked),
         cmocka_unit_test(a_killed_process_leaves_no_lock),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -539,6 +539,31 @@ static void stopped_comparison(void **state)
 }
 
 /* A run that cannot be is reported, the others go on, and what is expected of it has failed. */
+/* A job whose folder another process has: it fails and the others are run, and what is known of the
+ * other's run stays as it was. */
+static void a_job_in_use(void **state)
+{
+    (void)state;
+    int rounds;
+    struct rundir other;
+    write_text("busy.ini",
+               "[compare]\n" BASE "train.steps = 2\n[run a]\n[run b]\noptim.lr = 0.1\n");
+    assert_ok(rundir_open(&other, at("busy/a")));
+    assert_ok(file_write(at("busy/a/compare.ini"), "theirs", 6));
+    assert_fails(compare("busy.ini", "busy", "", false, 0, &rounds), SOTTO_EINVAL,
+                 "1 of 2 runs failed");
+    assert_int_equal(rounds, 2);
+    assert_said("a: FAILED: run folder ");
+    char *text = slurp(at("busy/a/compare.ini"));
+    assert_string_equal(text, "theirs");
+    free(text);
+    assert_fails(compare("busy.ini", "busy", "", true, 0, &rounds), SOTTO_EINVAL,
+                 "is being written by process");
+    rundir_close(&other);
+    assert_ok(compare("busy.ini", "busy", "", true, 0, &rounds));
+    assert_int_equal(rounds, 4);
+}
+
 static void failing_runs(void **state)
 {
     (void)state;
@@ -588,6 +613,7 @@ int main(void)
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),
         cmocka_unit_test(stopped_comparison),
+        cmocka_unit_test(a_job_in_use),
         cmocka_unit_test(failing_runs),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);

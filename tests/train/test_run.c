@@ -410,6 +410,37 @@ static void divergence(void **state)
     }
 }
 
+/* While somebody else has the folder nothing in it is believed, and nothing is prepared: the data
+ * that these runs name are not there, which none of them gets to say. */
+static void a_folder_in_use(void **state)
+{
+    (void)state;
+    struct watcher w;
+    struct run run;
+    struct rundir other;
+    struct run_config c = configure("in-use", NULL);
+    for (int trained = 0; trained < 2; trained++) {
+        strcpy(c.data.train, at("no-such.tok"));
+        assert_ok(rundir_open(&other, c.train.out));
+        for (int resume = 0; resume < 2; resume++) {
+            c.train.resume = resume;
+            assert_fails(run_open(&run, &c, NULL), SOTTO_EINVAL, "is being written by process");
+        }
+        rundir_close(&other);
+        assert_fails(run_open(&run, &c, NULL), SOTTO_EIO, "no-such.tok");
+        strcpy(c.data.train, at("data.tok"));
+        c.train.resume = true;
+        assert_ok(train(&c, &w, -1));
+    }
+    assert_ok(rundir_open(&other, c.train.out)); /* and each has let go of it */
+    assert_ok(run_open_in(&run, &c, NULL, &other));
+    assert_int_equal(other.lock, -1); /* the run has it now */
+    assert_fails(rundir_open(&other, c.train.out), SOTTO_EINVAL, "is being written by process");
+    run_close(&run);
+    assert_ok(rundir_open(&other, c.train.out));
+    rundir_close(&other);
+}
+
 /* Training starts from a model that is there: its parameters to the bit, its sizes, and a fault
  * where the user's differ. */
 static void start_from_a_model(void **state)
@@ -515,6 +546,7 @@ int main(void)
         cmocka_unit_test(bad_settings),
         cmocka_unit_test(stopped_at_once),
         cmocka_unit_test(divergence),
+        cmocka_unit_test(a_folder_in_use),
         cmocka_unit_test(start_from_a_model),
         cmocka_unit_test(text_and_tokenizer),
         cmocka_unit_test(rounds_allocate_nothing),

@@ -8,10 +8,11 @@
 #include "train/compare/table.h"
 
 /* One whole training run. */
-static enum sotto_status train(const struct run_config *config, const struct run_watch *watch)
+static enum sotto_status train(const struct run_config *config, const struct run_watch *watch,
+                               struct rundir *dir)
 {
     struct run run;
-    TRY(run_open(&run, config, watch));
+    TRY(run_open_in(&run, config, watch, dir));
     enum sotto_status st = run_train(&run);
     run_close(&run);
     return st;
@@ -22,16 +23,6 @@ static enum sotto_status read_report(const struct job *job, struct results *resu
     char path[FILE_PATH_ROOM];
     TRY(file_join(path, job->folder, "report.json"));
     return results_read(results, job->run, job->seed, path);
-}
-
-static enum sotto_status run_job(const struct jobs *jobs, const struct job *job,
-                                 const struct run_watch *watch, struct results *results)
-{
-    struct run_config config;
-    TRY(job_config(jobs, job, &config));
-    TRY(job_begin(job, &config));
-    TRY(train(&config, watch));
-    return read_report(job, results);
 }
 
 struct count {
@@ -67,8 +58,22 @@ static enum sotto_status follow(const struct jobs *jobs, struct comm *world)
         if (next < 0)
             return SOTTO_OK;
         TRY(job_config(jobs, &jobs->list[next], &config));
-        (void)train(&config, NULL); /* rank 0 tells how it went */
+        (void)train(&config, NULL, NULL); /* rank 0 tells how it went */
     }
+}
+
+/* Rank 0's job `i`. The others hear of it once its folder is ours. */
+static enum sotto_status run_job(const struct jobs *jobs, int i, struct comm *world,
+                                 const struct run_watch *watch, struct results *results)
+{
+    struct run_config config;
+    struct rundir dir;
+    TRY(job_begin(jobs, &jobs->list[i], &config, &dir));
+    enum sotto_status st = agree(world, &i);
+    if (st == SOTTO_OK)
+        st = train(&config, watch, &dir);
+    rundir_close(&dir); /* nothing, where the run has taken it over */
+    return st == SOTTO_OK ? read_report(&jobs->list[i], results) : st;
 }
 
 /* Runs what is to be run. Only being asked to stop ends it early. */
@@ -95,9 +100,7 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
             fprintf(how->out, "%s in %s\n", job->state == JOB_PART ? "goes on" : "starts",
                     job->folder);
             fflush(how->out);
-            int next = i;
-            TRY(agree(world, &next));
-            st = run_job(jobs, job, how->watch, results);
+            st = run_job(jobs, i, world, how->watch, results);
         }
         say(how, at, count, job);
         if (st == SOTTO_OK) {

@@ -78,8 +78,9 @@ static enum sotto_status clear(const struct job *job)
     if (!file_exists(kept)) /* what is not ours is not ours to remove */
         return SOTTO_OK;
     TRY(rundir_open(&dir, job->folder)); /* fails where another process is at work */
+    enum sotto_status st = rundir_clear(&dir);
     rundir_close(&dir);
-    return file_remove_tree(job->folder);
+    return st;
 }
 
 /* A run that was asked to stop has a report too; -1: there is none that can be read. */
@@ -225,12 +226,11 @@ void jobs_free(struct jobs *jobs)
     *jobs = (struct jobs){0};
 }
 
-enum sotto_status job_begin(const struct job *job, const struct run_config *config)
+static enum sotto_status leave_config(const struct job *job, const struct run_config *config)
 {
     char path[FILE_PATH_ROOM];
     struct run_config kept = without_place(config);
     struct option_section sections[RUN_SECTIONS];
-    TRY(file_make_directories(job->folder));
     TRY(file_join(path, job->folder, "compare.ini"));
     run_sections(&kept, sections);
     char *text = option_dump(sections, RUN_SECTIONS);
@@ -238,5 +238,18 @@ enum sotto_status job_begin(const struct job *job, const struct run_config *conf
         return fail(SOTTO_ENOMEM, "no memory for %s", path);
     enum sotto_status st = file_write(path, text, strlen(text));
     free(text);
+    return st;
+}
+
+enum sotto_status job_begin(const struct jobs *jobs, struct job *job, struct run_config *config,
+                            struct rundir *dir)
+{
+    TRY(job_config(jobs, job, config));
+    TRY(rundir_open(dir, job->folder));
+    enum sotto_status st = look(jobs, job, false);
+    if (st == SOTTO_OK)
+        st = leave_config(job, config);
+    if (st != SOTTO_OK)
+        rundir_close(dir);
     return st;
 }

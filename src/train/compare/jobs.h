@@ -5,6 +5,7 @@
 #ifndef SOTTO_TRAIN_COMPARE_JOBS_H
 #define SOTTO_TRAIN_COMPARE_JOBS_H
 
+#include "io/rundir.h"
 #include "train/compare/spec.h"
 
 enum job_state {
@@ -41,7 +42,9 @@ void jobs_free(struct jobs *jobs);
 enum sotto_status job_config(const struct jobs *jobs, const struct job *job,
                              struct run_config *out);
 
-/* Makes the folder and leaves compare.ini in it. */
-enum sotto_status job_begin(const struct job *job, const struct run_config *config);
+/* Makes and locks the folder, looks at it once more, since others may have been there meanwhile,
+ * and leaves compare.ini in it. The caller hands `dir` on or closes it. */
+enum sotto_status job_begin(const struct jobs *jobs, struct job *job, struct run_config *config,
+                            struct rundir *dir);
 
 #endif
