@@ -24,16 +24,22 @@ struct comm_block comm_block(size_t count, int size, int rank)
     return (struct comm_block){begin, begin + each + (r < longer)};
 }
 
-/* Counts a call that sent `bytes` to rank `to` and took until now. */
-static void count_call(struct comm *c, enum comm_call call, size_t bytes, int to, double begin)
+/* Counts `bytes` sent to rank `to`. */
+static void count_bytes(struct comm *c, enum comm_call call, size_t bytes, int to)
 {
     struct comm_tally *t = &c->tally[call];
-    t->calls++;
-    t->seconds = t->seconds + (clock_now(c->clock) - begin); /* one line of work writes */
     if (c->node[to] == c->node[c->rank])
         t->inside += (int64_t)bytes;
     else
         t->between += (int64_t)bytes;
+}
+
+/* Counts a call that took until now. */
+static void count_call(struct comm *c, enum comm_call call, double begin)
+{
+    struct comm_tally *t = &c->tally[call];
+    t->calls++;
+    t->seconds = t->seconds + (clock_now(c->clock) - begin); /* one line of work writes */
 }
 
 static int next_rank(const struct comm *c)
@@ -41,10 +47,52 @@ static int next_rank(const struct comm *c)
     return (c->rank + 1) % c->size;
 }
 
-/* What a rank passes on in half a ring: every block but one, on average. */
-static size_t ring_bytes(const struct comm *c, size_t bytes)
+static size_t block_count(const struct comm *c, size_t count, int rank)
 {
-    return bytes - bytes / (size_t)c->size;
+    struct comm_block b = comm_block(count, c->size, rank);
+    return b.end - b.begin;
+}
+
+static void find_near(struct comm *c)
+{
+    for (int r = 0; r < c->size; r++) {
+        if (c->node[r] != c->node[c->rank])
+            continue;
+        if (!c->near.count++)
+            c->near.begin = r;
+        c->near.end = r + 1;
+    }
+}
+
+/* Every block but the own one goes straight to the rank that it belongs to. A worker of thousands
+ * does not look at all of the others: blocks differ in length by one element at most. */
+static void count_direct(struct comm *c, enum comm_call call, size_t count, size_t unit)
+{
+    if (!c->near.count)
+        find_near(c);
+    size_t each = count / (size_t)c->size, longer = count % (size_t)c->size;
+    size_t all = count - block_count(c, count, c->rank),
+           inside = each * (size_t)(c->near.count - 1);
+    for (int r = c->near.begin; r < c->near.end && (size_t)r < longer; r++)
+        inside += r != c->rank && c->node[r] == c->node[c->rank];
+    c->tally[call].inside += (int64_t)(inside * unit);
+    c->tally[call].between += (int64_t)((all - inside) * unit);
+}
+
+/* Around the ring each rank passes on the sums of all blocks but its own. */
+static void count_reduce_scatter(struct comm *c, enum comm_call call, struct view x, size_t count)
+{
+    size_t unit = dtype_size(x.type);
+    if (x.type == DTYPE_BF16)
+        count_direct(c, call, count, unit);
+    else
+        count_bytes(c, call, (count - block_count(c, count, c->rank)) * unit, next_rank(c));
+}
+
+/* Around the ring each rank passes on all blocks but the next rank's. */
+static void count_allgather(struct comm *c, enum comm_call call, size_t count, size_t unit)
+{
+    count_bytes(c, call, (count - block_count(c, count, next_rank(c))) * unit, next_rank(c));
 }
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
@@ -53,7 +101,8 @@ enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
     double begin = clock_now(c->clock);
     size_t bytes = count * dtype_size(x.type);
     TRY(c->ops->send(c, x.data, bytes, to));
-    count_call(c, COMM_SEND, bytes, to, begin);
+    count_bytes(c, COMM_SEND, bytes, to);
+    count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
 }
 
@@ -69,7 +118,7 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
     double begin = clock_now(c->clock);
     size_t bytes = count * dtype_size(x.type), came = 0;
     TRY(c->ops->recv(c, x.data, bytes, from, &came));
-    count_call(c, COMM_RECV, 0, from, begin);
+    count_call(c, COMM_RECV, begin);
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
 
@@ -86,7 +135,8 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
         TRY(c->ops->send(c, out.data, count * unit, to));
         TRY(c->ops->recv(c, in.data, room * unit, from, &bytes));
     }
-    count_call(c, COMM_EXCHANGE, count * unit, to, begin);
+    count_bytes(c, COMM_EXCHANGE, count * unit, to);
+    count_call(c, COMM_EXCHANGE, begin);
     if (bytes > room * unit || bytes % unit)
         return comm_wrong_length(c, room * unit, bytes, from);
     *came = bytes / unit;
@@ -108,8 +158,9 @@ enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, s
         copy(y, x, count);
     else
         TRY(c->ops->allreduce(c, y, x, count));
-    count_call(c, COMM_ALLREDUCE, 2 * ring_bytes(c, count * dtype_size(x.type)), next_rank(c),
-               begin);
+    count_reduce_scatter(c, COMM_ALLREDUCE, x, count);
+    count_allgather(c, COMM_ALLREDUCE, count, dtype_size(x.type));
+    count_call(c, COMM_ALLREDUCE, begin);
     return SOTTO_OK;
 }
 
@@ -121,8 +172,8 @@ enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view
         copy(y, x, count);
     else
         TRY(c->ops->reduce_scatter(c, y, x, count));
-    count_call(c, COMM_REDUCE_SCATTER, ring_bytes(c, count * dtype_size(x.type)), next_rank(c),
-               begin);
+    count_reduce_scatter(c, COMM_REDUCE_SCATTER, x, count);
+    count_call(c, COMM_REDUCE_SCATTER, begin);
     return SOTTO_OK;
 }
 
@@ -134,7 +185,8 @@ enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, s
         copy(y, x, count);
     else
         TRY(c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type)));
-    count_call(c, COMM_ALLGATHER, ring_bytes(c, count * dtype_size(x.type)), next_rank(c), begin);
+    count_allgather(c, COMM_ALLGATHER, count, dtype_size(x.type));
+    count_call(c, COMM_ALLGATHER, begin);
     return SOTTO_OK;
 }
 
@@ -146,8 +198,9 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
     if (c->size > 1)
         TRY(c->ops->broadcast(c, x.data, bytes, root));
     /* Passed on along the ring: everyone but the last sends it once. */
-    bool sends = next_rank(c) != root;
-    count_call(c, COMM_BROADCAST, sends ? bytes : 0, next_rank(c), begin);
+    if (next_rank(c) != root)
+        count_bytes(c, COMM_BROADCAST, bytes, next_rank(c));
+    count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
 }
 
@@ -156,7 +209,7 @@ enum sotto_status comm_barrier(struct comm *c)
     double begin = clock_now(c->clock);
     if (c->size > 1)
         TRY(c->ops->barrier(c));
-    count_call(c, COMM_BARRIER, 0, c->rank, begin);
+    count_call(c, COMM_BARRIER, begin);
     return SOTTO_OK;
 }
 
@@ -180,7 +233,8 @@ void comm_free(struct comm *c)
 /* Counts an all-gather of `bytes` from each rank. */
 static void count_gather(struct comm *c, size_t bytes, double begin)
 {
-    count_call(c, COMM_ALLGATHER, ring_bytes(c, bytes * (size_t)c->size), next_rank(c), begin);
+    count_allgather(c, COMM_ALLGATHER, bytes * (size_t)c->size, 1);
+    count_call(c, COMM_ALLGATHER, begin);
 }
 
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes)

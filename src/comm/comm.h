@@ -32,8 +32,10 @@ enum comm_call {
 
 const char *comm_call_name(enum comm_call call);
 
-/* What a rank did, by kind of call. Bytes are those it sends to others; collectives count as a ring
- * does, (size-1)/size of the vector for each of reduce-scatter and all-gather. */
+/* What a rank did, by kind of call. Bytes are those it sends to others, booked where they go.
+ * Collectives count as ring.h sends them, whatever the backend: in reduce-scatter and all-gather
+ * every block but one goes to the next rank, in a reduce-scatter of bf16 each to the rank that sums
+ * it. */
 struct comm_tally { /* read by others while a lane still counts */
     _Atomic int64_t calls;
     _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
@@ -80,6 +82,9 @@ struct comm {
     const int *node; /* (size): the node that each rank runs on; owned by the backend */
     const struct clock *clock;
     struct comm_tally tally[COMM_CALLS];
+    struct { /* the front's: ranks on this one's node, how many and between which two */
+        int count, begin, end; /* 0: not counted yet */
+    } near;
 };
 
 /* Elements [begin, end) of a vector of `count` that are rank's block: as equal as they can be,

@@ -441,7 +441,8 @@ static enum sotto_status make_member(struct group *g, int rank, int world_rank, 
         leave_group(g);
         return fail(SOTTO_ENOMEM, "no memory for a communicator of %d ranks", g->size);
     }
-    m->base = (struct comm){&threads_ops, rank, g->size, g->node, &clock_real, {{0}}};
+    m->base = (struct comm){
+        .ops = &threads_ops, .rank = rank, .size = g->size, .node = g->node, .clock = &clock_real};
     m->group = g;
     m->world_rank = world_rank;
     m->x = x;
