@@ -28,7 +28,7 @@ static const struct option table[] = {
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences computed at once"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as many as the model has positions"),
-    OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches; 0: all"),
+    OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches, spread over the data; 0: all"),
     OPTION_TEXT(S, logits, "",
                 "safetensors file that receives tokens and logits of the first batch"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),

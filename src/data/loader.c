@@ -1,5 +1,6 @@
 #include "data/loader.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,23 +43,35 @@ static bool is_text(const struct source_spec *spec)
     return spec->format != DATA_TOKENS && spec->format != DATA_RAW16;
 }
 
-static enum sotto_status open_sources(struct loader *loader, const struct source_spec *specs, int n,
-                                      double holdout, const struct data_config *config,
-                                      enum data_split split, const struct tokenizer *tokenizer)
+static enum sotto_status make_room(struct loader *loader, int n)
 {
     loader->sources = calloc((size_t)n, sizeof *loader->sources);
     loader->before = calloc((size_t)n + 1, sizeof *loader->before);
     if (!loader->sources || !loader->before)
         return fail(SOTTO_ENOMEM, "no memory for %d sources", n);
+    return SOTTO_OK;
+}
+
+static void count_source(struct loader *loader)
+{
+    const struct source *source = &loader->sources[loader->count];
+    loader->before[loader->count + 1] = loader->before[loader->count] + source->end - source->begin;
+    loader->count++;
+}
+
+static enum sotto_status open_sources(struct loader *loader, const struct source_spec *specs, int n,
+                                      const struct data_config *config, enum data_split split,
+                                      const struct tokenizer *tokenizer)
+{
+    TRY(make_room(loader, n));
     for (int i = 0; i < n; i++) {
         struct source *source = &loader->sources[i];
         if ((specs[i].format == DATA_INSTRUCT) != loader->instruct)
             return fail(SOTTO_EINVAL,
                         "%s and %s do not mix: one has instructions, the other running text",
                         specs[0].path, specs[i].path);
-        TRY(source_open(source, &specs[i], holdout, split, config->cache, tokenizer));
-        loader->count++;
-        loader->before[i + 1] = loader->before[i] + source->end - source->begin;
+        TRY(source_open(source, &specs[i], loader->holdout, split, config->cache, tokenizer));
+        count_source(loader);
         int64_t vocab = is_text(&specs[i]) ? tokenizer_vocab_size(tokenizer) : source->tokens.vocab;
         if (vocab > loader->vocab)
             loader->vocab = vocab;
@@ -83,14 +96,37 @@ enum sotto_status loader_open(struct loader **out, const struct data_config *con
         st = fail(SOTTO_ENOMEM, "no memory for a loader");
         goto done;
     }
+    loader->holdout = holdout;
     loader->instruct = specs[0].format == DATA_INSTRUCT;
     loader->sharding = (enum data_sharding)config->sharding;
     if (tokenizer && tokenizer_end(tokenizer) >= 0)
         loader->pad = tokenizer_end(tokenizer);
-    TRY_DONE(open_sources(loader, specs, n, holdout, config, split, tokenizer));
+    TRY_DONE(open_sources(loader, specs, n, config, split, tokenizer));
     *out = loader;
 done:
     free(specs);
+    if (st != SOTTO_OK)
+        loader_close(loader);
+    return st;
+}
+
+enum sotto_status loader_open_rest(struct loader **out, const struct loader *train)
+{
+    assert(train->holdout > 0);
+    enum sotto_status st;
+    *out = NULL;
+    struct loader *loader = malloc(sizeof *loader);
+    if (!loader)
+        return fail(SOTTO_ENOMEM, "no memory for a loader");
+    *loader = *train;
+    loader->count = 0;
+    TRY_DONE(make_room(loader, train->count));
+    for (int i = 0; i < train->count; i++) {
+        TRY_DONE(source_borrow_rest(&loader->sources[i], &train->sources[i], train->holdout));
+        count_source(loader);
+    }
+    *out = loader;
+done:
     if (st != SOTTO_OK)
         loader_close(loader);
     return st;

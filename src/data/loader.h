@@ -48,6 +48,10 @@ struct loader; /* read-only once open: shared by all workers of a process */
 enum data_split { DATA_TRAIN, DATA_VALID };
 enum sotto_status loader_open(struct loader **out, const struct data_config *config,
                               enum data_split split, const struct tokenizer *tokenizer);
+/* What `train`, opened as DATA_TRAIN with a holdout and without data.valid, holds out: the same as
+ * opening it as DATA_VALID, but nothing is read, tokenized or kept a second time. `train` must
+ * outlive it. */
+enum sotto_status loader_open_rest(struct loader **out, const struct loader *train);
 void loader_close(struct loader *loader);
 
 /* The tokenizer that `config` asks for: read, or trained on its training data (at most 64 MB of

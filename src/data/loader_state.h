@@ -10,6 +10,7 @@ struct loader {
     int64_t *before; /* (count + 1): tokens, or examples, of the split in the sources before */
     bool instruct;
     enum data_sharding sharding;
+    double holdout; /* 0: all of the sources is in the split */
     int64_t vocab;
     int pad; /* the token of padded positions */
 };

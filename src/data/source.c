@@ -32,26 +32,30 @@ static int64_t next_document(const struct tokens *tokens, int64_t cut, int end)
     return cut;
 }
 
-static enum sotto_status split_off(struct source *source, double holdout, enum data_split split,
-                                   int end_id)
+static int64_t whole(const struct source *source)
 {
-    int64_t count = source->end;
+    return source->instruct ? source->examples.count : source->tokens.count;
+}
+
+/* Where the held-out end of a source begins. */
+static int64_t cut_of(const struct source *source, double holdout, int end_id)
+{
+    const int64_t count = whole(source);
     int64_t held = (int64_t)((double)count * holdout);
     if (held == 0 && source->instruct && count > 1)
         held = 1;
-    int64_t cut = count - held;
-    if (!source->instruct)
-        cut = next_document(&source->tokens, cut, end_id);
-    if (split == DATA_TRAIN)
-        source->end = cut;
-    else
-        source->begin = cut;
-    if (source->begin == source->end)
-        return fail(SOTTO_EINVAL, "%s: a holdout of %g of %lld %s leaves nothing to %s",
-                    source->name, holdout, (long long)count,
-                    source->instruct ? "examples" : "tokens",
-                    split == DATA_TRAIN ? "train on" : "validate on");
-    return SOTTO_OK;
+    const int64_t cut = count - held;
+    return source->instruct ? cut : next_document(&source->tokens, cut, end_id);
+}
+
+static enum sotto_status check_split(const struct source *source, double holdout,
+                                     enum data_split split)
+{
+    if (source->begin < source->end)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL, "%s: a holdout of %g of %lld %s leaves nothing to %s", source->name,
+                holdout, (long long)whole(source), source->instruct ? "examples" : "tokens",
+                split == DATA_TRAIN ? "train on" : "validate on");
 }
 
 enum sotto_status source_open(struct source *source, const struct source_spec *spec, double holdout,
@@ -69,18 +73,35 @@ enum sotto_status source_open(struct source *source, const struct source_spec *s
         TRY(open_examples(source, spec, tokenizer));
     else
         TRY(source_tokenize(&source->tokens, spec, cache, tokenizer));
-    source->end = source->instruct ? source->examples.count : source->tokens.count;
+    source->end = whole(source);
     if (holdout == 0)
         return SOTTO_OK;
-    enum sotto_status st = split_off(source, holdout, split, ready ? -1 : tokenizer_end(tokenizer));
+    const int64_t cut = cut_of(source, holdout, ready ? -1 : tokenizer_end(tokenizer));
+    if (split == DATA_TRAIN)
+        source->end = cut;
+    else
+        source->begin = cut;
+    enum sotto_status st = check_split(source, holdout, split);
     if (st != SOTTO_OK)
         source_close(source);
     return st;
 }
 
+enum sotto_status source_borrow_rest(struct source *source, const struct source *train,
+                                     double holdout)
+{
+    *source = *train;
+    source->borrowed = true;
+    source->begin = train->end;
+    source->end = whole(train);
+    return check_split(source, holdout, DATA_VALID);
+}
+
 void source_close(struct source *source)
 {
-    tokens_close(&source->tokens);
-    instruct_close(&source->examples);
+    if (!source->borrowed) {
+        tokens_close(&source->tokens);
+        instruct_close(&source->examples);
+    }
     *source = (struct source){0};
 }

@@ -38,6 +38,7 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
 struct source {
     char name[FILE_PATH_ROOM];
     bool instruct;
+    bool borrowed;                /* tokens and examples are another source's */
     struct tokens tokens;         /* of a stream      */
     struct instruct_set examples; /* of instructions  */
     int64_t begin, end;           /* what belongs to the split: tokens, or examples */
@@ -48,6 +49,10 @@ struct source {
 enum sotto_status source_open(struct source *source, const struct source_spec *spec, double holdout,
                               enum data_split split, const char *cache,
                               const struct tokenizer *tokenizer);
+
+/* What the split of `train` left over, over the same tokens: `train` must outlive it. */
+enum sotto_status source_borrow_rest(struct source *source, const struct source *train,
+                                     double holdout);
 void source_close(struct source *source);
 
 #endif

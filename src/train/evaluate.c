@@ -6,23 +6,29 @@
 #include "base/file.h"
 #include "base/json.h"
 
+/* The i-th of `want` micro-batches that lie evenly in `n` (want <= n): a limited evaluation that
+ * took the first ones would see one end of the held-out data alone. */
+static int64_t spread(int64_t i, int64_t want, int64_t n)
+{
+    return i * (n / want) + i * (n % want) / want + n / want / 2;
+}
+
 enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
                            const struct view *theta, const struct loader *loader,
                            struct evaluation_range range, struct evaluation *out)
 {
     const int rows = range.rows, t = range.t;
     *out = (struct evaluation){0};
-    int64_t n = loader_batches(loader, rows, t);
-    if (range.batches > 0 && range.batches < n)
-        n = range.batches;
+    const int64_t n = loader_batches(loader, rows, t);
+    const int64_t want = range.batches > 0 && range.batches < n ? range.batches : n;
     struct tape tape;
     struct batch batch;
     TRY(batch_init(&batch, rows, t));
     enum sotto_status st =
         tape_init(&tape, model, dev, pool, (struct extent){rows, t, DTYPE_F32}, false);
     double loss = 0;
-    for (int64_t i = range.part; i < n && st == SOTTO_OK; i += range.parts) {
-        st = loader_fill_in_order(loader, i, rows, t, &batch);
+    for (int64_t i = range.part; i < want && st == SOTTO_OK; i += range.parts) {
+        st = loader_fill_in_order(loader, spread(i, want, n), rows, t, &batch);
         tape.want_hits = true;
         if (st == SOTTO_OK)
             st = tape_run(&tape, &batch, TAPE_EVALUATE, 0, theta, NULL);

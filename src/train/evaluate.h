@@ -11,8 +11,9 @@ struct evaluation {
     int64_t hits; /* targets that were the most likely token */
 };
 
-/* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), and of these
- * every `parts`-th from `part` on, so that several workers can share the work. */
+/* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), evenly spread
+ * over the data, and of these every `parts`-th from `part` on, so that several workers can share
+ * the work. */
 struct evaluation_range {
     int rows, t;
     int64_t batches;

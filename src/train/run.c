@@ -15,9 +15,9 @@ static enum sotto_status open_data(struct run *run)
     const struct data_config *c = &run->config.data;
     TRY(loader_tokenizer(&run->tokenizer, c));
     TRY(loader_open(&run->train, c, DATA_TRAIN, run->tokenizer));
-    if (*c->valid || c->holdout > 0)
-        TRY(loader_open(&run->valid, c, DATA_VALID, run->tokenizer));
-    return SOTTO_OK;
+    if (*c->valid)
+        return loader_open(&run->valid, c, DATA_VALID, run->tokenizer);
+    return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
 }
 
 /* A tokenizer named nowhere comes with the model that training starts from. */

@@ -118,6 +118,20 @@ static void holdout_begins_with_a_document(void **state)
     assert_string_equal(got, "aaaaaaaaa~bbbbbbb~");
     loader_close(loader);
 
+    loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    make_text("h.txt", "other text"); /* what is held out is not read again */
+    struct loader *rest;
+    assert_int_equal(loader_open_rest(&rest, loader), SOTTO_OK);
+    read_all(rest, got);
+    assert_string_equal(got, "ccccccc~ddd~");
+    assert_int_equal(loader_vocab(rest), loader_vocab(loader));
+    loader_close(rest);
+    read_all(loader, got); /* and is not the rest's to free */
+    assert_string_equal(got, "aaaaaaaaa~bbbbbbb~");
+    loader_close(loader);
+    make_text("h.txt",
+              "aaaaaaaaa\n<|endoftext|>\nbbbbbbb\n<|endoftext|>\nccccccc\n<|endoftext|>\nddd");
+
     strcpy(config.valid, make_text("v.txt", "valid"));
     loader = open_loader(&config, DATA_VALID, tokenizer);
     read_all(loader, got);
@@ -323,6 +337,12 @@ static void errors(void **state)
     config = config_for(make_text("tiny.txt", "ab"));
     assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL,
                  "a holdout of 0.05 of 3 tokens leaves nothing to validate on");
+    struct loader *rest;
+    loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    assert_error(loader_open_rest(&rest, loader), SOTTO_EINVAL,
+                 "a holdout of 0.05 of 3 tokens leaves nothing to validate on");
+    assert_null(rest);
+    loader_close(loader);
     config.holdout = 0;
     assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL,
                  "no validation data");
