@@ -86,10 +86,10 @@ static enum sotto_status assign_number(const struct option *o, void *to, const c
     double x = 0;
     int64_t exact = 0;
     if (whole ? !parse_whole(value, &x, &exact) : !parse_real(value, &x))
-        return fail(SOTTO_EINVAL, "%s = %s: want %s", name, value,
+        return fail(SOTTO_EINVAL, "%s = %.80s: want %s", name, value,
                     whole ? "an integer" : "a number");
     if (x < o->min || x > o->max || (o->type == OPTION_TYPE_INT && exact != (int)exact))
-        return fail(SOTTO_EINVAL, "%s = %s is out of range: want %.10g to %.10g", name, value,
+        return fail(SOTTO_EINVAL, "%s = %.80s is out of range: want %.10g to %.10g", name, value,
                     o->min, o->max);
     if (o->type == OPTION_TYPE_INT)
         *(int *)to = (int)exact;
@@ -111,7 +111,7 @@ static enum sotto_status assign_enum(const struct option *o, void *to, const cha
     }
     char known[256];
     list_names(o->names, known, sizeof known);
-    return fail(SOTTO_EINVAL, "%s = %s: want one of %s", name, value, known);
+    return fail(SOTTO_EINVAL, "%s = %.80s: want one of %s", name, value, known);
 }
 
 static enum sotto_status assign(const struct option *o, void *config, const char *value,
@@ -125,12 +125,12 @@ static enum sotto_status assign(const struct option *o, void *config, const char
         return assign_number(o, to, value, name);
     case OPTION_TYPE_BOOL:
         if (!parse_bool(value, to))
-            return fail(SOTTO_EINVAL, "%s = %s: want true or false", name, value);
+            return fail(SOTTO_EINVAL, "%s = %.80s: want true or false", name, value);
         return SOTTO_OK;
     case OPTION_TYPE_TEXT:
-        if (strlen(value) >= OPTION_ROOM)
-            return fail(SOTTO_EINVAL, "%s: value of %zu characters is too long (at most %d)", name,
-                        strlen(value), OPTION_ROOM - 1);
+        if (strlen(value) >= o->room)
+            return fail(SOTTO_EINVAL, "%s: value of %zu characters is too long (at most %zu)", name,
+                        strlen(value), o->room - 1);
         strcpy(to, value);
         return SOTTO_OK;
     case OPTION_TYPE_ENUM:

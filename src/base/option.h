@@ -17,14 +17,19 @@
 
 #include "base/status.h"
 
-#define OPTION_ROOM 512 /* size of a text field, terminator included */
+/* Sizes of text fields, terminator included: a path or a word, and what may be long (lists of files
+ * or of workers, prompts). The latter is as much as Linux passes in one argument, so whatever
+ * arrives on the command line fits. Configurations are copied by value; those with long fields
+ * belong on the heap where the stack is a worker's. */
+#define OPTION_ROOM 1024
+#define OPTION_LONG_ROOM (128 * 1024)
 
 enum option_type {
     OPTION_TYPE_INT,  /* int                       */
     OPTION_TYPE_LONG, /* int64_t, suffixes k M G   */
     OPTION_TYPE_REAL, /* double                    */
     OPTION_TYPE_BOOL, /* bool: true/false/yes/no/on/off/1/0 */
-    OPTION_TYPE_TEXT, /* char[OPTION_ROOM]         */
+    OPTION_TYPE_TEXT, /* char[], of any size       */
     OPTION_TYPE_ENUM, /* int, index into `names`   */
 };
 
@@ -36,31 +41,33 @@ struct option {
     double min, max;          /* numbers: allowed range, both ends included */
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
+    size_t room; /* text: size of the field */
 };
 
 #define OPTION_INT(S, field, preset, min, max, help)                                               \
     {                                                                                              \
-#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help                  \
+#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0               \
     }
 #define OPTION_LONG(S, field, preset, min, max, help)                                              \
     {                                                                                              \
-#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help                 \
+#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help, 0              \
     }
 #define OPTION_REAL(S, field, preset, min, max, help)                                              \
     {                                                                                              \
-#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help                 \
+#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help, 0              \
     }
 #define OPTION_BOOL(S, field, preset, help)                                                        \
     {                                                                                              \
-#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help                     \
+#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help, 0                  \
     }
 #define OPTION_TEXT(S, field, preset, help)                                                        \
     {                                                                                              \
-#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help                     \
+#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
+            sizeof(((S *)0)->field)                                                                \
     }
 #define OPTION_ENUM(S, field, preset, names, help)                                                 \
     {                                                                                              \
-#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help                    \
+#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help, 0                 \
     }
 
 struct option_section {
@@ -104,8 +111,9 @@ enum sotto_status option_file(const char *path, char **text);
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest);
 
-/* The value of an option as it would be typed, into `out`. */
-void option_print(const struct option *option, const void *config, char out[OPTION_ROOM]);
+/* The value of an option as it would be typed: the field itself where it is text, else printed into
+ * `room`. */
+const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM]);
 
 /* The whole configuration as INI text that option_load_text takes back. The caller frees it; NULL
  * without memory. */

@@ -23,16 +23,16 @@ static bool is_default(const struct option *o, const void *config)
     union {
         double real;
         int64_t whole;
-        char text[OPTION_ROOM];
+        bool flag;
     } value;
     struct option at = *o;
     at.offset = 0;
     struct option_section section = alone(&at, &value);
     char now[OPTION_ROOM], preset[OPTION_ROOM];
+    if (o->type == OPTION_TYPE_TEXT)
+        return strcmp(option_print(o, config, now), o->preset) == 0;
     option_defaults(&section, 1);
-    option_print(&at, &value, preset);
-    option_print(o, config, now);
-    return strcmp(now, preset) == 0;
+    return strcmp(option_print(o, config, now), option_print(&at, &value, preset)) == 0;
 }
 
 static bool has_effect(const struct option_section *s, const struct option_only *only)
@@ -47,15 +47,14 @@ static enum sotto_status refuse(const struct option_section *s, const struct opt
 {
     const struct option *by = find(s, only->by);
     char value[OPTION_ROOM], choice[OPTION_ROOM], others[256] = "";
-    option_print(find(s, only->key), s->config, value);
-    option_print(by, s->config, choice);
     for (int i = 0; by->names[i]; i++) {
         size_t used = strlen(others);
         if (only->values >> i & 1)
             snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "", by->names[i]);
     }
-    return fail(SOTTO_EINVAL, "%s.%s = %s has no effect with %s = %s; it is for %s", s->name,
-                only->key, value, only->by, choice, others);
+    return fail(SOTTO_EINVAL, "%s.%s = %.80s has no effect with %s = %s; it is for %s", s->name,
+                only->key, option_print(find(s, only->key), s->config, value), only->by,
+                option_print(by, s->config, choice), others);
 }
 
 enum sotto_status option_only_check(const struct option_section *s, const struct option_only *only,
@@ -73,10 +72,9 @@ void option_only_forget(const struct option_section *s, const struct option_only
     for (int i = 0; i < n; i++) {
         const struct option *o = find(s, only[i].key);
         char mine[OPTION_ROOM], shared[OPTION_ROOM];
-        option_print(o, s->config, mine);
-        option_print(o, base, shared);
         struct option_section section = alone(o, s->config);
-        if (!has_effect(s, &only[i]) && strcmp(mine, shared) == 0)
+        if (!has_effect(s, &only[i]) &&
+            strcmp(option_print(o, s->config, mine), option_print(o, base, shared)) == 0)
             option_defaults(&section, 1);
     }
 }

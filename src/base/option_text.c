@@ -70,36 +70,34 @@ enum sotto_status option_parse(const struct option_section *sections, int n, int
     return SOTTO_OK;
 }
 
-void option_print(const struct option *option, const void *config, char out[OPTION_ROOM])
+const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM])
 {
     const void *from = (const char *)config + option->offset;
     switch (option->type) {
     case OPTION_TYPE_INT:
-        snprintf(out, OPTION_ROOM, "%d", *(const int *)from);
-        return;
+        snprintf(room, OPTION_ROOM, "%d", *(const int *)from);
+        return room;
     case OPTION_TYPE_LONG:
-        snprintf(out, OPTION_ROOM, "%lld", (long long)*(const int64_t *)from);
-        return;
+        snprintf(room, OPTION_ROOM, "%lld", (long long)*(const int64_t *)from);
+        return room;
     case OPTION_TYPE_REAL: { /* the shortest text that reads back to the same bits */
         double value = *(const double *)from;
         for (int digits = 6; digits <= 17; digits++) {
-            snprintf(out, OPTION_ROOM, "%.*g", digits, value);
-            if (strtod(out, NULL) == value)
-                return;
+            snprintf(room, OPTION_ROOM, "%.*g", digits, value);
+            if (strtod(room, NULL) == value)
+                break;
         }
-        return;
+        return room;
     }
     case OPTION_TYPE_BOOL:
-        strcpy(out, *(const bool *)from ? "true" : "false");
-        return;
+        return *(const bool *)from ? "true" : "false";
     case OPTION_TYPE_TEXT:
-        snprintf(out, OPTION_ROOM, "%s", (const char *)from);
-        return;
+        return from;
     case OPTION_TYPE_ENUM:
-        snprintf(out, OPTION_ROOM, "%s", option->names[*(const int *)from]);
-        return;
+        return option->names[*(const int *)from];
     }
     assert(0);
+    return "";
 }
 
 /* Quotes a value that would not come back from a file as it is. */
@@ -128,10 +126,9 @@ static void dump_section(const struct option_section *section, FILE *out)
     if (*section->name)
         fprintf(out, "[%s]\n", section->name);
     for (int i = 0; i < section->count; i++) {
-        char value[OPTION_ROOM];
-        option_print(&section->table[i], section->config, value);
+        char room[OPTION_ROOM];
         fprintf(out, "%s = ", section->table[i].key);
-        dump_value(value, out);
+        dump_value(option_print(&section->table[i], section->config, room), out);
         fputc('\n', out);
     }
 }

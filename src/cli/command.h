@@ -21,7 +21,7 @@ struct command {
 };
 
 enum { CLI_SECTIONS = 16 };
-#define CLI_CONFIG_ROOM (64 * 1024)
+#define CLI_CONFIG_ROOM (1024 * 1024)
 
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
     command_info, command_compare;

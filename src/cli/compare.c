@@ -9,7 +9,7 @@
 
 struct compare_command {
     struct compare_config compare;
-    char only[OPTION_ROOM];
+    char only[COMPARE_LIST_ROOM];
     bool again, list;
     struct run_config base;
 };

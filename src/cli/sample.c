@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "train/generate.h"
 #include "train/loaded.h"
 
 struct sample_config {
-    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], prompt[OPTION_ROOM];
+    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], prompt[OPTION_LONG_ROOM];
     int tokens, count, top_k, threads;
     double temperature, top_p;
     int64_t seed;
@@ -19,7 +20,10 @@ struct sample_config {
 static const struct option table[] = {
     OPTION_TEXT(S, model, "run", "folder of a run or of any Hugging Face model"),
     OPTION_TEXT(S, tokenizer, "", "file or folder; empty: the model's own"),
-    OPTION_TEXT(S, prompt, "", "text to go on from; empty: the beginning of a document"),
+    OPTION_TEXT(
+        S, prompt, "",
+        "text to go on from; @FILE: what a file holds; -: standard input; empty: the beginning "
+        "of a document"),
     OPTION_INT(S, tokens, "200", 1, 1e9, "tokens to draw"),
     OPTION_INT(S, count, "1", 1, 1e6, "samples"),
     OPTION_REAL(S, temperature, "0.8", 0, 100, "0: always the most likely token"),
@@ -49,14 +53,38 @@ static enum sotto_status print_token(const struct tokenizer *tokenizer, int32_t 
     return SOTTO_OK;
 }
 
-static enum sotto_status one_sample(struct loaded *l, const struct sample_config *c, int i)
+/* The text to go on from, which the caller frees. A file's last line break ends its line, not the
+ * text, as in $(cat FILE). */
+static enum sotto_status read_prompt(const char *option, char **out)
+{
+    const size_t limit = (size_t)1 << 30;
+    const bool file = option[0] == '@' && option[1] != '@';
+    size_t size;
+    if (!file && strcmp(option, "-") != 0) {
+        option += *option == '@'; /* "@@" stands for a text that begins with '@' */
+        *out = strdup(option);
+        return *out ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for the prompt");
+    }
+    TRY(fail_in(file_read(file ? option + 1 : "-", limit, out, &size), "prompt: "));
+    if (strlen(*out) != size) {
+        free(*out);
+        return fail(SOTTO_EFORMAT, "prompt: %s contains a zero byte: want text",
+                    file ? option + 1 : "standard input");
+    }
+    while (size && ((*out)[size - 1] == '\n' || (*out)[size - 1] == '\r'))
+        (*out)[--size] = '\0';
+    return SOTTO_OK;
+}
+
+static enum sotto_status one_sample(struct loaded *l, const struct sample_config *c,
+                                    const char *text, int i)
 {
     struct token_list prompt = {0};
     struct generator g;
     struct generate_config how = {c->temperature, c->top_k, c->top_p,
                                   (uint64_t)c->seed + (uint64_t)i};
     const int end = tokenizer_end(l->tokenizer);
-    TRY(tokenizer_encode(l->tokenizer, c->prompt, strlen(c->prompt), &prompt));
+    TRY(tokenizer_encode(l->tokenizer, text, strlen(text), &prompt));
     int32_t token = end;
     if (prompt.count == 0 && end < 0) {
         free(prompt.data);
@@ -65,7 +93,7 @@ static enum sotto_status one_sample(struct loaded *l, const struct sample_config
     }
     enum sotto_status st = generator_init(&g, &l->model, &l->dev, l->theta, &how);
     if (st == SOTTO_OK) {
-        fputs(c->prompt, stdout);
+        fputs(text, stdout);
         if (prompt.count)
             st = generator_next(&g, prompt.data, prompt.count, &token);
         else
@@ -88,17 +116,21 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct sample_config *c = config;
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
-    struct loaded l;
-    TRY(loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->threads));
-    enum sotto_status st = SOTTO_OK;
-    if (!l.tokenizer)
+    struct loaded l = {0};
+    char *prompt;
+    TRY(read_prompt(c->prompt, &prompt));
+    enum sotto_status st = loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->threads);
+    const bool open = st == SOTTO_OK;
+    if (open && !l.tokenizer)
         st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --tokenizer=FILE");
     for (int i = 0; i < c->count && st == SOTTO_OK; i++) {
         if (i)
             puts("---");
-        st = one_sample(&l, c, i);
+        st = one_sample(&l, c, prompt, i);
     }
-    loaded_close(&l);
+    if (open)
+        loaded_close(&l);
+    free(prompt);
     return st;
 }
 
@@ -106,7 +138,10 @@ const struct command command_sample = {
     .name = "sample",
     .summary = "draw text from a model",
     .usage = "[MODEL] [--key=value ...]",
-    .example = "  sotto sample my-run --prompt=\"Once upon a time\" --temperature=0.8 --top_p=0.95",
+    .example =
+        "  sotto sample my-run --prompt=\"Once upon a time\" --temperature=0.8 --top_p=0.95\n"
+        "  sotto sample my-run --prompt=@chapter.txt --tokens=400\n"
+        "  head -c 2000 book.txt | sotto sample my-run --prompt=-",
     .sections = sections,
     .run = run_it,
 };

@@ -12,7 +12,7 @@
 #include "data/tokens.h"
 
 struct tokenize_config {
-    char tokenizer[OPTION_ROOM], input[OPTION_ROOM], out[OPTION_ROOM], ids[OPTION_ROOM],
+    char tokenizer[OPTION_ROOM], input[OPTION_LONG_ROOM], out[OPTION_ROOM], ids[OPTION_ROOM],
         end[OPTION_ROOM];
     int vocab, min_frequency;
 };
@@ -35,38 +35,60 @@ static int sections(void *config, struct option_section *out)
     return 1;
 }
 
-enum { FILES = 256 };
 static const size_t file_limit = (size_t)1 << 36;
+
+struct texts {
+    char **text; /* each owned */
+    size_t *size, n;
+};
+
+static void close_texts(struct texts *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        free(t->text[i]);
+    free(t->text);
+    free(t->size);
+}
+
+/* The files of a list with commas, whole. */
+static enum sotto_status read_texts(struct texts *t, const char *names)
+{
+    size_t room = 1;
+    for (const char *p = names; *p; p++)
+        room += *p == ',';
+    t->text = calloc(room, sizeof *t->text);
+    t->size = calloc(room, sizeof *t->size);
+    char *list = strdup(names), *rest = NULL;
+    enum sotto_status st = SOTTO_OK;
+    if (!t->text || !t->size || !list)
+        st = fail(SOTTO_ENOMEM, "no memory for the names of %zu files", room);
+    for (char *path = list ? strtok_r(list, ",", &rest) : NULL; path && st == SOTTO_OK;
+         path = strtok_r(NULL, ",", &rest)) {
+        st = file_read(path, file_limit, &t->text[t->n], &t->size[t->n]);
+        t->n += st == SOTTO_OK;
+    }
+    free(list);
+    return st;
+}
 
 static enum sotto_status train(const struct tokenize_config *c)
 {
-    char list[OPTION_ROOM], *text[FILES] = {0}, *rest = NULL;
-    size_t size[FILES];
-    int n = 0;
+    struct texts t = {0};
     struct tokenizer *tokenizer = NULL;
     enum sotto_status st = SOTTO_OK;
     if (!*c->out)
         return fail(SOTTO_EINVAL, "tokenize train: say where to write with --out=tokenizer.json");
-    strcpy(list, c->input);
-    for (char *path = strtok_r(list, ",", &rest); path; path = strtok_r(NULL, ",", &rest)) {
-        if (n == FILES) {
-            st = fail(SOTTO_EINVAL, "more than %d files", FILES);
-            goto done;
-        }
-        TRY_DONE(file_read(path, file_limit, &text[n], &size[n]));
-        n++;
-    }
+    TRY_DONE(read_texts(&t, c->input));
     struct tokenizer_training how = {c->vocab, c->min_frequency, *c->end ? c->end : NULL};
     double begin = clock_now(&clock_real);
-    TRY_DONE(tokenizer_train(&tokenizer, &how, (const char *const *)text, size, (size_t)n));
+    TRY_DONE(tokenizer_train(&tokenizer, &how, (const char *const *)t.text, t.size, t.n));
     TRY_DONE(tokenizer_save(tokenizer, c->out));
     printf("train: %d tokens in %.2f s, written to %s\n", tokenizer_vocab_size(tokenizer),
            clock_now(&clock_real) - begin, c->out);
 done:
     if (tokenizer)
         tokenizer_close(tokenizer);
-    for (int i = 0; i < n; i++)
-        free(text[i]);
+    close_texts(&t);
     return st;
 }
 

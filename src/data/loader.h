@@ -23,10 +23,10 @@ enum data_format {
 };
 enum data_sharding { DATA_IID, DATA_BY_SOURCE };
 
-struct data_config {         /* [data] */
-    char train[OPTION_ROOM]; /* files, folders, stories[:topic], comma separated; each file is a
-                                source */
-    char valid[OPTION_ROOM]; /* empty: the last `holdout` of every training source */
+struct data_config {              /* [data] */
+    char train[OPTION_LONG_ROOM]; /* files, folders, stories[:topic], comma separated; each file is
+                                a source */
+    char valid[OPTION_LONG_ROOM]; /* empty: the last `holdout` of every training source */
     double holdout;
     int format;                  /* enum data_format   */
     int sharding;                /* enum data_sharding */

@@ -119,12 +119,14 @@ enum sotto_status config_speeds(const char *text, int workers, double *out)
         }
         out[r] = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(out[r] > 0) || !isfinite(out[r]))
-            return fail(SOTTO_EINVAL, "worker.speed = %s: want numbers above 0 with commas", text);
+            return fail(SOTTO_EINVAL,
+                        "worker.speed = %.80s: want numbers above 0 with commas, got '%.20s'", text,
+                        at);
         at = *end ? end + 1 : end;
         if (*end && !*at)
-            return fail(SOTTO_EINVAL, "worker.speed = %s ends with a comma", text);
+            return fail(SOTTO_EINVAL, "worker.speed = %.80s ends with a comma", text);
     }
     if (*at)
-        return fail(SOTTO_EINVAL, "worker.speed = %s names more than %d workers", text, workers);
+        return fail(SOTTO_EINVAL, "worker.speed = %.80s names more than %d workers", text, workers);
     return SOTTO_OK;
 }

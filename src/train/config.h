@@ -29,7 +29,7 @@ struct train_config { /* [train] */
 };
 
 struct worker_config { /* [worker] */
-    char speed[OPTION_ROOM];
+    char speed[OPTION_LONG_ROOM];
     char step[OPTION_ROOM]; /* "50ms"; empty: measured */
     double jitter;
     int64_t jitter_seed;

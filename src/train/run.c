@@ -37,9 +37,9 @@ static enum sotto_status agree(const struct model_config *asked, const struct mo
 {
     for (int i = 0; i < model_options_count; i++) {
         const struct option *o = &model_options[i];
-        char want[OPTION_ROOM], have[OPTION_ROOM];
-        option_print(o, asked, want);
-        option_print(o, loaded, have);
+        char room[2][OPTION_ROOM];
+        const char *want = option_print(o, asked, room[0]);
+        const char *have = option_print(o, loaded, room[1]);
         if (strcmp(o->key, "preset") == 0 || strcmp(want, o->preset) == 0 ||
             strcmp(want, have) == 0)
             continue;

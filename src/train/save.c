@@ -122,11 +122,15 @@ static enum sotto_status save_config(const struct run *run, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     struct option_section sections[RUN_SECTIONS];
-    struct run_config config = run->config;
     TRY(file_join(path, folder, "sotto.ini"));
-    strategy_unresolve(&config.strategy);
-    run_sections(&config, sections);
+    struct run_config *config = malloc(sizeof *config); /* too large for a worker's stack */
+    if (!config)
+        return fail(SOTTO_ENOMEM, "no memory for a configuration");
+    *config = run->config;
+    strategy_unresolve(&config->strategy);
+    run_sections(config, sections);
     char *text = option_dump(sections, RUN_SECTIONS);
+    free(config);
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory for %s", path);
     enum sotto_status st = file_write(path, text, strlen(text));

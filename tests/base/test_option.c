@@ -22,6 +22,7 @@ struct data {
     int steps;  /* and one that has no section elsewhere */
     int nesterov;
     char path[OPTION_ROOM];
+    char files[OPTION_LONG_ROOM];
 };
 
 static const struct option run_table[] = {
@@ -41,6 +42,7 @@ static const struct option data_table[] = {
     OPTION_INT(struct data, steps, "4", 0, 10, "of the data"),
     OPTION_INT(struct data, nesterov, "3", 0, 10, "a number where [optim] has a flag"),
     OPTION_TEXT(struct data, path, "corpus", "where"),
+    OPTION_TEXT(struct data, files, "", "all of them"),
 };
 
 struct all {
@@ -160,7 +162,8 @@ static void words(void **state)
     longest[OPTION_ROOM - 1] = 'x';
     longest[OPTION_ROOM] = '\0';
     assert_fails(set(&a, "name", longest), SOTTO_EINVAL,
-                 "512 characters is too long (at most 511)");
+                 "1024 characters is too long (at most 1023)");
+    assert_fails(set(&a, "steps", longest), SOTTO_EINVAL, "want an integer"); /* still readable */
 }
 
 static void unknown_keys(void **state)
@@ -288,6 +291,33 @@ static void dump_and_load(void **state)
     }
 }
 
+/* A field is as long as its struct says: from the command line, a file, and back from a dump. */
+static void long_values(void **state)
+{
+    (void)state;
+    static struct all a, b;
+    static char word[OPTION_LONG_ROOM + 16];
+    const char *argv[] = {word}, *rest[1];
+    int n;
+    make(&a);
+    make(&b);
+    memset(word, 'y', sizeof word);
+    memcpy(word, "--files=#", 9); /* to be quoted in a dump */
+    word[8 + OPTION_LONG_ROOM - 1] = '\0';
+    assert_ok(option_parse(a.section, 3, 1, argv, rest, &n));
+    assert_string_equal(a.data.files, word + 8);
+    char room[OPTION_ROOM];
+    assert_string_equal(option_print(&data_table[4], &a.data, room), word + 8);
+    char *text = option_dump(a.section, 3);
+    assert_ok(load(&b, text));
+    assert_string_equal(b.data.files, word + 8);
+    free(text);
+    word[8 + OPTION_LONG_ROOM - 1] = 'y';
+    word[8 + OPTION_LONG_ROOM] = '\0';
+    assert_fails(option_parse(a.section, 3, 1, argv, rest, &n), SOTTO_EINVAL,
+                 "131072 characters is too long (at most 131071)");
+}
+
 static void command_line(void **state)
 {
     (void)state;
@@ -354,17 +384,12 @@ static void help_names_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(words),
-        cmocka_unit_test(unknown_keys),
-        cmocka_unit_test(ambiguous_keys),
-        cmocka_unit_test(files),
-        cmocka_unit_test(file_errors),
-        cmocka_unit_test(dump_and_load),
-        cmocka_unit_test(command_line),
-        cmocka_unit_test(help_names_everything),
+        cmocka_unit_test(defaults),      cmocka_unit_test(numbers),
+        cmocka_unit_test(ranges),        cmocka_unit_test(words),
+        cmocka_unit_test(unknown_keys),  cmocka_unit_test(ambiguous_keys),
+        cmocka_unit_test(files),         cmocka_unit_test(file_errors),
+        cmocka_unit_test(dump_and_load), cmocka_unit_test(long_values),
+        cmocka_unit_test(command_line),  cmocka_unit_test(help_names_everything),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -175,7 +175,7 @@ static void tell_kept(void *arg, const char *key, const char *old_value, const c
 static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struct compare_how *how)
 {
     const struct spec *spec = jobs->spec;
-    char list[OPTION_ROOM], *columns[PAGE_COLUMNS];
+    char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
     struct results results = {0};
     struct page page = {.jobs = jobs, .results = &results, .columns = columns};
     struct count count = {0};

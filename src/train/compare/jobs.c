@@ -130,7 +130,7 @@ static enum sotto_status look(const struct jobs *jobs, struct job *job, bool aga
 
 static enum sotto_status read_seeds(struct jobs *jobs)
 {
-    char list[OPTION_ROOM], *words[RESULTS_SEEDS];
+    char list[COMPARE_LIST_ROOM], *words[RESULTS_SEEDS];
     strcpy(list, jobs->spec->compare.seeds);
     TRY(spec_words(list, "seeds", words, RESULTS_SEEDS, &jobs->n_seeds));
     for (int i = 0; i < jobs->n_seeds; i++) {
@@ -173,7 +173,7 @@ static enum sotto_status fill_list(struct jobs *jobs)
 
 static enum sotto_status choose(struct jobs *jobs, const char *only)
 {
-    char list[OPTION_ROOM], *words[RESULTS_SEEDS];
+    char list[COMPARE_LIST_ROOM], *words[RESULTS_SEEDS];
     int n;
     snprintf(list, sizeof list, "%s", only);
     TRY(spec_words(list, "--only", words, RESULTS_SEEDS, &n));

@@ -106,7 +106,7 @@ static enum sotto_status draw(const struct page *page, const char *metric, bool 
 static void draw_all(const struct page *page, FILE *md)
 {
     const char *asked = page->jobs->spec->compare.curves;
-    char list[OPTION_ROOM], *words[PAGE_COLUMNS];
+    char list[COMPARE_LIST_ROOM], *words[PAGE_COLUMNS];
     struct status_note first = {.code = SOTTO_OK};
     int n;
     strcpy(list, *asked ? asked : "train/loss, eval/loss");

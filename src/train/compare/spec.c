@@ -283,15 +283,14 @@ void config_differences(const struct run_config *before, const struct run_config
                                      const char *new_value),
                         void *arg)
 {
-    struct run_config a = *before, b = *after; /* sections want them writable */
     struct option_section x[RUN_SECTIONS], y[RUN_SECTIONS];
-    run_sections(&a, x);
-    run_sections(&b, y);
+    run_sections((struct run_config *)before, x); /* they are only read */
+    run_sections((struct run_config *)after, y);
     for (int s = 0; s < RUN_SECTIONS; s++) {
         for (int i = 0; i < x[s].count; i++) {
-            char key[2 * OPTION_ROOM], old_value[OPTION_ROOM], new_value[OPTION_ROOM];
-            option_print(&x[s].table[i], x[s].config, old_value);
-            option_print(&y[s].table[i], y[s].config, new_value);
+            char key[2 * OPTION_ROOM], room[2][OPTION_ROOM];
+            const char *old_value = option_print(&x[s].table[i], x[s].config, room[0]);
+            const char *new_value = option_print(&y[s].table[i], y[s].config, room[1]);
             if (strcmp(old_value, new_value) == 0)
                 continue;
             snprintf(key, sizeof key, "%s%s%s", x[s].name, *x[s].name ? "." : "",

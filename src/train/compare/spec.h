@@ -17,9 +17,11 @@
 #include "train/compare/expect.h"
 #include "train/run.h"
 
+enum { COMPARE_LIST_ROOM = 8192 };
+
 struct compare_config {                        /* [compare] */
     char title[OPTION_ROOM], out[OPTION_ROOM]; /* where unsaid, from the file's name */
-    char seeds[OPTION_ROOM], columns[OPTION_ROOM], curves[OPTION_ROOM]; /* lists */
+    char seeds[COMPARE_LIST_ROOM], columns[COMPARE_LIST_ROOM], curves[COMPARE_LIST_ROOM];
     bool plot;
 };
 

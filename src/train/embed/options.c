@@ -120,9 +120,8 @@ enum sotto_status sotto_options_get(const struct sotto_options *options, const c
                                     size_t room)
 {
     struct embed_sections s;
-    char whole[OPTION_ROOM], value[OPTION_ROOM];
-    struct run_config config = options->config;
-    embed_sections(&s, &config);
+    char whole[OPTION_ROOM], number[OPTION_ROOM];
+    embed_sections(&s, (struct run_config *)&options->config); /* only read */
     key = whole_key(&s, key, whole);
     for (int i = 0; i < EMBED_SECTIONS; i++) {
         size_t length = strlen(s.section[i].name);
@@ -130,7 +129,7 @@ enum sotto_status sotto_options_get(const struct sotto_options *options, const c
         const struct option *o = find(&s.section[i], qualified ? key + length + 1 : key);
         if (!o)
             continue;
-        option_print(o, s.section[i].config, value);
+        const char *value = option_print(o, s.section[i].config, number);
         if (strlen(value) >= room)
             return fail(SOTTO_EINVAL, "%s has %zu characters, there is room for %zu", key,
                         strlen(value), room ? room - 1 : 0);

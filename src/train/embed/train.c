@@ -36,8 +36,9 @@ enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
     if (st == SOTTO_OK && !options)
         st = sotto_options_create(&defaults);
     if (st == SOTTO_OK) {
-        *r = (struct running){
-            .config = options ? options->config : defaults->config, .job = job, .arg = arg};
+        r->config = options ? options->config : defaults->config;
+        r->job = job;
+        r->arg = arg;
         st = cluster_open(&r->cluster, &r->config);
     }
     if (st == SOTTO_OK) {

@@ -8,14 +8,13 @@
 /* Processes bring options, tensors and parameters of their own: they must be the same. */
 static enum sotto_status agree(const struct sotto_trainer *t, const float *parameters)
 {
-    struct run_config config = *t->worker->cluster->config;
     struct embed_sections s;
     char text[128];
     uint64_t hash = HASH_START;
     struct comm *world = t->worker->worker->world;
     if (!t->worker->cluster->mpi)
         return SOTTO_OK;
-    embed_sections(&s, &config);
+    embed_sections(&s, t->worker->cluster->config);
     char *dump = option_dump(s.section, EMBED_SECTIONS);
     if (!dump)
         return fail(SOTTO_ENOMEM, "no memory for the options");
