@@ -10,7 +10,9 @@ enum { STEPS = 20 };
 struct lab {
     struct rule rule;
     int precision, steps;
-    bool still;  /* the learning rate is 0 */
+    bool still; /* the learning rate is 0 */
+    int fades;  /* every so many steps it is `faded`; 0: never */
+    double faded;
     int stopper; /* the rank that wants to stop from its second step on; 0: nobody */
     int64_t nan_at;
     const struct link_model *links;
@@ -47,6 +49,13 @@ static inline struct lab lab_make(int replicate, int shard, int groups, int slic
 static inline double lab_lr(int t)
 {
     return 0.05 * (1 + 0.5 * cos(2.0 * t));
+}
+
+static inline double lab_lr_of(const struct lab *lab, int t)
+{
+    if (lab->fades && t % lab->fades == lab->fades - 1)
+        return lab->faded;
+    return lab->still ? 0 : lab_lr(t);
 }
 
 static inline void lab_start(float x[COUNT])
@@ -129,8 +138,7 @@ static inline enum sotto_status lab_train(struct worker *w, struct lab *lab, str
     for (int t = 0; t < lab->steps; t++) {
         struct round round;
         const int64_t before = mesh_account(mesh).inside;
-        const double lr = lab->still ? 0 : lab_lr(t), next = lab->still ? 0 : lab_lr(t + 1);
-        struct plan plan = {lr, next, .want_norm = t % 3 == 1};
+        struct plan plan = {lab_lr_of(lab, t), lab_lr_of(lab, t + 1), .want_norm = t % 3 == 1};
         plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
         TRY(s->ops->round(s, &plan, &round));
         lab->stop[w->rank][t] = round.stop;
@@ -247,7 +255,7 @@ static inline double lab_check(struct lab *lab, double tolerance)
         fail_with("%s: %s", what, sotto_error());
     reference_start(&ref, &lab->rule, start);
     for (int t = 0; t < lab->steps; t++) {
-        reference_step(&ref, lab_lr(t));
+        reference_step(&ref, lab_lr_of(lab, t));
         for (int r = 0; r < lab->rule.groups; r++) {
             const float *own = lab->own[t][r];
             for (int i = 0; i < COUNT; i++) {

@@ -155,12 +155,25 @@ static inline void reference_local(struct reference *ref)
     everybody_has(ref, mean);
 }
 
+/* What is left of `moved / lr` where lr is so small that the rule's limit counts: nothing; and of
+ * lr times the sum that it is part of: `moved` alone. */
+static inline double over_rate(double moved, double lr)
+{
+    return lr < 1e-30 ? 0 : moved / lr;
+}
+
+static inline double times_rate(double sum, double moved, double lr)
+{
+    return lr < 1e-30 ? moved : lr * sum;
+}
+
 static inline void reference_slowmo(struct reference *ref, double lr)
 {
     const double alpha = pick(ref->is.alpha, 1), beta = pick(ref->is.beta, 0.5);
     for (int i = 0; i < COUNT; i++) {
-        ref->m0[i] = beta * ref->m0[i] + (ref->x0[i] - group_mean(ref, ref->x, i)) / lr;
-        ref->x0[i] -= alpha * lr * ref->m0[i];
+        const double moved = ref->x0[i] - group_mean(ref, ref->x, i);
+        ref->m0[i] = beta * ref->m0[i] + over_rate(moved, lr);
+        ref->x0[i] -= alpha * times_rate(ref->m0[i], moved, lr);
     }
     everybody_has(ref, ref->x0);
 }
@@ -175,8 +188,9 @@ static inline void reference_overlap_local(struct reference *ref, double lr)
     for (int i = 0; i < COUNT; i++) {
         for (int r = 0; r < ref->is.groups; r++) {
             ref->x[r][i] = (1 - a) * ref->x[r][i] + a * ref->x0[i];
-            ref->velocity[r][i] = b * ref->velocity[r][i] + (ref->x0[i] - ref->x[r][i]) / lr;
-            to[r][i] = ref->x0[i] - lr * ref->velocity[r][i];
+            const double moved = ref->x0[i] - ref->x[r][i];
+            ref->velocity[r][i] = b * ref->velocity[r][i] + over_rate(moved, lr);
+            to[r][i] = ref->x0[i] - times_rate(ref->velocity[r][i], moved, lr);
         }
         ref->sent[i] = group_mean(ref, to, i);
     }

@@ -221,6 +221,25 @@ static void learning_rate_of_zero(void **state)
     }
 }
 
+/* A learning rate that has come down to 0, or next to it, where groups agree: what they moved
+ * before that counts, and it may rise again. */
+static void fading_learning_rate(void **state)
+{
+    (void)state;
+    static const double faded[] = {0, 1e-44, 1e-38};
+    for (int i = 0; i < METHODS * 9; i++) {
+        struct lab lab = lab_make(methods[i / 9], SHARD_DDP + i / 3 % 3, 2, 2);
+        lab.fades = i % 2 ? 3 : 6;
+        lab.faded = faded[i % 3];
+        lab_check(&lab, near_enough);
+        if (lab.rule.replicate == REPLICATE_SLOWMO || lab.rule.replicate == REPLICATE_LOCAL) {
+            lab.rule.alpha = 0.6;
+            lab.rule.tau = 1;
+            lab_check(&lab, near_enough);
+        }
+    }
+}
+
 /* Vectors of the own slice's length, fp32: what a method keeps, and what it sends from. */
 static void memory_table(void **state)
 {
@@ -434,6 +453,7 @@ int main(void)
         cmocka_unit_test(co2_is_a_round_stale),
         cmocka_unit_test(one_group),
         cmocka_unit_test(learning_rate_of_zero),
+        cmocka_unit_test(fading_learning_rate),
         cmocka_unit_test(one_wants_to_stop),
         cmocka_unit_test(memory_table),
         cmocka_unit_test(unresolved),

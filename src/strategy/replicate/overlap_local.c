@@ -48,31 +48,40 @@ static enum sotto_status finish(struct overlap_local *o)
     return device_check(dev);
 }
 
-static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+/* At a boundary, with the new anchor in z. */
+static void pull(struct overlap_local *o, double inner_lr)
 {
-    struct overlap_local *o = (struct overlap_local *)r;
+    struct replicate *r = &o->base;
     const struct strategy_config *c = r->is.config;
     struct device *dev = r->is.dev;
     const struct ops *ops = dev->ops;
-    const float a = (float)c->alpha, lr = (float)plan->lr;
-    TRY(replicate_local_step(r, plan->lr, scale));
-    if (!replicate_boundary(r, c->tau_steps))
-        return SOTTO_OK;
-    TRY(finish(o)); /* z: also says whether to stop */
+    const float a = (float)c->alpha, lr = (float)inner_lr;
     ops->scale(dev, r->x, 1 - a, r->count);
     ops->axpy(dev, r->x, a, o->z.view, r->count); /* x <- (1-a) x + a z           */
     ops->scale(dev, o->v.view, (float)c->beta, r->count);
-    if (lr > 0) {
-        ops->axpy(dev, o->v.view, 1 / lr, o->z.view, r->count);
-        ops->axpy(dev, o->v.view, -1 / lr, r->x, r->count); /* v <- b v + (z - x)/lr        */
+    if (!replicate_divides(inner_lr)) { /* lr v -> z - x; of this round v keeps nothing */
+        ops->copy(dev, o->to.view, r->x, r->count);
+        return;
     }
+    ops->axpy(dev, o->v.view, 1 / lr, o->z.view, r->count);
+    ops->axpy(dev, o->v.view, -1 / lr, r->x, r->count); /* v <- b v + (z - x)/lr        */
     ops->copy(dev, o->to.view, o->z.view, r->count);
-    ops->axpy(dev, o->to.view, -lr, o->v.view, r->count); /* average of z - lr v, beside  */
-    replicate_publish(r);                                 /* the next tau steps           */
-    TRY(device_check(dev));
+    ops->axpy(dev, o->to.view, -lr, o->v.view, r->count); /* z - lr v                     */
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct overlap_local *o = (struct overlap_local *)r;
+    TRY(replicate_local_step(r, plan->lr, scale));
+    if (!replicate_boundary(r, r->is.config->tau_steps))
+        return SOTTO_OK;
+    TRY(finish(o)); /* z: also says whether to stop */
+    pull(o, plan->lr);
+    replicate_publish(r);
+    TRY(device_check(r->is.dev));
     o->under_way = true;
     o->wants_stop = r->wants_stop;
-    return lane_start(o->lane, average, o);
+    return lane_start(o->lane, average, o); /* of z - lr v, beside the next tau steps */
 }
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)

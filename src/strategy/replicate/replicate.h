@@ -107,6 +107,13 @@ enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
 void replicate_publish(struct replicate *r);
 
+/* Whether a rule may divide by lr. Where it may not, parameters over lr are no fp32 numbers, and
+ * the rule's limit for lr -> 0 holds: what the groups have moved counts all the same. */
+static inline bool replicate_divides(double lr)
+{
+    return lr >= 1e-30;
+}
+
 /* Counts a local step; whether `every` of them are complete. The groups are apart until
  * replicate_agreed. */
 bool replicate_boundary(struct replicate *r, int64_t every);

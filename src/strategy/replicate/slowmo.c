@@ -18,27 +18,38 @@ static void anchor(struct replicate *r)
     r->is.dev->ops->copy(r->is.dev, s->x0.view, r->x, r->count);
 }
 
+/* x holds xbar, and then the next x0. */
+static void outer_step(struct slowmo *s, double inner_lr)
+{
+    struct replicate *r = &s->base;
+    const struct strategy_config *c = r->is.config;
+    struct device *dev = r->is.dev;
+    const struct ops *ops = dev->ops;
+    const float lr = (float)inner_lr, alpha = (float)c->alpha;
+    ops->scale(dev, s->m.view, (float)c->beta, r->count);
+    if (replicate_divides(inner_lr)) {
+        ops->axpy(dev, s->m.view, 1 / lr, s->x0.view, r->count);
+        ops->axpy(dev, s->m.view, -1 / lr, r->x, r->count); /* m <- b m + (x0 - xbar)/lr */
+        ops->axpy(dev, s->x0.view, -alpha * lr, s->m.view, r->count); /* x0 <- x0 - a lr m */
+    } else { /* lr m -> x0 - xbar; of this round m keeps nothing                           */
+        ops->scale(dev, s->x0.view, 1 - alpha, r->count);
+        ops->axpy(dev, s->x0.view, alpha, r->x, r->count); /* x0 <- x0 - a (x0 - xbar)     */
+    }
+    ops->copy(dev, r->x, s->x0.view, r->count); /* x <- x0 */
+}
+
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct slowmo *s = (struct slowmo *)r;
     const struct strategy_config *c = r->is.config;
-    const struct ops *ops = r->is.dev->ops;
-    struct device *dev = r->is.dev;
-    const float lr = (float)plan->lr;
     TRY(replicate_local_step(r, plan->lr, scale));
     if (!replicate_boundary(r, c->tau_steps))
         return SOTTO_OK;
-    TRY(replicate_mean(r, r->is.across, r->x)); /* xbar                                */
-    ops->scale(dev, s->m.view, (float)c->beta, r->count);
-    if (lr > 0) { /* with lr = 0 nothing has moved                                     */
-        ops->axpy(dev, s->m.view, 1 / lr, s->x0.view, r->count);
-        ops->axpy(dev, s->m.view, -1 / lr, r->x, r->count); /* m <- b m + (x0 - xbar)/lr */
-    }
-    ops->axpy(dev, s->x0.view, -(float)c->alpha * lr, s->m.view, r->count); /* x0 -= a lr m */
-    ops->copy(dev, r->x, s->x0.view, r->count);                             /* x <- x0      */
+    TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
+    outer_step(s, plan->lr);
     r->apart = false;
     replicate_publish(r);
-    TRY(device_check(dev));
+    TRY(device_check(r->is.dev));
     return replicate_agree(r->is.across, r->wants_stop, &r->stop);
 }
 
