@@ -7,7 +7,8 @@
 
 static const char *const kind_names[] = {"adamw", "sgd", NULL};
 static const char *const decay_names[] = {"matrices", "all", NULL};
-static const char *const schedule_names[] = {"constant", "cosine", "step", "cyclic", NULL};
+static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd",
+                                             "step",     "cyclic", NULL};
 
 #define S struct optim_config
 const struct option optim_options[] = {
@@ -21,9 +22,12 @@ const struct option optim_options[] = {
     OPTION_REAL(S, weight_decay, "0.1", 0, 1e3, "adamw: decoupled; sgd: added to the gradient"),
     OPTION_ENUM(S, decay, "matrices", decay_names, "tensors that are decayed"),
     OPTION_REAL(S, clip, "0", 0, 1e9, "largest global norm of the gradient; 0: off"),
-    OPTION_ENUM(S, schedule, "cosine", schedule_names, "how the learning rate moves over the run"),
+    OPTION_ENUM(S, schedule, "cosine", schedule_names,
+                "how the learning rate moves over the run; wsd: warm-up, stable, decay"),
     OPTION_LONG(S, warmup, "0", 0, 1e15, "rounds of linear warm-up"),
-    OPTION_REAL(S, final, "0.1", 0, 1, "cosine: share of lr left at the end"),
+    OPTION_REAL(S, final, "0.1", 0, 1, "linear, cosine, wsd: share of lr left at the end"),
+    OPTION_REAL(S, wsd_decay, "0.2", 0, 1,
+                "wsd: share of the rounds, the last ones, in which lr falls"),
     OPTION_REAL(S, step_factor, "0.1", 0, 1, "step: factor at each drop"),
     OPTION_LONG(S, step_every, "1000", 1, 1e15, "step: rounds between drops"),
     OPTION_REAL(S, cycle_floor, "0.1", 0, 1, "cyclic: lowest share of lr"),
@@ -39,7 +43,8 @@ static const struct option_only only[] = {
     {"eps", "kind", 1 << OPTIM_ADAMW},
     {"momentum", "kind", 1 << OPTIM_SGD},
     {"nesterov", "kind", 1 << OPTIM_SGD},
-    {"final", "schedule", 1 << SCHEDULE_COSINE},
+    {"final", "schedule", 1 << SCHEDULE_LINEAR | 1 << SCHEDULE_COSINE | 1 << SCHEDULE_WSD},
+    {"wsd_decay", "schedule", 1 << SCHEDULE_WSD},
     {"step_factor", "schedule", 1 << SCHEDULE_STEP},
     {"step_every", "schedule", 1 << SCHEDULE_STEP},
     {"cycle_floor", "schedule", 1 << SCHEDULE_CYCLIC},
@@ -64,32 +69,6 @@ void optim_forget(struct optim_config *c, const struct optim_config *base)
 {
     const struct option_section section = section_of(c);
     option_only_forget(&section, only, RULES, base);
-}
-
-double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
-{
-    if (t < c->warmup)
-        return c->lr * (double)(t + 1) / (double)c->warmup;
-    int64_t since = t - c->warmup;
-    switch ((enum optim_schedule)c->schedule) {
-    case SCHEDULE_CONSTANT:
-        return c->lr;
-    case SCHEDULE_COSINE: {
-        int64_t length = rounds - c->warmup;
-        double done = length > 0 ? (double)since / (double)length : 1;
-        done = done > 1 ? 1 : done;
-        return c->lr * (c->final + (1 - c->final) * 0.5 * (1 + cos(3.14159265358979323846 * done)));
-    }
-    case SCHEDULE_STEP:
-        return c->lr * pow(c->step_factor, (double)(since / c->step_every));
-    case SCHEDULE_CYCLIC: {
-        int64_t cycle = since / c->cycle_rounds;
-        double place = (double)(since % c->cycle_rounds) / (double)c->cycle_rounds;
-        double height = (1 - fabs(2 * place - 1)) * pow(0.5, (double)cycle);
-        return c->lr * (c->cycle_floor + (1 - c->cycle_floor) * height);
-    }
-    }
-    return c->lr;
 }
 
 double optim_clip(const struct optim_config *c, double squared_norm)

@@ -12,7 +12,14 @@
 
 enum optim_kind { OPTIM_ADAMW, OPTIM_SGD };
 enum optim_decay { DECAY_MATRICES, DECAY_ALL };
-enum optim_schedule { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP, SCHEDULE_CYCLIC };
+enum optim_schedule {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_LINEAR,
+    SCHEDULE_COSINE,
+    SCHEDULE_WSD,
+    SCHEDULE_STEP,
+    SCHEDULE_CYCLIC
+};
 
 struct optim_config { /* [optim] */
     int kind;         /* enum optim_kind */
@@ -26,7 +33,8 @@ struct optim_config { /* [optim] */
 
     int schedule;         /* enum optim_schedule                                     */
     int64_t warmup;       /* rounds of linear growth from 0                          */
-    double final;         /* cosine: share of lr that is left at the end             */
+    double final;         /* linear, cosine, wsd: share of lr that is left at the end */
+    double wsd_decay;     /* wsd: share of the rounds in which lr falls              */
     double step_factor;   /* step: lr is multiplied by this ...                      */
     int64_t step_every;   /* ... every so many rounds                                */
     double cycle_floor;   /* cyclic: lowest lr as a share of lr                      */

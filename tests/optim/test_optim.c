@@ -321,6 +321,7 @@ static void without_effect(void **state)
          "optim.step_every = 7 has no effect with schedule = cosine; it is for "
          "step"},
         {"cycle_floor", "0", "it is for cyclic"},
+        {"wsd_decay", "0.1", "it is for wsd"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct optim_config c, base;
@@ -381,6 +382,38 @@ static void schedules(void **state)
     near(optim_lr(&c, 0, 20), 2);
     for (int t = 0; t < 20; t++)
         assert_true(optim_lr(&c, t + 1, 20) < optim_lr(&c, t, 20));
+
+    c.schedule = SCHEDULE_LINEAR;
+    c.warmup = 4;
+    for (int t = 4; t <= 20; t++)
+        near(optim_lr(&c, t, 20), 2 * (1 - 0.9 * (t - 4) / 16.0));
+    near(optim_lr(&c, 1000, 20), 0.2);
+    near(optim_lr(&c, 4, 4), 0.2);
+    near(optim_lr(&c, 5, 3), 0.2);
+    c.warmup = 0;
+    c.final = 0;
+    near(optim_lr(&c, 0, 8), 2);
+    near(optim_lr(&c, 7, 8), 0.25);
+    near(optim_lr(&c, 0, 0), 0);
+
+    c.schedule = SCHEDULE_WSD; /* up, level, down in the last quarter */
+    c.warmup = 4;
+    c.final = 0.1;
+    c.wsd_decay = 0.25;
+    for (int t = 4; t <= 15; t++)
+        near(optim_lr(&c, t, 20), 2);
+    for (int t = 15; t <= 20; t++)
+        near(optim_lr(&c, t, 20), 2 * (0.1 + 0.9 * (20 - t) / 5.0));
+    near(optim_lr(&c, 21, 20), 0.2);
+    c.wsd_decay = 0.1; /* of 15 rounds: one and a half */
+    near(optim_lr(&c, 13, 15), 2);
+    near(optim_lr(&c, 14, 15), 2 * (0.1 + 0.9 / 1.5));
+    c.wsd_decay = 1; /* no more than warm-up leaves: linear */
+    near(optim_lr(&c, 4, 20), 2);
+    near(optim_lr(&c, 12, 20), 2 * 0.55);
+    c.wsd_decay = 0;
+    near(optim_lr(&c, 19, 20), 2);
+    c.warmup = 0;
 
     c.schedule = SCHEDULE_STEP;
     c.step_every = 3;
