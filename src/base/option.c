@@ -152,68 +152,22 @@ void option_defaults(const struct option_section *sections, int n)
     }
 }
 
-/* Levenshtein distance; words longer than the row are cut, which only makes them less alike. */
-static int distance(const char *a, const char *b)
-{
-    enum { ROOM = 48 };
-    int row[ROOM + 1];
-    int n = (int)strnlen(b, ROOM);
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 1; a[i - 1] && i <= ROOM; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= n; j++) {
-            int keep = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            int best = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            row[j] = keep < best ? keep : best;
-        }
-    }
-    return row[n];
-}
-
-/* Keeps in `*best` the nearer of it and `name`; anything further than half the word is no help. */
-static void consider(const char *word, const char *name, const char **best, int *best_distance)
-{
-    int d = distance(word, name);
-    if (d < *best_distance) {
-        *best = name;
-        *best_distance = d;
-    }
-}
-
-static int far_from(const char *word)
-{
-    return (int)strlen(word) / 2 + 2;
-}
-
-const char *option_closest(const char *word, const char *const *names)
-{
-    const char *best = NULL;
-    int nearest = far_from(word);
-    for (int i = 0; names[i]; i++)
-        consider(word, names[i], &best, &nearest);
-    return best;
-}
-
 static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key)
 {
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
     const char *best = NULL, *section = "";
-    int nearest = far_from(bare);
+    int nearest = OPTION_FAR;
     for (int s = 0; s < n; s++) {
         /* A key of the section that was named wins over an equally near one elsewhere. */
         size_t length = strlen(sections[s].name);
         bool same = dot && (size_t)(dot - key) == length && !strncmp(key, sections[s].name, length);
         for (int i = 0; i < sections[s].count; i++) {
-            int limit = nearest + (same && best != NULL);
-            int d = limit;
-            consider(bare, sections[s].table[i].key, &best, &d);
-            if (d < limit) {
-                nearest = d;
-                section = sections[s].name;
-            }
+            int d = option_distance(bare, sections[s].table[i].key);
+            if (d >= nearest + (same && best != NULL))
+                continue;
+            nearest = d;
+            best = sections[s].table[i].key;
+            section = sections[s].name;
         }
     }
     if (!best)
@@ -372,10 +326,15 @@ static bool known_section(const struct target *t, const char *name)
 static enum sotto_status unknown_section(const struct target *t, const char *name)
 {
     const char *best = NULL;
-    int nearest = far_from(name);
-    for (int s = 0; s < t->n; s++)
-        consider(name, t->sections[s].name, &best, &nearest);
-    if (best && *best)
+    int nearest = OPTION_FAR;
+    for (int s = 0; s < t->n; s++) {
+        int d = option_distance(name, t->sections[s].name);
+        if (d < nearest) {
+            nearest = d;
+            best = t->sections[s].name;
+        }
+    }
+    if (best)
         return fail(SOTTO_EINVAL, "unknown section [%s]: did you mean [%s]?", name, best);
     return fail(SOTTO_EINVAL, "unknown section [%s]", name);
 }

@@ -122,8 +122,12 @@ char *option_dump(const struct option_section *sections, int n);
 /* The help text: a line an option with its default, range and help. */
 void option_help(const struct option_section *sections, int n, FILE *out);
 
-/* The name in `names` (NULL-terminated) closest to `word` by edit distance, or NULL if none is
- * near. */
+/* How many slips of the fingers lie between a word and a name: at most a third of the word is near,
+ * or that the name begins with it; OPTION_FAR if it is not near. */
+enum { OPTION_FAR = 1000 };
+int option_distance(const char *word, const char *name);
+
+/* The name in `names` (NULL-terminated) nearest to `word`, or NULL if none is near. */
 const char *option_closest(const char *word, const char *const *names);
 
 #endif

@@ -181,6 +181,18 @@ static void unknown_keys(void **state)
     assert_fails(set(&a, "optim.", "1"), SOTTO_EINVAL, "unknown key");
     assert_string_equal(option_closest("gren", color_names), "green");
     assert_null(option_closest("ultraviolet", color_names));
+    assert_string_equal(option_closest("bleu", color_names), "blue"); /* a swap is one slip */
+    assert_null(option_closest("reed light", color_names));
+    /* Nothing that merely shares some letters, which at first was taken for near. */
+    static const char *const far[] = {"foo", "tames", "loss", "x", "walnut", "stop"};
+    for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
+        assert_fails(set(&a, far[i], "1"), SOTTO_EINVAL, "unknown key");
+        if (strstr(sotto_error(), "did you mean"))
+            fail_with("%s", sotto_error());
+    }
+    assert_fails(set(&a, "nest", "1"), SOTTO_EINVAL, "did you mean 'optim.nesterov'?");
+    assert_fails(set(&a, "warmpu_rounds", "1"), SOTTO_EINVAL, "unknown key");
+    assert_null(strstr(sotto_error(), "did you mean"));
 }
 
 static void ambiguous_keys(void **state)
