@@ -3,12 +3,14 @@
  * A layer owns no activations and no parameters. What flows between layers is an `edge` of one or
  * more tensors (a decoder carries one; an encoder-decoder carries two), stored side by side so that
  * it can be sent as one flat buffer. What a layer must remember from forward to backward is `saved`
- * memory whose size it declares; `scratch` is its own until it returns. Parameters and gradients
+ * memory whose size it declares; `scratch` is its own until it returns. Both sizes grow with the
+ * extent: memory for a large micro-batch must do for every smaller one. Parameters and gradients
  * come as one view a stage. */
 #ifndef SOTTO_NN_LAYER_H
 #define SOTTO_NN_LAYER_H
 
 #include "tensor/batch.h"
+#include "tensor/carve.h"
 #include "tensor/ops.h"
 #include "tensor/table.h"
 
@@ -65,7 +67,7 @@ struct pass {
 struct flow {
     struct view x, y;   /* input and output, laid out as their edges */
     struct view dx, dy; /* their gradients; none in forward          */
-    void *saved, *scratch;
+    struct room saved, scratch;
 };
 
 struct layer;
@@ -91,19 +93,6 @@ struct layer {
 static inline struct view param(const struct pass *pass, const struct view *stages, int tensor)
 {
     return table_view(pass->table, stages, tensor);
-}
-
-/* Saved and scratch memory is divided by carving: each piece starts on a cache line. */
-static inline size_t carve_bytes(size_t count, enum dtype type)
-{
-    return (count * dtype_size(type) + 63) / 64 * 64;
-}
-
-static inline struct view carve(void **rest, size_t count, enum dtype type)
-{
-    struct view piece = {*rest, type};
-    *rest = (void *)((uintptr_t)*rest + carve_bytes(count, type)); /* sizes are counted from NULL */
-    return piece;
 }
 
 #endif

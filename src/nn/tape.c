@@ -15,14 +15,19 @@ static struct edge edge_of_stage(const struct tape *tape, int k, struct extent e
     return edge_before(tape, tape->model->first[k], e);
 }
 
+/* Bytes for what a layer keeps, a multiple of the pieces' alignment as pieces are. */
+static size_t saved_room(const struct layer *l, struct extent e)
+{
+    return (l->ops->saved(l, e) + 63) / 64 * 64;
+}
+
 /* Bytes of what stage k keeps: the layers' own memory and the edges between them. */
 static size_t saved_bytes(const struct tape *tape, int k)
 {
     const struct model *m = tape->model;
     size_t bytes = 0;
     for (int i = m->first[k]; i < m->first[k + 1]; i++) {
-        bytes +=
-            carve_bytes((m->layer[i]->ops->saved(m->layer[i], tape->most) + 1) / 2, DTYPE_BF16);
+        bytes += saved_room(m->layer[i], tape->most);
         if (i > m->first[k]) {
             struct edge edge = edge_before(tape, i, tape->most);
             bytes += carve_bytes(edge_count(&edge), tape->most.type);
@@ -131,17 +136,33 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
     return SOTTO_OK;
 }
 
+static struct room room_of(const struct buffer *b)
+{
+    return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type)};
+}
+
+/* Only what this micro-batch has of an edge that was made for the largest may be touched. */
+static void limit_edge(const struct tape *tape, int layer, struct view y)
+{
+    struct edge now = edge_before(tape, layer, tape->pass.extent);
+    struct edge most = edge_before(tape, layer, tape->most);
+    const size_t size = dtype_size(y.type);
+    carve_limit(y.data, edge_count(&now) * size, edge_count(&most) * size);
+}
+
 /* Where layer i of stage k keeps its memory and, unless it is the stage's last, its output. Called
- * for the layers in order with `*rest` starting at the stage's saved memory. */
-static struct flow place(const struct tape *tape, int k, int i, void **rest)
+ * for the layers in order with `rest` starting as the stage's saved memory. */
+static struct flow place(const struct tape *tape, int k, int i, struct room *rest)
 {
     const struct layer *l = tape->model->layer[i];
-    struct flow flow = {.scratch = tape->scratch.view.data};
-    flow.saved =
-        carve(rest, (l->ops->saved(l, tape->most) + 1) / 2, DTYPE_BF16).data; /* in bytes */
+    const size_t keeps = saved_room(l, tape->most);
+    struct flow flow = {.scratch = room_of(&tape->scratch),
+                        .saved = {rest->data ? rest->data + rest->used : NULL, 0, keeps}};
+    rest->used += keeps;
     if (i + 1 < tape->model->first[k + 1]) {
         struct edge edge = edge_before(tape, i + 1, tape->most);
         flow.y = carve(rest, edge_count(&edge), tape->most.type);
+        limit_edge(tape, i + 1, flow.y);
     }
     return flow;
 }
@@ -157,7 +178,7 @@ static enum sotto_status run_forward(struct tape *tape, int k, const struct view
         TRY(tape_edge(tape, k + 1, &next));
     if (!s->saved)
         TRY(pool_take(tape->pool, DTYPE_F32, saved_bytes(tape, k) / 4, &s->saved));
-    void *rest = s->saved->buffer.view.data;
+    struct room rest = room_of(&s->saved->buffer);
     struct view x = s->edge ? s->edge->buffer.view : view_none;
     for (int i = m->first[k]; i < m->first[k + 1]; i++) {
         struct flow flow = place(tape, k, i, &rest);
@@ -196,7 +217,7 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
 
     struct flow *flow = tape->flow;
     const int first = m->first[k], n = m->first[k + 1] - first;
-    void *rest = s->saved->buffer.view.data;
+    struct room rest = room_of(&s->saved->buffer);
     for (int i = 0; i < n; i++) {
         flow[i] = place(tape, k, first + i, &rest);
         flow[i].x = i ? flow[i - 1].y : s->edge ? s->edge->buffer.view : view_none;
@@ -217,6 +238,7 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
                     pool_give(tape->pool, dy);
                     return st;
                 }
+                limit_edge(tape, first + i, dx->buffer.view);
             }
         }
         flow[i].dy = dy ? dy->buffer.view : view_none;
@@ -274,6 +296,7 @@ static enum sotto_status edge_block(struct tape *tape, int k, struct pool_block 
     if (!*block)
         TRY(pool_take(tape->pool, tape->most.type, edge_count(&edge), block));
     *out = (*block)->buffer.view;
+    limit_edge(tape, tape->model->first[k], *out);
     return SOTTO_OK;
 }
 

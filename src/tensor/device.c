@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tensor/carve.h"
 #include "tensor/ops.h"
 
 static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null};
@@ -67,8 +68,10 @@ static void keep_failure(struct device *dev, enum sotto_status code)
 
 void *device_scratch(struct device *dev, size_t bytes)
 {
-    if (bytes <= dev->scratch_bytes)
+    if (bytes <= dev->scratch_bytes) {
+        carve_limit(dev->scratch, bytes, dev->scratch_bytes);
         return dev->scratch;
+    }
     void *more;
     if (!take(dev, bytes, &more)) {
         keep_failure(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "tensor/carve.h"
+
 void pool_init(struct pool *pool, struct device *dev, enum memory_category category)
 {
     *pool = (struct pool){dev, category, NULL};
@@ -31,6 +33,8 @@ enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
     if (best) {
         *out = *best;
         *best = (*best)->next;
+        carve_limit((*out)->buffer.view.data, count * dtype_size(type),
+                    (*out)->buffer.count * dtype_size(type));
         return SOTTO_OK;
     }
     *out = calloc(1, sizeof **out);
@@ -48,6 +52,8 @@ void pool_give(struct pool *pool, struct pool_block *block)
 {
     if (!block)
         return;
+    carve_limit(block->buffer.view.data, 0,
+                block->buffer.count * dtype_size(block->buffer.view.type));
     block->next = pool->idle;
     pool->idle = block;
 }

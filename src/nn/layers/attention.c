@@ -28,18 +28,18 @@ struct qkv {
     int q_stride, k_stride, v_stride;
 };
 
-static struct qkv carve_qkv(const struct attention_layer *l, struct extent e, void **rest)
+static struct qkv carve_qkv(const struct attention_layer *l, struct extent e, struct room *room)
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
     if (l->qkv_w >= 0) {
-        struct view all = carve(rest, rows * (q + 2 * kv), e.type);
+        struct view all = carve(room, rows * (q + 2 * kv), e.type);
         int stride = (int)(q + 2 * kv);
         return (struct qkv){all, view_at(all, q), view_at(all, q + kv), stride, stride, stride};
     }
     struct qkv s = {.q_stride = (int)q, .k_stride = (int)kv, .v_stride = (int)kv};
-    s.q = carve(rest, rows * q, e.type);
-    s.k = carve(rest, rows * kv, e.type);
-    s.v = carve(rest, rows * kv, e.type);
+    s.q = carve(room, rows * q, e.type);
+    s.k = carve(room, rows * kv, e.type);
+    s.v = carve(room, rows * kv, e.type);
     return s;
 }
 
@@ -53,42 +53,58 @@ struct kept {
     struct view out;              /* (rows, width), norm_after: before the norm */
 };
 
-static struct kept kept(const struct attention_layer *l, struct extent e, void **rest)
+static struct kept kept(const struct attention_layer *l, struct extent e, struct room *room)
 {
     size_t rows = extent_tokens(e), q = (size_t)q_width(l), kv = (size_t)kv_width(l);
     struct kept k = {0};
-    k.stats = carve(rest, 2 * rows, DTYPE_F32);
-    k.s = carve_qkv(l, e, rest);
+    k.stats = carve(room, 2 * rows, DTYPE_F32);
+    k.s = carve_qkv(l, e, room);
     if (l->qk_norm) {
-        k.q_raw = carve(rest, rows * q, e.type);
-        k.k_raw = carve(rest, rows * kv, e.type);
-        k.q_stats = carve(rest, 2 * rows, DTYPE_F32);
-        k.k_stats = carve(rest, 2 * rows, DTYPE_F32);
+        k.q_raw = carve(room, rows * q, e.type);
+        k.k_raw = carve(room, rows * kv, e.type);
+        k.q_stats = carve(room, 2 * rows, DTYPE_F32);
+        k.k_stats = carve(room, 2 * rows, DTYPE_F32);
     }
-    k.o = carve(rest, rows * q, e.type);
-    k.lse = carve(rest, rows * (size_t)l->heads, DTYPE_F32);
+    k.o = carve(room, rows * q, e.type);
+    k.lse = carve(room, rows * (size_t)l->heads, DTYPE_F32);
     if (l->norm_after)
-        k.out = carve(rest, rows * (size_t)l->width, e.type);
+        k.out = carve(room, rows * (size_t)l->width, e.type);
     return k;
 }
 
 static size_t saved(const struct layer *layer, struct extent e)
 {
-    void *end = NULL;
-    kept((const struct attention_layer *)layer, e, &end);
-    return (size_t)end;
+    struct room room = {0};
+    kept((const struct attention_layer *)layer, e, &room);
+    return room.used;
+}
+
+struct work {
+    struct view n;   /* (rows, width) norm's output    */
+    struct view dn;  /* (rows, width) ... its gradient */
+    struct qkv d;    /* gradients as attended          */
+    struct view d_o; /* (rows, q_width)                */
+};
+
+static struct work work(const struct attention_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    size_t rows = extent_tokens(e);
+    struct work w = {.n = carve(room, rows * (size_t)l->width, e.type)};
+    if (!backward)
+        return w;
+    w.dn = carve(room, rows * (size_t)l->width, e.type);
+    w.d = carve_qkv(l, e, room);
+    w.d_o = carve(room, rows * (size_t)q_width(l), e.type);
+    return w;
 }
 
 static size_t scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
-    size_t rows = extent_tokens(e);
-    size_t n = carve_bytes(rows * (size_t)l->width, e.type);
-    if (!backward)
-        return n;
-    void *end = NULL;
-    carve_qkv(l, e, &end);
-    return 2 * n + (size_t)end + carve_bytes(rows * (size_t)q_width(l), e.type);
+    struct room room = {0};
+    work(l, e, backward, &room);
+    return room.used;
 }
 
 static double flops(const struct layer *layer, struct extent e)
@@ -189,7 +205,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const size_t count = extent_tokens(e) * (size_t)l->width;
     const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout};
     struct kept k = kept(l, e, &flow.saved);
-    struct view n = carve(&flow.scratch, count, e.type);
+    struct view n = work(l, e, false, &flow.scratch).n;
 
     if (l->norm_after)
         n = flow.x;
@@ -249,31 +265,28 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
-    const size_t rows = extent_tokens(e), count = rows * (size_t)l->width;
-    const struct linear p = {(int)rows, q_width(l), l->width, l->layout};
+    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout};
     struct kept k = kept(l, e, &flow.saved);
-    struct view n = carve(&flow.scratch, count, e.type);
-    struct view dn = carve(&flow.scratch, count, e.type);
-    struct qkv d = carve_qkv(l, e, &flow.scratch);
-    struct view d_o = carve(&flow.scratch, rows * (size_t)q_width(l), e.type);
+    struct work w = work(l, e, true, &flow.scratch);
 
     struct view dout = flow.dy; /* gradient of the out projection's result */
     if (l->norm_after) {
-        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats, false);
-        dout = dn;
+        norm_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats, false);
+        dout = w.dn;
     }
     dev->ops->linear_backward_w(dev, &p, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
                                 k.o);
-    dev->ops->linear_backward_x(dev, &p, d_o, dout, param(pass, theta, l->o_w), false);
+    dev->ops->linear_backward_x(dev, &p, w.d_o, dout, param(pass, theta, l->o_w), false);
     struct attention a = shape(l, e, &k.s);
-    dev->ops->attention_backward(dev, &a, d.q, d.k, d.v, d_o, k.o, k.s.q, k.s.k, k.s.v, k.lse);
+    dev->ops->attention_backward(dev, &a, w.d.q, w.d.k, w.d.v, w.d_o, k.o, k.s.q, k.s.k, k.s.v,
+                                 k.lse);
     if (l->norm_after) {
-        project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &d);
+        project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &w.d);
         return;
     }
-    norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
-    project_backward(l, pass, theta, grad, n, dn, false, &k, &d);
-    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
+    norm_forward(&l->norm, pass, theta, l->width, w.n, flow.x, k.stats);
+    project_backward(l, pass, theta, grad, w.n, w.dn, false, &k, &w.d);
+    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, true);
 }
 
 const struct layer_ops attention_ops = {"attention", true,  output,  saved,

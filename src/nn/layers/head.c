@@ -5,16 +5,21 @@
  * the logits are needed anyway; forward alone computes the losses. */
 #include "nn/layers/layers.h"
 
-/* Rows whose logits are held at once: enough that the weight gradient is not read and written too
- * often, few enough that the logits stay below this many elements; all chunks about the same. */
-static int chunk_rows(const struct head_layer *l, size_t rows)
+/* The most rows whose logits are held at once: enough that the weight gradient is not read and
+ * written too often, few enough that the logits stay below this many elements. */
+static size_t most_rows(const struct head_layer *l)
 {
     enum { ELEMENTS = 16 << 20, LEAST = 16 };
     size_t most = ELEMENTS / (size_t)l->vocab;
-    if (most < LEAST)
-        most = LEAST;
-    size_t chunks = (rows + most - 1) / most;
-    return (int)((rows + chunks - 1) / chunks);
+    return most < LEAST ? LEAST : most;
+}
+
+/* All chunks about the same: two of 256 rows, not 333 and 179. A smaller batch may so have longer
+ * chunks, which is why memory is made for most_rows. */
+static size_t chunk_rows(const struct head_layer *l, size_t rows)
+{
+    size_t chunks = (rows + most_rows(l) - 1) / most_rows(l);
+    return (rows + chunks - 1) / chunks;
 }
 
 static struct edge output(const struct layer *layer, struct extent e)
@@ -29,13 +34,30 @@ static size_t saved(const struct layer *layer, struct extent e)
     return 0;
 }
 
+struct work {
+    struct view stats;  /* (rows, 2)                                   */
+    struct view n, dn;  /* (rows, width) norm's output, its gradient   */
+    struct view logits; /* of one chunk, then their gradient           */
+};
+
+static struct work work(const struct head_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    const size_t rows = extent_tokens(e), held = rows < most_rows(l) ? rows : most_rows(l);
+    struct work w = {.stats = carve(room, 2 * rows, DTYPE_F32)};
+    w.n = carve(room, rows * (size_t)l->width, e.type);
+    if (backward)
+        w.dn = carve(room, rows * (size_t)l->width, e.type);
+    w.logits = carve(room, held * (size_t)l->vocab, DTYPE_F32);
+    return w;
+}
+
 static size_t scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct head_layer *l = (const struct head_layer *)layer;
-    size_t rows = extent_tokens(e);
-    size_t narrow = carve_bytes(rows * (size_t)l->width, e.type);
-    return carve_bytes(2 * rows, DTYPE_F32) + (backward ? 2 : 1) * narrow +
-           carve_bytes((size_t)chunk_rows(l, rows) * (size_t)l->vocab, DTYPE_F32);
+    struct room room = {0};
+    work(l, e, backward, &room);
+    return room.used;
 }
 
 static double flops(const struct layer *layer, struct extent e)
@@ -50,34 +72,30 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     struct device *dev = pass->dev;
     const struct ops *ops = dev->ops;
     const size_t rows = extent_tokens(pass->extent), width = (size_t)l->width;
-    const int chunk = chunk_rows(l, rows);
-    const enum dtype type = pass->extent.type;
-    struct view stats = carve(&flow.scratch, 2 * rows, DTYPE_F32);
-    struct view n = carve(&flow.scratch, rows * width, type);
-    struct view dn = grad ? carve(&flow.scratch, rows * width, type) : view_none;
-    struct view logits = carve(&flow.scratch, (size_t)chunk * (size_t)l->vocab, DTYPE_F32);
+    const size_t chunk = chunk_rows(l, rows);
+    struct work t = work(l, pass->extent, grad, &flow.scratch);
     struct view w = param(pass, theta, l->w);
 
-    norm_forward(&l->norm, pass, theta, l->width, n, flow.x, stats);
-    for (size_t row = 0; row < rows; row += (size_t)chunk) {
-        int here = rows - row < (size_t)chunk ? (int)(rows - row) : chunk;
+    norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
+    for (size_t row = 0; row < rows; row += chunk) {
+        int here = (int)(rows - row < chunk ? rows - row : chunk);
         const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN};
-        struct view n_here = view_at(n, row * width);
-        ops->linear_forward(dev, &p, logits, n_here, w, view_none, view_none);
+        struct view n_here = view_at(t.n, row * width);
+        ops->linear_forward(dev, &p, t.logits, n_here, w, view_none, view_none);
         if (pass->logits)
-            ops->read(dev, pass->logits + row * (size_t)l->vocab, logits,
+            ops->read(dev, pass->logits + row * (size_t)l->vocab, t.logits,
                       (size_t)here * (size_t)l->vocab);
         if (pass->losses)
-            ops->cross_entropy(dev, here, l->vocab, logits, pass->batch->targets + row,
+            ops->cross_entropy(dev, here, l->vocab, t.logits, pass->batch->targets + row,
                                grad ? pass->loss_scale : 0, pass->losses + row,
                                pass->hits ? pass->hits + row : NULL);
         if (grad) {
-            ops->linear_backward_w(dev, &p, param(pass, grad, l->w), view_none, logits, n_here);
-            ops->linear_backward_x(dev, &p, view_at(dn, row * width), logits, w, false);
+            ops->linear_backward_w(dev, &p, param(pass, grad, l->w), view_none, t.logits, n_here);
+            ops->linear_backward_x(dev, &p, view_at(t.dn, row * width), t.logits, w, false);
         }
     }
     if (grad)
-        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, stats, false);
+        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats, false);
 }
 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,

@@ -18,34 +18,53 @@ struct kept {
     struct view out;   /* (rows, width), norm_after: before the norm */
 };
 
-static struct kept kept(const struct mlp_layer *l, struct extent e, void **rest)
+static struct kept kept(const struct mlp_layer *l, struct extent e, struct room *room)
 {
     size_t rows = extent_tokens(e);
     struct kept k = {.gate = view_none, .out = view_none};
-    k.stats = carve(rest, 2 * rows, DTYPE_F32);
-    k.up = carve(rest, rows * (size_t)l->hidden, e.type);
+    k.stats = carve(room, 2 * rows, DTYPE_F32);
+    k.up = carve(room, rows * (size_t)l->hidden, e.type);
     if (l->kind == MLP_SWIGLU)
-        k.gate = carve(rest, rows * (size_t)l->hidden, e.type);
+        k.gate = carve(room, rows * (size_t)l->hidden, e.type);
     if (l->norm_after)
-        k.out = carve(rest, rows * (size_t)l->width, e.type);
+        k.out = carve(room, rows * (size_t)l->width, e.type);
     return k;
 }
 
 static size_t saved(const struct layer *layer, struct extent e)
 {
-    void *end = NULL;
-    kept((const struct mlp_layer *)layer, e, &end);
-    return (size_t)end;
+    struct room room = {0};
+    kept((const struct mlp_layer *)layer, e, &room);
+    return room.used;
+}
+
+struct work {
+    struct view n, dn;         /* (rows, width) norm's output and its gradient   */
+    struct view a, dup, dgate; /* (rows, hidden) activation, gradients before it */
+};
+
+static struct work work(const struct mlp_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    const size_t narrow = extent_tokens(e) * (size_t)l->width;
+    const size_t wide = extent_tokens(e) * (size_t)l->hidden;
+    struct work w = {.n = carve(room, narrow, e.type)};
+    w.a = carve(room, wide, e.type);
+    if (!backward)
+        return w;
+    w.dn = carve(room, narrow, e.type);
+    w.dup = carve(room, wide, e.type);
+    if (l->kind == MLP_SWIGLU)
+        w.dgate = carve(room, wide, e.type);
+    return w;
 }
 
 static size_t scratch(const struct layer *layer, struct extent e, bool backward)
 {
     const struct mlp_layer *l = (const struct mlp_layer *)layer;
-    size_t narrow = carve_bytes(extent_tokens(e) * (size_t)l->width, e.type);
-    size_t wide = carve_bytes(extent_tokens(e) * (size_t)l->hidden, e.type);
-    if (!backward)
-        return narrow + wide;
-    return 2 * narrow + (l->kind == MLP_SWIGLU ? 3 : 2) * wide;
+    struct room room = {0};
+    work(l, e, backward, &room);
+    return room.used;
 }
 
 static double flops(const struct layer *layer, struct extent e)
@@ -81,8 +100,8 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const struct linear widen = {rows, l->width, l->hidden, l->layout};
     const struct linear narrow = {rows, l->hidden, l->width, l->layout};
     struct kept k = kept(l, e, &flow.saved);
-    struct view n = carve(&flow.scratch, (size_t)rows * (size_t)l->width, e.type);
-    struct view a = carve(&flow.scratch, (size_t)rows * (size_t)l->hidden, e.type);
+    struct work w = work(l, e, false, &flow.scratch);
+    struct view n = w.n, a = w.a;
 
     if (l->norm_after)
         n = flow.x;
@@ -112,15 +131,12 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct ops *ops = dev->ops;
     const struct extent e = pass->extent;
     const int rows = (int)extent_tokens(e);
-    const size_t narrow_count = (size_t)rows * (size_t)l->width;
     const size_t wide_count = (size_t)rows * (size_t)l->hidden;
     const struct linear widen = {rows, l->width, l->hidden, l->layout};
     const struct linear narrow = {rows, l->hidden, l->width, l->layout};
     struct kept k = kept(l, e, &flow.saved);
-    struct view n = carve(&flow.scratch, narrow_count, e.type);
-    struct view dn = carve(&flow.scratch, narrow_count, e.type);
-    struct view a = carve(&flow.scratch, wide_count, e.type);
-    struct view dup = carve(&flow.scratch, wide_count, e.type);
+    struct work w = work(l, e, true, &flow.scratch);
+    struct view n = w.n, dn = w.dn, a = w.a, dup = w.dup;
 
     struct view dout = flow.dy; /* gradient of down's output */
     if (l->norm_after) {
@@ -138,10 +154,9 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     struct view into = l->norm_after ? flow.dx : dn;
     bool add = l->norm_after;
     if (l->kind == MLP_SWIGLU) {
-        struct view dgate = carve(&flow.scratch, wide_count, e.type);
-        ops->swiglu_backward(dev, dgate, dup, dup, k.gate, k.up, wide_count);
-        ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, dgate, n);
-        ops->linear_backward_x(dev, &widen, into, dgate, param(pass, theta, l->gate_w), add);
+        ops->swiglu_backward(dev, w.dgate, dup, dup, k.gate, k.up, wide_count);
+        ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, w.dgate, n);
+        ops->linear_backward_x(dev, &widen, into, w.dgate, param(pass, theta, l->gate_w), add);
         add = true;
     } else {
         ops->gelu_backward(dev, gelu(l), dup, dup, k.up, wide_count);

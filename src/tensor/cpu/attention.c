@@ -16,20 +16,15 @@ struct forward_room {
     float *o;  /* (STRIP, w)             */
 };
 
-static size_t forward_room_size(const struct attention *p, size_t w, size_t row)
-{
-    return round_up(row * (size_t)p->width + (size_t)p->t_k * w + STRIP * (row + 2 * w), 16);
-}
-
-static struct forward_room forward_room_at(const struct attention *p, size_t w, size_t row,
-                                           float *at)
+static struct forward_room forward_room(const struct attention *p, size_t w, size_t row,
+                                        struct room *rest)
 {
     struct forward_room room;
-    room.kt = at, at += row * (size_t)p->width;
-    room.s = at, at += STRIP * row;
-    room.v = at, at += (size_t)p->t_k * w;
-    room.q = at, at += STRIP * w;
-    room.o = at;
+    room.kt = cpu_take(rest, row * (size_t)p->width);
+    room.s = cpu_take(rest, STRIP * row);
+    room.v = cpu_take(rest, (size_t)p->t_k * w);
+    room.q = cpu_take(rest, STRIP * w);
+    room.o = cpu_take(rest, STRIP * w);
     return room;
 }
 
@@ -98,14 +93,15 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q <= p->t_k && lse.type == DTYPE_F32);
     size_t w = round_up((size_t)p->width, PAD), row = row_size(p);
-    size_t size = forward_room_size(p, w, row);
-    float *rooms = device_scratch(dev, size * (size_t)dev->threads * sizeof *rooms);
+    struct room one = {0};
+    forward_room(p, w, row, &one);
+    char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
 #pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->heads; task++) {
-        struct forward_room room =
-            forward_room_at(p, w, row, rooms + size * (size_t)thread_index());
+        struct room rest = {rooms + one.used * (size_t)thread_index(), 0, one.used};
+        struct forward_room room = forward_room(p, w, row, &rest);
         int head = task % p->heads;
         struct head h = {
             kernels_of(dev), p, task / p->heads, head, head / (p->heads / p->kv_heads), w, row};

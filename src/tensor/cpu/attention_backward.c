@@ -14,27 +14,21 @@ struct backward_room {
     float *s, *ds;      /* (BLOCK, row)          */
 };
 
-static size_t backward_room_size(const struct attention *p, size_t w, size_t row)
-{
-    return round_up(2 * row * (size_t)p->width + 3 * (size_t)p->t_k * w + BLOCK * (2 * row + 3 * w),
-                    16);
-}
-
-static struct backward_room backward_room_at(const struct attention *p, size_t w, size_t row,
-                                             float *at)
+static struct backward_room backward_room(const struct attention *p, size_t w, size_t row,
+                                          struct room *rest)
 {
     struct backward_room room;
     size_t panels = row * (size_t)p->width, keys = (size_t)p->t_k * w;
-    room.kt = at, at += panels;
-    room.vt = at, at += panels;
-    room.s = at, at += BLOCK * row;
-    room.ds = at, at += BLOCK * row;
-    room.k = at, at += keys;
-    room.dk = at, at += keys;
-    room.dv = at, at += keys;
-    room.q = at, at += BLOCK * w;
-    room.dy = at, at += BLOCK * w;
-    room.dq = at;
+    room.kt = cpu_take(rest, panels);
+    room.vt = cpu_take(rest, panels);
+    room.s = cpu_take(rest, BLOCK * row);
+    room.ds = cpu_take(rest, BLOCK * row);
+    room.k = cpu_take(rest, keys);
+    room.dk = cpu_take(rest, keys);
+    room.dv = cpu_take(rest, keys);
+    room.q = cpu_take(rest, BLOCK * w);
+    room.dy = cpu_take(rest, BLOCK * w);
+    room.dq = cpu_take(rest, BLOCK * w);
     return room;
 }
 
@@ -122,15 +116,16 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q == p->t_k && lse.type == DTYPE_F32);
     size_t w = round_up((size_t)p->width, PAD), row = row_size(p), keys = (size_t)p->t_k * w;
-    size_t size = backward_room_size(p, w, row);
-    float *rooms = device_scratch(dev, size * (size_t)dev->threads * sizeof *rooms);
+    struct room one = {0};
+    backward_room(p, w, row, &one);
+    char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
     int group = p->heads / p->kv_heads;
 #pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->kv_heads; task++) {
-        struct backward_room room =
-            backward_room_at(p, w, row, rooms + size * (size_t)thread_index());
+        struct room rest = {rooms + one.used * (size_t)thread_index(), 0, one.used};
+        struct backward_room room = backward_room(p, w, row, &rest);
         struct head h = {kernels_of(dev), p, task / p->kv_heads, 0, task % p->kv_heads, w, row};
         open_panels(&h, room.vt, room.k, v, p->v_stride);
         open_panels(&h, room.kt, room.k, k, p->k_stride);

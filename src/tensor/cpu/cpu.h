@@ -9,6 +9,7 @@
 #include <omp.h>
 #endif
 
+#include "tensor/carve.h"
 #include "tensor/cpu/kernels.h"
 #include "tensor/ops.h"
 
@@ -51,6 +52,22 @@ static inline int min_int(int a, int b)
 static inline size_t round_up(size_t n, size_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
+}
+
+/* An op's scratch for pieces of so many floats each, to be taken in any order; without data where
+ * there is no memory. */
+static inline struct room cpu_room(struct device *dev, const size_t *floats, int pieces)
+{
+    struct room room = {0};
+    for (int i = 0; i < pieces; i++)
+        room.size += carve_bytes(floats[i], DTYPE_F32);
+    room.data = device_scratch(dev, room.size);
+    return room;
+}
+
+static inline float *cpu_take(struct room *room, size_t floats)
+{
+    return carve(room, floats, DTYPE_F32).data;
 }
 
 /* Elements [at, at + n) of x as fp32: in place, or widened into `room`. An absent view gives NULL.

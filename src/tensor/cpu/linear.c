@@ -94,18 +94,6 @@ static void close_weight(struct device *dev, const struct linear *p, struct view
         close_block(dev, w, in, (size_t)p->out, at, n, block);
 }
 
-/* Scratch of an op, handed out front to back. */
-struct scratch {
-    float *at;
-};
-
-static float *take(struct scratch *s, size_t floats)
-{
-    float *room = s->at;
-    s->at += round_up(floats, 16);
-    return room;
-}
-
 void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
                         struct view w, struct view bias, struct view residual)
 {
@@ -116,17 +104,16 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
     size_t x_room = is_half(x) ? rows * in : 0, w_room = widened ? n * in : 0;
     size_t y_room = is_half(y) ? rows * n : 0, residual_room = is_half(residual) ? rows * n : 0;
     size_t bias_room = is_half(bias) ? n : 0;
-    struct scratch room = {device_scratch(
-        dev,
-        (gemm_room + x_room + w_room + y_room + residual_room + bias_room + 96) * sizeof(float))};
-    if (!room.at)
+    const size_t floats[] = {gemm_room, x_room, w_room, y_room, residual_room, bias_room};
+    struct room room = cpu_room(dev, floats, 6);
+    if (!room.data)
         return;
     struct gemm g = {
         .m = p->rows, .k = p->in, .trans_b = p->layout == LINEAR_OUT_IN, .half = is_half(w)};
-    g.room = take(&room, gemm_room);
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
-    float *w_at = take(&room, w_room), *y_at = take(&room, y_room);
-    float *residual_at = take(&room, residual_room), *bias_at = take(&room, bias_room);
+    g.room = cpu_take(&room, gemm_room);
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room), true);
+    float *w_at = cpu_take(&room, w_room), *y_at = cpu_take(&room, y_room);
+    float *residual_at = cpu_take(&room, residual_room), *bias_at = cpu_take(&room, bias_room);
     g.a = mx.data, g.lda = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
@@ -151,15 +138,15 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
     size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w));
     size_t dx_room = is_half(dx) ? rows * in : 0, w_room = widened ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
-    struct scratch room = {
-        device_scratch(dev, (gemm_room + dx_room + w_room + dy_room + 64) * sizeof(float))};
-    if (!room.at)
+    const size_t floats[] = {gemm_room, dx_room, w_room, dy_room};
+    struct room room = cpu_room(dev, floats, 4);
+    if (!room.data)
         return;
     struct gemm g = {
         .m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT, .half = is_half(w)};
-    g.room = take(&room, gemm_room);
-    struct matrix mx = open_block(dev, dx, rows, in, 0, in, take(&room, dx_room), add);
-    float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
+    g.room = cpu_take(&room, gemm_room);
+    struct matrix mx = open_block(dev, dx, rows, in, 0, in, cpu_take(&room, dx_room), add);
+    float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
     g.c = mx.data, g.ldc = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
@@ -201,14 +188,14 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
                               : cpu_gemm_room(dev, p->in, (int)n, p->rows, is_half(dw));
     size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(dw) ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
-    struct scratch room = {
-        device_scratch(dev, (gemm_room + x_room + w_room + dy_room + 64) * sizeof(float))};
-    if (!room.at)
+    const size_t floats[] = {gemm_room, x_room, w_room, dy_room};
+    struct room room = cpu_room(dev, floats, 4);
+    if (!room.data)
         return;
     struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = is_half(dw)};
-    g.room = take(&room, gemm_room);
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, take(&room, x_room), true);
-    float *w_at = take(&room, w_room), *dy_at = take(&room, dy_room);
+    g.room = cpu_take(&room, gemm_room);
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room), true);
+    float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
         struct matrix mw = open_weight(dev, p, dw, at, n, w_at);

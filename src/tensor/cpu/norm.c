@@ -22,14 +22,14 @@ static bool plan_init(struct plan *plan, struct device *dev, const struct norm *
     plan->block_rows = (p->rows + BLOCKS - 1) / BLOCKS;
     plan->blocks = p->rows ? (p->rows + plan->block_rows - 1) / plan->block_rows : 0;
     size_t partials = (size_t)plan->blocks * (size_t)sums * width;
-    float *at =
-        device_scratch(dev, (width * (2 + 3 * (size_t)dev->threads) + partials) * sizeof(float));
-    if (!at)
+    const size_t floats[] = {width, width, 3 * width * (size_t)dev->threads, partials};
+    struct room room = cpu_room(dev, floats, 4);
+    if (!room.data)
         return false;
-    plan->gain = load(plan->k, gain, 0, width, at);
-    plan->bias = load(plan->k, bias, 0, width, at + width);
-    plan->rooms = at + 2 * width;
-    plan->partials = plan->rooms + 3 * width * (size_t)dev->threads;
+    plan->gain = load(plan->k, gain, 0, width, cpu_take(&room, floats[0]));
+    plan->bias = load(plan->k, bias, 0, width, cpu_take(&room, floats[1]));
+    plan->rooms = cpu_take(&room, floats[2]);
+    plan->partials = cpu_take(&room, floats[3]);
     memset(plan->partials, 0, partials * sizeof(float));
     return true;
 }

@@ -1,0 +1,61 @@
+/* Memory that one taker divides into pieces, front to back, each starting on a cache line.
+ *
+ * Under AddressSanitizer nobody may touch what lies between two pieces, nor what a taker did not
+ * ask for, so that an op that leaves its piece is caught where it does, not where it is noticed. */
+#ifndef SOTTO_TENSOR_CARVE_H
+#define SOTTO_TENSOR_CARVE_H
+
+#include <assert.h>
+
+#include "tensor/dtype.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define CARVE_GUARDED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define CARVE_GUARDED 1
+#endif
+#endif
+
+#ifdef CARVE_GUARDED
+#include <sanitizer/asan_interface.h>
+enum { CARVE_GUARD = 64 }; /* bytes behind a piece */
+#else
+enum { CARVE_GUARD = 0 };
+#endif
+
+/* Of `all` bytes at `memory` the first `used` may be touched from now on. */
+static inline void carve_limit(void *memory, size_t used, size_t all)
+{
+#ifdef CARVE_GUARDED
+    if (memory) {
+        __asan_unpoison_memory_region(memory, used);
+        __asan_poison_memory_region((char *)memory + used, all - used);
+    }
+#else
+    (void)memory, (void)used, (void)all;
+#endif
+}
+
+struct room {
+    char *data;        /* 64-byte aligned; NULL: pieces are only counted */
+    size_t used, size; /* bytes */
+};
+
+/* Bytes that a piece takes. */
+static inline size_t carve_bytes(size_t count, enum dtype type)
+{
+    return (count * dtype_size(type) + 63) / 64 * 64 + CARVE_GUARD;
+}
+
+static inline struct view carve(struct room *room, size_t count, enum dtype type)
+{
+    const size_t bytes = carve_bytes(count, type);
+    struct view piece = {room->data ? room->data + room->used : NULL, type};
+    room->used += bytes;
+    assert(!room->data || room->used <= room->size);
+    carve_limit(piece.data, count * dtype_size(type), bytes);
+    return piece;
+}
+
+#endif

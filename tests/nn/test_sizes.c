@@ -1,0 +1,172 @@
+/* Memory that was made for a large micro-batch serves every smaller one: no layer of any
+ * architecture wants more for less, and a tape gives the same bits whatever it was made for. */
+#include "nn/lab.h"
+
+enum { ROWS = 8, T = 64 };
+
+static const int vocabularies[] = {29, 8191, 50257, 1 << 21};
+
+struct sizes {
+    size_t saved, scratch[2], output;
+};
+
+static struct sizes sizes_of(const struct layer *l, struct extent e)
+{
+    const struct edge edge = l->ops->output(l, e);
+    return (struct sizes){
+        l->ops->saved(l, e),
+        {l->ops->scratch(l, e, false), l->ops->scratch(l, e, true)},
+        edge_count(&edge),
+    };
+}
+
+static void assert_no_more(const struct layer *l, struct extent small, struct extent large)
+{
+    const struct sizes a = sizes_of(l, small), b = sizes_of(l, large);
+    if (a.saved > b.saved || a.scratch[0] > b.scratch[0] || a.scratch[1] > b.scratch[1] ||
+        a.output > b.output)
+        fail_with("%s: %d x %d wants saved %zu, scratch %zu and %zu, edge %zu; %d x %d only "
+                  "%zu, %zu, %zu, %zu",
+                  l->ops->name, small.rows, small.t, a.saved, a.scratch[0], a.scratch[1], a.output,
+                  large.rows, large.t, b.saved, b.scratch[0], b.scratch[1], b.output);
+}
+
+/* One more row, or one more position, never wants less: so the largest does for all. */
+static void sizes_grow(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        for (size_t v = 0; v < sizeof vocabularies / sizeof *vocabularies; v++) {
+            struct model_config config = tiny_configs[which];
+            struct model model;
+            config.vocab = vocabularies[v];
+            assert_ok(model_config_resolve(&config));
+            assert_ok(model_init(&model, &config, 1, 1));
+            for (int i = 0; i < model.n_layer; i++) {
+                for (int half = 0; half < 2; half++) {
+                    const enum dtype type = half ? DTYPE_BF16 : DTYPE_F32;
+                    for (int rows = 1; rows <= ROWS; rows++) {
+                        for (int t = 1; t <= T; t++) {
+                            const struct extent e = {rows, t, type};
+                            assert_no_more(model.layer[i], e, (struct extent){rows + 1, t, type});
+                            assert_no_more(model.layer[i], e, (struct extent){rows, t + 1, type});
+                        }
+                    }
+                    for (int rows = 1; rows < 3000; rows++)
+                        assert_no_more(model.layer[i], (struct extent){rows, 1, type},
+                                       (struct extent){rows + 1, 1, type});
+                }
+            }
+            model_free(&model);
+        }
+    }
+}
+
+/* The gradient of a batch on a tape made for `most`. */
+static float *gradient(struct lab *l, struct batch *batch, struct extent most, double *loss)
+{
+    struct tape tape;
+    assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool, most, false));
+    lab_zero(l);
+    assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
+                       l->grad_stage));
+    *loss = tape_result(&tape).loss;
+    tape_free(&tape);
+    return lab_tensors(l, l->grad.view.data);
+}
+
+/* A tape of 6 x 12 tokens computes every smaller batch, and the same. */
+static void smaller_batches_fit(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        lab_open(&l, "cpu", 2, &tiny_configs[which], 3);
+        for (int rows = 1; rows <= 6; rows++) {
+            for (int t = 1; t <= 12; t += rows % 2 + 1) {
+                struct batch batch;
+                double loss[2];
+                tiny_batch(&batch, rows, t, 29, 5, false);
+                float *want = gradient(&l, &batch, (struct extent){rows, t, DTYPE_F32}, &loss[0]);
+                float *have = gradient(&l, &batch, (struct extent){6, 12, DTYPE_F32}, &loss[1]);
+                assert_true(loss[0] == loss[1]);
+                lab_assert_bits(have, want, l.model.table.parameters, "gradient");
+                free(have);
+                free(want);
+                batch_free(&batch);
+            }
+        }
+        lab_close(&l);
+    }
+}
+
+/* Logits of 512 rows of a large vocabulary come in two chunks of 256, those of 320 in one. */
+static void large_vocabulary(void **state)
+{
+    (void)state;
+    static const struct model_config config = {.arch = ARCH_LLAMA,
+                                               .layers = 1,
+                                               .width = 2,
+                                               .heads = 1,
+                                               .vocab = 50257,
+                                               .positions = T,
+                                               .mlp_width = 1,
+                                               .tied = TIED_YES};
+    struct lab l;
+    struct tape tape;
+    struct batch batch;
+    lab_open(&l, "cpu", 2, &config, 1);
+    assert_ok(
+        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){ROWS, T, DTYPE_F32}, false));
+    tiny_batch(&batch, ROWS, 40, config.vocab, 5, false);
+    memset(batch.targets, -1,
+           sizeof *batch.targets * ROWS * 40); /* the softmax of one row will do */
+    batch.targets[ROWS * 40 - 1] = 7;
+    assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
+    const struct tape_result r = tape_result(&tape);
+    assert_int_equal(r.targets, 1);
+    assert_true(r.loss > 5 && r.loss < 20);
+    batch_free(&batch);
+    tape_free(&tape);
+    lab_close(&l);
+}
+
+#ifdef CARVE_GUARDED
+/* What the present micro-batch has no use for is out of bounds, though the tape has it. */
+static void edges_end_with_the_batch(void **state)
+{
+    (void)state;
+    struct lab l;
+    struct tape tape;
+    struct batch batch;
+    lab_open(&l, "cpu", 1, &tiny_configs[0], 3);
+    assert_ok(
+        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){3, 12, DTYPE_F32}, false));
+    for (int t = 1; t <= 12; t++) {
+        tiny_batch(&batch, 3, t, 29, 5, false);
+        struct view edge;
+        assert_ok(tape_begin(&tape, &batch, TAPE_TRAIN, 1));
+        assert_ok(tape_edge(&tape, 1, &edge));
+        const size_t count = tape_edge_count(&tape, 1);
+        assert_int_equal(count, 3 * (size_t)t * 16);
+        assert_false(__asan_address_is_poisoned(view_at(edge, count - 1).data));
+        assert_true(__asan_address_is_poisoned(view_at(edge, count).data));
+        batch_free(&batch);
+    }
+    tape_free(&tape);
+    lab_close(&l);
+}
+#endif
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_grow),
+        cmocka_unit_test(smaller_batches_fit),
+        cmocka_unit_test(large_vocabulary),
+#ifdef CARVE_GUARDED
+        cmocka_unit_test(edges_end_with_the_batch),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
