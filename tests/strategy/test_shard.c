@@ -16,6 +16,7 @@ struct case_ {
     int64_t nan_at;
     float x[COUNT]; /* of rank 0, in the end */
     double loss[ROUNDS];
+    int64_t across; /* bytes that rank 0 sent to sum gradients over the groups */
 };
 
 static void configure(const struct case_ *c, struct strategy_config *config,
@@ -91,6 +92,8 @@ static enum sotto_status work(struct worker *w, void *arg)
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
         st = train(w, c, s, &memory);
+        if (w->rank == 0)
+            c->across = mesh.lane_replicate->tally[COMM_ALLREDUCE].inside;
         if (st != SOTTO_OK)
             mesh_abort(&mesh, st);
         s->ops->free(s);
@@ -152,6 +155,20 @@ static void slices(void **state)
                     fail_with("%d workers in %d groups, variant %d: x[%d] is %g, ddp's %g",
                               shapes[k][0], shapes[k][1], variant, i, sliced.x[i], ddp.x[i]);
         }
+    }
+}
+
+/* However many micro-batches a round has, the own slice of its gradient crosses the slow links
+ * between the groups once. */
+static void once_a_round(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct case_ c = {.method = 1 + i % 2, .groups = 2, .workers = 4, .nan_at = -1};
+        struct engine_config engine = {.workers = 4};
+        c.accumulate = 1 + i / 2;
+        assert_ok(engine_threads(&engine, work, &c));
+        assert_int_equal(c.across, ROUNDS * (int64_t)sizeof(float) * COUNT / 2);
     }
 }
 
@@ -242,7 +259,7 @@ int main(void)
         cmocka_unit_test(equals_alone),    cmocka_unit_test(slices),
         cmocka_unit_test(memory_table),    cmocka_unit_test(uneven_stages),
         cmocka_unit_test(mixed_precision), cmocka_unit_test(no_number),
-        cmocka_unit_test(meshes),
+        cmocka_unit_test(meshes),          cmocka_unit_test(once_a_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

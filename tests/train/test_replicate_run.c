@@ -203,7 +203,7 @@ static double go_on(struct run_config c, const char *from, double before)
     if (st != SOTTO_OK)
         fail_with("%s after %s: %s", c.train.out, from, sotto_error());
     assert_int_equal(on.steps, 10);
-    if (!(on.worst < before + 0.05))
+    if (!(on.worst < before + 0.2)) /* an evaluation is of 128 tokens, and batches may halve */
         fail_with("%s after %s: the loss was %g and comes to %g", c.train.out, from, before,
                   on.worst);
     return on.result.evaluation.loss;

@@ -44,9 +44,18 @@ static enum sotto_status reduce_stage(void *arg)
     const struct shard *s = job->shard;
     struct slice at = shard_slice(s, job->k);
     struct view g = s->g_stage[job->k], mine = view_at(g, at.in_stage);
-    TRY(comm_reduce_scatter(s->is.mesh->lane_shard, mine, g,
-                            table_stage_count(s->is.oracle->table, job->k)));
-    return replicate_sum(s->replicate, s->is.mesh->lane_replicate, mine, at.count);
+    return comm_reduce_scatter(s->is.mesh->lane_shard, mine, g,
+                               table_stage_count(s->is.oracle->table, job->k));
+}
+
+/* The own slice of the round's gradient, over the groups. */
+static enum sotto_status sum_stage(void *arg)
+{
+    const struct stage_job *job = arg;
+    const struct shard *s = job->shard;
+    const struct slice at = shard_slice(s, job->k);
+    return replicate_sum(s->replicate, s->is.mesh->lane_replicate,
+                         view_at(((const struct fsdp *)s)->g.view, at.in_own), at.count);
 }
 
 /* A micro-batch visits 2n stages: 0 .. n-1 forward, n-1 .. 0 backward. */
@@ -68,21 +77,23 @@ static enum sotto_status prefetch(struct fsdp *f, int visit)
     return lane_start(f->gathers, gather_stage, &s->job[k]);
 }
 
-/* Waits for the reduction under way and adds its slice to the round's gradient. */
-static enum sotto_status settle(struct fsdp *f)
+/* Waits for the reduction under way and adds its slice to the round's gradient; with the round's
+ * last micro-batch the slice is complete in this group, and its sum over the groups begins. */
+static enum sotto_status settle(struct fsdp *f, bool last)
 {
     struct shard *s = &f->shard;
-    if (f->reducing < 0)
+    const int k = f->reducing;
+    if (k < 0)
         return SOTTO_OK;
     TRY(lane_wait(f->reduces));
-    struct slice at = shard_slice(s, f->reducing);
+    struct slice at = shard_slice(s, k);
     s->is.dev->ops->axpy(s->is.dev, view_at(f->g.view, at.in_own), 1,
-                         view_at(s->g_stage[f->reducing], at.in_stage), at.count);
+                         view_at(s->g_stage[k], at.in_stage), at.count);
     f->reducing = -1;
-    return SOTTO_OK;
+    return last ? lane_start(f->reduces, sum_stage, &s->job[k]) : SOTTO_OK;
 }
 
-static enum sotto_status backward_stage(struct fsdp *f, int k)
+static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
 {
     struct shard *s = &f->shard;
     if (!f->g_kept[k].dev) {
@@ -91,7 +102,7 @@ static enum sotto_status backward_stage(struct fsdp *f, int k)
                              0);
     }
     TRY(oracle_backward(s->is.oracle, k, s->theta_stage, s->g_stage)); /* g_k complete            */
-    TRY(settle(f));                                                    /* k+1's overlapped it     */
+    TRY(settle(f, last));                                              /* k+1's overlapped it     */
     f->reducing = k;
     return lane_start(f->reduces, reduce_stage, &s->job[k]);
 }
@@ -114,13 +125,13 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         if (visit < n)
             TRY(oracle_forward(s->is.oracle, visit, s->theta_stage));
         else
-            TRY(backward_stage(f, stage_of(visit, n)));
+            TRY(backward_stage(f, stage_of(visit, n), last));
         if (visit == n)
             TRY(shard_count(s, index));
         if (visit == n && last)
             TRY(shard_count_sum(s));
     }
-    return settle(f);
+    return settle(f, last);
 }
 
 /* Gradients that were computed before the run was resumed, whole on whoever took them over. */
@@ -133,7 +144,7 @@ static enum sotto_status add_pending(struct fsdp *f)
         s->g_stage[k] = view_at(f->pending.view, table->stage_start[k]);
         f->reducing = k;
         TRY(lane_start(f->reduces, reduce_stage, &s->job[k]));
-        TRY(settle(f));
+        TRY(settle(f, false));
         if (f->g_kept[k].dev)
             s->g_stage[k] = f->g_kept[k].view;
     }
