@@ -6,6 +6,20 @@
 
 #include "base/option.h"
 
+/* What a command was called with. */
+struct command_line {
+    const struct command *command;
+    void *config;
+    struct option_section *sections;
+    int n_sections;
+    int argc;
+    const char *const *argv; /* behind the command's name                     */
+    const char **words;      /* (argc) those that are no options              */
+    int n_words;
+    const char *file;   /* the word that is a configuration file; NULL: none  */
+    const char *folder; /* the word that is a folder, where `beneath` takes it */
+};
+
 struct command {
     const char *name, *summary;
     const char *usage;   /* behind "sotto NAME "        */
@@ -18,7 +32,13 @@ struct command {
     bool reads_config; /* its first word is a configuration file that options override */
     /* (optional) Reads that file into `config`; default: option_load. */
     enum sotto_status (*load)(void *config, const char *path);
+    /* (optional) Called once file and options are read: it may put another configuration beneath
+     * them, and read them over it with command_overlay. */
+    enum sotto_status (*beneath)(void *config, struct command_line *line);
 };
+
+/* Reads the file and the options of the command line over what its configuration holds. */
+enum sotto_status command_overlay(struct command_line *line);
 
 enum { CLI_SECTIONS = 16 };
 #define CLI_CONFIG_ROOM (1024 * 1024)

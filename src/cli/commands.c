@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "comm/mpi.h"
 
@@ -47,35 +48,62 @@ static enum sotto_status end_workers(enum sotto_status st)
     return status_raise(&note);
 }
 
+enum sotto_status command_overlay(struct command_line *line)
+{
+    const struct command *c = line->command;
+    if (line->file)
+        TRY(c->load ? c->load(line->config, line->file)
+                    : option_load(line->sections, line->n_sections, line->file));
+    return option_parse(line->sections, line->n_sections, line->argc, line->argv, line->words,
+                        &line->n_words);
+}
+
+/* Options override the file, whichever comes first: they tell which word it is, and are read once
+ * more over it. */
+static enum sotto_status read_command_line(struct command_line *line)
+{
+    const struct command *c = line->command;
+    TRY(command_overlay(line));
+    for (int i = line->n_words - 1; i >= 0 && c->reads_config; i--) {
+        if (c->beneath && file_is_directory(line->words[i]))
+            line->folder = line->words[i];
+        else
+            line->file = line->words[i];
+    }
+    if (line->file) {
+        option_defaults(line->sections, line->n_sections);
+        TRY(command_overlay(line));
+    }
+    return c->beneath ? c->beneath(line->config, line) : SOTTO_OK;
+}
+
 static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
 {
-    void *config = calloc(1, CLI_CONFIG_ROOM);
-    const char **words = calloc((size_t)argc + 1, sizeof *words);
     struct option_section sections[CLI_SECTIONS];
+    struct command_line line = {.command = c,
+                                .config = calloc(1, CLI_CONFIG_ROOM),
+                                .sections = sections,
+                                .argc = argc,
+                                .argv = argv,
+                                .words = calloc((size_t)argc + 1, sizeof *line.words)};
     enum sotto_status st = SOTTO_OK;
-    int n_words, n;
-    if (!config || !words) {
+    if (!line.config || !line.words) {
         st = fail(SOTTO_ENOMEM, "no memory to read the options");
         goto done;
     }
-    n = c->sections(config, sections);
-    option_defaults(sections, n);
+    line.n_sections = c->sections(line.config, sections);
+    option_defaults(sections, line.n_sections);
     for (int i = 0; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(c, sections, n);
+            print_help(c, sections, line.n_sections);
             goto done;
         }
     }
-    TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
-    if (c->reads_config && n_words > 0) { /* once more, so that options override the file */
-        option_defaults(sections, n);
-        TRY_DONE(c->load ? c->load(config, words[0]) : option_load(sections, n, words[0]));
-        TRY_DONE(option_parse(sections, n, argc, argv, words, &n_words));
-    }
-    TRY_DONE(c->run(config, words, n_words));
+    TRY_DONE(read_command_line(&line));
+    TRY_DONE(c->run(line.config, line.words, line.n_words));
 done:
-    free(config);
-    free(words);
+    free(line.config);
+    free(line.words);
     return c->trains && st != SOTTO_OK ? end_workers(st) : st;
 }
 

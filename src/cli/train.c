@@ -1,11 +1,16 @@
 /* sotto train */
+#define _GNU_SOURCE /* open_memstream */
 #include "cli/command.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "comm/mpi.h"
 #include "train/report.h"
+#include "train/resume.h"
 
 static int sections(void *config, struct option_section *out)
 {
@@ -90,28 +95,74 @@ static void print_report(const struct run *run)
 }
 
 /* What to do after a run that did not come to its end. */
-static void print_way_on(const struct run *run, enum sotto_status st, const char *file)
+static void print_way_on(const struct run *run, enum sotto_status st)
 {
     const char *out = run->config.train.out;
-    char folder[FILE_PATH_ROOM];
+    char folder[FILE_PATH_ROOM], *command = NULL;
+    size_t size;
     int64_t step;
     struct status_note cause;
-    if (st == SOTTO_ESTOPPED) {
-        printf("to go on: sotto train %s%s--out=%s --resume\n", file ? file : "... ",
-               file ? " " : "", out);
-        return;
-    }
     status_save(&cause, st);
-    if (checkpoint_latest(out, &step, folder) == SOTTO_OK && step >= 0)
+    if (st != SOTTO_ESTOPPED && checkpoint_newest(out, false, &step, folder) == SOTTO_OK &&
+        step >= 0)
         printf("the last good checkpoint is %s\n", folder);
+    FILE *text = open_memstream(&command, &size);
+    const bool known = text && resume_command(run, text);
+    if (text && fclose(text) == 0 && known)
+        printf("to go on: %s\n", command);
+    free(command);
+    fflush(stdout);
     status_raise(&cause);
+}
+
+/* --resume: the run's own configuration comes first, file and options over it. */
+static enum sotto_status beneath(void *config, struct command_line *line)
+{
+    struct run_config *c = config;
+    const char *folder = line->folder;
+    bool found = false;
+    if (folder && !c->train.resume)
+        return fail(SOTTO_EINVAL, "%s is a folder: --resume %s goes on with the run in it", folder,
+                    folder);
+    if (!c->train.resume)
+        return SOTTO_OK;
+    if (folder && strcmp(c->train.out, "run") != 0 && strcmp(c->train.out, folder) != 0)
+        return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder,
+                    c->train.out);
+    struct run_config *before = malloc(sizeof *before);
+    if (!before)
+        return fail(SOTTO_ENOMEM, "no memory for a configuration");
+    enum sotto_status st;
+    TRY_DONE(resume_config(before, folder ? folder : c->train.out, &found));
+    if (folder && !found)
+        TRY_DONE(fail(SOTTO_EINVAL, "there is no checkpoint in %s to go on from", folder));
+    if (!found)
+        goto done;
+    if (mpi_detected()) /* whose ranks are counted by the launcher */
+        before->train.workers = 0;
+    *c = *before;
+    TRY_DONE(command_overlay(line));
+    strcpy(c->train.out, before->train.out);
+    optim_forget(&c->optim, &before->optim);
+    st = strategy_forget(&c->strategy, &before->strategy);
+done:
+    free(before);
+    return st;
+}
+
+/* A configuration file and the folder of a run at most. */
+static enum sotto_status check_words(const char *const *words, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (n > 2 || file_is_directory(words[0]) == file_is_directory(words[1]))
+            return fail(SOTTO_EINVAL, "one configuration file at most, got '%s' and '%s'", words[0],
+                        words[1]);
+    return SOTTO_OK;
 }
 
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
-    if (n_words > 1)
-        return fail(SOTTO_EINVAL, "one configuration file at most, got '%s' and '%s'", words[0],
-                    words[1]);
+    TRY(check_words(words, n_words));
     struct progress progress;
     progress_init(&progress, stdout);
     struct run_watch watch = progress_watch(&progress);
@@ -130,7 +181,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
             printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
                    run.config.train.out, run.result.hash);
     } else if (st != SOTTO_OK) {
-        print_way_on(&run, st, n_words ? words[0] : NULL);
+        print_way_on(&run, st);
     }
     run_close(&run);
     return st;
@@ -139,9 +190,9 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 const struct command command_train = {
     .name = "train",
     .summary = "train a model, or go on training one",
-    .usage = "[CONFIG.ini] [--key=value ...]",
+    .usage = "[CONFIG.ini] [--resume RUN] [--key=value ...]",
     .example = "  sotto train --out=my-run --data.train=book.txt --steps=500\n"
-               "  sotto train my.ini --optim.lr=3e-4 --resume\n"
+               "  sotto train --resume my-run\n"
                "  sotto train my.ini --workers=4 --strategy=zero1\n"
                "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
                "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 "
@@ -150,4 +201,5 @@ const struct command command_train = {
     .run = run_it,
     .trains = true,
     .reads_config = true,
+    .beneath = beneath,
 };

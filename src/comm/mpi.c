@@ -27,6 +27,16 @@ bool mpi_detected(void)
     return mpi_launched_size() != 1;
 }
 
+/* mpirun in an allocation of Slurm's may start its ranks with srun: the size tells who counts. */
+const char *mpi_launcher(void)
+{
+    if (!mpi_detected())
+        return NULL;
+    if (getenv("OMPI_COMM_WORLD_SIZE") || !getenv("SLURM_STEP_NUM_TASKS"))
+        return "mpirun";
+    return "srun";
+}
+
 #ifndef SOTTO_WITH_MPI
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {

@@ -25,6 +25,9 @@ struct mpi_config {
  * MPI, and could not always have it: in a shell that srun started, MPI starts once and no more. */
 bool mpi_detected(void);
 
+/* What it was, "mpirun" or "srun"; NULL where there was none. */
+const char *mpi_launcher(void);
+
 /* This process's communicator of all ranks; NULL config: native. Starts MPI unless the program has,
  * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,

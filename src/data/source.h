@@ -30,6 +30,10 @@ enum sotto_status source_list(struct source_spec **out, int *count,
 typedef enum sotto_status source_visitor(void *arg, const char *text, size_t size);
 enum sotto_status source_visit(const struct source_spec *spec, source_visitor *visit, void *arg);
 
+/* What a word of data.train names where it is no file: the topic of made-up stories; NULL: a file.
+ */
+const char *source_made_up(const struct data_config *config, const char *word);
+
 /* The documents as one list of tokens, the end token behind each. `cache`: the folder that keeps
  * token files from one run to the next, or "". */
 enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *spec,

@@ -155,11 +155,16 @@ static enum sotto_status add_stories(struct list *list, const char *word, const 
     return SOTTO_OK;
 }
 
+const char *source_made_up(const struct data_config *config, const char *word)
+{
+    bool stories = config->format == DATA_STORIES;
+    return stories || config->format == DATA_AUTO ? topic_of(word, stories) : NULL;
+}
+
 static enum sotto_status add_word(struct list *list, const char *word)
 {
-    bool stories = list->config->format == DATA_STORIES;
-    const char *topic = topic_of(word, stories);
-    if (topic && (stories || list->config->format == DATA_AUTO))
+    const char *topic = source_made_up(list->config, word);
+    if (topic)
         return add_stories(list, word, topic);
     if (file_is_directory(word))
         return add_folder(list, word);

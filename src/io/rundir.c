@@ -29,10 +29,8 @@ static enum sotto_status locked_elsewhere(const struct rundir *run, int fd)
                 *owner ? owner : "another process");
 }
 
-static enum sotto_status take_lock(struct rundir *run)
+static enum sotto_status lock_file(const struct rundir *run, const char *path, int *out)
 {
-    char path[FILE_PATH_ROOM], owner[128], host[64] = "";
-    TRY(file_join(path, run->path, ".lock"));
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd < 0)
         return fail_errno(SOTTO_EIO, "cannot create %s", path);
@@ -44,6 +42,29 @@ static enum sotto_status take_lock(struct rundir *run)
         }
         log_warn("%s cannot be locked on this file system: make sure that only one run writes here",
                  run->path);
+    }
+    *out = fd;
+    return SOTTO_OK;
+}
+
+/* Whoever had the lock may have removed the file after we opened it (rundir_discard). */
+static bool is_at(int fd, const char *path)
+{
+    struct stat ours, there;
+    return fstat(fd, &ours) == 0 && stat(path, &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+}
+
+static enum sotto_status take_lock(struct rundir *run)
+{
+    char path[FILE_PATH_ROOM], owner[128], host[64] = "";
+    int fd;
+    TRY(file_join(path, run->path, ".lock"));
+    TRY(lock_file(run, path, &fd));
+    while (!is_at(fd, path)) {
+        close(fd);
+        TRY(file_make_directories(run->path));
+        TRY(lock_file(run, path, &fd));
     }
     gethostname(host, sizeof host - 1);
     int length = snprintf(owner, sizeof owner, "process %ld on %s\n", (long)getpid(), host);
@@ -61,6 +82,7 @@ enum sotto_status rundir_open(struct rundir *run, const char *path)
                     path);
     strcpy(run->path, path);
     TRY(file_join(run->checkpoints, path, "checkpoints"));
+    run->made = !file_exists(path);
     TRY(file_make_directories(path));
     return take_lock(run);
 }
@@ -70,6 +92,28 @@ void rundir_close(struct rundir *run)
     if (run->lock >= 0)
         close(run->lock);
     run->lock = -1;
+}
+
+/* 0 where it cannot be read. */
+static int count_entries(const char *folder)
+{
+    int n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return 0;
+    for (struct dirent *d; (d = readdir(dir));)
+        n += strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0;
+    closedir(dir);
+    return n;
+}
+
+void rundir_discard(struct rundir *run)
+{
+    char path[FILE_PATH_ROOM];
+    int n = run->made && run->lock >= 0 ? count_entries(run->path) : 0;
+    if (n == 1 && file_join(path, run->path, ".lock") == SOTTO_OK && unlink(path) == 0)
+        (void)rmdir(run->path); /* unless somebody has come meanwhile */
+    rundir_close(run);
 }
 
 enum sotto_status rundir_clear(struct rundir *run)
@@ -164,6 +208,33 @@ enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder
         *step = steps[n - 1];
         st = name_complete(&run, *step, folder);
     }
+    free(steps);
+    return st;
+}
+
+enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
+                                    char folder[FILE_PATH_ROOM])
+{
+    struct rundir run = {.lock = -1};
+    int64_t *steps;
+    int n, i;
+    *step = -1;
+    TRY(file_join(run.checkpoints, path, "checkpoints"));
+    TRY(list_steps(run.checkpoints, &steps, &n));
+    enum sotto_status st = SOTTO_OK;
+    for (i = n - 1; i >= 0; i--) {
+        st = name_complete(&run, steps[i], folder);
+        if (st == SOTTO_OK)
+            st = checkpoint_check(folder);
+        if (st == SOTTO_OK || st == SOTTO_ENOMEM) /* the latter is no fault of the checkpoint's */
+            break;
+        if (say)
+            log_warn("checkpoint %s is passed over: %s", folder, sotto_error());
+    }
+    if (i >= 0)
+        *step = steps[i];
+    else if (n > 0)
+        st = fail_in(st, "no checkpoint in %s can be read: ", run.checkpoints);
     free(steps);
     return st;
 }

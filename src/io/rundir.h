@@ -18,12 +18,17 @@ struct rundir {
     char path[FILE_PATH_ROOM];
     char checkpoints[FILE_PATH_ROOM]; /* path/checkpoints */
     int lock;                         /* descriptor, -1: closed */
+    bool made;                        /* the folder was not there before */
 };
 
 /* Makes the folder if need be and takes its lock; an error that names the process if another has
  * it. */
 enum sotto_status rundir_open(struct rundir *run, const char *path);
 void rundir_close(struct rundir *run);
+
+/* Closes it and removes the folder if it was made by rundir_open and nothing was put there: a run
+ * that is refused leaves nothing behind. */
+void rundir_discard(struct rundir *run);
 
 /* Removes all that is in the folder but the lock, which stays ours: who came next would otherwise
  * lock a file that is no longer there. */
@@ -48,6 +53,14 @@ void checkpoint_abort(struct checkpoint *c);
 /* The complete checkpoint of the highest step under the run folder `path`, which needs no lock;
  * `*step` is -1 if there is none. */
 enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
+
+/* The same of those that can be read. One that cannot is passed over, and with `say` a warning
+ * tells why; an error if there are some and none can be read. */
+enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
+                                    char folder[FILE_PATH_ROOM]);
+
+/* Whether the checkpoint's files are there and have the sizes that their headers declare. */
+enum sotto_status checkpoint_check(const char *folder);
 
 /* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
  * config.json, and a tokenizer's where they exist) names in the run folder. */

@@ -67,32 +67,13 @@ static enum sotto_status measure_here(struct run *run, double *seconds)
     return st;
 }
 
-/* The step of the run that is gone on with, so that its times stay comparable. */
-static enum sotto_status inherit(struct run *run)
-{
-    char path[FILE_PATH_ROOM];
-    struct option_section sections[RUN_SECTIONS];
-    struct run_config *saved = malloc(sizeof *saved);
-    if (!saved)
-        return fail(SOTTO_ENOMEM, "no memory for a configuration");
-    run_sections(saved, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    enum sotto_status st = file_join(path, run->checkpoint, "sotto.ini");
-    if (st == SOTTO_OK)
-        st = option_load(sections, RUN_SECTIONS, path);
-    if (st == SOTTO_OK)
-        snprintf(run->config.worker.step, OPTION_ROOM, "%s", saved->worker.step);
-    free(saved);
-    return st;
-}
-
 enum sotto_status run_calibrate(struct run *run)
 {
     char *step = run->config.worker.step;
     if (run->config.train.time != TIME_VIRTUAL)
         return SOTTO_OK;
-    if (!*step && *run->checkpoint)
-        TRY(inherit(run));
+    if (!*step && run->before) /* so that times stay comparable */
+        snprintf(step, OPTION_ROOM, "%s", run->before->worker.step);
     if (!*step) {
         double seconds = 0;
         TRY(measure_here(run, &seconds));

@@ -12,7 +12,8 @@ static const char *const collective_names[] = {"native", "ring", NULL};
 static const struct option train_options[] = {
     OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
     OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
-    OPTION_BOOL(S, resume, "false", "go on from the newest checkpoint in `out`, if there is one"),
+    OPTION_BOOL(S, resume, "false",
+                "go on from the newest checkpoint in `out`, or in the folder named behind it"),
     OPTION_LONG(S, steps, "1000", 0, 1e15, "rounds (updates of the parameters)"),
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
@@ -88,6 +89,26 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
     s[7] = (struct option_section)OPTION_SECTION("comm", "communication", comm_options, &c->comm);
     s[8] = (struct option_section)OPTION_SECTION("null", "sizes for oracle = null", null_options,
                                                  &c->null);
+}
+
+void config_differences(const struct run_config *before, const struct run_config *after,
+                        config_difference *each, void *arg)
+{
+    struct option_section x[RUN_SECTIONS], y[RUN_SECTIONS];
+    run_sections((struct run_config *)before, x); /* they are only read */
+    run_sections((struct run_config *)after, y);
+    for (int s = 0; s < RUN_SECTIONS; s++) {
+        for (int i = 0; i < x[s].count; i++) {
+            char key[2 * OPTION_ROOM], room[2][OPTION_ROOM];
+            const char *old_value = option_print(&x[s].table[i], x[s].config, room[0]);
+            const char *new_value = option_print(&y[s].table[i], y[s].config, room[1]);
+            if (strcmp(old_value, new_value) == 0)
+                continue;
+            snprintf(key, sizeof key, "%s%s%s", x[s].name, *x[s].name ? "." : "",
+                     x[s].table[i].key);
+            each(arg, key, old_value, new_value);
+        }
+    }
 }
 
 enum sotto_status config_seconds(const char *key, const char *text, double *out)

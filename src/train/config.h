@@ -64,6 +64,12 @@ struct run_config {
 enum { RUN_SECTIONS = 9 };
 void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
 
+/* Calls `each` for every key whose value differs between the two. */
+typedef void config_difference(void *arg, const char *key, const char *old_value,
+                               const char *new_value);
+void config_differences(const struct run_config *before, const struct run_config *after,
+                        config_difference *each, void *arg);
+
 /* "50ms", "1.5s", "200us", "3" (seconds). */
 enum sotto_status config_seconds(const char *key, const char *text, double *out);
 

@@ -7,28 +7,33 @@
 #include "train/calibrate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
+#include "train/resume.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
-static enum sotto_status open_data(struct run *run)
+static bool has_tokenizer(const char *folder)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.json"};
+    char path[FILE_PATH_ROOM];
+    for (int i = 0; i < 2; i++)
+        if (file_join(path, folder, names[i]) == SOTTO_OK && file_exists(path))
+            return true;
+    return false;
+}
+
+/* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
+ * one that the run began with, whatever has become of the file that was named then. */
+static enum sotto_status open_data(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
-    TRY(loader_tokenizer(&run->tokenizer, c));
+    if (run->own_tokenizer || (*from && !*c->tokenizer && has_tokenizer(from)))
+        TRY(tokenizer_open(&run->tokenizer, from));
+    else
+        TRY(loader_tokenizer(&run->tokenizer, c));
     TRY(loader_open(&run->train, c, DATA_TRAIN, run->tokenizer));
     if (*c->valid)
         return loader_open(&run->valid, c, DATA_VALID, run->tokenizer);
     return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
-}
-
-/* A tokenizer named nowhere comes with the model that training starts from. */
-static void inherit_tokenizer(struct run_config *c, const char *folder)
-{
-    char path[FILE_PATH_ROOM];
-    static const char *const names[] = {"tokenizer.json", "vocab.json"};
-    for (int i = 0; i < 2 && !*c->data.tokenizer; i++)
-        if (file_join(path, folder, names[i]) == SOTTO_OK && file_exists(path) &&
-            strlen(folder) < sizeof c->data.tokenizer)
-            strcpy(c->data.tokenizer, folder);
 }
 
 /* Sizes that the user gave must be those of the model that is loaded. */
@@ -53,8 +58,10 @@ static enum sotto_status load_config(struct run *run, const char *from, bool res
 {
     struct model_config asked = run->config.model;
     TRY(weights_config(&run->config.model, from));
-    if (resumed)
-        TRY(model_config_resolve(&asked)); /* the whole of it, not only what was said */
+    if (resumed && !*run->config.train.init) { /* else only what was said can differ */
+        strcpy(run->config.model.preset, asked.preset);
+        TRY(model_config_resolve(&asked));
+    }
     return agree(&asked, &run->config.model, from);
 }
 
@@ -145,12 +152,28 @@ static enum sotto_status open_start(struct run *run, const char *from)
     return SOTTO_OK;
 }
 
-static enum sotto_status refuse_used(const struct run *run, int64_t step)
+/* Finds the checkpoint to go on from and what it was made with. */
+static enum sotto_status find_checkpoint(struct run *run)
 {
-    return fail(SOTTO_EINVAL,
-                "%s already holds a run of %lld steps: --resume goes on with it, another --out "
-                "starts a new one",
-                run->config.train.out, (long long)step);
+    const struct train_config *t = &run->config.train;
+    int64_t step;
+    TRY(t->resume ? checkpoint_newest(t->out, run->cluster.leads, &step, run->checkpoint)
+                  : checkpoint_latest(t->out, &step, run->checkpoint));
+    if (step < 0) {
+        *run->checkpoint = '\0';
+        return SOTTO_OK;
+    }
+    if (!t->resume)
+        return fail(SOTTO_EINVAL,
+                    "%s already holds a run of %lld steps: --resume goes on with it, another --out "
+                    "starts a new one",
+                    t->out, (long long)step);
+    run->own_tokenizer = has_tokenizer(run->checkpoint);
+    run->before = malloc(sizeof *run->before);
+    if (!run->before)
+        return fail(SOTTO_ENOMEM, "no memory for a configuration");
+    TRY(resume_read(run->before, run->checkpoint));
+    return resume_refuse(run);
 }
 
 /* Under MPI rank 0 has the lock for all ranks, and nobody looks before it has. */
@@ -178,31 +201,27 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
     if (watch)
         run->watch = *watch;
     struct train_config *t = &run->config.train;
-    int64_t found;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
     TRY_DONE(open_folder(run));
-    TRY_DONE(checkpoint_latest(t->out, &found, run->checkpoint));
-    if (found < 0)
-        *run->checkpoint = '\0';
-    if (found >= 0 && !t->resume)
-        TRY_DONE(refuse_used(run, found));
-    const char *from = found >= 0 ? run->checkpoint : t->init;
-    if (*from)
-        inherit_tokenizer(&run->config, from);
+    TRY_DONE(find_checkpoint(run));
+    const char *from = *run->checkpoint ? run->checkpoint : t->init;
     if (t->oracle == ORACLE_NULL) {
         TRY_DONE(open_null(run));
     } else {
-        TRY_DONE(open_data(run));
-        TRY_DONE(open_model(run, from, found >= 0));
+        TRY_DONE(open_data(run, from));
+        TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
         TRY_DONE(open_start(run, from));
         TRY_DONE(run_calibrate(run));
     }
+    if (run->cluster.leads && run->before)
+        resume_tell(run);
     if (run->cluster.leads &&
         *run->checkpoint) /* a crash may have come between saving and publishing */
         TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
 done:
     if (st != SOTTO_OK) {
+        rundir_discard(&run->dir);
         cluster_abort(&run->cluster, st);
         run_close(run);
     }
@@ -216,6 +235,7 @@ void run_close(struct run *run)
     rundir_close(&run->dir);
     free(run->result.worker);
     free(run->start);
+    free(run->before);
     model_free(&run->model);
     table_free(&run->declared);
     if (run->valid)

@@ -71,6 +71,8 @@ struct run {
     double microbatch_seconds;       /* where time is modelled */
     float *start;                    /* the parameters to begin with, until all workers have them */
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
+    struct run_config *before;       /* what that was made with; NULL: a new run */
+    bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */
     struct run_watch watch;
     struct rundir dir; /* rank 0's */
     struct metrics metrics;

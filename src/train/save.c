@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "strategy/history.h"
 #include "train/gather.h"
+#include "train/resume.h"
 #include "train/weights.h"
 
 /* All that must survive but the parameters. */
@@ -124,16 +125,16 @@ static enum sotto_status save_config(const struct run *run, const char *folder)
     struct option_section sections[RUN_SECTIONS];
     TRY(file_join(path, folder, "sotto.ini"));
     struct run_config *config = malloc(sizeof *config); /* too large for a worker's stack */
-    if (!config)
-        return fail(SOTTO_ENOMEM, "no memory for a configuration");
-    *config = run->config;
-    strategy_unresolve(&config->strategy);
-    run_sections(config, sections);
-    char *text = option_dump(sections, RUN_SECTIONS);
+    char *text = NULL;
+    if (config) {
+        *config = run->config;
+        resume_keep(config);
+        run_sections(config, sections);
+        text = option_dump(sections, RUN_SECTIONS);
+    }
+    enum sotto_status st =
+        text ? file_write(path, text, strlen(text)) : fail(SOTTO_ENOMEM, "no memory for %s", path);
     free(config);
-    if (!text)
-        return fail(SOTTO_ENOMEM, "no memory for %s", path);
-    enum sotto_status st = file_write(path, text, strlen(text));
     free(text);
     return st;
 }

@@ -76,8 +76,8 @@ differ "the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'prese
 mkdir here there
 (cd here && succeeds "${train[@]}" --steps=4 --out=run)
 apart() {
-    ends_with "$1" "${mpirun[@]}" -wdir "$scratch/here" -n 1 "${train[@]}" --steps=8 --out=run --resume : \
-        -wdir "$scratch/there" -n 1 "${train[@]}" --steps=8 --out=run --resume
+    ends_with "$1" "${mpirun[@]}" -wdir "$scratch/here" -n 1 "${train[@]}" --steps=8 --seed=1 --out=run --resume : \
+        -wdir "$scratch/there" -n 1 "${train[@]}" --steps=8 --seed=1 --out=run --resume
 }
 apart "the checkpoint to go on from differs: rank 1 has 'none', rank 0 has 'run/checkpoints/step-00000004'"
 (cd there && succeeds "${train[@]}" --steps=4 --out=run --seed=2)
@@ -141,6 +141,7 @@ background stopped --save_every=2 --strategy.preset=fsdp
 kill -INT "$(ranks stopped | sed -n 3p)"
 seconds_to_end
 says 'everything is saved in .*/stopped'
+says "^to go on: mpirun -n 4 sotto train --resume $scratch/stopped\$"
 if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     background launcher --save_every=64
     kill -INT "$(pgrep -P $pid)"
@@ -150,6 +151,8 @@ if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi
 last=$(ls stopped/checkpoints | tail -1)
+succeeds "${mpirun[@]}" -n 2 "$sotto" train --resume stopped --steps=$((10#${last#step-} + 1))
+says '^changed: train.workers 4 -> 2$'
 succeeds "${train[@]}" --workers=4 --out=stopped --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=ddp
-says "resuming from stopped/checkpoints/$last"
+says "resuming from stopped/checkpoints/"
 exit 0

@@ -189,6 +189,25 @@ static void one_writer_at_a_time(void **state)
     rundir_close(&other);
 }
 
+/* What came to nothing leaves nothing, but never takes away what others have put there. */
+static void discarded(void **state)
+{
+    (void)state;
+    struct rundir run;
+    assert_ok(rundir_open(&run, at("discarded")));
+    rundir_discard(&run);
+    assert_int_equal(run.lock, -1);
+    assert_false(file_exists(at("discarded")));
+    assert_ok(rundir_open(&run, at("discarded")));
+    put_text(run.path, "report.json", "{}");
+    rundir_discard(&run);
+    assert_true(file_exists(at("discarded/report.json")));
+    assert_ok(file_make_directories(at("empty")));
+    assert_ok(rundir_open(&run, at("empty")));
+    rundir_discard(&run);
+    assert_true(file_exists(at("empty")));
+}
+
 static void cleared_and_still_locked(void **state)
 {
     (void)state;
@@ -240,6 +259,7 @@ int main(void)
         cmocka_unit_test(names_that_are_taken),
         cmocka_unit_test(publishes_links),
         cmocka_unit_test(one_writer_at_a_time),
+        cmocka_unit_test(discarded),
         cmocka_unit_test(cleared_and_still_locked),
         cmocka_unit_test(a_killed_process_leaves_no_lock),
     };

@@ -309,7 +309,7 @@ static void changed_models(void **state)
     }
     static const char *const sgd[] = {"train.resume=true", "optim.kind=sgd", "train.steps=6", NULL};
     c = configure("changed", sgd); /* AdamW's moments have nowhere to go */
-    assert_fails(train(&c, &w, -1), SOTTO_EFORMAT, "state");
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "optim.kind = sgd: the run in ");
     static const char *const same[] = {"train.resume=true", NULL};
     c = configure("changed", same);
     assert_true(hash_at(c, N) == hash); /* refusals harmed nothing */
@@ -394,7 +394,7 @@ static void divergence(void **state)
             assert_ok(train(&c, &w, -1));
             c.train.steps = 50;
             c.train.resume = true;
-            c.optim.lr = 1e30;
+            c.optim.lr = 1000;
             assert_fails(train(&c, &w, -1), SOTTO_ENUMERIC, "step ");
             assert_ok(checkpoint_latest(c.train.out, &step, folder));
             assert_true(step >= 2 && step < 50);

@@ -277,25 +277,3 @@ enum sotto_status spec_words(char *text, const char *what, char **words, int roo
     }
     return SOTTO_OK;
 }
-
-void config_differences(const struct run_config *before, const struct run_config *after,
-                        void (*each)(void *arg, const char *key, const char *old_value,
-                                     const char *new_value),
-                        void *arg)
-{
-    struct option_section x[RUN_SECTIONS], y[RUN_SECTIONS];
-    run_sections((struct run_config *)before, x); /* they are only read */
-    run_sections((struct run_config *)after, y);
-    for (int s = 0; s < RUN_SECTIONS; s++) {
-        for (int i = 0; i < x[s].count; i++) {
-            char key[2 * OPTION_ROOM], room[2][OPTION_ROOM];
-            const char *old_value = option_print(&x[s].table[i], x[s].config, room[0]);
-            const char *new_value = option_print(&y[s].table[i], y[s].config, room[1]);
-            if (strcmp(old_value, new_value) == 0)
-                continue;
-            snprintf(key, sizeof key, "%s%s%s", x[s].name, *x[s].name ? "." : "",
-                     x[s].table[i].key);
-            each(arg, key, old_value, new_value);
-        }
-    }
-}

@@ -60,10 +60,4 @@ enum sotto_status spec_config(const struct spec *spec, int run, struct run_confi
  * names it. */
 enum sotto_status spec_words(char *text, const char *what, char **words, int room, int *n);
 
-/* Calls `each` for every key whose value differs between the two. */
-void config_differences(const struct run_config *before, const struct run_config *after,
-                        void (*each)(void *arg, const char *key, const char *old_value,
-                                     const char *new_value),
-                        void *arg);
-
 #endif

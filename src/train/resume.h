@@ -1,0 +1,34 @@
+/* Going on with a run: what its checkpoints say of it, what may be changed on the way, and the
+ * command that does it.
+ *
+ * A checkpoint's sotto.ini holds the whole configuration with the names of files in full, so that
+ * the folder of the run is all that is needed to go on from anywhere. */
+#ifndef SOTTO_TRAIN_RESUME_H
+#define SOTTO_TRAIN_RESUME_H
+
+#include <stdio.h>
+
+#include "train/run.h"
+
+/* Makes `config` what a checkpoint keeps of it: files named in full, methods by their presets, and
+ * nothing of where the run lies. */
+void resume_keep(struct run_config *config);
+
+/* The configuration that the checkpoint in a folder was made with. */
+enum sotto_status resume_read(struct run_config *out, const char *checkpoint);
+
+/* The configuration that goes on exactly with the run in `folder`: of its newest checkpoint that
+ * can be read. Without a checkpoint `*found` is false and `out` stays as it is. */
+enum sotto_status resume_config(struct run_config *out, const char *folder, bool *found);
+
+/* Refuses what the run that is gone on with (run->before) cannot change any more. */
+enum sotto_status resume_refuse(const struct run *run);
+
+/* Logs what else is different from now on: "changed: optim.lr 0.0003 -> 0.5". */
+void resume_tell(const struct run *run);
+
+/* Writes the command that goes on with this run, and with what it has changed since its newest
+ * checkpoint; false: there is no checkpoint to go on from. */
+bool resume_command(const struct run *run, FILE *out);
+
+#endif

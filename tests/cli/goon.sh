@@ -1,0 +1,132 @@
+# `sotto train --resume RUN` alone goes on exactly, whatever the run was started with and from wherever; what is said
+# beside it is listed, and what cannot change is refused; a checkpoint that is damaged is passed over.
+. "$(dirname "$0")/lib.bash"
+
+state() {
+    grep -o 'state [0-9a-f]*' out
+}
+
+mkdir work elsewhere
+cd work || exit 1
+for i in $(seq 400); do
+    echo "The $((i % 7)) cats of house $i saw a dog near the $((i % 5))th garden."
+done >book.txt
+cat >my.ini <<'END'
+[train]
+save_every = 10
+batch = 4
+seq = 32
+threads = 1
+eval_batches = 2
+log_every = 5
+[optim]
+lr = 3e-3
+schedule = constant
+clip = 0.5
+[data]
+train = book.txt, stories:weather
+stories = 50
+vocab = 300
+END
+sizes=(--layers=2 --width=32 --heads=2 --positions=32)
+begin=("$sotto" train my.ini "${sizes[@]}" --accumulate=2 --seed=7)
+
+# A file, options and relative names; twice, since the second checkpoint is written by a run that was itself resumed.
+succeeds "${begin[@]}" --steps=40 --out=whole
+want=$(state)
+succeeds "${begin[@]}" --steps=15 --keep=1 --out=part
+(cd ../elsewhere && succeeds "$sotto" train --resume ../work/part --steps=25 &&
+    says '^changed: train.steps 15 -> 25$' && [ "$(grep -c '^changed:' out)" = 1 ]) || die "the first time"
+cd ..
+succeeds "$sotto" train --resume work/part --steps=40
+[ "$(state)" = "$want" ] || die "with the folder alone: $(state), want $want"
+cmp work/whole/model.safetensors work/part/model.safetensors || die "the models differ"
+cd work || exit 1
+
+# The same with --out, where what is not said again stays too.
+succeeds "${begin[@]}" --steps=15 --out=plain
+succeeds "$sotto" train --out=plain --resume --steps=40
+[ "$(state)" = "$want" ] || die "with --out: $(state), want $want"
+
+# A model to start from, which may be gone by then.
+cp -r whole model
+succeeds "${begin[0]}" train my.ini --init=model --steps=20 --out=tuned
+want=$(state)
+succeeds "${begin[0]}" train my.ini --init=model --steps=10 --out=again
+rm -r model
+succeeds "$sotto" train --resume again --steps=20
+[ "$(state)" = "$want" ] || die "from --init: $(state), want $want"
+
+# A method and its options, and another method, for which they are no longer meant.
+group=("${begin[@]}" --workers=2 --strategy=co2 --tau=4)
+succeeds "${group[@]}" --steps=20 --out=groups
+want=$(state)
+succeeds "${group[@]}" --steps=10 --out=half
+cp -r half other
+succeeds "$sotto" train --resume half --steps=20
+[ "$(state)" = "$want" ] || die "co2: $(state), want $want"
+succeeds "$sotto" train --resume other --steps=12 --strategy=ddp
+says '^changed: strategy.preset co2 -> ddp$'
+
+# What is said beside it, and what is refused. Nothing is written then.
+succeeds "$sotto" train --resume part --steps=41 --optim.lr=0.5 --batch=2 --data.train=book.txt --optim.schedule=cosine
+for change in 'train.batch 4 -> 2' 'optim.lr 0.003 -> 0.5' 'optim.schedule constant -> cosine' 'train.steps 40 -> 41' \
+    "data.train $PWD/book.txt,stories:weather -> $PWD/book.txt"; do
+    grep -qxF "changed: $change" out || { cat out >&2; die "no '$change'"; }
+done
+ls -lR plain >before
+for change in layers=3 model=gpt2 data.vocab=400 data.tokenizer=part init=part optim.kind=sgd; do
+    fails_with "${change%=*}" "$sotto" train --resume plain --"$change"
+done
+fails_with "work is a folder: --resume $scratch/work goes on with the run in it" "$sotto" train "$scratch/work"
+fails_with "there is no checkpoint in ../elsewhere to go on from" "$sotto" train --resume ../elsewhere
+fails_with "name two folders" "$sotto" train --resume plain --out=part
+ls -lR plain >after
+cmp before after || die "a refused run changed something"
+
+# Damage: the checkpoint before is used, with a word why; with none left nothing is touched.
+cp -r whole damaged
+succeeds "$sotto" train --resume whole --steps=50
+want=$(state)
+newest=damaged/checkpoints/step-00000040
+for damage in model.safetensors:-100 state.safetensors:4 config.json:20 sotto.ini:0; do
+    file=${damage%:*}
+    rm -r damaged
+    cp -r whole damaged
+    rm -r damaged/checkpoints/step-00000050
+    truncate -s "${damage#*:}" $newest/$file
+    succeeds "$sotto" train --resume damaged --steps=50
+    says "^warning: checkpoint $newest is passed over: .*$file"
+    says '^resuming from damaged/checkpoints/step-00000030$'
+    [ "$(state)" = "$want" ] || die "after damage to $file: $(state), want $want"
+done
+rm -r damaged
+cp -r whole damaged
+for folder in damaged/checkpoints/step-*; do
+    truncate -s -1 "$folder/state.safetensors"
+done
+ls -lR damaged >before
+fails_with "no checkpoint in damaged/checkpoints can be read" "$sotto" train --resume damaged --steps=60
+ls -lR damaged >after
+cmp before after || die "a run without a checkpoint that can be read was written to"
+
+# Ctrl-C: the way on is a command that can be followed as it is.
+"${begin[@]}" --steps=100000 --save_every=0 --out="a folder" >out 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'step 5/' out && break
+    sleep 0.1
+done
+kill -INT $pid
+wait $pid
+way=$(sed -n 's/^to go on: //p' out)
+[ "$way" = "sotto train --resume 'a folder'" ] || { cat out >&2; die "the way on is: $way"; }
+last=$((10#$(ls 'a folder/checkpoints' | sed 's/step-//')))
+sotto() {
+    "$sotto" "$@" --steps=$((last + 5))
+}
+succeeds eval "$way"
+want=$(state)
+succeeds "${begin[@]}" --steps=$((last + 5)) --save_every=0 --out=straight
+[ "$(state)" = "$want" ] || die "the way on led to $want, straight on to $(state)"
+exit 0
