@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "comm/mpi.h"
+#include "train/budget.h"
 
 void progress_init(struct progress *p, FILE *out)
 {
@@ -42,10 +43,15 @@ static void step(void *arg, const struct run_step *s)
         snprintf(exposed, sizeof exposed, "  comm %.0f%% exposed %.1f%%",
                  100 * s->cost.communication / s->cost.seconds,
                  100 * s->cost.exposed / s->cost.seconds);
-    fprintf(p->out, "%sstep %lld/%lld (%.0f%%)  loss %.4f  lr %.3g  %.0f tokens/s%s  %s left%s",
-            p->terminal ? "\r\033[K" : "", (long long)s->step, (long long)s->steps,
-            100.0 * (double)s->step / (double)s->steps, s->round.loss, s->lr, s->tokens_per_s,
-            exposed, left, p->terminal ? "" : "\n");
+    fprintf(p->out, "%sstep %lld", p->terminal ? "\r\033[K" : "", (long long)s->step);
+    if (s->steps < BUDGET_UNKNOWN)
+        fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,
+                100.0 * (double)s->step / (double)s->steps);
+    fprintf(p->out, "  loss %.4f  lr %.3g  %.0f tokens/s%s", s->round.loss, s->lr, s->tokens_per_s,
+            exposed);
+    if (s->steps < BUDGET_UNKNOWN)
+        fprintf(p->out, "  %s left", left);
+    fputs(p->terminal ? "" : "\n", p->out);
     p->pending = p->terminal;
     fflush(p->out);
 }

@@ -80,8 +80,11 @@ static void print_report(const struct run *run)
         printf("%-8s %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", "mean", s->seconds,
                r.cost.compute, r.cost.communication, r.cost.exposed, (double)r.cost.inside / 1e6,
                (double)r.cost.between / 1e6, (double)r.memory_total / 1e6);
-        printf("exposed %.1f%% of the time; %.1f%% of the communication hidden\n",
-               100 * r.exposed_share, 100 * r.overlap);
+        if (r.cost.communication > 0)
+            printf("exposed %.1f%% of the time; %.1f%% of the communication hidden\n",
+                   100 * r.exposed_share, 100 * r.overlap);
+        else
+            printf("nothing was sent\n");
     }
     for (int i = 0; i < run->cluster.size && run->cluster.size > 1 && run->cluster.size <= FEW;
          i++) {

@@ -91,16 +91,33 @@ void strategy_describe(const struct strategy_config *config, char out[OPTION_ROO
 struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
     bool want_norm;
-    bool stop;    /* this worker would like this round to be the last */
-    double pause; /* seconds since the last round that are not the training's */
+    bool stop;      /* this worker would like this round to be the last */
+    bool last;      /* the run is going to end behind this round; the same for all workers */
+    bool report;    /* the loss of all groups is wanted, now or behind their next exchange */
+    double pause;   /* seconds since the last round that are not the training's */
+    double seconds; /* of training, by this worker's clock, before this round   */
+};
+
+enum { STRATEGY_REPORTS = 256 };
+
+/* What all workers know alike once they have met, of the rounds since they met before: one round
+ * where gradients are averaged over everybody, else those between two exchanges. */
+struct agreed {
+    int64_t rounds, tokens, microbatches;
+    double seconds;                /* plan.seconds of the last of them, mean over the workers */
+    double loss[STRATEGY_REPORTS]; /* of the rounds that were to be reported, over all groups */
+    int reports;                   /* of them that there was room for ...                     */
+    int64_t wanted;                /* ... of all                                              */
 };
 
 /* What a round did. */
 struct round {
-    double loss;      /* mean over targets        */
+    double loss;      /* mean over targets; of the own group, where groups differ */
     double grad_norm; /* before clipping; negative: not computed */
     int64_t targets, tokens, microbatches;
-    bool stop; /* all workers know that one of them wants to stop here */
+    bool whole;                  /* the loss is that of all workers                      */
+    bool stop;                   /* all workers know that one of them wants to stop here */
+    const struct agreed *agreed; /* NULL: nothing new; until the next round */
 };
 
 struct strategy; /* begins with its ops */

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "comm/mpi.h"
+#include "train/budget.h"
 
 static enum sotto_status join_mpi(struct cluster *c)
 {
@@ -78,6 +79,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     if (mpi_detected())
         TRY_DONE(join_mpi(c));
     c->size = t->workers = t->workers ? t->workers : 1;
+    budget_resolve(t);
     TRY_DONE(check_time(config));
     TRY_DONE(strategy_resolve(&config->strategy, c->size));
     TRY_DONE(optim_check(&config->optim));

@@ -14,7 +14,14 @@ static const struct option train_options[] = {
     OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
     OPTION_BOOL(S, resume, "false",
                 "go on from the newest checkpoint in `out`, or in the folder named behind it"),
-    OPTION_LONG(S, steps, "1000", 0, 1e15, "rounds (updates of the parameters)"),
+    OPTION_LONG(
+        S, steps, "-1", -1, 1e15,
+        "rounds (updates of the parameters); -1: 1000, or no limit where tokens, samples or "
+        "seconds are given"),
+    OPTION_LONG(S, tokens, "0", 0, 1e15, "end after this many tokens, of all workers; 0: no limit"),
+    OPTION_LONG(S, samples, "0", 0, 1e15,
+                "end after this many sequences, of all workers; 0: no limit"),
+    OPTION_REAL(S, seconds, "0", 0, 1e12, "end after this training time; 0: no limit"),
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences of a micro-batch"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as many as the model has positions"),

@@ -13,8 +13,10 @@ struct train_config { /* [train] */
     char out[OPTION_ROOM];
     char init[OPTION_ROOM]; /* Hugging Face folder to start from */
     bool resume;
-    int64_t steps;
-    int batch, seq; /* of a micro-batch; seq 0: the model's positions */
+    int64_t steps;           /* -1: no limit, once resolved (budget.h) */
+    int64_t tokens, samples; /* to train on, by all workers; 0: no limit */
+    double seconds;          /* of training; 0: no limit                 */
+    int batch, seq;          /* of a micro-batch; seq 0: the model's positions */
     int64_t seed;
     int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
     int64_t eval_batches;                      /* 0: all held-out data */

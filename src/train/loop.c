@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "train/budget.h"
+#include "train/reports.h"
 
 struct loop {
     struct trainer *t;
@@ -14,6 +16,8 @@ struct loop {
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
     double pause;  /* between the last two rounds, in the worker's time */
+    struct budget_spent spent;
+    struct reports reports;
 };
 
 static bool leads(const struct trainer *t)
@@ -50,15 +54,15 @@ static enum sotto_status evaluate_now(struct loop *l)
 }
 
 /* All that is cumulative counts from the run's beginning, so that curves can be drawn over it. */
-static void report(struct trainer *t, const struct run_step *s, const struct cost *all)
+void trainer_report(struct trainer *t, const struct run_step *s, const struct cost *all)
 {
     struct metrics *m = &t->run->metrics;
-    metrics_begin(m, t->step);
+    metrics_begin(m, s->step);
     metrics_put(m, "train/loss", s->round.loss);
     metrics_put(m, "train/lr", s->lr);
     metrics_put(m, "train/grad_norm", s->round.grad_norm);
-    metrics_put_int(m, "train/tokens", t->tokens);
-    metrics_put_int(m, "train/samples", t->samples);
+    metrics_put_int(m, "train/tokens", s->tokens);
+    metrics_put_int(m, "train/samples", s->samples);
     metrics_put(m, "speed/tokens_per_s", s->tokens_per_s);
     metrics_put(m, "speed/seconds", s->seconds);
     metrics_put(m, "time/seconds", all->seconds);
@@ -92,21 +96,32 @@ static void tell(struct loop *l, struct run_step *s)
     s->tokens_per_s = s->cost.seconds > 0 ? (double)(t->tokens - l->tokens) / s->cost.seconds : 0;
     s->eta = (real - l->real) / (double)(t->step - l->step) * (double)(s->steps - t->step);
     s->trainer = t;
-    if (t->run->watch.step)
+    if (leads(t) && t->run->watch.step)
         t->run->watch.step(t->run->watch.arg, s);
     if (!s->report)
         return;
-    report(t, s, &now);
     l->since = now;
     l->tokens = t->tokens;
     l->step = t->step;
     l->real = real;
+    reports_add(&l->reports, t, s, &now);
 }
 
-/* The reports after this step make the run's loss: those of its last tenth. */
-static int64_t tail_begin(const struct train_config *c)
+/* What the workers have agreed on is the pace of the run, which tells how long it will be. */
+static void learn(struct loop *l, const struct agreed *a)
 {
-    return c->steps - c->steps / 10 - c->log_every;
+    struct trainer *t = l->t;
+    const struct run_config *c = &t->run->config;
+    struct budget_spent *spent = &l->spent;
+    if (a) {
+        spent->rounds += a->rounds;
+        spent->tokens += a->tokens;
+        spent->samples += a->microbatches * c->train.batch;
+        spent->timed = spent->rounds - 1; /* the clock was read before the last one */
+        spent->seconds = a->seconds;
+    }
+    t->rounds = budget_rounds(&c->train, spent,
+                              (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
 }
 
 static enum sotto_status one_round(struct loop *l, bool *stop)
@@ -114,14 +129,18 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     struct trainer *t = l->t;
     struct run *run = t->run;
     const struct train_config *c = &run->config.train;
-    struct run_step s = {.steps = c->steps};
-    s.lr = optim_lr(&run->config.optim, t->step, c->steps);
-    s.report = due(t->step + 1, c->log_every) || t->step + 1 == c->steps;
+    struct run_step s = {0};
+    const bool last = t->step + 1 >= t->rounds;
+    s.lr = optim_lr(&run->config.optim, t->step, t->rounds);
+    s.report = due(t->step + 1, c->log_every) || last;
     struct plan plan = {.lr = s.lr,
-                        .next_lr = optim_lr(&run->config.optim, t->step + 1, c->steps),
+                        .next_lr = optim_lr(&run->config.optim, t->step + 1, t->rounds),
                         .want_norm = s.report,
                         .stop = asked_to_stop(run),
-                        .pause = l->pause};
+                        .last = last,
+                        .report = s.report,
+                        .pause = l->pause,
+                        .seconds = trainer_cost(t).seconds};
     const double before = clock_now(t->worker->clock);
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
@@ -130,14 +149,16 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     t->tokens += s.round.tokens;
     t->samples += s.round.microbatches * c->batch;
     *stop = s.round.stop;
+    learn(l, s.round.agreed);
     s.step = t->step;
+    s.steps = t->rounds;
+    s.tokens = t->tokens;
+    s.samples = t->samples;
+    s.report |= t->step >= t->rounds;
     s.seconds = clock_now(t->worker->clock) - before;
-    if (s.report && t->step > tail_begin(c)) {
-        t->tail_loss += s.round.loss;
-        t->tail_reports++;
-    }
-    if (leads(t))
-        tell(l, &s);
+    tell(l, &s);
+    if (s.round.agreed)
+        reports_told(&l->reports, t, s.round.agreed);
     *stop |= t->worker->size == 1 && asked_to_stop(run); /* others could not know */
     return SOTTO_OK;
 }
@@ -155,7 +176,7 @@ static enum sotto_status between_rounds(struct loop *l)
 {
     struct trainer *t = l->t;
     const struct train_config *c = &t->run->config.train;
-    bool last = t->step == c->steps;
+    bool last = t->step >= t->rounds;
     bool evaluates = due(t->step, c->eval_every) || last;
     bool saves = due(t->step, c->save_every) || last;
     l->pause = 0;
@@ -163,6 +184,7 @@ static enum sotto_status between_rounds(struct loop *l)
         return SOTTO_OK;
     const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
     trainer_pause(t);
+    TRY(reports_settle(&l->reports, t)); /* lines of the metrics are in the order of steps */
     if (evaluates)
         TRY(evaluate_now(l));
     if (saves)
@@ -182,7 +204,9 @@ static enum sotto_status conclude(struct loop *l)
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         mine.memory[c] = t->memory.peak[c];
     mine.memory_total = t->memory.total_peak;
-    struct run_result result = {.step = t->step,
+    struct run_result result = {.complete = t->step >= t->rounds,
+                                .step = t->step,
+                                .steps = t->rounds,
                                 .tokens = t->tokens,
                                 .samples = t->samples,
                                 .seconds = mine.cost.seconds,
@@ -201,27 +225,66 @@ static enum sotto_status conclude(struct loop *l)
     return st;
 }
 
-enum sotto_status trainer_loop(struct trainer *t)
+/* Groups that would exchange for the first time behind the end: it is said what becomes of that. */
+static void warn_rare(const struct trainer *t)
 {
-    struct run *run = t->run;
-    const struct train_config *c = &run->config.train;
-    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = t->spent};
-    l.saved = *run->checkpoint ? t->step : -1;
-    if (t->step <= tail_begin(c)) { /* a longer run than the one that it goes on from */
+    const struct strategy_config *c = &t->run->config.strategy;
+    const bool diloco = c->replicate == REPLICATE_DILOCO;
+    const int64_t every = diloco ? c->H : c->replicate == REPLICATE_SYNC ? 0 : c->tau_steps;
+    const int64_t left = t->rounds - t->step;
+    if (!leads(t) || c->groups == 1 || every <= left || left <= 0 || t->step > 0)
+        return;
+    log_warn("strategy.%s = %lld is more than the %lld steps of this run: %s", diloco ? "H" : "tau",
+             (long long)every, (long long)left,
+             diloco ? "its groups exchange once, at the end"
+                    : "its groups train without an exchange, and the model is their mean");
+}
+
+/* One answer for all workers, as behind each round, and where the budget stands. */
+static enum sotto_status begin(struct loop *l, bool *stop)
+{
+    struct trainer *t = l->t;
+    double all[2] = {asked_to_stop(t->run), t->spent.seconds};
+    TRY(comm_sum(t->worker->world, all, 2));
+    *stop = all[0] > 0;
+    l->spent = (struct budget_spent){.rounds = t->step,
+                                     .tokens = t->tokens,
+                                     .samples = t->samples,
+                                     .timed = t->step,
+                                     .seconds = all[1] / t->worker->size};
+    learn(l, NULL);
+    warn_rare(t);
+    if (t->step <= reports_tail(t)) { /* a longer run than the one that it goes on from */
         t->tail_loss = 0;
         t->tail_reports = 0;
     }
-    l.real = clock_now(&clock_real);
-    double stops = asked_to_stop(run); /* one answer for all workers, as behind each round */
-    TRY(comm_sum(t->worker->world, &stops, 1));
-    bool stop = stops > 0;
+    l->real = clock_now(&clock_real);
+    return SOTTO_OK;
+}
+
+static enum sotto_status rounds(struct loop *l)
+{
+    struct trainer *t = l->t;
+    bool stop;
+    TRY(begin(l, &stop));
     trainer_go_on(t);
-    while (t->step < c->steps && !stop) {
-        TRY(one_round(&l, &stop));
-        TRY(between_rounds(&l));
+    while (t->step < t->rounds && !stop) {
+        TRY(one_round(l, &stop));
+        TRY(between_rounds(l));
     }
     trainer_pause(t);
-    if (t->step != l.saved)
-        TRY(save_now(&l));
-    return conclude(&l);
+    TRY(reports_settle(&l->reports, t));
+    if (t->step != l->saved)
+        TRY(save_now(l));
+    return conclude(l);
+}
+
+enum sotto_status trainer_loop(struct trainer *t)
+{
+    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = t->spent};
+    l.saved = *t->run->checkpoint ? t->step : -1;
+    TRY(reports_init(&l.reports, t));
+    enum sotto_status st = rounds(&l);
+    reports_free(&l.reports);
+    return st;
 }

@@ -27,7 +27,7 @@ struct report report_of(const struct run *run)
     r.cost.inside /= n;
     r.cost.between /= n;
     r.exposed_share = r.cost.seconds > 0 ? r.cost.exposed / r.cost.seconds : 0;
-    r.overlap = r.cost.communication > 0 ? fmax(0, 1 - r.cost.exposed / r.cost.communication) : 1;
+    r.overlap = r.cost.communication > 0 ? fmax(0, 1 - r.cost.exposed / r.cost.communication) : NAN;
     return r;
 }
 
@@ -45,6 +45,7 @@ static void fill(json_t *o, const struct run *run)
 {
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
+    json_object_set_new(o, "complete", json_boolean(s->complete));
     put(o, "loss", s->loss);
     if (s->evaluation.targets) {
         put(o, "eval_loss", s->evaluation.loss);

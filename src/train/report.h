@@ -9,7 +9,7 @@ struct report {
     struct cost cost;
     size_t memory[MEMORY_CATEGORIES], memory_total;
     double exposed_share; /* of the time          */
-    double overlap;       /* of the communication */
+    double overlap;       /* of the communication; NaN: there was none */
 };
 struct report report_of(const struct run *run);
 

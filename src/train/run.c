@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "train/budget.h"
 #include "train/calibrate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
@@ -266,8 +267,11 @@ enum sotto_status run_train(struct run *run)
     if (!run->cluster.leads)
         return SOTTO_OK;
     TRY(report_write(run));
-    if (run->result.step >= t->steps)
+    if (run->result.complete)
         return SOTTO_OK;
+    if (run->result.steps >= BUDGET_UNKNOWN)
+        return fail(SOTTO_ESTOPPED, "stopped at step %lld; everything is saved in %s",
+                    (long long)run->result.step, t->out);
     return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
-                (long long)run->result.step, (long long)t->steps, t->out);
+                (long long)run->result.step, (long long)run->result.steps, t->out);
 }

@@ -26,7 +26,8 @@ struct cost {
 
 /* What the watcher is told, by rank 0. */
 struct run_step {
-    int64_t step, steps; /* rounds done, rounds in all */
+    int64_t step, steps; /* rounds done, and that the run will take (BUDGET_UNKNOWN: who knows) */
+    int64_t tokens, samples; /* of all workers, since the run's beginning */
     struct round round;
     double lr;
     double seconds;      /* of this round                   */
@@ -52,6 +53,8 @@ struct worker_report {
 };
 
 struct run_result {
+    bool complete; /* the budget is spent */
+    int64_t steps; /* that the run takes  */
     int64_t step, tokens, samples;
     double seconds;               /* of training, over all times it was resumed */
     double loss;                  /* mean over the last tenth of the reports    */
@@ -92,8 +95,8 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir);
 void run_close(struct run *run);
 
-/* Trains to train.steps with all workers. SOTTO_ESTOPPED: the watcher asked, and everything is
- * saved. */
+/* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
+ * everything is saved. */
 enum sotto_status run_train(struct run *run);
 
 #endif

@@ -21,6 +21,7 @@ struct trainer {
     int64_t tokens;           /* seen, by all */
     int64_t samples;          /* sequences    */
     char method[OPTION_ROOM]; /* that the checkpoint was made with */
+    int64_t rounds;           /* that the whole run is expected to take */
     double tail_loss;         /* of the last tenth of the rounds, summed over reports */
     int64_t tail_reports;
     struct evaluation evaluation; /* the last; targets 0: none */
@@ -33,8 +34,11 @@ struct trainer {
 enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker *w);
 void trainer_close(struct trainer *t);
 
-/* The loop over rounds, to train.steps. */
+/* The loop over rounds, until the budget is spent. */
 enum sotto_status trainer_loop(struct trainer *t);
+
+/* Writes a reported round to the metrics, on rank 0; `all` is what the run has cost so far. */
+void trainer_report(struct trainer *t, const struct run_step *s, const struct cost *all);
 
 /* Writes a checkpoint of this moment and publishes it in the run folder. */
 enum sotto_status trainer_save(struct trainer *t);

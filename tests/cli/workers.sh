@@ -61,6 +61,12 @@ says '^exposed [0-9.]+% of the time; [0-9.]+% of the communication hidden$'
 [ "$(value bytes_between shaped)" -gt 0 ] || die "bytes between nodes"
 grep -q '"comm/inside": [1-9]' plain/metrics.jsonl || die "no bytes in the metrics"
 
+# Nothing is hidden where nothing is sent; and that groups will not meet is said at the start.
+succeeds "${train[@]}" --steps=3 --workers=2 --out=apart --strategy=local-sgd --tau=9
+says 'strategy.tau = 9 is more than the 3 steps of this run: its groups train without an exchange'
+says '^nothing was sent$'
+grep -q '"overlap": null' apart/report.json || die "something is hidden: $(cat apart/report.json)"
+
 # Killed behind a checkpoint, then resumed. The links slow the run down, so that the moment is in its middle. A round is
 # 8 micro-batches however many workers share them: with as many workers as before the bits are those of a run that was
 # never killed. With others, and in fsdp, which sums over workers after each micro-batch, only the order of sums differs:

@@ -301,12 +301,12 @@ static void unreadable_specs(void **state)
          "bad.ini:3: expect: want one of <= < >= > == at character 8", SOTTO_EFORMAT},
         {"[compare]\nbase = nowhere.ini\n[run a]\n", "nowhere.ini", SOTTO_EIO},
         {"[compare]\nbase = wrong.ini\n[run a]\n", "bad.ini:2: ", SOTTO_EINVAL},
-        {"[compare]\nbase = wrong.ini\n[run a]\n", "wrong.ini:2: train.steps = -1 is out of range",
+        {"[compare]\nbase = wrong.ini\n[run a]\n", "wrong.ini:2: train.steps = -2 is out of range",
          SOTTO_EINVAL},
         {"[run a]\nsteps\n", "bad.ini:2: want 'key = value', got 'steps'", SOTTO_EFORMAT},
     };
     struct spec spec;
-    write_text("wrong.ini", "[train]\nsteps = -1\n");
+    write_text("wrong.ini", "[train]\nsteps = -2\n");
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         write_text("bad.ini", table[i].text);
         assert_fails(spec_load(&spec, at("bad.ini")), table[i].code, table[i].message);

@@ -126,7 +126,8 @@ static void automatic(void **state)
 }
 
 /* A round of 500 steps sends what one step of ddp does: 2 (N-1)/N of the vector, between groups
- * where a group shares it. What is counted beside that is small. */
+ * where a group shares it. What is counted beside that, and the losses of the reported steps, are
+ * small. */
 static void diloco_bytes(void **state)
 {
     (void)state;
@@ -134,17 +135,17 @@ static void diloco_bytes(void **state)
     run("ddp", "1x4", "strategy.H", "500", 5, &seen);
     near_to("ddp", (double)seen.cost.inside / 5, average_bytes, 1e-4);
     run("diloco", "4x1", "strategy.H", "500", 500, &other);
-    near_to("diloco", (double)other.cost.between, average_bytes, 1e-4);
+    near_to("diloco", (double)other.cost.between, average_bytes, 5e-3);
     near_to("a 500th", (double)other.cost.between / 500, (double)seen.cost.inside / 5 / 500, 0.01);
     for (int t = 1; t < 500; t++)
         assert_int_equal(other.bytes[t], 0);
     run("zero1", "2x2", "strategy.H", "500", 5, &seen);
     near_to("sync", (double)seen.cost.between / 5, 4.0 * P / 2, 1e-4);
     run("diloco", "2x2", "strategy.shard", "zero1", 500, &other);
-    near_to("diloco of 2", (double)other.cost.between, 4.0 * P / 2, 1e-4);
+    near_to("diloco of 2", (double)other.cost.between, 4.0 * P / 2, 5e-3);
     run("diloco", "4x1", "strategy.prune", "0.75", 500, &other);
     const double there = 0.25 + 1.0 / 32, back = 1 - pow(0.75, 4) + 1.0 / 32;
-    near_to("pruned", (double)other.cost.between, average_bytes / 2 * (there + back), 1e-4);
+    near_to("pruned", (double)other.cost.between, average_bytes / 2 * (there + back), 5e-3);
     near_to("pruned, time", other.cost.communication, average_seconds / 2 * (there + back), 0.01);
 }
 

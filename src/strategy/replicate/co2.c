@@ -20,8 +20,9 @@ struct co2 {
     float *norm; /* (2, tensors) squares of |x_{t,0} - x_{t-1,0}| and of |d|; norm only */
     struct lane *lane;
     struct comm *across, *within;
-    bool under_way, wants_stop, stop;
-    int64_t tau; /* 0: still to be measured */
+    bool under_way;
+    struct tally sent; /* travels with xbar */
+    int64_t tau;       /* 0: still to be measured */
     struct pace pace;
 };
 
@@ -46,7 +47,7 @@ static enum sotto_status allreduce(void *arg)
         TRY(comm_allreduce(c->within, all, all, 2 * n)); /* tensors are spread over the group */
         TRY(comm_allreduce(c->across, d, d, n));
     }
-    return replicate_agree(c->across, c->wants_stop, &c->stop);
+    return tally_sum(&c->sent, c->across);
 }
 
 /* Squared norms of every tensor's own part: of d_t, and of x_{t+1,0} - x_{t,0}, for which d gives
@@ -115,7 +116,7 @@ static enum sotto_status launch(struct co2 *c)
         measure_tensors(c);
     TRY(device_check(dev));
     c->under_way = true;
-    c->wants_stop = r->wants_stop;
+    tally_take(&c->sent, r);
     return lane_start(c->lane, allreduce, c);
 }
 
@@ -125,12 +126,12 @@ static enum sotto_status boundary(struct co2 *c)
     struct device *dev = r->is.dev;
     const bool first = !c->under_way;
     TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}; nothing to wait for in round 0 */
-    r->stop = c->stop;
-    if (first) { /* x_{1,0} = x_{0,0} */
+    if (first) {             /* x_{1,0} = x_{0,0} */
         dev->ops->copy(dev, c->xbar.view, r->x, r->count);
         dev->ops->copy(dev, r->x, c->now.view, r->count);
     } else {
         outer_update(c);
+        tally_tell(&c->sent, r);
     }
     r->apart = false;
     replicate_publish(r);

@@ -97,7 +97,7 @@ static enum sotto_status exchange(struct diloco *d)
     d->round++;
     replicate_publish(r);
     TRY(device_check(dev));
-    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+    return replicate_agree(r);
 }
 
 /* Who trains in the outer round that is under way; a mean of the parameters, for whoever asks for
@@ -117,7 +117,8 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!r->idle)
         TRY(replicate_local_step(r, plan->lr, scale)); /* InnerOpt              */
     d->step++;
-    if (!replicate_boundary(r, r->is.config->H))
+    const bool only = plan->last && d->round == 0; /* a run shorter than H exchanges once */
+    if (!replicate_boundary(r, only ? 1 : r->is.config->H))
         return SOTTO_OK;
     TRY(exchange(d)); /* OuterOpt              */
     enter_phase(d);

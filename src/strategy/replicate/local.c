@@ -10,7 +10,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     TRY(replicate_mean(r, r->is.across, r->x)); /* x <- mean over R      */
     r->apart = false;
     replicate_publish(r);
-    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+    return replicate_agree(r);
 }
 
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)

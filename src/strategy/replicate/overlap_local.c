@@ -14,7 +14,7 @@ struct overlap_local {
     struct lane *lane;
     struct comm *across;
     bool under_way;
-    bool wants_stop, stop; /* travel with it */
+    struct tally sent; /* travels with it */
 };
 
 static void anchor(struct replicate *r)
@@ -30,7 +30,7 @@ static enum sotto_status average(void *arg)
     struct overlap_local *o = arg;
     struct replicate *r = &o->base;
     TRY(comm_allreduce(o->across, o->to.view, o->to.view, r->count));
-    return replicate_agree(o->across, o->wants_stop, &o->stop);
+    return tally_sum(&o->sent, o->across);
 }
 
 /* The average that was started a boundary ago is the new anchor. */
@@ -43,7 +43,7 @@ static enum sotto_status finish(struct overlap_local *o)
     TRY(lane_wait(o->lane));
     dev->ops->copy(dev, o->z.view, o->to.view, r->count);
     dev->ops->scale(dev, o->z.view, 1 / (float)r->is.mesh->n_r, r->count);
-    r->stop = o->stop;
+    tally_tell(&o->sent, r);
     o->under_way = false;
     return device_check(dev);
 }
@@ -80,7 +80,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     replicate_publish(r);
     TRY(device_check(r->is.dev));
     o->under_way = true;
-    o->wants_stop = r->wants_stop;
+    tally_take(&o->sent, r);
     return lane_start(o->lane, average, o); /* of z - lr v, beside the next tau steps */
 }
 

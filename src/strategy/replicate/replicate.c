@@ -145,19 +145,10 @@ enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struc
 bool replicate_boundary(struct replicate *r, int64_t every)
 {
     r->apart = r->is.mesh->n_r > 1;
-    r->stop = false;
     if (++r->steps < every)
         return false;
     r->steps = 0;
     return true;
-}
-
-enum sotto_status replicate_agree(struct comm *across, bool mine, bool *all)
-{
-    double stop = mine;
-    TRY(comm_sum(across, &stop, 1));
-    *all = stop > 0;
-    return SOTTO_OK;
 }
 
 static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)

@@ -33,20 +33,38 @@ struct replicate_setup {
     double data;      /* this group's share of the data; 0: as all others' */
 };
 
+/* What a group did in a round. */
+struct replicate_own {
+    double loss; /* summed over targets */
+    double targets, tokens, microbatches;
+    double seconds; /* plan.seconds, mean over the group */
+    bool stop;      /* somebody in it wants to stop      */
+};
+
+/* The same since the last exchange, to be summed over the groups with the next one. */
+struct tally {
+    double groups, rounds, tokens, microbatches, seconds, stop;
+    double report[2 * STRATEGY_REPORTS]; /* loss and targets of rounds that are reported */
+    int reports;
+    int64_t wanted; /* reports, also beyond that room */
+};
+
 struct replicate {
     const struct replicate_ops *ops;
     struct replicate_setup is; /* its parts are our own copy; theta and g may move */
     struct optim optim;
-    size_t count;    /* of the own vector                                        */
-    struct view x;   /* the own vector                                           */
-    double weight;   /* of this group in averages ...                            */
-    double weights;  /* ... and of all groups together                           */
-    bool apart;      /* the groups' parameters differ just now                   */
-    bool idle;       /* this group sits out: it computes nothing                 */
-    bool wants_stop; /* somebody in this group                                   */
-    bool stop;       /* all groups have agreed to stop behind this round         */
-    int64_t steps;   /* since the last agreement                                 */
-    struct {         /* the run whose state is being loaded                      */
+    size_t count;             /* of the own vector                                        */
+    struct view x;            /* the own vector                                           */
+    double weight;            /* of this group in averages ...                            */
+    double weights;           /* ... and of all groups together                           */
+    bool apart;               /* the groups' parameters differ just now                   */
+    bool idle;                /* this group sits out: it computes nothing                 */
+    bool stop;                /* all groups have agreed to stop behind this round         */
+    int64_t steps;            /* since the last agreement                                 */
+    struct replicate_own own; /* of this round, from the shard method               */
+    struct tally tally;
+    struct agreed agreed; /* rounds 0: not in this round                            */
+    struct {              /* the run whose state is being loaded                      */
         int64_t groups;
         bool same; /* of this method; otherwise members begin anew */
     } from;
@@ -73,11 +91,7 @@ extern const struct replicate_ops replicate_sync, replicate_local, replicate_ove
 
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup);
 
-static inline enum sotto_status replicate_step(struct replicate *r, const struct plan *plan,
-                                               double scale)
-{
-    return r->ops->step(r, plan, scale);
-}
+enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale);
 
 /* Writes where the optimizer's next step would lead into part.theta; nothing else moves. */
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale);
@@ -115,12 +129,16 @@ static inline bool replicate_divides(double lr)
 }
 
 /* Counts a local step; whether `every` of them are complete. The groups are apart until
- * replicate_agreed. */
+ * replicate_agree. */
 bool replicate_boundary(struct replicate *r, int64_t every);
 
-/* Whether one of the groups wants to stop here: for members to ask at a boundary, when all groups
- * come together anyway. */
-enum sotto_status replicate_agree(struct comm *across, bool mine, bool *all);
+/* What the groups did since the last exchange, and whether one of them wants to stop, for members
+ * to sum at a boundary, when all groups come together anyway. In three parts for those whose
+ * exchange is in a lane: take the tally at its start, sum it there, and tell it behind its end. */
+enum sotto_status replicate_agree(struct replicate *r);
+void tally_take(struct tally *out, struct replicate *r);
+enum sotto_status tally_sum(struct tally *t, struct comm *across);
+void tally_tell(const struct tally *t, struct replicate *r);
 
 /* The optimizer's state, one for all groups or each group's own, with its own parameters while they
  * differ; an own vector that is the same in all groups. */

@@ -50,7 +50,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     r->apart = false;
     replicate_publish(r);
     TRY(device_check(r->is.dev));
-    return replicate_agree(r->is.across, r->wants_stop, &r->stop);
+    return replicate_agree(r);
 }
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)

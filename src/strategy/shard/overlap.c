@@ -113,7 +113,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     const struct mesh *mesh = s->is.mesh;
     double squared = 0;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
-    s->replicate->wants_stop = o->sent.stop > 0;
+    shard_tell(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
     for (int k = 0; k < table->n_stage; k++) {
         struct view g = wire_stage(o, k), mine = own_slice(s, k);

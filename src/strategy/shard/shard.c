@@ -78,6 +78,8 @@ void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *
         s->counts = (struct counts){0};
     }
     s->counts.stop = plan->stop;
+    s->counts.workers = 1;
+    s->counts.seconds = plan->seconds;
     s->carried = false;
 }
 
@@ -96,9 +98,10 @@ enum sotto_status shard_count(struct shard *s, int64_t index)
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
 {
     const struct mesh *mesh = s->is.mesh;
-    double all[COUNTS] = {c->loss, c->targets, c->tokens, c->microbatches, c->stop};
+    double all[COUNTS] = {c->loss, c->targets, c->tokens, c->microbatches,
+                          c->stop, c->workers, c->seconds};
     TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    *c = (struct counts){all[0], all[1], all[2], all[3], all[4]};
+    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6]};
     return SOTTO_OK;
 }
 
@@ -113,8 +116,24 @@ enum sotto_status shard_count_sum(struct shard *s)
     return lane_start(s->is.mesh->lane, sum_counts, s);
 }
 
-/* Groups that go their own way for a while are taken to do as much as this one. */
-void shard_count_end(const struct shard *s, const struct counts *c, struct round *out)
+static void agree(struct shard *s, const struct counts *c, struct round *out)
+{
+    const struct replicate *r = s->replicate;
+    if (r->ops->averages) {
+        s->agreed = (struct agreed){.rounds = 1,
+                                    .tokens = out->tokens,
+                                    .microbatches = out->microbatches,
+                                    .seconds = c->seconds / c->workers};
+        out->agreed = &s->agreed;
+        out->stop = c->stop > 0;
+    } else {
+        out->agreed = r->agreed.rounds ? &r->agreed : NULL;
+        out->stop = r->stop;
+    }
+}
+
+/* Groups that train apart for a while are taken to do as much as this one until they meet. */
+void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
 {
     const struct replicate *r = s->replicate;
     const double groups = r->ops->averages ? 1 : r->weights;
@@ -122,19 +141,29 @@ void shard_count_end(const struct shard *s, const struct counts *c, struct round
     out->tokens = (int64_t)(groups * c->tokens);
     out->microbatches = (int64_t)(groups * c->microbatches);
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
-    out->stop = r->ops->averages ? c->stop > 0 : r->stop;
+    out->whole = r->ops->averages || s->is.mesh->n_r == 1;
+    agree(s, c, out);
+}
+
+void shard_tell(struct shard *s, const struct counts *c)
+{
+    s->replicate->own = (struct replicate_own){.loss = c->loss,
+                                               .targets = c->targets,
+                                               .tokens = c->tokens,
+                                               .microbatches = c->microbatches,
+                                               .seconds = c->seconds / c->workers,
+                                               .stop = c->stop > 0};
 }
 
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
                              struct round *out)
 {
-    s->replicate->wants_stop = s->counts.stop > 0;
-    shard_count_end(s, &s->counts, out);
+    shard_tell(s, &s->counts);
     if (!s->replicate->idle)
         s->next += s->is.config->accumulate;
+    shard_count_end(s, &s->counts, out); /* by the groups that train in this round ... */
     TRY(replicate_step(s->replicate, plan, scale));
-    if (!s->replicate->ops->averages)
-        out->stop = s->replicate->stop;
+    agree(s, &s->counts, out); /* ... before another number of them begins    */
     return SOTTO_OK;
 }
 

@@ -17,6 +17,7 @@ struct counts {
     double loss; /* summed over targets */
     double targets, tokens, microbatches;
     double stop;
+    double workers, seconds; /* how many were counted, and their plan.seconds */
 };
 enum { COUNTS = sizeof(struct counts) / sizeof(double) };
 
@@ -31,6 +32,7 @@ struct shard {
     struct counts counts;               /* of the round: own, then everybody's */
     struct buffer whole;                /* real parameters, between rounds, for whoever asks */
     struct buffer mean;                 /* ... own slices, while groups differ               */
+    struct agreed agreed;               /* of a round, where all workers' gradients are averaged */
     bool carried; /* between rounds: g and counts hold gradients that were not applied yet */
 };
 
@@ -57,7 +59,10 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete);
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete);
 enum sotto_status shard_count(struct shard *s, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
-void shard_count_end(const struct shard *s, const struct counts *all, struct round *out);
+void shard_count_end(struct shard *s, const struct counts *all, struct round *out);
+
+/* Hands a round's counts, summed over the group, to the replicate method, before its step. */
+void shard_tell(struct shard *s, const struct counts *c);
 
 /* Sums counts over the workers whose gradients are averaged; in the lane. */
 enum sotto_status counts_sum(const struct shard *s, struct counts *c);

@@ -83,17 +83,15 @@ static enum sotto_status clear(const struct job *job)
     return st;
 }
 
-/* A run that was asked to stop has a report too; -1: there is none that can be read. */
-static int64_t reported_steps(const char *path)
+/* A run that was asked to stop has a report too. */
+static bool complete(const char *path)
 {
     json_t *report;
-    int64_t steps;
     if (json_open(&report, path, 1 << 20) != SOTTO_OK)
-        return -1;
-    if (json_get_int(report, "steps", &steps) != SOTTO_OK)
-        steps = -1;
+        return false;
+    bool is = json_is_true(json_object_get(report, "complete"));
     json_decref(report);
-    return steps;
+    return is;
 }
 
 /* Finds what an earlier start has left; `again` asks whether it may be removed. */
@@ -119,7 +117,7 @@ static enum sotto_status look(const struct jobs *jobs, struct job *job, bool aga
     }
     compare_kept(kept, &config, &d);
     if (d.n == 0)
-        job->state = reported_steps(report) >= config.train.steps ? JOB_DONE : JOB_PART;
+        job->state = complete(report) ? JOB_DONE : JOB_PART;
     else if (job->wanted && !again)
         return fail(SOTTO_EINVAL,
                     "%s holds a run of another configuration (%s): --again runs it anew, another "

@@ -210,6 +210,8 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
         plan->lr = optim_lr(&c->optim, t->step, steps);
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
     }
+    plan->last = step == steps;
+    plan->seconds = t->spent.seconds;
     plan->want_norm = step % c->train.log_every == 0 || step == steps;
     enum sotto_status st = t->strategy->ops->round(t->strategy, plan, &t->round);
     if (st != SOTTO_OK)

@@ -1,0 +1,277 @@
+/* How long runs last: budgets of tokens, samples and seconds, alone and with others, resumed; and
+ * what local methods report of all their groups. */
+#include "nn/tiny.h"
+
+#include <math.h>
+#include <signal.h>
+
+#include "base/json.h"
+#include "base/log.h"
+#include "data/tokens.h"
+#include "train/budget.h"
+#include "train/trainer.h"
+
+static int make_data(void **state)
+{
+    enum { COUNT = 4000, VOCAB = 29 };
+    if (scratch_make(state) != 0)
+        return -1;
+    struct rng rng = rng_make(9, 9);
+    int32_t ids[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        ids[i] =
+            rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, VOCAB) : (i * 3 + i / 7) % VOCAB;
+    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
+    return 0;
+}
+
+static void set(struct run_config *c, const char *assignment)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char key[OPTION_ROOM];
+    const char *value = strchr(assignment, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
+}
+
+/* Four workers of 2 x 16 tokens: 8 sequences and 128 tokens a round. Worker 3 is slow. */
+static struct run_config configure(const char *method)
+{
+    static const char *const basic[] = {
+        "model.layers=1",  "model.width=16",    "model.heads=2",          "model.positions=16",
+        "train.batch=2",   "train.log_every=1", "train.time=virtual",     "train.keep=0",
+        "train.threads=1", "optim.lr=0.01",     "data.holdout=0",         "train.workers=4",
+        "optim.warmup=2",  "strategy.tau=3",    "strategy.H=3",           "worker.step=100ms",
+        "train.stages=2",  "worker.per_node=1", "worker.speed=1,1,1,0.5",
+    };
+    static int folders;
+    char folder[32];
+    struct run_config c;
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(&c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
+        set(&c, basic[i]);
+    strcpy(c.strategy.preset, method);
+    snprintf(folder, sizeof folder, "run.%d", folders++);
+    strcpy(c.train.out, at(folder));
+    strcpy(c.data.train, at("data.tok"));
+    return c;
+}
+
+struct seen {
+    int64_t stop_at;
+    volatile sig_atomic_t stop;
+    double lr;
+};
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    struct seen *seen = arg;
+    seen->stop |= s->step == seen->stop_at;
+    seen->lr = s->lr;
+}
+
+static enum sotto_status train(struct run_config c, int64_t stop_at, struct run_result *out)
+{
+    struct run run;
+    struct seen seen = {.stop_at = stop_at};
+    struct run_watch watch = {.step = on_step, .arg = &seen, .stop = &seen.stop};
+    TRY(strategy_forget(&c.strategy, &c.strategy)); /* tau and H are one method's */
+    TRY(run_open(&run, &c, &watch));
+    enum sotto_status st = run_train(&run);
+    *out = run.result;
+    out->seconds = run.result.worker[3].cost.seconds;
+    out->worker = NULL;
+    run_close(&run);
+    return st;
+}
+
+static void arithmetic(void **state)
+{
+    (void)state;
+    struct train_config c = {.steps = -1, .seq = 16};
+    const struct budget_spent none = {0}, some = {10, 1280, 80, 9, 4.5};
+    budget_resolve(&c);
+    assert_int_equal(c.steps, 1000);
+    assert_int_equal(budget_rounds(&c, &none, 8), 1000);
+    c = (struct train_config){.steps = -1, .tokens = 128 * 7, .seq = 16};
+    budget_resolve(&c);
+    assert_int_equal(c.steps, -1);
+    assert_int_equal(budget_rounds(&c, &none, 8), 7);
+    c.tokens++;
+    assert_int_equal(budget_rounds(&c, &none, 8), 8);
+    assert_int_equal(budget_rounds(&c, &some, 999), 8);
+    c.samples = 40;
+    assert_int_equal(budget_rounds(&c, &some, 8), 5); /* the first that is reached */
+    c.steps = 3;
+    assert_int_equal(budget_rounds(&c, &some, 8), 3);
+    c = (struct train_config){.steps = -1, .seconds = 20};
+    assert_int_equal(budget_rounds(&c, &none, 8), BUDGET_UNKNOWN);
+    assert_int_equal(budget_rounds(&c, &some, 8), 40);
+    for (int64_t n = 1; n < 2000; n++) { /* what is reached is reached, for whatever counts */
+        const struct budget_spent spent = {n, 97 * n, n, 0, 0};
+        c = (struct train_config){.steps = -1, .tokens = 97 * n};
+        assert_int_equal(budget_rounds(&c, &spent, 1), n);
+        c.tokens--;
+        assert_int_equal(budget_rounds(&c, &spent, 1), n);
+        c.tokens += 2;
+        assert_true(budget_rounds(&c, &spent, 1) == n + 1);
+    }
+}
+
+/* A budget in tokens or samples makes the rounds, and the learning rates, that their number would;
+ * a run that is stopped and resumed too. */
+static void tokens_are_steps(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp", "fsdp", "local-sgd", "co2", "diloco"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        struct run_config c = configure(methods[i]);
+        struct run_result steps, tokens, samples, resumed;
+        c.train.steps = 11;
+        assert_ok(train(c, 0, &steps));
+        c = configure(methods[i]);
+        c.train.tokens = 128 * 10 + 1;
+        assert_ok(train(c, 0, &tokens));
+        c = configure(methods[i]);
+        c.train.samples = 8 * 11;
+        assert_ok(train(c, 0, &samples));
+        c = configure(methods[i]);
+        c.train.tokens = 128 * 11;
+        c.train.resume = true;
+        assert_fails(train(c, 4, &resumed), SOTTO_ESTOPPED, "of 11;");
+        assert_ok(train(c, 0, &resumed));
+        if (tokens.step != 11 || tokens.hash != steps.hash)
+            fail_with("%s: tokens end at step %lld", methods[i], (long long)tokens.step);
+        if (samples.step != 11 || samples.hash != steps.hash)
+            fail_with("%s: samples end at step %lld", methods[i], (long long)samples.step);
+        if (resumed.step != 11 || resumed.hash != steps.hash)
+            fail_with("%s: resumed, it ends elsewhere, at step %lld", methods[i],
+                      (long long)resumed.step);
+        assert_int_equal(tokens.tokens, 128 * 11);
+    }
+}
+
+/* acco makes as many micro-batches as there is time for: the run ends when they are enough. */
+static void counted_tokens(void **state)
+{
+    (void)state;
+    struct run_config c = configure("acco");
+    struct run_result r;
+    set(&c, "link.intra=1MB/s,30ms");
+    set(&c, "link.inter=1MB/s,30ms");
+    c.train.samples = 400;
+    assert_ok(train(c, 0, &r));
+    assert_true(r.complete && r.samples >= 400);
+    assert_true((double)r.samples < 400 * (1 + 1.5 / (double)r.step));
+}
+
+/* The slow worker takes 0.2 s for a round: 6 s are 30 of them, or what is the next round. */
+static void seconds(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp", "acco", "local-sgd", "co2", "diloco"};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        struct run_config c = configure(methods[i]);
+        struct run_result r;
+        c.train.seconds = 6;
+        assert_ok(train(c, 0, &r));
+        if (!r.complete || r.seconds < 5.5 || r.seconds > 7)
+            fail_with("%s: 6 s end after %g s, at step %lld", methods[i], r.seconds,
+                      (long long)r.step);
+    }
+}
+
+/* The first and the last value of a metric, and how many lines have it. */
+static int metric(const char *folder, const char *key, double *first, double *last)
+{
+    char path[FILE_PATH_ROOM], line[4096];
+    int n = 0;
+    double step = 0;
+    assert_ok(file_join(path, folder, "metrics.jsonl"));
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        json_t *o;
+        assert_ok(json_parse(&o, line, strlen(line) - 1, path));
+        const json_t *value = json_object_get(o, key);
+        if (json_is_number(value)) {
+            *last = json_number_value(value);
+            if (n++ == 0)
+                *first = *last;
+            assert_true(json_number_value(json_object_get(o, "step")) >= step);
+            step = json_number_value(json_object_get(o, "step"));
+        }
+        json_decref(o);
+    }
+    fclose(f);
+    return n;
+}
+
+/* Before anything has moved, the loss over all groups is ddp's, whoever computes it; reports come
+ * in the order of steps, each once, also between an exchange, a checkpoint and the end. */
+static void loss_of_all_groups(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"local-sgd", "overlap-local-sgd", "slowmo", "co2",
+                                          "diloco"};
+    struct run_config c = configure("ddp");
+    struct run_result r;
+    double ddp, first, last;
+    c.train.steps = 1;
+    assert_ok(train(c, 0, &r));
+    assert_int_equal(metric(c.train.out, "train/loss", &ddp, &last), 1);
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        for (int save = 0; save < 3; save++) {
+            c = configure(methods[i]);
+            c.train.steps = 11;
+            c.train.save_every = save ? 3 + save : 0;
+            assert_ok(train(c, 0, &r));
+            assert_int_equal(metric(c.train.out, "train/loss", &first, &last), 11);
+            if (fabs(first - ddp) > 1e-6)
+                fail_with("%s: the first loss is %g, not %g", methods[i], first, ddp);
+        }
+    c = configure("diloco");
+    set(&c, "strategy.H=1000");
+    c.train.steps = 300; /* more reports than wait */
+    assert_ok(train(c, 0, &r));
+    assert_int_equal(metric(c.train.out, "train/loss", &first, &last), 300);
+}
+
+static void keep_line(enum log_level level, const char *line, void *arg)
+{
+    (void)level;
+    snprintf(arg, 256, "%s", line);
+}
+
+/* A run that is shorter than H exchanges once, at its end, and says so. */
+static void shorter_than_an_outer_round(void **state)
+{
+    (void)state;
+    struct run_config c = configure("diloco");
+    struct run_result r;
+    char line[256] = "";
+    double first, last;
+    set(&c, "strategy.H=50");
+    set(&c, "train.tokens=640");
+    log_set(keep_line, line);
+    assert_ok(train(c, 0, &r));
+    log_set(NULL, NULL);
+    assert_non_null(strstr(line, "strategy.H = 50 is more than the 5 steps of this run: its groups "
+                                 "exchange once, at the end"));
+    assert_int_equal(r.step, 5);
+    metric(c.train.out, "comm/bytes", &first, &last);
+    assert_true(first == 0 && last > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arithmetic),         cmocka_unit_test(tokens_are_steps),
+        cmocka_unit_test(counted_tokens),     cmocka_unit_test(seconds),
+        cmocka_unit_test(loss_of_all_groups), cmocka_unit_test(shorter_than_an_outer_round),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
