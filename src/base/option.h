@@ -119,8 +119,12 @@ const char *option_print(const struct option *option, const void *config, char r
  * without memory. */
 char *option_dump(const struct option_section *sections, int n);
 
-/* The help text: a line an option with its default, range and help. */
+/* What an option takes: "integer 0..10; default 3". */
+void option_describe(const struct option *option, char *out, size_t room);
+
+/* The help text, in 80 columns: each option with its help, range and default. */
 void option_help(const struct option_section *sections, int n, FILE *out);
+void option_help_one(const struct option_section *section, const struct option *option, FILE *out);
 
 /* How many slips of the fingers lie between a word and a name: at most a third of the word is near,
  * or that the name begins with it; OPTION_FAR if it is not near. */

@@ -1,4 +1,4 @@
-/* The outward side of option tables: files, the command line, help and dumps. */
+/* The outward side of option tables: files, the command line and dumps. */
 #define _GNU_SOURCE /* open_memstream */
 #include "base/option.h"
 
@@ -149,48 +149,4 @@ char *option_dump(const struct option_section *sections, int n)
         return text;
     free(text);
     return NULL;
-}
-
-static void describe(const struct option *o, char *out, size_t room)
-{
-    size_t used = 0;
-    switch (o->type) {
-    case OPTION_TYPE_INT:
-    case OPTION_TYPE_LONG:
-        used = (size_t)snprintf(out, room, "integer %.10g..%.10g", o->min, o->max);
-        break;
-    case OPTION_TYPE_REAL:
-        used = (size_t)snprintf(out, room, "number %.10g..%.10g", o->min, o->max);
-        break;
-    case OPTION_TYPE_BOOL:
-        used = (size_t)snprintf(out, room, "true|false");
-        break;
-    case OPTION_TYPE_TEXT:
-        used = (size_t)snprintf(out, room, "text");
-        break;
-    case OPTION_TYPE_ENUM:
-        for (int i = 0; o->names[i] && used < room; i++)
-            used += (size_t)snprintf(out + used, room - used, "%s%s", i ? "|" : "", o->names[i]);
-        break;
-    }
-    if (*o->preset && used < room)
-        snprintf(out + used, room - used, "; default %s", o->preset);
-}
-
-void option_help(const struct option_section *sections, int n, FILE *out)
-{
-    for (int s = 0; s < n; s++) {
-        if (sections[s].count == 0)
-            continue;
-        fprintf(out, "\n%s%s%s%s\n", *sections[s].name ? "[" : "", sections[s].name,
-                *sections[s].name ? "]  " : "", sections[s].about);
-        for (int i = 0; i < sections[s].count; i++) {
-            const struct option *o = &sections[s].table[i];
-            char flag[128], kind[512];
-            snprintf(flag, sizeof flag, "--%s%s%s", sections[s].name, *sections[s].name ? "." : "",
-                     o->key);
-            describe(o, kind, sizeof kind);
-            fprintf(out, "  %-26s %s (%s)\n", flag, o->help, kind);
-        }
-    }
 }

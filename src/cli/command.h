@@ -24,8 +24,8 @@ struct command {
     const char *name, *summary;
     const char *usage;   /* behind "sotto NAME "        */
     const char *example; /* one or more whole commands  */
-    /* Fills in the option sections for parsing and help; `config` has room for CLI_CONFIG_ROOM
-     * bytes. */
+    /* (optional) Fills in the option sections for parsing and help; `config` has room for
+     * CLI_CONFIG_ROOM bytes. Default: none. */
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
     bool trains;       /* under mpirun its processes are workers of one run */
@@ -44,6 +44,14 @@ enum { CLI_SECTIONS = 16 };
 #define CLI_CONFIG_ROOM (1024 * 1024)
 
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
-    command_info, command_compare;
+    command_info, command_compare, command_man, command_completion;
+
+/* The i-th subcommand; NULL behind the last. */
+const struct command *command_at(int i);
+int command_sections(const struct command *c, void *config, struct option_section *out);
+
+/* --help; topic NULL: in short, "all": everything, or the name of a section or of an option. */
+enum sotto_status help_print(const struct command *c, const struct option_section *sections, int n,
+                             const char *topic);
 
 #endif

@@ -10,10 +10,20 @@
 #include "comm/mpi.h"
 
 static const struct command *const commands[] = {
-    &command_train,  &command_compare,  &command_eval,
-    &command_sample, &command_tokenize, &command_info,
+    &command_train,    &command_compare, &command_eval, &command_sample,
+    &command_tokenize, &command_info,    &command_man,  &command_completion,
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
+
+const struct command *command_at(int i)
+{
+    return i < COMMANDS ? commands[i] : NULL;
+}
+
+int command_sections(const struct command *c, void *config, struct option_section *out)
+{
+    return c->sections ? c->sections(config, out) : 0;
+}
 
 static void print_overview(FILE *out)
 {
@@ -22,15 +32,8 @@ static void print_overview(FILE *out)
             sotto_version());
     for (int i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\nsotto COMMAND --help tells the options of one of them. Start with:\n"
+    fprintf(out, "\nsotto COMMAND --help tells about one of them. Start with:\n"
                  "  sotto train --out=my-run --data.train=book.txt --steps=500\n");
-}
-
-static void print_help(const struct command *c, const struct option_section *sections, int n)
-{
-    printf("sotto %s: %s\n\nusage: sotto %s %s\n", c->name, c->summary, c->name, c->usage);
-    printf("example:\n%s\n", c->example);
-    option_help(sections, n, stdout);
 }
 
 static void to_stderr(enum log_level level, const char *line, void *arg)
@@ -77,6 +80,20 @@ static enum sotto_status read_command_line(struct command_line *line)
     return c->beneath ? c->beneath(line->config, line) : SOTTO_OK;
 }
 
+/* "--help", "--help TOPIC" or "--help=TOPIC", wherever it stands. */
+static bool asks_for_help(int argc, const char *const *argv, const char **topic)
+{
+    for (int i = 0; i < argc; i++) {
+        if (strncmp(argv[i], "--help=", 7) == 0)
+            return *topic = argv[i] + 7, true;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            *topic = i + 1 < argc && strncmp(argv[i + 1], "-", 1) != 0 ? argv[i + 1] : NULL;
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
 {
     struct option_section sections[CLI_SECTIONS];
@@ -86,18 +103,17 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
                                 .argc = argc,
                                 .argv = argv,
                                 .words = calloc((size_t)argc + 1, sizeof *line.words)};
+    const char *topic;
     enum sotto_status st = SOTTO_OK;
     if (!line.config || !line.words) {
         st = fail(SOTTO_ENOMEM, "no memory to read the options");
         goto done;
     }
-    line.n_sections = c->sections(line.config, sections);
+    line.n_sections = command_sections(c, line.config, sections);
     option_defaults(sections, line.n_sections);
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            print_help(c, sections, line.n_sections);
-            goto done;
-        }
+    if (asks_for_help(argc, argv, &topic)) {
+        TRY_DONE(help_print(c, sections, line.n_sections, topic));
+        goto done;
     }
     TRY_DONE(read_command_line(&line));
     TRY_DONE(c->run(line.config, line.words, line.n_words));
@@ -105,6 +121,14 @@ done:
     free(line.config);
     free(line.words);
     return c->trains && st != SOTTO_OK ? end_workers(st) : st;
+}
+
+static const struct command *find_command(const char *name)
+{
+    for (int i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
 }
 
 static enum sotto_status unknown_command(const char *name)
@@ -127,15 +151,16 @@ enum sotto_status sotto_command(int argc, const char *const *argv)
     }
     if (strcmp(argv[0], "help") == 0 || strcmp(argv[0], "--help") == 0 ||
         strcmp(argv[0], "-h") == 0) {
-        print_overview(stdout);
-        return SOTTO_OK;
+        if (argc == 1)
+            return print_overview(stdout), SOTTO_OK;
+        const char *const asked[] = {"--help", argc > 2 ? argv[2] : ""};
+        const struct command *c = find_command(argv[1]);
+        return c ? run_command(c, argc > 2 ? 2 : 1, asked) : unknown_command(argv[1]);
     }
     if (strcmp(argv[0], "version") == 0 || strcmp(argv[0], "--version") == 0) {
         printf("sotto %s\n", sotto_version());
         return SOTTO_OK;
     }
-    for (int i = 0; i < COMMANDS; i++)
-        if (strcmp(commands[i]->name, argv[0]) == 0)
-            return run_command(commands[i], argc - 1, argv + 1);
-    return unknown_command(argv[0]);
+    const struct command *c = find_command(argv[0]);
+    return c ? run_command(c, argc - 1, argv + 1) : unknown_command(argv[0]);
 }

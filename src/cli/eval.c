@@ -153,7 +153,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 const struct command command_eval = {
     .name = "eval",
     .summary = "loss, perplexity and accuracy of a model on text",
-    .usage = "[MODEL] --data.valid=FILE | --last_words=FILE [--key=value ...]",
+    .usage = "[MODEL] --data.valid=FILE|--last_words=FILE [--key=value ...]",
     .example = "  sotto eval my-run --data.valid=held-out.txt\n"
                "  sotto eval gpt2-folder --last_words=lambada.jsonl",
     .sections = sections,

@@ -220,10 +220,10 @@ const struct command command_tokenize = {
     .name = "tokenize",
     .summary = "train a tokenizer; turn text into tokens and back",
     .usage = "train|encode|decode [--key=value ...]",
-    .example =
-        "  sotto tokenize train --input=book.txt --vocab=8192 --out=tokenizer.json\n"
-        "  sotto tokenize encode --tokenizer=tokenizer.json --input=book.txt --out=book.bin\n"
-        "  echo 15496 995 | sotto tokenize decode --tokenizer=gpt2-folder",
+    .example = "  sotto tokenize train --input=book.txt --vocab=8192 --out=tokenizer.json\n"
+               "  sotto tokenize encode --tokenizer=tokenizer.json --input=book.txt \\\n"
+               "      --out=book.bin\n"
+               "  echo 15496 995 | sotto tokenize decode --tokenizer=gpt2-folder",
     .sections = sections,
     .run = run_it,
 };

@@ -198,8 +198,8 @@ const struct command command_train = {
                "  sotto train --resume my-run\n"
                "  sotto train my.ini --workers=4 --strategy=zero1\n"
                "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
-               "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 "
-               "--link.inter=100Mbit/s,5ms",
+               "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 \\\n"
+               "      --link.inter=100Mbit/s,5ms",
     .sections = sections,
     .run = run_it,
     .trains = true,

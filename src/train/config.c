@@ -79,23 +79,27 @@ static const struct option null_options[] = {
 
 void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
 {
-    s[0] = (struct option_section)OPTION_SECTION("train", "the run", train_options, &c->train);
-    s[1] = (struct option_section){"model", "what is trained", model_options, model_options_count,
-                                   &c->model};
-    s[2] = (struct option_section){"data", "what it is trained on", data_options,
-                                   data_options_count, &c->data};
-    s[3] = (struct option_section){"optim", "optimizer and learning rate", optim_options,
-                                   optim_options_count, &c->optim};
-    s[4] = (struct option_section){"strategy", "the training method", strategy_options,
-                                   strategy_options_count, &c->strategy};
-    s[5] = (struct option_section)OPTION_SECTION("worker", "workers of a simulated cluster",
-                                                 worker_options, &c->worker);
+    s[0] = (struct option_section)OPTION_SECTION(
+        "train", "the run: its folder, length, batch, checkpoints, workers", train_options,
+        &c->train);
+    s[1] = (struct option_section){"model", "what is trained: a preset, and sizes that override it",
+                                   model_options, model_options_count, &c->model};
+    s[2] = (struct option_section){"data", "what it is trained on: files, tokenizer, held-out part",
+                                   data_options, data_options_count, &c->data};
+    s[3] = (struct option_section){"optim", "optimizer, learning rate and its schedule, clipping",
+                                   optim_options, optim_options_count, &c->optim};
+    s[4] = (struct option_section){"strategy", "the training method: by name, or part by part",
+                                   strategy_options, strategy_options_count, &c->strategy};
+    s[5] = (struct option_section)OPTION_SECTION(
+        "worker", "workers of a simulated cluster: speeds, time of a micro-batch", worker_options,
+        &c->worker);
     s[6] = (struct option_section)OPTION_SECTION(
-        "link", "modelled links, in virtual time or slowed down in real time", link_options,
+        "link", "modelled links between workers, in virtual or in real time", link_options,
         &c->link);
-    s[7] = (struct option_section)OPTION_SECTION("comm", "communication", comm_options, &c->comm);
-    s[8] = (struct option_section)OPTION_SECTION("null", "sizes for oracle = null", null_options,
-                                                 &c->null);
+    s[7] = (struct option_section)OPTION_SECTION("comm", "how workers communicate", comm_options,
+                                                 &c->comm);
+    s[8] = (struct option_section)OPTION_SECTION(
+        "null", "sizes of what is not computed (train.oracle = null)", null_options, &c->null);
 }
 
 void config_differences(const struct run_config *before, const struct run_config *after,

@@ -5,9 +5,14 @@ build=$(dirname "$sotto")
 [ -f "$build/cmake_install.cmake" ] || { echo "skipped: $build is no build folder"; exit 77; }
 grep -q '^SOTTO_SANITIZE:STRING=.' "$build/CMakeCache.txt" && { echo "skipped: a sanitizer build"; exit 77; }
 [ -e "$build/libsotto.so" ] || die "the library is not built"
-DESTDIR= cmake --install "$build" --prefix "$scratch/usr" >out 2>&1 || { cat out; die "install"; }
+DESTDIR= cmake --install "$build" --prefix "$scratch/first" >out 2>&1 || { cat out; die "install"; }
+mv first usr # the tree can be moved
 pc=$(dirname "$(find usr -name sotto.pc)")
-sed -i "s|^prefix=.*|prefix=$scratch/usr|" "$pc/sotto.pc"
+for file in share/man/man1/sotto.1 share/bash-completion/completions/sotto; do
+    [ -s usr/$file ] || die "$file is not installed"
+done
+"$sotto" man | cmp - usr/share/man/man1/sotto.1 || die "the installed manual page is not the command's"
+"$sotto" completion | cmp - usr/share/bash-completion/completions/sotto || die "the installed completion is not the command's"
 cat >user.c <<'END'
 #include <sotto/sotto.h>
 #include <stdio.h>
@@ -23,6 +28,8 @@ int main(void)
 }
 END
 export PKG_CONFIG_PATH=$scratch/$pc
+[ "$(readlink -f "$(pkg-config --variable=prefix sotto)")" = "$scratch/usr" ] ||
+    die "pkg-config takes $(pkg-config --variable=prefix sotto) for the prefix, not $scratch/usr"
 cc user.c -o user $(pkg-config --cflags --libs sotto) || die "cannot build against the library with pkg-config"
 LD_LIBRARY_PATH=$(pkg-config --variable=libdir sotto) ./user >out || die "the program fails"
 says "^$(pkg-config --modversion sotto) invalid$"

@@ -4,9 +4,9 @@
 succeeds "$sotto" --version
 says '^sotto [0-9]'
 succeeds "$sotto" help
-for command in train eval sample tokenize info; do
+for command in train compare eval sample tokenize info; do
     grep -q "^  $command " out || die "help does not list $command"
-    "$sotto" $command --help >help || die "$command --help"
+    "$sotto" $command --help all >help || die "$command --help"
     grep -q "^usage: sotto $command" help || die "$command --help has no usage"
     grep -q "^  sotto $command" help || die "$command --help has no example"
     grep -q '^  --' help || die "$command --help lists no options"

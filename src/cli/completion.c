@@ -1,0 +1,151 @@
+/* sotto completion: what bash needs to complete commands, options and their values, from the same
+ * tables as --help. */
+#include "cli/command.h"
+
+#include <string.h>
+
+#include "nn/config.h"
+#include "strategy/strategy.h"
+
+/* Where `key` without its section means this option: the first that has it, and no other. */
+static bool stands_alone(const struct option_section *sections, int n, const char *key)
+{
+    int found = 0;
+    for (int s = 0; s < n; s++)
+        for (int i = 0; i < sections[s].count; i++)
+            found += strcmp(sections[s].table[i].key, key) == 0;
+    return found == 1;
+}
+
+/* The ways to write an option, each with `end` behind it. */
+static void put_flags(const struct option_section *sections, int n, int s, const char *key,
+                      const char *between, const char *end)
+{
+    const char *name = sections[s].name;
+    printf("%s--%s%s%s%s", between, name, *name ? "." : "", key, end);
+    if (*name && stands_alone(sections, n, key))
+        printf("%s--%s%s", *between ? between : "|", key, end);
+    if (*name && strcmp(key, "preset") == 0)
+        printf("%s--%s%s", *between ? between : "|", name, end);
+}
+
+static void put_options(const struct command *c, const struct option_section *sections, int n)
+{
+    printf("    %s) echo '--help", c->name);
+    for (int s = 0; s < n; s++)
+        for (int i = 0; i < sections[s].count; i++)
+            put_flags(sections, n, s, sections[s].table[i].key, " ",
+                      sections[s].table[i].type == OPTION_TYPE_BOOL ? "" : "=");
+    printf("' ;;\n");
+}
+
+static void put_presets(const char *section)
+{
+    if (strcmp(section, "strategy") == 0)
+        for (int i = 0; strategy_preset(i); i++)
+            printf(" %s", strategy_preset(i));
+    else if (strcmp(section, "model") == 0)
+        for (int i = 0; i < model_presets_count; i++)
+            printf(" %s", model_presets[i].config.preset);
+}
+
+static void put_values(const struct command *c, const struct option_section *sections, int n)
+{
+    printf("    %s)\n        case $2 in\n", c->name);
+    for (int s = 0; s < n; s++) {
+        for (int i = 0; i < sections[s].count; i++) {
+            const struct option *o = &sections[s].table[i];
+            const bool preset = strcmp(o->key, "preset") == 0;
+            if (o->type != OPTION_TYPE_ENUM && o->type != OPTION_TYPE_BOOL && !preset)
+                continue;
+            printf("        ");
+            put_flags(sections, n, s, o->key, "", "");
+            printf(") echo");
+            if (preset)
+                put_presets(sections[s].name);
+            else if (o->type == OPTION_TYPE_BOOL)
+                printf(" true false");
+            for (int k = 0; o->type == OPTION_TYPE_ENUM && o->names[k]; k++)
+                printf(" %s", o->names[k]);
+            printf(" ;;\n");
+        }
+    }
+    printf("        esac ;;\n");
+}
+
+static void put_topics(const struct command *c, const struct option_section *sections, int n)
+{
+    printf("    %s) echo all", c->name);
+    for (int s = 0; s < n; s++)
+        if (*sections[s].name)
+            printf(" %s", sections[s].name);
+    printf(" ;;\n");
+}
+
+static void put_table(const char *function, void *config,
+                      void (*each)(const struct command *c, const struct option_section *sections,
+                                   int n))
+{
+    struct option_section sections[CLI_SECTIONS];
+    printf("%s() {\n    case $1 in\n", function);
+    for (int i = 0; command_at(i); i++) {
+        const int n = command_sections(command_at(i), config, sections);
+        each(command_at(i), sections, n);
+    }
+    printf("    esac\n}\n");
+}
+
+/* bash cuts --key=value at the '=', into three words. */
+static const char rules[] =
+    "_sotto() {\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} key= words\n"
+    "    COMPREPLY=()\n"
+    "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+    "        COMPREPLY=($(compgen -W \"$_sotto_commands\" -- \"$cur\"))\n"
+    "        return\n"
+    "    fi\n"
+    "    if [ \"$cur\" = = ]; then\n"
+    "        key=$last cur=\n"
+    "    elif [ \"$last\" = = ]; then\n"
+    "        key=${COMP_WORDS[COMP_CWORD-2]}\n"
+    "    fi\n"
+    "    if [ -n \"$key\" ]; then\n"
+    "        words=$(_sotto_values \"${COMP_WORDS[1]}\" \"$key\")\n"
+    "    elif [ \"$last\" = --help ]; then\n"
+    "        words=$(_sotto_topics \"${COMP_WORDS[1]}\")\n"
+    "    elif [ \"${cur#-}\" != \"$cur\" ]; then\n"
+    "        words=$(_sotto_options \"${COMP_WORDS[1]}\")\n"
+    "        compopt -o nospace 2>/dev/null\n"
+    "    fi\n"
+    "    if [ -n \"$words\" ]; then\n"
+    "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+    "    else\n"
+    "        COMPREPLY=($(compgen -f -- \"$cur\"))\n"
+    "        compopt -o filenames 2>/dev/null\n"
+    "    fi\n"
+    "}\n"
+    "complete -F _sotto sotto\n";
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    if (n_words > 1 || (n_words == 1 && strcmp(words[0], "bash") != 0))
+        return fail(SOTTO_EINVAL, "completion knows bash, not '%s'", words[n_words - 1]);
+    printf("# completion of sotto for bash, made by `sotto completion`\n_sotto_commands='help "
+           "version");
+    for (int i = 0; command_at(i); i++)
+        printf(" %s", command_at(i)->name);
+    printf("'\n");
+    put_table("_sotto_options", config, put_options);
+    put_table("_sotto_values", config, put_values);
+    put_table("_sotto_topics", config, put_topics);
+    fputs(rules, stdout);
+    return SOTTO_OK;
+}
+
+const struct command command_completion = {
+    .name = "completion",
+    .summary = "print the completion of commands and options for bash",
+    .usage = "[bash]",
+    .example = "  . <(sotto completion)",
+    .run = run_it,
+};

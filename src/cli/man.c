@@ -1,0 +1,131 @@
+/* sotto man: the manual page, in the macros that man(1) reads, from the same tables as --help. */
+#include "cli/command.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Text in which no character is a command to the formatter. */
+static void put(const char *text)
+{
+    const char *const begin = text;
+    for (; *text; text++) {
+        if ((*text == '.' || *text == '\'') && (text == begin || text[-1] == '\n'))
+            fputs("\\&", stdout);
+        switch (*text) {
+        case '\\':
+            fputs("\\e", stdout);
+            break;
+        case '-':
+            fputs("\\-", stdout);
+            break;
+        case '`':
+            fputs("\\(ga", stdout);
+            break;
+        case '\'':
+            fputs("\\(aq", stdout);
+            break;
+        case '^':
+            fputs("\\(ha", stdout);
+            break;
+        case '~':
+            fputs("\\(ti", stdout);
+            break;
+        default:
+            putchar(*text);
+        }
+    }
+}
+
+static void put_option(const struct option_section *section, const struct option *o)
+{
+    char kind[512], flag[128];
+    option_describe(o, kind, sizeof kind);
+    snprintf(flag, sizeof flag, "--%s%s%s", section->name, *section->name ? "." : "", o->key);
+    printf(".TP\n.B ");
+    put(flag);
+    printf("\n");
+    put(o->help);
+    printf(" (");
+    put(kind);
+    printf(")\n");
+}
+
+/* Sections that a command shares with one before it are told once, there. */
+static const struct command *told_by(const struct command *c, const struct option *table)
+{
+    struct option_section sections[CLI_SECTIONS];
+    void *config = calloc(1, CLI_CONFIG_ROOM);
+    const struct command *found = NULL;
+    for (int i = 0; config && !found && command_at(i) != c; i++) {
+        const int n = command_sections(command_at(i), config, sections);
+        for (int s = 0; s < n; s++)
+            if (sections[s].table == table)
+                found = command_at(i);
+    }
+    free(config);
+    return found;
+}
+
+static void put_usage(const struct command *c)
+{
+    printf(".B sotto %s\n", c->name);
+    put(c->usage);
+    fputs(*c->usage ? "\n" : "", stdout);
+}
+
+static void put_command(const struct command *c, const struct option_section *sections, int n)
+{
+    printf(".SH SOTTO %s\n", c->name);
+    put(c->summary);
+    printf(".\n.PP\n");
+    put_usage(c);
+    printf(".PP\n.nf\n");
+    put(c->example);
+    printf("\n.fi\n");
+    for (int s = 0; s < n; s++) {
+        const struct command *before = told_by(c, sections[s].table);
+        printf(".SS ");
+        if (*sections[s].name)
+            printf("[%s] ", sections[s].name);
+        put(sections[s].about);
+        printf("\n");
+        if (before)
+            printf("As under\n.BR \"sotto %s\" .\n", before->name);
+        for (int i = 0; i < sections[s].count && !before; i++)
+            put_option(&sections[s], &sections[s].table[i]);
+    }
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    struct option_section sections[CLI_SECTIONS];
+    if (n_words > 0)
+        return fail(SOTTO_EINVAL, "man prints the manual page and takes no '%s'", words[0]);
+    printf(".TH SOTTO 1 \"\" \"sotto %s\" \"User Commands\"\n.SH NAME\nsotto \\- trains neural "
+           "networks over quiet networks\n.SH SYNOPSIS\n",
+           sotto_version());
+    for (int i = 0; command_at(i); i++) {
+        printf("%s", i ? ".br\n" : "");
+        put_usage(command_at(i));
+    }
+    printf(".SH DESCRIPTION\nTrains language models, and compares methods that train them, where "
+           "the links between\nworkers are slow: as threads, as ranks of MPI, or as a simulated "
+           "cluster.\nOptions are given as\n.BI \\-\\-section.key= value\non the command line or as"
+           "\n.IB key \" = \" value\nunder\n.RI [ section ]\nin a file; the command line wins.\n");
+    for (int i = 0; command_at(i); i++)
+        put_command(command_at(i), sections, command_sections(command_at(i), config, sections));
+    printf(".SH FILES\n.TP\n.I RUN/config.json, model.safetensors, tokenizer.json\nThe newest "
+           "checkpoint, as a Hugging Face model folder.\n.TP\n.I RUN/checkpoints/step\\-N\nA "
+           "checkpoint, with the whole configuration in sotto.ini.\n.TP\n.I "
+           "RUN/metrics.jsonl, report.json\nNumbers over the rounds, and of the whole run.\n"
+           ".SH EXIT STATUS\n0 on success, 1 on an error, 130 after Ctrl\\-C.\n");
+    return SOTTO_OK;
+}
+
+const struct command command_man = {
+    .name = "man",
+    .summary = "print the manual page",
+    .usage = "",
+    .example = "  sotto man | man -l -",
+    .run = run_it,
+};
