@@ -30,12 +30,28 @@ void state_leave(struct state_visitor *v)
     v->prefix[v->length[--v->depth]] = '\0';
 }
 
-enum sotto_status state_enter_own(struct state_visitor *v, const char *group)
+enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
+                                  int64_t of)
 {
-    TRY(state_enter(v, group));
-    assert(!v->own);
+    char alone[64];
+    assert(!v->own && 0 <= index && index < of);
+    snprintf(alone, sizeof alone, "%s.%lld.", group, (long long)index);
+    const bool apart = state_loading(v) && state_has(v, alone);
+    alone[strlen(alone) - 1] = '\0';
+    TRY(state_enter(v, apart ? alone : group));
     v->own = v->depth;
+    v->index = index;
+    v->of = apart ? 0 : of;
     return SOTTO_OK;
+}
+
+/* A tensor inside of an own group is one of `of`, all of the same size. */
+static void place(const struct state_visitor *v, struct state_item *item)
+{
+    if (!v->own || !v->of)
+        return;
+    item->offset += (size_t)v->index * item->whole;
+    item->whole *= (size_t)v->of;
 }
 
 static enum sotto_status visit(struct state_visitor *v, const char *name, struct state_item item)
@@ -55,16 +71,17 @@ static enum sotto_status tensor(struct state_visitor *v, const char *name,
                                 size_t whole, size_t offset, size_t count, bool sliced)
 {
     assert(offset <= whole && count <= whole - offset);
-    return visit(v, name,
-                 (struct state_item){.kind = STATE_TENSOR,
-                                     .type = safetensors_type_of(view.type),
-                                     .category = category,
-                                     .dev = dev,
-                                     .data = view.data,
-                                     .whole = whole,
-                                     .offset = offset,
-                                     .count = count,
-                                     .sliced = sliced});
+    struct state_item item = {.kind = STATE_TENSOR,
+                              .type = safetensors_type_of(view.type),
+                              .category = category,
+                              .dev = dev,
+                              .data = view.data,
+                              .whole = whole,
+                              .offset = offset,
+                              .count = count,
+                              .sliced = sliced};
+    place(v, &item);
+    return visit(v, name, item);
 }
 
 enum sotto_status state_slice(struct state_visitor *v, const char *name,
@@ -98,13 +115,14 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
 static enum sotto_status array(struct state_visitor *v, const char *name,
                                enum safetensors_type type, void *data, size_t count)
 {
-    return visit(v, name,
-                 (struct state_item){.kind = STATE_TENSOR,
-                                     .type = type,
-                                     .category = MEMORY_OUTER,
-                                     .data = data,
-                                     .whole = count,
-                                     .count = count});
+    struct state_item item = {.kind = STATE_TENSOR,
+                              .type = type,
+                              .category = MEMORY_OUTER,
+                              .data = data,
+                              .whole = count,
+                              .count = count};
+    place(v, &item);
+    return visit(v, name, item);
 }
 
 enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data, size_t count)
@@ -117,18 +135,58 @@ enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *d
     return array(v, name, SAFETENSORS_U8, data, bytes);
 }
 
+/* Inside of an own group: one of a list. */
+static enum sotto_status listed(struct state_visitor *v, const char *name,
+                                enum safetensors_type type, void *value)
+{
+    struct state_item item = {.kind = STATE_TENSOR,
+                              .type = type,
+                              .category = MEMORY_OUTER,
+                              .data = value,
+                              .whole = 1,
+                              .count = 1,
+                              .scalar = true};
+    place(v, &item);
+    return visit(v, name, item);
+}
+
 enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value)
 {
+    if (v->own && v->of)
+        return listed(v, name, SAFETENSORS_I64, value);
     return visit(v, name, (struct state_item){.kind = STATE_INT, .to.integer = value});
 }
 
 enum sotto_status state_real(struct state_visitor *v, const char *name, double *value)
 {
+    if (v->own && v->of)
+        return listed(v, name, SAFETENSORS_F64, value);
     return visit(v, name, (struct state_item){.kind = STATE_REAL, .to.real = value});
+}
+
+enum sotto_status state_count(struct state_visitor *v, const char *name, int64_t *value,
+                              int64_t most)
+{
+    TRY(state_int(v, name, value));
+    if (state_loading(v) && (*value < 0 || *value > most))
+        return fail(SOTTO_EFORMAT, "state '%s%s' is %lld, want 0 to %lld", v->prefix, name,
+                    (long long)*value, (long long)most);
+    return SOTTO_OK;
+}
+
+enum sotto_status state_within(struct state_visitor *v, const char *name, double *value,
+                               double least, double most)
+{
+    TRY(state_real(v, name, value));
+    if (state_loading(v) && !(*value >= least && *value <= most)) /* neither is NaN */
+        return fail(SOTTO_EFORMAT, "state '%s%s' is %g, want %g to %g", v->prefix, name, *value,
+                    least, most);
+    return SOTTO_OK;
 }
 
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room)
 {
+    assert(!v->own); /* there are no lists of texts */
     return visit(v, name, (struct state_item){.kind = STATE_TEXT, .to.text = text, .room = room});
 }
 
@@ -161,7 +219,7 @@ void state_free(struct state_visitor *v)
 
 static enum sotto_status count_item(struct state_visitor *v, const struct state_item *item)
 {
-    if (item->kind == STATE_TENSOR)
+    if (item->kind == STATE_TENSOR && !item->scalar)
         v->bytes[item->category] += item->count * safetensors_type_size(item->type);
     return SOTTO_OK;
 }

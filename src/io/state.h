@@ -44,6 +44,7 @@ struct state_item {
     void *data;                  /* the first of `count` elements         */
     size_t whole, offset, count; /* this is [offset, offset + count) of it */
     bool sliced;                 /* other workers hold the rest */
+    bool scalar;                 /* one of a list of scalars: `data` may be gone after the visit */
 
     /* scalars, and text of `room` bytes */
     union {
@@ -63,12 +64,23 @@ struct state_ops {
 
 struct state_saved; /* a slice to be saved */
 
+/* A file to load from: parsed once, read by any number of loaders at once. */
+struct state_file {
+    struct safetensors set;
+    struct state_note { /* of the metadata; sorted by name */
+        const char *name, *text;
+    } * note;
+    size_t notes;
+};
+
 struct state_visitor {
     const struct state_ops *ops;
     char prefix[STATE_NAME_ROOM]; /* "optim.m.", from state_enter       */
     size_t length[STATE_DEPTH];   /* of the prefix outside of each group */
     int depth;
     int own;          /* depth that state_enter_own was called at, 0: not inside of it */
+    int64_t index;    /* there: number `index` ...                                     */
+    int64_t of;       /* ... of so many; 0: the file keeps this one's apart            */
     bool skip_common; /* another worker shows what every worker holds                  */
     bool skip_slices; /* another worker shows this worker's slices too                 */
     void *staging;    /* device memory passes through here */
@@ -79,9 +91,12 @@ struct state_visitor {
         struct safetensors_writer writer;
     } save;
     struct { /* load */
-        struct safetensors set;
-        uint8_t *used; /* (set.count) */
-        json_t *left;  /* metadata nobody asked for yet */
+        const struct state_file *file;
+        struct state_file mine; /* opened by this loader; empty: another's is read */
+        struct state_span {
+            size_t begin, end;
+        } * seen; /* of the tensors, then the notes: asked for, or left to others */
+        size_t count, room;
     } load;
     size_t bytes[MEMORY_CATEGORIES]; /* count: bytes of the slices visited */
     uint64_t hash;                   /* hash: see state_hasher_init */
@@ -92,10 +107,13 @@ struct state_visitor {
 enum sotto_status state_enter(struct state_visitor *v, const char *group);
 void state_leave(struct state_visitor *v);
 
-/* A group that is this worker's alone; its name should carry the worker's number. What is visited
- * outside of such a group is the same on all workers, or slices of it, and a visitor may be told to
- * leave it to another worker (`skip_common`, `skip_slices`). */
-enum sotto_status state_enter_own(struct state_visitor *v, const char *group);
+/* A group that is this worker's alone, number `index` of `of` such. They are stored together: a
+ * tensor of all of them, one behind the other, and a list of each scalar, so that a file has as
+ * many entries with a thousand workers as with one. What is visited outside of such a group is the
+ * same on all workers, or slices of it, and a visitor may be told to leave it to another worker
+ * (`skip_common`, `skip_slices`). Files of earlier versions keep each one's under "group.index". */
+enum sotto_status state_enter_own(struct state_visitor *v, const char *group, int64_t index,
+                                  int64_t of);
 
 /* All of a tensor, and a slice of it: elements [offset, offset + count) of `whole`. */
 enum sotto_status state_tensor(struct state_visitor *v, const char *name,
@@ -116,7 +134,13 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
  * end: any entry of that group), and that this worker leaves the rest of a group to others. */
 bool state_loading(const struct state_visitor *v);
 bool state_has(const struct state_visitor *v, const char *name);
-void state_ignore(struct state_visitor *v, const char *group);
+enum sotto_status state_ignore(struct state_visitor *v, const char *group);
+
+/* Loading only: how many workers have left a group that is their own, one that has this scalar; and
+ * how many elements there are of a tensor inside the current group, of one worker if it is such.
+ * 0: none. What is to be allocated for loading is checked against it first. */
+int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar);
+size_t state_stored(const struct state_visitor *v, const char *name);
 
 /* Arrays in host memory; they count as MEMORY_OUTER. */
 enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data,
@@ -126,15 +150,28 @@ enum sotto_status state_bytes(struct state_visitor *v, const char *name, void *d
 enum sotto_status state_int(struct state_visitor *v, const char *name, int64_t *value);
 enum sotto_status state_real(struct state_visitor *v, const char *name, double *value); /* exact */
 
+/* The same with bounds, which a file is held to: 0 to `most`, and `least` to `most`. */
+enum sotto_status state_count(struct state_visitor *v, const char *name, int64_t *value,
+                              int64_t most);
+enum sotto_status state_within(struct state_visitor *v, const char *name, double *value,
+                               double least, double most);
+#define STATE_STEPS ((int64_t)1 << 42)   /* a year of steps of 10 us; times workers fits */
+#define STATE_WORKERS ((int64_t)1 << 20) /* as train.workers allows                      */
+#define STATE_TOTAL ((int64_t)1 << 62)   /* of tokens, bytes: sums that only grow        */
+
 /* `room`: of `text`, terminator included. */
 enum sotto_status state_text(struct state_visitor *v, const char *name, char *text, size_t room);
 
 /* Visitors. The data shown to a saver must stay as it is until state_saver_write; scalars are taken
- * at once. A loader that is finished has seen every entry of the file asked for. */
+ * at once. A loader that is finished has seen every entry of the file asked for; what goes wrong
+ * while it visits does not name the file, which its caller knows. */
 enum sotto_status state_saver_init(struct state_visitor *v);
 enum sotto_status state_saver_write(struct state_visitor *v, const char *path);
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
+void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
 enum sotto_status state_loader_finish(struct state_visitor *v);
+enum sotto_status state_file_open(struct state_file *file, const char *path);
+void state_file_close(struct state_file *file);   /* fine if it is not open */
 void state_counter_init(struct state_visitor *v); /* read v->bytes */
 
 /* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor

@@ -1,5 +1,9 @@
 /* Loading: each item is looked up by name, and what is left in the file at the end is an error,
- * since a run that ignores part of its state does not continue the same bits. */
+ * since a run that ignores part of its state does not continue the same bits.
+ *
+ * A file is parsed once however many workers load from it, and every look-up is a binary search; a
+ * loader's own memory is a list of what it has seen. So all workers together take time and memory
+ * in proportion to the file. */
 #include "io/state.h"
 
 #include <assert.h>
@@ -10,16 +14,64 @@
 
 #include "tensor/ops.h"
 
+static const char *name_of(const struct state_file *f, size_t i)
+{
+    return i < f->set.count ? f->set.entry[i].name : f->note[i - f->set.count].name;
+}
+
+/* The first of [begin, end), which is sorted, that does not come before `name`; `behind`: that
+ * comes behind all that begin with it. */
+static size_t bound(const struct state_file *f, size_t begin, size_t end, const char *name,
+                    bool behind)
+{
+    const size_t length = strlen(name);
+    while (begin < end) {
+        size_t middle = begin + (end - begin) / 2;
+        const char *at = name_of(f, middle);
+        if (behind ? strncmp(at, name, length) <= 0 : strcmp(at, name) < 0)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+/* The tensors (`which` 0) or notes (1) whose name begins with `prefix`. */
+static struct state_span find_all(const struct state_file *f, int which, const char *prefix)
+{
+    const size_t from = which ? f->set.count : 0, to = f->set.count + (which ? f->notes : 0);
+    const size_t begin = bound(f, from, to, prefix, false);
+    return (struct state_span){begin, bound(f, begin, to, prefix, true)};
+}
+
+static enum sotto_status see(struct state_visitor *v, struct state_span span)
+{
+    if (span.begin == span.end)
+        return SOTTO_OK;
+    if (v->load.count == v->load.room) {
+        size_t room = v->load.room ? 2 * v->load.room : 64;
+        struct state_span *more = realloc(v->load.seen, room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %zu pieces of state", room);
+        v->load.seen = more;
+        v->load.room = room;
+    }
+    v->load.seen[v->load.count++] = span;
+    return SOTTO_OK;
+}
+
 static enum sotto_status load_tensor(struct state_visitor *v, const struct state_item *item)
 {
-    const struct safetensors_entry *e = safetensors_find(&v->load.set, item->name);
+    const struct safetensors *set = &v->load.file->set;
+    const struct safetensors_entry *e = safetensors_find(set, item->name);
     if (!e)
         return fail(SOTTO_EFORMAT, "the file has no state '%s'", item->name);
     if (e->type != item->type || e->count != item->whole)
         return fail(SOTTO_EFORMAT, "state '%s' is %s [%zu] in the file, this run has %s [%zu]",
                     item->name, e->type_name, e->count, safetensors_type_name(item->type),
                     item->whole);
-    v->load.used[e - v->load.set.entry] = 1;
+    const size_t at = (size_t)(e - set->entry);
+    TRY(see(v, (struct state_span){at, at + 1}));
     if (item->count == 0)
         return SOTTO_OK;
     size_t size = safetensors_type_size(item->type);
@@ -57,26 +109,17 @@ static enum sotto_status load_scalar(const struct state_item *item, const char *
     return SOTTO_OK;
 }
 
-static enum sotto_status find_and_load(struct state_visitor *v, const struct state_item *item)
+static enum sotto_status load_item(struct state_visitor *v, const struct state_item *item)
 {
     if (item->kind == STATE_TENSOR)
         return load_tensor(v, item);
-    const char *text = safetensors_metadata(&v->load.set, item->name);
-    if (!text)
+    const struct state_file *f = v->load.file;
+    const size_t end = f->set.count + f->notes;
+    const size_t at = bound(f, f->set.count, end, item->name, false);
+    if (at == end || strcmp(name_of(f, at), item->name) != 0)
         return fail(SOTTO_EFORMAT, "the file has no state '%s'", item->name);
-    json_object_del(v->load.left, item->name);
-    return load_scalar(item, text);
-}
-
-static enum sotto_status load_item(struct state_visitor *v, const struct state_item *item)
-{
-    return fail_in(find_and_load(v, item), "%s: ", v->load.set.file[0].path);
-}
-
-static bool begins_with(const char *name, const char *prefix, const char *group)
-{
-    size_t length = strlen(prefix);
-    return strncmp(name, prefix, length) == 0 && strncmp(name + length, group, strlen(group)) == 0;
+    TRY(see(v, (struct state_span){at, at + 1}));
+    return load_scalar(item, f->note[at - f->set.count].text);
 }
 
 bool state_loading(const struct state_visitor *v)
@@ -86,68 +129,125 @@ bool state_loading(const struct state_visitor *v)
 
 bool state_has(const struct state_visitor *v, const char *name)
 {
-    const char *key;
-    json_t *value;
     const bool group = *name && name[strlen(name) - 1] == '.';
     char full[2 * STATE_NAME_ROOM];
     snprintf(full, sizeof full, "%s%s", v->prefix, name);
-    for (size_t i = 0; i < v->load.set.count; i++) {
-        const char *entry = v->load.set.entry[i].name;
-        if (group ? begins_with(entry, v->prefix, name) : strcmp(entry, full) == 0)
+    for (int which = 0; which < 2; which++) {
+        struct state_span s = find_all(v->load.file, which, full);
+        if (s.begin < s.end && (group || strcmp(name_of(v->load.file, s.begin), full) == 0))
             return true;
     }
-    json_object_foreach(v->load.left, key, value) if (group ? begins_with(key, v->prefix, name)
-                                                            : strcmp(key, full) == 0) return true;
     return false;
 }
 
-void state_ignore(struct state_visitor *v, const char *group)
+enum sotto_status state_ignore(struct state_visitor *v, const char *group)
 {
+    char full[2 * STATE_NAME_ROOM];
+    snprintf(full, sizeof full, "%s%s", v->prefix, group);
+    TRY(see(v, find_all(v->load.file, 0, full)));
+    return see(v, find_all(v->load.file, 1, full));
+}
+
+static const struct safetensors_entry *find_here(const struct state_visitor *v, const char *name)
+{
+    char full[2 * STATE_NAME_ROOM];
+    snprintf(full, sizeof full, "%s%s", v->prefix, name);
+    return safetensors_find(&v->load.file->set, full);
+}
+
+size_t state_stored(const struct state_visitor *v, const char *name)
+{
+    const struct safetensors_entry *e = find_here(v, name);
+    return !e ? 0 : v->own && v->of ? e->count / (size_t)v->of : e->count;
+}
+
+int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%s.%s", group, scalar);
+    const struct safetensors_entry *e = find_here(v, name);
+    if (e)
+        return e->count < INT64_MAX ? (int64_t)e->count : INT64_MAX;
+    for (int64_t i = 0;; i++) { /* each one's own group */
+        snprintf(name, sizeof name, "%s.%lld.%s", group, (long long)i, scalar);
+        if (!state_has(v, name))
+            return i;
+    }
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct state_note *)a)->name, ((const struct state_note *)b)->name);
+}
+
+enum sotto_status state_file_open(struct state_file *f, const char *path)
+{
+    *f = (struct state_file){0};
+    TRY(safetensors_open(&f->set, path));
+    json_t *metadata = json_object_get(f->set.file[0].header, "__metadata__"), *value;
     const char *key;
-    json_t *value;
-    void *next;
-    for (size_t i = 0; i < v->load.set.count; i++)
-        if (begins_with(v->load.set.entry[i].name, v->prefix, group))
-            v->load.used[i] = 1;
-    json_object_foreach_safe(v->load.left, next, key, value) if (begins_with(key, v->prefix, group))
-        json_object_del(v->load.left, key);
+    f->note = calloc(json_object_size(metadata) + 1, sizeof *f->note);
+    if (!f->note) {
+        state_file_close(f);
+        return fail(SOTTO_ENOMEM, "%s: no memory to load it", path);
+    }
+    json_object_foreach(metadata, key, value)
+    {
+        if (strcmp(key, "format") != 0)
+            f->note[f->notes++] = (struct state_note){key, json_string_value(value)};
+    }
+    qsort(f->note, f->notes, sizeof *f->note, by_name);
+    return SOTTO_OK;
+}
+
+void state_file_close(struct state_file *f)
+{
+    safetensors_close(&f->set);
+    free(f->note);
+    *f = (struct state_file){0};
 }
 
 static void load_free(struct state_visitor *v)
 {
-    safetensors_close(&v->load.set);
-    free(v->load.used);
-    json_decref(v->load.left);
+    state_file_close(&v->load.mine);
+    free(v->load.seen);
+}
+
+void state_loader_init(struct state_visitor *v, const struct state_file *file)
+{
+    static const struct state_ops ops = {load_item, load_free};
+    *v = (struct state_visitor){.ops = &ops, .load.file = file};
 }
 
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path)
 {
-    static const struct state_ops ops = {load_item, load_free};
+    struct state_file mine;
     *v = (struct state_visitor){0};
-    TRY(safetensors_open(&v->load.set, path));
-    v->ops = &ops;
-    const json_t *metadata = json_object_get(v->load.set.file[0].header, "__metadata__");
-    v->load.left = metadata ? json_copy((json_t *)metadata) : json_object();
-    v->load.used = calloc(v->load.set.count + 1, 1);
-    if (!v->load.left || !v->load.used) {
-        state_free(v);
-        return fail(SOTTO_ENOMEM, "%s: no memory to load it", path);
-    }
-    json_object_del(v->load.left, "format");
+    TRY(state_file_open(&mine, path));
+    state_loader_init(v, NULL);
+    v->load.mine = mine;
+    v->load.file = &v->load.mine;
     return SOTTO_OK;
+}
+
+static int by_begin(const void *a, const void *b)
+{
+    const struct state_span *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
 enum sotto_status state_loader_finish(struct state_visitor *v)
 {
-    const char *path = v->load.set.file[0].path;
+    const struct state_file *f = v->load.file;
+    const size_t all = f->set.count + f->notes;
+    size_t seen = 0; /* everything before it */
     assert(v->depth == 0);
-    for (size_t i = 0; i < v->load.set.count; i++)
-        if (!v->load.used[i])
-            return fail(SOTTO_EFORMAT, "%s: this run has no state '%.200s'", path,
-                        v->load.set.entry[i].name);
-    void *extra = json_object_iter(v->load.left);
-    if (extra)
-        return fail(SOTTO_EFORMAT, "%s: this run has no state '%.200s'", path,
-                    json_object_iter_key(extra));
-    return SOTTO_OK;
+    if (v->load.count)
+        qsort(v->load.seen, v->load.count, sizeof *v->load.seen, by_begin);
+    for (size_t i = 0; i < v->load.count && v->load.seen[i].begin <= seen; i++)
+        if (v->load.seen[i].end > seen)
+            seen = v->load.seen[i].end;
+    if (seen == all)
+        return SOTTO_OK;
+    return fail(SOTTO_EFORMAT, "this run has no state '%.200s'", name_of(f, seen));
 }

@@ -10,6 +10,7 @@
 struct state_saved {
     struct state_item item; /* its name is our own copy */
     size_t first;           /* order of the tensor's first visit */
+    uint64_t scalar;        /* its bits, where it is one         */
 };
 
 static enum sotto_status note(struct state_visitor *v, const char *name, const char *text)
@@ -32,6 +33,8 @@ static enum sotto_status collect(struct state_visitor *v, const struct state_ite
     }
     struct state_saved *s = &v->save.slice[v->save.count];
     *s = (struct state_saved){.item = *item, .first = v->save.count};
+    if (item->scalar)
+        memcpy(&s->scalar, item->data, sizeof s->scalar);
     if (!(s->item.name = strdup(item->name)))
         return fail(SOTTO_ENOMEM, "no memory for the name '%s'", item->name);
     v->save.count++;
@@ -149,7 +152,10 @@ enum sotto_status state_saver_write(struct state_visitor *v, const char *path)
     for (size_t i = 0; i < n; i += used)
         TRY(declare(v, s + i, n - i, &used));
     TRY(safetensors_writer_start(&v->save.writer, path));
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (s[i].item.scalar)
+            s[i].item.data = &s[i].scalar;
         TRY(state_pieces(v, &s[i].item, put, &v->save.writer));
+    }
     return safetensors_writer_finish(&v->save.writer);
 }

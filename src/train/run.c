@@ -153,6 +153,16 @@ static enum sotto_status open_start(struct run *run, const char *from)
     return SOTTO_OK;
 }
 
+/* Parsed once for all workers of this process. */
+static enum sotto_status open_state(struct run *run)
+{
+    char path[FILE_PATH_ROOM];
+    if (!*run->checkpoint)
+        return SOTTO_OK;
+    TRY(file_join(path, run->checkpoint, "state.safetensors"));
+    return state_file_open(&run->state, path);
+}
+
 /* Finds the checkpoint to go on from and what it was made with. */
 static enum sotto_status find_checkpoint(struct run *run)
 {
@@ -213,6 +223,7 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
         TRY_DONE(open_data(run, from));
         TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
         TRY_DONE(open_start(run, from));
+        TRY_DONE(open_state(run));
         TRY_DONE(run_calibrate(run));
     }
     if (run->cluster.leads && run->before)
@@ -237,6 +248,7 @@ void run_close(struct run *run)
     free(run->result.worker);
     free(run->start);
     free(run->before);
+    state_file_close(&run->state);
     model_free(&run->model);
     table_free(&run->declared);
     if (run->valid)

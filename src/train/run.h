@@ -10,6 +10,7 @@
 
 #include "io/metrics.h"
 #include "io/rundir.h"
+#include "io/state.h"
 #include "train/cluster.h"
 #include "train/evaluate.h"
 #include "train/oracle.h"
@@ -76,6 +77,7 @@ struct run {
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
     struct run_config *before;       /* what that was made with; NULL: a new run */
     bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */
+    struct state_file state;         /* of it, for all workers, until they have loaded it */
     struct run_watch watch;
     struct rundir dir; /* rank 0's */
     struct metrics metrics;

@@ -14,9 +14,9 @@
 static enum sotto_status visit(void *trainer, struct state_visitor *v)
 {
     struct trainer *t = trainer;
-    TRY(state_int(v, "step", &t->step));
-    TRY(state_int(v, "tokens", &t->tokens));
-    TRY(state_int(v, "samples", &t->samples));
+    TRY(state_count(v, "step", &t->step, STATE_STEPS));
+    TRY(state_count(v, "tokens", &t->tokens, STATE_TOTAL));
+    TRY(state_count(v, "samples", &t->samples, STATE_TOTAL));
     return t->strategy->ops->visit(t->strategy, v);
 }
 
@@ -28,10 +28,10 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     strategy_describe(&t->run->config.strategy, t->method);
     TRY(state_text(v, "method", t->method, sizeof t->method));
     TRY(state_real(v, "report.loss", &t->tail_loss));
-    TRY(state_int(v, "report.losses", &t->tail_reports));
+    TRY(state_count(v, "report.losses", &t->tail_reports, STATE_STEPS));
     TRY(state_real(v, "report.eval_loss", &t->evaluation.loss));
-    TRY(state_int(v, "report.eval_targets", &t->evaluation.targets));
-    TRY(state_int(v, "report.eval_hits", &t->evaluation.hits));
+    TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
+    TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
     TRY(state_real(v, "cost.seconds", &c->seconds));
     TRY(state_real(v, "cost.compute", &c->compute));
     TRY(state_real(v, "cost.communication", &c->communication));
@@ -60,17 +60,20 @@ static enum sotto_status changed(const struct trainer *t, enum sotto_status st)
     return SOTTO_OK;
 }
 
-enum sotto_status trainer_load(struct trainer *t, const char *folder)
+enum sotto_status trainer_load(struct trainer *t)
 {
-    char path[FILE_PATH_ROOM];
+    struct run *run = t->run;
     struct state_visitor v;
-    TRY(file_join(path, folder, "state.safetensors"));
-    TRY(state_loader_open(&v, path));
+    state_loader_init(&v, &run->state);
     enum sotto_status st = visit_all(t, &v);
     if (st == SOTTO_OK)
         st = changed(t, state_loader_finish(&v));
     state_free(&v);
-    return fail_in(st, "%s: ", path);
+    TRY(fail_in(st, "%s: ", run->state.set.file[0].path));
+    TRY(comm_barrier(t->worker->world)); /* everybody has read */
+    if (leads(t) || run->cluster.mpi)
+        state_file_close(&run->state);
+    return SOTTO_OK;
 }
 
 static enum sotto_status save_state(struct trainer *t, const char *folder)

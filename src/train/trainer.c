@@ -98,7 +98,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(set_parameters(t));
     if (*run->checkpoint)
-        TRY_DONE(trainer_load(t, run->checkpoint));
+        TRY_DONE(trainer_load(t));
     if (w->rank == 0)
         TRY_DONE(open_metrics(t));
 done:

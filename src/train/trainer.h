@@ -43,8 +43,8 @@ void trainer_report(struct trainer *t, const struct run_step *s, const struct co
 /* Writes a checkpoint of this moment and publishes it in the run folder. */
 enum sotto_status trainer_save(struct trainer *t);
 
-/* Takes over the state in a checkpoint folder, all but the parameters. */
-enum sotto_status trainer_load(struct trainer *t, const char *folder);
+/* Takes over the state in the run's checkpoint, all but the parameters. */
+enum sotto_status trainer_load(struct trainer *t);
 
 /* A 64-bit hash of parameters and state, equal for equal bits; on rank 0. */
 enum sotto_status trainer_hash(struct trainer *t, uint64_t *out);

@@ -231,7 +231,6 @@ static void refuses(enum sotto_status (*visit)(struct state_visitor *v), const c
     struct state_visitor v;
     assert_ok(state_loader_open(&v, at("state.safetensors")));
     assert_fails(visit(&v), SOTTO_EFORMAT, message);
-    assert_non_null(strstr(sotto_error(), "state.safetensors: "));
     state_free(&v);
 }
 
@@ -275,7 +274,10 @@ static enum sotto_status finish_early(struct state_visitor *v)
 }
 static enum sotto_status finish_without_scalars(struct state_visitor *v)
 {
-    memset(v->load.used, 1, v->load.set.count);
+    TRY(state_ignore(v, "optim.adamw."));
+    TRY(state_ignore(v, "optim.half"));
+    TRY(state_ignore(v, "counts"));
+    TRY(state_ignore(v, "flags"));
     return state_loader_finish(v);
 }
 
@@ -292,7 +294,7 @@ static void load_says_what_differs(void **state)
     refuses(no_real, "want a number");
     refuses(no_room, "state 'method' has 8 characters, at most 3 fit");
     refuses(finish_early, "this run has no state 'counts'");
-    refuses(finish_without_scalars, "this run has no state 'step'");
+    refuses(finish_without_scalars, "this run has no state 'method'");
     struct state_visitor v;
     assert_fails(state_loader_open(&v, at("none")), SOTTO_EIO, "none");
 }
@@ -424,6 +426,152 @@ static void long_names(void **state)
     assert_ok(state_int(&v, name, &n));
 }
 
+/* What is worker `i`'s own of `of`; `back` is what was loaded. */
+struct own {
+    float m[3];
+    int64_t next;
+    double loss;
+    uint8_t flags[2];
+};
+
+static struct own own_of(int i)
+{
+    const float f = (float)i;
+    return (struct own){{f, f + 0.5f, -f}, 7 * i, 0.25 * i, {(uint8_t)i, (uint8_t)(i + 1)}};
+}
+
+static enum sotto_status own_visit(struct own *o, struct state_visitor *v, int i, int of)
+{
+    int64_t next = o->next; /* a scalar need not outlive the visit */
+    TRY(state_enter_own(v, "worker", i, of));
+    TRY(state_count(v, "next", &next, 1000));
+    TRY(state_within(v, "loss", &o->loss, -1, 100));
+    TRY(state_slice(v, "m", MEMORY_OUTER, NULL, (struct view){o->m, DTYPE_F32}, 3, 0, 3));
+    TRY(state_bytes(v, "flags", o->flags, 2));
+    state_leave(v);
+    o->next = next;
+    return SOTTO_OK;
+}
+
+static size_t save_own(int of, const char *path)
+{
+    struct state_visitor v;
+    struct own all[64];
+    assert_ok(state_saver_init(&v));
+    for (int i = of - 1; i >= 0; i--) {
+        all[i] = own_of(i);
+        assert_ok(own_visit(&all[i], &v, i, of));
+    }
+    assert_ok(state_saver_write(&v, path));
+    state_free(&v);
+    struct state_file file;
+    assert_ok(state_file_open(&file, path));
+    size_t entries = file.set.count + file.notes;
+    state_file_close(&file);
+    return entries;
+}
+
+/* A file has as many entries with 64 workers as with one, and all of them read it at once. */
+static void own_groups_lie_together(void **state)
+{
+    (void)state;
+    assert_int_equal(save_own(1, at("own.1")), 4);
+    assert_int_equal(save_own(64, at("own.64")), 4);
+    struct state_file file;
+    struct state_visitor v[64];
+    assert_ok(state_file_open(&file, at("own.64")));
+    for (int i = 0; i < 64; i++) {
+        struct own want = own_of(i), back = {0};
+        state_loader_init(&v[i], &file);
+        assert_int_equal(state_owners(&v[i], "worker", "next"), 64);
+        assert_int_equal(state_owners(&v[i], "group", "next"), 0);
+        assert_ok(own_visit(&back, &v[i], i, 64));
+        assert_memory_equal(want.m, back.m, sizeof want.m);
+        assert_memory_equal(want.flags, back.flags, sizeof want.flags);
+        assert_true(want.next == back.next && want.loss == back.loss);
+        assert_int_equal(v[i].load.count, 4); /* what it keeps of the file */
+        assert_ok(state_loader_finish(&v[i]));
+    }
+    struct own back;
+    assert_fails(own_visit(&back, &v[0], 0, 63), SOTTO_EFORMAT,
+                 "state 'worker.next' is I64 [64] in the file, this run has I64 [63]");
+    for (int i = 0; i < 64; i++)
+        state_free(&v[i]);
+    state_file_close(&file);
+}
+
+/* Files in which every worker's are entries of their own. */
+static void earlier_own_groups(void **state)
+{
+    (void)state;
+    struct state_visitor v;
+    struct own all[3];
+    assert_ok(state_saver_init(&v));
+    for (int i = 0; i < 3; i++) {
+        char group[32];
+        snprintf(group, sizeof group, "worker.%d", i);
+        all[i] = own_of(i);
+        assert_ok(state_enter(&v, group));
+        assert_ok(state_int(&v, "next", &all[i].next));
+        assert_ok(state_real(&v, "loss", &all[i].loss));
+        assert_ok(state_tensor(&v, "m", MEMORY_OUTER, NULL, (struct view){all[i].m, DTYPE_F32}, 3));
+        assert_ok(state_bytes(&v, "flags", all[i].flags, 2));
+        state_leave(&v);
+    }
+    assert_ok(state_saver_write(&v, at("earlier")));
+    state_free(&v);
+    assert_ok(state_loader_open(&v, at("earlier")));
+    assert_int_equal(state_owners(&v, "worker", "next"), 3);
+    for (int i = 0; i < 3; i++) {
+        struct own back = {0};
+        assert_ok(own_visit(&back, &v, i, 3));
+        assert_memory_equal(all[i].m, back.m, sizeof back.m);
+        assert_true(all[i].next == back.next && all[i].loss == back.loss);
+    }
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+}
+
+static enum sotto_status many(struct state_visitor *v)
+{
+    int64_t n;
+    return state_count(v, "step", &n, 1 << 20);
+}
+static enum sotto_status far(struct state_visitor *v)
+{
+    double x;
+    return state_within(v, "optim.lr", &x, 0, 2);
+}
+
+static void bounds(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {-7, INT64_MIN, INT64_MAX, (1 << 20) + 1};
+    static const double reals[] = {NAN, INFINITY, -INFINITY, -1e-300, 2.5};
+    struct owner a = sample();
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        char message[80];
+        a.step = counts[i];
+        save(&a, at("state.safetensors"));
+        snprintf(message, sizeof message, "state 'step' is %lld, want 0 to 1048576",
+                 (long long)counts[i]);
+        refuses(many, message);
+    }
+    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
+        a.lr = reals[i];
+        save(&a, at("state.safetensors"));
+        refuses(far, "want 0 to 2");
+    }
+    struct state_visitor v;
+    a.step = 1 << 20;
+    a.lr = 2;
+    save(&a, at("state.safetensors"));
+    assert_ok(state_loader_open(&v, at("state.safetensors")));
+    assert_ok(many(&v));
+    assert_ok(far(&v));
+    state_free(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +585,9 @@ int main(void)
         cmocka_unit_test(devices),
         cmocka_unit_test(tables),
         cmocka_unit_test(long_names),
+        cmocka_unit_test(own_groups_lie_together),
+        cmocka_unit_test(earlier_own_groups),
+        cmocka_unit_test(bounds),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -46,9 +46,9 @@ static enum sotto_status load(struct seat *seat, const char *path)
     seat->predicted = predicts && state_has(&v, "est.");
     enum sotto_status st = visit(seat, &v);
     if (!predicts)
-        state_ignore(&v, "est.");
+        TRY(state_ignore(&v, "est."));
     if (!seat->s->ops->history)
-        state_ignore(&v, "history.");
+        TRY(state_ignore(&v, "history."));
     if (st == SOTTO_OK)
         st = state_loader_finish(&v);
     state_free(&v);

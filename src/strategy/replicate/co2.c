@@ -159,14 +159,13 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct co2 *c = (struct co2 *)r;
     int64_t under_way = c->under_way, tau = c->tau;
-    char group[32];
     if (!state_loading(v))
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
-    TRY(state_int(v, "outer.tau", &tau));
-    TRY(state_int(v, "outer.under_way", &under_way));
+    TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));
+    TRY(state_count(v, "outer.under_way", &under_way, 1));
     if (r->is.config->tau_steps == 0) /* what was measured */
         c->tau = tau;
     c->under_way = under_way;
@@ -183,14 +182,7 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
         c->norm[r->is.table->n + i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
     if (!c->d.dev || (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0))
         return SOTTO_OK;
-    snprintf(group, sizeof group, "displacement.%d", r->is.mesh->r);
-    TRY(state_enter_own(v, group));
-    if (!state_loading(v) || state_has(v, "d."))
-        TRY(replicate_visit_vector(r, v, "d", &c->d));
-    state_leave(v);
-    if (state_loading(v))
-        state_ignore(v, "displacement.");
-    return SOTTO_OK;
+    return replicate_visit_own(r, v, "displacement", "d", &c->d);
 }
 
 static void free_co2(struct replicate *r)

@@ -138,9 +138,9 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;
-    TRY(state_int(v, "outer.round", &d->round));
-    TRY(state_int(v, "outer.step", &d->step));
-    TRY(state_int(v, "outer.t", &d->outer.t));
+    TRY(state_count(v, "outer.round", &d->round, STATE_STEPS));
+    TRY(state_count(v, "outer.step", &d->step, STATE_STEPS));
+    TRY(state_count(v, "outer.t", &d->outer.t, STATE_STEPS));
     TRY(replicate_visit_vector(r, v, "outer.x0", &d->x0));
     for (int i = 0; i < d->outer.ops->states; i++) {
         char name[32];

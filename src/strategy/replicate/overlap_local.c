@@ -87,7 +87,6 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
 {
     struct overlap_local *o = (struct overlap_local *)r;
-    char group[32];
     int64_t under_way = o->under_way;
     if (!state_loading(v) && o->under_way)
         TRY(lane_wait(o->lane)); /* what is saved is the same on all */
@@ -95,20 +94,13 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     if (!r->from.same)
         return SOTTO_OK;
     TRY(replicate_visit_vector(r, v, "outer.z", &o->z));
-    TRY(state_int(v, "outer.under_way", &under_way));
+    TRY(state_count(v, "outer.under_way", &under_way, 1));
     o->under_way = under_way;
     if (o->under_way)
         TRY(replicate_visit_sum(r, v, "outer.to", &o->to));
     if (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0)
         return SOTTO_OK;
-    snprintf(group, sizeof group, "velocity.%d", r->is.mesh->r);
-    TRY(state_enter_own(v, group));
-    if (!state_loading(v) || state_has(v, "v."))
-        TRY(replicate_visit_vector(r, v, "v", &o->v));
-    state_leave(v);
-    if (state_loading(v))
-        state_ignore(v, "velocity.");
-    return SOTTO_OK;
+    return replicate_visit_own(r, v, "velocity", "v", &o->v);
 }
 
 static void free_overlap_local(struct replicate *r)

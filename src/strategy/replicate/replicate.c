@@ -155,7 +155,7 @@ static enum sotto_status visit_optimizer(struct replicate *r, struct state_visit
 {
     struct optim *o = &r->optim;
     if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* one for the group */
-        TRY(state_int(v, "optim.t", &o->t));
+        TRY(state_count(v, "optim.t", &o->t, STATE_STEPS));
     for (int i = 0; i < o->ops->states; i++)
         if (o->state[i].dev)
             TRY(replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i]));
@@ -169,6 +169,24 @@ enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visit
     TRY(state_table(v, r->is.table, r->is.index, r->is.parts, b->category, r->is.dev, b->view));
     state_leave(v);
     return SOTTO_OK;
+}
+
+enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor *v,
+                                      const char *group, const char *name, const struct buffer *b)
+{
+    const bool loads = state_loading(v);
+    const int64_t groups = loads ? r->from.groups : r->is.mesh->n_r;
+    if (r->is.mesh->r < groups) {
+        char any[64];
+        snprintf(any, sizeof any, "%s.", name);
+        TRY(state_enter_own(v, group, r->is.mesh->r, groups));
+        if (!loads || state_has(v, any))
+            TRY(replicate_visit_vector(r, v, name, b));
+        state_leave(v);
+    }
+    char all[64];
+    snprintf(all, sizeof all, "%s.", group);
+    return loads ? state_ignore(v, all) : SOTTO_OK;
 }
 
 enum sotto_status replicate_visit_sum(struct replicate *r, struct state_visitor *v,
@@ -188,11 +206,10 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     const struct mesh *mesh = r->is.mesh;
     const bool loads = state_loading(v);
     const struct buffer x = {.view = r->x, .count = r->count, .category = MEMORY_PARAMETERS};
-    char group[32];
     if (!loads && r->is.parts == 1 && mesh->s > 0)
         return SOTTO_OK; /* the first of the group shows the same */
-    snprintf(group, sizeof group, "replica.%d", r->ops->averages ? 0 : (int)(mesh->r % groups));
-    TRY(state_enter_own(v, group)); /* groups that never differ all take the first one's */
+    const int64_t whose = r->ops->averages ? 0 : mesh->r % groups;
+    TRY(state_enter_own(v, "replica", whose, groups)); /* who never differ take the first one's */
     TRY(visit_optimizer(r, v));
     const bool own = !r->ops->averages && groups == mesh->n_r;
     if (loads)
@@ -200,9 +217,7 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     if (r->apart)
         TRY(replicate_visit_vector(r, v, "x", &x));
     state_leave(v);
-    if (loads)
-        state_ignore(v, "replica.");
-    return SOTTO_OK;
+    return loads ? state_ignore(v, "replica.") : SOTTO_OK;
 }
 
 /* Which method it is, so that no method takes another's vectors for its own. */
@@ -214,20 +229,18 @@ static enum sotto_status visit_method(struct replicate *r, struct state_visitor 
         return SOTTO_OK;
     TRY(state_text(v, "outer.method", method, sizeof method));
     r->from.same = strcmp(method, r->ops->name) == 0;
-    return state_int(v, "outer.steps", &r->steps);
+    return state_count(v, "outer.steps", &r->steps, STATE_STEPS);
 }
 
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
 {
     int64_t groups = r->ops->averages ? 0 : r->is.mesh->n_r;
     if (state_loading(v) ? state_has(v, "replicas") : groups > 0)
-        TRY(state_int(v, "replicas", &groups));
+        TRY(state_count(v, "replicas", &groups, STATE_WORKERS));
     else
         groups = 0;
     r->from.groups = groups;
     r->from.same = false;
-    if (groups < 0 || groups > 1 << 20)
-        return fail(SOTTO_EFORMAT, "state of %lld replicas", (long long)groups);
     if (!groups)
         return visit_optimizer(r, v);
     TRY(visit_own(r, v, groups));

@@ -145,6 +145,9 @@ void tally_tell(const struct tally *t, struct replicate *r);
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v);
 enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
                                          const char *name, const struct buffer *b);
+/* One that is each group's own; a new group begins with what it has. */
+enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor *v,
+                                      const char *group, const char *name, const struct buffer *b);
 /* One that is a sum over the groups: another number of them takes over the same mean. */
 enum sotto_status replicate_visit_sum(struct replicate *r, struct state_visitor *v,
                                       const char *name, const struct buffer *b);

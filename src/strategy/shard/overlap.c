@@ -162,28 +162,24 @@ enum sotto_status overlap_import(struct strategy *s, const float *flat)
 
 static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
 {
-    char group[32], last[32], behind[32];
     const struct worker *w = o->shard.is.mesh->worker;
     struct history *h = o->history;
     int64_t n = h->n;
-    snprintf(group, sizeof group, "history.%d", w->rank);
-    snprintf(last, sizeof last, "history.%d.", w->size - 1);
-    snprintf(behind, sizeof behind, "history.%d.", w->size);
-    if (state_loading(v) && (!state_has(v, last) || state_has(v, behind))) {
-        state_ignore(v, "history."); /* another number of workers: no longer of use to anybody */
-        return SOTTO_OK;
-    }
-    TRY(state_enter_own(v, group));
-    TRY(state_int(v, "n", &n));
-    if (n < 0 || n > (int64_t)1 << 40)
-        return fail(SOTTO_EFORMAT, "a history of %lld counts", (long long)n);
+    if (state_loading(v) && state_owners(v, "history", "n") != w->size)
+        return state_ignore(v, "history."); /* no longer of use to anybody */
+    TRY(state_enter_own(v, "history", w->rank, w->size));
+    TRY(state_count(v, "n", &n, INT64_MAX / (int64_t)sizeof *h->count));
+    const size_t bytes = (size_t)n * sizeof *h->count;
+    if (state_loading(v) && bytes != state_stored(v, "counts"))
+        return fail(SOTTO_EFORMAT, "a history of %lld counts in %zu bytes", (long long)n,
+                    state_stored(v, "counts"));
+    if (state_loading(v))
+        h->n = 0;
     while (h->n < n)
         TRY(history_add(h, 0));
-    TRY(state_bytes(v, "counts", h->count, (size_t)n * sizeof *h->count));
+    TRY(state_bytes(v, "counts", h->count, bytes));
     state_leave(v);
-    if (state_loading(v))
-        state_ignore(v, "history.");
-    return SOTTO_OK;
+    return state_loading(v) ? state_ignore(v, "history.") : SOTTO_OK;
 }
 
 enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor *v)

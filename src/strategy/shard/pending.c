@@ -1,19 +1,20 @@
 /* Gradients that a checkpoint caught between their computation and their step. */
 #include "strategy/shard/shard.h"
 
+#include <float.h>
+
 #include "tensor/ops.h"
 
 static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, int worker,
-                                      int64_t *next, struct counts *c, struct view g)
+                                      int workers, int64_t *next, struct counts *c, struct view g)
 {
-    char group[32];
-    snprintf(group, sizeof group, "worker.%d", worker);
-    TRY(state_enter_own(v, group));
-    TRY(state_int(v, "next", next));
-    TRY(state_real(v, "loss", &c->loss));
-    TRY(state_real(v, "targets", &c->targets));
-    TRY(state_real(v, "tokens", &c->tokens));
-    TRY(state_real(v, "microbatches", &c->microbatches));
+    const double most = (double)STATE_STEPS;
+    TRY(state_enter_own(v, "worker", worker, workers));
+    TRY(state_count(v, "next", next, STATE_STEPS));
+    TRY(state_within(v, "loss", &c->loss, -DBL_MAX, DBL_MAX));
+    TRY(state_within(v, "targets", &c->targets, 0, most));
+    TRY(state_within(v, "tokens", &c->tokens, 0, most));
+    TRY(state_within(v, "microbatches", &c->microbatches, 0, most));
     TRY(state_enter(v, "g"));
     TRY(state_table(v, s->is.oracle->table, 0, 1, MEMORY_GRADIENTS, s->is.dev, g));
     state_leave(v);
@@ -22,11 +23,12 @@ static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, 
 }
 
 /* Only the place in the data, of any worker of the saved run. */
-static enum sotto_status place_of(struct state_visitor *v, int worker, int64_t *next)
+static enum sotto_status place_of(struct state_visitor *v, int worker, int workers, int64_t *next)
 {
-    char name[48];
-    snprintf(name, sizeof name, "worker.%d.next", worker);
-    return state_int(v, name, next);
+    TRY(state_enter_own(v, "worker", worker, workers));
+    TRY(state_count(v, "next", next, STATE_STEPS));
+    state_leave(v);
+    return SOTTO_OK;
 }
 
 /* This worker takes over what workers rank, rank + size, ... of `saved` have left: each is added
@@ -45,10 +47,10 @@ static enum sotto_status take_over(struct shard *s, struct state_visitor *v, str
     for (int i = 0; i < saved && st == SOTTO_OK; i++) {
         struct counts c = {0};
         if (i % w->size == w->rank) {
-            st = visit_worker(s, v, i, &next, &c, more.view);
+            st = visit_worker(s, v, i, saved, &next, &c, more.view);
             dev->ops->axpy(dev, g, 1, more.view, count);
         } else {
-            st = place_of(v, i, &next);
+            st = place_of(v, i, saved, &next);
         }
         if (next > furthest)
             furthest = next;
@@ -69,19 +71,19 @@ enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, 
     if (state_loading(v)) {
         if (!state_has(v, "pending"))
             return SOTTO_OK;
-        TRY(state_int(v, "pending", &workers));
-        if (workers < 1 || workers > 1 << 20)
+        TRY(state_count(v, "pending", &workers, STATE_WORKERS));
+        if (workers < 1)
             return fail(SOTTO_EFORMAT, "state 'pending' is of %lld workers", (long long)workers);
         s->carried = true;
         if (workers == w->size && s->base.ops->history) /* others want all at the same place */
-            TRY(visit_worker(s, v, w->rank, &s->next, &s->counts, g));
+            TRY(visit_worker(s, v, w->rank, w->size, &s->next, &s->counts, g));
         else
             TRY(take_over(s, v, g, (int)workers));
-        state_ignore(v, "worker.");
+        TRY(state_ignore(v, "worker."));
         return device_check(s->is.dev);
     }
     if (!s->carried)
         return SOTTO_OK;
     TRY(state_int(v, "pending", &workers));
-    return visit_worker(s, v, w->rank, &s->next, &s->counts, g);
+    return visit_worker(s, v, w->rank, w->size, &s->next, &s->counts, g);
 }

@@ -32,7 +32,7 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
 
 static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visitor *v)
 {
-    TRY(state_int(v, "step", &t->step));
+    TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_real(v, "microbatch_seconds", &t->oracle.seconds));
     TRY(visit_cost(t, v));
     return t->strategy->ops->visit(t->strategy, v);
@@ -99,7 +99,7 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
 {
     struct state_visitor v;
     TRY(trainer_failed(t, state_loader_open(&v, path)));
-    enum sotto_status st = load(t, &v);
+    enum sotto_status st = fail_in(load(t, &v), "%s: ", path);
     state_free(&v);
     if (st == SOTTO_OK) /* nobody replaces it while others read */
         st = comm_barrier(t->worker->worker->world);
