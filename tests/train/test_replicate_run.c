@@ -154,6 +154,7 @@ static void resume(void **state)
           "strategy.shard=fsdp", "strategy.mesh=2x2"}},
         {"diloco.plan", {"strategy.preset=diloco", "strategy.replicas=4x4,2x3,3x1"}},
         {"dpu", {"strategy.preset=dpu", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
+        {"diloco.back", {"strategy.preset=diloco", "strategy.replicas=4x3,2x3,4x1"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         struct seen whole, looked;

@@ -216,12 +216,26 @@ enum sotto_status shard_norm(const struct shard *s, double squared, struct round
     return SOTTO_OK;
 }
 
+/* A group that sits out for a while falls behind, so each worker keeps its own place; the one of
+ * worker 0, which is the furthest, times everybody is what another number of workers go on from. */
+static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
+{
+    const struct worker *w = s->is.mesh->worker;
+    int64_t all = s->next * w->size;
+    TRY(state_count(v, "microbatches", &all, STATE_STEPS * STATE_WORKERS));
+    if (state_loading(v) && state_owners(v, "place", "next") != w->size) {
+        s->next = (all + w->size - 1) / w->size;
+        return state_ignore(v, "place.");
+    }
+    TRY(state_enter_own(v, "place", w->rank, w->size));
+    TRY(state_count(v, "next", &s->next, STATE_STEPS));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
 {
-    const int64_t size = s->is.mesh->worker->size;
-    int64_t all = s->next * size; /* of everybody, so that another number of workers can go on */
-    TRY(state_int(v, "microbatches", &all));
-    s->next = (all + size - 1) / size;
+    TRY(visit_place(s, v));
     TRY(s->replicate->ops->visit(s->replicate, v));
     if (state_loading(v))
         replicate_publish(s->replicate);
