@@ -100,8 +100,11 @@ enum sotto_status model_config_resolve(struct model_config *c)
         return fail(SOTTO_EINVAL, "model.arch is needed without a preset");
     if (!c->kv_heads)
         c->kv_heads = c->heads;
-    if (!c->head_width && c->heads)
+    if (!c->head_width && c->heads) {
+        if (c->width % c->heads)
+            return fail(SOTTO_EINVAL, "heads = %d do not divide width = %d", c->heads, c->width);
         c->head_width = c->width / c->heads;
+    }
     if (c->init_std == 0)
         c->init_std = 0.02;
     archs[c->arch]->defaults(c);

@@ -22,7 +22,8 @@ fails_with "bad.ini:1: want 'key = value'" "$sotto" train bad.ini
 head -c 100 /dev/zero >bad.ini
 fails_with "not a text file" "$sotto" train bad.ini
 fails_with "longer than the model's 32 positions" "${train[@]}" --seq=64
-fails_with "heads" "${train[@]}" --heads=3 --arch=gpt2
+fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3
+fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3 --arch=gpt2
 [ ! -e run/checkpoints ] || die "a refused run left checkpoints"
 
 : >empty.txt

@@ -218,7 +218,7 @@ static void config_json_errors(void **state)
         {"{" GPT2 GPT2_REST ",\"activation_function\":7}", "must be a string", SOTTO_EFORMAT},
         {"{" GPT2 GPT2_REST ",\"scale_attn_by_inverse_layer_idx\":true}", "attention scaling",
          SOTTO_EFORMAT},
-        {"{" GPT2 GPT2_REST ",\"n_head\":3}", "width = 16 must be heads (3)", SOTTO_EINVAL},
+        {"{" GPT2 GPT2_REST ",\"n_head\":3}", "heads = 3 do not divide width = 16", SOTTO_EINVAL},
         {"{" NEO ",\"attention_layers\":[\"global\",\"near\"]}",
          "attention kind 1 must be \"global\" or \"local\"", SOTTO_EFORMAT},
         {"{" NEO ",\"attention_types\":[[\"global\",2]]}", "\"attention_types\"", SOTTO_EFORMAT},
@@ -268,7 +268,14 @@ static void option_errors(void **state)
     assert_fails(resolve((C){.preset = "gpt2", .layers = 1025}), SOTTO_EINVAL, "out of range");
     assert_fails(resolve((C){.preset = "gpt2", .vocab = 1 << 30}), SOTTO_EINVAL, "out of range");
     assert_fails(resolve((C){.preset = "gpt2", .heads = 7}), SOTTO_EINVAL,
-                 "width = 768 must be heads (7)");
+                 "heads = 7 do not divide width = 768");
+    assert_fails(resolve((C){.preset = "olmo2-1b", .heads = 3}), SOTTO_EINVAL,
+                 "heads = 3 do not divide width = 2048");
+    assert_fails(resolve((C){.preset = "diloco-60m", .heads = 5}), SOTTO_EINVAL,
+                 "heads = 5 do not divide width = 896");
+    assert_fails(resolve((C){.preset = "diloco-60m", .width = 100, .heads = 128}), SOTTO_EINVAL,
+                 "heads = 128 do not divide width = 100");
+    assert_ok(resolve((C){.preset = "diloco-60m", .heads = 5, .head_width = 64}));
     assert_fails(resolve((C){.preset = "gpt2", .kv_heads = 4}), SOTTO_EINVAL, "kv_heads = 4");
     assert_fails(resolve((C){.preset = "olmo2-1b", .kv_heads = 3}), SOTTO_EINVAL, "kv_heads = 3");
     assert_fails(resolve((C){.preset = "olmo2-1b", .head_width = 64}), SOTTO_EINVAL, "head_width");
