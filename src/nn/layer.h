@@ -55,6 +55,7 @@ struct pass {
     const struct batch *batch;
     struct extent extent;
     bool training;       /* backward follows; the loss may be left to it         */
+    bool half;           /* parameters are bf16, whatever their gradients are    */
     float loss_scale;    /* the gradient is that of loss_scale * sum of losses   */
     int start;           /* position of the first token; 0 unless decoding       */
     struct cache *cache; /* (optional) */

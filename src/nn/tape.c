@@ -178,6 +178,7 @@ static enum sotto_status run_forward(struct tape *tape, int k, const struct view
         TRY(tape_edge(tape, k + 1, &next));
     if (!s->saved)
         TRY(pool_take(tape->pool, DTYPE_F32, saved_bytes(tape, k) / 4, &s->saved));
+    tape->pass.half = theta[k].type == DTYPE_BF16;
     struct room rest = room_of(&s->saved->buffer);
     struct view x = s->edge ? s->edge->buffer.view : view_none;
     for (int i = m->first[k]; i < m->first[k + 1]; i++) {
@@ -214,6 +215,7 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     assert(k + 1 == m->n_stage || tape->stage[k + 1].dedge);
     if (!s->saved)
         TRY(run_forward(tape, k, theta));
+    tape->pass.half = theta[k].type == DTYPE_BF16;
 
     struct flow *flow = tape->flow;
     const int first = m->first[k], n = m->first[k + 1] - first;

@@ -22,6 +22,7 @@ enum linear_layout {
 struct linear {
     int rows, in, out;
     enum linear_layout layout;
+    bool half; /* the weight is bf16, whatever its gradient is */
 };
 
 struct norm {
@@ -105,7 +106,7 @@ struct ops {
     /* dx = dy w, or dx += when `add`. */
     void (*linear_backward_x)(struct device *dev, const struct linear *p, struct view dx,
                               struct view dy, struct view w, bool add);
-    /* dw += dy^T x, dbias (optional) += column sums of dy. */
+    /* dw += dy^T x, dbias (optional) += column sums of dy; summed in fp32 and rounded once. */
     void (*linear_backward_w)(struct device *dev, const struct linear *p, struct view dw,
                               struct view dbias, struct view dy, struct view x);
 
@@ -142,6 +143,8 @@ struct ops {
     void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start,
                               struct view y, const int32_t *tokens, struct view table,
                               struct view positions);
+    /* dtable, dpositions (optional, both) +=; what a token or position occurs in is summed in fp32
+     * and rounded once. */
     void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
                                struct view dpositions, const int32_t *tokens, struct view dy);
 

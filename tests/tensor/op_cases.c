@@ -85,7 +85,8 @@ static int linear_operands(const struct op_case *c, struct operand *out)
 static void linear_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
     struct linear p = {c->d[0], c->d[1], c->d[2],
-                       has(c, CASE_IN_OUT) ? LINEAR_IN_OUT : LINEAR_OUT_IN};
+                       has(c, CASE_IN_OUT) ? LINEAR_IN_OUT : LINEAR_OUT_IN,
+                       v[1].type == DTYPE_BF16};
     if (pass == 0 && has(c, CASE_ALIAS)) {
         dev->ops->copy(dev, v[4], v[3], (size_t)p.rows * (size_t)p.out);
         dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[4]);

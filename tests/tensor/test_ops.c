@@ -338,7 +338,8 @@ static void products_of_bf16(void **state)
     static uint16_t half[IN * OUT], dw[IN * OUT];
     struct view v_x = {x, DTYPE_F32}, v_dy = {dy, DTYPE_F32}, v_w = {half, DTYPE_BF16},
                 v_dw = {dw, DTYPE_BF16};
-    static float y[ROWS * OUT], dx[ROWS * IN];
+    static float y[ROWS * OUT], dx[ROWS * IN], dw_wide[IN * OUT];
+    const struct view v_wide = {dw_wide, DTYPE_F32};
     for (int i = 0; i < ROWS * IN; i++)
         x[i] = (float)sin(0.37 * i);
     for (int i = 0; i < ROWS * OUT; i++)
@@ -353,7 +354,7 @@ static void products_of_bf16(void **state)
             continue;
         }
         for (int layout = LINEAR_OUT_IN; layout <= LINEAR_IN_OUT; layout++) {
-            const struct linear p = {ROWS, IN, OUT, (enum linear_layout)layout};
+            const struct linear p = {ROWS, IN, OUT, (enum linear_layout)layout, false};
             const bool out_in = layout == LINEAR_OUT_IN;
             const int w_in = out_in ? 1 : OUT, w_out = out_in ? IN : 1;
             memset(dw, 0, sizeof dw);
@@ -370,6 +371,14 @@ static void products_of_bf16(void **state)
             assert_int_equal(is_rounded(&backward, (struct view){dx, DTYPE_F32}, variants[k]),
                              rounded);
             assert_int_equal(is_rounded(&weight, v_dw, variants[k]), rounded);
+            struct linear half_p = p;
+            half_p.half = true; /* a gradient that is summed in fp32 is made as fast */
+            memset(dw_wide, 0, sizeof dw_wide);
+            dev.ops->linear_backward_w(&dev, &half_p, v_wide, view_none, v_dy, v_x);
+            assert_int_equal(is_rounded(&weight, v_wide, variants[k]), rounded);
+            memset(dw_wide, 0, sizeof dw_wide);
+            dev.ops->linear_backward_w(&dev, &p, v_wide, view_none, v_dy, v_x);
+            assert_false(is_rounded(&weight, v_wide, variants[k]));
             assert_int_equal(rounded, strcmp(variants[k], "amx") == 0);
         }
         device_close(&dev);

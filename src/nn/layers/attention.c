@@ -150,7 +150,8 @@ static void project(const struct attention_layer *l, struct pass *pass, const st
                     struct view n, const struct kept *k)
 {
     struct device *dev = pass->dev;
-    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout};
+    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout,
+                       pass->half};
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
         dev->ops->linear_forward(dev, &p, k->s.q, n, param(pass, theta, l->qkv_w),
@@ -203,7 +204,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
     const size_t count = extent_tokens(e) * (size_t)l->width;
-    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout};
+    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct view n = work(l, e, false, &flow.scratch).n;
 
@@ -235,7 +236,8 @@ static void project_backward(const struct attention_layer *l, struct pass *pass,
 {
     struct device *dev = pass->dev;
     const struct ops *ops = dev->ops;
-    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout};
+    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout,
+                       pass->half};
     rotate(l, pass, d, true);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
@@ -265,7 +267,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
-    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout};
+    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, true, &flow.scratch);
 

@@ -79,7 +79,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
     for (size_t row = 0; row < rows; row += chunk) {
         int here = (int)(rows - row < chunk ? rows - row : chunk);
-        const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN};
+        const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
         struct view n_here = view_at(t.n, row * width);
         ops->linear_forward(dev, &p, t.logits, n_here, w, view_none, view_none);
         if (pass->logits)

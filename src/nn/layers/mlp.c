@@ -97,8 +97,8 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const struct ops *ops = dev->ops;
     const struct extent e = pass->extent;
     const int rows = (int)extent_tokens(e);
-    const struct linear widen = {rows, l->width, l->hidden, l->layout};
-    const struct linear narrow = {rows, l->hidden, l->width, l->layout};
+    const struct linear widen = {rows, l->width, l->hidden, l->layout, pass->half};
+    const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, false, &flow.scratch);
     struct view n = w.n, a = w.a;
@@ -132,8 +132,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct extent e = pass->extent;
     const int rows = (int)extent_tokens(e);
     const size_t wide_count = (size_t)rows * (size_t)l->hidden;
-    const struct linear widen = {rows, l->width, l->hidden, l->layout};
-    const struct linear narrow = {rows, l->hidden, l->width, l->layout};
+    const struct linear widen = {rows, l->width, l->hidden, l->layout, pass->half};
+    const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, true, &flow.scratch);
     struct view n = w.n, dn = w.dn, a = w.a, dup = w.dup;

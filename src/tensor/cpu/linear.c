@@ -183,16 +183,16 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
     size_t n = panel_size(p, is_half(dy) || is_half(dw));
-    bool out_in = p->layout == LINEAR_OUT_IN;
-    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, is_half(dw))
-                              : cpu_gemm_room(dev, p->in, (int)n, p->rows, is_half(dw));
+    bool out_in = p->layout == LINEAR_OUT_IN, half = p->half || is_half(dw);
+    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, half)
+                              : cpu_gemm_room(dev, p->in, (int)n, p->rows, half);
     size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(dw) ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
     const size_t floats[] = {gemm_room, x_room, w_room, dy_room};
     struct room room = cpu_room(dev, floats, 4);
     if (!room.data)
         return;
-    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = is_half(dw)};
+    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = half};
     g.room = cpu_take(&room, gemm_room);
     struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room), true);
     float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);

@@ -40,13 +40,24 @@ void reference_embedding_backward(struct device *dev, int batch, int t, int widt
                                   struct view dy)
 {
     (void)dev;
-    size_t w = (size_t)width;
-    for (size_t r = 0; r < (size_t)batch * (size_t)t; r++) {
+    const size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
+    for (size_t r = 0; r < rows && dtable.data; r++) {
+        size_t first = 0;
+        while (tokens[first] != tokens[r])
+            first++;
+        for (size_t i = 0; i < w && first == r; i++) { /* once for each token */
+            double sum = 0;
+            for (size_t s = r; s < rows; s++)
+                sum += tokens[s] == tokens[r] ? get(dy, s * w + i) : 0;
+            put_add(dtable, (size_t)tokens[r] * w + i, sum, true);
+        }
+    }
+    for (size_t p = 0; p < (size_t)t && dpositions.data; p++) {
         for (size_t i = 0; i < w; i++) {
-            if (dtable.data)
-                put_add(dtable, (size_t)tokens[r] * w + i, get(dy, r * w + i), true);
-            if (dpositions.data)
-                put_add(dpositions, r % (size_t)t * w + i, get(dy, r * w + i), true);
+            double sum = 0;
+            for (size_t r = p; r < rows; r += (size_t)t)
+                sum += get(dy, r * w + i);
+            put_add(dpositions, p * w + i, sum, true);
         }
     }
 }

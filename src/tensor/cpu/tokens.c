@@ -27,13 +27,52 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
     }
 }
 
-static void add_to(const struct kernels *k, struct view y, size_t at, struct view x, size_t from,
-                   size_t n)
+/* A row of the batch and the token in it. */
+struct place {
+    uint32_t token, row;
+};
+
+static bool before(struct place a, struct place b)
 {
-    float y_room[CHUNK], x_room[CHUNK];
-    float *sum = load(k, y, at, n, y_room);
-    k->vector->add(sum, load(k, x, from, n, x_room), n);
-    store(k, y, at, n, sum);
+    return a.token < b.token || (a.token == b.token && a.row < b.row);
+}
+
+/* Rows by their tokens and, of one token, in their order: a merge sort of runs that double in
+ * length, between two halves of `room`. Returns the half that has the result. */
+static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t rows)
+{
+    struct place *from = room, *to = room + rows;
+    for (size_t r = 0; r < rows; r++)
+        from[r] = (struct place){(uint32_t)tokens[r], (uint32_t)r};
+    for (size_t run = 1; run < rows; run *= 2) {
+        for (size_t at = 0; at < rows; at += 2 * run) {
+            size_t a = at, a_end = min_size(at + run, rows), b = a_end;
+            size_t b_end = min_size(at + 2 * run, rows);
+            for (size_t i = at; i < b_end; i++)
+                to[i] =
+                    b == b_end || (a < a_end && before(from[a], from[b])) ? from[a++] : from[b++];
+        }
+        struct place *sorted = to;
+        to = from;
+        from = sorted;
+    }
+    return from;
+}
+
+/* y += the sum of columns [c, c + n) of the rows [first, end) of a sorted batch; with `every`
+ * instead of an order, of rows first, first + every, ... Rounded once. */
+static void add_rows(const struct kernels *k, struct view y, struct view dy, size_t w, size_t c,
+                     size_t n, const struct place *order, size_t first, size_t end, size_t every)
+{
+    float total[CHUNK], room[CHUNK];
+    k->vector->fill(total, 0, n);
+    for (size_t i = first; i < end; i += every) {
+        size_t row = order ? order[i].row : i;
+        k->vector->add(total, load(k, dy, row * w + c, n, room), n);
+    }
+    float *sum = load(k, y, c, n, room);
+    k->vector->add(sum, total, n);
+    store(k, y, c, n, sum);
 }
 
 /* A token may occur in many rows, so threads own columns, not rows. */
@@ -41,17 +80,22 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
                             struct view dpositions, const int32_t *tokens, struct view dy)
 {
     const struct kernels *k = kernels_of(dev);
-    size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
+    size_t w = (size_t)width, rows = (size_t)batch * (size_t)t, period = (size_t)t;
     size_t step = min_size(CHUNK, round_up(w / (size_t)dev->threads + 1, 64));
+    struct place *room = device_scratch(dev, 2 * rows * sizeof *room);
+    if (!room)
+        return;
+    const struct place *order = sort_rows(room, tokens, rows);
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
     for (size_t c = 0; c < w; c += step) {
         size_t n = min_size(step, w - c);
-        for (size_t r = 0; r < rows; r++) {
-            if (dtable.data)
-                add_to(k, dtable, (size_t)tokens[r] * w + c, dy, r * w + c, n);
-            if (dpositions.data)
-                add_to(k, dpositions, r % (size_t)t * w + c, dy, r * w + c, n);
+        for (size_t first = 0, end; dtable.data && first < rows; first = end) {
+            for (end = first + 1; end < rows && order[end].token == order[first].token;)
+                end++;
+            add_rows(k, view_at(dtable, order[first].token * w), dy, w, c, n, order, first, end, 1);
         }
+        for (size_t p = 0; dpositions.data && p < period; p++)
+            add_rows(k, view_at(dpositions, p * w), dy, w, c, n, NULL, p, rows, period);
     }
 }
 
