@@ -18,7 +18,7 @@ static struct option_section alone(const struct option *o, void *config)
     return (struct option_section){"", "", o, 1, config};
 }
 
-static bool is_default(const struct option *o, const void *config)
+bool option_is_default(const struct option *o, const void *config)
 {
     union {
         double real;
@@ -61,7 +61,7 @@ enum sotto_status option_only_check(const struct option_section *s, const struct
                                     int n)
 {
     for (int i = 0; i < n; i++)
-        if (!has_effect(s, &only[i]) && !is_default(find(s, only[i].key), s->config))
+        if (!has_effect(s, &only[i]) && !option_is_default(find(s, only[i].key), s->config))
             return refuse(s, &only[i]);
     return SOTTO_OK;
 }

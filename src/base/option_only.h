@@ -15,6 +15,9 @@ struct option_only {
     unsigned values; /* bit i: its i-th name has a use for the key  */
 };
 
+/* Whether the field has its default, however that is written. */
+bool option_is_default(const struct option *option, const void *config);
+
 /* Names the first option of the section that is set without effect, and what it is for. */
 enum sotto_status option_only_check(const struct option_section *section,
                                     const struct option_only *only, int n);

@@ -1,9 +1,12 @@
 /* sotto info */
 #include "cli/command.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
+#include "comm/mpi.h"
 #include "nn/tape.h"
 #include "tensor/ops.h"
 #include "train/weights.h"
@@ -89,6 +92,36 @@ static enum sotto_status print_model(const char *name, const struct info_config 
     return SOTTO_OK;
 }
 
+/* The file that the shell would start for `name`. */
+static bool find_program(const char *name, char path[FILE_PATH_ROOM])
+{
+    const char *folders = getenv("PATH");
+    while (folders && *folders) {
+        const size_t length = strcspn(folders, ":");
+        const int used = snprintf(path, FILE_PATH_ROOM, "%.*s/%s", (int)length, folders, name);
+        if (length && used < FILE_PATH_ROOM && access(path, X_OK) == 0)
+            return true;
+        folders += length + (folders[length] == ':');
+    }
+    return false;
+}
+
+/* What the command can work with, beside itself. */
+static void print_programs(void)
+{
+    char text[FILE_PATH_ROOM];
+    printf("workers: threads of a process, or simulated in virtual time\n");
+    mpi_describe(text, sizeof text);
+    if (*text)
+        printf("MPI: %s: workers also as ranks of mpirun or srun\n", text);
+    else
+        printf("MPI: not in this build; install Open MPI or MPICH and build again\n");
+    if (find_program("gnuplot", text))
+        printf("gnuplot: %s\n", text);
+    else
+        printf("gnuplot: not installed; `sotto compare` draws no figures\n");
+}
+
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct info_config *c = config;
@@ -101,8 +134,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     TRY(device_open(&dev, "cpu", &memory, 0));
     printf("sotto %s\n", sotto_version());
     printf("devices: cpu (%s, %d threads), reference\n", device_describe(&dev), dev.threads);
-    printf("workers: one in this process\n");
     device_close(&dev);
+    print_programs();
     return print_presets(c);
 }
 

@@ -51,4 +51,10 @@ void mpi_refuse(const struct status_note *note)
 {
     (void)note;
 }
+
+void mpi_describe(char *out, size_t room)
+{
+    if (room)
+        *out = '\0';
+}
 #endif

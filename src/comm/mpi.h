@@ -28,6 +28,9 @@ bool mpi_detected(void);
 /* What it was, "mpirun" or "srun"; NULL where there was none. */
 const char *mpi_launcher(void);
 
+/* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
+void mpi_describe(char *out, size_t room);
+
 /* This process's communicator of all ranks; NULL config: native. Starts MPI unless the program has,
  * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,

@@ -3,6 +3,7 @@
 
 #ifdef SOTTO_WITH_MPI
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -32,6 +33,23 @@ static void warn_of_srun(void)
                  "srun --mpi=pmix",
                  mpi_launched_size());
 #endif
+}
+
+/* Libraries tell a name and a version, and behind a comma or a line's end where they were built:
+ * "Open MPI v5.0.7, package: ...", "MPICH Version:      4.3.0". */
+void mpi_describe(char *out, size_t room)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length;
+    MPI_Get_library_version(text, &length);
+    text[strcspn(text, ",\n")] = '\0';
+    char *colon = strstr(text, " Version:");
+    if (colon) {
+        const char *version = colon + strlen(" Version:");
+        version += strspn(version, " \t");
+        memmove(colon + 1, version, strlen(version) + 1);
+    }
+    snprintf(out, room, "%s", text);
 }
 
 static enum sotto_status start_mpi(bool *ours)

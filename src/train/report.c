@@ -45,6 +45,7 @@ static void fill(json_t *o, const struct run *run)
 {
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
+    report_about(o, run);
     json_object_set_new(o, "complete", json_boolean(s->complete));
     put(o, "loss", s->loss);
     if (s->evaluation.targets) {

@@ -13,6 +13,10 @@ for command in train compare eval sample tokenize info; do
 done
 
 succeeds "$sotto" info
+says '^MPI: (Open MPI v[0-9]|MPICH [0-9]|not in this build)'
+if command -v gnuplot >/dev/null; then says "^gnuplot: /.*/gnuplot$"; fi
+PATH=/nowhere "$sotto" info >out || die "info without a PATH"
+says '^gnuplot: not installed'
 says '^gpt2 +124439808'
 succeeds "$sotto" info gpt2 --batch=4 --seq=256
 says '^  optimizer +995.5 +1493.3'
@@ -35,6 +39,13 @@ for file in config.json model.safetensors tokenizer.json metrics.jsonl; do
     [ -s run/$file ] || die "run/$file is missing"
 done
 [ "$(ls run/events.out.tfevents.* | wc -l)" = 1 ] || die "no event file"
+# the report tells what was run
+for line in "\"version\": \"$("$sotto" --version | sed 's/sotto //')\"" '"method": "ddp"' '"engine": "threads"' \
+            '"train.steps": "10"' '"model.width": "32"' '"link_inter": ""'; do
+    grep -qF -- "$line" run/report.json || die "report.json has no $line: $(cat run/report.json)"
+done
+grep -q "\"state\": \"$(sed -n 's/.*(state \([0-9a-f]*\)).*/\1/p' out)\"" run/report.json || die "report.json has another state"
+! grep -q '"optim.lr"' run/report.json || die "report.json lists what is at its default"
 
 succeeds "$sotto" sample run --prompt='Once' --tokens=20 --seed=3
 cp out first
