@@ -61,10 +61,10 @@ struct adamw {
     bool peek;
 };
 
-/* An outer update of CO2: with Lambda = |now - old| / (tau |dbar| + eps) + 1 elementwise, or
- * `lambda` where that is not 0, m <- beta m + (old - xbar) / Lambda;  next = now - alpha clip(m)
- * then old <- now, now <- next, and x and xbar change places: xbar <- x, x <- next. xbar and dbar
- * come as sums: `mean` makes them averages. */
+/* An outer update of CO2. `sent` comes as the sum of what all groups sent, of which `mean` makes
+ * the average, and leaves as what this one sends next: m <- beta m + sent / lambda;  next = now -
+ * alpha clip(m) sent <- (now - x) / Lambda,  Lambda = |next - now| / (tau |d| + eps) + 1, or 1
+ * without d x <- now;  now <- next d comes as a sum, too. */
 struct co2_step {
     float mean, tau, alpha, beta, clip, lambda;
 };
@@ -167,9 +167,9 @@ struct ops {
                   struct view g, struct view m, struct view v, size_t count);
     void (*sgd)(struct device *dev, const struct sgd *p, struct view x, struct view theta,
                 struct view g, struct view m, size_t count);
-    /* All fp32; dbar view_none with a lambda. */
+    /* All fp32; d view_none: without. */
     void (*co2)(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-                struct view old, struct view m, struct view xbar, struct view dbar, size_t count);
+                struct view m, struct view sent, struct view d, size_t count);
 };
 
 extern const struct ops ops_reference; /* plain loops in double precision */

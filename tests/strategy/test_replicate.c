@@ -251,9 +251,9 @@ static void memory_table(void **state)
         {REPLICATE_LOCAL, 0, 0, 0, 0},
         {REPLICATE_OVERLAP_LOCAL, 0, 0, 2, 1},         /* z, v                                   */
         {REPLICATE_SLOWMO, 0, 0, 2, 0},                /* x0, m                                  */
-        {REPLICATE_CO2, PENALTY_ELEMENTWISE, 0, 4, 2}, /* x_{t,0}, x_{t-1,0}, m, d; xbar, dbar */
-        {REPLICATE_CO2, PENALTY_NORM, 0, 4, 1},
-        {REPLICATE_CO2, PENALTY_OFF, 0, 3, 1},
+        {REPLICATE_CO2, PENALTY_ELEMENTWISE, 0, 2, 2}, /* x_{t,0}, m; what moved, d              */
+        {REPLICATE_CO2, PENALTY_NORM, 0, 2, 1},
+        {REPLICATE_CO2, PENALTY_OFF, 0, 2, 1},
         {REPLICATE_DILOCO, 0, OUTER_NESTEROV, 2, 1}, /* x0, buf; delta */
         {REPLICATE_DILOCO, 0, OUTER_SGD, 1, 1},
         {REPLICATE_DILOCO, 0, OUTER_ADAM, 3, 1},

@@ -256,6 +256,30 @@ static void changes(void **state)
     }
 }
 
+/* In the middle of a round of co2, to every other penalty. */
+static void another_penalty(void **state)
+{
+    (void)state;
+    static const char *const penalties[] = {"elementwise", "norm", "off"};
+    struct seen first = {0};
+    for (int i = 0; i < 9; i++) {
+        char folder[64], name[64], option[64];
+        snprintf(folder, sizeof folder, "penalty.%d", i / 3);
+        struct run_config c = configure(folder);
+        set(&c, "strategy.preset=co2");
+        snprintf(option, sizeof option, "strategy.penalty=%s", penalties[i / 3]);
+        set(&c, option);
+        if (i % 3 == 0)
+            assert_ok(train(&c, 23, &first));
+        snprintf(name, sizeof name, "penalty.%d.to.%d", i / 3, i % 3);
+        strcpy(c.train.out, at(name));
+        snprintf(option, sizeof option, "strategy.penalty=%s", penalties[i % 3]);
+        set(&c, option);
+        c.train.eval_every = 1;
+        go_on(c, folder, first.result.evaluation.loss);
+    }
+}
+
 /* co2 goes on with the tau that it is told, not with the one that it had: no more averages. */
 static void another_tau(void **state)
 {
@@ -263,6 +287,7 @@ static void another_tau(void **state)
     struct seen first, on;
     struct run_config c = configure("tau");
     set(&c, "strategy.preset=co2");
+    set(&c, "strategy.penalty=off"); /* which would send the first step's displacement */
     set_all(&c, slow);
     c.train.eval_every = 0;
     assert_ok(train(&c, 6, &first)); /* the average of step 6 has just begun */
@@ -331,7 +356,8 @@ static void stops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume),       cmocka_unit_test(changes), cmocka_unit_test(another_tau),
+        cmocka_unit_test(resume),       cmocka_unit_test(changes),
+        cmocka_unit_test(another_tau),  cmocka_unit_test(another_penalty),
         cmocka_unit_test(measured_tau), cmocka_unit_test(stops),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);

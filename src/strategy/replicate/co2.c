@@ -2,74 +2,118 @@
  * while the next tau steps are made, so it is used one outer round late. The staleness that this
  * brings is penalized, and the outer momentum is clipped.
  *
- * The displacement of the first inner step rides in the same all-reduce, so that all groups divide
- * by the same penalty and x_{t,0} is the same everywhere. */
+ * What is sent is how far a group has moved, x_{t,0} - x_{t,tau}: x_{t,0} is the same everywhere,
+ * so it need not be kept until the average is there. The displacement d_t of the first inner step
+ * is averaged while round t goes on. So at its end everybody knows Lambda_{t+1}, by which x_{t,0} -
+ * xbar_{t,tau} will be divided, and divides before it sends: neither x_{t-1,0} nor d_{t-1} is kept
+ * beside x_{t,0} and d_t. In round 0 nothing is known of staleness, and nothing is penalized:
+ * x_{1,0} = x_{0,0}. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "strategy/replicate/pace.h"
 #include "tensor/ops.h"
 
+enum { PIECE = 1 << 12 }; /* elements */
+
 struct co2 {
     struct replicate base;
-    struct buffer now, old; /* x_{t,0}, x_{t-1,0}                               */
-    struct buffer m;        /* outer momentum, not clipped                      */
-    struct buffer xbar;     /* x_{t-1,tau}: sent, then averaged                 */
-    struct buffer d;        /* this round's first displacement, own             */
-    struct buffer dbar;     /* the last round's: sent, then averaged; elementwise only */
-    float *norm; /* (2, tensors) squares of |x_{t,0} - x_{t-1,0}| and of |d|; norm only */
+    struct buffer now;   /* x_{t,0}                                                       */
+    struct buffer m;     /* outer momentum, not clipped                                   */
+    struct buffer sent;  /* what the groups moved in the last round, penalized; sums      */
+    struct buffer d;     /* this round's first displacement; sums; elementwise only       */
+    struct buffer piece; /* of a difference of two vectors; norm only                     */
+    float *moved;        /* (tensors) squares of |x_{t,0} - x_{t-1,0}|; norm only         */
+    float *first, *last; /* (tensors) of |d_t|, |d_{t-1}|, summed over groups; norm only  */
     struct lane *lane;
     struct comm *across, *within;
-    bool under_way;
-    struct tally sent; /* travels with xbar */
-    int64_t tau;       /* 0: still to be measured */
+    bool under_way;    /* there was a round before this one */
+    bool knows_d;      /* d or `first` is of this round     */
+    struct tally told; /* travels with `sent`         */
+    int64_t tau;       /* 0: still to be measured     */
     struct pace pace;
 };
 
 static void anchor(struct replicate *r)
 {
     struct co2 *c = (struct co2 *)r;
-    r->is.dev->ops->copy(r->is.dev, c->now.view, r->x, r->count);
-    r->is.dev->ops->copy(r->is.dev, c->old.view, r->x, r->count);
-    c->under_way = false;
+    const struct ops *ops = r->is.dev->ops;
+    ops->copy(r->is.dev, c->now.view, r->x, r->count);
+    ops->fill(r->is.dev, c->m.view, r->count, 0);
+    ops->fill(r->is.dev, c->sent.view, r->count, 0);
+    c->under_way = c->knows_d = false;
 }
 
-static enum sotto_status allreduce(void *arg)
+static enum sotto_status sum_over(struct comm *comm, float *x, int n)
+{
+    const struct view v = {x, DTYPE_F32};
+    return comm_allreduce(comm, v, v, (size_t)n);
+}
+
+static enum sotto_status average(void *arg)
 {
     struct co2 *c = arg;
-    struct replicate *r = &c->base;
-    TRY(comm_allreduce(c->across, c->xbar.view, c->xbar.view, r->count));
-    if (c->dbar.dev)
-        TRY(comm_allreduce(c->across, c->dbar.view, c->dbar.view, r->count));
-    if (c->norm) {
-        const size_t n = (size_t)r->is.table->n;
-        struct view all = {c->norm, DTYPE_F32}, d = {c->norm + n, DTYPE_F32};
-        TRY(comm_allreduce(c->within, all, all, 2 * n)); /* tensors are spread over the group */
-        TRY(comm_allreduce(c->across, d, d, n));
-    }
-    return tally_sum(&c->sent, c->across);
+    TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
+    if (c->moved)
+        TRY(sum_over(c->within, c->moved, c->base.is.table->n)); /* tensors are spread over it */
+    return tally_sum(&c->told, c->across);
 }
 
-/* Squared norms of every tensor's own part: of d_t, and of x_{t+1,0} - x_{t,0}, for which d gives
- * its room. */
-static void measure_tensors(struct co2 *c)
+static enum sotto_status average_first(void *arg)
+{
+    struct co2 *c = arg;
+    if (c->d.dev)
+        return comm_allreduce(c->across, c->d.view, c->d.view, c->base.count);
+    TRY(sum_over(c->within, c->first, c->base.is.table->n));
+    return sum_over(c->across, c->first, c->base.is.table->n);
+}
+
+/* All that a round sends, to be timed; in round 0 nothing else is under way. */
+static enum sotto_status time_round(void *arg)
+{
+    struct co2 *c = arg;
+    if (c->d.dev)
+        TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
+    return average(c);
+}
+
+/* Squares of |x - now|, of every tensor's own part. */
+static void measure_tensors(struct co2 *c, float *squares)
+{
+    const struct replicate *r = &c->base;
+    struct device *dev = r->is.dev;
+    for (int i = 0; i < r->is.table->n; i++) {
+        const struct span s = table_span(r->is.table, i, r->is.index, r->is.parts);
+        double sum = 0;
+        for (size_t at = 0; at < s.count; at += PIECE) {
+            const size_t n = s.count - at < PIECE ? s.count - at : PIECE;
+            dev->ops->copy(dev, c->piece.view, view_at(r->x, s.begin + at), n);
+            dev->ops->axpy(dev, c->piece.view, -1, view_at(c->now.view, s.begin + at), n);
+            sum += dev->ops->sum_squares(dev, c->piece.view, n);
+        }
+        squares[i] = (float)sum;
+    }
+}
+
+/* d_t = x_{t,1} - x_{t,0} sets out. */
+static enum sotto_status send_first(struct co2 *c)
 {
     struct replicate *r = &c->base;
     struct device *dev = r->is.dev;
-    const struct table *table = r->is.table;
-    for (int which = 1; which >= 0; which--) {
-        for (int i = 0; i < table->n; i++) {
-            struct span s = table_span(table, i, r->is.index, r->is.parts);
-            c->norm[which * table->n + i] =
-                (float)dev->ops->sum_squares(dev, view_at(c->d.view, s.begin), s.count);
-        }
-        dev->ops->copy(dev, c->d.view, c->now.view, r->count);
-        dev->ops->axpy(dev, c->d.view, -1, c->old.view, r->count);
+    if (c->first) {
+        measure_tensors(c, c->first);
+    } else {
+        dev->ops->copy(dev, c->d.view, r->x, r->count);
+        dev->ops->axpy(dev, c->d.view, -1, c->now.view, r->count);
     }
+    TRY(device_check(dev));
+    c->knows_d = true;
+    return lane_start(c->lane, average_first, c);
 }
 
-/* The outer iterate of one run of elements; lambda 0: elementwise, from dbar. */
-static void outer(struct co2 *c, size_t begin, size_t count, float lambda)
+/* The outer iterate of one run of elements; what came is divided by lambda. */
+static void outer(struct co2 *c, size_t begin, size_t count, double lambda)
 {
     struct replicate *r = &c->base;
     const struct strategy_config *config = r->is.config;
@@ -79,80 +123,108 @@ static void outer(struct co2 *c, size_t begin, size_t count, float lambda)
         .alpha = (float)config->alpha,
         .beta = (float)config->beta,
         .clip = config->phi > 0 ? (float)config->phi : INFINITY,
-        .lambda = lambda,
+        .lambda = (float)lambda,
     };
+    const struct view d = c->d.dev && c->knows_d ? view_at(c->d.view, begin) : view_none;
     r->is.dev->ops->co2(r->is.dev, &p, view_at(r->x, begin), view_at(c->now.view, begin),
-                        view_at(c->old.view, begin), view_at(c->m.view, begin),
-                        view_at(c->xbar.view, begin),
-                        c->dbar.dev ? view_at(c->dbar.view, begin) : view_none, count);
+                        view_at(c->m.view, begin), view_at(c->sent.view, begin), d, count);
 }
 
-/* m_t and x_{t+1,0}; on return xbar holds x_{t,tau}, to be sent. Of norms only scalars travel, so
- * |d| is the root mean square of the groups' |d|, not the norm of their mean. */
+/* m_t and x_{t+1,0}; what is to be sent of this round. Of norms only scalars travel, so |d| is the
+ * root mean square of the groups' |d|, not the norm of their mean; x holds x_{t,0} meanwhile. */
 static void outer_update(struct co2 *c)
 {
     struct replicate *r = &c->base;
     const struct table *table = r->is.table;
-    if (!c->norm) {
-        outer(c, 0, r->count, c->dbar.dev ? 0 : 1);
+    if (!c->moved) {
+        outer(c, 0, r->count, 1);
         return;
     }
     for (int i = 0; i < table->n; i++) {
-        struct span s = table_span(table, i, r->is.index, r->is.parts);
-        double moved = sqrt(c->norm[i]);
-        double first = sqrt(c->norm[table->n + i] / (double)r->is.mesh->n_r);
-        outer(c, s.begin, s.count, (float)(moved / ((double)c->tau * first + 1e-12) + 1));
+        const struct span s = table_span(table, i, r->is.index, r->is.parts);
+        const double first = sqrt(c->last[i] / (double)r->is.mesh->n_r);
+        outer(c, s.begin, s.count, sqrt(c->moved[i]) / ((double)c->tau * first + 1e-12) + 1);
+        c->last[i] = c->first[i];
     }
-}
-
-/* Everything is sent: x_{t,tau} and what the penalty needs of this round. */
-static enum sotto_status launch(struct co2 *c)
-{
-    struct replicate *r = &c->base;
-    struct device *dev = r->is.dev;
-    if (c->dbar.dev)
-        dev->ops->copy(dev, c->dbar.view, c->d.view, r->count);
-    if (c->norm)
-        measure_tensors(c);
-    TRY(device_check(dev));
-    c->under_way = true;
-    tally_take(&c->sent, r);
-    return lane_start(c->lane, allreduce, c);
+    measure_tensors(c, c->moved);
 }
 
 static enum sotto_status boundary(struct co2 *c)
 {
     struct replicate *r = &c->base;
     struct device *dev = r->is.dev;
-    const bool first = !c->under_way;
-    TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}; nothing to wait for in round 0 */
-    if (first) {             /* x_{1,0} = x_{0,0} */
-        dev->ops->copy(dev, c->xbar.view, r->x, r->count);
-        dev->ops->copy(dev, r->x, c->now.view, r->count);
-    } else {
-        outer_update(c);
-        tally_tell(&c->sent, r);
-    }
+    TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}, d_t */
+    if (c->under_way)
+        tally_tell(&c->told, r);
+    outer_update(c);
+    dev->ops->copy(dev, r->x, c->now.view, r->count);
     r->apart = false;
     replicate_publish(r);
-    return SOTTO_OK;
+    TRY(device_check(dev));
+    c->under_way = true;
+    c->knows_d = false;
+    tally_take(&c->told, r);
+    return lane_start(c->lane, average, c);
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct co2 *c = (struct co2 *)r;
-    struct device *dev = r->is.dev;
     if (!c->tau)
-        TRY(pace_step(&c->pace, r, plan->pause, c->lane, allreduce, c, &c->tau));
-    TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ...           */
-    if (r->steps == 0 && c->d.dev) {
-        dev->ops->copy(dev, c->d.view, r->x, r->count);
-        dev->ops->axpy(dev, c->d.view, -1, c->now.view, r->count); /* d_t = x_{t,1} - x_{t,0} */
-    }
+        TRY(pace_step(&c->pace, r, plan->pause, c->lane, time_round, c, &c->tau));
+    if (c->tau == 1 && r->is.config->tau_steps == 0 && c->d.dev)
+        c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
+    TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
+    if (r->steps == 0 && c->under_way && (c->d.dev || c->first))
+        TRY(send_first(c));
     if (!replicate_boundary(r, c->tau ? c->tau : INT64_MAX))
         return SOTTO_OK;
-    TRY(boundary(c));
-    return launch(c);
+    return boundary(c);
+}
+
+/* Squares of tensors, the same on all; sums over groups as replicate_visit_sum has them. */
+static enum sotto_status visit_squares(struct co2 *c, struct state_visitor *v, const char *name,
+                                       float *x, bool summed)
+{
+    const struct replicate *r = &c->base;
+    const size_t n = (size_t)r->is.table->n;
+    TRY(state_tensor(v, name, MEMORY_OUTER, NULL, (struct view){x, DTYPE_F32}, n));
+    for (size_t i = 0; i < n && state_loading(v) && summed; i++)
+        x[i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
+    return SOTTO_OK;
+}
+
+/* What the penalty knows. A run that goes on with another penalty has a round without. */
+static enum sotto_status visit_penalty(struct co2 *c, struct state_visitor *v)
+{
+    const bool loads = state_loading(v);
+    int64_t knows = c->knows_d;
+    TRY(state_count(v, "outer.knows_d", &knows, 1));
+    c->knows_d = knows && (!loads || (c->d.dev && state_has(v, "outer.d.")) ||
+                           (c->first && state_has(v, "outer.first")));
+    if (c->d.dev && c->knows_d)
+        TRY(replicate_visit_sum(&c->base, v, "outer.d", &c->d));
+    if (c->moved && (!loads || state_has(v, "outer.moved"))) {
+        TRY(visit_squares(c, v, "outer.moved", c->moved, false));
+        TRY(visit_squares(c, v, "outer.last", c->last, true));
+    }
+    if (c->first && c->knows_d)
+        TRY(visit_squares(c, v, "outer.first", c->first, true));
+    static const char *const others[] = {"outer.d.", "outer.moved", "outer.last", "outer.first"};
+    for (int i = 0; i < 4 && loads; i++)
+        state_ignore(v, others[i]);
+    return SOTTO_OK;
+}
+
+/* Versions that sent parameters kept other vectors. */
+static enum sotto_status begin_anew(struct co2 *c, struct state_visitor *v)
+{
+    if (c->base.is.mesh->worker->rank == 0)
+        log_warn("the checkpoint's outer momentum is of an older version and is left behind");
+    c->base.from.same = false;
+    state_ignore(v, "outer.");
+    state_ignore(v, "displacement.");
+    return SOTTO_OK;
 }
 
 static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
@@ -162,6 +234,8 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     if (!state_loading(v))
         TRY(lane_wait(c->lane)); /* what is saved is the same on all */
     TRY(replicate_visit(r, v));
+    if (r->from.same && state_loading(v) && !state_has(v, "outer.sent."))
+        return begin_anew(c, v);
     if (!r->from.same)
         return SOTTO_OK;
     TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));
@@ -170,19 +244,9 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
         c->tau = tau;
     c->under_way = under_way;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
-    TRY(replicate_visit_vector(r, v, "outer.old", &c->old));
     TRY(replicate_visit_vector(r, v, "outer.m", &c->m));
-    TRY(replicate_visit_sum(r, v, "outer.xbar", &c->xbar));
-    if (c->dbar.dev)
-        TRY(replicate_visit_sum(r, v, "outer.dbar", &c->dbar));
-    if (c->norm)
-        TRY(state_tensor(v, "outer.norm", MEMORY_OUTER, NULL, (struct view){c->norm, DTYPE_F32},
-                         2 * (size_t)r->is.table->n));
-    for (int i = 0; c->norm && state_loading(v) && i < r->is.table->n; i++) /* sums, as above */
-        c->norm[r->is.table->n + i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
-    if (!c->d.dev || (!state_loading(v) && r->is.parts == 1 && r->is.mesh->s > 0))
-        return SOTTO_OK;
-    return replicate_visit_own(r, v, "displacement", "d", &c->d);
+    TRY(replicate_visit_sum(r, v, "outer.sent", &c->sent));
+    return visit_penalty(c, v);
 }
 
 static void free_co2(struct replicate *r)
@@ -191,19 +255,30 @@ static void free_co2(struct replicate *r)
     if (c->lane)
         lane_wait(c->lane);
     buffer_free(&c->now);
-    buffer_free(&c->old);
     buffer_free(&c->m);
-    buffer_free(&c->xbar);
+    buffer_free(&c->sent);
     buffer_free(&c->d);
-    buffer_free(&c->dbar);
-    free(c->norm);
+    buffer_free(&c->piece);
+    free(c->moved);
+    free(c->first);
+    free(c->last);
     replicate_free(r);
     free(c);
 }
 
+static enum sotto_status open_norms(struct co2 *c)
+{
+    const size_t n = (size_t)c->base.is.table->n;
+    c->moved = calloc(n, sizeof *c->moved);
+    c->first = calloc(n, sizeof *c->first);
+    c->last = calloc(n, sizeof *c->last);
+    if (!c->moved || !c->first || !c->last)
+        return fail(SOTTO_ENOMEM, "no memory for the norms of %zu tensors", n);
+    return buffer_init(&c->piece, c->base.is.dev, DTYPE_F32, PIECE, MEMORY_SCRATCH);
+}
+
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
-    const int penalty = setup->config->penalty;
     struct co2 *c = calloc(1, sizeof *c);
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
@@ -211,18 +286,12 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
     enum sotto_status st;
     TRY_DONE(replicate_init(&c->base, &replicate_co2, setup));
     TRY_DONE(replicate_buffer(&c->base, &c->now, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&c->base, &c->old, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&c->base, &c->m, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&c->base, &c->xbar, MEMORY_COMMUNICATION));
-    if (penalty != PENALTY_OFF)
-        TRY_DONE(replicate_buffer(&c->base, &c->d, MEMORY_OUTER));
-    if (penalty == PENALTY_ELEMENTWISE)
-        TRY_DONE(replicate_buffer(&c->base, &c->dbar, MEMORY_COMMUNICATION));
-    if (penalty == PENALTY_NORM &&
-        !(c->norm = calloc(2 * (size_t)setup->table->n, sizeof *c->norm))) {
-        st = fail(SOTTO_ENOMEM, "no memory for the norms of %d tensors", setup->table->n);
-        goto done;
-    }
+    TRY_DONE(replicate_buffer(&c->base, &c->sent, MEMORY_COMMUNICATION));
+    if (setup->config->penalty == PENALTY_ELEMENTWISE)
+        TRY_DONE(replicate_buffer(&c->base, &c->d, MEMORY_COMMUNICATION));
+    if (setup->config->penalty == PENALTY_NORM)
+        TRY_DONE(open_norms(c));
     TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, &c->across));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, &c->within));

@@ -126,7 +126,7 @@ void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct 
 void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
              struct view g, struct view m, size_t count);
 void cpu_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-             struct view old, struct view m, struct view xbar, struct view dbar, size_t count);
+             struct view m, struct view sent, struct view d, size_t count);
 
 void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
                         struct view w, struct view bias, struct view residual);

@@ -56,24 +56,19 @@ void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view
 
 /* Every tau steps at most, so plain loops will do. */
 void cpu_co2(struct device *dev, const struct co2_step *p, struct view x_view, struct view now_view,
-             struct view old_view, struct view m_view, struct view xbar_view, struct view dbar_view,
-             size_t count)
+             struct view m_view, struct view sent_view, struct view d_view, size_t count)
 {
     const float eps = 1e-12f;
-    float *x = x_view.data, *now = now_view.data, *old = old_view.data, *m = m_view.data;
-    float *xbar = xbar_view.data;
-    const float *dbar = dbar_view.data;
-    assert(dbar || p->lambda != 0);
+    float *x = x_view.data, *now = now_view.data, *m = m_view.data, *sent = sent_view.data;
+    const float *d = d_view.data;
 #pragma omp parallel for simd schedule(static) num_threads(team(dev, count))
     for (size_t i = 0; i < count; i++) {
-        float lambda = p->lambda;
-        if (lambda == 0)
-            lambda = fabsf(now[i] - old[i]) / (p->tau * fabsf(p->mean * dbar[i]) + eps) + 1;
-        m[i] = p->beta * m[i] + (old[i] - p->mean * xbar[i]) / lambda;
-        float next = now[i] - p->alpha * fmaxf(-p->clip, fminf(m[i], p->clip));
-        old[i] = now[i];
-        now[i] = next;
-        xbar[i] = x[i];
-        x[i] = next;
+        m[i] = p->beta * m[i] + p->mean * sent[i] / p->lambda;
+        float before = now[i], moved = before - x[i];
+        now[i] = before - p->alpha * fmaxf(-p->clip, fminf(m[i], p->clip));
+        if (d)
+            moved /= fabsf(now[i] - before) / (p->tau * fabsf(p->mean * d[i]) + eps) + 1;
+        sent[i] = moved;
+        x[i] = before;
     }
 }

@@ -278,22 +278,20 @@ static void sgd(struct device *dev, const struct sgd *p, struct view x, struct v
 }
 
 static void co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-                struct view old, struct view m, struct view xbar, struct view dbar, size_t count)
+                struct view m, struct view sent, struct view d, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        double lambda = p->lambda;
-        if (p->lambda == 0)
-            lambda =
-                fabs(get(now, i) - get(old, i)) / (p->tau * fabs(p->mean * get(dbar, i)) + 1e-12) +
-                1;
-        double momentum = p->beta * get(m, i) + (get(old, i) - p->mean * get(xbar, i)) / lambda;
-        double next = get(now, i) - p->alpha * fmax(-p->clip, fmin(momentum, p->clip));
+        const double before = get(now, i), moved = before - get(x, i);
+        const double momentum = p->beta * get(m, i) + p->mean * get(sent, i) / p->lambda;
+        const double next = before - p->alpha * fmax(-p->clip, fmin(momentum, p->clip));
+        double lambda = 1;
+        if (d.data)
+            lambda += fabs(next - before) / (p->tau * fabs(p->mean * get(d, i)) + 1e-12);
         put(m, i, momentum);
-        put(old, i, get(now, i));
         put(now, i, next);
-        put(xbar, i, get(x, i));
-        put(x, i, next);
+        put(sent, i, moved / lambda);
+        put(x, i, before);
     }
 }
 

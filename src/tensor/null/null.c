@@ -171,9 +171,9 @@ static void sgd(struct device *dev, const struct sgd *p, struct view x, struct v
 }
 
 static void co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-                struct view old, struct view m, struct view xbar, struct view dbar, size_t count)
+                struct view m, struct view sent, struct view d, size_t count)
 {
-    (void)dev, (void)p, (void)x, (void)now, (void)old, (void)m, (void)xbar, (void)dbar, (void)count;
+    (void)dev, (void)p, (void)x, (void)now, (void)m, (void)sent, (void)d, (void)count;
 }
 
 const struct ops ops_null = {
