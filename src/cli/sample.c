@@ -84,7 +84,7 @@ static enum sotto_status one_sample(struct loaded *l, const struct sample_config
     struct generate_config how = {c->temperature, c->top_k, c->top_p,
                                   (uint64_t)c->seed + (uint64_t)i};
     const int end = tokenizer_end(l->tokenizer);
-    TRY(tokenizer_encode(l->tokenizer, text, strlen(text), &prompt));
+    TRY(tokenizer_encode_prompt(l->tokenizer, text, strlen(text), &prompt));
     int32_t token = end;
     if (prompt.count == 0 && end < 0) {
         free(prompt.data);

@@ -15,6 +15,7 @@ struct tokenize_config {
     char tokenizer[OPTION_ROOM], input[OPTION_LONG_ROOM], out[OPTION_ROOM], ids[OPTION_ROOM],
         end[OPTION_ROOM];
     int vocab, min_frequency;
+    bool special;
 };
 
 #define S struct tokenize_config
@@ -25,6 +26,8 @@ static const struct option table[] = {
     OPTION_TEXT(S, ids, "", "encode: text file of ids to write; -: standard output"),
     OPTION_INT(S, vocab, "8192", 257, 1 << 22, "train: size of the vocabulary"),
     OPTION_INT(S, min_frequency, "2", 1, 1 << 30, "train: a pair seen less often is not merged"),
+    OPTION_BOOL(S, special, "true",
+                "encode: with what the tokenizer's post-processor puts around a text, such as <s>"),
     OPTION_TEXT(S, end, "<|endoftext|>", "train: the token that ends a document; empty: none"),
 };
 #undef S
@@ -119,7 +122,8 @@ static enum sotto_status encode(const struct tokenize_config *c, const struct to
     struct token_list ids = {0};
     TRY(file_read(c->input, file_limit, &text, &size));
     double begin = clock_now(&clock_real);
-    enum sotto_status st = tokenizer_encode(tokenizer, text, size, &ids);
+    enum sotto_status st = c->special ? tokenizer_encode_special(tokenizer, text, size, &ids)
+                                      : tokenizer_encode(tokenizer, text, size, &ids);
     double seconds = clock_now(&clock_real) - begin;
     bool printed = !*c->out && !*c->ids;
     if (st == SOTTO_OK && (*c->ids || printed))

@@ -26,6 +26,7 @@
 #define BPE_MAX_VOCAB (1 << 22) /* ids are below this                       */
 #define BPE_MAX_ADDED 1024      /* bytes of an added token                  */
 #define BPE_MAX_STAGES 16       /* pre-tokenizers in a row                  */
+#define BPE_MAX_AROUND 16       /* tokens put before, or behind, a text     */
 #define BPE_MAX_WORD (1u << 30) /* bytes of a word                          */
 #define BPE_NONE UINT32_MAX     /* no id, no rank, no place                 */
 #define BPE_CACHED_BYTES 26     /* a longer word is not kept in the cache   */
@@ -281,6 +282,10 @@ struct tokenizer {
     struct bpe_split split;
     bool nfc;
     uint32_t end; /* BPE_NONE: none */
+    struct bpe_around {
+        int32_t ids[BPE_MAX_AROUND];
+        int count;
+    } before, after; /* what a post-processor puts around a text */
     char *shell; /* tokenizer.json without vocabulary, merges and added tokens: what is written back
                   */
     struct bpe_unicode unicode;

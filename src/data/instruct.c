@@ -157,20 +157,6 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
     return text_status(&example->text);
 }
 
-static enum sotto_status push(struct token_list *list, int32_t id)
-{
-    if (list->count == list->room) {
-        size_t room = 2 * list->room + 1024;
-        int32_t *more = realloc(list->data, room * sizeof *more);
-        if (!more)
-            return fail(SOTTO_ENOMEM, "no memory for %zu tokens", room);
-        list->data = more;
-        list->room = room;
-    }
-    list->data[list->count++] = id;
-    return SOTTO_OK;
-}
-
 /* Appends the example's ids, masked ones as complements; takes them back when none would be a
  * target. */
 static enum sotto_status encode(const struct instruct_example *e, const struct tokenizer *tokenizer,
@@ -181,10 +167,14 @@ static enum sotto_status encode(const struct instruct_example *e, const struct t
     bool learns = false;
     for (int i = 0; i < e->count; i++) {
         size_t from = ids->count;
+        if (i == 0) /* what begins a text is part of its prompt */
+            TRY(tokenizer_encode_prompt(tokenizer, "", 0, ids));
+        for (; from < ids->count; from++)
+            ids->data[from] = ~ids->data[from];
         TRY(tokenizer_encode(tokenizer, text, e->parts[i].size, ids));
         text += e->parts[i].size;
         if (e->parts[i].learned && tokenizer_end(tokenizer) >= 0)
-            TRY(push(ids, tokenizer_end(tokenizer)));
+            TRY(token_list_add(ids, tokenizer_end(tokenizer)));
         for (size_t k = from; k < ids->count; k++) {
             if (!e->parts[i].learned)
                 ids->data[k] = ~ids->data[k];

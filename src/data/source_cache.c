@@ -45,7 +45,9 @@ static enum sotto_status mix_tokenizer(uint64_t *hash, const struct tokenizer *t
 static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct source_spec *spec,
                                     const char *folder, const struct tokenizer *tokenizer)
 {
-    uint64_t hash = HASH_START;
+    const int version = 2; /* of what becomes of a document: since 2, what the tokenizer's
+                              post-processor puts around it is there */
+    uint64_t hash = hash_bytes(HASH_START, &version, sizeof version);
     TRY(file_make_directories(folder));
     if (spec->format == DATA_STORIES) {
         TRY(source_visit(spec, mix_document, &hash));
@@ -76,21 +78,7 @@ struct encoding {
 static enum sotto_status encode_document(void *arg, const char *text, size_t size)
 {
     struct encoding *e = arg;
-    struct token_list *ids = &e->ids;
-    TRY(tokenizer_encode(e->tokenizer, text, size, ids));
-    int end = tokenizer_end(e->tokenizer);
-    if (end < 0)
-        return SOTTO_OK;
-    if (ids->count == ids->room) {
-        size_t room = 2 * ids->room + 1024;
-        int32_t *more = realloc(ids->data, room * sizeof *more);
-        if (!more)
-            return fail(SOTTO_ENOMEM, "no memory for %zu tokens", room);
-        ids->data = more;
-        ids->room = room;
-    }
-    ids->data[ids->count++] = end;
-    return SOTTO_OK;
+    return tokenizer_encode_document(e->tokenizer, text, size, &e->ids);
 }
 
 enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *spec,

@@ -1,8 +1,7 @@
 /* Reading tokenizer.json, and vocab.json with merges.txt.
  *
  * What would change the ids and is not implemented is an error that names it; what does not change
- * them (padding, truncation, templates that put special tokens around a text) is kept for writing
- * and otherwise ignored. */
+ * them (padding, truncation) is kept for writing and otherwise ignored. */
 #include "data/tokenizer.h"
 
 #include <inttypes.h>
@@ -221,6 +220,7 @@ static enum sotto_status read_root(struct tokenizer *tokenizer, json_t *root)
     TRY(read_added(tokenizer, root));
     TRY(keep_shell(tokenizer, root));
     TRY(tokenizer_finish(tokenizer));
+    TRY(tokenizer_check_around(tokenizer));
     if (json_get_bool_or(model, "byte_fallback", false))
         for (int byte = 0; byte < 256; byte++)
             if (tokenizer->model.byte_id[byte] == BPE_NONE)

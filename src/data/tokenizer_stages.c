@@ -134,7 +134,7 @@ enum sotto_status tokenizer_read_stages(struct tokenizer *tokenizer, const json_
     static const struct kind pre_tokenizers[] = {
         {"ByteLevel", read_byte_level}, {"Digits", read_digits}, {"Split", read_split}};
     static const struct kind post_processors[] = {{"ByteLevel", NULL},
-                                                  {"TemplateProcessing", NULL}};
+                                                  {"TemplateProcessing", tokenizer_read_template}};
     static const struct kind decoders[] = {{"ByteLevel", NULL}, {"Fuse", NULL}};
     static const struct part parts[] = {
         {"normalizer", "normalizers", KINDS(normalizers)},

@@ -83,7 +83,7 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     if (cut == 0)
         return fail(SOTTO_EFORMAT, "a text needs at least two words: '%.60s'", text);
     l->ids.count = 0;
-    TRY(tokenizer_encode(l->tokenizer, text, cut - 1, &l->ids));
+    TRY(tokenizer_encode_prompt(l->tokenizer, text, cut - 1, &l->ids));
     size_t context = l->ids.count;
     TRY(tokenizer_encode(l->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
     const size_t positions = (size_t)l->tape->most.t;

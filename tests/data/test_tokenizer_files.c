@@ -226,7 +226,7 @@ static void parts_that_change_no_id_are_kept(void **state)
     static const char json[] =
         "{\"truncation\": {\"max_length\": 7}, \"pre_tokenizer\": " BYTES
         ", \"post_processor\": {\"type\":"
-        " \"TemplateProcessing\", \"single\": []}, \"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2},"
+        " \"TemplateProcessing\", \"single\": [{\"Sequence\": {\"id\": \"A\"}}]}, \"model\": {\"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2},"
         " \"merges\": [[\"a\", \"b\"]]}, \"mine\": 1.5}";
     char path[FILE_PATH_ROOM];
     struct tokenizer *t;

@@ -1,0 +1,210 @@
+/* What a tokenizer's post-processor puts around prompts, documents and examples. */
+#include "test_loader_fixture.h"
+
+#include "data/instruct.h"
+
+#define SPECIAL(name, ids) "\"" name "\": {\"id\": \"" name "\", \"ids\": " ids ", \"tokens\": []}"
+#define TOKEN(name) "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"
+#define A "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}"
+#define TEMPLATE(single)                                                                           \
+    "{\"type\": \"TemplateProcessing\", \"single\": [" single "], \"pair\": [],"                   \
+    "\"special_tokens\": {" SPECIAL("<s>", "[257]") "," SPECIAL("two", "[258, 33]") "," SPECIAL(   \
+        "<|endoftext|>", "[256]") "," SPECIAL("far", "[1000]") "}}"
+#define BYTES "{\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false}"
+
+/* The tokenizer of bytes, two more special tokens, and this post-processor. */
+static enum sotto_status with(struct tokenizer **out, const char *post_processor)
+{
+    static const char *const names[] = {"<|endoftext|>", "<s>", "</s>"};
+    char path[FILE_PATH_ROOM];
+    struct tokenizer *bytes = byte_tokenizer();
+    json_t *root, *post;
+    assert_int_equal(file_join(path, folder, "bytes.json"), SOTTO_OK);
+    assert_int_equal(tokenizer_save(bytes, path), SOTTO_OK);
+    tokenizer_close(bytes);
+    assert_int_equal(json_open(&root, path, 1 << 20), SOTTO_OK);
+    assert_int_equal(json_parse(&post, post_processor, strlen(post_processor), "post"), SOTTO_OK);
+    json_object_set_new(root, "post_processor", post);
+    json_t *added = json_array();
+    for (int i = 0; i < 3; i++)
+        json_array_append_new(
+            added, json_pack("{s:i, s:s, s:b}", "id", 256 + i, "content", names[i], "special", 1));
+    json_object_set_new(root, "added_tokens", added);
+    char *text = json_dumps(root, 0);
+    enum sotto_status st = tokenizer_parse(out, text, strlen(text), "around");
+    free(text);
+    json_decref(root);
+    return st;
+}
+
+typedef enum sotto_status encoder(const struct tokenizer *, const char *, size_t,
+                                  struct token_list *);
+
+/* Ids of bytes as themselves, <|endoftext|> as '~', <s> as '<', </s> as '>'. */
+static void expect(const struct tokenizer *t, encoder *encode, const char *text, const char *want)
+{
+    struct token_list ids = {0};
+    char got[64] = "";
+    assert_int_equal(encode(t, text, strlen(text), &ids), SOTTO_OK);
+    for (size_t i = 0; i < ids.count; i++) {
+        char *bytes;
+        size_t size;
+        assert_int_equal(tokenizer_decode(t, &ids.data[i], 1, &bytes, &size), SOTTO_OK);
+        got[i] = ids.data[i] < 256 ? *bytes : "~<>"[ids.data[i] - 256];
+        free(bytes);
+    }
+    assert_string_equal(got, want);
+    free(ids.data);
+}
+
+static void templates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *post, *prompt, *special, *document;
+        int begin;
+    } cases[] = {
+        {"null", "ab", "ab", "ab~", -1},
+        {BYTES, "ab", "ab", "ab~", -1},
+        {TEMPLATE(A), "ab", "ab", "ab~", -1},
+        {TEMPLATE(TOKEN("<s>") "," A), "<ab", "<ab", "<ab~", 257},
+        {TEMPLATE(A "," TOKEN("<|endoftext|>")), "ab", "ab~", "ab~", -1},
+        {TEMPLATE(TOKEN("<s>") "," A "," TOKEN("two")), "<ab", "<ab>B", "<ab>B~", 257},
+        {"{\"type\": \"Sequence\", \"processors\": [" BYTES "," TEMPLATE(TOKEN("<s>") "," A) "]}",
+         "<ab", "<ab", "<ab~", 257},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *t;
+        if (with(&t, cases[i].post) != SOTTO_OK)
+            fail_msg("case %zu: %s", i, sotto_error());
+        expect(t, tokenizer_encode, "ab", "ab");
+        expect(t, tokenizer_encode_prompt, "ab", cases[i].prompt);
+        expect(t, tokenizer_encode_special, "ab", cases[i].special);
+        expect(t, tokenizer_encode_document, "ab", cases[i].document);
+        assert_int_equal(tokenizer_begin(t), cases[i].begin);
+        /* it goes out as it came */
+        struct tokenizer *again;
+        char path[FILE_PATH_ROOM];
+        assert_int_equal(file_join(path, folder, "again.json"), SOTTO_OK);
+        assert_int_equal(tokenizer_save(t, path), SOTTO_OK);
+        assert_int_equal(tokenizer_open(&again, path), SOTTO_OK);
+        expect(again, tokenizer_encode_document, "ab", cases[i].document);
+        assert_true(tokenizer_same(t, again));
+        tokenizer_close(again);
+        tokenizer_close(t);
+    }
+}
+
+static void faults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *post, *message;
+    } cases[] = {
+        {TEMPLATE(TOKEN("<s>")), "must have the sequence A once"},
+        {TEMPLATE(A "," A), "must have the sequence A once"},
+        {TEMPLATE("{\"Sequence\": {\"id\": \"B\"}}"), "must have the sequence A once"},
+        {TEMPLATE(TOKEN("<pad>") "," A), "the template has \"<pad>\", special_tokens has not"},
+        {TEMPLATE(TOKEN("far") "," A), "id 1000 is beyond the vocabulary of 259"},
+        {TEMPLATE("3"), "want an object with \"id\""},
+        {"{\"type\": \"TemplateProcessing\"}", "\"single\" must be an array"},
+        {"{\"type\": \"TemplateProcessing\", \"single\": [" TOKEN("x") "], \"special_tokens\":"
+                                                                       "{\"x\": {\"ids\": [-1]}}}",
+         "\"x\" must have ids from 0"},
+        {"{\"type\": \"TemplateProcessing\", \"single\": [" TOKEN(
+             "x") "], \"special_tokens\":"
+                  "{\"x\": {\"ids\": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}}",
+         "more than 16 tokens"},
+        {"{\"type\": \"Sequence\", \"processors\": [" TEMPLATE(TOKEN("<s>") "," A) "," TEMPLATE(
+             A "," TOKEN("<s>")) "]}",
+         "two templates around one another"},
+        {"{\"type\": \"BertProcessing\"}", "\"BertProcessing\" is not supported"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tokenizer *t;
+        assert_error(with(&t, cases[i].post), SOTTO_EFORMAT, cases[i].message);
+        assert_null(t);
+    }
+}
+
+/* Documents of a text file each begin so; the cache knows one tokenizer from the other. */
+static void documents_of_a_source(void **state)
+{
+    (void)state;
+    static const int32_t want[] = {257, 64, 256, 257, 65, 256}; /* <s> a end <s> b end */
+    struct data_config config = config_for(make_text("d.txt", "a\n<|endoftext|>\nb"));
+    config.holdout = 0;
+    snprintf(config.cache, sizeof config.cache, "%s/cache", folder);
+    for (int k = 0; k < 2; k++) {
+        struct tokenizer *t;
+        struct batch batch;
+        assert_int_equal(with(&t, k ? TEMPLATE(TOKEN("<s>") "," A) : "null"), SOTTO_OK);
+        struct loader *loader = open_loader(&config, DATA_TRAIN, t);
+        assert_int_equal(loader_tokens(loader), k ? 6 : 4);
+        if (k) {
+            assert_int_equal(batch_init(&batch, 1, 5), SOTTO_OK);
+            assert_int_equal(loader_fill_in_order(loader, 0, 1, 5, &batch), SOTTO_OK);
+            assert_memory_equal(batch.tokens, want, 5 * sizeof *want);
+            assert_memory_equal(batch.targets, want + 1, 5 * sizeof *want);
+            batch_free(&batch);
+        }
+        loader_close(loader);
+        tokenizer_close(t);
+    }
+}
+
+/* An example begins so once, and what begins it is not learned. */
+static void examples(void **state)
+{
+    (void)state;
+    static const char *const json[] = {"{\"prompt\": \"a\", \"completion\": \"b\"}",
+                                       "{\"prompt\": \"\", \"completion\": \"ab\"}"};
+    static const int32_t tokens[] = {257, 64, 65}; /* <s> a b */
+    static const int32_t targets[2][3] = {{INSTRUCT_MASKED, 65, 256}, {64, 65, 256}};
+    for (int k = 0; k < 2; k++) {
+        struct tokenizer *t;
+        struct instruct_set set;
+        int32_t x[8], y[8];
+        assert_int_equal(with(&t, TEMPLATE(TOKEN("<s>") "," A)), SOTTO_OK);
+        assert_int_equal(instruct_open(&set, json[k], strlen(json[k]), "x.json", t), SOTTO_OK);
+        assert_int_equal(instruct_row(&set, 0, 8, x, y), 3);
+        assert_memory_equal(x, tokens, sizeof tokens);
+        assert_memory_equal(y, targets[k], sizeof targets[k]);
+        instruct_close(&set);
+        tokenizer_close(t);
+    }
+}
+
+static void other_tokenizers_are_told_apart(void **state)
+{
+    (void)state;
+    const struct tokenizer_training how[] = {{270, 1, "<|endoftext|>"}, {270, 1, "</s>"}};
+    const char *texts[] = {"abab cdcd efef", "xyxy cdcd zwzw"};
+    struct tokenizer *t[3], *none;
+    for (int i = 0; i < 3; i++) { /* other merges, another special token */
+        const char *text = texts[i % 2];
+        size_t size = strlen(text);
+        assert_int_equal(tokenizer_train(&t[i], &how[i / 2], &text, &size, 1), SOTTO_OK);
+    }
+    assert_int_equal(with(&none, "null"), SOTTO_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_false(tokenizer_same(t[i], none));
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(tokenizer_same(t[i], t[k]), i == k);
+    }
+    for (int i = 0; i < 3; i++)
+        tokenizer_close(t[i]);
+    tokenizer_close(none);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(templates),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(documents_of_a_source),
+        cmocka_unit_test(examples),
+        cmocka_unit_test(other_tokenizers_are_told_apart),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
