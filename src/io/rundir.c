@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "io/hf_files.h"
 
 #define PARTIAL ".partial-"
 
@@ -377,29 +378,16 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
 
 enum sotto_status rundir_publish(struct rundir *run, const char *folder)
 {
-    static const struct {
-        const char *name;
-        bool needed;
-    } file[] = {
-        {"tokenizer.json", false},
-        {"tokenizer_config.json", false},
-        {"special_tokens_map.json", false},
-        {"vocab.json", false},
-        {"merges.txt", false},
-        {"generation_config.json", false},
-        {"config.json", true},
-        {"model.safetensors", true},
-    };
-    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+    static const char *const needed[] = {"config.json", "model.safetensors"};
+    for (int i = 0; i < HF_FILES + 2; i++) {
         char from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
-        TRY(file_join(from, folder, file[i].name));
-        TRY(file_join(to, run->path, file[i].name));
-        if (!file_exists(from)) {
-            if (file[i].needed)
-                return fail(SOTTO_EIO, "cannot publish %s: it has no %s", folder, file[i].name);
-            continue;
-        }
-        TRY(file_link(from, to));
+        const char *name = i < HF_FILES ? hf_files[i].name : needed[i - HF_FILES];
+        TRY(file_join(from, folder, name));
+        TRY(file_join(to, run->path, name));
+        if (file_exists(from))
+            TRY(file_link(from, to));
+        else if (i >= HF_FILES)
+            return fail(SOTTO_EIO, "cannot publish %s: it has no %s", folder, name);
     }
     return file_sync_directory(run->path);
 }

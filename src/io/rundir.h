@@ -14,6 +14,9 @@
 #include "base/file.h"
 #include "base/status.h"
 
+/* The fp32 parameters of a checkpoint whose model.safetensors has them in fewer bits. */
+#define CHECKPOINT_PARAMETERS "parameters.safetensors"
+
 struct rundir {
     char path[FILE_PATH_ROOM];
     char checkpoints[FILE_PATH_ROOM]; /* path/checkpoints */

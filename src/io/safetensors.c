@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "io/half.h"
 #include "io/safetensors_header.h"
 
 #define INDEX_LIMIT ((size_t)100 << 20)
@@ -210,20 +211,6 @@ const char *safetensors_metadata(const struct safetensors *set, const char *key)
         return NULL;
     const json_t *metadata = json_object_get(set->file[0].header, "__metadata__");
     return json_string_value(json_object_get(metadata, key));
-}
-
-static float f16_widen(uint16_t half)
-{
-    uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 31,
-             mantissa = half & 1023;
-    if (exponent == 0) { /* zero and subnormals: mantissa * 2^-24, exact in fp32 */
-        float magnitude = (float)mantissa * 0x1p-24f;
-        return sign ? -magnitude : magnitude;
-    }
-    uint32_t bits = sign | (exponent == 31 ? 255u : exponent + 112) << 23 | mantissa << 13;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
 }
 
 static uint16_t load16(const uint8_t *p)

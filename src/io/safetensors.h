@@ -122,6 +122,11 @@ enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, co
 enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, const void *data,
                                          size_t bytes);
 
+/* The same from fp32, rounded to `type`, which is F32, BF16 or F16. */
+enum sotto_status safetensors_writer_put_f32(struct safetensors_writer *writer,
+                                             enum safetensors_type type, const float *x,
+                                             size_t count);
+
 /* Flushes to disk and gives the file its name; an error if the bytes are not those declared. */
 enum sotto_status safetensors_writer_finish(struct safetensors_writer *writer);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "io/half.h"
 
 enum sotto_status safetensors_writer_init(struct safetensors_writer *writer)
 {
@@ -128,6 +129,24 @@ enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, cons
         writer->failed = true;
     writer->written += bytes;
     return st;
+}
+
+enum sotto_status safetensors_writer_put_f32(struct safetensors_writer *writer,
+                                             enum safetensors_type type, const float *x,
+                                             size_t count)
+{
+    enum { PIECE = 4096 };
+    uint16_t half[PIECE];
+    assert(type == SAFETENSORS_F32 || type == SAFETENSORS_BF16 || type == SAFETENSORS_F16);
+    if (type == SAFETENSORS_F32)
+        return safetensors_writer_put(writer, x, count * sizeof *x);
+    for (size_t at = 0; at < count; at += PIECE) {
+        const size_t n = count - at < PIECE ? count - at : PIECE;
+        for (size_t i = 0; i < n; i++)
+            half[i] = type == SAFETENSORS_BF16 ? bf16_round(x[at + i]) : f16_round(x[at + i]);
+        TRY(safetensors_writer_put(writer, half, n * sizeof *half));
+    }
+    return SOTTO_OK;
 }
 
 enum sotto_status safetensors_writer_finish(struct safetensors_writer *writer)

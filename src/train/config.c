@@ -5,6 +5,7 @@
 #include <string.h>
 
 static const char *const time_names[] = {"real", "virtual", NULL};
+static const char *const save_dtype_names[] = {"auto", "fp32", "bf16", "fp16", NULL};
 static const char *const oracle_names[] = {"model", "null", NULL};
 static const char *const collective_names[] = {"native", "ring", NULL};
 
@@ -32,6 +33,8 @@ static const struct option train_options[] = {
                 "micro-batches of an evaluation, spread over the held-out data; 0: all"),
     OPTION_LONG(S, save_every, "0", 0, 1e15, "rounds between checkpoints; 0: at the end only"),
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
+    OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,
+                "of the model's weights; auto: as they came with `init`, fp32 from scratch"),
     OPTION_INT(S, workers, "0", 0, 1 << 20,
                "workers in this process; 0: one, or the ranks that MPI started"),
     OPTION_ENUM(S, time, "real", time_names,

@@ -21,11 +21,12 @@ struct train_config { /* [train] */
     int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
     int64_t eval_batches;                      /* 0: all held-out data */
     int keep;
-    int workers; /* 0: 1, or as many as MPI started          */
-    int time;    /* enum train_time                          */
-    int oracle;  /* enum train_oracle                        */
-    int threads; /* of this process                          */
-    int stages;  /* 0: one, or with several workers a layer each */
+    int save_dtype; /* enum save_dtype, of the published weights */
+    int workers;    /* 0: 1, or as many as MPI started          */
+    int time;       /* enum train_time                          */
+    int oracle;     /* enum train_oracle                        */
+    int threads;    /* of this process                          */
+    int stages;     /* 0: one, or with several workers a layer each */
     bool recompute;
     char device[OPTION_ROOM];
 };

@@ -22,19 +22,26 @@ static bool has_tokenizer(const char *folder)
     return false;
 }
 
-/* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
- * one that the run began with, whatever has become of the file that was named then. */
-static enum sotto_status open_data(struct run *run, const char *from)
+static enum sotto_status open_data(struct run *run)
 {
     const struct data_config *c = &run->config.data;
-    if (run->own_tokenizer || (*from && !*c->tokenizer && has_tokenizer(from)))
-        TRY(tokenizer_open(&run->tokenizer, from));
+    if (*run->tokenizer_from)
+        TRY(tokenizer_open(&run->tokenizer, run->tokenizer_from));
     else
         TRY(loader_tokenizer(&run->tokenizer, c));
     TRY(loader_open(&run->train, c, DATA_TRAIN, run->tokenizer));
     if (*c->valid)
         return loader_open(&run->valid, c, DATA_VALID, run->tokenizer);
     return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
+}
+
+/* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
+ * one that the run began with, whatever has become of the file that was named then. */
+static void find_tokenizer(struct run *run, const char *from)
+{
+    const char *named = run->config.data.tokenizer;
+    const bool comes_along = run->own_tokenizer || (*from && !*named && has_tokenizer(from));
+    strcpy(run->tokenizer_from, comes_along ? from : named);
 }
 
 /* Sizes that the user gave must be those of the model that is loaded. */
@@ -147,6 +154,14 @@ static enum sotto_status open_start(struct run *run, const char *from)
     run->start = calloc(count, sizeof *run->start);
     if (!run->start)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    if (run->cluster.leads)
+        TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer_from,
+                           (enum save_dtype)run->config.train.save_dtype));
+    if (*run->checkpoint) { /* what is published may have been rounded */
+        char exact[FILE_PATH_ROOM];
+        TRY(file_join(exact, run->checkpoint, CHECKPOINT_PARAMETERS));
+        return weights_load(&run->model, file_exists(exact) ? exact : from, run->start);
+    }
     if (*from)
         return weights_load(&run->model, from, run->start);
     model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
@@ -220,7 +235,8 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
     if (t->oracle == ORACLE_NULL) {
         TRY_DONE(open_null(run));
     } else {
-        TRY_DONE(open_data(run, from));
+        find_tokenizer(run, from);
+        TRY_DONE(open_data(run));
         TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
         TRY_DONE(open_start(run, from));
         TRY_DONE(open_state(run));
@@ -249,6 +265,7 @@ void run_close(struct run *run)
     free(run->start);
     free(run->before);
     state_file_close(&run->state);
+    hf_folder_close(&run->folder);
     model_free(&run->model);
     table_free(&run->declared);
     if (run->valid)

@@ -13,6 +13,7 @@
 #include "io/state.h"
 #include "train/cluster.h"
 #include "train/evaluate.h"
+#include "train/hf_folder.h"
 #include "train/oracle.h"
 
 struct trainer;
@@ -65,9 +66,11 @@ struct run_result {
 };
 
 struct run {
-    struct run_config config;     /* resolved                       */
-    struct tokenizer *tokenizer;  /* NULL: the data are token files */
-    struct loader *train, *valid; /* valid NULL: nothing held out   */
+    struct run_config config;            /* resolved                       */
+    struct tokenizer *tokenizer;         /* NULL: the data are token files */
+    char tokenizer_from[FILE_PATH_ROOM]; /* its file or folder; "": trained, or none */
+    struct hf_folder folder;             /* rank 0's: what goes out beside the weights */
+    struct loader *train, *valid;        /* valid NULL: nothing held out   */
     struct model model;
     struct table declared;     /* oracle = null: sizes without a model */
     const struct table *table; /* of the one or the other              */

@@ -109,15 +109,23 @@ static enum sotto_status copy_parameters(struct trainer *t, float **flat)
     return st;
 }
 
+static enum sotto_status write_model(const struct run *run, const char *folder, const float *flat)
+{
+    char path[FILE_PATH_ROOM];
+    TRY(hf_folder_write(&run->folder, &run->model, run->tokenizer, folder));
+    TRY(file_join(path, folder, "model.safetensors"));
+    TRY(weights_save(&run->model, path, flat, run->folder.types));
+    if (hf_folder_exact(&run->folder, &run->model))
+        return SOTTO_OK;
+    TRY(file_join(path, folder, CHECKPOINT_PARAMETERS));
+    return weights_save(&run->model, path, flat, NULL);
+}
+
 static enum sotto_status save_model(struct trainer *t, const char *folder)
 {
-    const struct run *run = t->run;
     float *flat;
     TRY(copy_parameters(t, &flat));
-    enum sotto_status st = SOTTO_OK;
-    if (leads(t))
-        st = weights_save(&run->model, folder, flat,
-                          run->tokenizer ? tokenizer_end(run->tokenizer) : -1);
+    enum sotto_status st = leads(t) ? write_model(t->run, folder, flat) : SOTTO_OK;
     free(flat);
     return st;
 }
@@ -172,12 +180,7 @@ static enum sotto_status save_files(struct trainer *t, const char *folder)
     TRY(save_history(t));
     if (!leads(t))
         return SOTTO_OK;
-    TRY(save_config(run, folder));
-    if (!run->tokenizer)
-        return SOTTO_OK;
-    char path[FILE_PATH_ROOM];
-    TRY(file_join(path, folder, "tokenizer.json"));
-    return tokenizer_save(run->tokenizer, path);
+    return save_config(run, folder);
 }
 
 enum sotto_status trainer_save(struct trainer *t)

@@ -1,11 +1,13 @@
 #include "train/weights.h"
 
+#include <float.h>
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "io/safetensors.h"
+#include "base/log.h"
+#include "io/half.h"
 
 enum sotto_status weights_config(struct model_config *config, const char *folder)
 {
@@ -31,21 +33,27 @@ static const char *without_prefix(const char *name)
     return name;
 }
 
-static enum sotto_status load_tensor(const struct safetensors *set, const struct table_entry *e,
-                                     float *out)
+static enum sotto_status find_tensor(const struct safetensors *set, const struct table_entry *e,
+                                     const struct safetensors_entry **out)
 {
     const char *name = safetensors_find(set, e->name) ? e->name : without_prefix(e->name);
     if (!safetensors_find(set, name))
         return fail(SOTTO_EFORMAT, "tensor '%s' is missing", e->name);
+    return safetensors_get(set, name, e->ndim, e->shape, out);
+}
+
+static enum sotto_status load_tensor(const struct safetensors *set, const struct table_entry *e,
+                                     float *out)
+{
     const struct safetensors_entry *entry;
-    TRY(safetensors_get(set, name, e->ndim, e->shape, &entry));
+    TRY(find_tensor(set, e, &entry));
     return safetensors_read_f32(entry, out);
 }
 
-enum sotto_status weights_load(const struct model *model, const char *folder, float *flat)
+enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
 {
     struct safetensors set;
-    TRY(safetensors_open(&set, folder));
+    TRY(safetensors_open(&set, path));
     const struct table *table = &model->table;
     enum sotto_status st = SOTTO_OK;
     memset(flat, 0, table_count(table) * sizeof *flat);
@@ -54,56 +62,96 @@ enum sotto_status weights_load(const struct model *model, const char *folder, fl
         st = load_tensor(&set, e, flat + table->stage_start[e->stage] + e->offset);
     }
     safetensors_close(&set);
-    return fail_in(st, "%s: ", folder);
+    return fail_in(st, "%s: ", path);
 }
 
-static enum sotto_status save_config(const struct model *model, const char *folder, int end)
+enum sotto_status weights_types(const struct model *model, const char *path,
+                                enum safetensors_type *types)
 {
-    char path[FILE_PATH_ROOM];
-    json_t *json;
-    TRY(file_join(path, folder, "config.json"));
-    TRY(model_config_to_json(&model->config, &json));
-    json_t *id = end >= 0 ? json_integer(end) : json_null();
-    json_object_set(json, "bos_token_id", id);
-    json_object_set(json, "eos_token_id", id);
-    json_decref(id);
-    json_object_set_new(json, "pad_token_id", json_null());
-    enum sotto_status st = json_save(json, path, 2);
-    json_decref(json);
-    return st;
-}
-
-static enum sotto_status put_tensors(const struct table *table, struct safetensors_writer *writer,
-                                     const char *path, const float *flat)
-{
-    for (int i = 0; i < table->n; i++) {
-        const struct table_entry *e = &table->entry[i];
-        TRY(safetensors_writer_declare(writer, e->name, SAFETENSORS_F32, e->ndim, e->shape));
+    struct safetensors set;
+    TRY(safetensors_open(&set, path));
+    enum sotto_status st = SOTTO_OK;
+    for (int i = 0; i < model->table.n && st == SOTTO_OK; i++) {
+        const struct safetensors_entry *entry;
+        st = find_tensor(&set, &model->table.entry[i], &entry);
+        if (st == SOTTO_OK)
+            types[i] = entry->type == SAFETENSORS_BF16 || entry->type == SAFETENSORS_F16
+                           ? entry->type
+                           : SAFETENSORS_F32;
     }
-    TRY(safetensors_writer_start(writer, path));
+    safetensors_close(&set);
+    return fail_in(st, "%s: ", path);
+}
+
+static float largest(enum safetensors_type type)
+{
+    return type == SAFETENSORS_F16 ? F16_LARGEST : type == SAFETENSORS_BF16 ? 0x1.fep127f : FLT_MAX;
+}
+
+/* Finds the types that can be written, before anything is. */
+static enum sotto_status check_numbers(const struct table *table, const float *flat,
+                                       enum safetensors_type *types)
+{
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
         const float *x = flat + table->stage_start[e->stage] + e->offset;
         double sum = 0; /* infinite or NaN if any element is */
-        for (size_t j = 0; j < e->count; j++)
+        float most = 0;
+        for (size_t j = 0; j < e->count; j++) {
             sum += fabs((double)x[j]);
+            most = fabsf(x[j]) > most ? fabsf(x[j]) : most;
+        }
         if (!isfinite(sum))
             return fail(SOTTO_ENUMERIC, "tensor '%s' holds values that are no numbers; not saved",
                         e->name);
-        TRY(safetensors_writer_put(writer, x, e->count * sizeof *x));
+        if (most > largest(types[i])) {
+            log_warn("tensor '%s' holds %g, %s ends at %g: it is saved as F32", e->name,
+                     (double)most, safetensors_type_name(types[i]), (double)largest(types[i]));
+            types[i] = SAFETENSORS_F32;
+        }
+    }
+    return SOTTO_OK;
+}
+
+/* Wider elements first, which keeps all of them aligned. */
+static enum sotto_status put_tensors(const struct table *table, struct safetensors_writer *writer,
+                                     const char *path, const float *flat,
+                                     const enum safetensors_type *types)
+{
+    for (int pass = 0; pass < 4; pass++) {
+        const bool wide = pass % 2 == 0;
+        if (pass == 2)
+            TRY(safetensors_writer_start(writer, path));
+        for (int i = 0; i < table->n; i++) {
+            const struct table_entry *e = &table->entry[i];
+            const float *x = flat + table->stage_start[e->stage] + e->offset;
+            if ((types[i] == SAFETENSORS_F32) != wide)
+                continue;
+            if (pass < 2)
+                TRY(safetensors_writer_declare(writer, e->name, types[i], e->ndim, e->shape));
+            else
+                TRY(safetensors_writer_put_f32(writer, types[i], x, e->count));
+        }
     }
     return safetensors_writer_finish(writer);
 }
 
-enum sotto_status weights_save(const struct model *model, const char *folder, const float *flat,
-                               int end)
+enum sotto_status weights_save(const struct model *model, const char *path, const float *flat,
+                               const enum safetensors_type *types)
 {
-    char path[FILE_PATH_ROOM];
+    const struct table *table = &model->table;
     struct safetensors_writer writer;
-    TRY(save_config(model, folder, end));
-    TRY(file_join(path, folder, "model.safetensors"));
-    TRY(safetensors_writer_init(&writer));
-    enum sotto_status st = put_tensors(&model->table, &writer, path, flat);
+    enum safetensors_type *mine = calloc((size_t)table->n, sizeof *mine); /* F32 is 0 */
+    enum sotto_status st;
+    if (!mine)
+        return fail(SOTTO_ENOMEM, "no memory for the types of %d tensors", table->n);
+    if (types)
+        memcpy(mine, types, (size_t)table->n * sizeof *mine);
+    TRY_DONE(check_numbers(table, flat, mine));
+    TRY_DONE(safetensors_writer_init(&writer));
+    st = put_tensors(table, &writer, path, flat, mine);
     safetensors_writer_free(&writer);
+done:
+    free(mine);
     return st;
 }

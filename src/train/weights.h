@@ -2,18 +2,26 @@
 #ifndef SOTTO_TRAIN_WEIGHTS_H
 #define SOTTO_TRAIN_WEIGHTS_H
 
+#include "io/safetensors.h"
 #include "nn/model.h"
 
 /* The configuration of the model in `folder` (config.json). */
 enum sotto_status weights_config(struct model_config *config, const char *folder);
 
-/* Its parameters (model.safetensors or shards) into a whole flat fp32 vector. Every tensor of the
- * model must be there in its shape; others are ignored, since published files hold buffers too. */
-enum sotto_status weights_load(const struct model *model, const char *folder, float *flat);
+/* Its parameters (model.safetensors or shards; `path` may also be one file) into a whole flat fp32
+ * vector. Every tensor of the model must be there in its shape; others are ignored, since published
+ * files hold buffers too. */
+enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
-/* Writes model.safetensors and config.json into `folder`, atomically each. `end` is the end-of-text
- * token's id, -1: none. A parameter that is no number is SOTTO_ENUMERIC. */
-enum sotto_status weights_save(const struct model *model, const char *folder, const float *flat,
-                               int end);
+/* The types (model->table.n) that the tensors have in those files: F32, BF16 or F16; what was wider
+ * is F32, which it is read as. */
+enum sotto_status weights_types(const struct model *model, const char *path,
+                                enum safetensors_type *types);
+
+/* Writes a safetensors file, atomically. `types`: of the tensors, NULL: F32; a tensor with numbers
+ * too large for its type is written as F32 all the same, with a warning. A parameter that is no
+ * number is SOTTO_ENUMERIC, and leaves the old file as it was. */
+enum sotto_status weights_save(const struct model *model, const char *path, const float *flat,
+                               const enum safetensors_type *types);
 
 #endif

@@ -1,5 +1,6 @@
 /* The safetensors reader against hostile files, and the writer against the reader. */
 #include "base/scratch.h"
+#include "io/half.h"
 #include "io/safetensors.h"
 
 #include <math.h>
@@ -292,6 +293,62 @@ static void conversions(void **state)
     free(file);
 }
 
+/* Every number of fp16 comes back; what lies between two of them goes to the nearest, from the
+ * middle to the even one. */
+static void half_is_rounded(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++)
+        if ((h & 0x7fff) <= 0x7c00)
+            assert_int_equal(f16_round(f16_widen((uint16_t)h)), h);
+        else
+            assert_true(isnan(f16_widen(f16_round(f16_widen((uint16_t)h)))));
+    for (uint32_t h = 0; h < 0x7bff; h++) {
+        const float low = f16_widen((uint16_t)h), high = f16_widen((uint16_t)(h + 1));
+        const float middle = low + (high - low) / 2;
+        assert_int_equal(f16_round(middle), h & 1 ? h + 1 : h);
+        assert_int_equal(f16_round(nextafterf(middle, INFINITY)), h + 1);
+        assert_int_equal(f16_round(nextafterf(middle, 0)), h);
+        assert_int_equal(f16_round(-middle), 0x8000 | (h & 1 ? h + 1 : h));
+    }
+    assert_int_equal(f16_round(nextafterf(65520, 0)), 0x7bff);
+    assert_int_equal(f16_round(65520), 0x7c00);
+    assert_int_equal(f16_round(-3e38f), 0xfc00);
+    assert_int_equal(f16_round(1e-42f), 0);
+}
+
+/* fp32 goes out in three types, in pieces however many there are. */
+static void rounded_while_writing(void **state)
+{
+    (void)state;
+    enum { N = 10001 };
+    static const enum safetensors_type types[] = {SAFETENSORS_F32, SAFETENSORS_BF16,
+                                                  SAFETENSORS_F16};
+    static const int64_t n = N;
+    float *x = malloc(N * sizeof *x), *back = malloc(N * sizeof *back);
+    for (int i = 0; i < N; i++)
+        x[i] = sinf((float)i) * 10;
+    for (int k = 0; k < 3; k++) {
+        struct safetensors_writer w;
+        struct safetensors set;
+        assert_ok(safetensors_writer_init(&w));
+        assert_ok(safetensors_writer_declare(&w, "x", types[k], 1, &n));
+        assert_ok(safetensors_writer_start(&w, at("rounded")));
+        assert_ok(safetensors_writer_put_f32(&w, types[k], x, N));
+        assert_ok(safetensors_writer_finish(&w));
+        safetensors_writer_free(&w);
+        assert_ok(safetensors_open(&set, at("rounded")));
+        assert_ok(safetensors_read_f32(&set.entry[0], back));
+        for (int i = 0; i < N; i++)
+            assert_true(back[i] == (k == 0   ? x[i]
+                                    : k == 1 ? bf16_widen(bf16_round(x[i]))
+                                             : f16_widen(f16_round(x[i]))));
+        safetensors_close(&set);
+    }
+    free(x);
+    free(back);
+}
+
 static void writer_refuses(void **state)
 {
     (void)state;
@@ -426,6 +483,8 @@ int main(void)
         cmocka_unit_test(round_trip),
         cmocka_unit_test(conversions),
         cmocka_unit_test(data_is_aligned),
+        cmocka_unit_test(half_is_rounded),
+        cmocka_unit_test(rounded_while_writing),
         cmocka_unit_test(writer_refuses),
         cmocka_unit_test(folders),
         cmocka_unit_test(a_file_of_the_reference_implementation),

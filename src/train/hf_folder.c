@@ -1,0 +1,272 @@
+#include "train/hf_folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "train/weights.h"
+
+static const size_t file_limit = (size_t)1 << 29;
+
+static const struct {
+    const char *hf;
+    enum safetensors_type type;
+} dtypes[] = {
+    [SAVE_FP32] = {"float32", SAFETENSORS_F32},
+    [SAVE_BF16] = {"bfloat16", SAFETENSORS_BF16},
+    [SAVE_FP16] = {"float16", SAFETENSORS_F16},
+};
+
+static int index_of(const char *name)
+{
+    int i = 0;
+    while (strcmp(hf_files[i].name, name) != 0)
+        i++;
+    return i;
+}
+
+static bool came(const struct hf_folder *f, const char *name)
+{
+    return f->file[index_of(name)].data != NULL;
+}
+
+static enum sotto_status take(struct hf_folder *f, int i, const char *path)
+{
+    return file_exists(path) ? file_read(path, file_limit, &f->file[i].data, &f->file[i].size)
+                             : SOTTO_OK;
+}
+
+/* The model's files, or the tokenizer's, that are in `folder`. */
+static enum sotto_status take_all(struct hf_folder *f, const char *folder, bool tokenizer)
+{
+    char path[FILE_PATH_ROOM];
+    for (int i = 0; i < HF_FILES; i++) {
+        if (hf_files[i].tokenizer != tokenizer)
+            continue;
+        TRY(file_join(path, folder, hf_files[i].name));
+        TRY(take(f, i, path));
+    }
+    return SOTTO_OK;
+}
+
+/* A tokenizer.json has its companions beside it; a file of another name stands alone. */
+static enum sotto_status take_tokenizer(struct hf_folder *f, const char *from)
+{
+    if (file_is_directory(from))
+        return take_all(f, from, true);
+    const char *slash = strrchr(from, '/'), *name = slash ? slash + 1 : from;
+    if (strcmp(name, "tokenizer.json") != 0)
+        return take(f, index_of("tokenizer.json"), from);
+    char folder[FILE_PATH_ROOM] = ".";
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == from ? 1 : (int)(slash - from), from);
+    return take_all(f, folder, true);
+}
+
+static enum sotto_status choose_types(struct hf_folder *f, const struct model *model,
+                                      const char *from, enum save_dtype dtype)
+{
+    f->types = calloc((size_t)model->table.n, sizeof *f->types);
+    if (!f->types)
+        return fail(SOTTO_ENOMEM, "no memory for the types of %d tensors", model->table.n);
+    if (dtype == SAVE_AUTO)
+        return *from ? weights_types(model, from, f->types) : SOTTO_OK;
+    f->dtype = dtypes[dtype].hf;
+    for (int i = 0; i < model->table.n; i++)
+        f->types[i] = dtypes[dtype].type;
+    return SOTTO_OK;
+}
+
+enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
+                                 const char *tokenizer, enum save_dtype dtype)
+{
+    char path[FILE_PATH_ROOM];
+    enum sotto_status st;
+    *f = (struct hf_folder){0};
+    TRY_DONE(choose_types(f, model, from, dtype));
+    if (*from) {
+        TRY_DONE(file_join(path, from, "config.json"));
+        TRY_DONE(json_open(&f->config, path, 1 << 24));
+        TRY_DONE(take_all(f, from, false));
+    }
+    if (*tokenizer)
+        TRY_DONE(take_tokenizer(f, tokenizer));
+done:
+    if (st != SOTTO_OK)
+        hf_folder_close(f);
+    return st;
+}
+
+void hf_folder_close(struct hf_folder *f)
+{
+    for (int i = 0; i < HF_FILES; i++)
+        free(f->file[i].data);
+    free(f->types);
+    json_decref(f->config);
+    *f = (struct hf_folder){0};
+}
+
+bool hf_folder_exact(const struct hf_folder *f, const struct model *model)
+{
+    for (int i = 0; i < model->table.n; i++)
+        if (f->types[i] != SAFETENSORS_F32)
+            return false;
+    return true;
+}
+
+/* The tokens that a text begins and ends with; -1: none. */
+struct ends {
+    int begin, end;
+};
+
+/* What `member` of tokenizer_config.json names ("<s>", or an object with its content), if the
+ * tokenizer has it. */
+static int named_token(const json_t *config, const char *member, const struct tokenizer *tokenizer)
+{
+    const json_t *value = json_object_get(config, member);
+    const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
+    struct token_list ids = {0};
+    int id = -1;
+    if (json_is_string(content) &&
+        tokenizer_encode(tokenizer, json_string_value(content), json_string_length(content),
+                         &ids) == SOTTO_OK &&
+        ids.count == 1)
+        id = ids.data[0];
+    free(ids.data);
+    return id;
+}
+
+/* What config.json says; of a list, the first. */
+static int numbered_token(const json_t *config, const char *member)
+{
+    const json_t *value = json_object_get(config, member);
+    if (json_is_array(value))
+        value = json_array_get(value, 0);
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+                   json_integer_value(value) < 1 << 24
+               ? (int)json_integer_value(value)
+               : -1;
+}
+
+/* The model's own word first, then that of the tokenizer's files, then the tokenizer's: where
+ * nothing else begins a text, the end of the one before does. */
+static enum sotto_status find_ends(const struct hf_folder *f, const struct tokenizer *tokenizer,
+                                   struct ends *out)
+{
+    const int i = index_of("tokenizer_config.json");
+    json_t *config = NULL;
+    out->begin = numbered_token(f->config, "bos_token_id");
+    out->end = numbered_token(f->config, "eos_token_id");
+    if (!tokenizer)
+        return SOTTO_OK;
+    if (f->file[i].data)
+        TRY(json_parse(&config, f->file[i].data, f->file[i].size, hf_files[i].name));
+    if (out->end < 0)
+        out->end = named_token(config, "eos_token", tokenizer);
+    if (out->begin < 0)
+        out->begin = named_token(config, "bos_token", tokenizer);
+    json_decref(config);
+    if (out->end < 0)
+        out->end = tokenizer_end(tokenizer);
+    if (out->begin < 0)
+        out->begin = tokenizer_begin(tokenizer);
+    if (out->begin < 0)
+        out->begin = out->end;
+    return SOTTO_OK;
+}
+
+static json_t *id_or_null(int id)
+{
+    return id >= 0 ? json_integer(id) : json_null();
+}
+
+static enum sotto_status save_in(const char *folder, const char *name, json_t *json)
+{
+    char path[FILE_PATH_ROOM];
+    enum sotto_status st =
+        json ? file_join(path, folder, name) : fail(SOTTO_ENOMEM, "no memory for %s", name);
+    if (st == SOTTO_OK)
+        st = json_save(json, path, 2);
+    json_decref(json);
+    return st;
+}
+
+static enum sotto_status write_config(const struct hf_folder *f, const struct model *model,
+                                      const struct ends *ends, const char *folder)
+{
+    json_t *json;
+    if (f->config) {
+        json = json_deep_copy(f->config);
+    } else {
+        TRY(model_config_to_json(&model->config, &json));
+        json_object_set_new(json, "bos_token_id", id_or_null(ends->begin));
+        json_object_set_new(json, "eos_token_id", id_or_null(ends->end));
+        json_object_set_new(json, "pad_token_id", json_null());
+    }
+    if (json && f->dtype) { /* "dtype" is what newer versions write */
+        const bool newer = json_object_get(json, "dtype") != NULL;
+        if (newer)
+            json_object_set_new(json, "dtype", json_string(f->dtype));
+        if (!newer || json_object_get(json, "torch_dtype"))
+            json_object_set_new(json, "torch_dtype", json_string(f->dtype));
+    }
+    return save_in(folder, "config.json", json);
+}
+
+/* Nothing for an id that the tokenizer has not got. */
+static void set_token(json_t *json, const char *key, int id, const struct tokenizer *tokenizer)
+{
+    char *text;
+    size_t size;
+    if (id < 0 || tokenizer_decode(tokenizer, &id, 1, &text, &size) != SOTTO_OK)
+        return;
+    json_object_set_new(json, key, json_stringn(text, size));
+    free(text);
+}
+
+/* Files that say how tokenizer.json is to be loaded, where none came with it. */
+static enum sotto_status describe_tokenizer(const struct hf_folder *f, const struct model *model,
+                                            const struct tokenizer *tokenizer,
+                                            const struct ends *ends, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    if (!came(f, "tokenizer.json")) {
+        TRY(file_join(path, folder, "tokenizer.json"));
+        TRY(tokenizer_save(tokenizer, path));
+    }
+    json_t *map = json_object();
+    set_token(map, "bos_token", ends->begin, tokenizer);
+    set_token(map, "eos_token", ends->end, tokenizer);
+    json_t *config =
+        json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
+                  "model_max_length", model->config.positions, "clean_up_tokenization_spaces", 0);
+    json_object_update(config, map);
+    enum sotto_status st = save_in(folder, "tokenizer_config.json", config);
+    if (st != SOTTO_OK || came(f, "special_tokens_map.json")) {
+        json_decref(map);
+        return st;
+    }
+    return save_in(folder, "special_tokens_map.json", map);
+}
+
+enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,
+                                  const struct tokenizer *tokenizer, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    struct ends ends;
+    TRY(find_ends(f, tokenizer, &ends));
+    TRY(write_config(f, model, &ends, folder));
+    for (int i = 0; i < HF_FILES; i++) {
+        if (!f->file[i].data)
+            continue;
+        TRY(file_join(path, folder, hf_files[i].name));
+        TRY(file_write(path, f->file[i].data, f->file[i].size));
+    }
+    if (tokenizer && !came(f, "tokenizer_config.json"))
+        TRY(describe_tokenizer(f, model, tokenizer, &ends, folder));
+    if (f->config || ends.end < 0)
+        return SOTTO_OK;
+    return save_in(folder, "generation_config.json",
+                   json_pack("{s:i, s:i}", "bos_token_id", ends.begin, "eos_token_id", ends.end));
+}

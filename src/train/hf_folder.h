@@ -1,0 +1,41 @@
+/* A Hugging Face model folder around its weights: what came with the model that a run started from
+ * goes out again with the model that it makes.
+ *
+ * That is the configuration with all members that sotto has no use for, the numbers of special
+ * tokens among them, the files of tokenizer and generation byte for byte, and the tensors' types. A
+ * model that came from nowhere gets what AutoTokenizer and generate() ask for. A checkpoint is such
+ * a folder too, so a resumed run hands on what the first one was given. */
+#ifndef SOTTO_TRAIN_HF_FOLDER_H
+#define SOTTO_TRAIN_HF_FOLDER_H
+
+#include "data/tokenizer.h"
+#include "io/hf_files.h"
+#include "io/safetensors.h"
+#include "nn/model.h"
+
+enum save_dtype { SAVE_AUTO, SAVE_FP32, SAVE_BF16, SAVE_FP16 };
+
+struct hf_folder {
+    json_t *config;               /* config.json as it came; NULL: the model is new */
+    const char *dtype;            /* its "torch_dtype"; NULL: as it came            */
+    enum safetensors_type *types; /* (tensors of the model)                         */
+    struct {
+        char *data; /* NULL: there was none */
+        size_t size;
+    } file[HF_FILES];
+};
+
+/* `from`: the folder that the model came from, "": it is new. `tokenizer`: the file or folder of
+ * the tokenizer, "": trained, or none. */
+enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
+                                 const char *tokenizer, enum save_dtype dtype);
+void hf_folder_close(struct hf_folder *f);
+
+/* Writes all but the weights into `folder`. `tokenizer` (optional): NULL for none. */
+enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,
+                                  const struct tokenizer *tokenizer, const char *folder);
+
+/* Whether all tensors go out as fp32: then the weights are the parameters to the bit. */
+bool hf_folder_exact(const struct hf_folder *f, const struct model *model);
+
+#endif
