@@ -50,6 +50,32 @@ done
 fails_with "did you mean 'zero1'?" ./quadratic --strategy=zero
 fails_with "command line: unknown key 'strategy.accumulat': did you mean 'strategy.accumulate'?" ./quadratic --strategy.accumulat=2
 
+# The programs of docs/embedding.md are whole: they build, run and learn, and the page names all that the header declares.
+page=$(dirname "$self")/../../docs/embedding.md
+for name in fit loop; do
+    awk -v first="/\\* $name.c \\*/" '/^```/ {on = 0} on || $0 ~ first {on = 1; print}' "$page" >$name.c
+    cc -std=c11 -Wall -Wextra -Werror $name.c -o $name $(pkg-config --cflags --libs sotto) -lm || die "$name.c of docs/embedding.md"
+done
+for arguments in --workers=1 "--workers=4 --strategy=zero1" "--workers=3 --strategy=co2 --tau=4 --time=virtual --worker.step=20ms"; do
+    succeeds ./fit $arguments
+    awk '/^[0-9]+ workers/ {exit !($6 < 1e-3)}' out || { cat out; die "fit $arguments does not learn"; }
+done
+succeeds ./fit --workers=2 fit.state
+succeeds ./fit --workers=2 fit.state
+says '^2 workers, 300 rounds'
+! grep -q '^round' out || die "fit began anew instead of from its checkpoint"
+for method in ddp fsdp; do
+    succeeds ./loop --workers=2 --strategy=$method
+    says '^rank 0 of 2: loss 0\.0[0-9]* after'
+    [ -s state.safetensors ] || die "loop saved nothing"
+    rm state.safetensors
+done
+for name in $(sed -n 's/^SOTTO_API.*\b\(sotto_[a-z_]*\)(.*/\1/p' usr/include/sotto/*.h); do
+    short=$(echo "$name" | sed -E 's/^sotto_(options|trainer|worker|mpi)//')
+    grep -qE "$name|\`$short\b" "$page" ||
+        die "docs/embedding.md does not mention $name"
+done
+
 # Killed in the middle it goes on from its checkpoint to the same bits.
 long=(--strategy=zero1 --workers=2 --steps=12000 --save_every=200 --kind=adamw)
 succeeds ./quadratic "${long[@]}"
