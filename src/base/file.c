@@ -10,18 +10,42 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "directory"
+           : S_ISFIFO(mode) ? "pipe"
+           : S_ISCHR(mode)  ? "device"
+           : S_ISSOCK(mode) ? "socket"
+                            : "special file";
+}
+
+enum sotto_status file_open(int *fd, const char *path, int flags)
+{
+    struct stat info;
+    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666); /* a pipe is not waited for */
+    if (*fd < 0)
+        return fail_errno(SOTTO_EIO, flags & O_CREAT ? "cannot create %s" : "cannot open %s", path);
+    enum sotto_status st = SOTTO_OK;
+    if (fstat(*fd, &info) != 0)
+        st = fail_errno(SOTTO_EIO, "cannot stat %s", path);
+    else if (!S_ISREG(info.st_mode))
+        st = fail(SOTTO_EIO, "%s is a %s, want a regular file", path, kind_of(info.st_mode));
+    if (st != SOTTO_OK) {
+        close(*fd);
+        *fd = -1;
+    }
+    return st;
+}
+
 enum sotto_status file_map_open(struct file_map *map, const char *path)
 {
     *map = (struct file_map){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not hang */
-    if (fd < 0)
-        return fail_errno(SOTTO_EIO, "cannot open %s", path);
-    enum sotto_status st = SOTTO_OK;
     struct stat info;
+    int fd;
+    TRY(file_open(&fd, path, O_RDONLY));
+    enum sotto_status st = SOTTO_OK;
     if (fstat(fd, &info) != 0)
         st = fail_errno(SOTTO_EIO, "cannot stat %s", path);
-    else if (!S_ISREG(info.st_mode))
-        st = fail(SOTTO_EIO, "%s is not a regular file", path);
     else if (info.st_size > 0) {
         void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
@@ -40,16 +64,27 @@ void file_map_close(struct file_map *map)
     *map = (struct file_map){0};
 }
 
+static enum sotto_status open_stream(FILE **in, const char *path)
+{
+    int fd;
+    *in = stdin;
+    if (strcmp(path, "-") == 0)
+        return SOTTO_OK;
+    TRY(file_open(&fd, path, O_RDONLY));
+    *in = fdopen(fd, "rb");
+    if (*in)
+        return SOTTO_OK;
+    enum sotto_status st = fail_errno(SOTTO_EIO, "cannot open %s", path);
+    close(fd);
+    return st;
+}
+
 enum sotto_status file_read(const char *path, size_t limit, char **data, size_t *size)
 {
     *data = NULL;
     *size = 0;
-    bool standard = strcmp(path, "-") == 0;
-    if (!standard && file_is_directory(path))
-        return fail(SOTTO_EIO, "%s is a directory", path);
-    FILE *in = standard ? stdin : fopen(path, "rb");
-    if (!in)
-        return fail_errno(SOTTO_EIO, "cannot open %s", path);
+    FILE *in;
+    TRY(open_stream(&in, path));
     enum sotto_status st = SOTTO_OK;
     size_t room = 0, used = 0;
     char *text = NULL;
@@ -75,7 +110,7 @@ enum sotto_status file_read(const char *path, size_t limit, char **data, size_t 
             break;
         }
     }
-    if (!standard)
+    if (in != stdin)
         fclose(in);
     if (st != SOTTO_OK) {
         free(text);

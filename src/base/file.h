@@ -12,6 +12,10 @@
 
 #define FILE_PATH_ROOM 1024
 
+/* Opens a regular file (flags as of open(2); what is created gets 0666): neither a folder nor a
+ * pipe or device, which might keep a program waiting for ever. */
+enum sotto_status file_open(int *fd, const char *path, int flags);
+
 /* A read-only mapping. `data` is NULL when the file is empty. */
 struct file_map {
     const uint8_t *data;
@@ -22,7 +26,7 @@ enum sotto_status file_map_open(struct file_map *map, const char *path);
 void file_map_close(struct file_map *map);
 
 /* The whole file with a NUL behind it (not counted in `size`); the caller frees `*data`. A file of
- * more than `limit` bytes is an error. `path` "-" is standard input. */
+ * more than `limit` bytes is an error. `path` "-" is standard input, which may be a pipe. */
 enum sotto_status file_read(const char *path, size_t limit, char **data, size_t *size);
 
 /* A file under construction: written under a temporary name in the same folder, flushed to disk and

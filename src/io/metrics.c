@@ -66,9 +66,7 @@ enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t re
     TRY(file_join(m->path, folder, "metrics.jsonl"));
     TRY(file_make_directories(folder));
     TRY(rewind_to(m->path, resume_step));
-    m->file = open(m->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (m->file < 0)
-        return fail_errno(SOTTO_EIO, "cannot create %s", m->path);
+    TRY(file_open(&m->file, m->path, O_WRONLY | O_CREAT | O_APPEND));
     enum sotto_status st = tfevents_open(&m->events, folder, wall_time(), resume_step + 1);
     if (st != SOTTO_OK)
         metrics_close(m);

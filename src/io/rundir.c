@@ -32,9 +32,8 @@ static enum sotto_status locked_elsewhere(const struct rundir *run, int fd)
 
 static enum sotto_status lock_file(const struct rundir *run, const char *path, int *out)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return fail_errno(SOTTO_EIO, "cannot create %s", path);
+    int fd;
+    TRY(file_open(&fd, path, O_RDWR | O_CREAT));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
             enum sotto_status st = locked_elsewhere(run, fd);

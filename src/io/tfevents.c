@@ -116,9 +116,7 @@ enum sotto_status tfevents_open(struct tfevents *t, const char *folder, double w
     snprintf(name, sizeof name, "events.out.tfevents.%010lld.%s.%ld", (long long)wall_time, host,
              (long)getpid());
     TRY(file_join(t->path, folder, name));
-    t->file = open(t->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (t->file < 0)
-        return fail_errno(SOTTO_EIO, "cannot create %s", t->path);
+    TRY(file_open(&t->file, t->path, O_WRONLY | O_CREAT | O_APPEND));
     enum sotto_status st = write_opening(t, wall_time, first_step);
     if (st != SOTTO_OK)
         tfevents_close(t);

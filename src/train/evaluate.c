@@ -1,10 +1,10 @@
 #include "train/evaluate.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "data/records.h"
 
 /* The i-th of `want` micro-batches that lie evenly in `n` (want <= n): a limited evaluation that
  * took the first ones would see one end of the held-out data alone. */
@@ -52,13 +52,18 @@ enum sotto_status evaluation_check(const struct evaluation *e)
                       : fail(SOTTO_EINVAL, "the evaluation data have nothing to predict");
 }
 
+static bool is_space(char c) /* a NUL is none */
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /* The last word begins behind the last white space that is followed by something else. */
 static size_t last_word_start(const char *text, size_t size)
 {
     size_t end = size;
-    while (end && strchr(" \t\r\n", text[end - 1]))
+    while (end && is_space(text[end - 1]))
         end--;
-    while (end && !strchr(" \t\r\n", text[end - 1]))
+    while (end && !is_space(text[end - 1]))
         end--;
     return end;
 }
@@ -77,7 +82,7 @@ struct line {
 static enum sotto_status one_text(struct line *l, const char *text, size_t size,
                                   struct last_word *out)
 {
-    while (size && strchr(" \t\r\n", text[size - 1]))
+    while (size && is_space(text[size - 1]))
         size--;
     size_t cut = last_word_start(text, size);
     if (cut == 0)
@@ -113,24 +118,27 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     return SOTTO_OK;
 }
 
-static enum sotto_status each_line(struct line *l, char *text, const char *path, const char *key,
-                                   struct last_word *out)
+static enum sotto_status one_record(struct line *l, const json_t *record, const char *key,
+                                    struct last_word *out)
 {
-    int number = 1;
-    for (char *next; *text; text = next, number++) {
-        next = strchr(text, '\n');
-        size_t size = next ? (size_t)(next - text) : strlen(text);
-        next = text + size + (next != NULL);
-        if (size == 0)
-            continue;
-        json_t *object;
-        TRY(fail_in(json_parse(&object, text, size, "the line"), "%s:%d: ", path, number));
-        const char *value;
-        enum sotto_status st = json_get_text(object, key, &value);
-        if (st == SOTTO_OK)
-            st = one_text(l, value, strlen(value), out);
-        json_decref(object);
-        TRY(fail_in(st, "%s:%d: ", path, number));
+    const char *text;
+    TRY(json_get_text(record, key, &text));
+    return one_text(l, text, json_string_length(json_object_get(record, key)), out);
+}
+
+static enum sotto_status each_record(struct line *l, const char *text, size_t size,
+                                     const char *path, const char *key, struct last_word *out)
+{
+    struct records records;
+    json_t *record;
+    records_begin(&records, text, size, path);
+    for (;;) {
+        TRY(records_next(&records, &record));
+        if (!record)
+            break;
+        enum sotto_status st = one_record(l, record, key, out);
+        json_decref(record);
+        TRY(fail_in(st, "%s:%lld: ", path, (long long)records.begins));
     }
     if (out->words == 0)
         return fail(SOTTO_EFORMAT, "%s holds no texts", path);
@@ -156,7 +164,7 @@ enum sotto_status evaluate_last_words(const struct model *model, struct device *
         st = tape_init(&tape, model, dev, pool, (struct extent){1, t, DTYPE_F32}, false);
         tape.want_hits = true;
         if (st == SOTTO_OK) {
-            st = each_line(&line, text, path, key, out);
+            st = each_record(&line, text, size, path, key, out);
             tape_free(&tape);
         }
         batch_free(&batch);

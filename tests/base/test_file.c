@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/scratch.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -48,7 +49,8 @@ static void write_and_read(void **state)
     free(text);
     assert_fails(file_read(at("a"), 13, &text, &size), SOTTO_EFORMAT, "larger than the 13 bytes");
     assert_null(text);
-    assert_fails(file_read(scratch, 13, &text, &size), SOTTO_EIO, "is a directory");
+    assert_fails(file_read(scratch, 13, &text, &size), SOTTO_EIO,
+                 "is a directory, want a regular file");
     assert_fails(file_read(at("none"), 13, &text, &size), SOTTO_EIO, "No such file");
 }
 
@@ -158,10 +160,18 @@ static void maps(void **state)
     assert_int_equal(map.size, 0);
     file_map_close(&map);
     assert_fails(file_map_open(&map, at("none")), SOTTO_EIO, "cannot open");
-    assert_fails(file_map_open(&map, scratch), SOTTO_EIO, "not a regular file");
+    assert_fails(file_map_open(&map, scratch), SOTTO_EIO, "is a directory, want a regular file");
     file_map_close(&map); /* after a failure */
     assert_int_equal(mkfifo(at("pipe"), 0600), 0);
-    assert_fails(file_map_open(&map, at("pipe")), SOTTO_EIO, "not a regular file");
+    assert_fails(file_map_open(&map, at("pipe")), SOTTO_EIO, "pipe is a pipe, want a regular file");
+    char *text;
+    size_t size;
+    int fd;
+    assert_fails(file_read(at("pipe"), 9, &text, &size), SOTTO_EIO, "pipe is a pipe");
+    assert_fails(file_read("/dev/zero", 9, &text, &size), SOTTO_EIO, "/dev/zero is a device");
+    assert_fails(file_open(&fd, at("pipe"), O_RDWR | O_CREAT), SOTTO_EIO, "pipe is a pipe");
+    assert_fails(file_open(&fd, at("pipe"), O_WRONLY | O_APPEND), SOTTO_EIO, "cannot open");
+    assert_int_equal(fd, -1);
 }
 
 static void joins(void **state)
