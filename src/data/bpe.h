@@ -213,33 +213,32 @@ struct bpe_added {
     bool special, normalized, lstrip, rstrip, single_word;
 };
 
-struct bpe_trie {        /* of the contents, to find the longest at a place */
-    uint32_t first[256]; /* node behind the first byte, BPE_NONE if none begins so */
-    struct bpe_trie_slot {
-        uint32_t node, byte, next;
-    } * slot; /* open addressing: (node, byte) -> next; next == BPE_NONE: free */
-    uint32_t mask;
-    uint32_t *token; /* (n_node) index of the added token that ends here, BPE_NONE if none */
-    uint32_t n_node, node_room;
+struct bpe_contents { /* to find the longest at a place */
+    struct bpe_content {
+        uint32_t at, size; /* in `pool` of the list       */
+        uint32_t token;    /* its index in the list       */
+    } * item;              /* sorted by bytes; no two are equal */
+    uint32_t count;
+    uint32_t first[257]; /* those that begin with byte b: first[b] to first[b + 1] */
 };
 
 struct bpe_added_list {
     struct bpe_added *item;
     uint32_t count, room;
     struct bpe_buffer pool;
-    struct bpe_trie raw, normal; /* of the tokens that match text before, after normalization */
+    struct bpe_contents raw, normal; /* of tokens that match text before, after normalization */
 };
 
 enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added token,
                                 const char *content, size_t size);
-/* Builds the tries; contents of normalized tokens go through NFC when `nfc` says so. */
+/* Makes them ready to be found; contents of normalized tokens go through NFC when `nfc` says so. */
 enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe_unicode *unicode,
                                    bool nfc);
 void bpe_added_free(struct bpe_added_list *list);
 
 typedef enum sotto_status bpe_piece(struct bpe_work *work, const char *text, size_t size);
 /* Appends the ids of the tokens found and hands what lies between to `piece`, in order. */
-enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_trie *trie,
+enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_contents *contents,
                                   const char *text, size_t size, bpe_piece *piece);
 
 /* Splitting into words (bpe_split.c, bpe_regex.c) */

@@ -3,10 +3,18 @@
  * At every place the longest one that begins there is taken, from left to right, as `tokenizers`
  * does. A token with `single_word` counts only where no word character touches it; `lstrip` and
  * `rstrip` let it swallow the white space beside it. */
+#define _GNU_SOURCE /* qsort_r */
 #include "data/bpe.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static enum sotto_status reserve_pool(const struct bpe_added_list *list, size_t size)
+{
+    if (size > UINT32_MAX - list->pool.count)
+        return fail(SOTTO_EFORMAT, "the added tokens take more than %u bytes", UINT32_MAX);
+    return SOTTO_OK;
+}
 
 enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added token,
                                 const char *content, size_t size)
@@ -19,6 +27,7 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
         list->item = item;
         list->room = room;
     }
+    TRY(reserve_pool(list, size));
     token.content = (uint32_t)list->pool.count;
     token.content_size = (uint32_t)size;
     TRY(bpe_buffer_add(&list->pool, content, size));
@@ -26,128 +35,145 @@ enum sotto_status bpe_added_add(struct bpe_added_list *list, struct bpe_added to
     return SOTTO_OK;
 }
 
-static uint32_t trie_next(const struct bpe_trie *trie, uint32_t node, uint8_t byte)
+/* Of equal contents the one that counts comes first: special tokens', then by their order. */
+static int by_content(const void *a, const void *b, void *arg)
 {
-    for (uint32_t i = bpe_hash_pair(node, byte);; i++) {
-        const struct bpe_trie_slot *slot = &trie->slot[i & trie->mask];
-        if (slot->next == BPE_NONE || (slot->node == node && slot->byte == byte))
-            return slot->next;
+    const struct bpe_content *x = a, *y = b;
+    const struct bpe_added_list *list = arg;
+    const uint32_t both = x->size < y->size ? x->size : y->size;
+    int order = memcmp(list->pool.data + x->at, list->pool.data + y->at, both);
+    if (order)
+        return order;
+    if (x->size != y->size)
+        return x->size < y->size ? -1 : 1;
+    if (list->item[x->token].special != list->item[y->token].special)
+        return list->item[x->token].special ? -1 : 1;
+    return (x->token > y->token) - (x->token < y->token);
+}
+
+static void sort(struct bpe_contents *c, struct bpe_added_list *list)
+{
+    uint32_t kept = 0;
+    if (c->count)
+        qsort_r(c->item, c->count, sizeof *c->item, by_content, list);
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct bpe_content *last = &c->item[kept - (kept > 0)];
+        if (kept && last->size == c->item[i].size &&
+            memcmp(list->pool.data + last->at, list->pool.data + c->item[i].at, last->size) == 0)
+            continue;
+        c->item[kept++] = c->item[i];
     }
+    c->count = kept;
+    for (uint32_t i = 0; i < kept; i++)
+        c->first[(uint8_t)list->pool.data[c->item[i].at] + 1] = i + 1;
+    for (int b = 1; b <= 256; b++)
+        if (c->first[b] < c->first[b - 1])
+            c->first[b] = c->first[b - 1];
 }
 
-static uint32_t new_node(struct bpe_trie *trie)
+static enum sotto_status put_content(struct bpe_contents *c, struct bpe_added_list *list,
+                                     uint32_t token, const struct bpe_buffer *instead)
 {
-    trie->token[trie->n_node] = BPE_NONE;
-    return trie->n_node++;
-}
-
-/* Room for contents of `bytes` bytes together. */
-static enum sotto_status trie_init(struct bpe_trie *trie, size_t bytes)
-{
-    for (int i = 0; i < 256; i++)
-        trie->first[i] = BPE_NONE;
-    if (bytes >= UINT32_MAX / 4)
-        return fail(SOTTO_EFORMAT, "the added tokens take %zu bytes", bytes);
-    uint32_t size = 16;
-    while (size < bytes * 2)
-        size *= 2;
-    trie->mask = size - 1;
-    trie->slot = malloc(size * sizeof *trie->slot);
-    trie->token = malloc((bytes + 1) * sizeof *trie->token);
-    if (!trie->slot || !trie->token)
-        return fail(SOTTO_ENOMEM, "no memory for added tokens of %zu bytes", bytes);
-    for (uint32_t i = 0; i < size; i++)
-        trie->slot[i].next = BPE_NONE;
+    const struct bpe_added *added = &list->item[token];
+    struct bpe_content content = {added->content, added->content_size, token};
+    if (instead) {
+        content.at = (uint32_t)list->pool.count;
+        content.size = (uint32_t)instead->count;
+        TRY(reserve_pool(list, instead->count));
+        TRY(bpe_buffer_add(&list->pool, instead->data, instead->count));
+    }
+    if (content.size)
+        c->item[c->count++] = content;
     return SOTTO_OK;
 }
 
-/* The first of two tokens with the same content is the one that counts. */
-static void trie_add(struct bpe_trie *trie, const char *content, size_t size, uint32_t token)
-{
-    uint8_t first = (uint8_t)content[0];
-    if (trie->first[first] == BPE_NONE)
-        trie->first[first] = new_node(trie);
-    uint32_t node = trie->first[first];
-    for (size_t i = 1; i < size; i++) {
-        uint8_t byte = (uint8_t)content[i];
-        uint32_t next = trie_next(trie, node, byte);
-        if (next == BPE_NONE) {
-            next = new_node(trie);
-            uint32_t k = bpe_hash_pair(node, byte);
-            while (trie->slot[k & trie->mask].next != BPE_NONE)
-                k++;
-            trie->slot[k & trie->mask] = (struct bpe_trie_slot){node, byte, next};
-        }
-        node = next;
-    }
-    if (trie->token[node] == BPE_NONE)
-        trie->token[node] = token;
-}
-
-/* Special tokens go in first, so that of equal contents theirs counts. */
 enum sotto_status bpe_added_finish(struct bpe_added_list *list, const struct bpe_unicode *unicode,
                                    bool nfc)
 {
     enum sotto_status st = SOTTO_OK;
     struct bpe_buffer normal = {0};
-    TRY(trie_init(&list->raw, list->pool.count));
-    TRY(trie_init(&list->normal,
-                  list->pool.count * 4)); /* NFC of a character takes at most 3 times */
-    for (int pass = 0; pass < 2; pass++)
-        for (uint32_t i = 0; i < list->count; i++) {
-            const struct bpe_added *token = &list->item[i];
-            const char *content = list->pool.data + token->content;
-            size_t size = token->content_size;
-            bool same = true;
-            if (token->special == (pass == 1))
-                continue;
-            if (token->normalized && nfc)
-                TRY_DONE(bpe_nfc(unicode, content, size, &normal, &same));
-            if (same)
-                trie_add(token->normalized ? &list->normal : &list->raw, content, size, i);
-            else if (normal.count > 0)
-                trie_add(&list->normal, normal.data, normal.count, i);
-        }
+    list->raw.item = malloc((list->count + 1) * sizeof *list->raw.item);
+    list->normal.item = malloc((list->count + 1) * sizeof *list->normal.item);
+    if (!list->raw.item || !list->normal.item)
+        return fail(SOTTO_ENOMEM, "no memory for %u added tokens", list->count);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct bpe_added *token = &list->item[i];
+        bool same = true;
+        if (token->normalized && nfc)
+            TRY_DONE(bpe_nfc(unicode, list->pool.data + token->content, token->content_size,
+                             &normal, &same));
+        TRY_DONE(put_content(token->normalized ? &list->normal : &list->raw, list, i,
+                             same ? NULL : &normal));
+    }
+    sort(&list->raw, list);
+    sort(&list->normal, list);
 done:
     free(normal.data);
     return st;
 }
 
-static void trie_free(struct bpe_trie *trie)
-{
-    free(trie->slot);
-    free(trie->token);
-}
-
 void bpe_added_free(struct bpe_added_list *list)
 {
-    trie_free(&list->raw);
-    trie_free(&list->normal);
+    free(list->raw.item);
+    free(list->normal.item);
     free(list->item);
     free(list->pool.data);
     *list = (struct bpe_added_list){0};
 }
 
+/* Of contents [*from, *to), which agree in their first `depth` bytes and are longer, those that go
+ * on with `byte`. */
+static void narrow(const struct bpe_added_list *list, const struct bpe_content *item,
+                   uint32_t depth, uint8_t byte, uint32_t *from, uint32_t *to)
+{
+    const uint8_t *pool = (const uint8_t *)list->pool.data;
+    uint32_t edge[2];
+    for (int side = 0; side < 2; side++) {
+        uint32_t lo = side ? edge[0] : *from, hi = *to;
+        while (lo < hi) {
+            uint32_t middle = lo + (hi - lo) / 2;
+            if (pool[item[middle].at + depth] < byte + side)
+                lo = middle + 1;
+            else
+                hi = middle;
+        }
+        edge[side] = lo;
+    }
+    *from = edge[0];
+    *to = edge[1];
+}
+
+/* The longest content that `text` begins with; BPE_NONE: none. */
+static uint32_t longest(const struct bpe_added_list *list, const struct bpe_contents *c,
+                        const uint8_t *text, size_t size, size_t *length)
+{
+    uint32_t found = BPE_NONE, from = c->first[text[0]], to = c->first[text[0] + 1];
+    for (uint32_t depth = 1; from < to; depth++) {
+        if (c->item[from].size == depth) { /* the shortest comes first */
+            found = c->item[from++].token;
+            *length = depth;
+        }
+        if (depth == size)
+            break;
+        narrow(list, c->item, depth, text[depth], &from, &to);
+    }
+    return found;
+}
+
 /* The longest token at the first place at or behind `from` where there is one; false: none. */
-static bool find(const struct bpe_trie *trie, const char *text, size_t size, size_t from,
-                 size_t *start, size_t *end, uint32_t *token)
+static bool find(const struct bpe_added_list *list, const struct bpe_contents *contents,
+                 const char *text, size_t size, size_t from, size_t *start, size_t *end,
+                 uint32_t *token)
 {
     const uint8_t *p = (const uint8_t *)text;
-    for (size_t i = from; i < size; i++) {
-        uint32_t node = trie->first[p[i]];
-        if (node == BPE_NONE)
+    size_t length = 0;
+    for (size_t i = from; i < size && contents->count; i++) {
+        *token = longest(list, contents, p + i, size - i, &length);
+        if (*token == BPE_NONE)
             continue;
-        *token = BPE_NONE;
-        for (size_t k = i + 1; node != BPE_NONE;
-             node = k < size ? trie_next(trie, node, p[k]) : BPE_NONE, k++)
-            if (trie->token[node] != BPE_NONE) {
-                *token = trie->token[node];
-                *end = k;
-            }
-        if (*token != BPE_NONE) {
-            *start = i;
-            return true;
-        }
+        *start = i;
+        *end = i + length;
+        return true;
     }
     return false;
 }
@@ -178,15 +204,16 @@ static bool code_at(const char *text, size_t size, size_t at, uint32_t *code, in
     return true;
 }
 
-enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_trie *trie,
+enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_contents *contents,
                                   const char *text, size_t size, bpe_piece *piece)
 {
     const struct bpe_unicode *unicode = &work->tokenizer->unicode;
     size_t done = 0, start = 0, end = 0, next = 0, before; /* text up to `done` has its ids */
     uint32_t index, code;
     int length;
-    while (find(trie, text, size, next, &start, &end, &index)) {
-        const struct bpe_added *token = &work->tokenizer->added.item[index];
+    const struct bpe_added_list *list = &work->tokenizer->added;
+    while (find(list, contents, text, size, next, &start, &end, &index)) {
+        const struct bpe_added *token = &list->item[index];
         next = end;
         if (token->single_word &&
             ((code_before(text, start, &code, &before) && bpe_is_word(code)) ||

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -325,6 +326,53 @@ static void hopeless_patterns_give_up(void **state)
     tokenizer_close(t);
 }
 
+/* What it takes to find added tokens is in proportion to their bytes. */
+static void many_added_tokens(void **state)
+{
+    (void)state;
+    enum { N = 2048, SIZE = 1000 };
+    struct rusage before, after;
+    struct tokenizer *tokenizer;
+    char content[SIZE + 1] = "";
+    json_t *added = json_array();
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < SIZE; k++)
+            content[k] = (char)('a' + (i >> k % 11 & 1) * (k / 11 % 7 + 1));
+        json_array_append_new(added, json_pack("{s:i, s:s, s:b}", "id", i + 1, "content", content,
+                                               "normalized", i % 2));
+    }
+    char *list = json_dumps(added, 0);
+    size_t size = strlen(list) + 200;
+    char *text = malloc(size);
+    assert_true(list && text);
+    snprintf(text, size,
+             "{\"pre_tokenizer\": " BYTES ", \"model\": {\"vocab\": {\"a\": 0}, "
+             "\"merges\": []}, \"added_tokens\": %s}",
+             list);
+    char path[FILE_PATH_ROOM];
+    OK(file_join(path, folder, "tokenizer.json"));
+    OK(file_write(path, text, strlen(text)));
+    getrusage(RUSAGE_SELF, &before);
+    OK(tokenizer_open(&tokenizer, path));
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 96 << 10); /* KiB; 16 times would be 32 MiB */
+    struct token_list ids = {0};
+    for (int i = 0; i < N; i += 100) {
+        const char *one =
+            json_string_value(json_object_get(json_array_get(added, (size_t)i), "content"));
+        ids.count = 0;
+        OK(tokenizer_encode(tokenizer, one, SIZE, &ids));
+        assert_int_equal(ids.count, 1);
+        assert_int_equal(ids.data[0], i + 1);
+    }
+    free(ids.data);
+    tokenizer_close(tokenizer);
+    remove_file("tokenizer.json");
+    free(text);
+    free(list);
+    json_decref(added);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +383,7 @@ int main(void)
         cmocka_unit_test(a_folder_with_the_pair_of_files),
         cmocka_unit_test(refused_files),
         cmocka_unit_test(hopeless_patterns_give_up),
+        cmocka_unit_test(many_added_tokens),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
