@@ -29,10 +29,8 @@ void instruct_free(struct instruct_example *example)
  * are tokenized as one text. */
 static enum sotto_status end_part(struct instruct_example *e, bool learned)
 {
-    size_t before = 0;
-    for (int i = 0; i < e->count; i++)
-        before += e->parts[i].size;
-    size_t size = e->text.size - before;
+    const size_t size = e->text.size - e->parted;
+    e->parted = e->text.size;
     if (!learned && size == 0)
         return SOTTO_OK;
     if (!learned && e->count > 0 && !e->parts[e->count - 1].learned) {
@@ -140,6 +138,7 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
 {
     text_clear(&example->text);
     example->count = 0;
+    example->parted = 0;
     if (!json_is_object(record))
         return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(record));
     if (json_object_get(record, "messages")) {

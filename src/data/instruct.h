@@ -41,6 +41,7 @@ struct instruct_example {
     struct text text;
     struct instruct_part *parts; /* masked and learned, one behind the other in `text` */
     int count, room;
+    size_t parted; /* bytes of the text that the parts cover */
 };
 
 /* Whether the record looks like an example rather than a document. */

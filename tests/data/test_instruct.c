@@ -267,6 +267,36 @@ static void errors_say_where(void **state)
     tokenizer_close(tokenizer);
 }
 
+/* A conversation of many messages takes as long as its text: each part begins where the last one
+ * ended. */
+static void long_conversations(void **state)
+{
+    (void)state;
+    enum { N = 400000 };
+    struct instruct_example example = {0};
+    json_t *ask = json_pack("{s:s, s:s}", "role", "user", "content", "a");
+    json_t *answer = json_pack("{s:s, s:s}", "role", "assistant", "content", "bc");
+    json_t *messages = json_array();
+    for (int i = 0; i < N; i++)
+        json_array_append(messages, i % 2 ? answer : ask);
+    json_t *record = json_pack("{s:o}", "messages", messages);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(instruct_read(&example, record), SOTTO_OK);
+        assert_int_equal(example.count, N);
+        size_t sum = 0;
+        for (int i = 0; i < N; i++) {
+            assert_int_equal(example.parts[i].learned, i % 2);
+            assert_true(i % 2 == 0 || example.parts[i].size == 2);
+            sum += example.parts[i].size;
+        }
+        assert_int_equal(sum, example.text.size);
+    }
+    instruct_free(&example);
+    json_decref(record);
+    json_decref(ask);
+    json_decref(answer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +305,7 @@ int main(void)
         cmocka_unit_test(batches_are_padded_to_their_longest),
         cmocka_unit_test(each_example_once_an_epoch),
         cmocka_unit_test(errors_say_where),
+        cmocka_unit_test(long_conversations),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
