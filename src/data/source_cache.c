@@ -81,6 +81,19 @@ static enum sotto_status encode_document(void *arg, const char *text, size_t siz
     return tokenizer_encode_document(e->tokenizer, text, size, &e->ids);
 }
 
+/* The name says which tokenizer made it, but the header is what ids are held to. */
+static enum sotto_status open_cached(struct tokens *out, const char *path, int vocab)
+{
+    TRY(tokens_open(out, path, false));
+    if (out->vocab == vocab)
+        return SOTTO_OK;
+    enum sotto_status st =
+        fail(SOTTO_EFORMAT, "%s: header says a vocabulary of %lld, the tokenizer has %d", path,
+             (long long)out->vocab, vocab);
+    tokens_close(out);
+    return st;
+}
+
 enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *spec,
                                   const char *cache, const struct tokenizer *tokenizer)
 {
@@ -88,7 +101,7 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
     if (cache[0]) {
         TRY(cache_path(path, spec, cache, tokenizer));
         if (file_exists(path)) {
-            if (tokens_open(out, path, false) == SOTTO_OK)
+            if (open_cached(out, path, tokenizer_vocab_size(tokenizer)) == SOTTO_OK)
                 return SOTTO_OK;
             log_warn("the cached tokens of %s are made anew: %s", spec->path, sotto_error());
         }

@@ -226,6 +226,10 @@ static void a_broken_cache_is_made_anew(void **state)
     assert_int_equal(warnings, 1);
     expect(&config, "words~");
     assert_int_equal(warnings, 1);
+    static const int32_t ids[] = {3, 1 << 20}; /* whole, but of another vocabulary */
+    assert_int_equal(tokens_save(specs[0].path, ids, 2, (1 << 20) + 1), SOTTO_OK);
+    expect(&config, "words~");
+    assert_int_equal(warnings, 2);
     log_set(NULL, NULL);
     free(specs);
 }
