@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "comm/threads.h"
 
@@ -68,8 +69,11 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     for (; started < n && st == SOTTO_OK; started++) {
         seat[started] = (struct seat){
             .worker = {&thread_worker, started, n, world[started], &clock_real}, .team = &team};
-        if (n > 1 && pthread_create(&seat[started].thread, NULL, work, &seat[started]) != 0) {
-            st = fail(SOTTO_ENOMEM, "cannot start thread %d of %d", started, n);
+        const int error =
+            n > 1 ? pthread_create(&seat[started].thread, NULL, work, &seat[started]) : 0;
+        if (error) {
+            st =
+                fail(SOTTO_ENOMEM, "cannot start thread %d of %d: %s", started, n, strerror(error));
             struct status_note note;
             status_save(&note, st);
             world[started]->ops->abort(world[started], &note);

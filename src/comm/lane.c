@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum sotto_status lane_wait(struct lane *lane)
 {
@@ -128,11 +129,12 @@ enum sotto_status lane_thread(struct lane **out)
     l->base.clock = &clock_real;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
-    if (pthread_create(&l->thread, NULL, serve, l) != 0) {
+    const int error = pthread_create(&l->thread, NULL, serve, l);
+    if (error) {
         pthread_cond_destroy(&l->moved);
         pthread_mutex_destroy(&l->lock);
         free(l);
-        return fail(SOTTO_ENOMEM, "cannot start a thread for a lane");
+        return fail(SOTTO_ENOMEM, "cannot start a thread for a lane: %s", strerror(error));
     }
     *out = &l->base;
     return SOTTO_OK;

@@ -480,8 +480,19 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     return st;
 }
 
+enum sotto_status threads_check(int size)
+{
+    if (size <= THREADS_MOST)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "%d workers are more than this process can run as threads, at most %d, on %ld "
+                "cores: virtual time simulates as many as you like, MPI spreads them over machines",
+                size, THREADS_MOST, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
 enum sotto_status threads_world(const struct threads_config *config, struct comm **out)
 {
+    TRY(threads_check(config->size));
     struct world *w = calloc(1, sizeof *w);
     int *node = calloc((size_t)config->size, sizeof *node);
     for (int r = 0; r < config->size; r++)

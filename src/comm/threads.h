@@ -12,6 +12,12 @@ struct threads_config {
     const struct link_model *links; /* NULL: as fast as memory; not owned */
 };
 
+/* Whether so many workers may be threads: more than THREADS_MOST are a mistake, since each has a
+ * thread for every lane beside its own, all take turns on this machine's cores, and what a world
+ * keeps grows with the square of them. */
+enum { THREADS_MOST = 1024 };
+enum sotto_status threads_check(int size);
+
 /* Communicators of all ranks of a new world, into out[0 .. size-1]; each is used by one thread and
  * freed by comm_free. */
 enum sotto_status threads_world(const struct threads_config *config, struct comm **out);

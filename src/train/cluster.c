@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "comm/mpi.h"
+#include "comm/threads.h"
 #include "train/budget.h"
 
 static enum sotto_status join_mpi(struct cluster *c)
@@ -79,6 +80,8 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     if (mpi_detected())
         TRY_DONE(join_mpi(c));
     c->size = t->workers = t->workers ? t->workers : 1;
+    if (!c->mpi && t->time == TIME_REAL)
+        TRY_DONE(fail_in(threads_check(c->size), "train.workers: "));
     budget_resolve(t);
     TRY_DONE(check_time(config));
     TRY_DONE(strategy_resolve(&config->strategy, c->size));

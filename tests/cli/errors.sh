@@ -24,6 +24,7 @@ fails_with "not a text file" "$sotto" train bad.ini
 fails_with "longer than the model's 32 positions" "${train[@]}" --seq=64
 fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3
 fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3 --arch=gpt2
+fails_with "train.workers: 20000 workers are more than this process can run as threads" "${train[@]}" --workers=20000
 [ ! -e run/checkpoints ] || die "a refused run left checkpoints"
 
 : >empty.txt

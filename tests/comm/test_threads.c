@@ -1,6 +1,7 @@
 /* Workers as threads: the suite, faults, links in real time, and many worlds. */
 #include "base/scratch.h"
 #include "comm/suite.h"
+#include "comm/threads.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -229,6 +230,15 @@ static void thousand_worlds(void **state)
     }
 }
 
+/* Said before anything is made of the square of them. */
+static void too_many(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = THREADS_MOST + 1};
+    assert_fails(engine_threads(&config, one_sum, NULL), SOTTO_EINVAL,
+                 "1025 workers are more than this process can run as threads, at most 1024");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -236,6 +246,7 @@ int main(void)
         cmocka_unit_test(gave_up_is_gone), cmocka_unit_test(mismatches),
         cmocka_unit_test(links),           cmocka_unit_test(parse_links),
         cmocka_unit_test(accounting),      cmocka_unit_test(thousand_worlds),
+        cmocka_unit_test(too_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
