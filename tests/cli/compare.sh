@@ -85,6 +85,15 @@ fails_with "fails.ini:4: expect: there is no run 'fst' (did you mean 'fast'?)" "
   echo 'strategy = local-sgd'
 } >methods.ini
 succeeds "$sotto" compare methods.ini --steps=4 --plot=false
+# A budget in tokens: both runs see as many, and are known to be done.
+succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget --columns=tokens,common_loss,time_to_loss
+says '^plain +2048 +[0-9.]+ +[0-9.]+$'
+says '^local +2048 +[0-9.]+ +[0-9.]+$'
+says '^common_loss: train/loss after 64 samples, which all runs have$'
+says '^time_to_loss: until train/loss is [0-9.]+, the lowest of '
+[ -s budget/loss-samples.gnuplot ] || die "no curve over samples"
+succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget
+says '^\[2/2\] local: was done before: '
 { cat methods.ini; echo '[run odd]'; echo 'strategy.H = 4'; } >odd.ini
 fails_with "strategy.H = 4 has no effect with replicate = sync; it is for diloco" "$sotto" compare odd.ini --steps=4
 fails_with "compare wants one file" "$sotto" compare

@@ -6,8 +6,10 @@
 
 #include "base/rng.h"
 #include "data/tokens.h"
+#include "train/compare/common.h"
 #include "train/compare/compare.h"
 #include "train/compare/plot.h"
+#include "train/compare/setup.h"
 #include "train/compare/table.h"
 
 static const char *const names[] = {"ddp", "acco-wp", "none", NULL};
@@ -328,28 +330,30 @@ static void curves(void **state)
     strcpy(folders[1], at("s2"));
     assert_ok(file_make_directories(folders[0]));
     assert_ok(file_make_directories(folders[1]));
-    write_text("s1/metrics.jsonl",
-               "{\"step\": 1, \"eval/loss\": 9}\n"
-               "{\"step\": 2, \"train/loss\": 5, \"time/seconds\": 4, \"comm/bytes\": 100}\n"
-               "{\"step\": 3, \"eval/loss\": 7}\n"
-               "{\"step\": 4, \"train/loss\": 3, \"time/seconds\": 6, \"comm/bytes\": 300}\n"
-               "{\"step\": 4, \"eval/loss\": 5}\n"
-               "{\"step\": 5, \"eval/loss\": null}\n");
-    write_text("s2/metrics.jsonl",
-               "{\"step\": 2, \"train/loss\": 6, \"time/seconds\": 8, \"comm/bytes\": 100}\n"
-               "{\"step\": 3, \"eval/loss\": 8}\n"
-               "{\"step\": 4, \"train/loss\": 4, \"time/seconds\": 12, \"comm/bytes\": 300}\n"
-               "{\"step\": 4, \"eval/loss\": 6}\n"
-               "{\"step\": 6, \"eval/loss\": 1}\n");
+    write_text(
+        "s1/metrics.jsonl",
+        "{\"step\": 1, \"eval/loss\": 9}\n"
+        "{\"step\": 2, \"train/loss\": 5, \"time/seconds\": 4, \"comm/bytes\": 100, \"train/samples\": 16}\n"
+        "{\"step\": 3, \"eval/loss\": 7}\n"
+        "{\"step\": 4, \"train/loss\": 3, \"time/seconds\": 6, \"comm/bytes\": 300, \"train/samples\": 32}\n"
+        "{\"step\": 4, \"eval/loss\": 5}\n"
+        "{\"step\": 5, \"eval/loss\": null}\n");
+    write_text(
+        "s2/metrics.jsonl",
+        "{\"step\": 2, \"train/loss\": 6, \"time/seconds\": 8, \"comm/bytes\": 100, \"train/samples\": 16}\n"
+        "{\"step\": 3, \"eval/loss\": 8}\n"
+        "{\"step\": 4, \"train/loss\": 4, \"time/seconds\": 12, \"comm/bytes\": 300, \"train/samples\": 32}\n"
+        "{\"step\": 4, \"eval/loss\": 6}\n"
+        "{\"step\": 6, \"eval/loss\": 1}\n");
     assert_ok(curve_read(&c, folders, 2, "eval/loss"));
-    static const struct curve_point want[] = {{1, 2, 50, 9, 9, 9},
-                                              {3, 7.5, 200, 7.5, 7, 8},
-                                              {4, 9, 300, 5.5, 5, 6},
-                                              {6, 12, 300, 1, 1, 1}};
+    static const struct curve_point want[] = {{1, 2, 50, 8, 9, 9, 9},
+                                              {3, 7.5, 200, 24, 7.5, 7, 8},
+                                              {4, 9, 300, 32, 5.5, 5, 6},
+                                              {6, 12, 300, 32, 1, 1, 1}};
     assert_int_equal(c.n, 4);
     for (int i = 0; i < 4; i++) {
         const double *x = &c.points[i].step, *y = &want[i].step;
-        for (int k = 0; k < 6; k++)
+        for (int k = 0; k < 7; k++)
             if (fabs(x[k] - y[k]) > 1e-12)
                 fail_with("point %d, number %d: %g, want %g", i, k, x[k], y[k]);
     }
@@ -363,7 +367,7 @@ static void curves(void **state)
     assert_ok(plot_metric(&plot, page));
     fclose(page);
     char *text = slurp(at("eval-loss.tsv"));
-    assert_non_null(strstr(text, "ddp\t3\t7.5\t200\t7.5\t7\t8\n"));
+    assert_non_null(strstr(text, "ddp\t3\t7.5\t200\t24\t7.5\t7\t8\n"));
     free(text);
     text = slurp(at("eval-loss-time.gnuplot"));
     assert_non_null(strstr(text, "set title 'It''s'\n"));
@@ -377,6 +381,114 @@ static void curves(void **state)
     write_text("s2/metrics.jsonl", "{\"step\": 2,\n");
     assert_fails(curve_read(&c, folders, 2, "eval/loss"), SOTTO_EFORMAT, "line 1: ");
     curve_free(&c);
+}
+
+/* Three runs whose losses fall at different speeds, to different ends: one with a line a round. */
+static void write_run(const char *name, int rounds, double seconds, double samples, double from,
+                      double step)
+{
+    char path[64], line[256], text[8192] = "";
+    assert_ok(file_make_directories(at(name)));
+    for (int i = 1; i <= rounds; i++) {
+        snprintf(line, sizeof line,
+                 "{\"step\": %d, \"train/loss\": %g, \"time/seconds\": %g, \"train/samples\": %g, "
+                 "\"comm/bytes\": %d}\n",
+                 i, from - step * i, seconds * i, samples * i, 10 * i);
+        strcat(text, line);
+    }
+    snprintf(path, sizeof path, "%s/metrics.jsonl", name);
+    write_text(path, text);
+}
+
+static double reported(const struct results *r, int run, const char *key)
+{
+    struct spread s = results_spread(r, run, key);
+    return s.n ? s.mean : NAN;
+}
+
+static void common_ends(void **state)
+{
+    (void)state;
+    struct spec spec;
+    struct jobs jobs;
+    struct results r;
+    struct common c;
+    char *text;
+    size_t size;
+    write_text("ends.ini", "[base]\nworkers = 4\ntokens = 100\nlink.inter = 1Gbit/s\n"
+                           "worker.speed = 1,0.5\n[run a]\n[run b]\nstrategy = zero1\n"
+                           "[run c]\n");
+    assert_ok(spec_load(&spec, at("ends.ini")));
+    strcpy(spec.compare.out, scratch);
+    assert_ok(jobs_list(&jobs, &spec));
+    assert_ok(results_init(&r, spec.names, 3, 1));
+    put(&r, 0, 0, "{\"parameters\": 2500000}");
+    put(&r, 1, 0, "{\"parameters\": 2500000}");
+    write_run("a", 10, 2, 8, 6, 0.5);      /* to 1 in 20 s and 80 samples */
+    write_run("b", 8, 1, 20, 6, 0.25);     /* to 4 in 8 s and 160         */
+    assert_ok(common_find(&c, &jobs, &r)); /* c did not finish */
+    assert_true(c.axis == AXIS_SAMPLES && c.end == 80 && c.worst == 1);
+    assert_true(fabs(c.target - 4.5) < 1e-12); /* the mean of rounds 4 to 8 of b */
+    assert_true(fabs(reported(&r, 1, "time_to_loss") - 8) < 1e-12);
+    assert_true(fabs(reported(&r, 0, "time_to_loss") - 10) < 1e-12); /* round 5: mean of 1 to 5 */
+    assert_true(fabs(reported(&r, 0, "common_loss") - 2) < 1e-12);
+    assert_true(fabs(reported(&r, 1, "common_loss") - 5.375) < 1e-12); /* round 4 */
+    spec.compare.target = 5.2; /* a: rounds 2 and 3 have 5.25 and 5 */
+    assert_ok(common_find(&c, &jobs, &r));
+    assert_true(fabs(reported(&r, 0, "time_to_loss") - 4.4) < 1e-12 && c.worst == -1);
+    spec.base.train.seconds = 5; /* cut where the budget is */
+    assert_ok(common_find(&c, &jobs, &r));
+    assert_true(c.axis == AXIS_TIME && c.end == 8);
+    spec.compare.cut = CUT_ROUNDS;
+    assert_ok(common_find(&c, &jobs, &r));
+    assert_true(c.axis == AXIS_ROUNDS && c.end == 8);
+
+    char setup[SETUP_ROOM];
+    assert_ok(setup_describe(&jobs, &r, setup));
+    assert_string_equal(setup, "nano, 2.5 million parameters; 4 workers; speeds 1,0.5; links "
+                               "unlimited inside a node, 1Gbit/s between nodes");
+    FILE *said = open_memstream(&text, &size);
+    common_tell(&c, &r, said);
+    fclose(said);
+    assert_string_equal(text, "\ncommon_loss: train/loss after 8 rounds, which all runs have\n"
+                              "time_to_loss: until train/loss is 5.2000\n");
+    free(text);
+    results_free(&r);
+    jobs_free(&jobs);
+    spec_free(&spec);
+}
+
+/* Axes fit the data: from 0 to the last point, or logarithmic from the first to the last where runs
+ * end far apart, with labels between powers of ten. */
+static void axes(void **state)
+{
+    (void)state;
+    struct curve_point fast[] = {{1, 0.5, 0, 8, 3, 3, 3}, {2, 1, 0, 16, 2, 2, 2}},
+                       slow[] = {{1, 15, 0, 8, 3, 3, 3}, {2, 30, 0, 16, 0.1, 0.1, 0.1}};
+    struct curve curves[] = {{fast, 2}, {slow, 2}};
+    struct plot plot = {.folder = scratch,
+                        .title = "Two",
+                        .subtitle = "4 workers",
+                        .metric = "train/loss",
+                        .names = names,
+                        .curves = curves,
+                        .n = 2};
+    FILE *page = fopen(at("page"), "w");
+    assert_ok(plot_metric(&plot, page));
+    fclose(page);
+    char *text = slurp(at("loss-time.gnuplot"));
+    assert_non_null(strstr(text, "set title 'Two' . \"\\n\" . '4 workers'\n"));
+    assert_non_null(strstr(text, "set logscale x\nset xrange [0.5:30]\n"
+                                 "set xtics ('0.5' 0.5, '1' 1, '2' 2, '5' 5, '10' 10, '20' 20)\n"));
+    assert_non_null(strstr(text, "set logscale y\n"));
+    free(text);
+    text = slurp(at("loss-samples.gnuplot"));
+    assert_non_null(strstr(text, "set xrange [0:16]\n"));
+    assert_non_null(strstr(text, "using 5:6 with"));
+    free(text);
+    assert_false(file_exists(at("loss-bytes.gnuplot"))); /* nothing was sent */
+    curve_cut(&curves[1], AXIS_TIME, 15);
+    assert_int_equal(curves[1].n, 1);
 }
 
 static int make_data(void **state)
@@ -610,6 +722,8 @@ int main(void)
         cmocka_unit_test(specs),
         cmocka_unit_test(unreadable_specs),
         cmocka_unit_test(curves),
+        cmocka_unit_test(common_ends),
+        cmocka_unit_test(axes),
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),
         cmocka_unit_test(stopped_comparison),

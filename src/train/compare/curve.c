@@ -8,7 +8,7 @@
 #include "base/json.h"
 
 struct sample { /* a line of metrics.jsonl; NaN: it does not say */
-    double step, value, seconds, bytes;
+    double step, value, seconds, bytes, samples;
 };
 
 struct samples {
@@ -44,7 +44,8 @@ static enum sotto_status read_lines(struct samples *s, const char *text, const c
         json_t *object;
         TRY(fail_in(json_parse(&object, text, length, path), "line %d: ", line));
         struct sample sample = {number(object, "step"), number(object, metric),
-                                number(object, "time/seconds"), number(object, "comm/bytes")};
+                                number(object, "time/seconds"), number(object, "comm/bytes"),
+                                number(object, "train/samples")};
         json_decref(object);
         if (!isnan(sample.step))
             TRY(append(s, sample));
@@ -91,7 +92,7 @@ static enum sotto_status merge(struct curve *c, const struct samples *s)
     if (!c->points)
         return fail(SOTTO_ENOMEM, "no memory for a curve of %zu points", s->n);
     for (size_t i = 0, end; i < s->n; i = end) {
-        struct curve_point p = {s->data[i].step, 0, 0, 0, INFINITY, -INFINITY};
+        struct curve_point p = {s->data[i].step, 0, 0, 0, 0, INFINITY, -INFINITY};
         int n = 0;
         for (end = i; end < s->n && s->data[end].step == s->data[i].step; end++) {
             const struct sample *x = &s->data[end];
@@ -100,6 +101,7 @@ static enum sotto_status merge(struct curve *c, const struct samples *s)
             n++;
             p.seconds += x->seconds;
             p.bytes += x->bytes;
+            p.samples += x->samples;
             p.mean += x->value;
             p.min = fmin(p.min, x->value);
             p.max = fmax(p.max, x->value);
@@ -108,6 +110,7 @@ static enum sotto_status merge(struct curve *c, const struct samples *s)
             continue;
         p.seconds /= n;
         p.bytes /= n;
+        p.samples /= n;
         p.mean /= n;
         c->points[c->n++] = p;
     }
@@ -129,6 +132,7 @@ enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], i
         free(text);
         fill_gaps(&s, begin, offsetof(struct sample, seconds));
         fill_gaps(&s, begin, offsetof(struct sample, bytes));
+        fill_gaps(&s, begin, offsetof(struct sample, samples));
     }
     if (st == SOTTO_OK && s.n)
         qsort(s.data, s.n, sizeof *s.data, by_step);
@@ -143,4 +147,30 @@ void curve_free(struct curve *c)
 {
     free(c->points);
     *c = (struct curve){0};
+}
+
+double curve_along(const struct curve_point *p, enum axis axis)
+{
+    switch (axis) {
+    case AXIS_SAMPLES:
+        return p->samples;
+    case AXIS_TIME:
+        return p->seconds;
+    case AXIS_BYTES:
+        return p->bytes;
+    default:
+        return p->step;
+    }
+}
+
+double curve_end(const struct curve *c, enum axis axis)
+{
+    double end = c->n > 1 ? curve_along(&c->points[c->n - 1], axis) : 0;
+    return end > 0 ? end : 0;
+}
+
+void curve_cut(struct curve *c, enum axis axis, double end)
+{
+    while (c->n > 0 && curve_along(&c->points[c->n - 1], axis) > end * (1 + 1e-9))
+        c->n--;
 }

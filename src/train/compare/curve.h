@@ -8,8 +8,8 @@
 
 struct curve_point {
     double step;
-    double seconds, bytes; /* at that step, mean over the seeds; NaN: not logged */
-    double mean, min, max; /* of the metric over the seeds                       */
+    double seconds, bytes, samples; /* at that step, mean over the seeds; NaN: not logged */
+    double mean, min, max;          /* of the metric over the seeds                       */
 };
 
 struct curve {
@@ -22,5 +22,15 @@ struct curve {
 enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], int n_folders,
                              const char *metric);
 void curve_free(struct curve *c);
+
+/* What a curve can be drawn over. */
+enum axis { AXIS_ROUNDS, AXIS_SAMPLES, AXIS_TIME, AXIS_BYTES, AXES };
+double curve_along(const struct curve_point *p, enum axis axis);
+
+/* The last place of a curve on the axis; 0: it is not on it. */
+double curve_end(const struct curve *c, enum axis axis);
+
+/* Takes away what lies behind `end` on the axis. */
+void curve_cut(struct curve *c, enum axis axis, double end);
 
 #endif

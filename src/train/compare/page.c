@@ -84,11 +84,14 @@ static enum sotto_status draw(const struct page *page, const char *metric, bool 
     if (!curves)
         return fail(SOTTO_ENOMEM, "no memory for %d curves", spec->n_runs);
     enum sotto_status st = read_curves(page, metric, curves);
+    for (int i = 0; page->common.end > 0 && i < spec->n_runs; i++)
+        curve_cut(&curves[i], page->common.axis, page->common.end);
     *drawn = false;
     for (int i = 0; i < spec->n_runs; i++)
         *drawn |= curves[i].n > 1; /* a single value at the end is in the table */
     struct plot plot = {.folder = spec->compare.out,
                         .title = spec->compare.title,
+                        .subtitle = page->setup,
                         .metric = metric,
                         .names = spec->names,
                         .curves = curves,
@@ -142,8 +145,11 @@ static enum sotto_status write_markdown(const struct page *page)
     TRY(file_draft_open(&draft, path));
     FILE *md = draft.stream;
     fprintf(md, "# %s\n\n", spec->compare.title);
+    if (*page->setup)
+        fprintf(md, "%s\n\n", page->setup);
     enum sotto_status st =
         table_print(page->results, page->columns, page->n_columns, TABLE_MARKDOWN, md);
+    common_tell(&page->common, page->results, md);
     if (spec->n_expects) {
         fputs("\n```\n", md);
         print_expects(page, md);
@@ -159,8 +165,12 @@ static enum sotto_status write_markdown(const struct page *page)
 
 enum sotto_status page_write(struct page *page, FILE *out)
 {
-    fprintf(out, "\n%s\n\n", page->jobs->spec->compare.title);
+    TRY(common_find(&page->common, page->jobs, page->results));
+    TRY(setup_describe(page->jobs, page->results, page->setup));
+    fprintf(out, "\n%s\n%s%s\n", page->jobs->spec->compare.title, page->setup,
+            *page->setup ? "\n" : "");
     TRY(table_print(page->results, page->columns, page->n_columns, TABLE_PLAIN, out));
+    common_tell(&page->common, page->results, out);
     if (page->jobs->spec->n_expects)
         fputc('\n', out);
     page->unmet = print_expects(page, out);

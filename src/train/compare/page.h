@@ -2,16 +2,18 @@
 #ifndef SOTTO_TRAIN_COMPARE_PAGE_H
 #define SOTTO_TRAIN_COMPARE_PAGE_H
 
-#include "train/compare/jobs.h"
-#include "train/compare/results.h"
+#include "train/compare/common.h"
+#include "train/compare/setup.h"
 
 enum { PAGE_COLUMNS = 64 };
 
 struct page {
     const struct jobs *jobs;
-    const struct results *results;
+    struct results *results; /* page_write adds what comes of comparing them */
     char *const *columns;
     int n_columns;
+    struct common common; /* by page_write, as are those below */
+    char setup[SETUP_ROOM];
     int unmet; /* expectations that failed: page_write counts them */
 };
 

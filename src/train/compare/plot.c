@@ -26,61 +26,61 @@ static enum sotto_status write_data(const struct plot *p, const char *name)
     snprintf(file, sizeof file, "%s.tsv", name);
     TRY(file_join(path, p->folder, file));
     TRY(file_draft_open(&draft, path));
-    fprintf(draft.stream, "# run\tstep\tseconds\tbytes\tmean\tmin\tmax\n");
+    fprintf(draft.stream, "# run\tstep\tseconds\tbytes\tsamples\tmean\tmin\tmax\n");
     for (int i = 0; i < p->n; i++) {
         if (i)
             fputs("\n\n", draft.stream);
         for (int k = 0; k < p->curves[i].n; k++) {
             const struct curve_point *x = &p->curves[i].points[k];
-            fprintf(draft.stream, "%s\t%.15g\t%.9g\t%.15g\t%.9g\t%.9g\t%.9g\n", p->names[i],
-                    x->step, x->seconds, x->bytes, x->mean, x->min, x->max);
+            fprintf(draft.stream, "%s\t%.15g\t%.9g\t%.15g\t%.15g\t%.9g\t%.9g\t%.9g\n", p->names[i],
+                    x->step, x->seconds, x->bytes, x->samples, x->mean, x->min, x->max);
         }
         if (p->curves[i].n == 0) /* a block must not be empty */
-            fprintf(draft.stream, "%s\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n", p->names[i]);
+            fprintf(draft.stream, "%s\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\tNaN\n", p->names[i]);
     }
     return file_commit(&draft);
 }
 
-enum axis { AXIS_ROUNDS, AXIS_TIME, AXIS_BYTES, AXES };
-static const char *const axis_names[AXES] = {"rounds", "time", "bytes"};
-static const int axis_columns[AXES] = {2, 3, 4}; /* of the data */
+static const char *const axis_names[AXES] = {"rounds", "samples", "time", "bytes"};
+static const int axis_columns[AXES] = {2, 5, 3, 4}; /* of the data */
 
-static double along(const struct curve_point *x, enum axis axis)
-{
-    return axis == AXIS_ROUNDS ? x->step : axis == AXIS_TIME ? x->seconds : x->bytes;
-}
-
-/* The last place of a curve on the axis; 0: it is not on it. */
-static double end_of(const struct curve *c, enum axis axis)
-{
-    double end = c->n > 1 ? along(&c->points[c->n - 1], axis) : 0;
-    return end > 0 ? end : 0;
-}
-
+/* Where the curves lie, on an axis and beside it. */
 struct range {
-    double longest, shortest; /* ends of the curves; longest 0: none is on this axis */
-    int points;               /* of the curve that has most */
-    bool band;                /* seeds differ somewhere */
+    double begin, end;      /* least place above 0, and greatest; end 0: none is on this axis */
+    double shortest;        /* end of the shortest curve                                      */
+    double lowest, highest; /* of the metric                                                  */
+    int points;             /* of the curve that has most                                     */
+    bool band;              /* seeds differ somewhere                                         */
 };
+
+static void include(struct range *r, const struct curve_point *p, double x)
+{
+    if (x > 0)
+        r->begin = fmin(r->begin, x);
+    r->lowest = fmin(r->lowest, p->min);
+    r->highest = fmax(r->highest, p->max);
+    r->band |= p->min < p->max;
+}
 
 static struct range measure(const struct plot *p, enum axis axis)
 {
-    struct range r = {0, INFINITY, 0, false};
+    struct range r = {
+        .begin = INFINITY, .shortest = INFINITY, .lowest = INFINITY, .highest = -INFINITY};
     for (int i = 0; i < p->n; i++) {
         const struct curve *c = &p->curves[i];
-        double end = end_of(c, axis);
+        double end = curve_end(c, axis);
         if (end == 0)
             continue;
-        r.longest = fmax(r.longest, end);
+        r.end = fmax(r.end, end);
         r.shortest = fmin(r.shortest, end);
         r.points = c->n > r.points ? c->n : r.points;
         for (int k = 0; k < c->n; k++)
-            r.band |= c->points[k].min < c->points[k].max;
+            include(&r, &c->points[k], curve_along(&c->points[k], axis));
     }
     return r;
 }
 
-static double axis_unit(enum axis axis, double longest, const char **label)
+static double axis_unit(enum axis axis, double end, const char **label)
 {
     static const struct {
         enum axis axis;
@@ -88,6 +88,7 @@ static double axis_unit(enum axis axis, double longest, const char **label)
         const char *label;
     } units[] = {
         {AXIS_ROUNDS, 0, 1, "rounds"},
+        {AXIS_SAMPLES, 0, 1, "samples"},
         {AXIS_TIME, 3 * 3600, 3600, "training time in hours"},
         {AXIS_TIME, 600, 60, "training time in minutes"},
         {AXIS_TIME, 1, 1, "training time in seconds"},
@@ -98,7 +99,7 @@ static double axis_unit(enum axis axis, double longest, const char **label)
         {AXIS_BYTES, 0, 1e3, "sent by a worker in kB"},
     };
     int i = 0;
-    while (units[i].axis != axis || longest < units[i].at_least)
+    while (units[i].axis != axis || end < units[i].at_least)
         i++;
     *label = units[i].label;
     return units[i].unit;
@@ -126,18 +127,18 @@ static void put_curves(const struct plot *p, const char *data, enum axis axis, d
     snprintf(x, sizeof x, unit == 1 ? "%d" : "($%d/%g)", axis_columns[axis], unit);
     for (int band = r->band; band >= 0; band--) { /* bands beneath the lines */
         for (int i = 0; i < p->n; i++) {
-            if (end_of(&p->curves[i], axis) == 0)
+            if (curve_end(&p->curves[i], axis) == 0)
                 continue;
             const char *color = colors[i % COLORS];
             fprintf(out, "%s'%s.tsv' index %d using ", comma, data, i);
             if (band)
                 fprintf(out,
-                        "%s:6:7 with filledcurves fillcolor rgb '%s' fillstyle transparent solid "
+                        "%s:7:8 with filledcurves fillcolor rgb '%s' fillstyle transparent solid "
                         "0.15 noborder notitle",
                         x, color);
             else
                 fprintf(out,
-                        "%s:5 with %s linecolor rgb '%s' linewidth 2 dashtype %s pointtype %d "
+                        "%s:6 with %s linecolor rgb '%s' linewidth 2 dashtype %s pointtype %d "
                         "pointsize 0.9 title '%s'",
                         x, with, color, dashes[i % DASHES], i % 7 + 4, p->names[i]);
             comma = ", \\\n     ";
@@ -146,25 +147,64 @@ static void put_curves(const struct plot *p, const char *data, enum axis axis, d
     fputc('\n', out);
 }
 
+/* A logarithmic axis that begins and ends with the data, with labels at 1, 2 and 5 where there are
+ * few powers of ten. */
+static void put_logarithmic(char axis, double begin, double end, FILE *out)
+{
+    static const int steps[] = {1, 2, 5};
+    const double power = pow(10, floor(log10(begin)));
+    const char *comma = "";
+    fprintf(out, "set logscale %c\nset %crange [%.6g:%.6g]\n", axis, axis, begin, end);
+    if (end / begin > 1000)
+        return;
+    fprintf(out, "set %ctics (", axis);
+    for (double at = power; at <= end; at *= 10)
+        for (int i = 0; i < 3; i++)
+            if (steps[i] * at >= begin && steps[i] * at <= end) {
+                fprintf(out, "%s'%g' %g", comma, steps[i] * at, steps[i] * at);
+                comma = ", ";
+            }
+    fputs(")\n", out);
+}
+
+/* Logarithmic where the runs' ends, or the values, lie far apart: some would be a stroke at the
+ * edge. */
+static void put_scales(enum axis axis, double unit, const struct range *r, FILE *out)
+{
+    enum { FAR = 20 };
+    if (axis != AXIS_ROUNDS && r->end > FAR * r->shortest)
+        put_logarithmic('x', r->begin / unit, r->end / unit, out);
+    else
+        fprintf(out, "set xrange [0:%.6g]\n", r->end / unit);
+    if (r->lowest > 0 && r->highest > FAR * r->lowest)
+        put_logarithmic('y', r->lowest / 1.05, r->highest * 1.05, out);
+}
+
+static void put_title(const struct plot *p, FILE *out)
+{
+    fputs("set title ", out);
+    put_quoted(*p->title ? p->title : p->metric, out);
+    if (p->subtitle && *p->subtitle) {
+        fputs(" . \"\\n\" . ", out);
+        put_quoted(p->subtitle, out);
+    }
+}
+
 static void put_script(const struct plot *p, const char *data, enum axis axis,
                        const struct range *r, FILE *out)
 {
     const char *label, *name = axis_names[axis];
-    const double unit = axis_unit(axis, r->longest, &label);
-    const bool logarithmic = axis == AXIS_BYTES && r->longest > 20 * r->shortest;
+    const double unit = axis_unit(axis, r->end, &label);
     fprintf(out, "# gnuplot %s-%s.gnuplot, in this folder, draws the figure again\n", data, name);
-    fprintf(out, "set encoding utf8\nset datafile separator \"\\t\"\nset title ");
-    put_quoted(*p->title ? p->title : p->metric, out);
-    fprintf(out, "\nset xlabel '%s%s'\nset ylabel ", label, logarithmic ? " (logarithmic)" : "");
+    fprintf(out, "set encoding utf8\nset datafile separator \"\\t\"\n");
+    put_title(p, out);
+    fprintf(out, "\nset xlabel '%s'\nset ylabel ", label);
     put_quoted(p->metric, out);
     fprintf(out, "\nset grid linetype 1 linecolor rgb '#E0E0E0' linewidth 1\n"
                  "set border linecolor rgb '#444444'\nset tics nomirror\n"
                  "set key outside right top Left reverse spacing 1.3 samplen 5\n"
                  "set offsets graph 0, graph 0, graph 0.03, graph 0.03\n");
-    if (logarithmic)
-        fprintf(out, "set logscale x\n");
-    else
-        fprintf(out, "set xrange [0:*]\n");
+    put_scales(axis, unit, r, out);
     fprintf(out,
             "if (strstrt(GPVAL_TERMINALS, 'pngcairo') > 0) set terminal pngcairo noenhanced size "
             "1100,620 font 'sans,12'; else set terminal png noenhanced size 1100,620\n");
@@ -231,7 +271,7 @@ enum sotto_status plot_metric(const struct plot *p, FILE *page)
     TRY(write_data(p, data));
     for (enum axis axis = 0; axis < AXES; axis++) {
         struct range r = measure(p, axis);
-        if (r.longest == 0)
+        if (r.end == 0)
             continue;
         enum sotto_status st = draw_axis(p, data, axis, &r, page);
         if (st != SOTTO_OK && first.code == SOTTO_OK)

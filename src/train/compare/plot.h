@@ -7,6 +7,7 @@
 
 struct plot {
     const char *folder, *title;
+    const char *subtitle;       /* "": none */
     const char *metric;         /* as in metrics.jsonl */
     const char *const *names;   /* (n) */
     const struct curve *curves; /* (n) */
@@ -14,7 +15,7 @@ struct plot {
     bool draw; /* false: data and scripts only */
 };
 
-/* Draws the metric over rounds, over time and over bytes sent, as far as the curves say them, and
+/* Draws the metric over rounds, samples, time and bytes sent, as far as the curves say them, and
  * adds links to the figures to the Markdown page. SOTTO_EIO with `draw` may mean that gnuplot is
  * not there or failed; data and scripts are written all the same. */
 enum sotto_status plot_metric(const struct plot *p, FILE *page);

@@ -69,6 +69,7 @@ struct spread results_spread(const struct results *r, int run, const char *metri
 /* The keys of report.json; one that is missing here is still read, and shown as a plain number. */
 static const char *const names[] = {
     "loss",
+    "common_loss",
     "eval_loss",
     "perplexity",
     "workers",
@@ -76,6 +77,7 @@ static const char *const names[] = {
     "tokens",
     "samples",
     "seconds",
+    "time_to_loss",
     "samples_per_s",
     "tokens_per_s",
     "compute",
@@ -117,7 +119,8 @@ static bool in(const char *const *list, const char *word)
 
 enum metric_unit metric_unit(const char *metric)
 {
-    static const char *const seconds[] = {"seconds", "compute", "communication", "exposed", NULL};
+    static const char *const seconds[] = {"seconds",       "time_to_loss", "compute",
+                                          "communication", "exposed",      NULL};
     static const char *const shares[] = {"exposed_share", "overlap", NULL};
     if (in(seconds, metric))
         return METRIC_SECONDS;

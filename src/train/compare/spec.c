@@ -6,15 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const cut_names[] = {"auto", "rounds", "samples", "time", "none", NULL};
+
 #define S struct compare_config
 const struct option compare_options[] = {
     OPTION_TEXT(S, title, "", "of the table and the figures; empty: the file's name"),
     OPTION_TEXT(S, out, "", "folder of runs and results; empty: the file's name without .ini"),
     OPTION_TEXT(S, seeds, "", "each run once for each of these, as in 1,2,3; empty: as configured"),
-    OPTION_TEXT(S, columns, "loss, eval_loss, seconds, samples_per_s, exposed_share, bytes, memory",
-                "of the table: keys of the runs' report.json"),
+    OPTION_TEXT(
+        S, columns,
+        "loss, common_loss, eval_loss, samples, seconds, time_to_loss, exposed_share, bytes, memory",
+        "of the table: keys of the runs' report.json, common_loss and time_to_loss"),
     OPTION_TEXT(S, curves, "",
                 "what is drawn: keys of metrics.jsonl; empty: train/loss and eval/loss"),
+    OPTION_REAL(S, target, "0", 0, 1e9,
+                "loss that time_to_loss waits for; 0: the lowest of the run that comes down least"),
+    OPTION_ENUM(S, cut, "auto", cut_names,
+                "runs are drawn and compared up to where the first of them ends, in this; auto: as "
+                "their budget is given"),
     OPTION_BOOL(S, plot, "true", "draw the curves with gnuplot"),
 };
 #undef S

@@ -19,9 +19,14 @@
 
 enum { COMPARE_LIST_ROOM = 8192 };
 
+/* What all runs are cut at, where the shortest ends. */
+enum compare_cut { CUT_AUTO, CUT_ROUNDS, CUT_SAMPLES, CUT_TIME, CUT_NONE };
+
 struct compare_config {                        /* [compare] */
     char title[OPTION_ROOM], out[OPTION_ROOM]; /* where unsaid, from the file's name */
     char seeds[COMPARE_LIST_ROOM], columns[COMPARE_LIST_ROOM], curves[COMPARE_LIST_ROOM];
+    double target; /* loss of time_to_loss; 0: that of the worst run */
+    int cut;       /* enum compare_cut                               */
     bool plot;
 };
 

@@ -1,0 +1,94 @@
+#include "train/compare/setup.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+struct setup {
+    char *text;
+    const char *between;
+};
+
+static void say(struct setup *s, const char *format, ...)
+{
+    const size_t used = strlen(s->text);
+    va_list args;
+    va_start(args, format);
+    int n = snprintf(s->text + used, SETUP_ROOM - used, "%s", s->between);
+    if (n >= 0 && used + (size_t)n < SETUP_ROOM)
+        vsnprintf(s->text + used + n, SETUP_ROOM - used - (size_t)n, format, args);
+    va_end(args);
+    s->between = "; ";
+}
+
+/* Keys that the line is made of, and whether a run has its own value. */
+enum { MODEL, WORKERS, SPEED, INTER, INTRA, STEP, KEYS };
+static const char *const keys[KEYS] = {"model.preset", "train.workers", "worker.speed",
+                                       "link.inter",   "link.intra",    "worker.step"};
+
+static void note_key(void *arg, const char *key, const char *old_value, const char *new_value)
+{
+    bool *own = arg;
+    (void)old_value;
+    (void)new_value;
+    for (int k = 0; k < KEYS; k++)
+        own[k] |= strcmp(key, keys[k]) == 0;
+}
+
+static enum sotto_status find_own(const struct jobs *jobs, const struct run_config *first,
+                                  bool own[KEYS])
+{
+    for (int i = 1; i < jobs->spec->n_runs; i++) {
+        struct run_config other;
+        TRY(spec_config(jobs->spec, i, &other));
+        config_differences(first, &other, note_key, own);
+    }
+    return SOTTO_OK;
+}
+
+static void say_model(struct setup *s, const struct model_config *m, const struct results *results)
+{
+    const char *name = *m->preset ? m->preset : "model";
+    struct spread p = results_spread(results, 0, "parameters");
+    for (int run = 1; run < results->n_runs; run++) {
+        struct spread other = results_spread(results, run, "parameters");
+        if (p.n == 0)
+            p = other;
+        if (other.n && other.mean != p.mean)
+            p.mean = 0; /* models differ */
+    }
+    if (p.n == 0 || p.mean == 0)
+        return;
+    say(s, "%s, %.3g million parameters", name, p.mean / 1e6);
+}
+
+static void say_links(struct setup *s, const struct link_config *l)
+{
+    if (*l->inter && strcmp(l->inter, l->intra) == 0)
+        say(s, "all links %s", l->inter);
+    else if (*l->inter || *l->intra)
+        say(s, "links %s inside a node, %s between nodes", *l->intra ? l->intra : "unlimited",
+            *l->inter ? l->inter : "unlimited");
+}
+
+enum sotto_status setup_describe(const struct jobs *jobs, const struct results *results,
+                                 char out[SETUP_ROOM])
+{
+    struct setup s = {out, ""};
+    struct run_config c;
+    bool own[KEYS] = {false};
+    *out = '\0';
+    TRY(spec_config(jobs->spec, 0, &c));
+    TRY(find_own(jobs, &c, own));
+    if (!own[MODEL])
+        say_model(&s, &c.model, results);
+    const int n = c.train.workers ? c.train.workers : jobs->workers;
+    if (!own[WORKERS] && n > 1)
+        say(&s, "%d %sworkers", n, c.train.time == TIME_VIRTUAL ? "simulated " : "");
+    if (!own[SPEED] && n > 1 && strcmp(c.worker.speed, "1") != 0)
+        say(&s, "speeds %s", c.worker.speed);
+    if (!own[INTER] && !own[INTRA])
+        say_links(&s, &c.link);
+    if (!own[STEP] && *c.worker.step)
+        say(&s, "%s a micro-batch", c.worker.step);
+    return SOTTO_OK;
+}
