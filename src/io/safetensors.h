@@ -16,6 +16,7 @@
 #include "tensor/dtype.h"
 
 #define SAFETENSORS_DIMS 8
+#define SAFETENSORS_HEADER_LIMIT ((uint64_t)100 << 20) /* bytes; as other readers have it */
 #define SAFETENSORS_SHAPE_ROOM 192 /* of "[2,3]" with SAFETENSORS_DIMS numbers */
 
 enum safetensors_type {
@@ -118,6 +119,7 @@ enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, 
 /* {"format": "pt"} is there from the start, since transformers asks for it. */
 enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, const char *key,
                                           const char *text);
+/* A header that no reader would take is refused here. */
 enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, const char *path);
 enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, const void *data,
                                          size_t bytes);

@@ -10,8 +10,6 @@
 
 #include "base/json.h"
 
-#define HEADER_LIMIT ((uint64_t)100 << 20) /* as in the reference implementation */
-
 static const struct {
     const char *name;
     size_t size;
@@ -178,10 +176,10 @@ static enum sotto_status parse(struct safetensors_file *file, size_t *header_byt
                     file->map.size);
     for (int i = 7; i >= 0; i--)
         length = length << 8 | data[i];
-    if (length > HEADER_LIMIT)
+    if (length > SAFETENSORS_HEADER_LIMIT)
         return fail(SOTTO_EFORMAT,
                     "not a safetensors file: header of %llu bytes, at most %llu are allowed",
-                    (unsigned long long)length, (unsigned long long)HEADER_LIMIT);
+                    (unsigned long long)length, (unsigned long long)SAFETENSORS_HEADER_LIMIT);
     if (length > file->map.size - 8)
         return fail(SOTTO_EFORMAT, "truncated: header of %llu bytes in a file of %zu",
                     (unsigned long long)length, file->map.size);

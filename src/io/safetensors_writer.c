@@ -102,6 +102,12 @@ enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, co
     for (int i = 0; i < 8; i++)
         prefix[i] = (uint8_t)((uint64_t)padded >> (8 * i));
     enum sotto_status st;
+    if (padded > SAFETENSORS_HEADER_LIMIT) {
+        st = fail(SOTTO_EINVAL, "%s: the header of %zu tensors takes %zu bytes, readers allow %llu",
+                  path, json_object_size(writer->header) - 1, padded,
+                  (unsigned long long)SAFETENSORS_HEADER_LIMIT);
+        goto done;
+    }
     TRY_DONE(file_draft_open(&writer->draft, path));
     writer->started = true;
     writer->failed = true; /* until the header is out */

@@ -27,6 +27,7 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     enum sotto_status st;
     TRY(weights_config(&config, folder));
     TRY(model_init(&l->model, &config, 1, 1));
+    TRY_DONE(weights_types(&l->model, folder, NULL));
     TRY_DONE(open_tokenizer(l, folder, tokenizer));
     TRY_DONE(device_open(&l->dev, "cpu", &l->memory, threads));
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);

@@ -151,19 +151,20 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
 static enum sotto_status open_start(struct run *run, const char *from)
 {
     size_t count = table_count(&run->model.table);
+    char exact[FILE_PATH_ROOM] = ""; /* what is published may have been rounded */
+    if (*run->checkpoint)
+        TRY(file_join(exact, run->checkpoint, CHECKPOINT_PARAMETERS));
+    const char *parameters = *exact && file_exists(exact) ? exact : from;
+    if (*from)
+        TRY(weights_types(&run->model, parameters, NULL));
     run->start = calloc(count, sizeof *run->start);
     if (!run->start)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer_from,
                            (enum save_dtype)run->config.train.save_dtype));
-    if (*run->checkpoint) { /* what is published may have been rounded */
-        char exact[FILE_PATH_ROOM];
-        TRY(file_join(exact, run->checkpoint, CHECKPOINT_PARAMETERS));
-        return weights_load(&run->model, file_exists(exact) ? exact : from, run->start);
-    }
     if (*from)
-        return weights_load(&run->model, from, run->start);
+        return weights_load(&run->model, parameters, run->start);
     model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
     return SOTTO_OK;
 }

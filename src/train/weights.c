@@ -74,7 +74,7 @@ enum sotto_status weights_types(const struct model *model, const char *path,
     for (int i = 0; i < model->table.n && st == SOTTO_OK; i++) {
         const struct safetensors_entry *entry;
         st = find_tensor(&set, &model->table.entry[i], &entry);
-        if (st == SOTTO_OK)
+        if (st == SOTTO_OK && types)
             types[i] = entry->type == SAFETENSORS_BF16 || entry->type == SAFETENSORS_F16
                            ? entry->type
                            : SAFETENSORS_F32;

@@ -14,7 +14,8 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
 /* The types (model->table.n) that the tensors have in those files: F32, BF16 or F16; what was wider
- * is F32, which it is read as. */
+ * is F32, which it is read as. NULL: only looks whether all are there in their shapes, which is to
+ * be done before memory is taken for sizes that a file claims. */
 enum sotto_status weights_types(const struct model *model, const char *path,
                                 enum safetensors_type *types);
 

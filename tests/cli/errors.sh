@@ -71,6 +71,10 @@ fails_with "model" "$sotto" sample model
 cp run/model.safetensors model/
 sed -i 's/"hidden_size": 32/"hidden_size": 64/' model/config.json
 fails_with "[300,32]" "$sotto" sample model
+# sizes that no memory has: the shapes are compared before any is taken
+sed -i 's/"hidden_size": 64/"hidden_size": 8192/; s/"vocab_size": 300/"vocab_size": 16777216/' model/config.json
+fails_with "[300,32], want [16777216,8192]" "$sotto" sample model
+fails_with "[300,32], want [16777216,8192]" "$sotto" train --init=model --out=huge --data.train=stories --data.stories=50 --seq=16
 sed -i 's/"model_type": "llama"/"model_type": "mamba"/' model/config.json
 fails_with "model_type 'mamba' is not supported" "$sotto" sample model
 echo '{' >model/config.json

@@ -349,6 +349,30 @@ static void rounded_while_writing(void **state)
     free(back);
 }
 
+/* What no reader would take is not written: names of a megabyte each. */
+static void headers_have_a_limit(void **state)
+{
+    (void)state;
+    enum { MIB = 1 << 20 };
+    struct safetensors_writer w;
+    const int64_t shape = 0;
+    char *name = malloc(MIB);
+    assert_non_null(name);
+    memset(name, 'n', MIB - 1);
+    name[MIB - 1] = '\0';
+    assert_ok(safetensors_writer_init(&w));
+    for (int i = 0; i < 101; i++) {
+        name[0] = (char)('a' + i / 10);
+        name[1] = (char)('a' + i % 10);
+        assert_ok(safetensors_writer_declare(&w, name, SAFETENSORS_F32, 1, &shape));
+    }
+    assert_fails(safetensors_writer_start(&w, at("long.safetensors")), SOTTO_EINVAL,
+                 "the header of 101 tensors takes 105");
+    assert_false(file_exists(at("long.safetensors")));
+    safetensors_writer_free(&w);
+    free(name);
+}
+
 static void writer_refuses(void **state)
 {
     (void)state;
@@ -486,6 +510,7 @@ int main(void)
         cmocka_unit_test(half_is_rounded),
         cmocka_unit_test(rounded_while_writing),
         cmocka_unit_test(writer_refuses),
+        cmocka_unit_test(headers_have_a_limit),
         cmocka_unit_test(folders),
         cmocka_unit_test(a_file_of_the_reference_implementation),
     };
