@@ -78,48 +78,6 @@ static enum sotto_status choose_types(struct hf_folder *f, const struct model *m
     return SOTTO_OK;
 }
 
-enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
-                                 const char *tokenizer, enum save_dtype dtype)
-{
-    char path[FILE_PATH_ROOM];
-    enum sotto_status st;
-    *f = (struct hf_folder){0};
-    TRY_DONE(choose_types(f, model, from, dtype));
-    if (*from) {
-        TRY_DONE(file_join(path, from, "config.json"));
-        TRY_DONE(json_open(&f->config, path, 1 << 24));
-        TRY_DONE(take_all(f, from, false));
-    }
-    if (*tokenizer)
-        TRY_DONE(take_tokenizer(f, tokenizer));
-done:
-    if (st != SOTTO_OK)
-        hf_folder_close(f);
-    return st;
-}
-
-void hf_folder_close(struct hf_folder *f)
-{
-    for (int i = 0; i < HF_FILES; i++)
-        free(f->file[i].data);
-    free(f->types);
-    json_decref(f->config);
-    *f = (struct hf_folder){0};
-}
-
-bool hf_folder_exact(const struct hf_folder *f, const struct model *model)
-{
-    for (int i = 0; i < model->table.n; i++)
-        if (f->types[i] != SAFETENSORS_F32)
-            return false;
-    return true;
-}
-
-/* The tokens that a text begins and ends with; -1: none. */
-struct ends {
-    int begin, end;
-};
-
 /* What `member` of tokenizer_config.json names ("<s>", or an object with its content), if the
  * tokenizer has it. */
 static int named_token(const json_t *config, const char *member, const struct tokenizer *tokenizer)
@@ -151,29 +109,75 @@ static int numbered_token(const json_t *config, const char *member)
 
 /* The model's own word first, then that of the tokenizer's files, then the tokenizer's: where
  * nothing else begins a text, the end of the one before does. */
-static enum sotto_status find_ends(const struct hf_folder *f, const struct tokenizer *tokenizer,
-                                   struct ends *out)
+static void find_ends(struct hf_folder *f, const struct tokenizer *tokenizer)
 {
     const int i = index_of("tokenizer_config.json");
-    json_t *config = NULL;
-    out->begin = numbered_token(f->config, "bos_token_id");
-    out->end = numbered_token(f->config, "eos_token_id");
+    f->begin = numbered_token(f->config, "bos_token_id");
+    f->end = numbered_token(f->config, "eos_token_id");
     if (!tokenizer)
-        return SOTTO_OK;
-    if (f->file[i].data)
-        TRY(json_parse(&config, f->file[i].data, f->file[i].size, hf_files[i].name));
-    if (out->end < 0)
-        out->end = named_token(config, "eos_token", tokenizer);
-    if (out->begin < 0)
-        out->begin = named_token(config, "bos_token", tokenizer);
+        return;
+    /* A length of 10^30, which these files have, is no integer here; one that is no JSON at all
+     * still goes out as it came. */
+    json_t *config = f->file[i].data ? json_loadb(f->file[i].data, f->file[i].size,
+                                                  JSON_DECODE_INT_AS_REAL, NULL)
+                                     : NULL;
+    if (f->end < 0)
+        f->end = named_token(config, "eos_token", tokenizer);
+    if (f->begin < 0)
+        f->begin = named_token(config, "bos_token", tokenizer);
     json_decref(config);
-    if (out->end < 0)
-        out->end = tokenizer_end(tokenizer);
-    if (out->begin < 0)
-        out->begin = tokenizer_begin(tokenizer);
-    if (out->begin < 0)
-        out->begin = out->end;
-    return SOTTO_OK;
+    if (f->end < 0)
+        f->end = tokenizer_end(tokenizer);
+    if (f->begin < 0)
+        f->begin = tokenizer_begin(tokenizer);
+    if (f->begin < 0)
+        f->begin = f->end;
+}
+
+static enum sotto_status take_config(struct hf_folder *f, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, folder, "config.json"));
+    TRY(file_read(path, 1 << 24, &f->config_text, &f->config_size));
+    return json_parse(&f->config, f->config_text, f->config_size, path);
+}
+
+enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
+                                 const struct tokenizer *tokenizer, const char *tokenizer_from,
+                                 enum save_dtype dtype)
+{
+    enum sotto_status st;
+    *f = (struct hf_folder){0};
+    TRY_DONE(choose_types(f, model, from, dtype));
+    if (*from) {
+        TRY_DONE(take_config(f, from));
+        TRY_DONE(take_all(f, from, false));
+    }
+    if (*tokenizer_from)
+        TRY_DONE(take_tokenizer(f, tokenizer_from));
+    find_ends(f, tokenizer);
+done:
+    if (st != SOTTO_OK)
+        hf_folder_close(f);
+    return st;
+}
+
+void hf_folder_close(struct hf_folder *f)
+{
+    for (int i = 0; i < HF_FILES; i++)
+        free(f->file[i].data);
+    free(f->types);
+    free(f->config_text);
+    json_decref(f->config);
+    *f = (struct hf_folder){0};
+}
+
+bool hf_folder_exact(const struct hf_folder *f, const struct model *model)
+{
+    for (int i = 0; i < model->table.n; i++)
+        if (f->types[i] != SAFETENSORS_F32)
+            return false;
+    return true;
 }
 
 static json_t *id_or_null(int id)
@@ -193,15 +197,20 @@ static enum sotto_status save_in(const char *folder, const char *name, json_t *j
 }
 
 static enum sotto_status write_config(const struct hf_folder *f, const struct model *model,
-                                      const struct ends *ends, const char *folder)
+                                      const char *folder)
 {
+    char path[FILE_PATH_ROOM];
     json_t *json;
+    if (f->config && !f->dtype) {
+        TRY(file_join(path, folder, "config.json"));
+        return file_write(path, f->config_text, f->config_size);
+    }
     if (f->config) {
         json = json_deep_copy(f->config);
     } else {
         TRY(model_config_to_json(&model->config, &json));
-        json_object_set_new(json, "bos_token_id", id_or_null(ends->begin));
-        json_object_set_new(json, "eos_token_id", id_or_null(ends->end));
+        json_object_set_new(json, "bos_token_id", id_or_null(f->begin));
+        json_object_set_new(json, "eos_token_id", id_or_null(f->end));
         json_object_set_new(json, "pad_token_id", json_null());
     }
     if (json && f->dtype) { /* "dtype" is what newer versions write */
@@ -227,8 +236,7 @@ static void set_token(json_t *json, const char *key, int id, const struct tokeni
 
 /* Files that say how tokenizer.json is to be loaded, where none came with it. */
 static enum sotto_status describe_tokenizer(const struct hf_folder *f, const struct model *model,
-                                            const struct tokenizer *tokenizer,
-                                            const struct ends *ends, const char *folder)
+                                            const struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     if (!came(f, "tokenizer.json")) {
@@ -236,8 +244,8 @@ static enum sotto_status describe_tokenizer(const struct hf_folder *f, const str
         TRY(tokenizer_save(tokenizer, path));
     }
     json_t *map = json_object();
-    set_token(map, "bos_token", ends->begin, tokenizer);
-    set_token(map, "eos_token", ends->end, tokenizer);
+    set_token(map, "bos_token", f->begin, tokenizer);
+    set_token(map, "eos_token", f->end, tokenizer);
     json_t *config =
         json_pack("{s:s, s:i, s:b}", "tokenizer_class", "PreTrainedTokenizerFast",
                   "model_max_length", model->config.positions, "clean_up_tokenization_spaces", 0);
@@ -254,9 +262,7 @@ enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model 
                                   const struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM];
-    struct ends ends;
-    TRY(find_ends(f, tokenizer, &ends));
-    TRY(write_config(f, model, &ends, folder));
+    TRY(write_config(f, model, folder));
     for (int i = 0; i < HF_FILES; i++) {
         if (!f->file[i].data)
             continue;
@@ -264,9 +270,9 @@ enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model 
         TRY(file_write(path, f->file[i].data, f->file[i].size));
     }
     if (tokenizer && !came(f, "tokenizer_config.json"))
-        TRY(describe_tokenizer(f, model, tokenizer, &ends, folder));
-    if (f->config || ends.end < 0)
+        TRY(describe_tokenizer(f, model, tokenizer, folder));
+    if (f->config || f->end < 0)
         return SOTTO_OK;
     return save_in(folder, "generation_config.json",
-                   json_pack("{s:i, s:i}", "bos_token_id", ends.begin, "eos_token_id", ends.end));
+                   json_pack("{s:i, s:i}", "bos_token_id", f->begin, "eos_token_id", f->end));
 }

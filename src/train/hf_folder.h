@@ -16,19 +16,23 @@
 enum save_dtype { SAVE_AUTO, SAVE_FP32, SAVE_BF16, SAVE_FP16 };
 
 struct hf_folder {
-    json_t *config;               /* config.json as it came; NULL: the model is new */
+    json_t *config;    /* config.json as it came; NULL: the model is new */
+    char *config_text; /* the same, byte for byte                        */
+    size_t config_size;
     const char *dtype;            /* its "torch_dtype"; NULL: as it came            */
     enum safetensors_type *types; /* (tensors of the model)                         */
     struct {
         char *data; /* NULL: there was none */
         size_t size;
     } file[HF_FILES];
+    int begin, end; /* the tokens that a text begins and ends with; -1: none */
 };
 
-/* `from`: the folder that the model came from, "": it is new. `tokenizer`: the file or folder of
- * the tokenizer, "": trained, or none. */
+/* `from`: the folder that the model came from, "": it is new. `tokenizer` (optional), with the file
+ * or folder that it came from, "": it was trained. */
 enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
-                                 const char *tokenizer, enum save_dtype dtype);
+                                 const struct tokenizer *tokenizer, const char *tokenizer_from,
+                                 enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
 
 /* Writes all but the weights into `folder`. `tokenizer` (optional): NULL for none. */

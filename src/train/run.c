@@ -161,7 +161,7 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (!run->start)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     if (run->cluster.leads)
-        TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer_from,
+        TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
                            (enum save_dtype)run->config.train.save_dtype));
     if (*from)
         return weights_load(&run->model, parameters, run->start);

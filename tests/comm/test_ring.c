@@ -84,7 +84,9 @@ static enum sotto_status compare(struct traced *t, enum comm_call call, struct v
         (long long)booked->between);
     CHECK(memcmp(y.data, want.data, count * dtype_size(y.type)) == 0, "%s of %zu: other bits",
           comm_call_name(call), count);
-    t->inside = t->between = booked->inside = booked->between = 0;
+    t->inside = t->between = 0;
+    booked->inside = 0;
+    booked->between = 0;
     return SOTTO_OK;
 }
 

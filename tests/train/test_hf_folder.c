@@ -78,7 +78,7 @@ static const struct {
 } companions[] = {
     {"generation_config.json", "{ \"eos_token_id\": [5, 9],\n\t\"temperature\": 0.60 }"},
     {"tokenizer_config.json",
-     "{\"tokenizer_class\": \"GPT2Tokenizer\" , \"chat_template\": \"{{x}}\"}"},
+     "{\"tokenizer_class\": \"GPT2Tokenizer\" , \"model_max_length\": 1000000000000000019884624838656}"},
     {"special_tokens_map.json", "{\"pad_token\":   \"<|endoftext|>\"}"},
     {"added_tokens.json", "{ }"},
     {"chat_template.jinja", "{% for m in messages %}{{ m }}{% endfor %}\n"},
@@ -147,10 +147,7 @@ static void assert_as_it_came(const char *from, const char *out)
     struct model_config config;
     struct model model;
     enum safetensors_type want[64], have[64];
-    json_t *a = read_json(from, "config.json"), *b = read_json(out, "config.json");
-    assert_true(json_equal(a, b));
-    json_decref(a);
-    json_decref(b);
+    assert_same_file(from, out, "config.json");
     for (int i = 0; i < COMPANIONS; i++)
         assert_same_file(from, out, companions[i].name);
     assert_same_file(from, out, "tokenizer.json");
@@ -308,7 +305,8 @@ static void a_named_tokenizer(void **state)
                                         "model.positions=8", NULL};
     assert_ok(file_make_directories(at("tok")));
     copy("scratch", "tok", "tokenizer.json");
-    const char *text = "{\"eos_token\": {\"content\": \"e\"}, \"bos_token\": \"T\", \"x\": 1}";
+    const char *text = "{\"eos_token\": {\"content\": \"e\"}, \"bos_token\": \"T\","
+                       " \"model_max_length\": 1000000000000000019884624838656}";
     assert_ok(file_write(in("tok", "tokenizer_config.json"), text, strlen(text)));
     for (int k = 0; k < 2; k++) { /* the folder, and the file in it */
         const char *out = k ? "named.file" : "named.folder";
