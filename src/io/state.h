@@ -142,6 +142,10 @@ enum sotto_status state_ignore(struct state_visitor *v, const char *group);
 int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar);
 size_t state_stored(const struct state_visitor *v, const char *name);
 
+/* Loading only: what a tensor inside the current group is stored as; `otherwise` where there is
+ * none of numbers. */
+enum dtype state_stored_type(const struct state_visitor *v, const char *name, enum dtype otherwise);
+
 /* Arrays in host memory; they count as MEMORY_OUTER. */
 enum sotto_status state_ints(struct state_visitor *v, const char *name, int64_t *data,
                              size_t count);

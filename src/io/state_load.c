@@ -161,6 +161,14 @@ size_t state_stored(const struct state_visitor *v, const char *name)
     return !e ? 0 : v->own && v->of ? e->count / (size_t)v->of : e->count;
 }
 
+enum dtype state_stored_type(const struct state_visitor *v, const char *name, enum dtype otherwise)
+{
+    const struct safetensors_entry *e = find_here(v, name);
+    return e && e->type == SAFETENSORS_F32    ? DTYPE_F32
+           : e && e->type == SAFETENSORS_BF16 ? DTYPE_BF16
+                                              : otherwise;
+}
+
 int64_t state_owners(const struct state_visitor *v, const char *group, const char *scalar)
 {
     char name[128];

@@ -12,6 +12,7 @@ static const char *const replicate_names[] = {"auto",   "sync", "local",  "overl
 static const char *const penalty_names[] = {"elementwise", "norm", "off", NULL};
 static const char *const outer_names[] = {"nesterov", "sgd", "adam", NULL};
 static const char *const precision_names[] = {"fp32", "mixed", NULL};
+static const char *const grads_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const weight_names[] = {"microbatch", "tokens", NULL};
 
 #define S struct strategy_config
@@ -29,6 +30,9 @@ const struct option strategy_options[] = {
         S, precision, "fp32", precision_names,
         "mixed: parameters and gradients bf16, the fp32 truth kept beside them; products of bf16 "
         "where the processor has them"),
+    OPTION_ENUM(S, grads, "auto", grads_names,
+                "mixed: what a worker adds its gradients up in (they are sent as bf16); auto: fp32 "
+                "where a round has more than 4 micro-batches or, with dpu, acco-wp and acco, may"),
     OPTION_ENUM(S, weight, "microbatch", weight_names,
                 "a round's gradient averages micro-batches, or target tokens (padded data)"),
     OPTION_INT(
@@ -73,6 +77,7 @@ enum {
 };
 
 static const struct option_only only[] = {
+    {"grads", "precision", 1 << PRECISION_MIXED},
     {"warmup", "shard", 1 << SHARD_DPU},
     {"replay", "shard", DELAYED},
     {"tau", "replicate", EVERY_TAU},
@@ -138,6 +143,18 @@ static enum sotto_status find_preset(const char *name, const struct preset **out
     const char *near = option_closest(name, names);
     return fail(SOTTO_EINVAL, "strategy.preset = %s: no such method%s%s%s", name,
                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+/* A bf16 sum loses half a percent with each term and stops growing at 256 that point the same way.
+ * How many micro-batches the delayed methods put into one is up to the network. */
+enum dtype strategy_grad_type(const struct strategy_config *c)
+{
+    enum { FEW = 4 };
+    if (c->precision == PRECISION_FP32 || c->grads == GRADS_FP32)
+        return DTYPE_F32;
+    if (c->grads == GRADS_BF16)
+        return DTYPE_BF16;
+    return DELAYED >> c->shard & 1 || c->accumulate > FEW ? DTYPE_F32 : DTYPE_BF16;
 }
 
 /* "2x4" */

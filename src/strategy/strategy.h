@@ -30,6 +30,7 @@ enum strategy_replicate {
 enum strategy_penalty { PENALTY_ELEMENTWISE, PENALTY_NORM, PENALTY_OFF };
 enum strategy_outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
+enum strategy_grads { GRADS_AUTO, GRADS_FP32, GRADS_BF16 };
 enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
 
 enum { STRATEGY_PHASES = 32 };
@@ -40,6 +41,7 @@ struct strategy_config { /* [strategy] */
     int replicate;            /* enum strategy_replicate                          */
     char mesh[OPTION_ROOM];   /* "RxS"                                            */
     int precision;            /* enum strategy_precision                          */
+    int grads;                /* enum strategy_grads                              */
     int weight;               /* enum strategy_weight: what a round's average counts */
     int accumulate;           /* micro-batches a worker and round, or half-round  */
     int64_t warmup;           /* dpu: undelayed rounds at first                   */
@@ -72,6 +74,9 @@ extern const int strategy_options_count;
 /* Fills in what was left to the preset and to the number of workers; refuses combinations that make
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
+
+/* What gradients are added up in. */
+enum dtype strategy_grad_type(const struct strategy_config *config);
 
 /* Leaves again to the preset what it fills in, so that another preset can be put in its place. */
 void strategy_unresolve(struct strategy_config *config);

@@ -17,7 +17,7 @@ struct lab {
     int method; /* enum strategy_shard */
     int workers, groups, accumulate, rounds;
     int64_t warmup;
-    int kind, weight, precision;
+    int kind, weight, precision, grads;
     double momentum, clip, decay;
     bool still;
     int64_t nan_at;
@@ -219,6 +219,7 @@ static inline void seat_configure(struct seat *seat)
     c->warmup = lab->warmup;
     c->weight = lab->weight;
     c->precision = lab->precision;
+    c->grads = lab->grads;
     snprintf(c->mesh, sizeof c->mesh, "%dx%d", lab->groups, lab->workers / lab->groups);
     snprintf(c->replay, sizeof c->replay, "%s", lab->replay);
     seat->optim.kind = lab->kind;

@@ -111,27 +111,34 @@ static enum sotto_status trains_unseen(struct seat *seat)
     return SOTTO_OK;
 }
 
-/* Bytes a parameter, mixed: 2 + 2 + 2 + 12/|S|, before the first round and in all of them. */
+static void check_memory(int method, int workers, int groups, int grads)
+{
+    struct lab lab = optimizer(method, workers, 2);
+    lab.groups = groups;
+    lab.precision = PRECISION_MIXED;
+    lab.grads = grads;
+    lab.body = trains_unseen;
+    assert_ok(lab_virtual(&lab));
+    assert_int_equal(lab.bytes[MEMORY_PARAMETERS], 2 * COUNT);
+    assert_int_equal(lab.bytes[MEMORY_GRADIENTS], (grads == GRADS_BF16 ? 2 : 4) * COUNT);
+    assert_int_equal(lab.bytes[MEMORY_COMMUNICATION], 2 * COUNT);
+    assert_int_equal(lab.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (workers / groups));
+    assert_int_equal(lab.bytes[MEMORY_OUTER], 0);
+    assert_int_equal(lab.bytes[MEMORY_SCRATCH], 0);
+    for (int i = 0; i < MEMORY_SCRATCH; i++) /* the norm's sum has some scratch */
+        assert_int_equal(lab.peak[i], lab.bytes[i]);
+}
+
+/* Bytes a parameter, mixed: 2 + 2 + 2 + 12/|S|, before the first round and in all of them; with
+ * gradients in fp32, as is usual, 2 + 4 + 2 + 12/|S|. */
 static void memory_table(void **state)
 {
     (void)state;
     for (int m = 0; m < 3; m++)
         for (int workers = 1; workers <= 8; workers *= 2)
-            for (int groups = 1; groups <= workers; groups *= 2) {
-                struct lab lab = optimizer(methods[m], workers, 2);
-                lab.groups = groups;
-                lab.precision = PRECISION_MIXED;
-                lab.body = trains_unseen;
-                assert_ok(lab_virtual(&lab));
-                assert_int_equal(lab.bytes[MEMORY_PARAMETERS], 2 * COUNT);
-                assert_int_equal(lab.bytes[MEMORY_GRADIENTS], 2 * COUNT);
-                assert_int_equal(lab.bytes[MEMORY_COMMUNICATION], 2 * COUNT);
-                assert_int_equal(lab.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (workers / groups));
-                assert_int_equal(lab.bytes[MEMORY_OUTER], 0);
-                assert_int_equal(lab.bytes[MEMORY_SCRATCH], 0);
-                for (int i = 0; i < MEMORY_SCRATCH; i++) /* the norm's sum has some scratch */
-                    assert_int_equal(lab.peak[i], lab.bytes[i]);
-            }
+            for (int groups = 1; groups <= workers; groups *= 2)
+                for (int grads = GRADS_AUTO; grads <= GRADS_BF16; grads++)
+                    check_memory(methods[m], workers, groups, grads);
 }
 
 /* The first gradients, half 1 and half 2 of the first and of a later round: micro-batch n of worker

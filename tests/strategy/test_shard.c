@@ -11,7 +11,7 @@ struct case_ {
     size_t bytes[MEMORY_CATEGORIES]; /* of rank 0 */
     int workers, accumulate;
     int kind; /* optimizer */
-    int weight, precision;
+    int weight, precision, grads;
     double clip;
     int64_t nan_at;
     float x[COUNT]; /* of rank 0, in the end */
@@ -33,6 +33,7 @@ static void configure(const struct case_ *c, struct strategy_config *config,
     config->accumulate = c->accumulate;
     config->weight = c->weight;
     config->precision = c->precision;
+    config->grads = c->grads;
     optim->kind = c->kind;
     optim->momentum = c->kind == OPTIM_SGD ? 0.9 : 0;
     optim->clip = c->clip;
@@ -173,22 +174,33 @@ static void once_a_round(void **state)
 }
 
 /* Bytes a parameter, mixed: ddp 2 + 2 + 12, zero1 2 + 2 + 12/|S|, fsdp (2 + 2 + 12)/|S| and, for
- * communication, two stages of parameters and of gradients. */
+ * communication, two stages of parameters and of gradients. Gradients in fp32, which more than 4
+ * micro-batches are added up in, take 4 and a stage that is sent, or the slice of one. */
 static void memory_table(void **state)
 {
     (void)state;
-    for (int method = 0; method < 3; method++) {
-        struct case_ c = {.method = method,
+    for (int i = 0; i < 3 * 5 * 2; i++) {
+        static const int accumulate[] = {1, 4, 5, 5, 1};
+        static const int grads[] = {GRADS_AUTO, GRADS_AUTO, GRADS_AUTO, GRADS_BF16, GRADS_FP32};
+        struct case_ c = {.method = i % 3,
                           .workers = 4,
-                          .accumulate = 1,
+                          .groups = i / 15 ? 2 : 1,
+                          .accumulate = accumulate[i / 3 % 5],
                           .nan_at = -1,
-                          .precision = PRECISION_MIXED};
+                          .precision = PRECISION_MIXED,
+                          .grads = grads[i / 3 % 5]};
         struct engine_config engine = {.workers = 4};
+        const size_t parts = 4 / (size_t)c.groups, own = c.method ? parts : 1;
+        const size_t cut = c.method == 2 ? parts : 1;
+        const bool wide = i / 3 % 5 == 2 || i / 3 % 5 == 4;
+        size_t wire = wide ? 8 * 2 : 0;
+        if (c.method == 2)
+            wire = 4 * 8 * 2 + (c.groups > 1 ? wire / parts : 0);
         assert_ok(engine_threads(&engine, work, &c));
-        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * COUNT / (method == 2 ? 4 : 1));
-        assert_int_equal(c.bytes[MEMORY_GRADIENTS], 2 * COUNT / (method == 2 ? 4 : 1));
-        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * COUNT / (method ? 4 : 1));
-        assert_int_equal(c.bytes[MEMORY_COMMUNICATION], method == 2 ? 4 * 8 * 2 : 0);
+        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * COUNT / cut);
+        assert_int_equal(c.bytes[MEMORY_GRADIENTS], (wide ? 4 : 2) * COUNT / cut);
+        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * COUNT / own);
+        assert_int_equal(c.bytes[MEMORY_COMMUNICATION], wire);
     }
 }
 

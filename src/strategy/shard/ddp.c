@@ -20,11 +20,14 @@ struct ddp {
 static enum sotto_status sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
-    const struct shard *s = job->shard;
+    struct shard *s = job->shard;
     const struct mesh *mesh = s->is.mesh;
-    struct view g = s->g_stage[job->k];
-    return comm_allreduce(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, g, g,
-                          table_stage_count(s->is.oracle->table, job->k));
+    const size_t count = table_stage_count(s->is.oracle->table, job->k);
+    struct view g = s->g_stage[job->k], sent;
+    TRY(shard_narrow(s, g, count, &sent));
+    TRY(comm_allreduce(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, sent,
+                       sent, count));
+    return shard_widen(s, g, sent, count);
 }
 
 static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
@@ -83,7 +86,6 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     struct device *dev = setup->dev;
     const size_t count = table_count(table);
     const bool mixed = setup->config->precision == PRECISION_MIXED;
-    const enum dtype type = mixed ? DTYPE_BF16 : DTYPE_F32;
     struct ddp *d = calloc(1, sizeof *d);
     if (!d)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
@@ -92,11 +94,13 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     TRY_DONE(
         buffer_init(&d->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
-        TRY_DONE(buffer_init(&d->theta, dev, type, count, MEMORY_PARAMETERS));
-    TRY_DONE(buffer_init(&d->g, dev, type, count, MEMORY_GRADIENTS));
+        TRY_DONE(buffer_init(&d->theta, dev, DTYPE_BF16, count, MEMORY_PARAMETERS));
+    TRY_DONE(buffer_init(&d->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
     table_stages(table, mixed ? d->theta.view : d->x.view, d->shard.theta_stage);
     table_stages(table, d->g.view, d->shard.g_stage);
     TRY_DONE(shard_replicate(&d->shard, d->x.view, false, NULL, theta_of, g_of));
+    if (!shard_alone(&d->shard))
+        TRY_DONE(shard_wire_open(&d->shard, shard_largest(&d->shard)));
     *out = &d->shard.base;
 done:
     if (st != SOTTO_OK)

@@ -52,10 +52,12 @@ static enum sotto_status reduce_stage(void *arg)
 static enum sotto_status sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
-    const struct shard *s = job->shard;
+    struct shard *s = job->shard;
     const struct slice at = shard_slice(s, job->k);
-    return replicate_sum(s->replicate, s->is.mesh->lane_replicate,
-                         view_at(((const struct fsdp *)s)->g.view, at.in_own), at.count);
+    struct view g = view_at(((const struct fsdp *)s)->g.view, at.in_own), sent;
+    TRY(shard_narrow(s, g, at.count, &sent));
+    TRY(replicate_sum(s->replicate, s->is.mesh->lane_replicate, sent, at.count));
+    return shard_widen(s, g, sent, at.count);
 }
 
 /* A micro-batch visits 2n stages: 0 .. n-1 forward, n-1 .. 0 backward. */
@@ -139,14 +141,16 @@ static enum sotto_status add_pending(struct fsdp *f)
 {
     struct shard *s = &f->shard;
     const struct table *table = s->is.oracle->table;
-    s->is.dev->ops->fill(s->is.dev, f->g.view, f->g.count, 0);
+    struct device *dev = s->is.dev;
+    dev->ops->fill(dev, f->g.view, f->g.count, 0);
     for (int k = 0; k < table->n_stage; k++) {
-        s->g_stage[k] = view_at(f->pending.view, table->stage_start[k]);
+        s->g_stage[k] = f->g_kept[k].dev ? f->g_kept[k].view : f->g_room[0].view;
+        dev->ops->copy(dev, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
+                       table_stage_count(table, k)); /* as what is sent */
+        TRY(device_check(dev));
         f->reducing = k;
         TRY(lane_start(f->reduces, reduce_stage, &s->job[k]));
         TRY(settle(f, false));
-        if (f->g_kept[k].dev)
-            s->g_stage[k] = f->g_kept[k].view;
     }
     buffer_free(&f->pending);
     return SOTTO_OK;
@@ -283,8 +287,10 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
         buffer_init(&f->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
-    TRY_DONE(buffer_init(&f->g, dev, type, count, MEMORY_GRADIENTS));
+    TRY_DONE(buffer_init(&f->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
     TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, theta_of, g_of));
+    if (f->shard.replicate->ops->averages && mesh->n_r > 1)
+        TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
     TRY_DONE(make_rooms(f, type));
     TRY_DONE(mesh_duplicate(mesh, mesh->shard, &f->gather_comm));
     TRY_DONE(mesh_lane(mesh, mesh->shard, &f->gathers));

@@ -5,13 +5,19 @@
 #include "strategy/history.h"
 #include "tensor/ops.h"
 
+/* What is added to. */
+static const struct buffer *gradient(const struct overlap *o)
+{
+    return o->sum.dev ? &o->sum : &o->room[o->g];
+}
+
 /* Stages of the rooms in their roles, for the computations and for the steps. */
 static void assign(struct overlap *o)
 {
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
     table_stages(table, o->room[o->theta].view, s->theta_stage);
-    table_stages(table, o->room[o->g].view, s->g_stage);
+    table_stages(table, gradient(o)->view, s->g_stage);
 }
 
 static struct view wire_stage(const struct overlap *o, int k)
@@ -39,29 +45,39 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool
     o->plan = *plan;
     o->round = (struct round){.grad_norm = -1};
     assign(o);
-    shard_begin(s, plan, &o->room[o->g]);
+    shard_begin(s, plan, gradient(o));
     return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
+}
+
+/* Rounded once, where gradients are added up in fp32. */
+static void copy_to_wire(struct overlap *o)
+{
+    struct device *dev = o->shard.is.dev;
+    const struct buffer *g = gradient(o);
+    dev->ops->copy(dev, o->room[o->wire].view, g->view, g->count);
 }
 
 void overlap_send_copy(struct overlap *o)
 {
-    struct device *dev = o->shard.is.dev;
-    const struct buffer *g = &o->room[o->g];
-    dev->ops->copy(dev, o->room[o->wire].view, g->view, g->count);
+    copy_to_wire(o);
     o->sent = o->shard.counts;
     assign_lane(o);
 }
 
-/* The room that was with the lane is free: it takes the next gradients. */
+/* The room that was with the lane is free: it takes the next gradients, or a copy of these. */
 void overlap_send(struct overlap *o)
 {
     struct shard *s = &o->shard;
-    int idle = o->wire;
-    o->wire = o->g;
-    o->g = idle;
+    const int idle = o->wire;
+    if (o->sum.dev) {
+        copy_to_wire(o);
+    } else {
+        o->wire = o->g;
+        o->g = idle;
+    }
     o->sent = s->counts;
     s->counts = (struct counts){0};
-    s->is.dev->ops->fill(s->is.dev, o->room[o->g].view, o->room[o->g].count, 0);
+    s->is.dev->ops->fill(s->is.dev, gradient(o)->view, gradient(o)->count, 0);
     assign(o);
     assign_lane(o);
 }
@@ -188,7 +204,7 @@ enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor 
     TRY(shard_visit(&o->shard, v));
     if (state_loading(v))
         TRY(refresh(o));
-    TRY(shard_visit_pending(&o->shard, v, o->room[o->g].view));
+    TRY(shard_visit_pending(&o->shard, v, gradient(o)->view));
     return visit_history(o, v);
 }
 
@@ -225,11 +241,15 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
     TRY(shard_check(table, setup->mesh));
     TRY(shard_init(&o->shard, ops, setup));
     TRY(device_open(&o->lane_dev, dev->ops->name, dev->memory, dev->threads));
-    for (int i = 0; i < 3; i++)
-        TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
     o->theta = 0;
     o->g = 1;
     o->wire = 2;
+    const bool apart = strategy_grad_type(setup->config) != type;
+    for (int i = 0; i < 3; i++)
+        if (i != o->g || !apart)
+            TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
+    if (apart)
+        TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
     TRY(buffer_init(&o->x, dev, DTYPE_F32, table_count(table) / (size_t)setup->mesh->n_s,
                     MEMORY_OPTIMIZER));
     assign(o);
@@ -244,6 +264,7 @@ void overlap_free(struct strategy *strategy)
         lane_wait(o->shard.is.mesh->lane);
     for (int i = 0; i < 3; i++)
         buffer_free(&o->room[i]);
+    buffer_free(&o->sum);
     buffer_free(&o->x);
     if (o->history)
         history_free(o->history);

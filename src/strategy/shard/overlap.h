@@ -4,7 +4,8 @@
  *
  * Three whole vectors take turns in three roles, so that memory is (2 + 2 + 2 + K/N) bytes a
  * parameter in mixed precision (ACCO, table 1): one is computed with, one is added to, and one is
- * with the lane, where it goes in as a gradient and comes out as parameters. */
+ * with the lane, where it goes in as a gradient and comes out as parameters. Gradients that are
+ * added up in fp32 have a vector of their own, which the lane gets a bf16 copy of: 2 + 4 + 2. */
 #ifndef SOTTO_STRATEGY_SHARD_OVERLAP_H
 #define SOTTO_STRATEGY_SHARD_OVERLAP_H
 
@@ -14,6 +15,7 @@ struct overlap {
     struct shard shard; /* its counts: of the gradient that is added to                  */
     struct buffer room[3];
     int theta, g, wire;      /* which room has which role                               */
+    struct buffer sum;       /* mixed, fp32 gradients: has the role of room g           */
     struct buffer x;         /* fp32 truth of the own slices                            */
     struct device lane_dev;  /* the lane's                                              */
     struct counts sent;      /* of the gradient with the lane: own, then everybody's    */

@@ -5,6 +5,24 @@
 
 #include "tensor/ops.h"
 
+/* A run that added them up in another type, or another method, left them in it. */
+static enum sotto_status visit_gradient(struct shard *s, struct state_visitor *v, struct view g)
+{
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    struct buffer saved;
+    const enum dtype type =
+        state_loading(v) ? state_stored_type(v, table->entry[0].name, g.type) : g.type;
+    if (type == g.type)
+        return state_table(v, table, 0, 1, MEMORY_GRADIENTS, dev, g);
+    TRY(buffer_init(&saved, dev, type, table_count(table), MEMORY_SCRATCH));
+    enum sotto_status st = state_table(v, table, 0, 1, MEMORY_GRADIENTS, dev, saved.view);
+    if (st == SOTTO_OK)
+        dev->ops->copy(dev, g, saved.view, table_count(table));
+    buffer_free(&saved);
+    return st;
+}
+
 static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, int worker,
                                       int workers, int64_t *next, struct counts *c, struct view g)
 {
@@ -16,7 +34,7 @@ static enum sotto_status visit_worker(struct shard *s, struct state_visitor *v, 
     TRY(state_within(v, "tokens", &c->tokens, 0, most));
     TRY(state_within(v, "microbatches", &c->microbatches, 0, most));
     TRY(state_enter(v, "g"));
-    TRY(state_table(v, s->is.oracle->table, 0, 1, MEMORY_GRADIENTS, s->is.dev, g));
+    TRY(visit_gradient(s, v, g));
     state_leave(v);
     state_leave(v);
     return SOTTO_OK;

@@ -28,6 +28,9 @@ void shard_free(struct shard *s)
         s->replicate->ops->free(s->replicate);
     buffer_free(&s->whole);
     buffer_free(&s->mean);
+    buffer_free(&s->wire);
+    if (s->wire_dev.ops)
+        device_close(&s->wire_dev);
     free(s->theta_stage);
     free(s->g_stage);
     free(s->asked_stage);
@@ -191,13 +194,18 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 {
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
-    const struct mesh *mesh = s->is.mesh;
-    const bool alone = (s->replicate->ops->averages ? mesh->worker->size : mesh->n_s) == 1;
+    const bool alone = shard_alone(s);
     for (int i = 0; i < n; i++)
         TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
     if (!alone)
-        TRY(lane_wait(mesh->lane)); /* g = sum_i g_i */
+        TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
     return SOTTO_OK;
+}
+
+bool shard_alone(const struct shard *s)
+{
+    const struct mesh *mesh = s->is.mesh;
+    return (s->replicate->ops->averages ? mesh->worker->size : mesh->n_s) == 1;
 }
 
 double shard_scale(const struct shard *s, const struct counts *all)

@@ -32,6 +32,8 @@ struct shard {
     struct counts counts;               /* of the round: own, then everybody's */
     struct buffer whole;                /* real parameters, between rounds, for whoever asks */
     struct buffer mean;                 /* ... own slices, while groups differ               */
+    struct buffer wire;                 /* gradients on their way: shard_wire_open           */
+    struct device wire_dev;             /* the lane's                                        */
     struct agreed agreed;               /* of a round, where all workers' gradients are averaged */
     bool carried; /* between rounds: g and counts hold gradients that were not applied yet */
 };
@@ -66,6 +68,19 @@ void shard_tell(struct shard *s, const struct counts *c);
 
 /* Sums counts over the workers whose gradients are averaged; in the lane. */
 enum sotto_status counts_sum(const struct shard *s, struct counts *c);
+
+/* Whether nobody else's gradients are averaged with this worker's. */
+bool shard_alone(const struct shard *s);
+
+/* In mixed precision gradients are sent as bf16, also where they are added up in fp32: a job in the
+ * lane sends what shard_narrow gives it in place of up to `most` elements of g, rounded once, and
+ * shard_widen puts the result back. Where g is what is sent, both do nothing. */
+enum sotto_status shard_wire_open(struct shard *s, size_t most);
+enum sotto_status shard_narrow(struct shard *s, struct view g, size_t count, struct view *sent);
+enum sotto_status shard_widen(struct shard *s, struct view g, struct view sent, size_t count);
+
+/* The largest stage. */
+size_t shard_largest(const struct shard *s);
 
 /* A round begins with no gradient and nothing counted, unless some are carried over: from a method
  * that works ahead, or by a run that was resumed from one. */

@@ -18,12 +18,15 @@ struct zero1 {
 static enum sotto_status reduce_stage(void *arg)
 {
     const struct stage_job *job = arg;
-    const struct shard *s = job->shard;
-    struct slice at = shard_slice(s, job->k);
-    struct view g = s->g_stage[job->k], mine = view_at(g, at.in_stage);
-    TRY(comm_reduce_scatter(s->is.mesh->lane_shard, mine, g,
-                            table_stage_count(s->is.oracle->table, job->k)));
-    return replicate_sum(s->replicate, s->is.mesh->lane_replicate, mine, at.count);
+    struct shard *s = job->shard;
+    const struct slice at = shard_slice(s, job->k);
+    const size_t count = table_stage_count(s->is.oracle->table, job->k);
+    struct view g = s->g_stage[job->k], sent;
+    TRY(shard_narrow(s, g, count, &sent));
+    struct view mine = view_at(sent, at.in_stage);
+    TRY(comm_reduce_scatter(s->is.mesh->lane_shard, mine, sent, count));
+    TRY(replicate_sum(s->replicate, s->is.mesh->lane_replicate, mine, at.count));
+    return shard_widen(s, view_at(g, at.in_stage), mine, at.count);
 }
 
 static enum sotto_status squared_norm(struct zero1 *z, double *squared)
@@ -116,12 +119,15 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     enum sotto_status st;
     TRY_DONE(shard_init(&z->shard, &strategy_zero1, setup));
     TRY_DONE(buffer_init(&z->theta, dev, type, table_count(table), MEMORY_PARAMETERS));
-    TRY_DONE(buffer_init(&z->g, dev, type, table_count(table), MEMORY_GRADIENTS));
+    TRY_DONE(buffer_init(&z->g, dev, strategy_grad_type(setup->config), table_count(table),
+                         MEMORY_GRADIENTS));
     TRY_DONE(buffer_init(&z->x, dev, DTYPE_F32, table_count(table) / (size_t)setup->mesh->n_s,
                          MEMORY_OPTIMIZER));
     table_stages(table, z->theta.view, z->shard.theta_stage);
     table_stages(table, z->g.view, z->shard.g_stage);
     TRY_DONE(shard_replicate(&z->shard, z->x.view, true, NULL, theta_of, g_of));
+    if (!shard_alone(&z->shard))
+        TRY_DONE(shard_wire_open(&z->shard, shard_largest(&z->shard)));
     *out = &z->shard.base;
 done:
     if (st != SOTTO_OK)
