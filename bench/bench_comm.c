@@ -195,7 +195,8 @@ static enum sotto_status work(struct worker *w, void *arg)
 static enum sotto_status run_mpi(void)
 {
     struct side s = {0};
-    enum sotto_status st = mpi_world(&s.comm, NULL);
+    enum sotto_status st =
+        mpi_world(&s.comm, &(struct mpi_config){.collectives = MPI_COLLECTIVES_NATIVE});
     if (st == SOTTO_OK)
         st = mpi_world(&s.ring, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING});
     if (st == SOTTO_OK)

@@ -9,7 +9,7 @@ rounds=${2:-3} limit=300
 # 1.2 million parameters: with micro-batches of about a second, communication would fit beside computing.
 common=(--data.train=stories --data.stories=3000 --data.vocab=1024 --data.cache=cache --layers=6 --width=128 --heads=4
         --positions=128 --batch=${batch:-8} --threads=1 --eval_batches=8 --optim.lr=1e-3 --optim.warmup=4
-        --comm.collectives=ring --log_every=1)
+        --log_every=1)
 one() { # one NAME ROUND OPTIONS...
     local name=$1 run=$1-$2
     shift 2

@@ -12,8 +12,8 @@
 #include "comm/comm.h"
 
 enum mpi_collectives {
-    MPI_COLLECTIVES_NATIVE, /* the library's own: its algorithms, its order of sums */
-    MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit              */
+    MPI_COLLECTIVES_NATIVE, /* the library's own: its algorithms, its order of sums             */
+    MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit; faster, see bench/README */
 };
 
 struct mpi_config {
@@ -31,7 +31,7 @@ const char *mpi_launcher(void);
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);
 
-/* This process's communicator of all ranks; NULL config: native. Starts MPI unless the program has,
+/* This process's communicator of all ranks; NULL config: ring. Starts MPI unless the program has,
  * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,
  * this one included. */

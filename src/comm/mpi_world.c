@@ -183,7 +183,7 @@ static enum sotto_status agree_collectives(const struct mpi_member *all, int min
 
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
-    static const struct mpi_config plain = {MPI_COLLECTIVES_NATIVE, 0};
+    static const struct mpi_config plain = {MPI_COLLECTIVES_RING, 0};
     struct mpi_member all = {.base.rank = 0}; /* the whole world, for messages */
     bool ours = false;
     int node = 0;

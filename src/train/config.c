@@ -68,8 +68,9 @@ static const struct option link_options[] = {
 
 #define S struct comm_config
 static const struct option comm_options[] = {
-    OPTION_ENUM(S, collectives, "native", collective_names,
-                "under MPI: its own, or our ring, which sums as threads do, to the bit"),
+    OPTION_ENUM(S, collectives, "ring", collective_names,
+                "under MPI: our ring, which sums as threads do, to the bit; or the library's own, "
+                "native, which may suit many ranks and small models"),
 };
 #undef S
 

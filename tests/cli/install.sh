@@ -106,7 +106,7 @@ if [ -n "$launch" ]; then
     fi
     succeeds ./quadratic --strategy=zero1 --workers=3
     threads=$(bits)
-    succeeds timeout 120 $launch -n 3 ./quadratic --strategy=zero1 --comm.collectives=ring
+    succeeds timeout 120 $launch -n 3 ./quadratic --strategy=zero1
     [ "$(bits)" = "$threads" ] || { cat out; die "MPI's ranks and threads differ: want $threads"; }
     fails_with "the options" timeout 120 $launch -n 1 ./quadratic --lr=0.1 : -n 1 ./quadratic --lr=0.2
     succeeds timeout 120 $launch -n 3 ./quadratic --steps=60

@@ -15,7 +15,7 @@ succeeds "${train[@]}" --workers=2 --out=threads
 want=$(grep -o 'state [0-9a-f]*' out)
 [ -n "$want" ] || die "no state hash"
 before=$(sent)
-succeeds "${across[@]}" "${train[@]}" --comm.collectives=ring --out=link
+succeeds "${across[@]}" "${train[@]}" --out=link
 [ "$(grep -o 'state [0-9a-f]*' out)" = "$want" ] || die "$(grep -o 'state.*' out), on threads $want"
 [ "$(value bytes_inside link)" = 0 ] || die "bytes inside a node: $(cat link/report.json)"
 
