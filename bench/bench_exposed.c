@@ -59,6 +59,12 @@ static enum sotto_status measure(const struct sotto_options *common, const char 
     return st;
 }
 
+/* The share of the time that workers waited. */
+static double exposed(const struct sotto_cost *c)
+{
+    return (c->waited_others + c->waited_wire) / c->seconds;
+}
+
 static enum sotto_status row(const struct sotto_options *options, const char *method,
                              const char *tau)
 {
@@ -68,8 +74,7 @@ static enum sotto_status row(const struct sotto_options *options, const char *me
         st = measure(options, method, tau, 0, &simulated);
     if (st == SOTTO_OK)
         printf("%-18s %5s %12.3f %9.2f%% %12.3f %9.2f%%\n", method, tau, real.seconds,
-               100 * real.exposed / real.seconds, simulated.seconds,
-               100 * simulated.exposed / simulated.seconds);
+               100 * exposed(&real), simulated.seconds, 100 * exposed(&simulated));
     return st;
 }
 

@@ -27,8 +27,8 @@ for i in $(seq "$runs"); do
     "${train[@]}" --time=virtual --out="measured.$i" >log
     measured=$(sed -n 's/^virtual time: a micro-batch takes \(.*\)s at speed 1$/\1/p' log)
     awk -v step="$step" -v measured="$measured" -v r="$(value seconds "real.$i")" -v s="$(value seconds "same.$i")" \
-        -v m="$(value seconds "measured.$i")" -v rc="$(value communication "real.$i")" -v rx="$(value exposed "real.$i")" \
-        -v sc="$(value communication "same.$i")" -v sx="$(value exposed "same.$i")" 'BEGIN {
+        -v m="$(value seconds "measured.$i")" -v rc="$(value wire "real.$i")" -v rx="$(value exposed "real.$i")" \
+        -v sc="$(value wire "same.$i")" -v sx="$(value exposed "same.$i")" 'BEGIN {
         printf "real %.3f s (communication %.3f, exposed %.3f); virtual %.3f s (communication %.3f, exposed %.3f) with " \
                "micro-batches of %.1f ms: ratio %.3f; virtual %.3f s with %.1f ms: ratio %.3f\n", r, rc, rx, s, sc, sx,
                1000 * step, r / s, m, 1000 * measured, r / m }'

@@ -103,7 +103,9 @@ static enum sotto_status train(const struct sotto_options *options, const char *
     printf("%-14s %-8s %7d %6lld %9.4f %9.4f %10.2e %10.4f %8.1f%% %10.3f  %a\n", name, time,
            result.workers, (long long)result.step, watch.first, watch.last, squares / COUNT,
            result.cost.seconds,
-           result.cost.seconds > 0 ? 100 * result.cost.exposed / result.cost.seconds : 0,
+           result.cost.seconds > 0
+               ? 100 * (result.cost.waited_others + result.cost.waited_wire) / result.cost.seconds
+               : 0,
            (double)(result.cost.inside + result.cost.between) / 1e6, sum);
     if (watch.first_step == 1 && result.step > 50 && !(watch.last < watch.first / 2))
         return sotto_fail(SOTTO_ENUMERIC, "%s does not learn: its loss went from %g to %g", name,

@@ -128,8 +128,9 @@ SOTTO_API const char *sotto_strategy_name(int index);
 struct sotto_cost {
     double seconds;          /* of rounds                                       */
     double compute;          /* in the problem's callbacks                      */
-    double communication;    /* wherever it was spent                           */
-    double exposed;          /* of communication, that computing waited for     */
+    double wire;             /* communication on its way, wherever it was spent */
+    double waited_others;    /* that it waited for workers which had not come   */
+    double waited_wire;      /* that it waited for communication on its way     */
     int64_t inside, between; /* bytes sent, inside a node and to other nodes    */
 };
 

@@ -39,10 +39,9 @@ static void step(void *arg, const struct run_step *s)
         return;
     char left[32], exposed[48] = "";
     print_time(s->eta, left);
-    if (s->cost.communication > 0 && s->cost.seconds > 0)
-        snprintf(exposed, sizeof exposed, "  comm %.0f%% exposed %.1f%%",
-                 100 * s->cost.communication / s->cost.seconds,
-                 100 * s->cost.exposed / s->cost.seconds);
+    if (s->cost.wire > 0 && s->cost.seconds > 0)
+        snprintf(exposed, sizeof exposed, "  waiting %.1f%%",
+                 100 * cost_exposed(&s->cost) / s->cost.seconds);
     fprintf(p->out, "%sstep %lld", p->terminal ? "\r\033[K" : "", (long long)s->step);
     if (s->steps < BUDGET_UNKNOWN)
         fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,

@@ -60,31 +60,31 @@ static void print_memory(const char *who, const size_t *bytes, size_t total)
     printf("; together %.1f\n", (double)total / 1e6);
 }
 
+static void print_cost(const char *who, const struct cost *c, size_t memory)
+{
+    printf("%-8s %9.3f %9.3f %9.3f %9.3f %9.3f %10.2f %11.2f %10.1f\n", who, c->seconds, c->compute,
+           c->wire, c->waited_others, c->waited_wire, (double)c->inside / 1e6,
+           (double)c->between / 1e6, (double)memory / 1e6);
+}
+
 /* Each worker while there are few, the average and the largest always. */
 static void print_report(const struct run *run)
 {
     enum { FEW = 8 };
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
-    char who[64];
+    char who[64], sentence[256];
     if (run->cluster.size > 1) {
-        printf("%-8s %10s %10s %10s %10s %12s %12s %10s\n", "worker", "seconds", "compute", "comm",
-               "exposed", "MB inside", "MB between", "memory MB");
+        printf("%-8s %9s %9s %9s %9s %9s %10s %11s %10s\n", "worker", "seconds", "compute", "wire",
+               "wait-peer", "wait-wire", "MB inside", "MB between", "memory MB");
         for (int i = 0; i < run->cluster.size && run->cluster.size <= FEW; i++) {
             const struct worker_report *w = &s->worker[i];
-            printf("%-8d %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", i, w->cost.seconds,
-                   w->cost.compute, w->cost.communication, w->cost.exposed,
-                   (double)w->cost.inside / 1e6, (double)w->cost.between / 1e6,
-                   (double)w->memory_total / 1e6);
+            snprintf(who, sizeof who, "%d", i);
+            print_cost(who, &w->cost, w->memory_total);
         }
-        printf("%-8s %10.3f %10.3f %10.3f %10.3f %12.2f %12.2f %10.1f\n", "mean", s->seconds,
-               r.cost.compute, r.cost.communication, r.cost.exposed, (double)r.cost.inside / 1e6,
-               (double)r.cost.between / 1e6, (double)r.memory_total / 1e6);
-        if (r.cost.communication > 0)
-            printf("exposed %.1f%% of the time; %.1f%% of the communication hidden\n",
-                   100 * r.exposed_share, 100 * r.overlap);
-        else
-            printf("nothing was sent\n");
+        print_cost("mean", &r.cost, r.memory_total);
+        report_sentence(&r, sentence, sizeof sentence);
+        printf("%s\n", sentence);
     }
     for (int i = 0; i < run->cluster.size && run->cluster.size > 1 && run->cluster.size <= FEW;
          i++) {

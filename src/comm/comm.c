@@ -2,11 +2,13 @@
 #include "comm/comm.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "comm/lane.h"
 
 const char *comm_call_name(enum comm_call call)
 {
@@ -34,12 +36,27 @@ static void count_bytes(struct comm *c, enum comm_call call, size_t bytes, int t
         t->between += (int64_t)bytes;
 }
 
+/* The time at which a call begins. */
+static double enter(struct comm *c)
+{
+    const double now = clock_now(c->clock);
+    c->wait = (struct comm_wait){now, now};
+    return now;
+}
+
 /* Counts a call that took until now. */
 static void count_call(struct comm *c, enum comm_call call, double begin)
 {
     struct comm_tally *t = &c->tally[call];
+    const double end = clock_now(c->clock);
+    struct comm_wait *wait = &c->wait; /* as far as it lies in the call: clocks are read twice */
+    wait->from = fmin(fmax(wait->from, begin), end);
+    wait->to = fmin(fmax(wait->to, wait->from), end);
     t->calls++;
-    t->seconds = t->seconds + (clock_now(c->clock) - begin); /* one line of work writes */
+    t->seconds = t->seconds + (end - begin); /* one line of work writes */
+    t->waiting = t->waiting + (wait->to - wait->from);
+    if (c->lane)
+        lane_kept(c->lane, begin, *wait, end);
 }
 
 static int next_rank(const struct comm *c)
@@ -98,7 +115,7 @@ static void count_allgather(struct comm *c, enum comm_call call, size_t count, s
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
 {
     assert(to >= 0 && to < c->size && to != c->rank);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
     TRY(c->ops->send(c, x.data, bytes, to));
     count_bytes(c, COMM_SEND, bytes, to);
@@ -115,7 +132,7 @@ enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
 {
     assert(from >= 0 && from < c->size && from != c->rank);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
     TRY(c->ops->recv(c, x.data, bytes, from, &came));
     count_call(c, COMM_RECV, begin);
@@ -127,7 +144,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
 {
     assert(to >= 0 && to < c->size && to != c->rank && out.type == in.type);
     assert(from >= 0 && from < c->size && from != c->rank);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     size_t unit = dtype_size(out.type), bytes = 0;
     if (c->ops->exchange) {
         TRY(c->ops->exchange(c, out.data, count * unit, to, in.data, room * unit, from, &bytes));
@@ -153,7 +170,7 @@ static void copy(struct view y, struct view x, size_t count)
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
     assert(y.type == x.type);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     if (c->size == 1)
         copy(y, x, count);
     else
@@ -167,7 +184,7 @@ enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, s
 enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
     assert(y.type == x.type);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     if (c->size == 1)
         copy(y, x, count);
     else
@@ -180,7 +197,7 @@ enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view
 enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count)
 {
     assert(y.type == x.type);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     if (c->size == 1)
         copy(y, x, count);
     else
@@ -193,7 +210,7 @@ enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, s
 enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, int root)
 {
     assert(root >= 0 && root < c->size);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
     if (c->size > 1)
         TRY(c->ops->broadcast(c, x.data, bytes, root));
@@ -206,7 +223,7 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
 
 enum sotto_status comm_barrier(struct comm *c)
 {
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     if (c->size > 1)
         TRY(c->ops->barrier(c));
     count_call(c, COMM_BARRIER, begin);
@@ -239,7 +256,7 @@ static void count_gather(struct comm *c, size_t bytes, double begin)
 
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes)
 {
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     if (c->size == 1)
         memcpy(out, in, bytes);
     else
@@ -273,7 +290,7 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count)
     assert(count > 0);
     if (!c->ops->sum || c->size == 1)
         return gather_and_sum(c, x, count);
-    double begin = clock_now(c->clock);
+    double begin = enter(c);
     TRY(c->ops->sum(c, x, count));
     count_gather(c, (size_t)count * sizeof *x, begin);
     return SOTTO_OK;

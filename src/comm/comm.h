@@ -39,10 +39,17 @@ const char *comm_call_name(enum comm_call call);
 struct comm_tally { /* read by others while a lane still counts */
     _Atomic int64_t calls;
     _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
-    _Atomic double seconds;
+    _Atomic double seconds;          /* in the call ...                                   */
+    _Atomic double waiting;          /* ... until the last rank that it needs had come too */
 };
 
 struct comm;
+struct lane;
+
+/* The part of a call in which a rank waited for others to come; the rest of it is the wire's. */
+struct comm_wait {
+    double from, to;
+};
 
 struct comm_ops {
     const char *name;
@@ -85,6 +92,9 @@ struct comm {
     struct { /* the front's: ranks on this one's node, how many and between which two */
         int count, begin, end; /* 0: not counted yet */
     } near;
+    struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
+    struct lane *lane;     /* whose line of work this is, so that it learns what it waits for;
+                            * NULL: a worker's own */
 };
 
 /* Elements [begin, end) of a vector of `count` that are rank's block: as equal as they can be,

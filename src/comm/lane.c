@@ -1,15 +1,42 @@
 #include "comm/lane.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock)
+{
+    lane->ops = ops;
+    lane->clock = clock;
+    lane->since = INFINITY;
+}
+
 enum sotto_status lane_wait(struct lane *lane)
 {
     double begin = clock_now(lane->clock);
+    lane->since = begin;
     enum sotto_status st = lane->ops->wait(lane);
+    lane->since = INFINITY;
     lane->exposed += clock_now(lane->clock) - begin;
     return st;
+}
+
+/* What of the call passed while somebody waited for the lane. Jobs end before lane_wait does, so
+ * the wait is still known here. */
+void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double end)
+{
+    for (; lane; lane = lane->above) {
+        const double since = lane->since;
+        if (since >= end)
+            return;
+        begin = fmax(begin, since);
+        wait.from = fmax(wait.from, since);
+        wait.to = fmax(wait.to, wait.from);
+        const double others = wait.to - wait.from;
+        lane->others = lane->others + others;
+        lane->wire = lane->wire + (end - begin - others);
+    }
 }
 
 void lane_close(struct lane *lane)
@@ -125,8 +152,7 @@ enum sotto_status lane_thread(struct lane **out)
     *out = NULL;
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a lane");
-    l->base.ops = &thread_lane_ops;
-    l->base.clock = &clock_real;
+    lane_init(&l->base, &thread_lane_ops, &clock_real);
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
     const int error = pthread_create(&l->thread, NULL, serve, l);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/comm.h"
 
 typedef enum sotto_status lane_job(void *arg);
 
@@ -30,9 +31,20 @@ struct lane_ops {
 struct lane {
     const struct lane_ops *ops;
     const struct clock *clock;
-    double busy;    /* seconds that its jobs took          */
-    double exposed; /* seconds that lane_wait kept waiting */
+    struct lane *above;    /* that waits for this one; NULL: a worker does              */
+    double busy;           /* seconds that its jobs took                                */
+    double exposed;        /* seconds that lane_wait kept waiting, of these in calls ... */
+    _Atomic double others; /* ... for ranks that had not come                           */
+    _Atomic double wire;   /* ... for the wire                                          */
+    _Atomic double since;  /* when the wait under way began; INFINITY: nobody waits     */
 };
+
+/* For communicators: a call of the lane lasted from begin to end and waited for others meanwhile.
+ */
+void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double end);
+
+/* For backends. */
+void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);
 
 static inline enum sotto_status lane_start(struct lane *lane, lane_job *job, void *arg)
 {

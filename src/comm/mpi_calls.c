@@ -9,6 +9,8 @@
 
 enum { CHECKED_CALLS = 4 }; /* of a communicator: the first ones, where programs go apart */
 
+enum { GREETED = 64 << 10 }; /* bytes of a call that a barrier beside it costs nothing against */
+
 static struct mpi_member *member(struct comm *c)
 {
     return (struct mpi_member *)c;
@@ -52,11 +54,36 @@ enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine)
 static enum sotto_status open_call(struct mpi_member *m, enum comm_call call, size_t count,
                                    size_t unit, int root)
 {
-    if (m->checked == CHECKED_CALLS)
+    if (m->checked < CHECKED_CALLS) {
+        m->checked++;
+        TRY(mpi_compare(
+            m, (struct mpi_offer){.call = call, .root = root, .count = count, .unit = unit}));
+    }
+    return SOTTO_OK;
+}
+
+/* The same for calls that end on no rank before all have come: when they had is told by a barrier
+ * beside the call where it is large. A small one is little but waiting: what it takes longer than
+ * the quickest so far. */
+static enum sotto_status meet(struct mpi_member *m, enum comm_call call, size_t count, size_t unit)
+{
+    TRY(open_call(m, call, count, unit, 0));
+    if (count * unit < GREETED)
         return SOTTO_OK;
-    m->checked++;
-    return mpi_compare(
-        m, (struct mpi_offer){.call = call, .root = root, .count = count, .unit = unit});
+    TRY(mpi_check(m, MPI_Ibarrier(m->comm, &m->hello), "hello"));
+    m->greets = true;
+    return SOTTO_OK;
+}
+
+static enum sotto_status part(struct mpi_member *m, size_t bytes)
+{
+    if (bytes >= GREETED)
+        return mpi_met(m);
+    const double now = clock_now(&clock_real), took = now - m->base.wait.from;
+    if (m->quickest == 0 || took < m->quickest)
+        m->quickest = took;
+    m->base.wait.to = now - m->quickest;
+    return SOTTO_OK;
 }
 
 void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type)
@@ -82,13 +109,13 @@ static enum sotto_status native_allreduce(struct comm *c, struct view y, struct 
                                           size_t count)
 {
     struct mpi_member *m = member(c);
-    TRY(open_call(m, COMM_ALLREDUCE, count, dtype_size(x.type), 0));
+    TRY(meet(m, COMM_ALLREDUCE, count, dtype_size(x.type)));
     for (size_t at = 0; at < count; at += m->shared->largest) {
         const void *from = y.data == x.data ? MPI_IN_PLACE : view_at(x, at).data;
         MPI_DO(m, "allreduce", MPI_Iallreduce, from, view_at(y, at).data, mpi_piece(m, count, at),
                type_of(x), op_of(m, x), m->comm);
     }
-    return SOTTO_OK;
+    return part(m, count * dtype_size(x.type));
 }
 
 /* Where counts do not fit an int: block after block, each to the rank that owns it. */
@@ -111,7 +138,7 @@ static enum sotto_status native_reduce_scatter(struct comm *c, struct view y, st
 {
     struct mpi_member *m = member(c);
     size_t unit = dtype_size(x.type);
-    TRY(open_call(m, COMM_REDUCE_SCATTER, count, unit, 0));
+    TRY(meet(m, COMM_REDUCE_SCATTER, count, unit));
     struct comm_block mine = comm_block(count, c->size, c->rank);
     size_t bytes = (mine.end - mine.begin) * unit;
     struct view sum = y;
@@ -133,7 +160,7 @@ static enum sotto_status native_reduce_scatter(struct comm *c, struct view y, st
     }
     if (sum.data != y.data)
         memcpy(y.data, sum.data, bytes);
-    return SOTTO_OK;
+    return part(m, count * unit);
 }
 
 static enum sotto_status broadcast_pieces(struct mpi_member *m, void *data, size_t bytes, int root,
@@ -149,7 +176,7 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
                                           size_t unit)
 {
     struct mpi_member *m = member(c);
-    TRY(open_call(m, COMM_ALLGATHER, count, unit, 0));
+    TRY(meet(m, COMM_ALLGATHER, count, unit));
     struct comm_block b = comm_block(count, c->size, c->rank);
     char *mine = (char *)y + b.begin * unit;
     if (b.end > b.begin && mine != x)
@@ -167,7 +194,7 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
     if (count * unit <= m->shared->largest)
         MPI_DO(m, "allgather", MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, y, m->counts, m->displs,
                MPI_BYTE, m->comm);
-    return SOTTO_OK;
+    return part(m, count * unit);
 }
 
 static enum sotto_status native_broadcast(struct comm *c, void *data, size_t bytes, int root)
@@ -179,28 +206,31 @@ static enum sotto_status native_broadcast(struct comm *c, void *data, size_t byt
 static enum sotto_status native_barrier(struct comm *c)
 {
     struct mpi_member *m = member(c);
-    TRY(open_call(m, COMM_BARRIER, 0, 0, 0));
+    TRY(meet(m, COMM_BARRIER, 0, 0));
     MPI_DO(m, "barrier", MPI_Ibarrier, m->comm);
-    return SOTTO_OK;
+    return part(m, 0);
 }
 
 static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    TRY(open_call(member(c), COMM_ALLREDUCE, count, dtype_size(x.type), 0));
-    return ring_allreduce(&member(c)->ring, y, x, count);
+    TRY(meet(member(c), COMM_ALLREDUCE, count, dtype_size(x.type)));
+    TRY(ring_allreduce(&member(c)->ring, y, x, count));
+    return part(member(c), count * dtype_size(x.type));
 }
 
 static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
-    TRY(open_call(member(c), COMM_REDUCE_SCATTER, count, dtype_size(x.type), 0));
-    return ring_reduce_scatter(&member(c)->ring, y, x, count);
+    TRY(meet(member(c), COMM_REDUCE_SCATTER, count, dtype_size(x.type)));
+    TRY(ring_reduce_scatter(&member(c)->ring, y, x, count));
+    return part(member(c), count * dtype_size(x.type));
 }
 
 static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
                                    size_t unit)
 {
-    TRY(open_call(member(c), COMM_ALLGATHER, count, unit, 0));
-    return ring_allgather(&member(c)->ring, y, x, count, unit);
+    TRY(meet(member(c), COMM_ALLGATHER, count, unit));
+    TRY(ring_allgather(&member(c)->ring, y, x, count, unit));
+    return part(member(c), count * unit);
 }
 
 const struct comm_ops mpi_native_ops = {

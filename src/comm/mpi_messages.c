@@ -86,6 +86,21 @@ static void drop(struct comm *c)
 const struct ring_ops mpi_ring_transport = {start_send, start_recv, wait_send,
                                             wait_recv,  drop,       mpi_scratch};
 
+/* Tells the receiver that a message sets out, and when the one from `from` does. */
+static enum sotto_status greet(struct mpi_member *m, int to, int from, MPI_Request *out)
+{
+    *out = MPI_REQUEST_NULL;
+    if (from != NOBODY) {
+        TRY(mpi_check(m, MPI_Irecv(NULL, 0, MPI_BYTE, from, MPI_TAG_HELLO, m->comm, &m->hello),
+                      "hello"));
+        m->greets = true;
+    }
+    return to == NOBODY
+               ? SOTTO_OK
+               : mpi_check(m, MPI_Isend(NULL, 0, MPI_BYTE, to, MPI_TAG_HELLO, m->comm, out),
+                           "hello");
+}
+
 /* A message ends with the first piece that is not full. */
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                size_t room, int from, size_t *came)
@@ -94,7 +109,9 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
     const int full = (int)m->shared->largest;
     bool sends = to != NOBODY, receives = from != NOBODY;
     enum sotto_status st = SOTTO_OK;
+    MPI_Request hello;
     *came = 0;
+    TRY(greet(m, to, from, &hello));
     for (size_t at = 0; sends || receives; at += m->shared->largest) {
         int sent = sends ? mpi_piece(m, bytes, at) : 0, got = 0;
         MPI_Status status;
@@ -113,6 +130,8 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
         sends = sends && sent == full;
         receives = receives && got == full;
     }
+    TRY_DONE(mpi_met(m));
+    TRY_DONE(mpi_await(m, &hello, MPI_STATUS_IGNORE, "hello"));
 done:
     if (st != SOTTO_OK)
         drop(c);

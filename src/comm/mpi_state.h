@@ -25,7 +25,7 @@ struct mpi_shared {
 };
 
 /* Messages of one communicator by tag, so that a ring never takes what a send left. */
-enum { MPI_TAG_SEND, MPI_TAG_RING };
+enum { MPI_TAG_SEND, MPI_TAG_RING, MPI_TAG_HELLO };
 
 /* What a rank brings to a call; compared before the first calls on a communicator and before a
  * split. */
@@ -53,14 +53,21 @@ struct mpi_member {
     struct mpi_message sending[RING_SLOTS], receiving[RING_SLOTS];
     void *scratch;
     size_t room; /* bytes of scratch */
+    /* When the others come is seen beside the call's own requests, as long as `greets`. */
+    MPI_Request hello;
+    bool greets;
+    double quickest; /* seconds that a small call took at best; 0: there was none */
 };
 
 /* Turns what an MPI function returned into a status that says what `what` was. */
 enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what);
 
 /* Waits for the request, which is done and gone afterwards, also in failure. */
-enum sotto_status mpi_await(const struct mpi_member *m, MPI_Request *request, MPI_Status *status,
+enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
                             const char *what);
+
+/* At the end of a call: who it waited for has come, at the time that base.wait tells. */
+enum sotto_status mpi_met(struct mpi_member *m);
 
 /* Starts a call that gives a request, and waits for it. */
 #define MPI_DO(m, what, function, ...)                                                             \

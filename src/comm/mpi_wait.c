@@ -51,21 +51,44 @@ static void sleep_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-enum sotto_status mpi_await(const struct mpi_member *m, MPI_Request *request, MPI_Status *status,
+static enum sotto_status test(struct mpi_member *m, MPI_Request *request, int *done,
+                              MPI_Status *status, const char *what)
+{
+    int came = 0;
+    if (m->greets)
+        TRY(mpi_check(m, MPI_Test(&m->hello, &came, MPI_STATUS_IGNORE), what));
+    if (came) {
+        m->greets = false;
+        m->base.wait.to = clock_now(&clock_real);
+    }
+    return mpi_check(m, MPI_Test(request, done, status), what);
+}
+
+enum sotto_status mpi_met(struct mpi_member *m)
+{
+    if (!m->greets)
+        return SOTTO_OK;
+    m->greets = false;
+    TRY(mpi_await(m, &m->hello, MPI_STATUS_IGNORE, "hello"));
+    m->base.wait.to = clock_now(&clock_real);
+    return SOTTO_OK;
+}
+
+enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
                             const char *what)
 {
     int done = 0;
-    TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+    TRY(test(m, request, &done, status, what));
     if (done)
         return SOTTO_OK;
     double begin = clock_now(&clock_real), waited = 0;
     while (!done && waited < SPIN_SECONDS) {
-        TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+        TRY(test(m, request, &done, status, what));
         waited = clock_now(&clock_real) - begin;
     }
     double sleep = SHORTEST_SLEEP, used = processor_time();
     for (int polls = 1; !done; polls++) { /* since the last sleep */
-        TRY(mpi_check(m, MPI_Test(request, &done, status), what));
+        TRY(test(m, request, &done, status, what));
         double before = used;
         used = processor_time();
         if (used - before > (polls == 1 ? COLD_SECONDS : WORK_SECONDS)) {

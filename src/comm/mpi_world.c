@@ -153,7 +153,7 @@ static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int no
 }
 
 /* The world rank of the first rank on this node. */
-static enum sotto_status find_node(const struct mpi_member *all, int *node)
+static enum sotto_status find_node(struct mpi_member *all, int *node)
 {
     MPI_Comm near;
     TRY(mpi_check(
@@ -167,7 +167,7 @@ static enum sotto_status find_node(const struct mpi_member *all, int *node)
 
 /* One rank's ring among the others' native calls would wait for ever: everybody learns of it here,
  * before the first call. */
-static enum sotto_status agree_collectives(const struct mpi_member *all, int mine)
+static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 {
     static const char *const name[] = {"native", "ring"};
     int first = mine, differs, other = -1;

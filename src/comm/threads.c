@@ -34,7 +34,7 @@ struct offer {
 struct message {
     struct message *next;
     size_t bytes, room;
-    double ready; /* when it has crossed the link */
+    double sent, ready; /* when it set out, when it has crossed the link */
     void *data;
 };
 
@@ -162,8 +162,9 @@ static enum sotto_status close_call(struct member *m, double seconds)
 {
     struct group *g = m->group;
     double last = 0;
-    for (int r = 0; r < g->size && g->world->links; r++)
+    for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
+    m->base.wait.to = last;
     meet_again(g);
     if (g->world->links)
         sleep_until(last + seconds);
@@ -269,8 +270,9 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
     message->next = NULL;
     const struct link_model *links = g->world->links;
     bool near = g->node[c->rank] == g->node[to];
-    message->ready =
-        links ? now() + link_message(near ? &links->intra : &links->inter, (double)bytes) : 0;
+    message->sent = message->ready = now();
+    if (links)
+        message->ready += link_message(near ? &links->intra : &links->inter, (double)bytes);
     pthread_mutex_lock(&g->lock);
     *box->last = message;
     box->last = &message->next;
@@ -287,6 +289,7 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     struct member *m = (struct member *)c;
     struct group *g = m->group;
     struct box *box = &g->box[from * g->size + c->rank];
+    c->wait.from = now();
     pthread_mutex_lock(&g->lock);
     while (!box->first && !atomic_load(&g->world->aborted))
         pthread_cond_wait(&g->moved, &g->lock);
@@ -297,6 +300,7 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     if (!message)
         return aborted(g->world);
     *came = message->bytes;
+    c->wait.to = message->sent;
     if (*came && *came <= room)
         memcpy(data, message->data, *came);
     if (g->world->links)

@@ -23,7 +23,7 @@ struct offer {
 struct message {
     struct message *next;
     size_t bytes, room;
-    double ready; /* when its last byte arrives */
+    double sent, ready; /* when it set out, when its last byte arrives */
     void *data;
     bool empty; /* only its size was declared */
 };
@@ -38,6 +38,7 @@ struct group {
     int size, users;
     int *node; /* (size) */
     int arrived;
+    double met;                     /* when the last rank came to the collective before */
     struct offer *offer;            /* (size) */
     struct view *x, *y;             /* (size) */
     struct virtual_process **there; /* (size): who waits in the collective */
@@ -315,9 +316,11 @@ static enum sotto_status collective(struct comm *c, struct offer offer, struct v
     g->there[c->rank] = sim->current;
     if (++g->arrived < g->size) {
         TRY(virtual_block(sim, call_name(offer.call), -1));
+        c->wait.to = g->met; /* nobody comes to the next one before all have left this */
         return status_raise(&g->failure);
     }
     g->arrived = 0;
+    g->met = sim->current->time;
     double seconds;
     enum sotto_status st = complete(g, &seconds);
     if (st != SOTTO_OK)
@@ -416,6 +419,7 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
         link =
             g->node[c->rank] == g->node[to] ? sim->config->links->intra : sim->config->links->inter;
     double left = sim->current->time + (link.bandwidth > 0 ? (double)bytes / link.bandwidth : 0);
+    m->sent = sim->current->time;
     m->ready = left + link.latency;
     struct box *box = &peer->box[c->rank];
     if (box->first)
@@ -438,6 +442,7 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     struct group *g = self->group;
     struct virtual_sim *sim = g->sim;
     TRY(status_raise(&sim->stop));
+    c->wait.from = sim->current->time;
     if (!self->box || !self->box[from].first) {
         self->receiver = sim->current;
         self->from = from;
@@ -446,6 +451,7 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     struct box *box = &self->box[from];
     struct message *m = box->first;
     box->first = m->next;
+    c->wait.to = m->sent;
     virtual_advance(sim, m->ready);
     *came = m->bytes;
     if (*came && *came <= room && data && !m->empty)

@@ -151,8 +151,7 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct la
     struct virtual_lane *l = calloc(1, sizeof *l);
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a lane");
-    l->base.ops = &virtual_lane_ops;
-    l->base.clock = &sim->clock;
+    lane_init(&l->base, &virtual_lane_ops, &sim->clock);
     enum sotto_status st = virtual_process_init(&l->process, sim, rank, serve, l);
     if (st != SOTTO_OK) {
         free(l);

@@ -10,24 +10,21 @@ static enum sotto_status split(struct mesh *mesh, int color, struct comm **out)
     return SOTTO_OK;
 }
 
-enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct comm **out)
+enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct lane *lane,
+                                 struct comm **out)
 {
     assert(mesh->n_comm < MESH_COMMS);
     TRY(comm_duplicate(like, out));
+    (*out)->lane = lane;
     mesh->comm[mesh->n_comm++] = *out;
     return SOTTO_OK;
-}
-
-static bool of_compute(const struct mesh *mesh, const struct comm *c)
-{
-    return c == mesh->shard || c == mesh->replicate || c == mesh->worker->world;
 }
 
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out)
 {
     assert(mesh->n_lane < MESH_LANES);
     TRY(mesh->worker->ops->lane(mesh->worker, out));
-    mesh->inner[mesh->n_lane] = !of_compute(mesh, waiter);
+    (*out)->above = waiter->lane;
     mesh->lanes[mesh->n_lane++] = *out;
     return SOTTO_OK;
 }
@@ -44,10 +41,10 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     enum sotto_status st;
     TRY_DONE(split(mesh, mesh->r, &mesh->shard));
     TRY_DONE(split(mesh, mesh->s, &mesh->replicate));
-    TRY_DONE(mesh_duplicate(mesh, worker->world, &mesh->lane_world));
-    TRY_DONE(mesh_duplicate(mesh, mesh->shard, &mesh->lane_shard));
-    TRY_DONE(mesh_duplicate(mesh, mesh->replicate, &mesh->lane_replicate));
     TRY_DONE(mesh_lane(mesh, worker->world, &mesh->lane));
+    TRY_DONE(mesh_duplicate(mesh, worker->world, mesh->lane, &mesh->lane_world));
+    TRY_DONE(mesh_duplicate(mesh, mesh->shard, mesh->lane, &mesh->lane_shard));
+    TRY_DONE(mesh_duplicate(mesh, mesh->replicate, mesh->lane, &mesh->lane_replicate));
 done:
     if (st != SOTTO_OK)
         mesh_close(mesh);
@@ -85,24 +82,39 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
     return status_raise(&note);
 }
 
-static void add(struct mesh_account *a, const struct comm *c, bool exposed)
+static void add(struct mesh_account *a, const struct comm *c)
 {
     for (int i = 0; i < COMM_CALLS; i++) {
         const struct comm_tally *t = &c->tally[i];
-        a->communication += t->seconds;
-        a->exposed += exposed ? t->seconds : 0;
+        const double waiting = t->waiting, wire = t->seconds - waiting;
+        a->wire += wire;
+        a->waited_others += c->lane ? 0 : waiting;
+        a->waited_wire += c->lane ? 0 : wire;
         a->inside += t->inside;
         a->between += t->between;
     }
 }
 
-struct mesh_account mesh_account(const struct mesh *mesh)
+struct mesh_account mesh_account_lanes(const struct mesh *mesh)
 {
     struct mesh_account a = {0};
-    add(&a, mesh->worker->world, true);
-    for (int i = 0; i < mesh->n_comm; i++) /* those beside the compute wait on nobody's behalf */
-        add(&a, mesh->comm[i], of_compute(mesh, mesh->comm[i]));
-    for (int i = 0; i < mesh->n_lane; i++)
-        a.exposed += mesh->inner[i] ? 0 : mesh->lanes[i]->exposed;
+    for (int i = 0; i < mesh->n_comm; i++)
+        if (mesh->comm[i]->lane)
+            add(&a, mesh->comm[i]);
+    return a;
+}
+
+struct mesh_account mesh_account_own(const struct mesh *mesh)
+{
+    struct mesh_account a = {0};
+    add(&a, mesh->worker->world);
+    for (int i = 0; i < mesh->n_comm; i++)
+        if (!mesh->comm[i]->lane)
+            add(&a, mesh->comm[i]);
+    for (int i = 0; i < mesh->n_lane; i++) {
+        const struct lane *lane = mesh->lanes[i];
+        a.waited_others += lane->above ? 0 : lane->others;
+        a.waited_wire += lane->above ? 0 : lane->wire;
+    }
     return a;
 }

@@ -21,7 +21,6 @@ struct mesh {
 
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
-    bool inner[MESH_LANES]; /* waited for by a lane, not by the compute */
     int n_comm, n_lane;
 };
 
@@ -32,7 +31,8 @@ void mesh_close(struct mesh *mesh);
 /* One more lane, and a communicator of the ranks of `like` for it. Called by all workers; closed
  * with the mesh. `waiter`: a communicator of the line of work that will wait for the lane. */
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out);
-enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct comm **out);
+enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct lane *lane,
+                                 struct comm **out);
 
 /* Waits until all lanes are at rest. */
 enum sotto_status mesh_rest(struct mesh *mesh);
@@ -41,12 +41,14 @@ enum sotto_status mesh_rest(struct mesh *mesh);
  * come to rest and what their jobs use may be freed. Returns the status. */
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);
 
-/* What this worker's communication has cost so far. */
+/* What communication has cost this worker so far: the time that it took on the wire, wherever it
+ * was spent, and what of its own time the worker waited, for others to come and for the wire. */
 struct mesh_account {
-    double communication;    /* seconds in communicators, wherever they were spent    */
-    double exposed;          /* seconds that the compute had to wait for it           */
+    double wire;
+    double waited_others, waited_wire;
     int64_t inside, between; /* bytes sent to workers on the same node, on other nodes */
 };
-struct mesh_account mesh_account(const struct mesh *mesh);
+struct mesh_account mesh_account_own(const struct mesh *mesh);   /* on its own line of work */
+struct mesh_account mesh_account_lanes(const struct mesh *mesh); /* in lanes, while it computes */
 
 #endif

@@ -40,10 +40,12 @@ struct oracle {
     const struct table *table; /* tensors and stages */
     double data;               /* how much there is of it, in any unit; 0: as everybody has  */
     double seconds;            /* that computing has taken, for whoever accounts */
+    int64_t microbatches;      /* begun so far */
 };
 
 static inline enum sotto_status oracle_begin(struct oracle *o, int64_t index, bool sum)
 {
+    o->microbatches++;
     return o->ops->begin(o, index, sum);
 }
 

@@ -98,21 +98,15 @@ struct plan {
     bool want_norm;
     bool stop;      /* this worker would like this round to be the last */
     bool last;      /* the run is going to end behind this round; the same for all workers */
-    bool report;    /* the loss of all groups is wanted, now or behind their next exchange */
     double pause;   /* seconds since the last round that are not the training's */
     double seconds; /* of training, by this worker's clock, before this round   */
 };
-
-enum { STRATEGY_REPORTS = 256 };
 
 /* What all workers know alike once they have met, of the rounds since they met before: one round
  * where gradients are averaged over everybody, else those between two exchanges. */
 struct agreed {
     int64_t rounds, tokens, microbatches;
-    double seconds;                /* plan.seconds of the last of them, mean over the workers */
-    double loss[STRATEGY_REPORTS]; /* of the rounds that were to be reported, over all groups */
-    int reports;                   /* of them that there was room for ...                     */
-    int64_t wanted;                /* ... of all                                              */
+    double seconds; /* plan.seconds of the last of them, mean over the workers */
 };
 
 /* What a round did. */

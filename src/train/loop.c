@@ -7,17 +7,16 @@
 
 #include "base/log.h"
 #include "train/budget.h"
-#include "train/reports.h"
 
 struct loop {
     struct trainer *t;
     struct cost since; /* at the last report */
+    double slowest;    /* worker's seconds then */
     int64_t tokens, step;
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
     double pause;  /* between the last two rounds, in the worker's time */
     struct budget_spent spent;
-    struct reports reports;
 };
 
 static bool leads(const struct trainer *t)
@@ -54,7 +53,7 @@ static enum sotto_status evaluate_now(struct loop *l)
 }
 
 /* All that is cumulative counts from the run's beginning, so that curves can be drawn over it. */
-void trainer_report(struct trainer *t, const struct run_step *s, const struct cost *all)
+static void report(struct trainer *t, const struct run_step *s, const struct cost *all)
 {
     struct metrics *m = &t->run->metrics;
     metrics_begin(m, s->step);
@@ -65,10 +64,11 @@ void trainer_report(struct trainer *t, const struct run_step *s, const struct co
     metrics_put_int(m, "train/samples", s->samples);
     metrics_put(m, "speed/tokens_per_s", s->tokens_per_s);
     metrics_put(m, "speed/seconds", s->seconds);
-    metrics_put(m, "time/seconds", all->seconds);
+    metrics_put(m, "time/seconds", s->slowest);
     metrics_put(m, "time/compute", all->compute);
-    metrics_put(m, "time/communication", all->communication);
-    metrics_put(m, "time/exposed", all->exposed);
+    metrics_put(m, "time/wire", all->wire);
+    metrics_put(m, "time/waited_others", all->waited_others);
+    metrics_put(m, "time/waited_wire", all->waited_wire);
     metrics_put_int(m, "comm/bytes", all->inside + all->between);
     metrics_put_int(m, "comm/inside", all->inside);
     metrics_put_int(m, "comm/between", all->between);
@@ -85,26 +85,51 @@ static bool asked_to_stop(const struct run *run)
     return run->watch.stop && *run->watch.stop;
 }
 
-/* The numbers of a reported round, and the time that is left. */
+/* The numbers of a round, and the time that is left. */
 static void tell(struct loop *l, struct run_step *s)
 {
     struct trainer *t = l->t;
-    struct cost now = trainer_cost(t);
+    const struct cost all = s->cost;
+    const double seconds = s->slowest - l->slowest;
     const double real = clock_now(&clock_real);
-    s->cost = now;
     cost_add(&s->cost, &l->since, -1);
-    s->tokens_per_s = s->cost.seconds > 0 ? (double)(t->tokens - l->tokens) / s->cost.seconds : 0;
-    s->eta = (real - l->real) / (double)(t->step - l->step) * (double)(s->steps - t->step);
+    s->tokens_per_s = seconds > 0 ? (double)(s->tokens - l->tokens) / seconds : 0;
+    s->eta = (real - l->real) / (double)(s->step - l->step) * (double)(s->steps - s->step);
     s->trainer = t;
-    if (leads(t) && t->run->watch.step)
+    if (t->run->watch.step)
         t->run->watch.step(t->run->watch.arg, s);
     if (!s->report)
         return;
-    l->since = now;
-    l->tokens = t->tokens;
-    l->step = t->step;
+    report(t, s, &all);
+    l->since = all;
+    l->slowest = s->slowest;
+    l->tokens = s->tokens;
+    l->step = s->step;
     l->real = real;
-    reports_add(&l->reports, t, s, &now);
+}
+
+/* The reports after this step make the run's loss: those of its last tenth. */
+static int64_t tail_begin(const struct trainer *t)
+{
+    return t->rounds - t->rounds / 10 - t->run->config.train.log_every;
+}
+
+/* Rank 0 tells of the rounds that all workers have done; `wait`: of all that were reported. */
+static enum sotto_status tell_reported(struct loop *l, bool wait)
+{
+    struct trainer *t = l->t;
+    struct run_step s;
+    for (bool found = true; found;) {
+        TRY(roundup_next(t->roundup, wait, &s, &found));
+        if (!found)
+            break;
+        if (s.step > tail_begin(t)) {
+            t->tail_loss += s.round.loss;
+            t->tail_reports++;
+        }
+        tell(l, &s);
+    }
+    return SOTTO_OK;
 }
 
 /* What the workers have agreed on is the pace of the run, which tells how long it will be. */
@@ -138,9 +163,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .want_norm = s.report,
                         .stop = asked_to_stop(run),
                         .last = last,
-                        .report = s.report,
                         .pause = l->pause,
-                        .seconds = trainer_cost(t).seconds};
+                        .seconds = meter_read(&t->meter).seconds};
     const double before = clock_now(t->worker->clock);
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
@@ -156,9 +180,13 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     s.samples = t->samples;
     s.report |= t->step >= t->rounds;
     s.seconds = clock_now(t->worker->clock) - before;
-    tell(l, &s);
-    if (s.round.agreed)
-        reports_told(&l->reports, t, s.round.agreed);
+    s.cost = meter_read(&t->meter);
+    s.slowest = s.cost.seconds;
+    if (s.report)
+        TRY(roundup_start(t->roundup, &s, t->mesh.s == 0));
+    TRY(tell_reported(l, false));
+    if (leads(t) && !s.report && t->step > l->step)
+        tell(l, &s);
     *stop |= t->worker->size == 1 && asked_to_stop(run); /* others could not know */
     return SOTTO_OK;
 }
@@ -183,13 +211,14 @@ static enum sotto_status between_rounds(struct loop *l)
     if (!evaluates && !saves)
         return SOTTO_OK;
     const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
-    trainer_pause(t);
-    TRY(reports_settle(&l->reports, t)); /* lines of the metrics are in the order of steps */
+    meter_stop(&t->meter);
+    TRY(tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     if (evaluates)
         TRY(evaluate_now(l));
     if (saves)
         TRY(save_now(l));
-    trainer_go_on(t);
+    TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
+    meter_start(&t->meter);
     l->real += clock_now(&clock_real) - begin;
     l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
@@ -200,7 +229,7 @@ static enum sotto_status conclude(struct loop *l)
 {
     struct trainer *t = l->t;
     struct run *run = t->run;
-    struct worker_report mine = {.cost = t->spent};
+    struct worker_report mine = {.cost = meter_read(&t->meter)};
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         mine.memory[c] = t->memory.peak[c];
     mine.memory_total = t->memory.total_peak;
@@ -209,7 +238,6 @@ static enum sotto_status conclude(struct loop *l)
                                 .steps = t->rounds,
                                 .tokens = t->tokens,
                                 .samples = t->samples,
-                                .seconds = mine.cost.seconds,
                                 .loss =
                                     t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
                                 .evaluation = t->evaluation};
@@ -218,6 +246,8 @@ static enum sotto_status conclude(struct loop *l)
     if (!result.worker)
         return fail(SOTTO_ENOMEM, "no memory for the report of %d workers", t->worker->size);
     enum sotto_status st = comm_gather_bytes(t->worker->world, result.worker, &mine, sizeof mine);
+    for (int i = 0; i < t->worker->size; i++)
+        result.seconds = fmax(result.seconds, result.worker[i].cost.seconds);
     if (st == SOTTO_OK && leads(t))
         run->result = result;
     else
@@ -244,7 +274,7 @@ static void warn_rare(const struct trainer *t)
 static enum sotto_status begin(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
-    double all[2] = {asked_to_stop(t->run), t->spent.seconds};
+    double all[2] = {asked_to_stop(t->run), meter_read(&t->meter).seconds};
     TRY(comm_sum(t->worker->world, all, 2));
     *stop = all[0] > 0;
     l->spent = (struct budget_spent){.rounds = t->step,
@@ -254,7 +284,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
                                      .seconds = all[1] / t->worker->size};
     learn(l, NULL);
     warn_rare(t);
-    if (t->step <= reports_tail(t)) { /* a longer run than the one that it goes on from */
+    if (t->step <= tail_begin(t)) { /* a longer run than the one that it goes on from */
         t->tail_loss = 0;
         t->tail_reports = 0;
     }
@@ -262,29 +292,21 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     return SOTTO_OK;
 }
 
-static enum sotto_status rounds(struct loop *l)
-{
-    struct trainer *t = l->t;
-    bool stop;
-    TRY(begin(l, &stop));
-    trainer_go_on(t);
-    while (t->step < t->rounds && !stop) {
-        TRY(one_round(l, &stop));
-        TRY(between_rounds(l));
-    }
-    trainer_pause(t);
-    TRY(reports_settle(&l->reports, t));
-    if (t->step != l->saved)
-        TRY(save_now(l));
-    return conclude(l);
-}
-
 enum sotto_status trainer_loop(struct trainer *t)
 {
-    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = t->spent};
+    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = meter_read(&t->meter)};
+    bool stop;
+    l.slowest = l.since.seconds;
     l.saved = *t->run->checkpoint ? t->step : -1;
-    TRY(reports_init(&l.reports, t));
-    enum sotto_status st = rounds(&l);
-    reports_free(&l.reports);
-    return st;
+    TRY(begin(&l, &stop));
+    meter_start(&t->meter);
+    while (t->step < t->rounds && !stop) {
+        TRY(one_round(&l, &stop));
+        TRY(between_rounds(&l));
+    }
+    meter_stop(&t->meter);
+    TRY(tell_reported(&l, true));
+    if (t->step != l.saved)
+        TRY(save_now(&l));
+    return conclude(&l);
 }

@@ -7,28 +7,75 @@
 #include "base/json.h"
 #include "train/trainer.h"
 
+static double microbatch_seconds(const struct worker_report *w)
+{
+    return w->cost.microbatches > 0 ? w->cost.compute / (double)w->cost.microbatches : 0;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* How much slower than the median worker the slowest computes; a group that never had work is
+ * nobody's measure. */
+static void find_slowest(struct report *r, const struct worker_report *worker, int n)
+{
+    double *each = malloc((size_t)n * sizeof *each);
+    int worked = 0;
+    for (int i = 0; i < n && each; i++) {
+        const double seconds = microbatch_seconds(&worker[i]);
+        if (seconds > 0)
+            each[worked++] = seconds;
+        if (seconds > microbatch_seconds(&worker[r->slowest]))
+            r->slowest = i;
+    }
+    r->slowness = 1;
+    if (worked > 1) {
+        qsort(each, (size_t)worked, sizeof *each, by_value);
+        r->slowness = each[worked - 1] / each[(worked - 1) / 2];
+    }
+    free(each);
+}
+
 struct report report_of(const struct run *run)
 {
     struct report r = {0};
+    struct cost_joint all = {0};
     const int n = run->cluster.size;
     for (int i = 0; i < n; i++) {
         const struct worker_report *w = &run->result.worker[i];
-        cost_add(&r.cost, &w->cost, 1);
+        cost_join(&all, &w->cost);
         if (w->memory_total > r.memory_total)
             r.memory_total = w->memory_total;
         for (int c = 0; c < MEMORY_CATEGORIES; c++)
             if (w->memory[c] > r.memory[c])
                 r.memory[c] = w->memory[c];
     }
-    r.cost.seconds = run->result.seconds;
-    r.cost.compute /= n;
-    r.cost.communication /= n;
-    r.cost.exposed /= n;
-    r.cost.inside /= n;
-    r.cost.between /= n;
-    r.exposed_share = r.cost.seconds > 0 ? r.cost.exposed / r.cost.seconds : 0;
-    r.overlap = r.cost.communication > 0 ? fmax(0, 1 - r.cost.exposed / r.cost.communication) : NAN;
+    r.cost = cost_mean(&all);
+    r.exposed_share = r.cost.seconds > 0 ? cost_exposed(&r.cost) / r.cost.seconds : 0;
+    r.overlap = r.cost.wire > 0 ? 1 - r.cost.waited_wire / r.cost.wire : NAN;
+    find_slowest(&r, run->result.worker, n);
     return r;
+}
+
+void report_sentence(const struct report *r, char *out, size_t room)
+{
+    const double slow = 1.5; /* below it, workers of one kind */
+    const struct cost *c = &r->cost;
+    char who[128];
+    if (r->slowness > slow)
+        snprintf(who, sizeof who,
+                 "worker %d computes %.1fx slower; workers waited %.3g s for others", r->slowest,
+                 r->slowness, c->waited_others);
+    else
+        snprintf(who, sizeof who, "workers waited %.3g s for each other", c->waited_others);
+    if (c->wire > 0)
+        snprintf(out, room, "%s; the wire took %.3g s, %.3g s of it hidden (means over workers)",
+                 who, c->wire, c->wire - c->waited_wire);
+    else
+        snprintf(out, room, "%s; nothing was sent", who);
 }
 
 static void put(json_t *o, const char *key, double value)
@@ -60,8 +107,10 @@ static void fill(json_t *o, const struct run *run)
     put(o, "samples_per_s", (double)s->samples / s->seconds);
     put(o, "tokens_per_s", (double)s->tokens / s->seconds);
     put(o, "compute", r.cost.compute);
-    put(o, "communication", r.cost.communication);
-    put(o, "exposed", r.cost.exposed);
+    put(o, "wire", r.cost.wire);
+    put(o, "waited_others", r.cost.waited_others);
+    put(o, "waited_wire", r.cost.waited_wire);
+    put(o, "exposed", cost_exposed(&r.cost));
     put(o, "exposed_share", r.exposed_share);
     put(o, "overlap", r.overlap);
     put_int(o, "bytes", r.cost.inside + r.cost.between);

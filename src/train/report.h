@@ -6,17 +6,22 @@
 #include "base/json.h"
 #include "train/run.h"
 
-/* Averages over the workers, and the worst worker's memory. */
+/* Means over the workers, and the worst worker's memory. */
 struct report {
     struct cost cost;
     size_t memory[MEMORY_CATEGORIES], memory_total;
-    double exposed_share; /* of the time          */
-    double overlap;       /* of the communication; NaN: there was none */
+    double exposed_share; /* of the workers' time, that they waited                       */
+    double overlap;       /* of the time on the wire, that nobody waited for; NaN: there is none */
+    int slowest;          /* worker: the one whose micro-batches take longest             */
+    double slowness;      /* its micro-batches' time over the median worker's             */
 };
 struct report report_of(const struct run *run);
 
 /* Version, method, links, options, state: what was run. */
 void report_about(json_t *o, const struct run *run);
+
+/* What the time went to, in a sentence for people. */
+void report_sentence(const struct report *r, char *out, size_t room);
 
 enum sotto_status report_write(const struct run *run);
 

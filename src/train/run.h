@@ -12,21 +12,15 @@
 #include "io/rundir.h"
 #include "io/state.h"
 #include "train/cluster.h"
+#include "train/cost.h"
 #include "train/evaluate.h"
 #include "train/hf_folder.h"
 #include "train/oracle.h"
 
 struct trainer;
 
-/* What communication and computing have cost a worker so far, in its own time. */
-struct cost {
-    double seconds; /* of training                        */
-    double compute, communication;
-    double exposed;          /* of communication, that computing waited for */
-    int64_t inside, between; /* bytes sent, inside a node and to other nodes */
-};
-
-/* What the watcher is told, by rank 0. */
+/* What the watcher is told, by rank 0. A reported round is told when all workers have done it, with
+ * everybody's numbers; the others at once, with rank 0's. */
 struct run_step {
     int64_t step, steps; /* rounds done, and that the run will take (BUDGET_UNKNOWN: who knows) */
     int64_t tokens, samples; /* of all workers, since the run's beginning */
@@ -34,7 +28,8 @@ struct run_step {
     double lr;
     double seconds;      /* of this round                   */
     double tokens_per_s; /* of the rounds since the last report */
-    struct cost cost;    /* of the same rounds, to rank 0   */
+    struct cost cost;    /* of the same rounds, a worker's mean */
+    double slowest;      /* worker's seconds since the run's beginning */
     double eta;          /* seconds left, of real time      */
     bool report;         /* a log_every round               */
     struct trainer *trainer;
@@ -58,8 +53,8 @@ struct run_result {
     bool complete; /* the budget is spent */
     int64_t steps; /* that the run takes  */
     int64_t step, tokens, samples;
-    double seconds;               /* of training, over all times it was resumed */
-    double loss;                  /* mean over the last tenth of the reports    */
+    double seconds; /* of training, the slowest worker's, over all times it was resumed */
+    double loss;    /* mean over the last tenth of the reports    */
     struct evaluation evaluation; /* the last; targets 0: none                  */
     uint64_t hash;                /* of parameters and state                    */
     struct worker_report *worker; /* (size)                                     */

@@ -24,7 +24,6 @@ static enum sotto_status visit(void *trainer, struct state_visitor *v)
 static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
     struct trainer *t = trainer;
-    struct cost *c = &t->spent;
     strategy_describe(&t->run->config.strategy, t->method);
     TRY(state_text(v, "method", t->method, sizeof t->method));
     TRY(state_real(v, "report.loss", &t->tail_loss));
@@ -32,12 +31,7 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     TRY(state_real(v, "report.eval_loss", &t->evaluation.loss));
     TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
-    TRY(state_real(v, "cost.seconds", &c->seconds));
-    TRY(state_real(v, "cost.compute", &c->compute));
-    TRY(state_real(v, "cost.communication", &c->communication));
-    TRY(state_real(v, "cost.exposed", &c->exposed));
-    TRY(state_int(v, "cost.inside", &c->inside));
-    TRY(state_int(v, "cost.between", &c->between));
+    TRY(meter_visit(&t->meter, v));
     return visit(t, v);
 }
 
@@ -81,6 +75,7 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
     char path[FILE_PATH_ROOM];
     struct state_visitor v = {0};
     struct gathered parcels = {0};
+    TRY(meter_gather(&t->meter));
     if (leads(t)) {
         TRY(file_join(path, folder, "state.safetensors"));
         TRY(state_saver_init(&v));

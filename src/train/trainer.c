@@ -87,7 +87,7 @@ static enum sotto_status set_parameters(struct trainer *t)
 
 enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker *w)
 {
-    *t = (struct trainer){.run = run, .worker = w, .paused = true};
+    *t = (struct trainer){.run = run, .worker = w};
     const struct run_config *c = &run->config;
     enum sotto_status st;
     TRY_DONE(agree_start(run, w));
@@ -96,6 +96,8 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
     struct strategy_setup setup = {&c->strategy, &c->optim, t->oracle, &t->dev, &t->mesh};
     TRY_DONE(strategy_open(&t->strategy, &setup));
+    TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
+    TRY_DONE(roundup_open(&t->roundup, w));
     TRY_DONE(set_parameters(t));
     if (*run->checkpoint)
         TRY_DONE(trainer_load(t));
@@ -109,6 +111,8 @@ done:
 
 void trainer_close(struct trainer *t)
 {
+    roundup_close(t->roundup);
+    meter_free(&t->meter);
     if (t->strategy)
         t->strategy->ops->free(t->strategy);
     if (t->mesh.worker)
@@ -150,48 +154,4 @@ enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out)
     TRY(comm_sum(w->world, all, 3));
     *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2]};
     return evaluation_check(out);
-}
-
-static struct cost cost_of(const struct trainer *t)
-{
-    struct mesh_account a = mesh_account(&t->mesh);
-    return (struct cost){.seconds = clock_now(t->worker->clock),
-                         .compute = t->oracle->seconds,
-                         .communication = a.communication,
-                         .exposed = a.exposed,
-                         .inside = a.inside,
-                         .between = a.between};
-}
-
-void cost_add(struct cost *sum, const struct cost *c, int sign)
-{
-    sum->seconds += sign * c->seconds;
-    sum->compute += sign * c->compute;
-    sum->communication += sign * c->communication;
-    sum->exposed += sign * c->exposed;
-    sum->inside += sign * c->inside;
-    sum->between += sign * c->between;
-}
-
-void trainer_go_on(struct trainer *t)
-{
-    t->mark = cost_of(t);
-    t->paused = false;
-}
-
-void trainer_pause(struct trainer *t)
-{
-    t->spent = trainer_cost(t);
-    t->paused = true;
-}
-
-struct cost trainer_cost(const struct trainer *t)
-{
-    struct cost c = t->spent;
-    if (!t->paused) {
-        struct cost now = cost_of(t);
-        cost_add(&c, &now, 1);
-        cost_add(&c, &t->mark, -1);
-    }
-    return c;
 }

@@ -4,6 +4,7 @@
 #define SOTTO_TRAIN_TRAINER_H
 
 #include "train/null_oracle.h"
+#include "train/roundup.h"
 #include "train/run.h"
 
 struct trainer {
@@ -25,9 +26,8 @@ struct trainer {
     double tail_loss;         /* of the last tenth of the rounds, summed over reports */
     int64_t tail_reports;
     struct evaluation evaluation; /* the last; targets 0: none */
-    struct cost spent;            /* up to the last pause */
-    struct cost mark;             /* what counted when it went on */
-    bool paused;
+    struct meter meter;
+    struct roundup *roundup;
 };
 
 /* Called by all workers, as are the functions below. */
@@ -36,9 +36,6 @@ void trainer_close(struct trainer *t);
 
 /* The loop over rounds, until the budget is spent. */
 enum sotto_status trainer_loop(struct trainer *t);
-
-/* Writes a reported round to the metrics, on rank 0; `all` is what the run has cost so far. */
-void trainer_report(struct trainer *t, const struct run_step *s, const struct cost *all);
 
 /* Writes a checkpoint of this moment and publishes it in the run folder. */
 enum sotto_status trainer_save(struct trainer *t);
@@ -51,12 +48,5 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out);
 
 /* The loss over the held-out data, each worker taking its share; the same on all. */
 enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out);
-
-/* What training has cost this worker, also before it was resumed. Between a pause and the next
- * trainer_go_on nothing counts: evaluations and checkpoints are not training. */
-void trainer_go_on(struct trainer *t);
-void trainer_pause(struct trainer *t);
-struct cost trainer_cost(const struct trainer *t);
-void cost_add(struct cost *sum, const struct cost *c, int sign);
 
 #endif

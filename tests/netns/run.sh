@@ -21,7 +21,7 @@ succeeds "${across[@]}" "${train[@]}" --out=link
 
 # Headers are 5.5 % on top of the bytes that are counted; everything else must fit in as little.
 awk -v loss="$(value eval_loss link)" -v threads="$(value eval_loss threads)" -v bytes="$(value bytes_between link)" \
-    -v communication="$(value communication link)" -v exposed="$(value exposed link)" -v compute="$(value compute link)" \
+    -v communication="$(value wire link)" -v exposed="$(value exposed link)" -v compute="$(value compute link)" \
     -v seconds="$(value seconds link)" -v wire=$(($(sent) - before)) -v strict="${SOTTO_STRICT_TIMES:-}" 'BEGIN {
     link = bytes / 12.5e6
     printf "loss %.6f (threads %.6f)\n%.2f MB to the other node, on the wire %.2f MB (%.3f times)\n", loss, threads,

@@ -131,18 +131,23 @@ static inline void lab_note(struct lab *lab, const struct mesh *mesh, const stru
             ((const float *)r->x.data)[i];
 }
 
+static int64_t bytes_sent(const struct mesh *mesh)
+{
+    return mesh_account_own(mesh).inside + mesh_account_lanes(mesh).inside;
+}
+
 static inline enum sotto_status lab_train(struct worker *w, struct lab *lab, struct mesh *mesh,
                                           struct strategy *s)
 {
     float x[COUNT];
     for (int t = 0; t < lab->steps; t++) {
         struct round round;
-        const int64_t before = mesh_account(mesh).inside;
+        const int64_t before = bytes_sent(mesh);
         struct plan plan = {lab_lr_of(lab, t), lab_lr_of(lab, t + 1), .want_norm = t % 3 == 1};
         plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
         TRY(s->ops->round(s, &plan, &round));
         lab->stop[w->rank][t] = round.stop;
-        lab->sent[w->rank][t] = mesh_account(mesh).inside - before;
+        lab->sent[w->rank][t] = bytes_sent(mesh) - before;
         if (lab->blind)
             continue;
         if (lab->rule.shard < SHARD_DPU) /* whose lanes are at rest between rounds */

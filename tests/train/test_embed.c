@@ -134,7 +134,7 @@ static void virtual_costs(void **state)
                     NULL, &r));
     assert_true(fabs(r.cost.seconds - ROUNDS * 0.02) < 1e-9);
     assert_true(fabs(r.cost.compute - ROUNDS * 0.015) < 1e-9);
-    assert_true(fabs(r.cost.exposed - ROUNDS * 0.005) < 1e-9);
+    assert_true(fabs((r.cost.waited_others + r.cost.waited_wire) - ROUNDS * 0.005) < 1e-9);
     assert_int_equal(r.cost.inside, 0);
     assert_true(r.cost.between >= ROUNDS * COUNT * 4);
     /* without worker.step it is measured */

@@ -61,7 +61,8 @@ static enum sotto_status work(struct worker *w, void *arg)
             c->peak[i] = memory.peak[i];
         }
         c->computed = oracle.base.seconds;
-        c->exposed = mesh_account(&mesh).exposed;
+        const struct mesh_account a = mesh_account_own(&mesh);
+        c->exposed = a.waited_others + a.waited_wire;
         s->ops->free(s);
     }
     mesh_close(&mesh);

@@ -293,8 +293,8 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
     if (setup->config->penalty == PENALTY_NORM)
         TRY_DONE(open_norms(c));
     TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, &c->across));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, &c->within));
+    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, c->lane, &c->across));
+    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, c->lane, &c->within));
     *out = &c->base;
 done:
     if (st != SOTTO_OK)

@@ -126,7 +126,7 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
     TRY_DONE(replicate_buffer(&o->base, &o->v, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&o->base, &o->to, MEMORY_COMMUNICATION));
     TRY_DONE(mesh_lane(setup->mesh, setup->across, &o->lane));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, &o->across));
+    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, o->lane, &o->across));
     *out = &o->base;
 done:
     if (st != SOTTO_OK)

@@ -35,8 +35,7 @@ struct replicate_setup {
 
 /* What a group did in a round. */
 struct replicate_own {
-    double loss; /* summed over targets */
-    double targets, tokens, microbatches;
+    double tokens, microbatches;
     double seconds; /* plan.seconds, mean over the group */
     bool stop;      /* somebody in it wants to stop      */
 };
@@ -44,9 +43,6 @@ struct replicate_own {
 /* The same since the last exchange, to be summed over the groups with the next one. */
 struct tally {
     double groups, rounds, tokens, microbatches, seconds, stop;
-    double report[2 * STRATEGY_REPORTS]; /* loss and targets of rounds that are reported */
-    int reports;
-    int64_t wanted; /* reports, also beyond that room */
 };
 
 struct replicate {

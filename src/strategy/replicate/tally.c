@@ -1,11 +1,9 @@
 /* What groups tell each other beside their parameters: one short sum with each exchange. */
 #include "strategy/replicate/replicate.h"
 
-#include <stddef.h>
+enum { TALLY = sizeof(struct tally) / sizeof(double) };
 
-enum { HEAD = offsetof(struct tally, report) / sizeof(double) };
-
-static void add(struct tally *t, const struct replicate_own *own, bool report)
+static void add(struct tally *t, const struct replicate_own *own)
 {
     t->groups = 1;
     t->rounds++;
@@ -13,12 +11,6 @@ static void add(struct tally *t, const struct replicate_own *own, bool report)
     t->microbatches += own->microbatches;
     t->seconds = own->seconds;
     t->stop = own->stop;
-    t->wanted += report;
-    if (!report || t->reports == STRATEGY_REPORTS)
-        return;
-    double *at = t->report + 2 * t->reports++;
-    at[0] = own->loss;
-    at[1] = own->targets;
 }
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale)
@@ -26,7 +18,7 @@ enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, d
     r->stop = false;
     r->agreed.rounds = 0;
     if (!r->ops->averages)
-        add(&r->tally, &r->own, plan->report);
+        add(&r->tally, &r->own);
     return r->ops->step(r, plan, scale);
 }
 
@@ -38,24 +30,19 @@ void tally_take(struct tally *out, struct replicate *r)
 
 enum sotto_status tally_sum(struct tally *t, struct comm *across)
 {
-    return comm_sum(across, &t->groups, HEAD + 2 * t->reports);
+    return comm_sum(across, &t->groups, TALLY);
 }
 
 void tally_tell(const struct tally *t, struct replicate *r)
 {
-    struct agreed *a = &r->agreed;
-    *a = (struct agreed){.reports = t->reports, .wanted = t->wanted};
+    r->agreed = (struct agreed){0};
     if (t->groups == 0) /* an exchange from before the run was resumed */
         return;
-    a->rounds = (int64_t)(t->rounds / t->groups);
-    a->tokens = (int64_t)t->tokens;
-    a->microbatches = (int64_t)t->microbatches;
-    a->seconds = t->seconds / t->groups;
+    r->agreed = (struct agreed){.rounds = (int64_t)(t->rounds / t->groups),
+                                .tokens = (int64_t)t->tokens,
+                                .microbatches = (int64_t)t->microbatches,
+                                .seconds = t->seconds / t->groups};
     r->stop = t->stop > 0;
-    for (int i = 0; i < t->reports; i++) {
-        const double *at = t->report + 2 * i;
-        a->loss[i] = at[1] > 0 ? at[0] / at[1] : 0;
-    }
 }
 
 enum sotto_status replicate_agree(struct replicate *r)

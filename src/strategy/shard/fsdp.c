@@ -292,8 +292,8 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (f->shard.replicate->ops->averages && mesh->n_r > 1)
         TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
     TRY_DONE(make_rooms(f, type));
-    TRY_DONE(mesh_duplicate(mesh, mesh->shard, &f->gather_comm));
     TRY_DONE(mesh_lane(mesh, mesh->shard, &f->gathers));
+    TRY_DONE(mesh_duplicate(mesh, mesh->shard, f->gathers, &f->gather_comm));
     *out = &f->shard.base;
 done:
     if (st != SOTTO_OK)

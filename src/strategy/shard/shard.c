@@ -150,9 +150,7 @@ void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
 
 void shard_tell(struct shard *s, const struct counts *c)
 {
-    s->replicate->own = (struct replicate_own){.loss = c->loss,
-                                               .targets = c->targets,
-                                               .tokens = c->tokens,
+    s->replicate->own = (struct replicate_own){.tokens = c->tokens,
                                                .microbatches = c->microbatches,
                                                .seconds = c->seconds / c->workers,
                                                .stop = c->stop > 0};

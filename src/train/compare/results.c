@@ -81,7 +81,9 @@ static const char *const names[] = {
     "samples_per_s",
     "tokens_per_s",
     "compute",
-    "communication",
+    "wire",
+    "waited_others",
+    "waited_wire",
     "exposed",
     "exposed_share",
     "overlap",
@@ -119,8 +121,8 @@ static bool in(const char *const *list, const char *word)
 
 enum metric_unit metric_unit(const char *metric)
 {
-    static const char *const seconds[] = {"seconds",       "time_to_loss", "compute",
-                                          "communication", "exposed",      NULL};
+    static const char *const seconds[] = {"seconds",       "time_to_loss", "compute", "wire",
+                                          "waited_others", "waited_wire",  "exposed", NULL};
     static const char *const shares[] = {"exposed_share", "overlap", NULL};
     if (in(seconds, metric))
         return METRIC_SECONDS;

@@ -9,18 +9,6 @@ struct saving {
     float *padded; /* the parameters, on rank 0 */
 };
 
-/* What it has cost differs from run to run; rank 0's is kept. */
-static enum sotto_status visit_cost(struct sotto_trainer *t, struct state_visitor *v)
-{
-    struct sotto_cost *c = &t->spent;
-    TRY(state_real(v, "cost.seconds", &c->seconds));
-    TRY(state_real(v, "cost.compute", &c->compute));
-    TRY(state_real(v, "cost.communication", &c->communication));
-    TRY(state_real(v, "cost.exposed", &c->exposed));
-    TRY(state_int(v, "cost.inside", &c->inside));
-    return state_int(v, "cost.between", &c->between);
-}
-
 static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_visitor *v,
                                           float *padded)
 {
@@ -34,7 +22,7 @@ static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visito
 {
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_real(v, "microbatch_seconds", &t->oracle.seconds));
-    TRY(visit_cost(t, v));
+    TRY(meter_visit(&t->meter, v));
     return t->strategy->ops->visit(t->strategy, v);
 }
 
@@ -69,11 +57,12 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 {
     struct saving s = {.t = t};
     TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
-    enum sotto_status st = save(&s, path);
+    enum sotto_status st = meter_gather(&t->meter);
+    if (st == SOTTO_OK)
+        st = save(&s, path);
     free(s.padded);
     if (st == SOTTO_OK) /* nobody reads it before it is there */
         st = comm_barrier(t->worker->worker->world);
-    trainer_mark(t);
     return trainer_failed(t, st);
 }
 
@@ -103,6 +92,5 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
     state_free(&v);
     if (st == SOTTO_OK) /* nobody replaces it while others read */
         st = comm_barrier(t->worker->worker->world);
-    trainer_mark(t);
     return trainer_failed(t, st);
 }

@@ -6,6 +6,7 @@
 #include "comm/worker.h"
 #include "strategy/strategy.h"
 #include "train/cluster.h"
+#include "train/cost.h"
 
 struct sotto_options {
     struct run_config config;
@@ -90,14 +91,12 @@ struct sotto_trainer {
     double ended;               /* the last round           */
     bool stop;                  /* with the next round      */
     struct status_note failure; /* after which nothing but destroy makes sense */
-    struct sotto_cost spent, mark;
+    struct meter meter;         /* runs in rounds           */
     struct plan plan;   /* of the round under way: after a failure lanes may still read it */
     struct round round; /* and write here */
 };
 
-/* The trainer's counters begin anew: what was communicated since the last round was not for
- * training. */
-void trainer_mark(struct sotto_trainer *t);
+struct sotto_cost embed_cost(const struct cost *c);
 
 /* Keeps the first failure; returns `st`. */
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);

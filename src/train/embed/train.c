@@ -59,34 +59,30 @@ struct loop {
 
 /* What a worker tells the others in the end. */
 struct account {
-    struct sotto_cost cost;
+    struct cost cost;
     size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total;
 };
 
 static void sum_up(struct sotto_result *r, const struct account *all)
 {
-    const int n = r->workers;
-    for (int i = 0; i < n; i++) {
+    struct cost_joint joint = {0};
+    for (int i = 0; i < r->workers; i++) {
         const struct account *a = &all[i];
-        r->cost.seconds = a->cost.seconds > r->cost.seconds ? a->cost.seconds : r->cost.seconds;
-        r->cost.compute += a->cost.compute / n;
-        r->cost.communication += a->cost.communication / n;
-        r->cost.exposed += a->cost.exposed / n;
-        r->cost.inside += a->cost.inside;
-        r->cost.between += a->cost.between;
+        cost_join(&joint, &a->cost);
         for (int c = 0; c < SOTTO_MEMORY_CATEGORIES; c++)
             r->memory[c] = a->memory[c] > r->memory[c] ? a->memory[c] : r->memory[c];
         r->memory_total = a->memory_total > r->memory_total ? a->memory_total : r->memory_total;
     }
-    r->cost.inside /= n;
-    r->cost.between /= n;
+    const struct cost cost = cost_mean(&joint);
+    r->cost = embed_cost(&cost);
+    r->cost.seconds = joint.slowest;
 }
 
 static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, double loss)
 {
     struct worker *w = t->worker->worker;
     const bool first = embed_first_here(t->worker);
-    struct account mine = {.cost = t->spent};
+    struct account mine = {.cost = meter_read(&t->meter)};
     mine.memory_total = sotto_trainer_memory(t, mine.memory);
     TRY(sotto_trainer_parameters(t, first ? l->is->parameters : NULL));
     struct account *all = calloc((size_t)w->size, sizeof *all);

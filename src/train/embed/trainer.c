@@ -82,6 +82,7 @@ static enum sotto_status open_oracle(struct sotto_trainer *t, const struct sotto
 
 static void close_trainer(struct sotto_trainer *t)
 {
+    meter_free(&t->meter);
     if (t->strategy)
         t->strategy->ops->free(t->strategy);
     if (t->mesh.worker)
@@ -116,8 +117,8 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
     struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base, &t->dev, &t->mesh};
     TRY_DONE(strategy_open(&t->strategy, &setup));
+    TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
-    trainer_mark(t);
     *out = t;
 done:
     if (st != SOTTO_OK && t->mesh.worker)
@@ -153,39 +154,21 @@ enum sotto_status sotto_trainer_destroy(struct sotto_trainer *t, enum sotto_stat
     return status_raise(&why);
 }
 
-static struct sotto_cost cost_now(const struct sotto_trainer *t)
+struct sotto_cost embed_cost(const struct cost *c)
 {
-    struct mesh_account a = mesh_account(&t->mesh);
-    return (struct sotto_cost){.seconds = clock_now(t->worker->worker->clock),
-                               .compute = t->oracle.base.seconds,
-                               .communication = a.communication,
-                               .exposed = a.exposed,
-                               .inside = a.inside,
-                               .between = a.between};
-}
-
-void trainer_mark(struct sotto_trainer *t)
-{
-    t->mark = cost_now(t);
-}
-
-/* Between rounds only lanes work for the training: their traffic counts, the time does not. */
-static void spend(struct sotto_trainer *t, double begin)
-{
-    const struct sotto_cost now = cost_now(t), *mark = &t->mark;
-    struct sotto_cost *s = &t->spent;
-    s->seconds += now.seconds - begin;
-    s->compute += now.compute - mark->compute;
-    s->communication += now.communication - mark->communication;
-    s->exposed += now.exposed - mark->exposed;
-    s->inside += now.inside - mark->inside;
-    s->between += now.between - mark->between;
-    t->mark = now;
+    return (struct sotto_cost){.seconds = c->seconds,
+                               .compute = c->compute,
+                               .wire = c->wire,
+                               .waited_others = c->waited_others,
+                               .waited_wire = c->waited_wire,
+                               .inside = c->inside,
+                               .between = c->between};
 }
 
 static struct sotto_round round_of(const struct sotto_trainer *t, double seconds)
 {
     const struct round *r = &t->round;
+    const struct cost cost = meter_read(&t->meter);
     return (struct sotto_round){.step = t->step,
                                 .steps = t->worker->cluster->config->train.steps,
                                 .loss = r->loss,
@@ -195,7 +178,7 @@ static struct sotto_round round_of(const struct sotto_trainer *t, double seconds
                                 .targets = r->targets,
                                 .microbatches = r->microbatches,
                                 .stop = r->stop,
-                                .cost = t->spent};
+                                .cost = embed_cost(&cost)};
 }
 
 enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_round *out)
@@ -211,13 +194,14 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
     }
     plan->last = step == steps;
-    plan->seconds = t->spent.seconds;
+    plan->seconds = meter_read(&t->meter).seconds;
     plan->want_norm = step % c->train.log_every == 0 || step == steps;
+    meter_start(&t->meter);
     enum sotto_status st = t->strategy->ops->round(t->strategy, plan, &t->round);
     if (st != SOTTO_OK)
         return trainer_failed(t, fail_in(st, "step %lld: ", (long long)step));
-    spend(t, begin);
-    t->ended = t->mark.seconds;
+    meter_stop(&t->meter);
+    t->ended = clock_now(t->worker->worker->clock);
     t->step = step;
     if (out)
         *out = round_of(t, clock_now(t->worker->worker->clock) - begin);
@@ -258,7 +242,6 @@ enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
     if (out)
         problem_unpack(&t->table, out, padded);
     free(padded);
-    trainer_mark(t);
     return SOTTO_OK;
 }
 

@@ -1,0 +1,204 @@
+#include "train/cost.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+void cost_add(struct cost *sum, const struct cost *c, int sign)
+{
+    sum->seconds += sign * c->seconds;
+    sum->compute += sign * c->compute;
+    sum->wire += sign * c->wire;
+    sum->waited_others += sign * c->waited_others;
+    sum->waited_wire += sign * c->waited_wire;
+    sum->inside += sign * c->inside;
+    sum->between += sign * c->between;
+    sum->microbatches += sign * c->microbatches;
+}
+
+void cost_join(struct cost_joint *j, const struct cost *c)
+{
+    cost_add(&j->sum, c, 1);
+    j->slowest = fmax(j->slowest, c->seconds);
+    j->workers++;
+}
+
+struct cost cost_mean(const struct cost_joint *j)
+{
+    struct cost c = j->sum;
+    const int n = j->workers > 0 ? j->workers : 1;
+    c.seconds /= n;
+    c.compute /= n;
+    c.wire /= n;
+    c.waited_others /= n;
+    c.waited_wire /= n;
+    c.inside /= n;
+    c.between /= n;
+    c.microbatches /= n;
+    return c;
+}
+
+static struct cost of_account(const struct mesh_account *a)
+{
+    return (struct cost){.wire = a->wire,
+                         .waited_others = a->waited_others,
+                         .waited_wire = a->waited_wire,
+                         .inside = a->inside,
+                         .between = a->between};
+}
+
+/* What the clocks show of the worker's own line of work, and of its lanes. */
+static struct cost own(const struct meter *m)
+{
+    const struct mesh_account a = mesh_account_own(m->mesh);
+    struct cost c = of_account(&a);
+    c.seconds = clock_now(m->worker->clock);
+    c.compute = m->oracle->seconds;
+    c.microbatches = m->oracle->microbatches;
+    return c;
+}
+
+static struct cost lanes(const struct meter *m)
+{
+    const struct mesh_account a = mesh_account_lanes(m->mesh);
+    return of_account(&a);
+}
+
+enum sotto_status meter_init(struct meter *m, const struct worker *w, const struct oracle *oracle,
+                             struct mesh *mesh)
+{
+    *m = (struct meter){.worker = w, .oracle = oracle, .mesh = mesh};
+    m->each = calloc((size_t)w->size * COST_FIELDS, sizeof *m->each);
+    return m->each ? SOTTO_OK
+                   : fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
+}
+
+void meter_free(struct meter *m)
+{
+    free(m->each);
+    *m = (struct meter){0};
+}
+
+void meter_start(struct meter *m)
+{
+    const struct cost now = own(m);
+    cost_add(&m->pause, &now, 1);
+    cost_add(&m->pause, &m->mark, -1);
+    m->running = true;
+}
+
+void meter_stop(struct meter *m)
+{
+    m->mark = own(m);
+    m->running = false;
+}
+
+struct cost meter_read(const struct meter *m)
+{
+    const struct cost beside = lanes(m);
+    struct cost c = m->running ? own(m) : m->mark;
+    cost_add(&c, &beside, 1);
+    cost_add(&c, &m->base, 1);
+    cost_add(&c, &m->pause, -1);
+    return c;
+}
+
+/* In nanoseconds and bytes. */
+static void pack(const struct cost *c, int64_t *to)
+{
+    const double seconds[] = {c->seconds, c->compute, c->wire, c->waited_others, c->waited_wire};
+    for (int i = 0; i < 5; i++)
+        to[i] = llround(seconds[i] * 1e9);
+    to[5] = c->inside;
+    to[6] = c->between;
+    to[7] = c->microbatches;
+}
+
+static struct cost unpack(const int64_t *from)
+{
+    return (struct cost){.seconds = (double)from[0] / 1e9,
+                         .compute = (double)from[1] / 1e9,
+                         .wire = (double)from[2] / 1e9,
+                         .waited_others = (double)from[3] / 1e9,
+                         .waited_wire = (double)from[4] / 1e9,
+                         .inside = from[5],
+                         .between = from[6],
+                         .microbatches = from[7]};
+}
+
+enum sotto_status meter_gather(struct meter *m)
+{
+    TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result */
+    const struct cost mine = meter_read(m);
+    int64_t packed[COST_FIELDS];
+    pack(&mine, packed);
+    return comm_gather_bytes(m->worker->world, m->each, packed, sizeof packed);
+}
+
+static struct cost join_packed(const struct meter *m)
+{
+    struct cost_joint all = {0};
+    for (int i = 0; i < m->worker->size; i++) {
+        const struct cost c = unpack(m->each + i * COST_FIELDS);
+        cost_join(&all, &c);
+    }
+    struct cost c = cost_mean(&all);
+    c.seconds = all.slowest;
+    return c;
+}
+
+static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
+{
+    TRY(state_real(v, "cost.seconds", &c->seconds));
+    TRY(state_real(v, "cost.compute", &c->compute));
+    TRY(state_int(v, "cost.inside", &c->inside));
+    TRY(state_int(v, "cost.between", &c->between));
+    if (state_loading(v) && !state_has(v, "cost.wire")) /* of a version that did not know it */
+        return SOTTO_OK;
+    TRY(state_real(v, "cost.wire", &c->wire));
+    TRY(state_real(v, "cost.waited_others", &c->waited_others));
+    TRY(state_real(v, "cost.waited_wire", &c->waited_wire));
+    return state_int(v, "cost.microbatches", &c->microbatches);
+}
+
+/* What a file says is added up and compared with budgets. */
+static enum sotto_status check(const struct cost *c)
+{
+    const double seconds[] = {c->seconds, c->compute, c->wire, c->waited_others, c->waited_wire};
+    const int64_t counts[] = {c->inside, c->between, c->microbatches};
+    for (int i = 0; i < 5; i++)
+        if (!(seconds[i] >= 0 && seconds[i] < 1e9)) /* thirty years */
+            return fail(SOTTO_EFORMAT, "the costs of a worker are %g seconds", seconds[i]);
+    for (int i = 0; i < 3; i++)
+        if (counts[i] < 0 || counts[i] > STATE_TOTAL)
+            return fail(SOTTO_EFORMAT, "the costs of a worker are %lld bytes or micro-batches",
+                        (long long)counts[i]);
+    return SOTTO_OK;
+}
+
+enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
+{
+    const bool loading = state_loading(v);
+    const int size = m->worker->size;
+    struct cost joined = {0};
+    int64_t workers = size;
+    if (!loading)
+        joined = join_packed(m);
+    TRY(visit_joined(v, &joined));
+    TRY(check(&joined));
+    if (!loading || state_has(v, "cost.workers"))
+        TRY(state_int(v, "cost.workers", &workers));
+    if (!loading || (workers == size && state_has(v, "cost.each")))
+        TRY(state_ints(v, "cost.each", m->each, (size_t)size * COST_FIELDS));
+    else
+        pack(&joined, m->each + m->worker->rank * COST_FIELDS);
+    if (loading) {
+        m->base = unpack(m->each + m->worker->rank * COST_FIELDS);
+        TRY(check(&m->base));
+        const struct cost beside = lanes(m);
+        m->mark = m->pause = own(m); /* what was before counts no more */
+        cost_add(&m->pause, &beside, 1);
+        m->running = false;
+        state_ignore(v, "cost.");
+    }
+    return SOTTO_OK;
+}

@@ -1,0 +1,66 @@
+/* What training has cost a worker, in its own time. */
+#ifndef SOTTO_TRAIN_COST_H
+#define SOTTO_TRAIN_COST_H
+
+#include <stdint.h>
+
+#include "io/state.h"
+#include "strategy/mesh.h"
+#include "strategy/oracle.h"
+
+struct cost {
+    double seconds; /* of training                                          */
+    double compute;
+    double wire;             /* communication on its way, wherever it was spent      */
+    double waited_others;    /* of its own time, for workers that had not come yet   */
+    double waited_wire;      /* of its own time, for communication on its way        */
+    int64_t inside, between; /* bytes sent, inside a node and to other nodes         */
+    int64_t microbatches;    /* computed                                             */
+};
+
+enum { COST_FIELDS = 8 };
+
+void cost_add(struct cost *sum, const struct cost *c, int sign);
+
+/* Of several workers, one after the other: means, and the slowest one's seconds. */
+struct cost_joint {
+    struct cost sum;
+    double slowest;
+    int workers;
+};
+void cost_join(struct cost_joint *j, const struct cost *c);
+struct cost cost_mean(const struct cost_joint *j);
+
+/* The time that the worker waited for communication, whatever the reason. */
+static inline double cost_exposed(const struct cost *c)
+{
+    return c->waited_others + c->waited_wire;
+}
+
+/* Counts while training goes on, and not while it pauses: evaluations and checkpoints are not
+ * training. What lanes send meanwhile is, so their traffic always counts. */
+struct meter {
+    const struct worker *worker;
+    const struct oracle *oracle;
+    struct mesh *mesh;
+    struct cost base;  /* of the run that this one goes on from      */
+    struct cost pause; /* what the pauses took up to the last start  */
+    struct cost mark;  /* what the clocks showed when the last began */
+    bool running;
+    int64_t *each; /* (workers, COST_FIELDS) for checkpoints */
+};
+
+/* Stands still until the first start. */
+enum sotto_status meter_init(struct meter *m, const struct worker *w, const struct oracle *oracle,
+                             struct mesh *mesh);
+void meter_free(struct meter *m);
+void meter_start(struct meter *m);
+void meter_stop(struct meter *m);
+struct cost meter_read(const struct meter *m);
+
+/* The costs of all workers in a checkpoint; before they are saved all workers gather them. Another
+ * number of workers than they are of goes on from the joined ones. */
+enum sotto_status meter_gather(struct meter *m);
+enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
+
+#endif

@@ -1,0 +1,251 @@
+/* Whose time a run tells: totals are the slowest worker's, means are means, and nothing between
+ * rounds counts. */
+#include "nn/tiny.h"
+
+#include <time.h>
+
+#include "data/tokens.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+enum { WORKERS = 4, STEPS = 12 };
+#define STEP 0.050 /* seconds of a micro-batch at speed 1 */
+
+static int make_data(void **state)
+{
+    enum { COUNT = 4000, VOCAB = 61 };
+    int32_t ids[COUNT];
+    if (scratch_make(state) != 0)
+        return -1;
+    for (int i = 0; i < COUNT; i++)
+        ids[i] = (i * i + 3 * i / 7) % VOCAB;
+    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
+    return 0;
+}
+
+static void set(struct run_config *c, const char *assignment)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char key[64];
+    const char *value = strchr(assignment, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
+}
+
+static struct run_config configure(const char *out, const char *const *options)
+{
+    static const char *const basic[] = {
+        "model.layers=2",  "model.width=32",    "model.heads=2",   "model.positions=16",
+        "train.batch=2",   "train.log_every=1", "train.threads=1", "data.holdout=0",
+        "train.workers=4", "train.steps=12",    "optim.warmup=0",
+    };
+    struct run_config c;
+    struct option_section sections[RUN_SECTIONS];
+    char path[FILE_PATH_ROOM + 16];
+    run_sections(&c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
+        set(&c, basic[i]);
+    snprintf(path, sizeof path, "train.out=%s", at(out));
+    set(&c, path);
+    snprintf(path, sizeof path, "data.train=%s", at("data.tok"));
+    set(&c, path);
+    for (; *options; options++)
+        set(&c, *options);
+    return c;
+}
+
+/* What the watcher saw, and what came of it. */
+struct seen {
+    double slowest[STEPS + 1], loss[STEPS + 1], share[STEPS + 1];
+    int told;
+    double nap; /* seconds, while rank 0 saves */
+    struct run_result result;
+    struct worker_report worker[WORKERS];
+    struct report report;
+    char sentence[256];
+};
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    struct seen *seen = arg;
+    assert_true(s->report);
+    assert_int_equal(s->step, ++seen->told); /* in order, each once */
+    seen->slowest[s->step] = s->slowest;
+    seen->loss[s->step] = s->round.loss;
+    seen->share[s->step] = cost_exposed(&s->cost) / s->cost.seconds;
+}
+
+static void on_saved(void *arg, int64_t step, const char *folder)
+{
+    const struct seen *seen = arg;
+    const struct timespec nap = {0, (long)(seen->nap * 1e9)};
+    (void)step, (void)folder;
+    if (seen->nap > 0)
+        nanosleep(&nap, NULL);
+}
+
+static void train(struct run_config *c, struct seen *seen)
+{
+    struct run run;
+    struct run_watch watch = {.step = on_step, .saved = on_saved, .arg = seen};
+    assert_ok(run_open(&run, c, &watch));
+    assert_ok(run_train(&run));
+    seen->result = run.result;
+    seen->report = report_of(&run);
+    report_sentence(&seen->report, seen->sentence, sizeof seen->sentence);
+    memcpy(seen->worker, run.result.worker, (size_t)run.cluster.size * sizeof *seen->worker);
+    seen->result.worker = NULL;
+    run_close(&run);
+}
+
+static void assert_close(const char *what, double got, double want)
+{
+    if (!(fabs(got - want) < 1e-6))
+        fail_with("%s: %.9g, not %.9g", what, got, want);
+}
+
+/* Rank 0 is not the slowest. Local SGD's fast workers wait at each of the boundaries, so at a step
+ * between two of them the slowest worker alone has seen as much time as the run. */
+static void a_straggler_counts(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"strategy.preset=local-sgd", "strategy.preset=diloco",
+                                          "strategy.preset=ddp"};
+    for (int m = 0; m < 3; m++) {
+        char out[32];
+        struct seen seen = {0};
+        snprintf(out, sizeof out, "slow.%d", m);
+        struct run_config c =
+            configure(out, (const char *[]){methods[m],
+                                            m == 0   ? "tau=4"
+                                            : m == 1 ? "H=4"
+                                                     : "train.seed=1",
+                                            "train.time=virtual", "worker.step=50ms",
+                                            "worker.speed=1,1,1,0.5", NULL});
+        train(&c, &seen);
+        assert_close("seconds", seen.result.seconds, STEPS * 2 * STEP);
+        assert_close("mean seconds", seen.report.cost.seconds, STEPS * 2 * STEP);
+        assert_int_equal(seen.told, STEPS);
+        for (int i = 1; i <= STEPS; i++) {
+            assert_close("slowest", seen.slowest[i], i * 2 * STEP);
+            assert_true(seen.share[i] <= 1);
+        }
+        assert_close("waiting", seen.worker[0].cost.waited_others, STEPS * STEP);
+        assert_close("the straggler's waiting", seen.worker[3].cost.waited_others, 0);
+        assert_close("for the wire", seen.worker[0].cost.waited_wire, 0);
+        assert_int_equal(seen.report.slowest, 3);
+        assert_close("slowness", seen.report.slowness, 2);
+        assert_non_null(strstr(seen.sentence, "worker 3 computes 2.0x slower"));
+    }
+}
+
+/* co2 hides its exchange, so fast workers are ahead at the end: the run ends with the last one. */
+static void the_last_one_ends_the_run(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    struct run_config c =
+        configure("co2", (const char *[]){"strategy.preset=co2", "tau=4", "train.time=virtual",
+                                          "worker.step=50ms", "worker.speed=1,1,1,0.5", NULL});
+    train(&c, &seen);
+    assert_close("seconds", seen.result.seconds, STEPS * 2 * STEP);
+    assert_true(seen.worker[0].cost.seconds < 0.9 * seen.result.seconds);
+    double sum = 0;
+    for (int r = 0; r < WORKERS; r++)
+        sum += seen.worker[r].cost.seconds;
+    assert_close("mean", seen.report.cost.seconds, sum / WORKERS);
+    assert_close("at the last report", seen.slowest[STEPS], seen.result.seconds);
+}
+
+/* The training loss of methods whose groups differ is that of all groups. */
+static void the_loss_is_everybodys(void **state)
+{
+    (void)state;
+    struct seen one = {0}, four = {0};
+    struct run_config c =
+        configure("loss.1", (const char *[]){"strategy.preset=ddp", "train.time=virtual",
+                                             "worker.step=1ms", "optim.lr=0", NULL});
+    train(&c, &one);
+    c = configure("loss.4",
+                  (const char *[]){"strategy.preset=local-sgd", "tau=5", "train.time=virtual",
+                                   "worker.step=1ms", "optim.lr=0", NULL});
+    train(&c, &four);
+    for (int i = 1; i <= STEPS; i++) /* nobody moves, so that both see the same batches alike */
+        assert_close("loss", four.loss[i], one.loss[i]);
+    assert_close("the run's loss", four.result.loss, one.result.loss);
+}
+
+/* Rank 0 takes 0.1 s for each of five checkpoints: nobody trains or waits meanwhile. */
+static void saving_is_no_communication(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"strategy.preset=ddp", "strategy.preset=acco"};
+    for (int m = 0; m < 2; m++) {
+        char out[32];
+        struct seen seen = {.nap = 0.1};
+        snprintf(out, sizeof out, "saves.%d", m);
+        struct run_config c =
+            configure(out, (const char *[]){methods[m], "train.workers=2", "train.steps=5",
+                                            "train.save_every=1", NULL});
+        train(&c, &seen);
+        for (int r = 0; r < 2; r++) {
+            const struct cost *cost = &seen.worker[r].cost;
+            if (!(cost_exposed(cost) <= cost->seconds && cost->waited_others < 0.3))
+                fail_with("worker %d waited %g s of %g s", r, cost_exposed(cost), cost->seconds);
+            if (!(cost->compute < 0.3))
+                fail_with("worker %d computed %g s while rank 0 saved", r, cost->compute);
+        }
+    }
+}
+
+/* A run that is resumed has the costs of one that was not, each worker its own; other workers go on
+ * from the slowest one's time. */
+static void costs_are_resumed(void **state)
+{
+    (void)state;
+    struct seen whole = {0}, part = {0}, other = {0};
+    const char *const options[] = {"strategy.preset=co2",
+                                   "tau=3",
+                                   "train.time=virtual",
+                                   "worker.step=50ms",
+                                   "worker.speed=1,1,1,0.5",
+                                   "link.inter=10MB/s,1ms",
+                                   NULL};
+    struct run_config c = configure("whole", options);
+    set(&c, "train.save_every=6");
+    train(&c, &whole);
+    c = configure("part", options);
+    set(&c, "train.steps=6");
+    train(&c, &part);
+    set(&c, "train.steps=12");
+    set(&c, "train.resume=true");
+    part.told = 6;
+    train(&c, &part);
+    for (int r = 0; r < WORKERS; r++) {
+        assert_close("seconds", part.worker[r].cost.seconds, whole.worker[r].cost.seconds);
+        assert_close("others", part.worker[r].cost.waited_others,
+                     whole.worker[r].cost.waited_others);
+        assert_close("wire", part.worker[r].cost.wire, whole.worker[r].cost.wire);
+        assert_int_equal(part.worker[r].cost.between, whole.worker[r].cost.between);
+    }
+    c = configure("part", options);
+    set(&c, "train.steps=13");
+    set(&c, "train.workers=2");
+    set(&c, "worker.speed=1");
+    set(&c, "train.resume=true");
+    other.told = 12;
+    train(&c, &other);
+    assert_true(other.result.seconds > part.result.seconds);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_straggler_counts),     cmocka_unit_test(the_last_one_ends_the_run),
+        cmocka_unit_test(the_loss_is_everybodys), cmocka_unit_test(saving_is_no_communication),
+        cmocka_unit_test(costs_are_resumed),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
