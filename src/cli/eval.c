@@ -139,6 +139,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (!data && !*o->eval.last_words)
         return fail(SOTTO_EINVAL,
                     "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE");
+    if (o->data.vocab)
+        return fail(SOTTO_EINVAL,
+                    "data.vocab = %d has no effect: a model is evaluated with the "
+                    "tokenizer that it has, or data.tokenizer",
+                    o->data.vocab);
     struct loaded l;
     TRY(loaded_open(&l, n_words ? words[0] : o->eval.model, o->data.tokenizer, o->eval.threads));
     enum sotto_status st = SOTTO_OK;

@@ -25,8 +25,8 @@ const struct option data_options[] = {
     OPTION_TEXT(
         struct data_config, tokenizer, "",
         "tokenizer.json, or a folder with one or with vocab.json and merges.txt; empty: trained on the data"),
-    OPTION_INT(struct data_config, vocab, "4096", 257, 1e6,
-               "vocabulary of a tokenizer trained on the data"),
+    OPTION_INT(struct data_config, vocab, "0", 0, 1e6,
+               "vocabulary of a tokenizer trained on the data, at least 257; 0: 4096"),
     OPTION_TEXT(struct data_config, text_key, "text",
                 "member of a JSONL record that holds the text"),
     OPTION_TEXT(struct data_config, cache, "",
@@ -214,6 +214,11 @@ enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_con
     int n, texts = 0;
     enum sotto_status st = SOTTO_OK;
     *out = NULL;
+    if (config->vocab > 0 && config->vocab < 257)
+        return fail(SOTTO_EINVAL,
+                    "data.vocab = %d: want at least 257, a token for each byte and "
+                    "one for the end of a text",
+                    config->vocab);
     if (config->tokenizer[0])
         return tokenizer_open(out, config->tokenizer);
     TRY(source_list(&specs, &n, config, DATA_TRAIN));
@@ -232,7 +237,7 @@ enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_con
         collection.limit = collection.text.size + most / (size_t)texts;
         TRY_DONE(source_visit(&specs[i], collect, &collection));
     }
-    st = train_on(out, &collection, config->vocab);
+    st = train_on(out, &collection, config->vocab ? config->vocab : 4096);
 done:
     free(specs);
     text_free(&collection.text);

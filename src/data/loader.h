@@ -31,7 +31,7 @@ struct data_config {              /* [data] */
     int format;                  /* enum data_format   */
     int sharding;                /* enum data_sharding */
     char tokenizer[OPTION_ROOM]; /* file or folder; empty: trained on the data         */
-    int vocab;                   /* of a tokenizer trained on the data                 */
+    int vocab;                   /* of a tokenizer trained on the data; 0: 4096        */
     char text_key[OPTION_ROOM];  /* JSONL: the member that holds the text              */
     char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
     int64_t stories;             /* synthetic stories: how many a source               */

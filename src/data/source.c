@@ -66,7 +66,7 @@ enum sotto_status source_open(struct source *source, const struct source_spec *s
     strcpy(source->name, spec->path);
     bool ready = spec->format == DATA_TOKENS || spec->format == DATA_RAW16;
     if (!ready && !tokenizer)
-        return fail(SOTTO_EINVAL, "%s is text: it needs a tokenizer", spec->path);
+        return fail(SOTTO_EINVAL, "%s is text: it needs a tokenizer (data.tokenizer)", spec->path);
     if (ready)
         TRY(tokens_open(&source->tokens, spec->path, spec->format == DATA_RAW16));
     else if (source->instruct)

@@ -24,6 +24,8 @@ enum sotto_status tokenizer_open(struct tokenizer **out, const char *path);
 enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size_t size,
                                   const char *name); /* the text of a tokenizer.json */
 void tokenizer_close(struct tokenizer *tokenizer);
+/* Whether `folder` has one that tokenizer_open would read. */
+bool tokenizer_in(const char *folder);
 
 /* Ids including added tokens: every id is below this. */
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);

@@ -310,6 +310,16 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     return tokenizer_finish(tokenizer);
 }
 
+bool tokenizer_in(const char *folder)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.json"};
+    char path[FILE_PATH_ROOM];
+    for (int i = 0; i < 2; i++)
+        if (file_join(path, folder, names[i]) == SOTTO_OK && file_exists(path))
+            return true;
+    return false;
+}
+
 enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
 {
     char json_path[FILE_PATH_ROOM], vocab_path[FILE_PATH_ROOM], merges_path[FILE_PATH_ROOM];

@@ -5,18 +5,32 @@
 #include "base/file.h"
 #include "train/weights.h"
 
+enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
+                                         const char *folder)
+{
+    struct tokenizer *own;
+    if (!tokenizer_in(folder) || tokenizer_open(&own, folder) != SOTTO_OK)
+        return SOTTO_OK; /* there is none, or none that can be compared */
+    const bool same = tokenizer_same(tokenizer, own);
+    const int has = tokenizer_vocab_size(own);
+    tokenizer_close(own);
+    if (same)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "the tokenizer %s (%d tokens) is not that of the model in %s (%d tokens): its ids "
+                "mean other texts",
+                name, tokenizer_vocab_size(tokenizer), folder, has);
+}
+
 static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, const char *named)
 {
-    static const char *const files[] = {"tokenizer.json", "vocab.json"};
-    if (*named)
-        return tokenizer_open(&l->tokenizer, named);
-    for (int i = 0; i < 2; i++) {
-        char path[FILE_PATH_ROOM];
-        TRY(file_join(path, folder, files[i]));
-        if (file_exists(path))
-            return tokenizer_open(&l->tokenizer, folder);
-    }
-    return SOTTO_OK;
+    if (!*named)
+        return tokenizer_in(folder) ? tokenizer_open(&l->tokenizer, folder) : SOTTO_OK;
+    TRY(tokenizer_open(&l->tokenizer, named));
+    if (tokenizer_vocab_size(l->tokenizer) > l->model.config.vocab)
+        return fail(SOTTO_EINVAL, "the tokenizer %s has %d tokens, the model in %s %d", named,
+                    tokenizer_vocab_size(l->tokenizer), folder, l->model.config.vocab);
+    return loaded_check_tokenizer(l->tokenizer, named, folder);
 }
 
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,

@@ -21,4 +21,9 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
                               int threads);
 void loaded_close(struct loaded *l);
 
+/* A fault if the model in `folder` has a tokenizer of its own that gives other ids than this one,
+ * which `name` names. */
+enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
+                                         const char *folder);
+
 #endif

@@ -12,38 +12,6 @@
 #include "train/trainer.h"
 #include "train/weights.h"
 
-static bool has_tokenizer(const char *folder)
-{
-    static const char *const names[] = {"tokenizer.json", "vocab.json"};
-    char path[FILE_PATH_ROOM];
-    for (int i = 0; i < 2; i++)
-        if (file_join(path, folder, names[i]) == SOTTO_OK && file_exists(path))
-            return true;
-    return false;
-}
-
-static enum sotto_status open_data(struct run *run)
-{
-    const struct data_config *c = &run->config.data;
-    if (*run->tokenizer_from)
-        TRY(tokenizer_open(&run->tokenizer, run->tokenizer_from));
-    else
-        TRY(loader_tokenizer(&run->tokenizer, c));
-    TRY(loader_open(&run->train, c, DATA_TRAIN, run->tokenizer));
-    if (*c->valid)
-        return loader_open(&run->valid, c, DATA_VALID, run->tokenizer);
-    return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
-}
-
-/* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the
- * one that the run began with, whatever has become of the file that was named then. */
-static void find_tokenizer(struct run *run, const char *from)
-{
-    const char *named = run->config.data.tokenizer;
-    const bool comes_along = run->own_tokenizer || (*from && !*named && has_tokenizer(from));
-    strcpy(run->tokenizer_from, comes_along ? from : named);
-}
-
 /* Sizes that the user gave must be those of the model that is loaded. */
 static enum sotto_status agree(const struct model_config *asked, const struct model_config *loaded,
                                const char *from)
@@ -179,6 +147,23 @@ static enum sotto_status open_state(struct run *run)
     return state_file_open(&run->state, path);
 }
 
+/* A folder with a model and no checkpoint is somebody's model: publishing would replace it. */
+static enum sotto_status refuse_model(const char *folder)
+{
+    static const char *const names[] = {"config.json", "model.safetensors",
+                                        "model.safetensors.index.json"};
+    char path[FILE_PATH_ROOM];
+    for (int i = 0; i < 3; i++) {
+        TRY(file_join(path, folder, names[i]));
+        if (file_exists(path))
+            return fail(SOTTO_EINVAL,
+                        "train.out = %s holds a model that no run made there (%s), which training "
+                        "would overwrite: choose another folder",
+                        folder, names[i]);
+    }
+    return SOTTO_OK;
+}
+
 /* Finds the checkpoint to go on from and what it was made with. */
 static enum sotto_status find_checkpoint(struct run *run)
 {
@@ -188,14 +173,14 @@ static enum sotto_status find_checkpoint(struct run *run)
                   : checkpoint_latest(t->out, &step, run->checkpoint));
     if (step < 0) {
         *run->checkpoint = '\0';
-        return SOTTO_OK;
+        return refuse_model(t->out);
     }
     if (!t->resume)
         return fail(SOTTO_EINVAL,
                     "%s already holds a run of %lld steps: --resume goes on with it, another --out "
                     "starts a new one",
                     t->out, (long long)step);
-    run->own_tokenizer = has_tokenizer(run->checkpoint);
+    run->own_tokenizer = tokenizer_in(run->checkpoint);
     run->before = malloc(sizeof *run->before);
     if (!run->before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
@@ -236,8 +221,7 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
     if (t->oracle == ORACLE_NULL) {
         TRY_DONE(open_null(run));
     } else {
-        find_tokenizer(run, from);
-        TRY_DONE(open_data(run));
+        TRY_DONE(run_open_data(run, from));
         TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
         TRY_DONE(open_start(run, from));
         TRY_DONE(open_state(run));

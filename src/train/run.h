@@ -95,6 +95,10 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir);
 void run_close(struct run *run);
 
+/* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of
+ * the model that training starts from, "": none. */
+enum sotto_status run_open_data(struct run *run, const char *from);
+
 /* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
  * everything is saved. */
 enum sotto_status run_train(struct run *run);

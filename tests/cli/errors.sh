@@ -46,6 +46,7 @@ fails_with "bad.bin" "${train[@]}" --data.format=tokens --data.train=bad.bin
 fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run
 fails_with "no training data is named: say --data.train=FILE" "$sotto" train --out=run --data.valid=short.txt
 
+printf 'Anna and Ben went to the lake. They found a red boat.\n%.0s' {1..40} >text
 succeeds "${train[@]}"
 fails_with "nothing to evaluate on: say --data.valid=FILE or --last_words=FILE" "$sotto" eval run
 echo '{"text": "They found a red boat."}' >words.jsonl
@@ -60,6 +61,33 @@ fails_with "pipe is a pipe, want a regular file" timeout 10 "$sotto" eval run --
 fails_with "already holds a run of 2 steps" "${train[@]}"
 fails_with "model.layers = 3, but the model in" "${train[@]}" --resume --layers=3
 fails_with "vocabulary of 300 tokens, the model has 100" "${train[@]}" --out=other --model.vocab=100 --data.vocab=300
+
+# tokenizers: one that is another model's, one that would be trained for a model that has its own
+"$sotto" tokenize train --input=words.jsonl --vocab=270 --out=other.json >out || die "tokenize train"
+fails_with "is not that of the model in run (300 tokens)" "$sotto" sample run --tokenizer=other.json --prompt=A
+fails_with "is not that of the model in run (300 tokens)" "$sotto" eval run --data.tokenizer=other.json --data.valid=text
+tune=("$sotto" train --data.train=stories --data.stories=50 --init=run --out=tuned --steps=1)
+fails_with "is not that of the model in run (300 tokens)" "${tune[@]}" --data.tokenizer=other.json
+fails_with "data.vocab = 300 has no effect beside the tokenizer in run" "${tune[@]}" --data.vocab=300
+fails_with "data.vocab = 300 has no effect beside the tokenizer in other.json" "$sotto" train \
+    --data.train=stories --out=tuned --data.vocab=300 --data.tokenizer=other.json
+fails_with "data.vocab = 100: want at least 257" "$sotto" train --data.train=stories --out=tuned --data.vocab=100
+fails_with "data.vocab = 300 has no effect" "$sotto" eval run --data.valid=text --data.vocab=300
+succeeds "$sotto" sample run --tokenizer=run/tokenizer.json --prompt=A --tokens=1
+cp -r run bare
+rm -r bare/checkpoints
+cp bare/model.safetensors kept
+fails_with "train.out = bare holds a model that no run made there" "${tune[@]}" --init=bare --out=bare
+fails_with "train.out = bare holds a model that no run made there" "${train[@]}" --out=bare --resume
+cmp kept bare/model.safetensors || die "a model that was there is lost"
+rm bare/tokenizer*.json
+fails_with "is text: it needs a tokenizer (data.tokenizer)" "${tune[@]}" --init=bare
+"$sotto" tokenize encode --tokenizer=run --input=text --out=text.bin >out || die "tokenize encode"
+printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is not known here
+fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare
+succeeds "${tune[@]}" --init=bare --data.train=text.bin --data.holdout=0
+says 'training goes without the model.s tokenizer'
+cmp bare/tokenizer.json tuned/tokenizer.json || die "the tokenizer that could not be used is lost"
 
 # models on disk
 cp -r run model

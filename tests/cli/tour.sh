@@ -77,5 +77,5 @@ succeeds "$sotto" train from-file/checkpoints/step-00000004/sotto.ini --out=agai
 [ "$(grep -o 'state [0-9a-f]*' out)" = "$state" ] || die "the saved configuration gives another run"
 
 # fine-tuning from a folder
-succeeds "$sotto" train "${tiny[@]}" --layers=0 --width=0 --heads=0 --positions=0 --init=run --out=tuned --steps=3
+succeeds "$sotto" train "${tiny[@]}" --layers=0 --width=0 --heads=0 --positions=0 --data.vocab=0 --init=run --out=tuned --steps=3
 exit 0
