@@ -175,6 +175,8 @@ enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
 void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
 enum sotto_status state_loader_finish(struct state_visitor *v);
 enum sotto_status state_file_open(struct state_file *file, const char *path);
+enum sotto_status state_file_open_memory(struct state_file *file, const void *data, size_t size,
+                                         const char *name); /* which outlives it */
 void state_file_close(struct state_file *file);   /* fine if it is not open */
 void state_counter_init(struct state_visitor *v); /* read v->bytes */
 

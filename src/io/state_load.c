@@ -188,16 +188,14 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const struct state_note *)a)->name, ((const struct state_note *)b)->name);
 }
 
-enum sotto_status state_file_open(struct state_file *f, const char *path)
+static enum sotto_status list_notes(struct state_file *f)
 {
-    *f = (struct state_file){0};
-    TRY(safetensors_open(&f->set, path));
     json_t *metadata = json_object_get(f->set.file[0].header, "__metadata__"), *value;
     const char *key;
     f->note = calloc(json_object_size(metadata) + 1, sizeof *f->note);
     if (!f->note) {
         state_file_close(f);
-        return fail(SOTTO_ENOMEM, "%s: no memory to load it", path);
+        return fail(SOTTO_ENOMEM, "no memory for the notes of a file");
     }
     json_object_foreach(metadata, key, value)
     {
@@ -206,6 +204,21 @@ enum sotto_status state_file_open(struct state_file *f, const char *path)
     }
     qsort(f->note, f->notes, sizeof *f->note, by_name);
     return SOTTO_OK;
+}
+
+enum sotto_status state_file_open(struct state_file *f, const char *path)
+{
+    *f = (struct state_file){0};
+    TRY(safetensors_open(&f->set, path));
+    return list_notes(f);
+}
+
+enum sotto_status state_file_open_memory(struct state_file *f, const void *data, size_t size,
+                                         const char *name)
+{
+    *f = (struct state_file){0};
+    TRY(safetensors_open_memory(&f->set, data, size, name));
+    return list_notes(f);
 }
 
 void state_file_close(struct state_file *f)
