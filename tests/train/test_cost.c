@@ -177,14 +177,14 @@ static void the_loss_is_everybodys(void **state)
     assert_close("the run's loss", four.result.loss, one.result.loss);
 }
 
-/* Rank 0 takes 0.1 s for each of five checkpoints: nobody trains or waits meanwhile. */
+/* Rank 0 takes its time for each checkpoint: nobody trains or waits meanwhile. */
 static void saving_is_no_communication(void **state)
 {
     (void)state;
     static const char *const methods[] = {"strategy.preset=ddp", "strategy.preset=acco"};
     for (int m = 0; m < 2; m++) {
         char out[32];
-        struct seen seen = {.nap = 0.1};
+        struct seen seen = {.nap = 0.2};
         snprintf(out, sizeof out, "saves.%d", m);
         struct run_config c =
             configure(out, (const char *[]){methods[m], "train.workers=2", "train.steps=5",
@@ -192,11 +192,13 @@ static void saving_is_no_communication(void **state)
         train(&c, &seen);
         for (int r = 0; r < 2; r++) {
             const struct cost *cost = &seen.worker[r].cost;
-            if (!(cost_exposed(cost) <= cost->seconds && cost->waited_others < 0.3))
-                fail_with("worker %d waited %g s of %g s", r, cost_exposed(cost), cost->seconds);
-            if (!(cost->compute < 0.3))
-                fail_with("worker %d computed %g s while rank 0 saved", r, cost->compute);
+            if (!(cost_exposed(cost) <= cost->seconds && cost->compute <= cost->seconds))
+                fail_with("worker %d waited %g s and computed %g s of %g s", r, cost_exposed(cost),
+                          cost->compute, cost->seconds);
         }
+        const double more = seen.worker[1].cost.seconds - seen.worker[0].cost.seconds;
+        if (!(more < 0.5 * 4 * seen.nap)) /* after four of five saves there is a round to do */
+            fail_with("worker 1 trained %g s longer than rank 0", more);
     }
 }
 
