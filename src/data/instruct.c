@@ -257,22 +257,32 @@ int instruct_length(const struct instruct_set *set, int64_t i, int t)
     return positions < t ? (int)positions : t;
 }
 
+/* Tokens of the prompt that are left out. */
+static int64_t skipped(const struct instruct_set *set, int64_t i, int t)
+{
+    const int32_t *ids = set->ids + set->start[i];
+    int64_t count = set->start[i + 1] - set->start[i], prompt = 0, keep = t / 2 > 1 ? t / 2 : 1;
+    if (count <= t + 1)
+        return 0;
+    while (prompt < count && ids[prompt] < 0)
+        prompt++;
+    if (keep > count - prompt)
+        keep = count - prompt;
+    return prompt + keep > t + 1 ? prompt + keep - (t + 1) : 0;
+}
+
+struct instruct_cut instruct_cut(const struct instruct_set *set, int64_t i, int t)
+{
+    const int64_t count = set->start[i + 1] - set->start[i], skip = skipped(set, i, t);
+    return (struct instruct_cut){count - skip > t + 1, skip > 0};
+}
+
 int instruct_row(const struct instruct_set *set, int64_t i, int t, int32_t *tokens,
                  int32_t *targets)
 {
     assert(i >= 0 && i < set->count && t > 0);
     const int32_t *ids = set->ids + set->start[i];
-    int64_t count = set->start[i + 1] - set->start[i], prompt = 0, skip = 0;
-    while (prompt < count && ids[prompt] < 0)
-        prompt++;
-    if (count > t + 1) {
-        int64_t keep = t / 2 > 1 ? t / 2 : 1;
-        if (keep > count - prompt)
-            keep = count - prompt;
-        skip = prompt + keep - (t + 1);
-        if (skip < 0)
-            skip = 0;
-    }
+    const int64_t skip = skipped(set, i, t);
     int length = instruct_length(set, i, t);
     for (int k = 0; k < length; k++) {
         int32_t now = ids[skip + k], next = ids[skip + k + 1];

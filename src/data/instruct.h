@@ -70,6 +70,11 @@ void instruct_close(struct instruct_set *set);
  * loses its beginning. */
 int instruct_row(const struct instruct_set *set, int64_t i, int t, int32_t *tokens,
                  int32_t *targets);
+/* Whether it loses the end of its response, the beginning of its prompt, or both. */
+struct instruct_cut {
+    bool response, prompt;
+};
+struct instruct_cut instruct_cut(const struct instruct_set *set, int64_t i, int t);
 /* How many positions that will be. */
 int instruct_length(const struct instruct_set *set, int64_t i, int t);
 

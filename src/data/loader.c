@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "data/loader_state.h"
 
 static const char *const formats[] = {"auto",   "text",  "jsonl",   "instruct",
@@ -162,6 +163,35 @@ int64_t loader_tokens(const struct loader *loader)
 int loader_sources(const struct loader *loader)
 {
     return loader->count;
+}
+
+bool loader_instructs(const struct loader *loader)
+{
+    return loader->instruct;
+}
+
+struct loader_cuts loader_cuts(const struct loader *loader, int t)
+{
+    struct loader_cuts sum = {0};
+    for (int s = 0; s < loader->count && loader->instruct; s++)
+        for (int64_t i = loader->sources[s].begin; i < loader->sources[s].end; i++) {
+            struct instruct_cut cut = instruct_cut(&loader->sources[s].examples, i, t);
+            sum.examples++;
+            sum.longer += cut.response || cut.prompt;
+            sum.response += cut.response;
+            sum.prompt += cut.prompt;
+        }
+    return sum;
+}
+
+void loader_warn_cuts(const struct loader *loader, int t)
+{
+    const struct loader_cuts c = loader_cuts(loader, t);
+    if (c.longer)
+        log_warn("%lld of %lld examples are longer than %d tokens: %lld lose the end of the "
+                 "response, %lld the beginning of the prompt",
+                 (long long)c.longer, (long long)c.examples, t, (long long)c.response,
+                 (long long)c.prompt);
 }
 
 /* Documents collected for the training of a tokenizer. */

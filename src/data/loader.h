@@ -62,10 +62,20 @@ enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_con
 int64_t loader_vocab(const struct loader *loader);
 int64_t loader_tokens(const struct loader *loader);
 int loader_sources(const struct loader *loader);
+bool loader_instructs(const struct loader *loader); /* instruction data, not running text */
 
 /* Whether each of `size` workers has at least one sequence of `t` positions; loader_fill fails with
  * the same message. */
 enum sotto_status loader_check(const struct loader *loader, int size, int t);
+
+/* Of instruction data: how many of the split's examples are longer than `t` positions, and what
+ * they lose there. */
+struct loader_cuts {
+    int64_t examples, longer, response, prompt;
+};
+struct loader_cuts loader_cuts(const struct loader *loader, int t);
+/* Says so in a warning, if any is. */
+void loader_warn_cuts(const struct loader *loader, int t);
 
 /* Tokens or examples that worker `rank` of `size` reads before it sees one twice. */
 double loader_share(const struct loader *loader, int rank, int size);

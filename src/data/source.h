@@ -34,6 +34,9 @@ enum sotto_status source_visit(const struct source_spec *spec, source_visitor *v
  */
 const char *source_made_up(const struct data_config *config, const char *word);
 
+/* Warns where a text file is not UTF-8 first. */
+void source_warn_encoding(const struct source_spec *spec);
+
 /* The documents as one list of tokens, the end token behind each. `cache`: the folder that keeps
  * token files from one run to the next, or "". */
 enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *spec,

@@ -106,6 +106,7 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
             log_warn("the cached tokens of %s are made anew: %s", spec->path, sotto_error());
         }
     }
+    source_warn_encoding(spec);
     struct encoding encoding = {.tokenizer = tokenizer};
     enum sotto_status st = source_visit(spec, encode_document, &encoding);
     if (st == SOTTO_OK && encoding.ids.count == 0)

@@ -45,6 +45,9 @@ static enum sotto_status recognise(enum data_format *out, const char *path)
         *out = DATA_TOKENS;
     else if (ends_with(path, ".json") || ends_with(path, ".jsonl") || ends_with(path, ".ndjson"))
         st = first_record(out, &map, path);
+    else if (map.size >= 2 &&
+             (memcmp(map.data, "\xff\xfe", 2) == 0 || memcmp(map.data, "\xfe\xff", 2) == 0))
+        st = fail(SOTTO_EFORMAT, "%s is UTF-16: convert it with iconv -f UTF-16 -t UTF-8", path);
     else if (memchr(map.data, '\0', head))
         st = fail(
             SOTTO_EFORMAT,

@@ -1,8 +1,11 @@
 /* The documents of a source, whatever they are stored as. */
 #define _GNU_SOURCE /* memmem */
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
+#include "data/bpe.h"
 #include "data/records.h"
 #include "data/source.h"
 
@@ -25,13 +28,23 @@ static const char *find_separator(const char *start, const char *p, const char *
     return NULL;
 }
 
+/* Editors of Windows begin files with a mark, which is no part of the text. */
+static void skip_mark(const char **text, size_t *size)
+{
+    if (*size >= 3 && memcmp(*text, "\xef\xbb\xbf", 3) == 0) {
+        *text += 3;
+        *size -= 3;
+    }
+}
+
 /* Without separators the file is one document to the byte; between them, line ends around a
  * document go. */
 static enum sotto_status visit_text(const char *text, size_t size, source_visitor *visit, void *arg)
 {
+    skip_mark(&text, &size);
     const char *end = text + size, *p = text, *behind = end;
     if (!find_separator(text, text, end, &behind))
-        return visit(arg, text, size);
+        return size ? visit(arg, text, size) : SOTTO_OK;
     while (p < end) {
         const char *to = find_separator(text, p, end, &behind);
         if (!to)
@@ -45,6 +58,25 @@ static enum sotto_status visit_text(const char *text, size_t size, source_visito
         p = behind;
     }
     return SOTTO_OK;
+}
+
+/* Says which members a record has when it has not got the one that was asked for. */
+static enum sotto_status no_text(const struct source_spec *spec, const json_t *record,
+                                 enum sotto_status st)
+{
+    char names[160] = "";
+    const char *key;
+    json_t *value;
+    if (!json_is_object(record) || json_object_get(record, spec->text_key))
+        return st;
+    json_object_foreach((json_t *)record, key, value)
+    {
+        size_t used = strlen(names);
+        if (json_is_string(value))
+            snprintf(names + used, sizeof names - used, "%s\"%s\"", used ? ", " : "", key);
+    }
+    return fail(st, "%s; %s%s: say which one with data.text_key", sotto_error(),
+                *names ? "its texts are " : "it has no texts", names);
 }
 
 static enum sotto_status visit_record(const struct source_spec *spec, const json_t *record,
@@ -61,6 +93,8 @@ static enum sotto_status visit_record(const struct source_spec *spec, const json
     } else {
         st = json_get_text(record, spec->text_key, &text);
         size = st == SOTTO_OK ? json_string_length(json_object_get(record, spec->text_key)) : 0;
+        if (st != SOTTO_OK)
+            st = no_text(spec, record, st);
     }
     TRY(fail_in(st, "%s:%lld: ", spec->path, (long long)where->begins));
     return size ? visit(arg, text, size) : SOTTO_OK;
@@ -101,6 +135,28 @@ static enum sotto_status visit_stories(const struct source_spec *spec, source_vi
     }
     text_free(&text);
     return st;
+}
+
+void source_warn_encoding(const struct source_spec *spec)
+{
+    struct file_map map;
+    if (spec->format != DATA_TEXT || file_map_open(&map, spec->path) != SOTTO_OK)
+        return;
+    size_t first = 0, line = 1, wrong = 0;
+    for (size_t at = bpe_utf8_prefix(map.data, map.size); at < map.size;) {
+        if (!wrong)
+            first = at;
+        wrong++;
+        at++;
+        at += bpe_utf8_prefix(map.data + at, map.size - at);
+    }
+    for (size_t i = 0; i < first; i++)
+        line += map.data[i] == '\n';
+    if (wrong)
+        log_warn("%s:%zu: byte 0x%02x at place %zu is not UTF-8 (%zu such bytes in all): they are "
+                 "learned as they are; `iconv` converts a file of another encoding",
+                 spec->path, line, map.data[first], first, wrong);
+    file_map_close(&map);
 }
 
 enum sotto_status source_visit(const struct source_spec *spec, source_visitor *visit, void *arg)

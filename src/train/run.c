@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "train/budget.h"
 #include "train/calibrate.h"
-#include "train/estimate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
 #include "train/resume.h"
@@ -106,6 +105,8 @@ static enum sotto_status open_model(struct run *run, const char *from, bool resu
         return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions",
                     c->train.seq, c->model.positions);
     TRY(loader_check(run->train, run->cluster.size, c->train.seq));
+    if (run->cluster.leads)
+        loader_warn_cuts(run->train, c->train.seq);
     if (run->valid && loader_check(run->valid, 1, c->train.seq) != SOTTO_OK) {
         if (*c->data.valid)
             return fail_in(SOTTO_EINVAL, "data.valid: ");
@@ -126,8 +127,6 @@ static enum sotto_status open_start(struct run *run, const char *from)
     const char *parameters = *exact && file_exists(exact) ? exact : from;
     if (*from)
         TRY(weights_types(&run->model, parameters, NULL));
-    if (run->config.train.check_memory)
-        TRY(estimate_check(run));
     run->start = calloc(count, sizeof *run->start);
     if (!run->start)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);

@@ -1,5 +1,6 @@
 /* Instruction data: the prompt is masked, the response and the end token are learned, rows are cut
  * and padded. */
+#include "base/log.h"
 #include "data/instruct.h"
 #include "data/test_loader_fixture.h"
 
@@ -99,14 +100,15 @@ static void rows_are_cut(void **state)
     const struct {
         int prompt, response, t;
         int length, first_token, last_token, first_target, n_targets;
+        struct instruct_cut cut;
     } cases[] = {
-        {3, 4, 16, 6, 100, 202, -100, 4}, /* fits                                          */
-        {3, 4, 6, 6, 100, 202, -100, 4},  /* just                                          */
-        {3, 8, 6, 6, 100, 202, -100, 4},  /* the end of the response goes                  */
-        {10, 8, 6, 6, 106, 201, -100, 3}, /* the start of the prompt goes, half of t stays */
-        {10, 2, 6, 6, 105, 200, -100, 2}, /* a short response stays whole                  */
-        {9, 1, 4, 4, 105, 108, -100, 1},  {10, 8, 1, 1, 109, 109, 200, 1},
-        {0, 5, 16, 4, 200, 203, 201, 4}, /* nothing predicts the first token */
+        {3, 4, 16, 6, 100, 202, -100, 4, {0, 0}}, /* fits                                  */
+        {3, 4, 6, 6, 100, 202, -100, 4, {0, 0}},  /* just                                  */
+        {3, 8, 6, 6, 100, 202, -100, 4, {1, 0}},  /* the end of the response goes          */
+        {10, 8, 6, 6, 106, 201, -100, 3, {1, 1}}, /* and of the prompt, half of t stays    */
+        {10, 2, 6, 6, 105, 200, -100, 2, {0, 1}}, /* a short response stays whole          */
+        {9, 1, 4, 4, 105, 108, -100, 1, {0, 1}},  {10, 8, 1, 1, 109, 109, 200, 1, {1, 1}},
+        {0, 5, 16, 4, 200, 203, 201, 4, {0, 0}}, /* nothing predicts the first token */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int32_t tokens[64], targets[64];
@@ -124,6 +126,8 @@ static void rows_are_cut(void **state)
                 assert_int_equal(targets[k], tokens[k + 1]);
         }
         assert_int_equal(n, cases[i].n_targets);
+        assert_int_equal(instruct_cut(&set, 0, cases[i].t).response, cases[i].cut.response);
+        assert_int_equal(instruct_cut(&set, 0, cases[i].t).prompt, cases[i].cut.prompt);
         instruct_close(&set);
     }
 }
@@ -219,6 +223,50 @@ static void each_example_once_an_epoch(void **state)
     tokenizer_close(tokenizer);
 }
 
+static void keep_line(enum log_level level, const char *line, void *arg)
+{
+    if (level == LOG_WARN)
+        snprintf(arg, 256, "%s", line);
+}
+
+/* What is cut is counted over the split, and said. */
+static void cuts_are_counted(void **state)
+{
+    (void)state;
+    struct tokenizer *tokenizer = byte_tokenizer();
+    struct data_config config = numbered(20); /* a prompt, i + 1 letters and the end token */
+    char line[256] = "";
+    config.holdout = 0.25;
+    struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    struct loader_cuts all = loader_cuts(loader, 64);
+    assert_int_equal(all.examples, 15);
+    assert_int_equal(all.longer, 0);
+    log_set(keep_line, line);
+    loader_warn_cuts(loader, 64);
+    assert_string_equal(line, "");
+    int64_t before = 0;
+    for (int t = 20; t > 1; t--) {
+        struct loader_cuts c = loader_cuts(loader, t);
+        int64_t longer = 0;
+        for (int i = 0; i < 15; i++) { /* as the rows are, without a limit */
+            struct batch batch;
+            assert_int_equal(batch_init(&batch, 1, 64), SOTTO_OK);
+            assert_int_equal(loader_fill_in_order(loader, i, 1, 64, &batch), SOTTO_OK);
+            longer += batch.t > t;
+            batch_free(&batch);
+        }
+        assert_int_equal(c.longer, longer);
+        assert_true(c.longer >= before && c.response + c.prompt >= c.longer);
+        before = c.longer;
+    }
+    assert_true(before > 0);
+    loader_warn_cuts(loader, 2);
+    log_set(NULL, NULL);
+    assert_non_null(strstr(line, "of 15 examples are longer than 2 tokens"));
+    loader_close(loader);
+    tokenizer_close(tokenizer);
+}
+
 static void errors_say_where(void **state)
 {
     (void)state;
@@ -304,6 +352,7 @@ int main(void)
         cmocka_unit_test(rows_are_cut),
         cmocka_unit_test(batches_are_padded_to_their_longest),
         cmocka_unit_test(each_example_once_an_epoch),
+        cmocka_unit_test(cuts_are_counted),
         cmocka_unit_test(errors_say_where),
         cmocka_unit_test(long_conversations),
     };

@@ -66,6 +66,8 @@ static void documents_end_with_the_end_token(void **state)
     expect_text("a.txt", "one\n<|endoftext|>\ntwo\n\n<|endoftext|>\nthree", "one~two~three~");
     expect_text("a.txt", "one\r\n<|endoftext|>\r\ntwo\r\n<|endoftext|>", "one~two~");
     expect_text("a.txt", "<|endoftext|>\n\n<|endoftext|>\nx\n<|endoftext|>\n", "x~");
+    expect_text("a.txt", "\xef\xbb\xbfone\r\ntwo", "one\r\ntwo~"); /* as Windows writes it */
+    expect_text("a.txt", "no line end", "no line end~");
     expect_text("noextension", "plain", "plain~");
     expect_text("a.jsonl", "{\"text\": \"one\"}\n\n{\"text\": \"t\\nwo\", \"id\": 3}\n",
                 "one~t\nwo~");
@@ -234,6 +236,32 @@ static void a_broken_cache_is_made_anew(void **state)
     free(specs);
 }
 
+static void keep_line(enum log_level level, const char *line, void *arg)
+{
+    if (level == LOG_WARN)
+        snprintf(arg, 256, "%s", line);
+}
+
+/* Text in another encoding is taken as it is, and the first place is named. */
+static void other_encodings_are_told(void **state)
+{
+    (void)state;
+    char line[256] = "";
+    struct data_config config =
+        config_for(make_text("u.txt", "gr\xc3\xbc\xc3\x9f\n\xe2\x82\xac\n"));
+    config.holdout = 0;
+    log_set(keep_line, line);
+    loader_close(open_loader(&config, DATA_TRAIN, tokenizer));
+    assert_string_equal(line, "");
+    config = config_for(make_text("l.txt", "one\ntwo\ngr\xfc\xdf dich\nund \xe4 auch"));
+    config.holdout = 0;
+    struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    log_set(NULL, NULL);
+    assert_int_equal(loader_tokens(loader), 28 + 1);
+    loader_close(loader);
+    assert_non_null(strstr(line, "l.txt:3: byte 0xfc at place 10 is not UTF-8 (3 such bytes"));
+}
+
 static void tokenizer_as_asked_for(void **state)
 {
     (void)state;
@@ -319,7 +347,16 @@ static void errors(void **state)
     config = config_for(make_text("none.jsonl", "{\"text\": \"\"}"));
     FAILS(SOTTO_EFORMAT, "none.jsonl has no tokens");
     config = config_for(make_text("key.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"a\"}"));
-    FAILS(SOTTO_EFORMAT, "key.jsonl:2: \"text\" must be a string, got nothing");
+    FAILS(SOTTO_EFORMAT, "key.jsonl:2: \"text\" must be a string, got nothing; its texts are "
+                         "\"txt\": say which one with data.text_key");
+    config = config_for(make_text("key.jsonl", "{\"id\": 3, \"content\": \"a\", \"url\": \"b\"}"));
+    FAILS(SOTTO_EFORMAT, "its texts are \"content\", \"url\": say which");
+    config = config_for(make_text("key.jsonl", "{\"id\": 3}"));
+    FAILS(SOTTO_EFORMAT, "it has no texts: say which");
+    config = config_for(make_text("wide.txt", "\xff\xfeh"));
+    FAILS(SOTTO_EFORMAT, "wide.txt is UTF-16: convert it with iconv");
+    config = config_for(make_text("mark.txt", "\xef\xbb\xbf"));
+    FAILS(SOTTO_EFORMAT, "mark.txt has no tokens");
     config = config_for(make_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text: \"a\"}"));
     FAILS(SOTTO_EFORMAT, "bad.jsonl:2: not valid JSON");
     config = config_for(make_file("x.gz", binary, sizeof binary));
@@ -442,6 +479,7 @@ int main(void)
         cmocka_unit_test(holdout_begins_with_a_document),
         cmocka_unit_test(cache_is_keyed_by_what_matters),
         cmocka_unit_test(a_broken_cache_is_made_anew),
+        cmocka_unit_test(other_encodings_are_told),
         cmocka_unit_test(tokenizer_as_asked_for),
         cmocka_unit_test(mixed_sources_and_vocabularies),
         cmocka_unit_test(errors),
