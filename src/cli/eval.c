@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "cli/progress.h"
 #include "io/safetensors.h"
 #include "train/evaluate.h"
 #include "train/loaded.h"
@@ -27,7 +29,7 @@ static const struct option table[] = {
     OPTION_TEXT(S, last_words, "", "JSONL of texts whose last word is to be predicted (LAMBADA)"),
     OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences computed at once"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
-               "tokens of a sequence; 0: as many as the model has positions"),
+               "tokens of a sequence; 0: as the model was trained, or as it has positions"),
     OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches, spread over the data; 0: all"),
     OPTION_TEXT(S, logits, "",
                 "safetensors file that receives tokens and logits of the first batch"),
@@ -89,10 +91,48 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
     return st;
 }
 
-static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
+/* Short evaluations say nothing on the way. */
+struct eval_progress {
+    struct progress base;
+    double begin, told;
+};
+
+static struct eval_progress progress_begin(void)
+{
+    struct eval_progress p = {.begin = clock_now(&clock_real)};
+    p.told = p.begin;
+    progress_init(&p.base, stderr);
+    return p;
+}
+
+static void tell(void *arg, int64_t done, int64_t of, double loss)
+{
+    struct eval_progress *p = arg;
+    const double now = clock_now(&clock_real), every = p->base.terminal ? 0.5 : 10;
+    if (now - p->told < every || done == of)
+        return;
+    p->told = now;
+    progress_line(&p->base, (now - p->begin) / (double)done * (double)(of - done),
+                  "eval %.0f%%  loss %.4f", 100.0 * (double)done / (double)of, loss);
+}
+
+/* What was asked for, as the model was trained, or less where the data are one short text. */
+static enum sotto_status choose_length(const struct loaded *l, const struct loader *loader,
+                                       const char *model, int asked, int *t)
+{
+    if (asked > l->model.config.positions)
+        return fail(SOTTO_EINVAL, "seq = %d is longer than the model's %d positions", asked,
+                    l->model.config.positions);
+    *t = asked ? asked : loaded_trained_length(l, model);
+    if (!asked && !loader_instructs(loader) && loader_tokens(loader) <= *t)
+        *t = loader_tokens(loader) > 1 ? (int)loader_tokens(loader) - 1 : 1;
+    return loader_check(loader, 1, *t);
+}
+
+static enum sotto_status on_data(struct loaded *l, const struct eval_options *o, const char *model)
 {
     const struct eval_config *c = &o->eval;
-    const int t = c->seq ? c->seq : l->model.config.positions;
+    int t = 0;
     struct loader *loader;
     /* What training with these options would hold out; without a holdout, all of the data. */
     const bool held_out = *o->data.valid || o->data.holdout > 0;
@@ -102,16 +142,21 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
         st = fail(SOTTO_EINVAL, "the data use a vocabulary of %lld tokens, the model has %d",
                   (long long)loader_vocab(loader), l->model.config.vocab);
     if (st == SOTTO_OK)
-        st = loader_check(loader, 1, t);
+        st = choose_length(l, loader, model, c->seq, &t);
     struct evaluation e;
-    if (st == SOTTO_OK)
+    struct eval_progress p = progress_begin();
+    const struct evaluation_watch watch = {tell, &p};
+    if (st == SOTTO_OK) {
+        loader_warn_cuts(loader, t);
         st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
-                      (struct evaluation_range){c->batch, t, c->batches, 0, 1}, &e);
+                      (struct evaluation_range){c->batch, t, c->batches, 0, 1, &watch}, &e);
+    }
+    progress_end(&p.base);
     if (st == SOTTO_OK)
         st = evaluation_check(&e);
     if (st == SOTTO_OK)
-        printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld\n", e.loss, exp(e.loss),
-               100.0 * (double)e.hits / (double)e.targets, (long long)e.targets);
+        printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld  seq %d\n", e.loss,
+               exp(e.loss), 100.0 * (double)e.hits / (double)e.targets, (long long)e.targets, t);
     if (st == SOTTO_OK && *c->logits)
         st = write_logits(l, loader, c, t);
     loader_close(loader);
@@ -121,10 +166,14 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o)
 static enum sotto_status on_last_words(struct loaded *l, const struct eval_options *o)
 {
     struct last_word r;
+    struct eval_progress p = progress_begin();
+    const struct evaluation_watch watch = {tell, &p};
     if (!l->tokenizer)
         return fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --data.tokenizer=FILE");
-    TRY(evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
-                            o->eval.last_words, o->data.text_key, &r));
+    enum sotto_status st = evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
+                                               o->eval.last_words, o->data.text_key, &watch, &r);
+    progress_end(&p.base);
+    TRY(st);
     printf("last words: loss %.6f  perplexity %.4f  accuracy %.2f%%  texts %lld\n", r.loss,
            exp(r.loss), 100.0 * (double)r.right / (double)r.words, (long long)r.words);
     return SOTTO_OK;
@@ -145,10 +194,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
                     "tokenizer that it has, or data.tokenizer",
                     o->data.vocab);
     struct loaded l;
-    TRY(loaded_open(&l, n_words ? words[0] : o->eval.model, o->data.tokenizer, o->eval.threads));
+    const char *model = n_words ? words[0] : o->eval.model;
+    TRY(loaded_open(&l, model, o->data.tokenizer, o->eval.threads));
     enum sotto_status st = SOTTO_OK;
     if (data)
-        st = on_data(&l, o);
+        st = on_data(&l, o, model);
     if (st == SOTTO_OK && *o->eval.last_words)
         st = on_last_words(&l, o);
     loaded_close(&l);

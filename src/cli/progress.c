@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <unistd.h>
 
 #include "comm/mpi.h"
@@ -30,6 +31,20 @@ static void print_time(double seconds, char out[32])
         snprintf(out, 32, "%ldm%02lds", s / 60, s % 60);
     else
         snprintf(out, 32, "%lds", s);
+}
+
+void progress_line(struct progress *p, double left, const char *format, ...)
+{
+    char time[32];
+    va_list args;
+    print_time(left, time);
+    fputs(p->terminal ? "\r\033[K" : "", p->out);
+    va_start(args, format);
+    vfprintf(p->out, format, args);
+    va_end(args);
+    fprintf(p->out, "  %s left%s", time, p->terminal ? "" : "\n");
+    p->pending = p->terminal;
+    fflush(p->out);
 }
 
 static void step(void *arg, const struct run_step *s)

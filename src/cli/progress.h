@@ -12,6 +12,9 @@ struct progress {
 
 void progress_init(struct progress *p, FILE *out);
 struct run_watch progress_watch(struct progress *p);
+/* A line of another kind of work, with the seconds that are left to it. */
+void progress_line(struct progress *p, double left, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void progress_end(struct progress *p); /* moves to a fresh line */
 
 #endif

@@ -377,15 +377,15 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
 
 enum sotto_status rundir_publish(struct rundir *run, const char *folder)
 {
-    static const char *const needed[] = {"config.json", "model.safetensors"};
-    for (int i = 0; i < HF_FILES + 2; i++) {
+    static const char *const others[] = {"sotto.ini", "config.json", "model.safetensors"};
+    for (int i = 0; i < HF_FILES + 3; i++) {
         char from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
-        const char *name = i < HF_FILES ? hf_files[i].name : needed[i - HF_FILES];
+        const char *name = i < HF_FILES ? hf_files[i].name : others[i - HF_FILES];
         TRY(file_join(from, folder, name));
         TRY(file_join(to, run->path, name));
         if (file_exists(from))
             TRY(file_link(from, to));
-        else if (i >= HF_FILES)
+        else if (i > HF_FILES)
             return fail(SOTTO_EIO, "cannot publish %s: it has no %s", folder, name);
     }
     return file_sync_directory(run->path);

@@ -66,7 +66,8 @@ enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
 enum sotto_status checkpoint_check(const char *folder);
 
 /* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
- * config.json, and a tokenizer's where they exist) names in the run folder. */
+ * config.json, and others where they exist), and the configuration that it was made with, names in
+ * the run folder. */
 enum sotto_status rundir_publish(struct rundir *run, const char *folder);
 
 #endif

@@ -38,6 +38,10 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
         loss += r.loss;
         out->targets += r.targets;
         out->hits += r.hits;
+        if (range.watch)
+            range.watch->tell(range.watch->arg, i / range.parts + 1,
+                              (want - range.part + range.parts - 1) / range.parts,
+                              out->targets ? loss / (double)out->targets : 0);
     }
     if (tape.model)
         tape_free(&tape);
@@ -127,7 +131,8 @@ static enum sotto_status one_record(struct line *l, const json_t *record, const 
 }
 
 static enum sotto_status each_record(struct line *l, const char *text, size_t size,
-                                     const char *path, const char *key, struct last_word *out)
+                                     const char *path, const char *key,
+                                     const struct evaluation_watch *watch, struct last_word *out)
 {
     struct records records;
     json_t *record;
@@ -139,6 +144,9 @@ static enum sotto_status each_record(struct line *l, const char *text, size_t si
         enum sotto_status st = one_record(l, record, key, out);
         json_decref(record);
         TRY(fail_in(st, "%s:%lld: ", path, (long long)records.begins));
+        if (watch)
+            watch->tell(watch->arg, records.at - text, (int64_t)size,
+                        out->loss / (double)out->words);
     }
     if (out->words == 0)
         return fail(SOTTO_EFORMAT, "%s holds no texts", path);
@@ -149,7 +157,8 @@ static enum sotto_status each_record(struct line *l, const char *text, size_t si
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, struct last_word *out)
+                                      const char *key, const struct evaluation_watch *watch,
+                                      struct last_word *out)
 {
     *out = (struct last_word){0};
     char *text;
@@ -164,7 +173,7 @@ enum sotto_status evaluate_last_words(const struct model *model, struct device *
         st = tape_init(&tape, model, dev, pool, (struct extent){1, t, DTYPE_F32}, false);
         tape.want_hits = true;
         if (st == SOTTO_OK) {
-            st = each_record(&line, text, size, path, key, out);
+            st = each_record(&line, text, size, path, key, watch, out);
             tape_free(&tape);
         }
         batch_free(&batch);

@@ -18,6 +18,13 @@ struct evaluation_range {
     int rows, t;
     int64_t batches;
     int part, parts;
+    const struct evaluation_watch *watch; /* (optional) */
+};
+
+/* Told behind each micro-batch of this part, or behind each text (then in bytes of the file). */
+struct evaluation_watch {
+    void (*tell)(void *arg, int64_t done, int64_t of, double loss); /* the mean so far */
+    void *arg;
 };
 
 enum sotto_status evaluate(const struct model *model, struct device *dev, struct pool *pool,
@@ -32,10 +39,11 @@ struct last_word {
 };
 
 /* LAMBADA's task: each text is given up to its last word, which must be predicted. `texts` are
- * lines of JSON with member `key`. */
+ * lines of JSON with member `key`; `watch` (optional). */
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, struct last_word *out);
+                                      const char *key, const struct evaluation_watch *watch,
+                                      struct last_word *out);
 
 #endif

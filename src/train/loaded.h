@@ -21,6 +21,10 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
                               int threads);
 void loaded_close(struct loaded *l);
 
+/* How long the sequences were that the model in `folder` was trained with, as the sotto.ini beside
+ * it says; without one, as many positions as it has. */
+int loaded_trained_length(const struct loaded *l, const char *folder);
+
 /* A fault if the model in `folder` has a tokenizer of its own that gives other ids than this one,
  * which `name` names. */
 enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,

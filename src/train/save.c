@@ -81,7 +81,7 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
         TRY(state_saver_init(&v));
     }
     enum sotto_status st =
-        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &t->memory, &v, &parcels);
+        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &v, &parcels);
     if (leads(t)) {
         if (st == SOTTO_OK)
             st = state_saver_write(&v, path);
@@ -91,23 +91,16 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
     return st;
 }
 
-static void drop_parameters(struct trainer *t, float *flat)
-{
-    memory_give(&t->memory, MEMORY_CHECKPOINT, flat, table_count(t->run->table) * sizeof *flat);
-}
-
-/* The parameters in host memory on rank 0, which drops them; NULL on the others. */
+/* The parameters in host memory on rank 0, which frees them; NULL on the others. */
 static enum sotto_status copy_parameters(struct trainer *t, float **flat)
 {
-    const size_t count = table_count(t->run->table);
-    *flat = NULL;
-    if (leads(t))
-        *flat = memory_resize(&t->memory, MEMORY_CHECKPOINT, NULL, 0, count * sizeof **flat);
+    size_t count = table_count(t->run->table);
+    *flat = leads(t) ? malloc(count * sizeof **flat) : NULL;
     if (leads(t) && !*flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     enum sotto_status st = t->strategy->ops->export(t->strategy, *flat);
     if (st != SOTTO_OK)
-        drop_parameters(t, *flat);
+        free(*flat);
     return st;
 }
 
@@ -128,7 +121,7 @@ static enum sotto_status save_model(struct trainer *t, const char *folder)
     float *flat;
     TRY(copy_parameters(t, &flat));
     enum sotto_status st = leads(t) ? write_model(t->run, folder, flat) : SOTTO_OK;
-    drop_parameters(t, flat);
+    free(flat);
     return st;
 }
 
@@ -228,6 +221,6 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
         *out += all[r];
     state_free(&v);
     free(all);
-    drop_parameters(t, flat);
+    free(flat);
     return st;
 }

@@ -139,8 +139,11 @@ static enum sotto_status evaluate_share(void *arg)
     struct evaluating *job = arg;
     struct trainer *t = job->t;
     const struct train_config *c = &t->run->config.train;
-    struct evaluation_range range = {c->batch, c->seq, c->eval_batches, t->worker->rank,
-                                     t->worker->size};
+    struct evaluation_range range = {.rows = c->batch,
+                                     .t = c->seq,
+                                     .batches = c->eval_batches,
+                                     .part = t->worker->rank,
+                                     .parts = t->worker->size};
     return evaluate(&t->run->model, &t->dev, &t->pool, job->theta, t->run->valid, range, &job->e);
 }
 

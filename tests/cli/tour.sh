@@ -19,8 +19,6 @@ PATH=/nowhere "$sotto" info >out || die "info without a PATH"
 says '^gnuplot: not installed'
 says '^gpt2 +124439808'
 succeeds "$sotto" info gpt2 --batch=4 --seq=256
-says "^  scratch +[0-9.]+ +[0-9.]+$"
-says "^  together +[0-9.]+ +[0-9.]+$"
 says '^  optimizer +995.5 +1493.3'
 
 # stories as text, through the tokenizer and back
@@ -62,6 +60,21 @@ succeeds "$sotto" eval run --data.valid=text --last_words=words.jsonl --logits=l
 says '^loss [0-9.]+  perplexity'
 says '^last words: loss [0-9.]+ .* texts 2$'
 [ -s logits.safetensors ] || die "no logits"
+# at the length that it was trained with, though it has more positions; shorter for a short text
+succeeds "$sotto" train "${tiny[@]}" --out=short --seq=16 --steps=2
+for folder in short short/checkpoints/step-00000002; do
+    succeeds "$sotto" eval $folder --data.valid=text
+    says '  seq 16$'
+done
+succeeds "$sotto" eval short --data.valid=text --seq=32
+says '  seq 32$'
+fails_with "seq = 64 is longer than the model's 32 positions" "$sotto" eval short --data.valid=text --seq=64
+rm short/sotto.ini
+succeeds "$sotto" eval short --data.valid=text
+says '  seq 32$'
+printf 'The end.' >end
+succeeds "$sotto" eval run --data.valid=end
+says '  tokens [1-9]'
 
 # options: file, overrides, and the configuration that a run leaves behind reproduces it
 cat >my.ini <<END

@@ -58,12 +58,28 @@ static struct loader *zones(int batches, int n, int first)
     return loader;
 }
 
+struct told {
+    int64_t times, of;
+    double loss;
+};
+
+static void on_batch(void *arg, int64_t done, int64_t of, double loss)
+{
+    struct told *told = arg;
+    assert_int_equal(done, ++told->times);
+    *told = (struct told){done, of, loss};
+}
+
 static struct evaluation see(struct lab *l, const struct loader *loader, int64_t batches, int part,
                              int parts)
 {
     struct evaluation e;
+    struct told told = {0};
+    const struct evaluation_watch watch = {on_batch, &told};
     assert_ok(evaluate(&l->model, &l->dev, &l->pool, &l->theta, loader,
-                       (struct evaluation_range){ROWS, T, batches, part, parts}, &e));
+                       (struct evaluation_range){ROWS, T, batches, part, parts, &watch}, &e));
+    assert_int_equal(told.times, told.of); /* up to the last one, with what it comes to */
+    assert_true(told.loss == e.loss);
     return e;
 }
 
