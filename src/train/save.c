@@ -1,6 +1,7 @@
 /* Checkpoints and hashes of what all workers hold together. */
 #include "train/trainer.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,9 +27,9 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     struct trainer *t = trainer;
     strategy_describe(&t->run->config.strategy, t->method);
     TRY(state_text(v, "method", t->method, sizeof t->method));
-    TRY(state_real(v, "report.loss", &t->tail_loss));
+    TRY(state_within(v, "report.loss", &t->tail_loss, -DBL_MAX, DBL_MAX));
     TRY(state_count(v, "report.losses", &t->tail_reports, STATE_STEPS));
-    TRY(state_real(v, "report.eval_loss", &t->evaluation.loss));
+    TRY(state_real(v, "report.eval_loss", &t->evaluation.loss)); /* of any value */
     TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
     TRY(meter_visit(&t->meter, v));

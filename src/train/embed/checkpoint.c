@@ -21,7 +21,7 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
 static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visitor *v)
 {
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
-    TRY(state_real(v, "microbatch_seconds", &t->oracle.seconds));
+    TRY(state_within(v, "microbatch_seconds", &t->oracle.seconds, 0, 1e9));
     TRY(meter_visit(&t->meter, v));
     return t->strategy->ops->visit(t->strategy, v);
 }
