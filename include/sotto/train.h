@@ -153,6 +153,7 @@ enum sotto_memory { /* what memory is for */
                     SOTTO_MEMORY_OUTER,       /* of methods that keep groups in agreement */
                     SOTTO_MEMORY_ACTIVATIONS, /* precision = mixed: fp32 copies for the callbacks */
                     SOTTO_MEMORY_SCRATCH,
+                    SOTTO_MEMORY_CHECKPOINT, /* while one is written */
                     SOTTO_MEMORY_CATEGORIES
 };
 SOTTO_API const char *sotto_memory_name(enum sotto_memory category);

@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "comm/mpi.h"
-#include "nn/tape.h"
 #include "tensor/ops.h"
+#include "train/estimate.h"
 #include "train/weights.h"
 
 struct info_config {
@@ -52,19 +52,25 @@ static enum sotto_status print_presets(const struct info_config *c)
     return SOTTO_OK;
 }
 
-static void print_memory(const struct model *model, const struct info_config *c)
+static enum sotto_status print_memory(const struct model *model, const struct info_config *c)
 {
+    struct estimate_model m;
     const int t = c->seq ? c->seq : model->config.positions;
     const struct extent e = {c->batch, t, DTYPE_F32};
     const double n = (double)table_count(&model->table);
-    const double activations = (double)tape_bytes(model, e, c->recompute);
+    TRY(estimate_model(model, c->batch, t, c->recompute, true, &m));
+    const double rest = m.activations + m.scratch + 4 * n;
     printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch, t);
     printf("  %-12s %10s %10s\n", "", "fp32", "mixed");
     printf("  %-12s %10.1f %10.1f\n", "parameters", 4 * n / 1e6, 2 * n / 1e6);
     printf("  %-12s %10.1f %10.1f\n", "gradients", 4 * n / 1e6, 2 * n / 1e6);
     printf("  %-12s %10.1f %10.1f\n", "optimizer", 8 * n / 1e6, 12 * n / 1e6);
-    printf("  %-12s %10.1f %10.1f\n", "activations", activations / 1e6, activations / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "activations", m.activations / 1e6, m.activations / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "scratch", m.scratch / 1e6, m.scratch / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "checkpoint", 4 * n / 1e6, 4 * n / 1e6);
+    printf("  %-12s %10.1f %10.1f\n", "together", (16 * n + rest) / 1e6, (16 * n + rest) / 1e6);
     printf("work: %.2f GFLOP a micro-batch, forward and backward\n", model_flops(model, e) / 1e9);
+    return SOTTO_OK;
 }
 
 static enum sotto_status print_model(const char *name, const struct info_config *c)
@@ -87,9 +93,9 @@ static enum sotto_status print_model(const char *name, const struct info_config 
         "feed-forward %d, vocabulary %d, %d positions, %s output projection\n",
         name, model.table.parameters, model.table.n, m.layers, m.width, m.heads, m.kv_heads,
         m.head_width, m.mlp_width, m.vocab, m.positions, m.tied == TIED_YES ? "tied" : "separate");
-    print_memory(&model, c);
+    enum sotto_status st = print_memory(&model, c);
     model_free(&model);
-    return SOTTO_OK;
+    return st;
 }
 
 /* The file that the shell would start for `name`. */

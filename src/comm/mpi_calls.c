@@ -9,6 +9,8 @@
 
 enum { CHECKED_CALLS = 4 }; /* of a communicator: the first ones, where programs go apart */
 
+enum { PACKED = 32 << 20 }; /* bytes of a piece of a vector that is too long for one call */
+
 enum { GREETED = 64 << 10 }; /* bytes of a call that a barrier beside it costs nothing against */
 
 static struct mpi_member *member(struct comm *c)
@@ -118,18 +120,101 @@ static enum sotto_status native_allreduce(struct comm *c, struct view y, struct 
     return part(m, count * dtype_size(x.type));
 }
 
-/* Where counts do not fit an int: block after block, each to the rank that owns it. */
-static enum sotto_status reduce_blocks(struct mpi_member *m, struct view y, struct view x,
+/* Vectors that are too long for one call go piece after piece, each of all blocks, packed side by
+ * side: so all ranks send and receive all the time, as with one call. */
+struct packing {
+    char *room;
+    size_t each, longest; /* elements of a block in a piece; of the longest block */
+};
+
+static enum sotto_status open_packing(struct mpi_member *m, size_t count, size_t unit,
+                                      size_t largest, struct packing *out)
+{
+    const size_t size = (size_t)m->base.size;
+    const size_t most = largest < PACKED / unit ? largest : PACKED / unit;
+    out->each = most > size ? most / size : 1;
+    out->longest = comm_block(count, m->base.size, 0).end;
+    out->room = mpi_scratch(&m->base, out->each * size * unit);
+    return out->room ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for pieces of %zu elements", count);
+}
+
+/* How many bytes of each block are in the piece at `at`, and where they lie in the room. */
+static void lay_out(struct mpi_member *m, const struct packing *p, size_t count, size_t unit,
+                    size_t at)
+{
+    int place = 0;
+    for (int r = 0; r < m->base.size; r++) {
+        const struct comm_block b = comm_block(count, m->base.size, r);
+        const size_t n = b.end - b.begin, left = n > at ? n - at : 0;
+        m->counts[r] = (int)((left < p->each ? left : p->each) * unit);
+        m->displs[r] = place;
+        place += m->counts[r];
+    }
+}
+
+static size_t block_begin(const struct mpi_member *m, size_t count, int rank)
+{
+    return comm_block(count, m->base.size, rank).begin;
+}
+
+static enum sotto_status reduce_pieces(struct mpi_member *m, struct view y, struct view x,
                                        size_t count)
 {
-    for (int r = 0; r < m->base.size; r++) {
-        struct comm_block b = comm_block(count, m->base.size, r);
-        size_t n = b.end - b.begin;
-        for (size_t at = 0; at < n; at += m->shared->largest)
-            MPI_DO(m, "reduce_scatter", MPI_Ireduce, view_at(x, b.begin + at).data,
-                   r == m->base.rank ? view_at(y, at).data : NULL, mpi_piece(m, n, at), type_of(x),
-                   op_of(m, x), r, m->comm);
+    const size_t unit = dtype_size(x.type);
+    struct packing p;
+    TRY(open_packing(m, count, unit, m->shared->largest, &p));
+    for (size_t at = 0; at < p.longest; at += p.each) {
+        lay_out(m, &p, count, unit, at);
+        for (int r = 0; r < m->base.size; r++) {
+            memcpy(p.room + m->displs[r], view_at(x, block_begin(m, count, r) + at).data,
+                   (size_t)m->counts[r]);
+            m->counts[r] /= (int)unit;
+        }
+        MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, p.room, view_at(y, at).data, m->counts,
+               type_of(x), op_of(m, x), m->comm);
     }
+    return SOTTO_OK;
+}
+
+/* This rank's block is in its place in y. */
+static enum sotto_status gather_pieces(struct mpi_member *m, char *y, size_t count, size_t unit)
+{
+    const int rank = m->base.rank;
+    struct packing p;
+    TRY(open_packing(m, count, unit, m->shared->largest / unit, &p));
+    for (size_t at = 0; at < p.longest; at += p.each) {
+        lay_out(m, &p, count, unit, at);
+        MPI_DO(m, "allgather", MPI_Iallgatherv, y + (block_begin(m, count, rank) + at) * unit,
+               m->counts[rank], MPI_BYTE, p.room, m->counts, m->displs, MPI_BYTE, m->comm);
+        for (int r = 0; r < m->base.size; r++)
+            if (r != rank)
+                memcpy(y + (block_begin(m, count, r) + at) * unit, p.room + m->displs[r],
+                       (size_t)m->counts[r]);
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status reduce_whole(struct mpi_member *m, struct view y, struct view x,
+                                      size_t count)
+{
+    struct comm *c = &m->base;
+    struct comm_block mine = comm_block(count, c->size, c->rank);
+    size_t bytes = (mine.end - mine.begin) * dtype_size(x.type);
+    struct view sum = y;
+    if (bytes &&
+        y.data == view_at(x, mine.begin).data) { /* MPI forbids a result inside the vector */
+        sum.data = mpi_scratch(c, bytes);
+        if (!sum.data)
+            return fail(SOTTO_ENOMEM, "no memory for a block of %zu bytes", bytes);
+    }
+    for (int r = 0; r < c->size; r++) {
+        struct comm_block b = comm_block(count, c->size, r);
+        m->counts[r] = (int)(b.end - b.begin);
+    }
+    MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, x.data, sum.data, m->counts, type_of(x),
+           op_of(m, x), m->comm);
+    if (sum.data != y.data)
+        memcpy(y.data, sum.data, bytes);
     return SOTTO_OK;
 }
 
@@ -139,27 +224,10 @@ static enum sotto_status native_reduce_scatter(struct comm *c, struct view y, st
     struct mpi_member *m = member(c);
     size_t unit = dtype_size(x.type);
     TRY(meet(m, COMM_REDUCE_SCATTER, count, unit));
-    struct comm_block mine = comm_block(count, c->size, c->rank);
-    size_t bytes = (mine.end - mine.begin) * unit;
-    struct view sum = y;
-    if (bytes &&
-        y.data == view_at(x, mine.begin).data) { /* MPI forbids a result inside the vector */
-        sum.data = mpi_scratch(c, bytes);
-        if (!sum.data)
-            return fail(SOTTO_ENOMEM, "no memory for a block of %zu bytes", bytes);
-    }
-    if (count > m->shared->largest) {
-        TRY(reduce_blocks(m, sum, x, count));
-    } else {
-        for (int r = 0; r < c->size; r++) {
-            struct comm_block b = comm_block(count, c->size, r);
-            m->counts[r] = (int)(b.end - b.begin);
-        }
-        MPI_DO(m, "reduce_scatter", MPI_Ireduce_scatter, x.data, sum.data, m->counts, type_of(x),
-               op_of(m, x), m->comm);
-    }
-    if (sum.data != y.data)
-        memcpy(y.data, sum.data, bytes);
+    if (count > m->shared->largest)
+        TRY(reduce_pieces(m, y, x, count));
+    else
+        TRY(reduce_whole(m, y, x, count));
     return part(m, count * unit);
 }
 
@@ -181,19 +249,17 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
     char *mine = (char *)y + b.begin * unit;
     if (b.end > b.begin && mine != x)
         memmove(mine, x, (b.end - b.begin) * unit);
+    if (count * unit > m->shared->largest) {
+        TRY(gather_pieces(m, y, count, unit));
+        return part(m, count * unit);
+    }
     for (int r = 0; r < c->size; r++) {
         b = comm_block(count, c->size, r);
-        if (count * unit > m->shared->largest) { /* counts do not fit an int: each from its owner */
-            TRY(broadcast_pieces(m, (char *)y + b.begin * unit, (b.end - b.begin) * unit, r,
-                                 "allgather"));
-            continue;
-        }
         m->counts[r] = (int)((b.end - b.begin) * unit);
         m->displs[r] = (int)(b.begin * unit);
     }
-    if (count * unit <= m->shared->largest)
-        MPI_DO(m, "allgather", MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, y, m->counts, m->displs,
-               MPI_BYTE, m->comm);
+    MPI_DO(m, "allgather", MPI_Iallgatherv, MPI_IN_PLACE, 0, MPI_BYTE, y, m->counts, m->displs,
+           MPI_BYTE, m->comm);
     return part(m, count * unit);
 }
 

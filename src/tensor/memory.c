@@ -1,11 +1,13 @@
 #include "tensor/memory.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 const char *memory_category_name(enum memory_category category)
 {
     static const char *const name[MEMORY_CATEGORIES] = {
-        "parameters", "gradients", "optimizer", "communication", "outer", "activations", "scratch",
+        "parameters", "gradients",   "optimizer", "communication",
+        "outer",      "activations", "scratch",   "checkpoint",
     };
     return name[category];
 }
@@ -29,4 +31,23 @@ void memory_remove(struct memory *memory, enum memory_category category, size_t 
     assert(before >= bytes);
     (void)before;
     atomic_fetch_sub(&memory->total, bytes);
+}
+
+void *memory_resize(struct memory *memory, enum memory_category category, void *data, size_t before,
+                    size_t after)
+{
+    void *more = realloc(data, after ? after : 1);
+    if (!more)
+        return NULL;
+    memory_add(memory, category, after);
+    memory_remove(memory, category, before);
+    return more;
+}
+
+void memory_give(struct memory *memory, enum memory_category category, void *data, size_t bytes)
+{
+    if (!data)
+        return;
+    free(data);
+    memory_remove(memory, category, bytes);
 }

@@ -13,6 +13,7 @@ enum memory_category {
     MEMORY_OUTER,
     MEMORY_ACTIVATIONS,
     MEMORY_SCRATCH,
+    MEMORY_CHECKPOINT, /* while one is written */
     MEMORY_CATEGORIES
 };
 
@@ -25,5 +26,11 @@ struct memory {
 const char *memory_category_name(enum memory_category category);
 void memory_add(struct memory *memory, enum memory_category category, size_t bytes);
 void memory_remove(struct memory *memory, enum memory_category category, size_t bytes);
+
+/* Host memory that is accounted: malloc, realloc and free. NULL where there is none left, in which
+ * case what there was stays as it is. */
+void *memory_resize(struct memory *memory, enum memory_category category, void *data, size_t before,
+                    size_t after);
+void memory_give(struct memory *memory, enum memory_category category, void *data, size_t bytes);
 
 #endif

@@ -45,6 +45,8 @@ static const struct option train_options[] = {
     OPTION_INT(S, stages, "0", 0, 4096,
                "stages that the model is cut into; 0: one, with several workers one a layer"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
+    OPTION_BOOL(S, check_memory, "true",
+                "refuse a run that by its estimate needs more memory than there is"),
     OPTION_TEXT(S, device, "cpu", "cpu, or reference (slow, double precision)"),
 };
 #undef S

@@ -28,6 +28,7 @@ struct train_config { /* [train] */
     int threads;    /* of this process                          */
     int stages;     /* 0: one, or with several workers a layer each */
     bool recompute;
+    bool check_memory; /* before anything large is allocated */
     char device[OPTION_ROOM];
 };
 

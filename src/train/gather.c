@@ -21,6 +21,7 @@ enum { WORD = 8 };
 
 struct packer {
     struct state_visitor base;
+    struct memory *memory;
     char *parcel;
     size_t bytes, room;
 };
@@ -33,8 +34,8 @@ static size_t padded(size_t bytes)
 static enum sotto_status append(struct packer *p, const void *data, size_t bytes, size_t room)
 {
     if (p->bytes + room > p->room) {
-        size_t more = 2 * p->room > p->bytes + room ? 2 * p->room : p->bytes + room;
-        char *parcel = realloc(p->parcel, more);
+        size_t more = p->bytes + room + p->room / 4;
+        char *parcel = memory_resize(p->memory, MEMORY_CHECKPOINT, p->parcel, p->room, more);
         if (!parcel)
             return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", more);
         p->parcel = parcel;
@@ -43,6 +44,27 @@ static enum sotto_status append(struct packer *p, const void *data, size_t bytes
     memcpy(p->parcel + p->bytes, data, bytes);
     memset(p->parcel + p->bytes + bytes, 0, room - bytes);
     p->bytes += room;
+    return SOTTO_OK;
+}
+
+/* Room for what will be visited, so that a parcel is not copied while it grows: tensors are
+ * counted, and names take little. */
+static enum sotto_status reserve(struct packer *p, state_owner *visit, void *owner, int rank,
+                                 bool first)
+{
+    struct state_visitor v;
+    size_t bytes = (size_t)1 << 16;
+    state_counter_init(&v);
+    gather_share(&v, rank, first);
+    enum sotto_status st = visit(owner, &v);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        bytes += v.bytes[c];
+    state_free(&v);
+    TRY(st);
+    p->parcel = memory_resize(p->memory, MEMORY_CHECKPOINT, NULL, 0, bytes);
+    if (!p->parcel)
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", bytes);
+    p->room = bytes;
     return SOTTO_OK;
 }
 
@@ -120,19 +142,23 @@ static enum sotto_status receive_parcel(struct comm *world, int from, struct gat
     TRY(comm_recv(world, words(&bytes), 2, from));
     if (!bytes)
         return SOTTO_OK;
-    if (!(g->parcel[from] = malloc(bytes)))
+    if (!(g->parcel[from] = memory_resize(g->memory, MEMORY_CHECKPOINT, NULL, 0, bytes)))
         return fail(SOTTO_ENOMEM, "no memory for %llu bytes of worker %d's state",
                     (unsigned long long)bytes, from);
+    g->bytes[from] = bytes;
     TRY(comm_recv(world, words(g->parcel[from]), bytes / 4, from));
     return unpack(g->parcel[from], bytes, saver);
 }
 
 enum sotto_status gather_state(struct comm *world, bool first, state_owner *visit, void *owner,
-                               struct state_visitor *saver, struct gathered *out)
+                               struct memory *memory, struct state_visitor *saver,
+                               struct gathered *out)
 {
     if (world->rank == 0) {
-        *out = (struct gathered){calloc((size_t)world->size, sizeof *out->parcel), world->size};
-        if (!out->parcel)
+        *out =
+            (struct gathered){calloc((size_t)world->size, sizeof *out->parcel),
+                              calloc((size_t)world->size, sizeof *out->bytes), world->size, memory};
+        if (!out->parcel || !out->bytes)
             return fail(SOTTO_ENOMEM, "no memory for the state of %d workers", world->size);
         TRY(visit(owner, saver));
         for (int r = 1; r < world->size; r++)
@@ -140,20 +166,23 @@ enum sotto_status gather_state(struct comm *world, bool first, state_owner *visi
         return SOTTO_OK;
     }
     static const struct state_ops ops = {pack, NULL};
-    struct packer p = {.base.ops = &ops};
+    struct packer p = {.base.ops = &ops, .memory = memory};
     gather_share(&p.base, world->rank, first);
-    enum sotto_status st = visit(owner, &p.base);
+    enum sotto_status st = reserve(&p, visit, owner, world->rank, first);
+    if (st == SOTTO_OK)
+        st = visit(owner, &p.base);
     if (st == SOTTO_OK)
         st = send_parcel(world, &p);
-    free(p.parcel);
+    memory_give(memory, MEMORY_CHECKPOINT, p.parcel, p.room);
     state_free(&p.base);
     return st;
 }
 
 void gathered_free(struct gathered *g)
 {
-    for (int r = 0; r < g->size && g->parcel; r++)
-        free(g->parcel[r]);
+    for (int r = 0; r < g->size && g->parcel && g->bytes; r++)
+        memory_give(g->memory, MEMORY_CHECKPOINT, g->parcel[r], g->bytes[r]);
     free(g->parcel);
+    free(g->bytes);
     *g = (struct gathered){0};
 }

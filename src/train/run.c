@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "train/budget.h"
 #include "train/calibrate.h"
+#include "train/estimate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
 #include "train/resume.h"
@@ -127,6 +128,8 @@ static enum sotto_status open_start(struct run *run, const char *from)
     const char *parameters = *exact && file_exists(exact) ? exact : from;
     if (*from)
         TRY(weights_types(&run->model, parameters, NULL));
+    if (run->config.train.check_memory)
+        TRY(estimate_check(run));
     run->start = calloc(count, sizeof *run->start);
     if (!run->start)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);

@@ -82,7 +82,7 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
         TRY(state_saver_init(&v));
     }
     enum sotto_status st =
-        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &v, &parcels);
+        gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &t->memory, &v, &parcels);
     if (leads(t)) {
         if (st == SOTTO_OK)
             st = state_saver_write(&v, path);
@@ -92,16 +92,23 @@ static enum sotto_status save_state(struct trainer *t, const char *folder)
     return st;
 }
 
-/* The parameters in host memory on rank 0, which frees them; NULL on the others. */
+static void drop_parameters(struct trainer *t, float *flat)
+{
+    memory_give(&t->memory, MEMORY_CHECKPOINT, flat, table_count(t->run->table) * sizeof *flat);
+}
+
+/* The parameters in host memory on rank 0, which drops them; NULL on the others. */
 static enum sotto_status copy_parameters(struct trainer *t, float **flat)
 {
-    size_t count = table_count(t->run->table);
-    *flat = leads(t) ? malloc(count * sizeof **flat) : NULL;
+    const size_t count = table_count(t->run->table);
+    *flat = NULL;
+    if (leads(t))
+        *flat = memory_resize(&t->memory, MEMORY_CHECKPOINT, NULL, 0, count * sizeof **flat);
     if (leads(t) && !*flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     enum sotto_status st = t->strategy->ops->export(t->strategy, *flat);
     if (st != SOTTO_OK)
-        free(*flat);
+        drop_parameters(t, *flat);
     return st;
 }
 
@@ -122,7 +129,7 @@ static enum sotto_status save_model(struct trainer *t, const char *folder)
     float *flat;
     TRY(copy_parameters(t, &flat));
     enum sotto_status st = leads(t) ? write_model(t->run, folder, flat) : SOTTO_OK;
-    free(flat);
+    drop_parameters(t, flat);
     return st;
 }
 
@@ -222,6 +229,6 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
         *out += all[r];
     state_free(&v);
     free(all);
-    free(flat);
+    drop_parameters(t, flat);
     return st;
 }

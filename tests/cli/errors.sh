@@ -25,6 +25,13 @@ fails_with "longer than the model's 32 positions" "${train[@]}" --seq=64
 fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3
 fails_with "heads = 3 do not divide width" "${train[@]}" --heads=3 --arch=gpt2
 fails_with "train.workers: 20000 workers are more than this process can run as threads" "${train[@]}" --workers=20000
+large=(--batch=1048576 --width=1024 --layers=24)
+fails_with "this run needs about" "${train[@]}" "${large[@]}"
+says ' left: activations [0-9.]+ TB, scratch [0-9.]+ TB, optimizer [0-9.]+ GB'
+if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers reserve more than that
+    (ulimit -v 4000000 && fails_with "the limit on address space (ulimit -v) has" "${train[@]}" "${large[@]}") || exit 1
+    (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" "${large[@]}" --check_memory=false) || exit 1
+fi
 [ ! -e run/checkpoints ] || die "a refused run left checkpoints"
 
 : >empty.txt

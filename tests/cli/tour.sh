@@ -19,6 +19,8 @@ PATH=/nowhere "$sotto" info >out || die "info without a PATH"
 says '^gnuplot: not installed'
 says '^gpt2 +124439808'
 succeeds "$sotto" info gpt2 --batch=4 --seq=256
+says "^  scratch +[0-9.]+ +[0-9.]+$"
+says "^  together +[0-9.]+ +[0-9.]+$"
 says '^  optimizer +995.5 +1493.3'
 
 # stories as text, through the tokenizer and back

@@ -25,8 +25,8 @@ static enum sotto_status save(struct seat *seat, const char *path)
     struct gathered parcels = {0};
     if (leads)
         TRY(state_saver_init(&v));
-    enum sotto_status st =
-        gather_state(seat->worker->world, seat->mesh.r == 0, visit, seat, &v, &parcels);
+    enum sotto_status st = gather_state(seat->worker->world, seat->mesh.r == 0, visit, seat,
+                                        &seat->memory, &v, &parcels);
     if (leads) {
         if (st == SOTTO_OK)
             st = state_saver_write(&v, path);

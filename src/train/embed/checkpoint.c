@@ -42,8 +42,8 @@ static enum sotto_status save(struct saving *s, const char *path)
     const bool leads = t->worker->worker->rank == 0;
     if (leads)
         TRY(state_saver_init(&v));
-    enum sotto_status st =
-        gather_state(t->worker->worker->world, t->mesh.r == 0, visit_all, s, &v, &parcels);
+    enum sotto_status st = gather_state(t->worker->worker->world, t->mesh.r == 0, visit_all, s,
+                                        &t->memory, &v, &parcels);
     if (leads) {
         if (st == SOTTO_OK)
             st = state_saver_write(&v, path);
@@ -60,7 +60,7 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
     enum sotto_status st = meter_gather(&t->meter);
     if (st == SOTTO_OK)
         st = save(&s, path);
-    free(s.padded);
+    trainer_drop(t, s.padded);
     if (st == SOTTO_OK) /* nobody reads it before it is there */
         st = comm_barrier(t->worker->worker->world);
     return trainer_failed(t, st);

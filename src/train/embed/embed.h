@@ -101,7 +101,8 @@ struct sotto_cost embed_cost(const struct cost *c);
 /* Keeps the first failure; returns `st`. */
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
 
-/* The parameters in the table's layout, in memory that the caller frees; NULL unless `wanted`. */
+/* The parameters in the table's layout, until the caller drops them; NULL unless `wanted`. */
 enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded);
+void trainer_drop(struct sotto_trainer *t, float *padded);
 
 #endif

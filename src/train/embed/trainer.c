@@ -225,14 +225,21 @@ int64_t sotto_trainer_step(const struct sotto_trainer *t)
 
 enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded)
 {
-    size_t count = table_count(&t->table);
-    *padded = wanted ? malloc(count * sizeof **padded) : NULL;
+    const size_t count = table_count(&t->table);
+    *padded = NULL;
+    if (wanted)
+        *padded = memory_resize(&t->memory, MEMORY_CHECKPOINT, NULL, 0, count * sizeof **padded);
     if (wanted && !*padded)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     enum sotto_status st = t->strategy->ops->export(t->strategy, *padded);
     if (st != SOTTO_OK)
-        free(*padded);
+        trainer_drop(t, *padded);
     return st;
+}
+
+void trainer_drop(struct sotto_trainer *t, float *padded)
+{
+    memory_give(&t->memory, MEMORY_CHECKPOINT, padded, table_count(&t->table) * sizeof *padded);
 }
 
 enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
@@ -241,7 +248,7 @@ enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
     TRY(trainer_failed(t, trainer_export(t, out != NULL, &padded)));
     if (out)
         problem_unpack(&t->table, out, padded);
-    free(padded);
+    trainer_drop(t, padded);
     return SOTTO_OK;
 }
 

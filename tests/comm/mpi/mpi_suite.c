@@ -16,7 +16,26 @@
 #include "comm/mpi.h"
 #include "comm/sum.h"
 
+#include <mpi.h>
+
 static struct comm *world;
+
+/* Calls of MPI that keep all but one rank waiting: counted on their way to the library. */
+static int one_sided;
+
+int MPI_Ireduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op, int root,
+                MPI_Comm comm, MPI_Request *request)
+{
+    one_sided++;
+    return PMPI_Ireduce(in, out, count, type, op, root, comm, request);
+}
+
+int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm,
+               MPI_Request *request)
+{
+    one_sided++;
+    return PMPI_Ibcast(data, count, type, root, comm, request);
+}
 
 __attribute__((format(printf, 2, 3))) static void check(bool ok, const char *format, ...)
 {
@@ -260,6 +279,18 @@ static void test_calls(struct comm *c, bool ring, size_t longest)
     OK(comm_barrier(c));
 }
 
+/* However long a vector, all ranks send and receive at once. */
+static void test_long(struct comm *c, size_t count)
+{
+    for (int t = 0; t < 2; t++) {
+        const int before = one_sided;
+        test_allreduce(c, t ? DTYPE_BF16 : DTYPE_F32, count, t);
+        test_reduce_scatter(c, t ? DTYPE_BF16 : DTYPE_F32, count, !t);
+        test_allgather(c, t ? DTYPE_BF16 : DTYPE_F32, count, t);
+        check(one_sided == before, "%zu elements go to or from one rank at a time", count);
+    }
+}
+
 static void test_splits(struct comm *c, bool ring, size_t longest)
 {
     const int colors[] = {c->rank % 2, c->rank == 0 ? -7 : 1 << 30, c->rank};
@@ -461,6 +492,7 @@ int main(int argc, char **argv)
         test_calls(c, ring, kind[k].longest);
         test_splits(c, ring, kind[k].longest);
         test_lane(c);
+        test_long(c, kind[k].longest - 1);
         if (c->size > 1) {
             test_mismatch(c);
             test_idle(c, kind[k].name);
@@ -472,6 +504,7 @@ int main(int argc, char **argv)
         fflush(stdout);
         comm_free(c);
     }
+    check(one_sided > 0, "broadcasts were not counted");
     comm_free(world);
     return 0;
 }

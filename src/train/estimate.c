@@ -1,0 +1,268 @@
+#include "train/estimate.h"
+
+#include <stdlib.h>
+
+#include "base/available.h"
+#include "train/gather.h"
+#include "train/null_oracle.h"
+
+/* Tokens up to which a micro-batch is tried as it is; what more rows take is extrapolated. */
+enum { TOKENS_TRIED = 1 << 16 };
+
+static enum sotto_status try_tapes(const struct model *model, struct pool *pool, struct extent e,
+                                   bool recompute, bool evaluates)
+{
+    struct batch batch = {0};
+    struct tape tape[2] = {{0}};
+    struct view *none = calloc((size_t)model->n_stage, sizeof *none);
+    enum sotto_status st = batch_init(&batch, e.rows, e.t);
+    if (st == SOTTO_OK && !none)
+        st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
+    if (st == SOTTO_OK)
+        st = tape_init(&tape[0], model, pool->dev, pool, e, recompute);
+    for (int i = 0; i < 2 && st == SOTTO_OK; i++) /* the second in the rhythm of all others */
+        st = tape_run(&tape[0], &batch, TAPE_TRAIN, 1, none, none);
+    if (evaluates && st == SOTTO_OK)
+        st = tape_init(&tape[1], model, pool->dev, pool, e, false);
+    if (evaluates && st == SOTTO_OK)
+        st = tape_run(&tape[1], &batch, TAPE_EVALUATE, 0, none, NULL);
+    for (int i = 0; i < 2; i++)
+        if (tape[i].model)
+            tape_free(&tape[i]);
+    batch_free(&batch);
+    free(none);
+    return st;
+}
+
+static enum sotto_status try_model(const struct model *model, struct extent e, bool recompute,
+                                   bool evaluates, struct estimate_model *out)
+{
+    struct memory memory = {0};
+    struct device dev;
+    struct pool pool;
+    TRY(device_open(&dev, "null", &memory, 1));
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    enum sotto_status st = try_tapes(model, &pool, e, recompute, evaluates);
+    *out = (struct estimate_model){(double)memory.peak[MEMORY_ACTIVATIONS],
+                                   (double)memory.peak[MEMORY_SCRATCH]};
+    pool_free(&pool);
+    device_close(&dev);
+    return st;
+}
+
+static double on_the_line(double at_half, double at_most, double rows, double most)
+{
+    return at_most + (at_most - at_half) / (most - most / 2) * (rows - most);
+}
+
+enum sotto_status estimate_model(const struct model *model, int rows, int t, bool recompute,
+                                 bool evaluates, struct estimate_model *out)
+{
+    int most = TOKENS_TRIED / t > 2 ? TOKENS_TRIED / t / 2 * 2 : 2;
+    if (rows <= most)
+        return try_model(model, (struct extent){rows, t, DTYPE_F32}, recompute, evaluates, out);
+    struct estimate_model a, b;
+    TRY(try_model(model, (struct extent){most / 2, t, DTYPE_F32}, recompute, evaluates, &a));
+    TRY(try_model(model, (struct extent){most, t, DTYPE_F32}, recompute, evaluates, &b));
+    out->activations = on_the_line(a.activations, b.activations, rows, most);
+    out->scratch = on_the_line(a.scratch, b.scratch, rows, most);
+    return SOTTO_OK;
+}
+
+/* What a worker's method asked of the allocator, and what it would send to be saved. */
+struct account {
+    size_t memory[MEMORY_CATEGORIES];
+    size_t parcel;
+};
+
+struct trial {
+    const struct run *run;
+    struct strategy_config strategy;
+    struct account *account; /* (workers) */
+    int workers;
+};
+
+struct trial_oracle {
+    struct null_oracle null;
+    struct oracle_ops ops;
+    const struct model *model;
+};
+
+static void needs(struct oracle *oracle, int k, bool *out)
+{
+    model_stage_needs(((struct trial_oracle *)oracle)->model, k, out);
+}
+
+static enum sotto_status count_state(struct strategy *s, const struct mesh *mesh, size_t *bytes)
+{
+    struct state_visitor v;
+    state_counter_init(&v);
+    gather_share(&v, mesh->worker->rank, mesh->r == 0);
+    enum sotto_status st = s->ops->visit(s, &v);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        *bytes += v.bytes[c];
+    state_free(&v);
+    return st;
+}
+
+static enum sotto_status try_method(struct strategy *s, const struct mesh *mesh,
+                                    struct account *account)
+{
+    struct round round;
+    const struct view *theta;
+    TRY(s->ops->round(s, &(struct plan){.lr = 1, .next_lr = 1, .want_norm = true}, &round));
+    TRY(s->ops->gather(s, &theta)); /* as an evaluation does */
+    return count_state(s, mesh, &account->parcel);
+}
+
+static enum sotto_status try_worker(struct worker *w, void *arg)
+{
+    struct trial *t = arg;
+    struct account *account = &t->account[w->rank];
+    struct memory memory = {0};
+    struct device dev = {0};
+    struct trial_oracle oracle = {.model = &t->run->model};
+    struct mesh mesh = {0};
+    struct strategy *s = NULL;
+    enum sotto_status st;
+    TRY_DONE(device_open(&dev, "null", &memory, 1));
+    TRY_DONE(
+        null_oracle_init(&oracle.null, t->run->table, w, &dev, &(struct null_config){1, 1, 0}));
+    oracle.ops = *oracle.null.base.ops;
+    oracle.ops.needs = needs;
+    oracle.null.base.ops = &oracle.ops;
+    TRY_DONE(mesh_open(&mesh, w, t->strategy.groups));
+    const struct strategy_setup setup = {&t->strategy, &t->run->config.optim, &oracle.null.base,
+                                         &dev, &mesh};
+    TRY_DONE(strategy_open(&s, &setup));
+    st = try_method(s, &mesh, account);
+    if (st != SOTTO_OK)
+        mesh_abort(&mesh, st);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        account->memory[c] = memory.peak[c];
+done:
+    if (s)
+        s->ops->free(s);
+    if (mesh.worker)
+        mesh_close(&mesh);
+    null_oracle_free(&oracle.null);
+    if (dev.ops)
+        device_close(&dev);
+    return st;
+}
+
+/* All groups but the first are alike, so two stand for any number. */
+static enum sotto_status try_workers(struct trial *t)
+{
+    const int group = t->run->cluster.size / t->strategy.groups;
+    if (t->strategy.groups > 2)
+        t->strategy.groups = 2;
+    t->workers = group * t->strategy.groups;
+    t->strategy.replay[0] = '\0';
+    t->strategy.n_phase = 0;
+    t->account = calloc((size_t)t->workers, sizeof *t->account);
+    if (!t->account)
+        return fail(SOTTO_ENOMEM, "no memory to account for %d workers", t->workers);
+    const struct link_model links = {0};
+    return engine_virtual(&(struct engine_config){.workers = t->workers, .links = &links},
+                          try_worker, t);
+}
+
+static const struct account *of_rank(const struct trial *t, int rank)
+{
+    return &t->account[rank < t->workers ? rank : t->workers / 2 + rank % (t->workers / 2)];
+}
+
+/* Rank 0 has the parameters in host memory, then what the others send; the others what they send.
+ */
+static double of_checkpoint(const struct trial *t, int rank)
+{
+    double parcels = 0, whole = 4.0 * (double)table_count(t->run->table);
+    if (rank > 0)
+        return (double)of_rank(t, rank)->parcel;
+    for (int r = 1; r < t->run->cluster.size; r++)
+        parcels += (double)of_rank(t, r)->parcel;
+    return parcels > whole ? parcels : whole;
+}
+
+static void add_worker(const struct trial *t, int rank, const struct estimate_model *model,
+                       struct estimate *out)
+{
+    const struct account *a = of_rank(t, rank);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        out->bytes[c] += (double)a->memory[c];
+    out->bytes[MEMORY_ACTIVATIONS] += model->activations;
+    out->bytes[MEMORY_SCRATCH] += model->scratch;
+    out->bytes[MEMORY_CHECKPOINT] += of_checkpoint(t, rank);
+    out->workers++;
+}
+
+enum sotto_status estimate_run(const struct run *run, struct estimate *out)
+{
+    const struct cluster *cluster = &run->cluster;
+    const struct train_config *c = &run->config.train;
+    struct trial t = {.run = run, .strategy = run->config.strategy};
+    struct estimate_model model;
+    *out = (struct estimate){0};
+    TRY(estimate_model(&run->model, c->batch, c->seq, c->recompute, run->valid != NULL, &model));
+    enum sotto_status st = try_workers(&t);
+    for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
+        if (!cluster->mpi || cluster->mpi->node[r] == cluster->mpi->node[cluster->mpi->rank])
+            add_worker(&t, r, &model, out);
+    for (int k = 0; k < MEMORY_CATEGORIES; k++)
+        out->total += out->bytes[k];
+    free(t.account);
+    return st;
+}
+
+/* "4.2 GB" */
+static void print_bytes(double bytes, char out[32])
+{
+    static const char *const unit[] = {"bytes", "KB", "MB", "GB", "TB", "PB"};
+    int k = 0;
+    for (; k < 5 && bytes >= 999.5; k++)
+        bytes /= 1000;
+    snprintf(out, 32, bytes < 99.5 ? "%.3g %s" : "%.0f %s", bytes, unit[k]);
+}
+
+/* "activations 4.2 GB, optimizer 1.0 GB, ...", the largest first. */
+static void list_largest(const struct estimate *e, char *out, size_t room)
+{
+    bool said[MEMORY_CATEGORIES] = {0};
+    size_t used = 0;
+    out[0] = '\0';
+    for (int n = 0; n < MEMORY_CATEGORIES && used < room; n++) {
+        int best = -1;
+        for (int c = 0; c < MEMORY_CATEGORIES; c++)
+            if (!said[c] && e->bytes[c] > 0 && (best < 0 || e->bytes[c] > e->bytes[best]))
+                best = c;
+        if (best < 0)
+            return;
+        said[best] = true;
+        char bytes[32];
+        print_bytes(e->bytes[best], bytes);
+        used += (size_t)snprintf(out + used, room - used, "%s%s %s", n ? ", " : "",
+                                 memory_category_name((enum memory_category)best), bytes);
+    }
+}
+
+enum sotto_status estimate_check(const struct run *run)
+{
+    struct estimate e;
+    char parts[512], workers[48] = "", needs[32], left[32];
+    const struct available a = available_memory("");
+    TRY(fail_in(estimate_run(run, &e), "estimating the memory: "));
+    if (e.total <= a.bytes)
+        return SOTTO_OK;
+    list_largest(&e, parts, sizeof parts);
+    print_bytes(e.total, needs);
+    print_bytes(a.bytes, left);
+    if (e.workers > 1)
+        snprintf(workers, sizeof workers, " on %d workers", e.workers);
+    return fail(
+        SOTTO_ENOMEM,
+        "this run needs about %s of memory, and %s has %s left: %s%s. A smaller train.batch "
+        "or train.seq, or train.recompute with more train.stages, takes less; "
+        "--check_memory=false tries all the same",
+        needs, a.by, left, parts, workers);
+}

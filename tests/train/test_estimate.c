@@ -1,0 +1,180 @@
+/* The estimate of a run's memory against what the run then takes, category by category. */
+#include "nn/tiny.h"
+
+#include "data/tokens.h"
+#include "train/estimate.h"
+#include "train/trainer.h"
+
+enum { MAX_OPTIONS = 6 };
+
+static int make_data(void **state)
+{
+    int32_t ids[3000];
+    if (scratch_make(state) != 0)
+        return -1;
+    for (int i = 0; i < 3000; i++)
+        ids[i] = (i * 3 + i / 7) % 29;
+    assert_ok(tokens_save(at("data.tok"), ids, 3000, 29));
+    return 0;
+}
+
+static void set(struct run_config *c, const char *assignment)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char key[OPTION_ROOM];
+    const char *value = strchr(assignment, '=');
+    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
+}
+
+static struct run_config *configure(const char *const *options)
+{
+    static const char *const basic[] = {
+        "model.layers=3",       "model.width=32",    "model.heads=2",      "model.positions=16",
+        "train.batch=3",        "train.log_every=1", "train.threads=1",    "data.holdout=0.1",
+        "train.steps=2",        "optim.warmup=0",    "train.eval_every=1", "train.save_every=1",
+        "train.eval_batches=4",
+    };
+    static int runs;
+    char out[32];
+    struct option_section sections[RUN_SECTIONS];
+    struct run_config *c = calloc(1, sizeof *c);
+    assert_non_null(c);
+    run_sections(c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
+        set(c, basic[i]);
+    for (int i = 0; i < MAX_OPTIONS && options[i]; i++)
+        set(c, options[i]);
+    snprintf(out, sizeof out, "run.%d", runs++);
+    strcpy(c->train.out, at(out));
+    strcpy(c->data.train, at("data.tok"));
+    return c;
+}
+
+/* What methods and models ask for is exact. Scratch lacks what kernels keep for their threads, and
+ * names travel with the state of a checkpoint. */
+static void assert_estimate(const struct run *run, const struct estimate *e, const char *name)
+{
+    enum { KERNELS = 1 << 17, NAMES = 1 << 17 };
+    const double workers = run->cluster.size;
+    for (int c = 0; c < MEMORY_CATEGORIES; c++) {
+        double is = 0, more = 0;
+        for (int r = 0; r < run->cluster.size; r++)
+            is += (double)run->result.worker[r].memory[c];
+        if (c == MEMORY_SCRATCH)
+            more = workers * KERNELS;
+        if (c == MEMORY_CHECKPOINT)
+            more = 2 * workers * NAMES;
+        if (!(e->bytes[c] <= is && is <= e->bytes[c] + more))
+            fail_with("%s: %s estimated as %.0f bytes, the run took %.0f", name,
+                      memory_category_name((enum memory_category)c), e->bytes[c], is);
+    }
+    assert_int_equal(e->workers, run->cluster.size);
+}
+
+static void as_estimated(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp",  "zero1",     "fsdp", "dpu",    "acco-wp",
+                                          "acco", "local-sgd", "co2",  "diloco", "slowmo"};
+    static const char *const shapes[][4] = {
+        {"train.workers=1"},
+        {"train.workers=4"},
+        {"train.workers=6", "strategy.mesh=3x2", "strategy.precision=mixed"},
+        {"train.workers=2", "train.recompute=true", "train.stages=3", "model.tied=no"},
+    };
+    for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            char preset[64];
+            struct run run;
+            struct estimate e;
+            snprintf(preset, sizeof preset, "strategy.preset=%s", methods[m]);
+            const char *options[MAX_OPTIONS] = {preset, "train.time=virtual", "worker.step=1ms"};
+            for (int k = 0; k < 3; k++)
+                options[3 + k] = shapes[i][k];
+            struct run_config *c = configure(options);
+            if (i == 3)
+                set(c, shapes[i][3]);
+            assert_ok(run_open(&run, c, NULL));
+            assert_ok(estimate_run(&run, &e));
+            assert_ok(run_train(&run));
+            assert_estimate(&run, &e, preset);
+            run_close(&run);
+            free(c);
+        }
+    }
+}
+
+/* Beyond what is tried, more rows go on as a line: the same as trying them. */
+static void more_rows(void **state)
+{
+    (void)state;
+    struct run run;
+    struct run_config *c = configure((const char *[]){"train.batch=1", NULL});
+    assert_ok(run_open(&run, c, NULL));
+    struct estimate_model few, many;
+    assert_ok(estimate_model(&run.model, 4096, 16, false, true, &few));
+    assert_ok(estimate_model(&run.model, 3 * 4096, 16, false, true, &many));
+    assert_true(many.activations > 2.99 * few.activations && many.scratch > few.scratch);
+    assert_true(many.activations < 3.01 * few.activations && many.scratch < 3.01 * few.scratch);
+    run_close(&run);
+    free(c);
+}
+
+static void too_large(void **state)
+{
+    (void)state;
+    struct run run;
+    struct run_config *c = configure(
+        (const char *[]){"train.batch=1048576", "model.width=4096", "model.layers=64", NULL});
+    assert_fails(run_open(&run, c, NULL), SOTTO_ENOMEM, "this run needs about ");
+    assert_non_null(strstr(sotto_error(), " left: activations "));
+    assert_non_null(strstr(sotto_error(), ", optimizer "));
+    assert_false(file_exists(c->train.out));
+    free(c);
+}
+
+/* A checkpoint's memory is in the account while it is written, and no longer. */
+static void on_saved(void *arg, int64_t step, const char *folder)
+{
+    int *saves = arg;
+    (void)step, (void)folder;
+    (*saves)++;
+}
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    (void)arg;
+    assert_int_equal(s->trainer->memory.now[MEMORY_CHECKPOINT], 0);
+    if (s->step > 3)
+        assert_true(s->trainer->memory.peak[MEMORY_CHECKPOINT] >=
+                    4 * table_count(s->trainer->run->table));
+}
+
+static void given_back(void **state)
+{
+    (void)state;
+    int saves = 0;
+    struct run run;
+    struct run_watch watch = {.step = on_step, .saved = on_saved, .arg = &saves};
+    struct run_config *c =
+        configure((const char *[]){"train.workers=2", "train.steps=6", "train.save_every=3", NULL});
+    assert_ok(run_open(&run, c, &watch));
+    assert_ok(run_train(&run));
+    assert_int_equal(saves, 2);
+    run_close(&run);
+    free(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(as_estimated),
+        cmocka_unit_test(more_rows),
+        cmocka_unit_test(too_large),
+        cmocka_unit_test(given_back),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
