@@ -74,12 +74,38 @@ static size_t last_word_start(const char *text, size_t size)
 
 struct line {
     const struct model *model;
-    struct tape *tape;
-    struct batch *batch;
+    struct device *dev;
+    struct pool *pool;
     const struct view *theta;
     const struct tokenizer *tokenizer;
     struct token_list ids;
+    struct tape tape; /* room for one text of tape.most.t tokens; 0: none */
+    struct batch batch;
 };
+
+static void free_room(struct line *l)
+{
+    if (l->tape.model)
+        tape_free(&l->tape);
+    batch_free(&l->batch);
+    l->tape = (struct tape){0};
+    l->batch = (struct batch){0};
+}
+
+/* For a text of t tokens. It follows the texts: a model may claim millions of positions. */
+static enum sotto_status make_room(struct line *l, int t)
+{
+    const int positions = l->model->config.positions;
+    int room = 2 * l->tape.most.t > t ? 2 * l->tape.most.t : t;
+    if (t <= l->tape.most.t)
+        return SOTTO_OK;
+    room = room < positions ? room : positions;
+    free_room(l);
+    TRY(batch_init(&l->batch, 1, room));
+    TRY(tape_init(&l->tape, l->model, l->dev, l->pool, (struct extent){1, room, DTYPE_F32}, false));
+    l->tape.want_hits = true;
+    return SOTTO_OK;
+}
 
 /* Context and word are encoded apart, the space between them with the word, as a model would
  * continue. */
@@ -95,7 +121,7 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     TRY(tokenizer_encode_prompt(l->tokenizer, text, cut - 1, &l->ids));
     size_t context = l->ids.count;
     TRY(tokenizer_encode(l->tokenizer, text + cut - 1, size - cut + 1, &l->ids));
-    const size_t positions = (size_t)l->tape->most.t;
+    const size_t positions = (size_t)l->model->config.positions;
     int32_t *ids = l->ids.data;
     size_t count = l->ids.count, word = count - context;
     if (word == 0 || context == 0 || word >= positions)
@@ -105,17 +131,18 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
         ids += count - 1 - positions;
         count = positions + 1;
     }
-    l->batch->t = (int)count - 1;
+    TRY(make_room(l, (int)count - 1));
+    l->batch.t = (int)count - 1;
     for (size_t i = 0; i + 1 < count; i++) {
         if (ids[i] >= l->model->config.vocab || ids[i + 1] >= l->model->config.vocab)
             return fail(SOTTO_EINVAL, "token %d is beyond the model's vocabulary of %d", ids[i + 1],
                         l->model->config.vocab);
-        l->batch->tokens[i] = ids[i];
-        l->batch->targets[i] = i + 1 + word >= count ? ids[i + 1] : -1;
+        l->batch.tokens[i] = ids[i];
+        l->batch.targets[i] = i + 1 + word >= count ? ids[i + 1] : -1;
     }
-    l->batch->n_targets = (int64_t)word;
-    TRY(tape_run(l->tape, l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
-    struct tape_result r = tape_result(l->tape);
+    l->batch.n_targets = (int64_t)word;
+    TRY(tape_run(&l->tape, &l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
+    struct tape_result r = tape_result(&l->tape);
     out->loss += r.loss;
     out->right += r.hits == r.targets;
     out->words++;
@@ -163,21 +190,11 @@ enum sotto_status evaluate_last_words(const struct model *model, struct device *
     *out = (struct last_word){0};
     char *text;
     size_t size;
-    const int t = model->config.positions;
-    struct tape tape;
-    struct batch batch;
     TRY(file_read(path, (size_t)1 << 32, &text, &size));
-    struct line line = {model, &tape, &batch, theta, tokenizer, {0}};
-    enum sotto_status st = batch_init(&batch, 1, t);
-    if (st == SOTTO_OK) {
-        st = tape_init(&tape, model, dev, pool, (struct extent){1, t, DTYPE_F32}, false);
-        tape.want_hits = true;
-        if (st == SOTTO_OK) {
-            st = each_record(&line, text, size, path, key, watch, out);
-            tape_free(&tape);
-        }
-        batch_free(&batch);
-    }
+    struct line line = {
+        .model = model, .dev = dev, .pool = pool, .theta = theta, .tokenizer = tokenizer};
+    enum sotto_status st = each_record(&line, text, size, path, key, watch, out);
+    free_room(&line);
     free(line.ids.data);
     free(text);
     return st;

@@ -4,23 +4,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum sotto_status cache_init(struct generator *g)
+enum { PIECE = 128 }; /* tokens of a prompt read at once */
+enum { FIRST = 8 };   /* tokens that the cache has room for at first */
+
+static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used, size_t count)
+{
+    struct buffer more;
+    TRY(buffer_init(&more, g->dev, DTYPE_F32, count, MEMORY_ACTIVATIONS));
+    if (used)
+        g->dev->ops->copy(g->dev, more.view, b->view, used);
+    buffer_free(b);
+    *b = more;
+    return device_check(g->dev);
+}
+
+/* Room for `positions` tokens. It follows the text: a model may claim millions. */
+static enum sotto_status reserve(struct generator *g, int positions)
 {
     const struct model_config *c = &g->model->config;
-    const size_t count = (size_t)c->positions * (size_t)c->kv_heads * (size_t)c->head_width;
-    g->cache.positions = c->positions;
+    const size_t width = (size_t)c->kv_heads * (size_t)c->head_width;
+    int room = g->cache.positions > 0 ? g->cache.positions : FIRST;
+    if (positions <= g->cache.positions)
+        return SOTTO_OK;
+    while (room < positions)
+        room *= 2;
+    room = room < c->positions ? room : c->positions;
+    for (int i = 0; i < g->model->n_attention; i++) {
+        TRY(grow(g, &g->cache.k[i], (size_t)g->seen * width, (size_t)room * width));
+        TRY(grow(g, &g->cache.v[i], (size_t)g->seen * width, (size_t)room * width));
+    }
+    g->cache.positions = room;
+    return SOTTO_OK;
+}
+
+static enum sotto_status cache_init(struct generator *g)
+{
     g->cache.k = calloc((size_t)g->model->n_attention, sizeof *g->cache.k);
     g->cache.v = calloc((size_t)g->model->n_attention, sizeof *g->cache.v);
     if (!g->cache.k || !g->cache.v)
         return fail(SOTTO_ENOMEM, "no memory for the cache");
-    for (int i = 0; i < g->model->n_attention; i++) {
-        TRY(buffer_init(&g->cache.k[i], g->dev, DTYPE_F32, count, MEMORY_ACTIVATIONS));
-        TRY(buffer_init(&g->cache.v[i], g->dev, DTYPE_F32, count, MEMORY_ACTIVATIONS));
-    }
     return SOTTO_OK;
 }
-
-enum { PIECE = 128 }; /* tokens of a prompt read at once */
 
 enum sotto_status generator_init(struct generator *g, const struct model *model, struct device *dev,
                                  const struct view *theta, const struct generate_config *config)
@@ -202,6 +226,7 @@ enum sotto_status generator_next(struct generator *g, const int32_t *tokens, siz
         return fail(SOTTO_EINVAL, "sampling needs at least one token to start from");
     if (g->seen + (int)count > c->positions)
         TRY(forget_half(g));
+    TRY(reserve(g, g->seen + (int)count));
     TRY(read_tokens(g, tokens, count));
     for (int i = 0; i < c->vocab; i++)
         if (!isfinite(g->logits[i]))

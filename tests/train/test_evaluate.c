@@ -131,11 +131,62 @@ static void shares_make_the_whole(void **state)
     close_lab(&l);
 }
 
+/* Texts of all lengths, in any order, give what each gives alone, and cost what they take: not what
+ * the model claims to have room for. */
+static void last_words(void **state)
+{
+    (void)state;
+    struct model_config config = tiny_configs[2]; /* rotary: no table of positions */
+    config.vocab = 260;
+    config.positions = 1 << 22;
+    static const char *const texts[] = {"a red boat", "boats are red and green and blue", "a b",
+                                        "a \\u0000"};
+    enum { TEXTS = sizeof texts / sizeof *texts };
+    const struct tokenizer_training how = {260, 2, "<|endoftext|>"};
+    const char *sample = "a text of texts";
+    const size_t length = 15;
+    struct tokenizer *tokenizer;
+    struct lab l = {0};
+    struct last_word one, all;
+    char lines[512] = "", line[128];
+    double loss = 0;
+    assert_ok(tokenizer_train(&tokenizer, &how, &sample, &length, 1));
+    assert_ok(model_config_resolve(&config));
+    assert_ok(model_init(&l.model, &config, 1, 1));
+    assert_ok(device_open(&l.dev, "cpu", &l.memory, 1));
+    pool_init(&l.pool, &l.dev, MEMORY_ACTIVATIONS);
+    l.flat = calloc(table_count(&l.model.table), sizeof *l.flat);
+    tiny_parameters(&l.model, 5, l.flat);
+    l.theta = (struct view){l.flat, DTYPE_F32};
+    for (int i = 0; i < TEXTS; i++) {
+        snprintf(line, sizeof line, "{\"text\": \"%s\"}\n", texts[i]);
+        strcat(lines, line);
+        assert_ok(file_write(at("one.jsonl"), line, strlen(line)));
+        assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
+                                      at("one.jsonl"), "text", NULL, &one));
+        assert_int_equal(one.words, 1);
+        loss += one.loss / TEXTS;
+    }
+    assert_ok(file_write(at("all.jsonl"), lines, strlen(lines)));
+    assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer, at("all.jsonl"),
+                                  "text", NULL, &all));
+    assert_int_equal(all.words, TEXTS);
+    assert_true(fabs(all.loss - loss) < 1e-5);
+    assert_true(l.memory.total_peak < 1 << 20);
+    assert_ok(file_write(at("nul.jsonl"), "{\"text\": \"a b\"}\n\0\n", 18));
+    assert_fails(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
+                                     at("nul.jsonl"), "text", NULL, &all),
+                 SOTTO_EFORMAT, "nul.jsonl:2: not valid JSON");
+    close_lab(&l);
+    tokenizer_close(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_few_batches_see_all_parts),
         cmocka_unit_test(shares_make_the_whole),
+        cmocka_unit_test(last_words),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -219,6 +219,25 @@ static void long_prompt(void **state)
     lab_close(&l);
 }
 
+/* A model that claims millions of positions costs what the text takes. */
+static void room_follows_the_text(void **state)
+{
+    (void)state;
+    struct model_config c = tiny_configs[2]; /* rotary: no table of positions */
+    c.positions = 1 << 22;
+    struct lab l;
+    int32_t text[40], prompt[] = {5, 6, 7};
+    float logits[29];
+    lab_open(&l, "cpu", 1, &c, 1);
+    generate(&l, &greedy, prompt, 3, 37, text);
+    assert_true(l.memory.total_peak < 1 << 20);
+    for (int n = 3; n < 40; n++) {
+        logits_after(&l, text, n, logits);
+        assert_int_equal(text[n], argmax(logits, 29));
+    }
+    lab_close(&l);
+}
+
 /* A model of one position can still be asked. */
 static void smallest_model(void **state)
 {
@@ -265,8 +284,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(greedy_is_argmax), cmocka_unit_test(seeds_and_pieces),
         cmocka_unit_test(frequencies),      cmocka_unit_test(longer_than_the_model),
-        cmocka_unit_test(long_prompt),      cmocka_unit_test(smallest_model),
-        cmocka_unit_test(bad_input),
+        cmocka_unit_test(long_prompt),      cmocka_unit_test(room_follows_the_text),
+        cmocka_unit_test(smallest_model),   cmocka_unit_test(bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
