@@ -467,9 +467,28 @@ static void randomize_as_declared(void **state)
     model_free(&m);
 }
 
+/* Of two models, by hand: two a multiplication with a weight, and four a query and key that meet.
+ */
+static void flops_are_counted(void **state)
+{
+    (void)state;
+    struct model model;
+    tiny_model(&model, 2, 1, 1); /* llama: 24 columns of queries, 12 of keys and of values */
+    double attention = 10 * (2 * 16 * (24 + 12 + 12 + 24) + 4 * 24 * 3), mlp = 10 * 2 * 16 * 20 * 3;
+    double all = 10 * 16 + 2 * (attention + mlp) + 10 * 2 * 16 * 29;
+    assert_true(model_flops(&model, (struct extent){2, 5, DTYPE_F32}) == 3 * all);
+    model_free(&model);
+    tiny_model(&model, 1, 1, 1); /* gpt_neo: a global layer and one that sees 3 positions */
+    attention = 14 * (2 * 16 * 4 * 16 + 4 * 16 * 4) + 14 * (2 * 16 * 4 * 16 + 4 * 16 * 3);
+    all = 14 * 16 + attention + 2 * 14 * 2 * 16 * 64 * 2 + 14 * 2 * 16 * 29;
+    assert_true(model_flops(&model, (struct extent){2, 7, DTYPE_F32}) == 3 * all);
+    model_free(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flops_are_counted),
         cmocka_unit_test(every_preset_builds),
         cmocka_unit_test(published_sizes),
         cmocka_unit_test(overrides),

@@ -73,6 +73,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     const struct ops *ops = dev->ops;
     const size_t rows = extent_tokens(pass->extent), width = (size_t)l->width;
     const size_t chunk = chunk_rows(l, rows);
+    assert(chunk <= most_rows(l));
     struct work t = work(l, pass->extent, grad, &flow.scratch);
     struct view w = param(pass, theta, l->w);
 
