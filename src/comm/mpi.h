@@ -18,7 +18,9 @@ enum mpi_collectives {
 
 struct mpi_config {
     enum mpi_collectives collectives;
-    size_t largest; /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
+    size_t largest;  /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
+    double patience; /* seconds of waiting after which a rank that does not answer is named in the
+                        log; 0: 60 */
 };
 
 /* Whether a launcher started this process together with others. One that was started alone needs no

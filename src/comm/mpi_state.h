@@ -14,6 +14,22 @@ int mpi_launched_size(void);
 #include <mpi.h>
 #include <stdatomic.h>
 
+/* Finding out who does not answer (mpi_roll.c). */
+struct mpi_roll {
+    MPI_Comm comm; /* of the world, for nothing else */
+    int rank, size;
+    double patience;     /* seconds that a rank waits before it asks */
+    _Atomic double next; /* time at which to look again              */
+    atomic_flag taken;   /* a line of work is at it: what follows is its */
+    bool *waits;         /* (size) have answered that they wait      */
+    bool *named;         /* (size) were told of, which is done once  */
+};
+
+/* One wait's part in it. */
+struct mpi_roll_call {
+    int asked; /* times */
+};
+
 /* What all communicators of this process share. */
 struct mpi_shared {
     atomic_int users; /* communicators */
@@ -22,6 +38,7 @@ struct mpi_shared {
     enum mpi_collectives collectives;
     size_t largest; /* elements or bytes in one message */
     MPI_Op add_bf16;
+    struct mpi_roll roll;
 };
 
 /* Messages of one communicator by tag, so that a ring never takes what a send left. */
@@ -68,6 +85,12 @@ enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Stat
 
 /* At the end of a call: who it waited for has come, at the time that base.wait tells. */
 enum sotto_status mpi_met(struct mpi_member *m);
+
+enum sotto_status mpi_roll_open(struct mpi_roll *roll, double patience);
+void mpi_roll_close(struct mpi_roll *roll);
+
+/* Called now and then in a wait that has lasted `waited` seconds. */
+void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now, double waited);
 
 /* Starts a call that gives a request, and waits for it. */
 #define MPI_DO(m, what, function, ...)                                                             \

@@ -82,6 +82,7 @@ enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Stat
     if (done)
         return SOTTO_OK;
     double begin = clock_now(&clock_real), waited = 0;
+    struct mpi_roll_call call = {0};
     while (!done && waited < SPIN_SECONDS) {
         TRY(test(m, request, &done, status, what));
         waited = clock_now(&clock_real) - begin;
@@ -97,6 +98,7 @@ enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Stat
         } else if (polls >= POLLS && !done) {
             sleep_for(sleep);
             waited = clock_now(&clock_real) - begin;
+            mpi_roll_step(m, &call, begin + waited, waited);
             sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
             used = processor_time();
             polls = 0;

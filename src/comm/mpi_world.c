@@ -90,6 +90,7 @@ static void leave(struct mpi_shared *s)
     MPI_Op_free(&s->add_bf16);
     if (s->ours && MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS)
         mpi_await(&all, &request, MPI_STATUS_IGNORE, "end");
+    mpi_roll_close(&s->roll);
     if (s->ours)
         MPI_Finalize();
     free(s);
@@ -183,7 +184,7 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
-    static const struct mpi_config plain = {MPI_COLLECTIVES_RING, 0};
+    static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING};
     struct mpi_member all = {.base.rank = 0}; /* the whole world, for messages */
     bool ours = false;
     int node = 0;
@@ -206,6 +207,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->largest = (size_t)1 << 30;
     if (config->largest && config->largest < s->largest)
         s->largest = config->largest;
+    s->roll.comm = MPI_COMM_NULL;
     MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
 
     enum sotto_status st = SOTTO_OK;
@@ -221,6 +223,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
         st = agree_collectives(&all, (int)config->collectives);
     if (st == SOTTO_OK)
         st = find_node(&all, &node);
+    if (st == SOTTO_OK)
+        st = mpi_roll_open(&s->roll, config->patience > 0 ? config->patience : 60);
     if (st == SOTTO_OK)
         st = mpi_check(&all, MPI_Comm_dup(MPI_COMM_WORLD, &comm), "start");
     if (st == SOTTO_OK)

@@ -3,7 +3,8 @@
  * mpirun; fails by abort.
  *
  *     mpi_suite          all of it
- *     mpi_suite abort    the last rank gives up while the others wait: the run must end */
+ *     mpi_suite abort    the last rank gives up while the others wait: the run must end
+ *     mpi_suite silent   the last rank is away for some seconds: it is named, the others are not */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -460,6 +461,25 @@ static void test_abort(void)
     OK(comm_barrier(world));
 }
 
+/* The last rank is away for a while. Its pair waits for it, and the others for the pair. */
+static void test_silent(void)
+{
+    struct comm *c, *pair;
+    float x = 1;
+    const struct view v = {&x, DTYPE_F32};
+    OK(mpi_world(&c, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING, .patience = 3}));
+    OK(comm_split(c, c->rank / 2, &pair));
+    OK(comm_barrier(c));
+    if (c->rank == c->size - 1)
+        nanosleep(&(struct timespec){5, 0}, NULL);
+    OK(comm_allreduce(pair, v, v, 1));
+    OK(comm_allreduce(c, v, v, 1));
+    comm_free(pair);
+    comm_free(c);
+    comm_free(world);
+    exit(0);
+}
+
 static void print_line(enum log_level level, const char *line, void *arg)
 {
     (void)level, (void)arg;
@@ -474,16 +494,18 @@ int main(int argc, char **argv)
         size_t longest; /* vector: in pieces, more of them than the ring has under way; on a busy
                            machine each waits for its turn */
     } kind[] = {
-        {"native", {MPI_COLLECTIVES_NATIVE, 0}, 100000},
-        {"ring", {MPI_COLLECTIVES_RING, 0}, 100000},
-        {"native in pieces", {MPI_COLLECTIVES_NATIVE, 1000}, 20000},
-        {"ring in pieces", {MPI_COLLECTIVES_RING, 1000}, 20000},
+        {"native", {.collectives = MPI_COLLECTIVES_NATIVE}, 100000},
+        {"ring", {.collectives = MPI_COLLECTIVES_RING}, 100000},
+        {"native in pieces", {.collectives = MPI_COLLECTIVES_NATIVE, .largest = 1000}, 20000},
+        {"ring in pieces", {.collectives = MPI_COLLECTIVES_RING, .largest = 1000}, 20000},
     };
     log_set(print_line, NULL);
     if (mpi_world(&world, NULL) != SOTTO_OK)
         return fprintf(stderr, "mpi_suite: %s\n", sotto_error()), 1;
     if (argc > 1 && strcmp(argv[1], "abort") == 0)
         test_abort();
+    if (argc > 1 && strcmp(argv[1], "silent") == 0)
+        test_silent();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
         struct comm *c;
         bool ring = kind[k].config.collectives == MPI_COLLECTIVES_RING;

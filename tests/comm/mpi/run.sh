@@ -24,4 +24,8 @@ if output=$(timeout 60 "${launch[@]}" -n 3 "$suite" abort 2>&1); then
 fi
 [ $((SECONDS - begin)) -le 30 ] || { echo "the run took $((SECONDS - begin)) s to end"; exit 1; }
 grep -q 'worker 2: the disk is full' <<<"$output" || { echo "no message: $output"; exit 1; }
+echo "== a rank does not answer"
+output=$(timeout 120 "${launch[@]}" -n 4 "$suite" silent 2>&1) || { echo "a rank that comes late ends the run: $output"; exit 1; }
+grep -q 'rank 3 has not answered for [0-9.]* s, and [1-3] others* waits* for it' <<<"$output" || { echo "not named: $output"; exit 1; }
+! grep -q -e 'rank [012] has not' -e 'all [0-9]* ranks wait' <<<"$output" || { echo "others are named: $output"; exit 1; }
 echo "all passed"
