@@ -110,6 +110,9 @@ static void arithmetic(void **state)
     c = (struct train_config){.steps = -1, .seconds = 20};
     assert_int_equal(budget_rounds(&c, &none, 8), BUDGET_UNKNOWN);
     assert_int_equal(budget_rounds(&c, &some, 8), 40);
+    /* A real clock shows a little before the first round is timed. */
+    const struct budget_spent begun = {.rounds = 1, .tokens = 128, .samples = 8, .seconds = 1e-6};
+    assert_int_equal(budget_rounds(&c, &begun, 8), BUDGET_UNKNOWN);
     for (int64_t n = 1; n < 2000; n++) { /* what is reached is reached, for whatever counts */
         const struct budget_spent spent = {n, 97 * n, n, 0, 0};
         c = (struct train_config){.steps = -1, .tokens = 97 * n};
