@@ -32,11 +32,6 @@ struct place {
     uint32_t token, row;
 };
 
-static bool before(struct place a, struct place b)
-{
-    return a.token < b.token || (a.token == b.token && a.row < b.row);
-}
-
 /* Rows by their tokens and, of one token, in their order: a merge sort of runs that double in
  * length, between two halves of `room`. Returns the half that has the result. */
 static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t rows)
@@ -49,8 +44,8 @@ static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t
             size_t a = at, a_end = min_size(at + run, rows), b = a_end;
             size_t b_end = min_size(at + 2 * run, rows);
             for (size_t i = at; i < b_end; i++)
-                to[i] =
-                    b == b_end || (a < a_end && before(from[a], from[b])) ? from[a++] : from[b++];
+                to[i] = b == b_end || (a < a_end && from[a].token <= from[b].token) ? from[a++]
+                                                                                    : from[b++];
         }
         struct place *sorted = to;
         to = from;
