@@ -34,7 +34,7 @@ static int edits(const char *a, const char *b)
 int option_distance(const char *word, const char *name)
 {
     const size_t length = strlen(word);
-    const int d = edits(word, name), near = length < 2 ? 0 : length < 6 ? 1 : (int)(length / 3);
+    const int d = edits(word, name), near = length == 2 ? 1 : (int)(length / 3);
     if (d <= near)
         return d;
     /* The beginning of a name is near too, but less than any slip of the fingers. */

@@ -6,48 +6,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "comm/mpi.h"
 #include "train/report.h"
 #include "train/resume.h"
 
+struct train_command {
+    struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */
+    bool dry_run;
+};
+
+#define S struct train_command
+static const struct option table[] = {
+    OPTION_BOOL(S, dry_run, "false",
+                "check everything, print what would be done, and leave the folder alone"),
+};
+#undef S
+
 static int sections(void *config, struct option_section *out)
 {
-    _Static_assert(sizeof(struct run_config) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
-    run_sections(config, out);
-    return RUN_SECTIONS;
-}
-
-static void print_header(const struct run *run)
-{
-    const struct model_config *m = &run->model.config;
-    const struct train_config *t = &run->config.train;
-    char method[OPTION_ROOM];
-    if (t->oracle == ORACLE_NULL)
-        printf("null oracle: %.2f million parameters in %d stages\n",
-               (double)run->table->parameters / 1e6, run->table->n_stage);
-    else
-        printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
-               m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
-    if (run->train)
-        printf(
-            "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
-            (long long)loader_tokens(run->train), loader_sources(run->train),
-            loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
-            run->config.strategy.accumulate);
-    strategy_describe(&run->config.strategy, method);
-    if (run->cluster.size > 1)
-        printf("workers: %d %s in %d group%s, %s\n", run->cluster.size,
-               run->cluster.mpi       ? "MPI ranks"
-               : t->time == TIME_REAL ? "threads"
-                                      : "simulated",
-               run->config.strategy.groups, run->config.strategy.groups == 1 ? "" : "s", method);
-    if (t->time == TIME_VIRTUAL)
-        printf("virtual time: a micro-batch takes %s at speed 1\n", run->config.worker.step);
-    if (*run->checkpoint)
-        printf("resuming from %s\n", run->checkpoint);
-    fflush(stdout);
+    _Static_assert(sizeof(struct train_command) <= CLI_CONFIG_ROOM, "raise CLI_CONFIG_ROOM");
+    _Static_assert(RUN_SECTIONS + 1 <= CLI_SECTIONS, "raise CLI_SECTIONS");
+    struct train_command *c = config;
+    out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
+    run_sections(&c->run, out + 1);
+    return RUN_SECTIONS + 1;
 }
 
 static void print_memory(const char *who, const size_t *bytes, size_t total)
@@ -121,7 +106,7 @@ static void print_way_on(const struct run *run, enum sotto_status st)
 /* --resume: the run's own configuration comes first, file and options over it. */
 static enum sotto_status beneath(void *config, struct command_line *line)
 {
-    struct run_config *c = config;
+    struct run_config *c = &((struct train_command *)config)->run;
     const char *folder = line->folder;
     bool found = false;
     if (folder && !c->train.resume)
@@ -163,17 +148,29 @@ static enum sotto_status check_words(const char *const *words, int n)
     return SOTTO_OK;
 }
 
+static enum sotto_status plan(const struct run_config *config)
+{
+    struct run run;
+    TRY(run_plan(&run, config));
+    enum sotto_status st = run.cluster.leads ? plan_print(&run) : SOTTO_OK;
+    run_close(&run);
+    return st;
+}
+
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
+    const struct train_command *c = config;
     TRY(check_words(words, n_words));
+    if (c->dry_run)
+        return plan(&c->run);
     struct progress progress;
     progress_init(&progress, stdout);
     struct run_watch watch = progress_watch(&progress);
     watch.stop = stop_watch();
     struct run run;
-    TRY(run_open(&run, config, &watch));
+    TRY(run_open(&run, &c->run, &watch));
     if (run.cluster.leads)
-        print_header(&run);
+        plan_header(&run);
     enum sotto_status st = run_train(&run);
     progress_end(&progress);
     if (st == SOTTO_OK && run.cluster.leads) {

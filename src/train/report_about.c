@@ -1,14 +1,22 @@
 /* The part of report.json that tells what was run: enough to know a run again without its folder.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/option_only.h"
 #include "train/report.h"
 
+/* Names of files may be in any encoding, JSON is in UTF-8. */
 static void put(json_t *o, const char *key, const char *text)
 {
-    json_object_set_new(o, key, json_string(text));
+    json_t *value = json_string(text);
+    char *ascii = value ? NULL : strdup(text);
+    for (char *p = ascii; p && *p; p++)
+        if ((unsigned char)*p >= 0x80)
+            *p = '?';
+    json_object_set_new(o, key, ascii ? json_string(ascii) : value);
+    free(ascii);
 }
 
 /* Every option that is not at its default, as it would be typed. */

@@ -201,6 +201,39 @@ static enum sotto_status open_folder(struct run *run)
     return run->cluster.mpi ? comm_barrier(run->cluster.mpi) : SOTTO_OK;
 }
 
+/* `touch`: the folder is locked, and brought up to date. */
+static enum sotto_status open_all(struct run *run, bool touch)
+{
+    struct train_config *t = &run->config.train;
+    enum sotto_status st;
+    TRY_DONE(cluster_open(&run->cluster, &run->config));
+    if (touch)
+        TRY_DONE(open_folder(run));
+    TRY_DONE(find_checkpoint(run));
+    const char *from = *run->checkpoint ? run->checkpoint : t->init;
+    if (t->oracle == ORACLE_NULL) {
+        TRY_DONE(open_null(run));
+    } else {
+        TRY_DONE(run_open_data(run, from));
+        TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
+        TRY_DONE(open_start(run, from));
+        TRY_DONE(open_state(run));
+        TRY_DONE(run_calibrate(run));
+    }
+    if (run->cluster.leads && run->before)
+        resume_tell(run);
+    if (touch && run->cluster.leads &&
+        *run->checkpoint) /* a crash may have come between saving and publishing */
+        TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
+done:
+    if (st != SOTTO_OK) {
+        rundir_discard(&run->dir);
+        cluster_abort(&run->cluster, st);
+        run_close(run);
+    }
+    return st;
+}
+
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch)
 {
@@ -217,33 +250,13 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
     }
     if (watch)
         run->watch = *watch;
-    struct train_config *t = &run->config.train;
-    enum sotto_status st;
-    TRY_DONE(cluster_open(&run->cluster, &run->config));
-    TRY_DONE(open_folder(run));
-    TRY_DONE(find_checkpoint(run));
-    const char *from = *run->checkpoint ? run->checkpoint : t->init;
-    if (t->oracle == ORACLE_NULL) {
-        TRY_DONE(open_null(run));
-    } else {
-        TRY_DONE(run_open_data(run, from));
-        TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
-        TRY_DONE(open_start(run, from));
-        TRY_DONE(open_state(run));
-        TRY_DONE(run_calibrate(run));
-    }
-    if (run->cluster.leads && run->before)
-        resume_tell(run);
-    if (run->cluster.leads &&
-        *run->checkpoint) /* a crash may have come between saving and publishing */
-        TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
-done:
-    if (st != SOTTO_OK) {
-        rundir_discard(&run->dir);
-        cluster_abort(&run->cluster, st);
-        run_close(run);
-    }
-    return st;
+    return open_all(run, true);
+}
+
+enum sotto_status run_plan(struct run *run, const struct run_config *config)
+{
+    *run = (struct run){.config = *config, .dir.lock = -1};
+    return open_all(run, false);
 }
 
 void run_close(struct run *run)

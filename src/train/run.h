@@ -93,6 +93,10 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
  * failure. `dir` NULL: it has not. */
 enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir);
+
+/* The same for a look at what would be done: the folder is neither locked nor made nor written to,
+ * and only run_close may follow. */
+enum sotto_status run_plan(struct run *run, const struct run_config *config);
 void run_close(struct run *run);
 
 /* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of

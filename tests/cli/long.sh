@@ -39,6 +39,12 @@ succeeds "$sotto" compare files.ini --plot=false
 says 'was done before'
 succeeds "$sotto" tokenize train --input="$list" --vocab=300 --out=tokenizer.json
 
+# a name that is not UTF-8 still gives a report that can be read
+cp "$folder/1.txt" $'caf\xe9.txt'
+printf 'Anna and Ben went to the lake.\n%.0s' {1..40} >>$'caf\xe9.txt'
+succeeds "$sotto" train "${files[@]}" --data.train=$'caf\xe9.txt' --out=latin
+grep -qF '"data.train": "caf?.txt"' latin/report.json || die "report.json: $(cat latin/report.json)"
+
 # prompts: inline, from a file and from standard input are the same
 prompt=$(printf 'Anna and Ben went to the lake. %.0s' {1..100})
 printf '%s\n' "$prompt" >prompt.txt

@@ -1,0 +1,126 @@
+#include "cli/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/available.h"
+#include "train/budget.h"
+#include "train/estimate.h"
+
+void plan_header(const struct run *run)
+{
+    const struct model_config *m = &run->model.config;
+    const struct train_config *t = &run->config.train;
+    char method[OPTION_ROOM];
+    if (t->oracle == ORACLE_NULL)
+        printf("null oracle: %.2f million parameters in %d stages\n",
+               (double)run->table->parameters / 1e6, run->table->n_stage);
+    else
+        printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
+               m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
+    if (run->train)
+        printf(
+            "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
+            (long long)loader_tokens(run->train), loader_sources(run->train),
+            loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
+            run->config.strategy.accumulate);
+    strategy_describe(&run->config.strategy, method);
+    if (run->cluster.size > 1)
+        printf("workers: %d %s in %d group%s, %s\n", run->cluster.size,
+               run->cluster.mpi       ? "MPI ranks"
+               : t->time == TIME_REAL ? "threads"
+                                      : "simulated",
+               run->config.strategy.groups, run->config.strategy.groups == 1 ? "" : "s", method);
+    if (t->time == TIME_VIRTUAL)
+        printf("virtual time: a micro-batch takes %s at speed 1\n", run->config.worker.step);
+    if (*run->checkpoint)
+        printf("resuming from %s\n", run->checkpoint);
+    fflush(stdout);
+}
+
+static const char *name_of(const struct option *table, int count, const char *key,
+                           const void *config, char room[OPTION_ROOM])
+{
+    for (int i = 0; i < count; i++)
+        if (strcmp(table[i].key, key) == 0)
+            return option_print(&table[i], config, room);
+    return "";
+}
+
+static void print_method(const struct run *run)
+{
+    const struct strategy_config *s = &run->config.strategy;
+    const struct optim_config *o = &run->config.optim;
+    char method[OPTION_ROOM], room[OPTION_ROOM];
+    strategy_describe(s, method);
+    printf("method: %s on a mesh of %d x %d (groups x workers of a group), %s\n", method, s->groups,
+           run->cluster.size / s->groups,
+           name_of(strategy_options, strategy_options_count, "precision", s, room));
+    printf("optimizer: %s, ", name_of(optim_options, optim_options_count, "kind", o, room));
+    printf("learning rate %g, %s schedule, %lld rounds of warm-up\n", o->lr,
+           name_of(optim_options, optim_options_count, "schedule", o, room), (long long)o->warmup);
+}
+
+/* What a round brings depends on timing for methods that compute beside communication. */
+static void print_length(const struct run *run)
+{
+    const struct train_config *t = &run->config.train;
+    const bool elastic = run->config.strategy.shard >= SHARD_DPU;
+    const int64_t samples = (int64_t)run->cluster.size * run->config.strategy.accumulate * t->batch;
+    const int64_t rounds = budget_rounds(t, &(struct budget_spent){0}, samples);
+    printf("length: ");
+    if (rounds < BUDGET_UNKNOWN)
+        printf("%s%lld rounds, each of %s%lld samples (%lld tokens)",
+               elastic && t->steps < 0 ? "about " : "", (long long)rounds,
+               elastic ? "at least " : "", (long long)samples, (long long)(samples * t->seq));
+    if (t->seconds > 0)
+        printf("%s%g s", rounds < BUDGET_UNKNOWN ? ", at most " : "", t->seconds);
+    if (run->train && rounds < BUDGET_UNKNOWN && loader_tokens(run->train) > 0)
+        printf("; %.2f times through the data",
+               (double)rounds * (double)samples * t->seq / (double)loader_tokens(run->train));
+    printf("\n");
+}
+
+static void print_links(const struct run *run)
+{
+    const struct link_config *l = &run->config.link;
+    if (*l->intra || *l->inter)
+        printf("links: %s inside a node, %s between nodes\n", *l->intra ? l->intra : "no limit",
+               *l->inter ? l->inter : "no limit");
+}
+
+static enum sotto_status print_estimate(const struct run *run)
+{
+    struct estimate e;
+    const struct available a = available_memory("");
+    if (run->config.train.oracle == ORACLE_NULL)
+        return SOTTO_OK;
+    TRY(estimate_run(run, &e));
+    printf("memory: about %.1f MB on this machine (", e.total / 1e6);
+    for (int c = 0, n = 0; c < MEMORY_CATEGORIES; c++)
+        if (e.bytes[c] > 0)
+            printf("%s%s %.1f", n++ ? ", " : "", memory_category_name((enum memory_category)c),
+                   e.bytes[c] / 1e6);
+    printf(")");
+    if (isfinite(a.bytes))
+        printf("; %s has %.0f MB left", a.by, a.bytes / 1e6);
+    printf("\n");
+    return SOTTO_OK;
+}
+
+enum sotto_status plan_print(const struct run *run)
+{
+    const struct train_config *t = &run->config.train;
+    plan_header(run);
+    print_method(run);
+    print_length(run);
+    print_links(run);
+    TRY(print_estimate(run));
+    printf("folder: %s%s\n", t->out,
+           *run->checkpoint      ? ", whose run would be gone on with"
+           : file_exists(t->out) ? ", which is there"
+                                 : ", which would be made");
+    printf("dry run: nothing was trained, and the folder is as it was\n");
+    return SOTTO_OK;
+}

@@ -1,0 +1,47 @@
+# --dry_run: everything is checked and told, nothing is made, and the run that follows is the one that was told.
+. "$(dirname "$0")/lib.bash"
+
+run=("$sotto" train "${tiny[@]}" --out=new/run --steps=6 --workers=4 --strategy=diloco --H=2 --mesh=2x2 --shard=zero1
+     --schedule=wsd --optim.warmup=2)
+succeeds "${run[@]}" --dry_run
+says '^model: 2 layers, width 32, 2 heads, vocabulary 300: '
+says '^data: [0-9]+ tokens in 1 source; 4 x 32 tokens a micro-batch'
+says '^workers: 4 threads in 2 groups, zero1 x diloco$'
+says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
+says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up$'
+says '^length: 6 rounds, each of 16 samples \(512 tokens\); [0-9.]+ times through the data$'
+says '^memory: about [0-9.]+ MB on this machine \(parameters [0-9.]+, .*activations [0-9.]+'
+says '^folder: new/run, which would be made$'
+[ ! -e new ] || die "a dry run made the folder"
+cp out planned
+
+# The run that follows has the header that was told.
+succeeds "${run[@]}"
+for line in model data workers; do
+    [ "$(grep "^$line:" planned)" = "$(grep "^$line:" out)" ] || die "planned another $line: $(cat planned)"
+done
+
+# Beside a run that is there it says what would happen, and changes nothing, not even times.
+find new -exec stat -c '%n %Y %s' {} + | sort >before
+fails_with "already holds a run of 6 steps" "${run[@]}" --dry_run
+succeeds "${run[@]}" --dry_run --resume --steps=9
+says '^resuming from new/run/checkpoints/step-00000006'
+says '^folder: new/run, whose run would be gone on with$'
+find new -exec stat -c '%n %Y %s' {} + | sort >after
+cmp before after || die "a dry run changed the folder"
+
+# What the run would be refused for, the plan is refused for.
+fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
+fails_with "out of range" "${run[@]}" --dry_run --lr=-1
+[ ! -e other ] || die "a refused dry run made the folder"
+
+# A simulated cluster, a budget in seconds, a method whose rounds depend on timing.
+succeeds "$sotto" train "${tiny[@]}" --dry_run --workers=4 --time=virtual --worker.step=20ms --link.inter=100Mbit/s,5ms \
+    --worker.per_node=1 --strategy=acco --seconds=9 --out=sim
+says '^links: no limit inside a node, 100Mbit/s,5ms between nodes$'
+says '^length: 9 s$'
+says '^virtual time: a micro-batch takes 20ms'
+succeeds "$sotto" train --dry_run --oracle=null --time=virtual --workers=8 --null.parameters=7G --worker.step=1s --out=sim --steps=5
+says '^null oracle: 7000.00 million parameters'
+[ ! -e sim ] || die "a dry run made the folder"
+exit 0
