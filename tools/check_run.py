@@ -4,7 +4,8 @@
 Run:  python tools/check_run.py RUN_DIR [--logits FILE] [--tensorboard]
 in an environment with torch, transformers, tokenizers and safetensors (tensorboard for --tensorboard).
 
-Loads RUN_DIR with AutoModelForCausalLM, every tensor accounted for, and tokenizer.json where there is one. FILE is a
+Loads RUN_DIR with AutoModelForCausalLM, every tensor accounted for, and the tokenizer where there is one, with
+AutoTokenizer too; generates a few tokens. FILE is a
 safetensors file with `tokens` int32 [B,T] and `logits` [B,T,V] as sotto computed them from the same weights: fails
 where transformers' logits differ by more than --tolerance. --tensorboard lists the scalars that TensorBoard's own
 reader finds below RUN_DIR.
@@ -58,6 +59,17 @@ def check_tokenizer(file, vocab):
         fail("tokenizer does not decode what it encoded")
 
 
+def check_generation(folder, model):
+    from transformers import AutoTokenizer
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    ends = model.config.eos_token_id
+    if tokenizer.eos_token_id not in (ends if isinstance(ends, list) else [ends]):
+        fail(f"the tokenizer ends texts with {tokenizer.eos_token_id}, the model with {ends}")
+    prompt = tokenizer("Once upon a time", return_tensors="pt").input_ids
+    out = model.generate(prompt, max_new_tokens=8, do_sample=False)
+    print(f"generate: {tokenizer.decode(out[0])!r}")
+
+
 def list_scalars(folder):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     folders = sorted({f.parent for f in folder.rglob("*tfevents*")})
@@ -88,6 +100,7 @@ def main():
         model = load_model(a.run_dir)
         if (a.run_dir / "tokenizer.json").exists():
             check_tokenizer(a.run_dir / "tokenizer.json", model.config.vocab_size)
+            check_generation(a.run_dir, model)
         if a.logits:
             check_logits(model, a.logits, a.tolerance)
 

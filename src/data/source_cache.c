@@ -64,6 +64,8 @@ static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct sourc
         if (spec->format == DATA_JSONL)
             hash = hash_bytes(hash, spec->text_key, strlen(spec->text_key) + 1);
     }
+    const int end = tokenizer_end(tokenizer); /* which a file beside the tokenizer's may say */
+    hash = hash_bytes(hash, &end, sizeof end);
     TRY(mix_tokenizer(&hash, tokenizer, folder));
     char name[64];
     snprintf(name, sizeof name, "%016llx.bin", (unsigned long long)hash);
@@ -73,11 +75,13 @@ static enum sotto_status cache_path(char out[FILE_PATH_ROOM], const struct sourc
 struct encoding {
     const struct tokenizer *tokenizer;
     struct token_list ids;
+    int64_t documents;
 };
 
 static enum sotto_status encode_document(void *arg, const char *text, size_t size)
 {
     struct encoding *e = arg;
+    e->documents++;
     return tokenizer_encode_document(e->tokenizer, text, size, &e->ids);
 }
 
@@ -115,6 +119,10 @@ enum sotto_status source_tokenize(struct tokens *out, const struct source_spec *
         free(encoding.ids.data);
         return st;
     }
+    if (encoding.documents > 1 && tokenizer_end(tokenizer) < 0 && tokenizer_begin(tokenizer) < 0)
+        log_warn("the tokenizer has no token that ends a text: nothing parts the %lld documents of "
+                 "%s",
+                 (long long)encoding.documents, spec->path);
     int vocab = tokenizer_vocab_size(tokenizer);
     int64_t count = (int64_t)encoding.ids.count;
     if (path[0] && tokens_save(path, encoding.ids.data, count, vocab) != SOTTO_OK)

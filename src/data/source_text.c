@@ -154,7 +154,7 @@ void source_warn_encoding(const struct source_spec *spec)
         line += map.data[i] == '\n';
     if (wrong)
         log_warn("%s:%zu: byte 0x%02x at place %zu is not UTF-8 (%zu such bytes in all): they are "
-                 "learned as they are; `iconv` converts a file of another encoding",
+                 "taken as they are; `iconv` converts a file of another encoding",
                  spec->path, line, map.data[first], first, wrong);
     file_map_close(&map);
 }

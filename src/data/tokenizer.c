@@ -71,6 +71,17 @@ int tokenizer_vocab_size(const struct tokenizer *tokenizer)
     return (int)tokenizer->model.size;
 }
 
+int tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t size)
+{
+    const struct bpe_added_list *added = &tokenizer->added;
+    for (uint32_t i = 0; i < added->count; i++)
+        if (added->item[i].content_size == size &&
+            memcmp(added->pool.data + added->item[i].content, text, size) == 0)
+            return (int)added->item[i].id;
+    uint32_t id = bpe_model_find(&tokenizer->model, text, size);
+    return id == BPE_NONE ? -1 : (int)id;
+}
+
 int tokenizer_end(const struct tokenizer *tokenizer)
 {
     return tokenizer->end == BPE_NONE ? -1 : (int)tokenizer->end;

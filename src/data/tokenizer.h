@@ -29,8 +29,10 @@ bool tokenizer_in(const char *folder);
 
 /* Ids including added tokens: every id is below this. */
 int tokenizer_vocab_size(const struct tokenizer *tokenizer);
+/* The id of the token of this text, -1 if there is none. */
+int tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t size);
 /* The id of the end-of-text token, -1 if it has none: the special token with one of the usual
- * names, else the only special token. */
+ * names, else the only special token, else the one that tokenizer_config.json names. */
 int tokenizer_end(const struct tokenizer *tokenizer);
 /* The first token that the post-processor puts before a text, -1 if it puts none. */
 int tokenizer_begin(const struct tokenizer *tokenizer);

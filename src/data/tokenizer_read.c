@@ -310,6 +310,49 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     return tokenizer_finish(tokenizer);
 }
 
+/* Where no special token has a name that is known to end texts, the tokenizer_config.json in the
+ * same folder may say which one does; what else it says, and whether it can be read, does not
+ * matter. */
+static enum sotto_status find_end_beside(struct tokenizer *tokenizer, const char *folder)
+{
+    char path[FILE_PATH_ROOM], *text;
+    size_t size;
+    TRY(file_join(path, folder, "tokenizer_config.json"));
+    if (tokenizer->end != BPE_NONE || !file_exists(path))
+        return SOTTO_OK;
+    TRY(file_read(path, FILE_LIMIT, &text, &size));
+    json_t *root = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL); /* lengths of 10^30 */
+    const json_t *end = json_object_get(root, "eos_token");
+    if (json_is_object(end))
+        end = json_object_get(end, "content");
+    if (json_is_string(end)) {
+        int id = tokenizer_find(tokenizer, json_string_value(end), json_string_length(end));
+        tokenizer->end = id < 0 ? BPE_NONE : (uint32_t)id;
+    }
+    json_decref(root);
+    free(text);
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_file(struct tokenizer **out, const char *path)
+{
+    json_t *root;
+    TRY(json_open(&root, path, FILE_LIMIT));
+    TRY(from_root(out, root, path));
+    const char *slash = strrchr(path, '/');
+    char folder[FILE_PATH_ROOM] = ".";
+    if (strcmp(slash ? slash + 1 : path, "tokenizer.json") != 0)
+        return SOTTO_OK;
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    enum sotto_status st = find_end_beside(*out, folder);
+    if (st != SOTTO_OK) {
+        tokenizer_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
 bool tokenizer_in(const char *folder)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.json"};
@@ -335,13 +378,13 @@ enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
                         path);
         TRY(tokenizer_make(out));
         enum sotto_status st = read_pair(*out, vocab_path, merges_path);
+        if (st == SOTTO_OK)
+            st = find_end_beside(*out, path);
         if (st != SOTTO_OK) {
             tokenizer_close(*out);
             *out = NULL;
         }
         return st;
     }
-    json_t *root;
-    TRY(json_open(&root, path, FILE_LIMIT));
-    return from_root(out, root, path);
+    return read_file(out, path);
 }

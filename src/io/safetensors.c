@@ -140,7 +140,14 @@ static enum sotto_status open_folder(struct safetensors *set, const char *folder
         TRY(add_path(set, path));
         return fail_in(sort(set), "%s: ", path);
     }
+    TRY(file_join(path, folder, "pytorch_model.bin"));
+    const bool pickled = file_exists(path);
     TRY(file_join(path, folder, "model.safetensors.index.json"));
+    if (!file_exists(path) && pickled)
+        return fail(SOTTO_EIO,
+                    "%s has its weights in pytorch_model.bin, which only Python reads: load the "
+                    "model in transformers and save it with save_pretrained",
+                    folder);
     if (!file_exists(path))
         return fail(SOTTO_EIO, "%s has neither model.safetensors nor model.safetensors.index.json",
                     folder);

@@ -84,15 +84,9 @@ static int named_token(const json_t *config, const char *member, const struct to
 {
     const json_t *value = json_object_get(config, member);
     const json_t *content = json_is_object(value) ? json_object_get(value, "content") : value;
-    struct token_list ids = {0};
-    int id = -1;
-    if (json_is_string(content) &&
-        tokenizer_encode(tokenizer, json_string_value(content), json_string_length(content),
-                         &ids) == SOTTO_OK &&
-        ids.count == 1)
-        id = ids.data[0];
-    free(ids.data);
-    return id;
+    if (!json_is_string(content))
+        return -1;
+    return tokenizer_find(tokenizer, json_string_value(content), json_string_length(content));
 }
 
 /* What config.json says; of a list, the first. */

@@ -115,6 +115,9 @@ fails_with "model_type 'mamba' is not supported" "$sotto" sample model
 echo '{' >model/config.json
 fails_with "config.json is not valid JSON" "$sotto" sample model
 fails_with "is not a folder with a model" "$sotto" sample nowhere
+cp run/config.json model/
+mv model/model.safetensors model/pytorch_model.bin
+fails_with "which only Python reads" "$sotto" sample model
 
 # a loss that is no number: the step is named, the last good checkpoint stays
 fails_with "step " "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant

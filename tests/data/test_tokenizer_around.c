@@ -1,6 +1,7 @@
 /* What a tokenizer's post-processor puts around prompts, documents and examples. */
 #include "test_loader_fixture.h"
 
+#include "base/log.h"
 #include "data/instruct.h"
 
 #define SPECIAL(name, ids) "\"" name "\": {\"id\": \"" name "\", \"ids\": " ids ", \"tokens\": []}"
@@ -197,6 +198,68 @@ static void other_tokenizers_are_told_apart(void **state)
     tokenizer_close(none);
 }
 
+static void count_warnings(enum log_level level, const char *line, void *arg)
+{
+    *(int *)arg += level == LOG_WARN && strstr(line, "nothing parts the 2 documents");
+}
+
+/* Of several special tokens with unusual names, tokenizer_config.json says which one ends a text.
+ */
+static void the_end_named_beside(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config;
+        int end;
+    } cases[] = {
+        {NULL, -1},
+        {"{\"eos_token\": \"<fin>\", \"model_max_length\": 1000000000000000019884624838656}", 257},
+        {"{\"eos_token\": {\"content\": \"<debut>\", \"lstrip\": false}}", 256},
+        {"{\"eos_token\": \"<other>\"}", -1},
+        {"{\"eos_token\": null}", -1},
+        {"no JSON", -1},
+    };
+    char place[FILE_PATH_ROOM], path[FILE_PATH_ROOM];
+    struct tokenizer *bytes = byte_tokenizer(), *t;
+    json_t *root;
+    struct data_config config = config_for(make_text("two.txt", "a\n<|endoftext|>\nb"));
+    config.holdout = 0;
+    snprintf(config.cache, sizeof config.cache, "%s/cache-ends", folder);
+    assert_int_equal(file_join(place, folder, "named"), SOTTO_OK);
+    assert_int_equal(file_make_directories(place), SOTTO_OK);
+    assert_int_equal(file_join(path, place, "tokenizer.json"), SOTTO_OK);
+    assert_int_equal(tokenizer_save(bytes, path), SOTTO_OK);
+    tokenizer_close(bytes);
+    assert_int_equal(json_open(&root, path, 1 << 20), SOTTO_OK);
+    json_object_set_new(root, "added_tokens",
+                        json_pack("[{s:i, s:s, s:b}, {s:i, s:s, s:b}]", "id", 256, "content",
+                                  "<debut>", "special", 1, "id", 257, "content", "<fin>", "special",
+                                  1));
+    assert_int_equal(json_save(root, path, 0), SOTTO_OK);
+    json_decref(root);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char beside[FILE_PATH_ROOM];
+        int warnings = 0;
+        assert_int_equal(file_join(beside, place, "tokenizer_config.json"), SOTTO_OK);
+        if (cases[i].config)
+            assert_int_equal(file_write(beside, cases[i].config, strlen(cases[i].config)),
+                             SOTTO_OK);
+        for (int k = 0; k < 2; k++) { /* by the folder, by the file */
+            assert_int_equal(tokenizer_open(&t, k ? path : place), SOTTO_OK);
+            assert_int_equal(tokenizer_end(t), cases[i].end);
+            if (k == 0)
+                tokenizer_close(t);
+        }
+        log_set(count_warnings, &warnings);
+        struct loader *loader = open_loader(&config, DATA_TRAIN, t);
+        log_set(NULL, NULL);
+        assert_int_equal(loader_tokens(loader), cases[i].end < 0 ? 2 : 4);
+        assert_int_equal(warnings, i == 0); /* later ones are in the cache */
+        loader_close(loader);
+        tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +268,7 @@ int main(void)
         cmocka_unit_test(documents_of_a_source),
         cmocka_unit_test(examples),
         cmocka_unit_test(other_tokenizers_are_told_apart),
+        cmocka_unit_test(the_end_named_beside),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
