@@ -59,15 +59,17 @@ static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t
 static void add_rows(const struct kernels *k, struct view y, struct view dy, size_t w, size_t c,
                      size_t n, const struct place *order, size_t first, size_t end, size_t every)
 {
-    float total[CHUNK], room[CHUNK];
-    k->vector->fill(total, 0, n);
-    for (size_t i = first; i < end; i += every) {
+    float total[CHUNK], x_room[CHUNK], y_room[CHUNK];
+    const float *sum = load(k, dy, (order ? order[first].row : first) * w + c, n, x_room);
+    if (first + every < end)
+        sum = memcpy(total, sum, n * sizeof *sum);
+    for (size_t i = first + every; i < end; i += every) {
         size_t row = order ? order[i].row : i;
-        k->vector->add(total, load(k, dy, row * w + c, n, room), n);
+        k->vector->add(total, load(k, dy, row * w + c, n, x_room), n);
     }
-    float *sum = load(k, y, c, n, room);
-    k->vector->add(sum, total, n);
-    store(k, y, c, n, sum);
+    float *to = load(k, y, c, n, y_room);
+    k->vector->add(to, sum, n);
+    store(k, y, c, n, to);
 }
 
 /* A token may occur in many rows, so threads own columns, not rows. */
