@@ -75,6 +75,10 @@ for name in $(sed -n 's/^SOTTO_API.*\b\(sotto_[a-z_]*\)(.*/\1/p' usr/include/sot
     grep -qE "$name|\`$short\b" "$page" ||
         die "docs/embedding.md does not mention $name"
 done
+for name in $(cc -fpreprocessed -dD -E -P usr/include/sotto/train.h | awk '/^struct sotto_[a-z]+ \{/, /^\};/' |
+    grep -oE '\(\*[a-z_]+\)|[a-z_]+(\[[^]]*\])?[;,]' | grep -oE '^\(?\*?[a-z_]+' | tr -d '(*' | sort -u); do
+    grep -qw "$name" "$page" || die "docs/embedding.md does not mention the member $name"
+done
 
 # Killed in the middle it goes on from its checkpoint to the same bits.
 long=(--strategy=zero1 --workers=2 --steps=12000 --save_every=200 --kind=adamw)
