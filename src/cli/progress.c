@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "comm/mpi.h"
+#include "train/trainer.h"
 #include "train/budget.h"
 
 void progress_init(struct progress *p, FILE *out)
@@ -47,9 +49,29 @@ void progress_line(struct progress *p, double left, const char *format, ...)
     fflush(p->out);
 }
 
+/* Better known now than when the run is lost: how long workers may take until all can stop, and a
+ * checkpoint of 12 bytes a parameter to a disk of 300 MB/s. */
+static void warn_of_grace(struct progress *p, const struct run_step *s)
+{
+    const struct run *run = s->trainer->run;
+    const char *option;
+    const double grace = mpi_grace(&option);
+    const double needs = s->seconds * strategy_rounds_to_stop(&run->config.strategy) +
+                         12 * (double)run->table->parameters / 300e6;
+    if (p->warned || grace < 0 || needs < grace)
+        return;
+    p->warned = true;
+    progress_end(p);
+    log_warn(
+        "to stop and be saved, this run may take %.2g s, but mpirun kills its ranks %g s after "
+        "Ctrl-C: mpirun %s leaves them a minute",
+        needs, grace, option);
+}
+
 static void step(void *arg, const struct run_step *s)
 {
     struct progress *p = arg;
+    warn_of_grace(p, s);
     if (!s->report && !p->terminal)
         return;
     char left[32], exposed[48] = "";

@@ -6,6 +6,7 @@
 
 struct progress {
     FILE *out;
+    bool warned; /* of a launcher that leaves too little time */
     bool terminal;
     bool pending; /* the cursor stands behind a progress line */
 };

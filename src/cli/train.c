@@ -83,7 +83,7 @@ static void print_report(const struct run *run)
 }
 
 /* What to do after a run that did not come to its end. */
-static void print_way_on(const struct run *run, enum sotto_status st)
+static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 {
     const char *out = run->config.train.out;
     char folder[FILE_PATH_ROOM], *command = NULL;
@@ -93,14 +93,39 @@ static void print_way_on(const struct run *run, enum sotto_status st)
     status_save(&cause, st);
     if (st != SOTTO_ESTOPPED && checkpoint_newest(out, false, &step, folder) == SOTTO_OK &&
         step >= 0)
-        printf("the last good checkpoint is %s\n", folder);
+        fprintf(to, "the last good checkpoint is %s\n", folder);
     FILE *text = open_memstream(&command, &size);
     const bool known = text && resume_command(run, text);
     if (text && fclose(text) == 0 && known)
-        printf("to go on: %s\n", command);
+        fprintf(to, "to go on: %s\n", command);
     free(command);
-    fflush(stdout);
+    fflush(to);
     status_raise(&cause);
+}
+
+static void last_word(void *arg, const struct run *run)
+{
+    (void)arg;
+    print_way_on(run, SOTTO_EPEER, stderr);
+}
+
+/* Said by rank 0 the moment it is asked to stop; NULL without memory. The caller frees it. */
+static char *make_stop_words(const struct run *run)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    fputs(
+        "\nasked to stop: saving as soon as all workers can; should the process be killed before, ",
+        out);
+    resume_plainly(run, out);
+    fputs(" goes on from the last checkpoint\n", out);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 /* --resume: the run's own configuration comes first, file and options over it. */
@@ -167,11 +192,16 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     progress_init(&progress, stdout);
     struct run_watch watch = progress_watch(&progress);
     watch.stop = stop_watch();
+    watch.failed = last_word;
     struct run run;
     TRY(run_open(&run, &c->run, &watch));
+    char *words_to_stop = run.cluster.leads ? make_stop_words(&run) : NULL;
+    stop_words(words_to_stop);
     if (run.cluster.leads)
         plan_header(&run);
     enum sotto_status st = run_train(&run);
+    stop_words(NULL);
+    free(words_to_stop);
     progress_end(&progress);
     if (st == SOTTO_OK && run.cluster.leads) {
         print_report(&run);
@@ -181,7 +211,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
             printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
                    run.config.train.out, run.result.hash);
     } else if (st != SOTTO_OK) {
-        print_way_on(&run, st);
+        print_way_on(&run, st, stdout);
     }
     run_close(&run);
     return st;

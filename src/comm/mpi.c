@@ -37,6 +37,22 @@ const char *mpi_launcher(void)
     return "srun";
 }
 
+/* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends
+ * SIGTERM and after this time SIGKILL. */
+double mpi_grace(const char **option)
+{
+#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5
+    const char *set = getenv("PRTE_MCA_odls_base_sigkill_timeout");
+    *option = "--prtemca odls_base_sigkill_timeout 60";
+#else
+    const char *set = getenv("OMPI_MCA_odls_base_sigkill_timeout");
+    *option = "--mca odls_base_sigkill_timeout 60";
+#endif
+    if (!getenv("OMPI_COMM_WORLD_SIZE"))
+        return -1;
+    return set ? atof(set) : 1;
+}
+
 #ifndef SOTTO_WITH_MPI
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {

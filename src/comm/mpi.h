@@ -33,6 +33,10 @@ const char *mpi_launcher(void);
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);
 
+/* Seconds that the launcher leaves its ranks to end after it has asked them to, and the option that
+ * changes it; negative: not known. */
+double mpi_grace(const char **option);
+
 /* This process's communicator of all ranks; NULL config: ring. Starts MPI unless the program has,
  * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,

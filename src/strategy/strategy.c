@@ -301,6 +301,15 @@ void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])
         snprintf(out, OPTION_ROOM, "%s", shard_names[c->shard]);
 }
 
+double strategy_rounds_to_stop(const struct strategy_config *c)
+{
+    if (c->groups > 1 && c->replicate == REPLICATE_DILOCO)
+        return (double)c->H;
+    if (c->groups > 1 && c->replicate != REPLICATE_SYNC)
+        return c->tau_steps > 0 ? (double)c->tau_steps : 1;
+    return c->shard == SHARD_DDP || c->shard == SHARD_ZERO1 ? 1.0 / c->accumulate : 1;
+}
+
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup)
 {
     *out = NULL;

@@ -4,6 +4,8 @@
 #ifndef SOTTO_STRATEGY_STRATEGY_H
 #define SOTTO_STRATEGY_STRATEGY_H
 
+#include <signal.h>
+
 #include "io/state.h"
 #include "optim/optim.h"
 #include "strategy/mesh.h"
@@ -92,6 +94,10 @@ const char *strategy_preset(int i);
 /* "zero1", "fsdp x sync": for people. */
 void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
 
+/* How many rounds it may take workers that are asked to stop until all of them can; part of one,
+ * where rounds can be abandoned. */
+double strategy_rounds_to_stop(const struct strategy_config *config);
+
 /* What the caller wants of a round. */
 struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
@@ -100,6 +106,9 @@ struct plan {
     bool last;      /* the run is going to end behind this round; the same for all workers */
     double pause;   /* seconds since the last round that are not the training's */
     double seconds; /* of training, by this worker's clock, before this round   */
+    /* (optional) Becomes non-zero when this worker is to stop as soon as it can: methods that
+     * average every gradient then abandon a round between two micro-batches. */
+    const volatile sig_atomic_t *asked;
 };
 
 /* What all workers know alike once they have met, of the rounds since they met before: one round
@@ -116,6 +125,7 @@ struct round {
     int64_t targets, tokens, microbatches;
     bool whole;                  /* the loss is that of all workers                      */
     bool stop;                   /* all workers know that one of them wants to stop here */
+    bool abandoned;              /* by all of them: nothing has moved since the last round */
     const struct agreed *agreed; /* NULL: nothing new; until the next round */
 };
 

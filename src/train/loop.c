@@ -17,6 +17,7 @@ struct loop {
     int64_t saved; /* step of the newest checkpoint, -1: none */
     double pause;  /* between the last two rounds, in the worker's time */
     struct budget_spent spent;
+    bool abandoned; /* the last round: the run is as it was before it */
 };
 
 static bool leads(const struct trainer *t)
@@ -162,6 +163,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .next_lr = optim_lr(&run->config.optim, t->step + 1, t->rounds),
                         .want_norm = s.report,
                         .stop = asked_to_stop(run),
+                        .asked = run->watch.stop,
                         .last = last,
                         .pause = l->pause,
                         .seconds = meter_read(&t->meter).seconds};
@@ -169,6 +171,10 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
         return fail_in(st, "step %lld: ", (long long)t->step + 1);
+    if (s.round.abandoned) {
+        *stop = l->abandoned = true;
+        return SOTTO_OK;
+    }
     t->step++;
     t->tokens += s.round.tokens;
     t->samples += s.round.microbatches * c->batch;
@@ -302,7 +308,8 @@ enum sotto_status trainer_loop(struct trainer *t)
     meter_start(&t->meter);
     while (t->step < t->rounds && !stop) {
         TRY(one_round(&l, &stop));
-        TRY(between_rounds(&l));
+        if (!l.abandoned) /* else what is due here was done before it */
+            TRY(between_rounds(&l));
     }
     meter_stop(&t->meter);
     TRY(tell_reported(&l, true));

@@ -144,19 +144,25 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
     put_word(new_value, out);
 }
 
+void resume_plainly(const struct run *run, FILE *out)
+{
+    const char *launcher = mpi_launcher();
+    if (run->cluster.mpi && launcher)
+        fprintf(out, "%s -n %d ", launcher, run->cluster.size);
+    fputs("sotto train --resume ", out);
+    put_word(run->config.train.out, out);
+}
+
 bool resume_command(const struct run *run, FILE *out)
 {
-    const char *folder = run->config.train.out, *launcher = mpi_launcher();
+    const char *folder = run->config.train.out;
     char checkpoint[FILE_PATH_ROOM];
     struct run_config *before = malloc(sizeof *before);
     int64_t step = -1;
     bool there = before && checkpoint_newest(folder, false, &step, checkpoint) == SOTTO_OK &&
                  step >= 0 && resume_read(before, checkpoint) == SOTTO_OK;
     if (there) {
-        if (run->cluster.mpi && launcher)
-            fprintf(out, "%s -n %d ", launcher, run->cluster.size);
-        fputs("sotto train --resume ", out);
-        put_word(folder, out);
+        resume_plainly(run, out);
         there = compare(before, &run->config, put_option, out) == SOTTO_OK;
     }
     free(before);

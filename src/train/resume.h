@@ -27,6 +27,9 @@ enum sotto_status resume_refuse(const struct run *run);
 /* Logs what else is different from now on: "changed: optim.lr 0.0003 -> 0.5". */
 void resume_tell(const struct run *run);
 
+/* Writes the command that goes on with this run once it has a checkpoint. */
+void resume_plainly(const struct run *run, FILE *out);
+
 /* Writes the command that goes on with this run, and with what it has changed since its newest
  * checkpoint; false: there is no checkpoint to go on from. */
 bool resume_command(const struct run *run, FILE *out);

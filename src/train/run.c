@@ -284,8 +284,15 @@ void run_close(struct run *run)
 static enum sotto_status train(struct worker *w, void *arg)
 {
     struct trainer t;
-    TRY(trainer_open(&t, arg, w));
+    struct run *run = arg;
+    TRY(trainer_open(&t, run, w));
     enum sotto_status st = trainer_loop(&t);
+    if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
+        struct status_note note;
+        status_save(&note, st);
+        run->watch.failed(run->watch.arg, run);
+        status_raise(&note);
+    }
     if (st != SOTTO_OK)
         mesh_abort(&t.mesh, st); /* before its lanes are closed: they may wait for others */
     trainer_close(&t);

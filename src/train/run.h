@@ -18,6 +18,7 @@
 #include "train/oracle.h"
 
 struct trainer;
+struct run;
 
 /* What the watcher is told, by rank 0. A reported round is told when all workers have done it, with
  * everybody's numbers; the others at once, with rank 0's. */
@@ -41,6 +42,8 @@ struct run_watch {
     void (*saved)(void *arg, int64_t step, const char *folder);
     void *arg;
     const volatile sig_atomic_t *stop; /* (optional) non-zero: finish this round, save and return */
+    /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word. */
+    void (*failed)(void *arg, const struct run *run);
 };
 
 /* What a worker reports in the end. */

@@ -87,6 +87,7 @@ apart "what training begins with differs: rank 1 has "
 ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant
 says 'worker [01]: step [0-9]*: the (loss|gradient)'
+says '^to go on: mpirun -n 2 sotto train --resume nan$'
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
 
 # ranks OUT: the processes that train there, by rank.
@@ -135,6 +136,28 @@ for folder in killed/checkpoints/step-*; do
 done
 succeeds "${mpirun[@]}" -n 2 "${train[@]}" --out=killed --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=fsdp
 says "resuming from killed/checkpoints/$last"
+
+# Rounds that would take hours are abandoned when all ranks are asked to stop, which is said at once.
+"${mpirun[@]}" -n 2 "${train[@]}" --steps=3 --accumulate=1000000 --strategy.preset=zero1 --out="$scratch/long" >out 2>&1 &
+pid=$!
+for _ in $(seq 200); do
+    grep -q '^workers: 2 MPI ranks' out && break
+    sleep 0.1
+done
+sleep 1
+kill -TERM $(ranks long)
+seconds_to_end
+says "^asked to stop: .* mpirun -n 2 sotto train --resume $scratch/long goes on from the last checkpoint\$"
+[ "$(ls long/checkpoints)" = step-00000000 ] || die "an abandoned round left $(ls long/checkpoints)"
+
+# A launcher that leaves too little time is told of, with what would give more.
+if [ $open_mpi = yes ]; then
+    for seconds in 0 60; do
+        OMPI_MCA_odls_base_sigkill_timeout=$seconds succeeds "${mpirun[@]}" -n 2 "${train[@]}" --steps=2 --out=grace.$seconds
+        [ "$(grep -c '^warning: .* mpirun --mca odls_base_sigkill_timeout 60 leaves' out)" = $((seconds == 0)) ] ||
+            { cat out >&2; die "the word about $seconds s"; }
+    done
+fi
 
 # Ctrl-C that reaches only one rank, and only the launcher: everybody saves and stops.
 background stopped --save_every=2 --strategy.preset=fsdp

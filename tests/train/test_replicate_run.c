@@ -90,7 +90,8 @@ static enum sotto_status train_until(const struct run_config *c, int64_t steps, 
     struct run_config config = *c;
     struct run run;
     *seen = (struct seen){.stop_at = stop_at};
-    struct run_watch watch = {on_step, on_evaluated, NULL, seen, &seen->stop};
+    struct run_watch watch = {
+        .step = on_step, .evaluated = on_evaluated, .arg = seen, .stop = &seen->stop};
     config.train.steps = steps;
     config.train.resume = true;
     TRY(strategy_forget(&config.strategy, &config.strategy)); /* tau and H are one method's */

@@ -105,7 +105,8 @@ static enum sotto_status train(const struct run_config *c, struct watcher *w, in
 {
     struct run run;
     *w = (struct watcher){.run = &run, .stop_at = stop_at};
-    struct run_watch watch = {on_step, on_evaluated, on_saved, w, &w->stop};
+    struct run_watch watch = {
+        .step = on_step, .evaluated = on_evaluated, .saved = on_saved, .arg = w, .stop = &w->stop};
     TRY(run_open(&run, c, &watch));
     enum sotto_status st = run_train(&run);
     w->result = run.result;
@@ -441,6 +442,37 @@ static void a_folder_in_use(void **state)
     rundir_close(&other);
 }
 
+/* Rounds of several micro-batches are abandoned: the run stops where it was asked to, as if the
+ * round under way had not begun, and goes on to the same bits. Elsewhere the round is finished. */
+static void rounds_are_abandoned(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *preset;
+        int64_t stops;
+    } methods[] = {
+        {"strategy.preset=ddp", 2}, {"strategy.preset=zero1", 2}, {"strategy.preset=fsdp", 3}};
+    for (int i = 0; i < 3; i++) {
+        const char *const options[] = {methods[i].preset, "train.workers=2",
+                                       "strategy.accumulate=3", "train.eval_every=1", NULL};
+        char name[2][32];
+        struct watcher w;
+        for (int k = 0; k < 2; k++)
+            snprintf(name[k], sizeof name[k], "abandoned.%d.%d", i, k);
+        struct run_config whole = configure(name[0], options), part = configure(name[1], options);
+        assert_ok(train(&whole, &w, -1));
+        const uint64_t hash = w.result.hash;
+        char text[64];
+        snprintf(text, sizeof text, "stopped at step %lld of 5", (long long)methods[i].stops);
+        assert_fails(train(&part, &w, 2), SOTTO_ESTOPPED, text);
+        assert_int_equal(w.evaluations, methods[i].stops); /* none twice */
+        part.train.resume = true;
+        assert_ok(train(&part, &w, -1));
+        assert_true(w.result.hash == hash);
+        assert_same_metrics(&part, &whole);
+    }
+}
+
 /* Training starts from a model that is there: its parameters to the bit, its sizes, and a fault
  * where the user's differ. */
 static void start_from_a_model(void **state)
@@ -547,6 +579,7 @@ int main(void)
         cmocka_unit_test(stopped_at_once),
         cmocka_unit_test(divergence),
         cmocka_unit_test(a_folder_in_use),
+        cmocka_unit_test(rounds_are_abandoned),
         cmocka_unit_test(start_from_a_model),
         cmocka_unit_test(text_and_tokenizer),
         cmocka_unit_test(rounds_allocate_nothing),

@@ -39,6 +39,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     *out = (struct round){.grad_norm = -1};
     shard_begin(s, plan, &d->g);
     TRY(shard_accumulate(s, sum_stage)); /* g = sum_i grad f_i */
+    if (shard_abandoned(s, out))
+        return device_check(dev);
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared = dev->ops->sum_squares(dev, d->g.view, d->g.count) * scale * scale;

@@ -76,6 +76,9 @@ void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *
 {
     buffer_free(&s->whole);
     buffer_free(&s->mean);
+    /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
+     * know of each other. */
+    s->asked = !s->carried && s->replicate->ops->averages ? plan->asked : NULL;
     if (!s->carried) {
         s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
         s->counts = (struct counts){0};
@@ -101,10 +104,10 @@ enum sotto_status shard_count(struct shard *s, int64_t index)
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
 {
     const struct mesh *mesh = s->is.mesh;
-    double all[COUNTS] = {c->loss, c->targets, c->tokens, c->microbatches,
-                          c->stop, c->workers, c->seconds};
+    double all[COUNTS] = {c->loss, c->targets, c->tokens,  c->microbatches,
+                          c->stop, c->workers, c->seconds, c->abandoned};
     TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6]};
+    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7]};
     return SOTTO_OK;
 }
 
@@ -168,6 +171,18 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
     return SOTTO_OK;
 }
 
+/* The counts come first, so that here all workers know whether one of them has abandoned. */
+static enum sotto_status complete_unless_abandoned(void *arg)
+{
+    const struct stage_job *job = arg;
+    return job->shard->counts.abandoned > 0 ? SOTTO_OK : job->shard->complete(arg);
+}
+
+static enum sotto_status start_stage(struct shard *s, int k)
+{
+    return lane_start(s->is.mesh->lane, complete_unless_abandoned, &s->job[k]);
+}
+
 /* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
  * begins. The loss is known behind the first backward, so its sum goes ahead of them. */
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete)
@@ -181,20 +196,44 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
         TRY(oracle_backward(o, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
         if (k == n - 1)
             TRY(shard_count(s, index));
-        if (complete && k == n - 1)
+        if (complete && k == n - 1) {
+            s->complete = complete;
             TRY(shard_count_sum(s));
+        }
         if (complete)
-            TRY(lane_start(s->is.mesh->lane, complete, &s->job[k])); /* overlaps backward k-1 */
+            TRY(start_stage(s, k)); /* overlaps backward k-1 */
     }
     return SOTTO_OK;
+}
+
+/* What the others wait for: the counts, which say so, and the stages, which then take no time. */
+static enum sotto_status abandon(struct shard *s, bool alone)
+{
+    s->counts.abandoned = s->counts.stop = 1;
+    if (alone)
+        return SOTTO_OK;
+    TRY(shard_count_sum(s));
+    for (int k = s->is.oracle->table->n_stage - 1; k >= 0; k--)
+        TRY(start_stage(s, k));
+    return lane_wait(s->is.mesh->lane);
+}
+
+bool shard_abandoned(const struct shard *s, struct round *out)
+{
+    out->abandoned = s->counts.abandoned > 0;
+    out->stop |= out->abandoned;
+    return out->abandoned;
 }
 
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 {
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const bool alone = shard_alone(s);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        if (n > 1 && s->asked && *s->asked)
+            return abandon(s, alone);
         TRY(shard_gradient(s, s->next + i, i == n - 1 && !alone ? complete : NULL));
+    }
     if (!alone)
         TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
     return SOTTO_OK;

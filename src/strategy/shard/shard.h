@@ -18,6 +18,7 @@ struct counts {
     double targets, tokens, microbatches;
     double stop;
     double workers, seconds; /* how many were counted, and their plan.seconds */
+    double abandoned;        /* workers that have not finished their micro-batches */
 };
 enum { COUNTS = sizeof(struct counts) / sizeof(double) };
 
@@ -35,7 +36,9 @@ struct shard {
     struct buffer wire;                 /* gradients on their way: shard_wire_open           */
     struct device wire_dev;             /* the lane's                                        */
     struct agreed agreed;               /* of a round, where all workers' gradients are averaged */
-    bool carried; /* between rounds: g and counts hold gradients that were not applied yet */
+    bool carried;       /* between rounds: g and counts hold gradients that were not applied yet */
+    lane_job *complete; /* of a stage, unless the round is abandoned */
+    const volatile sig_atomic_t *asked; /* plan.asked, where a round can be abandoned */
 };
 
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
@@ -53,6 +56,10 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
  * on return, and the counts are of all workers whose gradients are averaged. */
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete);
+
+/* Whether the workers have abandoned this round behind shard_accumulate: `out` says so, and nothing
+ * is to be done. */
+bool shard_abandoned(const struct shard *s, struct round *out);
 
 /* Its parts, for methods that run their micro-batches themselves. g += the gradient of a
  * micro-batch, which is counted; with `complete` it is the round's last one. A micro-batch whose

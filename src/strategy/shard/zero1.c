@@ -60,6 +60,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     *out = (struct round){.grad_norm = -1};
     shard_begin(s, plan, &z->g);
     TRY(shard_accumulate(s, reduce_stage));
+    if (shard_abandoned(s, out))
+        return device_check(dev);
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared;
