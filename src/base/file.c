@@ -122,6 +122,21 @@ enum sotto_status file_read(const char *path, size_t limit, char **data, size_t 
     return SOTTO_OK;
 }
 
+enum sotto_status file_read_text(const char *path, size_t limit, char **text)
+{
+    size_t size;
+    TRY(file_read(path, limit, text, &size));
+    const char *zero = memchr(*text, '\0', size);
+    if (!zero)
+        return SOTTO_OK;
+    enum sotto_status st =
+        fail(SOTTO_EFORMAT, "%s is not a text file: it contains a zero byte, at %zu", path,
+             (size_t)(zero - *text));
+    free(*text);
+    *text = NULL;
+    return st;
+}
+
 enum sotto_status file_draft_open(struct file_draft *draft, const char *path)
 {
     draft->stream = NULL;

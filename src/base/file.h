@@ -29,6 +29,9 @@ void file_map_close(struct file_map *map);
  * more than `limit` bytes is an error. `path` "-" is standard input, which may be a pipe. */
 enum sotto_status file_read(const char *path, size_t limit, char **data, size_t *size);
 
+/* The same for text, which ends at the NUL: one inside of it is an error. */
+enum sotto_status file_read_text(const char *path, size_t limit, char **text);
+
 /* A file under construction: written under a temporary name in the same folder, flushed to disk and
  * renamed by file_commit; file_abort removes it and leaves what was there before. */
 struct file_draft {

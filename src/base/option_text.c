@@ -10,13 +10,7 @@
 
 enum sotto_status option_file(const char *path, char **text)
 {
-    size_t size;
-    TRY(file_read(path, 1 << 24, text, &size));
-    if (!memchr(*text, '\0', size))
-        return SOTTO_OK;
-    free(*text);
-    *text = NULL;
-    return fail(SOTTO_EFORMAT, "%s is not a text file: it contains a zero byte", path);
+    return file_read_text(path, 1 << 24, text);
 }
 
 enum sotto_status option_load(const struct option_section *sections, int n, const char *path)

@@ -59,18 +59,13 @@ static enum sotto_status read_prompt(const char *option, char **out)
 {
     const size_t limit = (size_t)1 << 30;
     const bool file = option[0] == '@' && option[1] != '@';
-    size_t size;
     if (!file && strcmp(option, "-") != 0) {
         option += *option == '@'; /* "@@" stands for a text that begins with '@' */
         *out = strdup(option);
         return *out ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for the prompt");
     }
-    TRY(fail_in(file_read(file ? option + 1 : "-", limit, out, &size), "prompt: "));
-    if (strlen(*out) != size) {
-        free(*out);
-        return fail(SOTTO_EFORMAT, "prompt: %s contains a zero byte: want text",
-                    file ? option + 1 : "standard input");
-    }
+    TRY(fail_in(file_read_text(file ? option + 1 : "-", limit, out), "prompt: "));
+    size_t size = strlen(*out);
     while (size && ((*out)[size - 1] == '\n' || (*out)[size - 1] == '\r'))
         (*out)[--size] = '\0';
     return SOTTO_OK;

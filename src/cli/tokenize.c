@@ -178,8 +178,7 @@ static enum sotto_status read_ids(const char *path, struct token_list *ids)
         return st;
     }
     char *text;
-    size_t size;
-    TRY(file_read(path, file_limit, &text, &size));
+    TRY(file_read_text(path, file_limit, &text));
     enum sotto_status st = parse_ids(text, path, ids);
     free(text);
     return st;

@@ -41,9 +41,8 @@ static enum sotto_status read_line(struct history *h, char *line, int rank, int 
 enum sotto_status history_read(struct history *h, const char *path, int rank, int size)
 {
     char *text;
-    size_t bytes;
     *h = (struct history){0};
-    TRY(file_read(path, (size_t)1 << 30, &text, &bytes));
+    TRY(file_read_text(path, (size_t)1 << 30, &text));
     enum sotto_status st = SOTTO_OK;
     int number = 1;
     for (char *line = text, *next; *line && st == SOTTO_OK; line = next, number++) {

@@ -150,6 +150,24 @@ static void drafts_that_cannot_be(void **state)
     assert_fails(file_link(at("a"), longest), SOTTO_EINVAL, "too long");
 }
 
+static void texts_have_no_zeros(void **state)
+{
+    (void)state;
+    char *text;
+    assert_ok(file_write(at("text"), "one\ntwo", 7));
+    assert_ok(file_read_text(at("text"), 7, &text));
+    assert_string_equal(text, "one\ntwo");
+    free(text);
+    assert_ok(file_write(at("text"), "one\n\0two", 8));
+    assert_fails(file_read_text(at("text"), 8, &text), SOTTO_EFORMAT,
+                 "text is not a text file: it contains a zero byte, at 4");
+    assert_null(text);
+    assert_ok(file_write(at("text"), "", 0));
+    assert_ok(file_read_text(at("text"), 8, &text));
+    assert_string_equal(text, "");
+    free(text);
+}
+
 static void maps(void **state)
 {
     (void)state;
@@ -246,6 +264,7 @@ int main(void)
         cmocka_unit_test(abort_leaves_the_old_one),
         cmocka_unit_test(commit_finds_an_unseen_failure),
         cmocka_unit_test(drafts_that_cannot_be),
+        cmocka_unit_test(texts_have_no_zeros),
         cmocka_unit_test(maps),
         cmocka_unit_test(joins),
         cmocka_unit_test(links),

@@ -125,9 +125,9 @@ enum sotto_status curve_read(struct curve *c, char (*folders)[FILE_PATH_ROOM], i
     *c = (struct curve){0};
     for (int i = 0; i < n_folders && st == SOTTO_OK; i++) {
         char path[FILE_PATH_ROOM], *text;
-        size_t size, begin = s.n;
+        size_t begin = s.n;
         TRY_DONE(file_join(path, folders[i], "metrics.jsonl"));
-        TRY_DONE(file_read(path, (size_t)1 << 32, &text, &size));
+        TRY_DONE(file_read_text(path, (size_t)1 << 32, &text));
         st = read_lines(&s, text, path, metric);
         free(text);
         fill_gaps(&s, begin, offsetof(struct sample, seconds));
