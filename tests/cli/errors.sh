@@ -30,7 +30,7 @@ fails_with "this run needs about" "${train[@]}" "${large[@]}"
 says ' left: activations [0-9.]+ TB, scratch [0-9.]+ TB, optimizer [0-9.]+ GB'
 if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers reserve more than that
     (ulimit -v 4000000 && fails_with "the limit on address space (ulimit -v) has" "${train[@]}" "${large[@]}") || exit 1
-    (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" "${large[@]}" --check_memory=false) || exit 1
+    (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" --batch=1048576 --check_memory=false) || exit 1
 fi
 [ ! -e run/checkpoints ] || die "a refused run left checkpoints"
 
