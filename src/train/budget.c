@@ -15,7 +15,7 @@ static int64_t rounds_to(double limit, double amount, int64_t rounds)
 {
     if (limit <= 0 || amount <= 0 || rounds <= 0) /* a clock may run before the first round */
         return BUDGET_UNKNOWN;
-    double n = ceil((double)rounds * limit / amount * (1 - 1e-13)); /* 3 of 3 is 3, not 4 */
+    double n = ceil((double)rounds * limit / amount); /* exact where it is whole */
     return n < (double)BUDGET_UNKNOWN ? (int64_t)n : BUDGET_UNKNOWN;
 }
 
