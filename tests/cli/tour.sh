@@ -78,6 +78,21 @@ printf 'The end.' >end
 succeeds "$sotto" eval run --data.valid=end
 says '  tokens [1-9]'
 
+# a tokenizer that begins every text with a token: as if that token stood in the prompt or text
+cp -r run begins
+sed -i '/^  "post_processor": {/,/^  },/c\  "post_processor": {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "E", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"E": {"id": "E", "ids": [0], "tokens": ["<|endoftext|>"]}}},' \
+    begins/tokenizer.json
+"$sotto" sample run --prompt='<|endoftext|>Once' --tokens=20 --temperature=0 | sed 's/^<|endoftext|>//' >with || die sample
+"$sotto" sample begins --prompt='Once' --tokens=20 --temperature=0 >without || die "sample with a template"
+cmp with without || die "a prompt does not begin as the tokenizer says"
+sed 's/: "/: "<|endoftext|>/' words.jsonl >begun.jsonl
+"$sotto" eval run --last_words=begun.jsonl >with || die "eval"
+"$sotto" eval begins --last_words=words.jsonl >without || die "eval with a template"
+cmp with without || die "the texts of last words do not begin as the tokenizer says"
+[ "$(printf Anna | "$sotto" tokenize encode --tokenizer=begins --input=- | cut -d' ' -f1)" = 0 ] || die "encode"
+[ "$(printf Anna | "$sotto" tokenize encode --tokenizer=begins --input=- --special=false)" = \
+    "$(printf Anna | "$sotto" tokenize encode --tokenizer=run --input=-)" ] || die "encode --special=false"
+
 # options: file, overrides, and the configuration that a run leaves behind reproduces it
 cat >my.ini <<END
 [train]
