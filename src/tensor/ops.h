@@ -98,6 +98,8 @@ struct ops {
                  size_t count); /* y += a x */
     void (*scale)(struct device *dev, struct view y, float a, size_t count);
     double (*sum_squares)(struct device *dev, struct view x, size_t count);
+    double (*distance)(struct device *dev, struct view x, struct view y,
+                       size_t count); /* |x - y|^2 */
 
     /* y = x w^T + bias + residual; y (rows, out), x (rows, in). bias (out), residual like y:
      * (optional); residual may be y itself. */

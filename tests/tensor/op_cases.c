@@ -51,7 +51,9 @@ static int flat_operands(const struct op_case *c, struct operand *out)
     out[3] = operand("added", ROLE_SAVED, KIND_ACTIVATION, n);
     out[4] = operand("scaled", ROLE_SAVED, KIND_GRADIENT, n);
     out[5] = operand("sum", ROLE_OUT, KIND_F32, 1);
-    return 6;
+    out[6] = operand("y", ROLE_IN, KIND_ACTIVATION, n);
+    out[7] = operand("distance", ROLE_OUT, KIND_F32, 1);
+    return 8;
 }
 
 static void flat_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
@@ -63,6 +65,7 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->axpy(dev, v[3], -0.7f, v[0], n);
     dev->ops->scale(dev, v[4], 0.3f, n);
     *(float *)v[5].data = (float)dev->ops->sum_squares(dev, v[0], n);
+    *(float *)v[7].data = (float)dev->ops->distance(dev, v[0], v[6], n);
 }
 
 /* linear: d = rows, in, out */

@@ -15,15 +15,12 @@
 #include "strategy/replicate/pace.h"
 #include "tensor/ops.h"
 
-enum { PIECE = 1 << 12 }; /* elements */
-
 struct co2 {
     struct replicate base;
     struct buffer now;   /* x_{t,0}                                                       */
     struct buffer m;     /* outer momentum, not clipped                                   */
     struct buffer sent;  /* what the groups moved in the last round, penalized; sums      */
     struct buffer d;     /* this round's first displacement; sums; elementwise only       */
-    struct buffer piece; /* of a difference of two vectors; norm only                     */
     float *moved;        /* (tensors) squares of |x_{t,0} - x_{t-1,0}|; norm only         */
     float *first, *last; /* (tensors) of |d_t|, |d_{t-1}|, summed over groups; norm only  */
     struct lane *lane;
@@ -85,14 +82,8 @@ static void measure_tensors(struct co2 *c, float *squares)
     struct device *dev = r->is.dev;
     for (int i = 0; i < r->is.table->n; i++) {
         const struct span s = table_span(r->is.table, i, r->is.index, r->is.parts);
-        double sum = 0;
-        for (size_t at = 0; at < s.count; at += PIECE) {
-            const size_t n = s.count - at < PIECE ? s.count - at : PIECE;
-            dev->ops->copy(dev, c->piece.view, view_at(r->x, s.begin + at), n);
-            dev->ops->axpy(dev, c->piece.view, -1, view_at(c->now.view, s.begin + at), n);
-            sum += dev->ops->sum_squares(dev, c->piece.view, n);
-        }
-        squares[i] = (float)sum;
+        squares[i] = (float)dev->ops->distance(dev, view_at(r->x, s.begin),
+                                               view_at(c->now.view, s.begin), s.count);
     }
 }
 
@@ -258,7 +249,6 @@ static void free_co2(struct replicate *r)
     buffer_free(&c->m);
     buffer_free(&c->sent);
     buffer_free(&c->d);
-    buffer_free(&c->piece);
     free(c->moved);
     free(c->first);
     free(c->last);
@@ -274,7 +264,7 @@ static enum sotto_status open_norms(struct co2 *c)
     c->last = calloc(n, sizeof *c->last);
     if (!c->moved || !c->first || !c->last)
         return fail(SOTTO_ENOMEM, "no memory for the norms of %zu tensors", n);
-    return buffer_init(&c->piece, c->base.is.dev, DTYPE_F32, PIECE, MEMORY_SCRATCH);
+    return SOTTO_OK;
 }
 
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)

@@ -100,6 +100,7 @@ const struct ops ops_cpu = {
     .axpy = cpu_axpy,
     .scale = cpu_scale,
     .sum_squares = cpu_sum_squares,
+    .distance = cpu_distance,
     .linear_forward = cpu_linear_forward,
     .linear_backward_x = cpu_linear_backward_x,
     .linear_backward_w = cpu_linear_backward_w,

@@ -112,6 +112,7 @@ void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
 void cpu_scale(struct device *dev, struct view y, float a, size_t count);
 double cpu_sum_squares(struct device *dev, struct view x, size_t count);
+double cpu_distance(struct device *dev, struct view x, struct view y, size_t count);
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                       size_t count);
 void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,

@@ -1,5 +1,7 @@
 /* Flat vectors: chunks of fixed size over threads. An fp32 chunk is worked on in place; a bf16
  * chunk is widened into the thread's stack and rounded back. */
+#include <string.h>
+
 #include "tensor/cpu/cpu.h"
 
 static size_t chunks(size_t count)
@@ -67,8 +69,9 @@ void cpu_scale(struct device *dev, struct view y, float a, size_t count)
     }
 }
 
-/* One partial sum a chunk, added in order: the result is the same for any number of threads. */
-double cpu_sum_squares(struct device *dev, struct view x, size_t count)
+/* |x - y|^2, or |x|^2 without y. One partial sum a chunk, added in order: the result is the same
+ * for any number of threads. */
+static double sum_parts(struct device *dev, struct view x, struct view y, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
     size_t parts = chunks(count);
@@ -77,14 +80,31 @@ double cpu_sum_squares(struct device *dev, struct view x, size_t count)
         return 0;
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t c = 0; c < parts; c++) {
-        float room[CHUNK];
-        size_t n = chunk_size(c, count);
-        partial[c] = k->vector->sum_squares(load(k, x, c * CHUNK, n, room), n);
+        float room[CHUNK], y_room[CHUNK];
+        size_t at = c * CHUNK, n = chunk_size(c, count);
+        const float *part = load(k, x, at, n, room);
+        if (y.data) {
+            if (part != room)
+                memcpy(room, part, n * sizeof *room);
+            k->vector->axpy(room, -1, load(k, y, at, n, y_room), n);
+            part = room;
+        }
+        partial[c] = k->vector->sum_squares(part, n);
     }
     double sum = 0;
     for (size_t c = 0; c < parts; c++)
         sum += partial[c];
     return sum;
+}
+
+double cpu_sum_squares(struct device *dev, struct view x, size_t count)
+{
+    return sum_parts(dev, x, view_none, count);
+}
+
+double cpu_distance(struct device *dev, struct view x, struct view y, size_t count)
+{
+    return sum_parts(dev, x, y, count);
 }
 
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,

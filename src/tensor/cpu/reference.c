@@ -41,6 +41,15 @@ static double sum_squares(struct device *dev, struct view x, size_t count)
     return sum;
 }
 
+static double distance(struct device *dev, struct view x, struct view y, size_t count)
+{
+    (void)dev;
+    double sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += (get(x, i) - get(y, i)) * (get(x, i) - get(y, i));
+    return sum;
+}
+
 /* Where the weight of output o and input i lies. */
 static size_t weight_at(const struct linear *p, int o, int i)
 {
@@ -306,6 +315,7 @@ const struct ops ops_reference = {
     .axpy = axpy,
     .scale = scale,
     .sum_squares = sum_squares,
+    .distance = distance,
     .linear_forward = linear_forward,
     .linear_backward_x = linear_backward_x,
     .linear_backward_w = linear_backward_w,

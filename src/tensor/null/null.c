@@ -45,6 +45,12 @@ static double sum_squares(struct device *dev, struct view x, size_t count)
     return 0;
 }
 
+static double distance(struct device *dev, struct view x, struct view y, size_t count)
+{
+    (void)dev, (void)x, (void)y, (void)count;
+    return 0;
+}
+
 static void linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
                            struct view w, struct view bias, struct view residual)
 {
@@ -185,6 +191,7 @@ const struct ops ops_null = {
     .axpy = axpy,
     .scale = scale,
     .sum_squares = sum_squares,
+    .distance = distance,
     .linear_forward = linear_forward,
     .linear_backward_x = linear_backward_x,
     .linear_backward_w = linear_backward_w,
