@@ -105,7 +105,7 @@ static double forward_time(const struct case_ *c, int k)
 /* The counts of a round, five numbers from each worker. */
 static double count_time(const struct case_ *c)
 {
-    return link_ring(c->links, c->node, c->workers, 7.0 * 8 * c->workers, 1);
+    return link_ring(c->links, c->node, c->workers, 8.0 * 8 * c->workers, 1);
 }
 
 /* One round from its beginning at 0. In the lane the counts go first; each stage's reduction waits
