@@ -63,7 +63,7 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     int started = 0;
     if (!seat || !world)
         st = fail(SOTTO_ENOMEM, "no memory for %d workers", n);
-    const struct threads_config threads = {n, config->node, config->links};
+    const struct threads_config threads = {n, config->node, config->links, config->patience};
     if (st == SOTTO_OK)
         st = threads_world(&threads, world);
     for (; started < n && st == SOTTO_OK; started++) {

@@ -1,6 +1,8 @@
 #include "comm/threads.h"
 
 #include <assert.h>
+#include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -9,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "comm/absent.h"
 #include "comm/sum.h"
 
 /* What all communicators of a run share: whether it is still alive. */
@@ -19,6 +22,7 @@ struct world {
     struct status_note note; /* why it was aborted */
     struct group *groups;    /* all that wait for each other, under lock */
     bool spins;              /* cores enough that a short wait may spin  */
+    struct absence absence;
     const struct link_model *links;
 };
 
@@ -51,13 +55,15 @@ struct group {
     atomic_int users;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    atomic_uint_least64_t came; /* ranks, to all meetings: `size` more for each */
-    atomic_int asleep;          /* ranks that wait for the last one to come     */
-    struct offer *offer;        /* (size) */
-    struct box *box;            /* (size, size): from, to */
-    int *color;                 /* (size): of the split under way */
-    struct group **made;        /* (size): by the lowest rank of each color */
-    int *node;                  /* (size) */
+    atomic_uint_least64_t came;    /* ranks, to all meetings: `size` more for each */
+    atomic_int asleep;             /* ranks that wait for the last one to come     */
+    atomic_uint_least64_t *visits; /* (size) each rank's, to meetings */
+    int *world_rank;               /* (size) */
+    struct offer *offer;           /* (size) */
+    struct box *box;               /* (size, size): from, to */
+    int *color;                    /* (size): of the split under way */
+    struct group **made;           /* (size): by the lowest rank of each color */
+    int *node;                     /* (size) */
 };
 
 struct member {
@@ -75,11 +81,41 @@ static enum sotto_status aborted(struct world *w)
     return st;
 }
 
+static double now(void)
+{
+    return clock_now(&clock_real);
+}
+
+/* Until something moves in the group, whose lock is held; false: nothing has at that time. */
+static bool sleep_in_group(struct group *g, double until)
+{
+    const struct timespec t = {(time_t)until, (long)((until - floor(until)) * 1e9)};
+    return pthread_cond_timedwait(&g->moved, &g->lock, &t) != ETIMEDOUT;
+}
+
+/* Those who have not come to the meeting that this rank waits in; the first who has says so. */
+static void name_absent(struct member *m, double waited)
+{
+    struct group *g = m->group;
+    const uint64_t mine = atomic_load(&g->visits[m->base.rank]);
+    struct absent who = {0};
+    for (int r = 0; r < g->size; r++) {
+        const bool here = atomic_load(&g->visits[r]) >= mine;
+        if (here && r < m->base.rank)
+            return;
+        if (!here)
+            absent_add(&who, g->world_rank[r]);
+    }
+    absence_tell(&g->world->absence, &who, waited);
+}
+
 /* Waits until all ranks of the group have come; false if the run was aborted first, and `heed`. Who
  * gives up takes back that it came, so nobody believes to have met it and reads its memory. */
-static bool gathered(struct group *g, bool heed)
+static bool gathered(struct member *m, bool heed)
 {
     enum { SPINS = 4000 };
+    struct group *g = m->group;
+    atomic_fetch_add(&g->visits[m->base.rank], 1);
     uint64_t size = (uint64_t)g->size, before = atomic_fetch_add(&g->came, 1);
     uint64_t all = (before / size + 1) * size; /* when this meeting is held */
     if (before + 1 == all) {
@@ -95,32 +131,35 @@ static bool gathered(struct group *g, bool heed)
             return true;
     pthread_mutex_lock(&g->lock);
     atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
+    const double begin = now();
+    double limit = absence_limit(&g->world->absence);
     while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->world->aborted)))
-        pthread_cond_wait(&g->moved, &g->lock);
+        if (!sleep_in_group(g, begin + limit)) {
+            name_absent(m, now() - begin);
+            limit *= 2;
+        }
+    absence_over(&g->world->absence, now() - begin);
     atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);
     uint64_t came = atomic_load(&g->came);
     while (came < all)
-        if (atomic_compare_exchange_weak(&g->came, &came, came - 1))
+        if (atomic_compare_exchange_weak(&g->came, &came, came - 1)) {
+            atomic_fetch_sub(&g->visits[m->base.rank], 1);
             return false;
+        }
     return true;
 }
 
 /* The beginning of a call, which an aborted run never reaches; and its end, to which all come who
  * began it. */
-static enum sotto_status meet(struct group *g)
+static enum sotto_status meet(struct member *m)
 {
-    return gathered(g, true) ? SOTTO_OK : aborted(g->world);
+    return gathered(m, true) ? SOTTO_OK : aborted(m->group->world);
 }
 
-static void meet_again(struct group *g)
+static void meet_again(struct member *m)
 {
-    gathered(g, false);
-}
-
-static double now(void)
-{
-    return clock_now(&clock_real);
+    gathered(m, false);
 }
 
 static void sleep_until(double when)
@@ -139,7 +178,7 @@ static enum sotto_status open_call(struct member *m, struct offer mine)
     struct group *g = m->group;
     mine.since = now();
     g->offer[m->base.rank] = mine;
-    TRY(meet(g));
+    TRY(meet(m));
     for (int r = 0; r < g->size; r++) {
         const struct offer *o = &g->offer[r];
         m->x[r] = o->x;
@@ -165,7 +204,7 @@ static enum sotto_status close_call(struct member *m, double seconds)
     for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
     m->base.wait.to = last;
-    meet_again(g);
+    meet_again(m);
     if (g->world->links)
         sleep_until(last + seconds);
     return SOTTO_OK;
@@ -347,6 +386,8 @@ static void free_group(struct group *g)
     free(g->color);
     free(g->made);
     free(g->node);
+    free(g->visits);
+    free(g->world_rank);
     free(g);
     leave_world(w);
 }
@@ -362,18 +403,24 @@ static struct group *make_group(struct world *w, int size, const int *node)
     g->size = size;
     atomic_init(&g->users, size);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_cond_init(&g->moved, NULL);
+    pthread_condattr_t monotonic; /* as clock_real is */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     g->offer = calloc(n, sizeof *g->offer);
     g->box = calloc(n * n, sizeof *g->box);
     g->color = calloc(n, sizeof *g->color);
     g->made = calloc(n, sizeof *g->made);
     g->node = calloc(n, sizeof *g->node);
+    g->visits = calloc(n, sizeof *g->visits);
+    g->world_rank = calloc(n, sizeof *g->world_rank);
     atomic_fetch_add(&w->users, 1);
     pthread_mutex_lock(&w->lock);
     g->next = w->groups;
     w->groups = g;
     pthread_mutex_unlock(&w->lock);
-    if (!g->offer || !g->box || !g->color || !g->made || !g->node) {
+    if (!g->offer || !g->box || !g->color || !g->made || !g->node || !g->visits || !g->world_rank) {
         free_group(g);
         return NULL;
     }
@@ -448,7 +495,7 @@ static enum sotto_status make_member(struct group *g, int rank, int world_rank, 
     m->base = (struct comm){
         .ops = &threads_ops, .rank = rank, .size = g->size, .node = g->node, .clock = &clock_real};
     m->group = g;
-    m->world_rank = world_rank;
+    m->world_rank = g->world_rank[rank] = world_rank;
     m->x = x;
     m->y = y;
     *out = &m->base;
@@ -461,7 +508,7 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     struct member *m = (struct member *)c;
     struct group *g = m->group;
     g->color[c->rank] = color;
-    TRY(meet(g));
+    TRY(meet(m));
     int lowest = -1, rank = 0, size = 0;
     int *node = calloc((size_t)g->size, sizeof *node);
     for (int r = 0; r < g->size; r++) {
@@ -476,11 +523,11 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     if (lowest == c->rank)
         g->made[c->rank] = node ? make_group(g->world, size, node) : NULL;
     free(node);
-    meet_again(g);
+    meet_again(m);
     struct group *mine = g->made[lowest];
     enum sotto_status st = mine ? make_member(mine, rank, m->world_rank, out)
                                 : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
-    meet_again(g); /* color and made may be written again */
+    meet_again(m); /* color and made may be written again */
     return st;
 }
 
@@ -511,6 +558,7 @@ enum sotto_status threads_world(const struct threads_config *config, struct comm
     pthread_mutex_init(&w->lock, NULL);
     atomic_init(&w->users, 1);
     w->links = config->links;
+    w->absence.patience = config->patience > 0 ? config->patience : ABSENCE_PATIENCE;
     w->spins = sysconf(_SC_NPROCESSORS_ONLN) >= config->size;
     struct group *g = make_group(w, config->size, node);
     free(node);

@@ -10,6 +10,7 @@ struct threads_config {
     int size;
     const int *node;                /* (size), NULL: all on one          */
     const struct link_model *links; /* NULL: as fast as memory; not owned */
+    double patience; /* seconds after which ranks that all others wait for are named; 0: 60 */
 };
 
 /* Whether so many workers may be threads: more than THREADS_MOST are a mistake, since each has a

@@ -34,9 +34,10 @@ struct engine_config {
     const int *node;                /* (workers), NULL: all on one */
     const struct link_model *links; /* NULL: none      */
     const double *speed;            /* (workers) virtual: relative to 1, NULL: all 1 */
-    double jitter; /* virtual: standard deviation of a computation's time, as a share of it */
-    uint64_t seed; /* of the jitter   */
-    int cores;     /* virtual: computations that may run at once; 0: all */
+    double jitter;   /* virtual: standard deviation of a computation's time, as a share of it */
+    uint64_t seed;   /* of the jitter   */
+    int cores;       /* virtual: computations that may run at once; 0: all */
+    double patience; /* threads: see threads.h */
 };
 
 /* Runs `job` on every worker and returns when all have ended. The first failure, by time, ends the

@@ -1,5 +1,6 @@
 /* Workers as threads: the suite, faults, links in real time, and many worlds. */
 #include "base/scratch.h"
+#include "base/log.h"
 #include "comm/suite.h"
 #include "comm/threads.h"
 
@@ -230,6 +231,45 @@ static void thousand_worlds(void **state)
     }
 }
 
+static char heard[1000];
+
+static void hear(enum log_level level, const char *line, void *arg)
+{
+    (void)level, (void)arg;
+    strncat(heard, line, sizeof heard - strlen(heard) - 1);
+    strncat(heard, ";", sizeof heard - strlen(heard) - 1);
+}
+
+static enum sotto_status come_late(struct worker *w, void *arg)
+{
+    const int late = *(int *)arg;
+    struct comm *pair;
+    double x = 1;
+    TRY(comm_split(w->world, w->rank % 2, &pair));
+    if (w->rank == late)
+        nanosleep(&(struct timespec){0, 500000000}, NULL);
+    TRY(comm_sum(pair, &x, 1));
+    comm_free(pair);
+    return SOTTO_OK;
+}
+
+/* Rank 3 comes late where rank 1 waits for it, as rank 0 of two; 0 and 2 wait for nobody. */
+static void late_ranks_are_named(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 4, .patience = 0.2};
+    int late = 3;
+    log_set(hear, NULL);
+    *heard = '\0';
+    assert_ok(engine_threads(&config, come_late, &late));
+    assert_true(strncmp(heard, "rank 3 has kept the others waiting for 0 s: ", 44) == 0);
+    config.patience = 0; /* a minute */
+    *heard = '\0';
+    assert_ok(engine_threads(&config, come_late, &late));
+    log_set(NULL, NULL);
+    assert_string_equal(heard, "");
+}
+
 /* Said before anything is made of the square of them. */
 static void too_many(void **state)
 {
@@ -246,7 +286,7 @@ int main(void)
         cmocka_unit_test(gave_up_is_gone), cmocka_unit_test(mismatches),
         cmocka_unit_test(links),           cmocka_unit_test(parse_links),
         cmocka_unit_test(accounting),      cmocka_unit_test(thousand_worlds),
-        cmocka_unit_test(too_many),
+        cmocka_unit_test(too_many),        cmocka_unit_test(late_ranks_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

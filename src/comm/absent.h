@@ -1,0 +1,33 @@
+/* Workers of one process that keep all others waiting are named, once in a while: one that is stuck
+ * would look like a slow run. (MPI's ranks ask each other: mpi_roll.c.) */
+#ifndef SOTTO_COMM_ABSENT_H
+#define SOTTO_COMM_ABSENT_H
+
+#include <stdbool.h>
+
+/* Shared by all communicators of a run, of this process. */
+struct absence {
+    double patience;       /* seconds; before anything waits */
+    _Atomic double longer; /* twice the longest wait that ended well after it was told of */
+    _Atomic double told;   /* when, by the real clock, plus one; 0: never                 */
+};
+
+#define ABSENCE_PATIENCE 60.0 /* unless a test has less */
+
+/* How long a wait must be to be told of. */
+double absence_limit(const struct absence *a);
+
+/* Collects ranks of the world, for one line. */
+struct absent {
+    char text[160];
+    int count;
+};
+void absent_add(struct absent *a, int rank);
+
+/* Logs who is absent, unless something was logged within the last limit. */
+void absence_tell(struct absence *a, const struct absent *who, double waited);
+
+/* The wait has ended after all: the next one may be as long without a word. */
+void absence_over(struct absence *a, double waited);
+
+#endif
