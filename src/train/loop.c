@@ -235,6 +235,7 @@ static enum sotto_status conclude(struct loop *l)
 {
     struct trainer *t = l->t;
     struct run *run = t->run;
+    TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
     struct worker_report mine = {.cost = meter_read(&t->meter)};
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         mine.memory[c] = t->memory.peak[c];

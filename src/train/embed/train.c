@@ -82,6 +82,7 @@ static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, doubl
 {
     struct worker *w = t->worker->worker;
     const bool first = embed_first_here(t->worker);
+    TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
     struct account mine = {.cost = meter_read(&t->meter)};
     mine.memory_total = sotto_trainer_memory(t, mine.memory);
     TRY(sotto_trainer_parameters(t, first ? l->is->parameters : NULL));
