@@ -128,6 +128,16 @@ static char *make_stop_words(const struct run *run)
     return NULL;
 }
 
+/* A length that is given takes the place of the one there was, in whatever unit that was. */
+static void forget_length(struct train_config *before, const struct train_config *given)
+{
+    if (given->steps < 0 && !given->tokens && !given->samples && !(given->seconds > 0))
+        return;
+    before->steps = -1;
+    before->tokens = before->samples = 0;
+    before->seconds = 0;
+}
+
 /* --resume: the run's own configuration comes first, file and options over it. */
 static enum sotto_status beneath(void *config, struct command_line *line)
 {
@@ -153,6 +163,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
         goto done;
     if (mpi_detected()) /* whose ranks are counted by the launcher */
         before->train.workers = 0;
+    forget_length(&before->train, &c->train);
     *c = *before;
     TRY_DONE(command_overlay(line));
     strcpy(c->train.out, before->train.out);

@@ -74,6 +74,9 @@ for change in 'train.batch 4 -> 2' 'optim.lr 0.003 -> 0.5' 'optim.schedule const
     "data.train $PWD/book.txt,stories:weather -> $PWD/book.txt"; do
     grep -qxF "changed: $change" out || { cat out >&2; die "no '$change'"; }
 done
+succeeds "$sotto" train --resume part --tokens=11k --dry_run # a length in another unit is the only one then
+says '^changed: train.steps 41 -> -1$'
+says '^changed: train.tokens 0 -> 11000$'
 ls -lR plain >before
 for change in layers=3 model=gpt2 data.vocab=400 data.tokenizer=part init=part optim.kind=sgd; do
     fails_with "${change%=*}" "$sotto" train --resume plain --"$change"
