@@ -448,7 +448,9 @@ static void common_ends(void **state)
     assert_string_equal(setup, "nano, 2.5 million parameters; 4 workers; speeds 1,0.5; links "
                                "unlimited inside a node, 1Gbit/s between nodes");
     FILE *said = open_memstream(&text, &size);
-    common_tell(&c, &r, said);
+    char *columns[] = {"loss", "common_loss", "time_to_loss"};
+    common_tell(&c, &r, columns, 3, said);
+    common_tell(&c, &r, columns, 1, said); /* nothing about what is not shown */
     fclose(said);
     assert_string_equal(text, "\ncommon_loss: train/loss after 8 rounds, which all runs have\n"
                               "time_to_loss: until train/loss is 5.2000\n");

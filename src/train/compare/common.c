@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SMOOTH = 5 }; /* reports: the loss of one is noise */
 
@@ -143,16 +144,26 @@ done:
     return st;
 }
 
-void common_tell(const struct common *c, const struct results *results, FILE *out)
+static bool has(char *const *columns, int n, const char *name)
+{
+    for (int k = 0; k < n; k++)
+        if (strcmp(columns[k], name) == 0)
+            return true;
+    return false;
+}
+
+void common_tell(const struct common *c, const struct results *results, char *const *columns,
+                 int n_columns, FILE *out)
 {
     static const char *const unit[AXES] = {"rounds", "samples", "s of training", "bytes"};
-    if (c->end == 0 && isnan(c->target))
-        return;
-    fputc('\n', out);
-    if (c->end > 0)
+    const bool loss = c->end > 0 && has(columns, n_columns, "common_loss");
+    const bool time = !isnan(c->target) && has(columns, n_columns, "time_to_loss");
+    if (loss || time)
+        fputc('\n', out);
+    if (loss)
         fprintf(out, "common_loss: %s after %.6g %s, which all runs have\n", c->metric, c->end,
                 unit[c->axis]);
-    if (!isnan(c->target))
+    if (time)
         fprintf(out, "time_to_loss: until %s is %.4f%s%s%s\n", c->metric, c->target,
                 c->worst < 0 ? "" : ", the lowest of ",
                 c->worst < 0 ? "" : results->names[c->worst],

@@ -17,7 +17,8 @@ struct common {
 /* Looks at the curves and adds `common_loss` (at the end) and `time_to_loss` to the reports. */
 enum sotto_status common_find(struct common *c, const struct jobs *jobs, struct results *results);
 
-/* A sentence about them, for beneath the table. */
-void common_tell(const struct common *c, const struct results *results, FILE *out);
+/* Lines about those of them that are columns, for beneath the table. */
+void common_tell(const struct common *c, const struct results *results, char *const *columns,
+                 int n_columns, FILE *out);
 
 #endif

@@ -149,7 +149,7 @@ static enum sotto_status write_markdown(const struct page *page)
         fprintf(md, "%s\n\n", page->setup);
     enum sotto_status st =
         table_print(page->results, page->columns, page->n_columns, TABLE_MARKDOWN, md);
-    common_tell(&page->common, page->results, md);
+    common_tell(&page->common, page->results, page->columns, page->n_columns, md);
     if (spec->n_expects) {
         fputs("\n```\n", md);
         print_expects(page, md);
@@ -170,7 +170,7 @@ enum sotto_status page_write(struct page *page, FILE *out)
     fprintf(out, "\n%s\n%s%s\n", page->jobs->spec->compare.title, page->setup,
             *page->setup ? "\n" : "");
     TRY(table_print(page->results, page->columns, page->n_columns, TABLE_PLAIN, out));
-    common_tell(&page->common, page->results, out);
+    common_tell(&page->common, page->results, page->columns, page->n_columns, out);
     if (page->jobs->spec->n_expects)
         fputc('\n', out);
     page->unmet = print_expects(page, out);
