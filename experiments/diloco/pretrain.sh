@@ -12,5 +12,5 @@ make() { # FOLDER [KEYS]
     [ -e "$out/model.safetensors" ] || "$sotto" train experiments/diloco/pretrain.ini --out="$out" "$@"
 }
 make experiments/out/diloco-pretrained
-make experiments/out/diloco-pretrained-32 --model.width=32 --data.tokenizer=experiments/out/diloco-pretrained
-make experiments/out/diloco-pretrained-96 --model.width=96 --model.layers=3 --data.tokenizer=experiments/out/diloco-pretrained
+make experiments/out/diloco-pretrained-32 --model.width=32 --data.vocab=0 --data.tokenizer=experiments/out/diloco-pretrained
+make experiments/out/diloco-pretrained-96 --model.width=96 --model.layers=3 --data.vocab=0 --data.tokenizer=experiments/out/diloco-pretrained
