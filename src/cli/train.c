@@ -67,7 +67,7 @@ static void print_report(const struct run *run)
             snprintf(who, sizeof who, "%d", i);
             print_cost(who, &w->cost, w->memory_total);
         }
-        print_cost("mean", &r.cost, r.memory_total);
+        print_cost("mean", &r.cost, r.memory_mean);
         report_sentence(&r, sentence, sizeof sentence);
         printf("%s\n", sentence);
     }

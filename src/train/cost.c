@@ -46,11 +46,12 @@ static struct cost of_account(const struct mesh_account *a)
                          .between = a->between};
 }
 
-/* What the clocks show of the worker's own line of work, and of its lanes. */
+/* What the clocks show; and what lanes sent, which may be after the last round. */
 static struct cost own(const struct meter *m)
 {
     const struct mesh_account a = mesh_account_own(m->mesh);
     struct cost c = of_account(&a);
+    c.wire += mesh_account_lanes(m->mesh).wire;
     c.seconds = clock_now(m->worker->clock);
     c.compute = m->oracle->seconds;
     c.microbatches = m->oracle->microbatches;
@@ -60,7 +61,7 @@ static struct cost own(const struct meter *m)
 static struct cost lanes(const struct meter *m)
 {
     const struct mesh_account a = mesh_account_lanes(m->mesh);
-    return of_account(&a);
+    return (struct cost){.inside = a.inside, .between = a.between};
 }
 
 enum sotto_status meter_init(struct meter *m, const struct worker *w, const struct oracle *oracle,

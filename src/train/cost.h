@@ -38,7 +38,8 @@ static inline double cost_exposed(const struct cost *c)
 }
 
 /* Counts while training goes on, and not while it pauses: evaluations and checkpoints are not
- * training. What lanes send meanwhile is, so their traffic always counts. */
+ * training. What lanes send meanwhile is part of it, so their bytes always count; the time that it
+ * takes does not, as nobody computes or waits then. */
 struct meter {
     const struct worker *worker;
     const struct oracle *oracle;

@@ -47,6 +47,7 @@ struct report report_of(const struct run *run)
     for (int i = 0; i < n; i++) {
         const struct worker_report *w = &run->result.worker[i];
         cost_join(&all, &w->cost);
+        r.memory_mean += w->memory_total / (size_t)n;
         if (w->memory_total > r.memory_total)
             r.memory_total = w->memory_total;
         for (int c = 0; c < MEMORY_CATEGORIES; c++)
@@ -54,8 +55,9 @@ struct report report_of(const struct run *run)
                 r.memory[c] = w->memory[c];
     }
     r.cost = cost_mean(&all);
-    r.exposed_share = r.cost.seconds > 0 ? cost_exposed(&r.cost) / r.cost.seconds : 0;
-    r.overlap = r.cost.wire > 0 ? 1 - r.cost.waited_wire / r.cost.wire : NAN;
+    if (r.cost.seconds > 0)
+        r.exposed_share = fmax(0, cost_exposed(&r.cost) / r.cost.seconds);
+    r.overlap = r.cost.wire > 0 ? fmax(0, 1 - r.cost.waited_wire / r.cost.wire) : NAN;
     find_slowest(&r, run->result.worker, n);
     return r;
 }
@@ -64,16 +66,16 @@ void report_sentence(const struct report *r, char *out, size_t room)
 {
     const double slow = 1.5; /* below it, workers of one kind */
     const struct cost *c = &r->cost;
-    char who[128];
+    char who[160];
     if (r->slowness > slow)
         snprintf(who, sizeof who,
-                 "worker %d computes %.1fx slower; workers waited %.3g s for others", r->slowest,
-                 r->slowness, c->waited_others);
+                 "worker %d computes %.3g times slower; workers waited %.3g s for others",
+                 r->slowest, r->slowness, c->waited_others);
     else
         snprintf(who, sizeof who, "workers waited %.3g s for each other", c->waited_others);
-    if (c->wire > 0)
+    if (c->inside + c->between > 0)
         snprintf(out, room, "%s; the wire took %.3g s, %.3g s of it hidden (means over workers)",
-                 who, c->wire, c->wire - c->waited_wire);
+                 who, c->wire, fmax(0, c->wire - c->waited_wire));
     else
         snprintf(out, room, "%s; nothing was sent", who);
 }

@@ -9,7 +9,7 @@
 /* Means over the workers, and the worst worker's memory. */
 struct report {
     struct cost cost;
-    size_t memory[MEMORY_CATEGORIES], memory_total;
+    size_t memory[MEMORY_CATEGORIES], memory_total, memory_mean;
     double exposed_share; /* of the workers' time, that they waited                       */
     double overlap;       /* of the time on the wire, that nobody waited for; NaN: there is none */
     int slowest;          /* worker: the one whose micro-batches take longest             */
