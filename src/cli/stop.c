@@ -9,15 +9,33 @@
 static volatile sig_atomic_t asked;
 static const char *volatile words;
 
+const char *stop_name(int number)
+{
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+}
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody is there to read it */
+}
+
 static void on_signal(int number)
 {
     const int cause = errno;
-    (void)number;
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    if (asked && number == SIGHUP)
+        return; /* a terminal that closes may say it more than once */
     if (asked)
         _exit(130); /* a second one means it */
-    asked = 1;
-    if (words && write(STDERR_FILENO, words, strlen(words)) < 0)
-        asked = 1; /* nobody is there to read it */
+    asked = number;
+    if (number == SIGHUP) /* who read from us may have gone with the terminal: save all the same */
+        sigaction(SIGPIPE, &ignore, NULL);
+    if (words) {
+        say("\n");
+        say(stop_name(number));
+        say(words);
+    }
     errno = cause;
 }
 
@@ -28,11 +46,13 @@ void stop_words(const char *text)
 
 const volatile sig_atomic_t *stop_watch(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction before, action = {.sa_handler = on_signal};
     asked = 0;
     words = NULL;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    if (sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) /* as nohup has it */
+        sigaction(SIGHUP, &action, NULL);
     return &asked;
 }

@@ -4,11 +4,15 @@
 
 #include <signal.h>
 
-/* What is printed the moment a signal arrives, since a launcher may not leave the time for another
- * word: `text` must stay. NULL: nothing. */
+/* What is printed behind the name of a signal the moment it arrives, since a launcher may not leave
+ * the time for another word: `text` must stay. NULL: nothing. */
 void stop_words(const char *text);
 
-/* Begins to watch for SIGINT and SIGTERM; what is returned becomes non-zero when one arrives. */
+/* Begins to watch for SIGINT, SIGTERM and SIGHUP (a closed terminal; left alone under nohup); what
+ * is returned becomes the number of the one that arrives. */
 const volatile sig_atomic_t *stop_watch(void);
+
+/* "SIGTERM" */
+const char *stop_name(int number);
 
 #endif

@@ -118,7 +118,7 @@ static char *make_stop_words(const struct run *run)
     if (!out)
         return NULL;
     fputs(
-        "\nasked to stop: saving as soon as all workers can; should the process be killed before, ",
+        ", asked to stop: saving as soon as all workers can; should the process be killed before, ",
         out);
     resume_plainly(run, out);
     fputs(" goes on from the last checkpoint\n", out);
@@ -224,6 +224,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     } else if (st != SOTTO_OK) {
         print_way_on(&run, st, stdout);
     }
+    if (st == SOTTO_ESTOPPED && *watch.stop)
+        st = fail_in(st, "%s: ", stop_name(*watch.stop));
     run_close(&run);
     return st;
 }

@@ -31,8 +31,12 @@ static enum sotto_status agree(const struct model_config *asked, const struct mo
     return SOTTO_OK;
 }
 
-static enum sotto_status load_config(struct run *run, const char *from, bool resumed)
+/* Before the data: which of them suit, and what a folder without a model lacks, is the model's to
+ * say. */
+static enum sotto_status open_config(struct run *run, const char *from, bool resumed)
 {
+    if (!*from)
+        return model_config_resolve(&run->config.model);
     struct model_config asked = run->config.model;
     TRY(weights_config(&run->config.model, from));
     if (resumed && !*run->config.train.init) { /* else only what was said can differ */
@@ -79,13 +83,9 @@ static enum sotto_status open_null(struct run *run)
     return run_calibrate(run);
 }
 
-static enum sotto_status open_model(struct run *run, const char *from, bool resumed)
+static enum sotto_status open_model(struct run *run)
 {
     struct run_config *c = &run->config;
-    if (*from)
-        TRY(load_config(run, from, resumed));
-    else
-        TRY(model_config_resolve(&c->model));
     int64_t vocab = run->tokenizer ? tokenizer_vocab_size(run->tokenizer) : 0;
     if (loader_vocab(run->train) > vocab)
         vocab = loader_vocab(run->train);
@@ -214,8 +214,9 @@ static enum sotto_status open_all(struct run *run, bool touch)
     if (t->oracle == ORACLE_NULL) {
         TRY_DONE(open_null(run));
     } else {
+        TRY_DONE(open_config(run, from, *run->checkpoint != '\0'));
         TRY_DONE(run_open_data(run, from));
-        TRY_DONE(open_model(run, from, *run->checkpoint != '\0'));
+        TRY_DONE(open_model(run));
         TRY_DONE(open_start(run, from));
         TRY_DONE(open_state(run));
         TRY_DONE(run_calibrate(run));

@@ -16,6 +16,8 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
     if (!file_is_directory(folder))
         return fail(SOTTO_EIO, "%s is not a folder with a model", folder);
     TRY(file_join(path, folder, "config.json"));
+    if (!file_exists(path))
+        return fail(SOTTO_EIO, "%s is not a folder with a model: it has no config.json", folder);
     TRY(json_open(&json, path, 1 << 24));
     enum sotto_status st = fail_in(model_config_from_json(config, json), "%s: ", path);
     json_decref(json);

@@ -115,6 +115,12 @@ fails_with "model_type 'mamba' is not supported" "$sotto" sample model
 echo '{' >model/config.json
 fails_with "config.json is not valid JSON" "$sotto" sample model
 fails_with "is not a folder with a model" "$sotto" sample nowhere
+mkdir empty
+echo "some text" >some.txt
+mkfifo pipe
+for init in nowhere some.txt empty pipe; do # said before what that model's tokenizer would be for
+    fails_with "$init is not a folder with a model" "$sotto" train --init=$init --data.train=some.txt --out=none
+done
 cp run/config.json model/
 mv model/model.safetensors model/pytorch_model.bin
 fails_with "which only Python reads" "$sotto" sample model

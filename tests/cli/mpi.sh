@@ -147,7 +147,7 @@ done
 sleep 1
 kill -TERM $(ranks long)
 seconds_to_end
-says "^asked to stop: .* mpirun -n 2 sotto train --resume $scratch/long goes on from the last checkpoint\$"
+says "^SIGTERM, asked to stop: .* mpirun -n 2 sotto train --resume $scratch/long goes on from the last checkpoint\$"
 [ "$(ls long/checkpoints)" = step-00000000 ] || die "an abandoned round left $(ls long/checkpoints)"
 
 # A launcher that leaves too little time is told of, with what would give more.

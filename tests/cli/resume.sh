@@ -28,18 +28,49 @@ steps() {
 [ "$(ls killed/checkpoints | wc -l)" = 3 ] || die "keep = 3, but there are: $(ls -A killed/checkpoints)"
 [ "$kills" -gt 0 ] || die "nothing was killed"
 
-# Ctrl-C: the round is finished, everything saved, and the way on is said.
-"${run[@]}" --steps=100000 --save_every=0 --out=stopped >out 2>&1 &
+# Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
+for signal in INT TERM HUP; do
+    "${run[@]}" --steps=100000 --save_every=0 --out=stopped-$signal >out 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q 'step 5/' out && break
+        sleep 0.1
+    done
+    kill -$signal $pid
+    wait $pid
+    [ $? = 130 ] || die "exit code of a run after SIG$signal: $(cat out)"
+    says "^SIG$signal, asked to stop: "
+    says 'to go on: sotto train'
+    says "^sotto: SIG$signal: stopped at step .*everything is saved"
+    [ -d stopped-$signal/checkpoints ] || die "no checkpoint after SIG$signal"
+done
+fails_with 'already holds a run' "${run[@]}" --out=stopped-INT
+
+# Who goes with the terminal takes no checkpoint along; and nohup keeps a run from hearing of it.
+mkfifo pipe
+cat pipe >out &
+reader=$!
+"${run[@]}" --steps=100000 --save_every=0 --out=piped >pipe 2>&1 &
 pid=$!
 for _ in $(seq 100); do
     grep -q 'step 5/' out && break
     sleep 0.1
 done
+kill -STOP $pid # so that both are gone at once
+kill -HUP $pid
+kill $reader
+wait $reader
+kill -CONT $pid
+wait $pid
+[ -d piped/checkpoints ] || die "no checkpoint where the reader was gone"
+(trap '' HUP && exec "${run[@]}" --steps=100000 --save_every=0 --out=kept) >out 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'step 5/' out && break
+    sleep 0.1
+done
+kill -HUP $pid
 kill -INT $pid
 wait $pid
-[ $? = 130 ] || die "exit code of an interrupted run"
-says 'to go on: sotto train'
-says 'everything is saved'
-[ -d stopped/checkpoints ] || die "no checkpoint after Ctrl-C"
-fails_with 'already holds a run' "${run[@]}" --out=stopped
+says '^SIGINT, asked to stop: '
 exit 0
