@@ -28,13 +28,17 @@ enum {
 /* Compiled for either number of parts. */
 #define FOR_PARTS static inline __attribute__((always_inline))
 
-/* Rounds to bf16, to nearest; what is left is returned through `x`. */
-static inline uint32_t split(float *x)
+/* Rounds to bf16, to nearest; what is left is returned through `x`. A NaN stays one in the first
+ * part, which is enough for a sum of parts: of some the others would make a number. */
+static inline uint32_t split(float *x, bool first)
 {
     uint32_t bits;
     float part;
     memcpy(&bits, x, 4);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+    if (first)
+        rounded = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000 : rounded;
+    bits = rounded & 0xffff0000u;
     memcpy(&part, &bits, 4);
     *x -= part;
     return bits;
@@ -49,7 +53,7 @@ FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
         for (int l = 0; l < DEEP; l++) {
             float rest = x[l];
             for (int p = 0; p < parts; p++)
-                out[p * (PART / 2) + l] = (uint16_t)(split(&rest) >> 16);
+                out[p * (PART / 2) + l] = (uint16_t)(split(&rest, p == 0) >> 16);
         }
     }
 }
@@ -64,7 +68,7 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
             for (int j = 0; j < 16; j++) {
                 float a = even[j], b = odd[j];
                 for (int p = 0; p < parts; p++)
-                    out[p * (PART / 4) + j] = split(&a) >> 16 | split(&b);
+                    out[p * (PART / 4) + j] = split(&a, p == 0) >> 16 | split(&b, p == 0);
             }
         }
     }
