@@ -58,7 +58,7 @@ static bool parse_whole(const char *text, double *out, int64_t *value)
     return true;
 }
 
-static bool parse_bool(const char *text, bool *out)
+bool option_bool(const char *text, bool *out)
 {
     static const char *const yes[] = {"true", "yes", "on", "1"};
     static const char *const no[] = {"false", "no", "off", "0"};
@@ -124,7 +124,7 @@ static enum sotto_status assign(const struct option *o, void *config, const char
     case OPTION_TYPE_REAL:
         return assign_number(o, to, value, name);
     case OPTION_TYPE_BOOL:
-        if (!parse_bool(value, to))
+        if (!option_bool(value, to))
             return fail(SOTTO_EINVAL, "%s = %.80s: want true or false", name, value);
         return SOTTO_OK;
     case OPTION_TYPE_TEXT:

@@ -111,6 +111,9 @@ enum sotto_status option_file(const char *path, char **text);
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest);
 
+/* Whether the text is a truth value, and which. */
+bool option_bool(const char *text, bool *out);
+
 /* The value of an option as it would be typed: the field itself where it is text, else printed into
  * `room`. */
 const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM]);

@@ -32,6 +32,7 @@ struct command {
     bool reads_config; /* its first word is a configuration file that options override */
     /* (optional) Reads that file into `config`; default: option_load. */
     enum sotto_status (*load)(void *config, const char *path);
+    const char *folder_flag; /* (optional) "--resume": behind it, or as its value, comes a folder */
     /* (optional) Called once file and options are read: it may put another configuration beneath
      * them, and read them over it with command_overlay. */
     enum sotto_status (*beneath)(void *config, struct command_line *line);

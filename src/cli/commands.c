@@ -94,6 +94,35 @@ static bool asks_for_help(int argc, const char *const *argv, const char **topic)
     return false;
 }
 
+/* "--resume=RUN" is "--resume RUN", and what comes there is a folder. `out` has room for twice as
+ * many words. */
+static enum sotto_status take_folder(struct command_line *line, const char **out)
+{
+    const char *flag = line->command->folder_flag;
+    const size_t length = flag ? strlen(flag) : 0;
+    int n = 0;
+    for (int i = 0; i < line->argc; i++) {
+        const char *word = line->argv[i], *folder = NULL;
+        bool truth;
+        out[n++] = word;
+        if (!flag || strncmp(word, flag, length) != 0)
+            continue;
+        if (!word[length] && i + 1 < line->argc && line->argv[i + 1][0] != '-') {
+            folder = out[n++] = line->argv[++i];
+        } else if (word[length] == '=' && !option_bool(word + length + 1, &truth)) {
+            out[n - 1] = flag;
+            folder = out[n++] = word + length + 1;
+        }
+        if (folder && !file_is_directory(folder))
+            return fail(SOTTO_EINVAL, "%s %s: %s, and %s wants the folder of a run", flag, folder,
+                        file_exists(folder) ? "that is no folder" : "there is no such folder",
+                        flag);
+    }
+    line->argv = out;
+    line->argc = n;
+    return SOTTO_OK;
+}
+
 static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
 {
     struct option_section sections[CLI_SECTIONS];
@@ -102,10 +131,11 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
                                 .sections = sections,
                                 .argc = argc,
                                 .argv = argv,
-                                .words = calloc((size_t)argc + 1, sizeof *line.words)};
+                                .words = calloc(2 * (size_t)argc + 1, sizeof *line.words)};
+    const char **spelt = calloc(2 * (size_t)argc + 1, sizeof *spelt);
     const char *topic;
     enum sotto_status st = SOTTO_OK;
-    if (!line.config || !line.words) {
+    if (!line.config || !line.words || !spelt) {
         st = fail(SOTTO_ENOMEM, "no memory to read the options");
         goto done;
     }
@@ -115,11 +145,13 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
         TRY_DONE(help_print(c, sections, line.n_sections, topic));
         goto done;
     }
+    TRY_DONE(take_folder(&line, spelt));
     TRY_DONE(read_command_line(&line));
     TRY_DONE(c->run(line.config, line.words, line.n_words));
 done:
     free(line.config);
     free(line.words);
+    free(spelt);
     return c->trains && st != SOTTO_OK ? end_workers(st) : st;
 }
 

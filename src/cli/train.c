@@ -82,6 +82,17 @@ static void print_report(const struct run *run)
            (double)s->tokens / s->seconds);
 }
 
+/* Gone on with to a length that it has reached already. */
+static void print_idle(const struct run *run)
+{
+    const struct run_result *s = &run->result;
+    printf("nothing is left to do: the run in %s has %lld steps already", run->config.train.out,
+           (long long)s->step);
+    if (s->steps < s->step)
+        printf(", and only %lld are asked for", (long long)s->steps);
+    printf("; a larger --steps goes on (state %016" PRIx64 ")\n", s->hash);
+}
+
 /* What to do after a run that did not come to its end. */
 static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 {
@@ -138,6 +149,12 @@ static void forget_length(struct train_config *before, const struct train_config
     before->seconds = 0;
 }
 
+/* Nothing is said of what to train on, nor where: the folder behind --resume was forgotten. */
+static bool is_bare(const struct run_config *c)
+{
+    return strcmp(c->train.out, "run") == 0 && !*c->data.train && c->train.oracle == ORACLE_MODEL;
+}
+
 /* --resume: the run's own configuration comes first, file and options over it. */
 static enum sotto_status beneath(void *config, struct command_line *line)
 {
@@ -159,6 +176,9 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     TRY_DONE(resume_config(before, folder ? folder : c->train.out, &found));
     if (folder && !found)
         TRY_DONE(fail(SOTTO_EINVAL, "there is no checkpoint in %s to go on from", folder));
+    if (!found && is_bare(c))
+        TRY_DONE(fail(SOTTO_EINVAL, "--resume wants the folder of a run: sotto train --resume RUN "
+                                    "(there is none in ./run, and nothing to begin one with)"));
     if (!found)
         goto done;
     if (mpi_detected()) /* whose ranks are counted by the launcher */
@@ -215,8 +235,12 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     free(words_to_stop);
     progress_end(&progress);
     if (st == SOTTO_OK && run.cluster.leads) {
-        print_report(&run);
-        if (run.config.train.oracle == ORACLE_NULL)
+        const bool idle = *run.checkpoint && !run.result.rounds;
+        if (!idle)
+            print_report(&run);
+        if (idle)
+            print_idle(&run);
+        else if (run.config.train.oracle == ORACLE_NULL)
             printf("done: the report is in %s\n", run.config.train.out);
         else
             printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
@@ -244,5 +268,6 @@ const struct command command_train = {
     .run = run_it,
     .trains = true,
     .reads_config = true,
+    .folder_flag = "--resume",
     .beneath = beneath,
 };

@@ -13,6 +13,7 @@ struct loop {
     struct cost since; /* at the last report */
     double slowest;    /* worker's seconds then */
     int64_t tokens, step;
+    int64_t began; /* at this step */
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
     double pause;  /* between the last two rounds, in the worker's time */
@@ -241,6 +242,7 @@ static enum sotto_status conclude(struct loop *l)
         mine.memory[c] = t->memory.peak[c];
     mine.memory_total = t->memory.total_peak;
     struct run_result result = {.complete = t->step >= t->rounds,
+                                .rounds = t->step - l->began,
                                 .step = t->step,
                                 .steps = t->rounds,
                                 .tokens = t->tokens,
@@ -301,7 +303,11 @@ static enum sotto_status begin(struct loop *l, bool *stop)
 
 enum sotto_status trainer_loop(struct trainer *t)
 {
-    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .since = meter_read(&t->meter)};
+    struct loop l = {.t = t,
+                     .tokens = t->tokens,
+                     .step = t->step,
+                     .began = t->step,
+                     .since = meter_read(&t->meter)};
     bool stop;
     l.slowest = l.since.seconds;
     l.saved = *t->run->checkpoint ? t->step : -1;

@@ -53,8 +53,9 @@ struct worker_report {
 };
 
 struct run_result {
-    bool complete; /* the budget is spent */
-    int64_t steps; /* that the run takes  */
+    bool complete;  /* the budget is spent */
+    int64_t steps;  /* that the run takes  */
+    int64_t rounds; /* done this time     */
     int64_t step, tokens, samples;
     double seconds; /* of training, the slowest worker's, over all times it was resumed */
     double loss;    /* mean over the last tenth of the reports    */

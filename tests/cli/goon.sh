@@ -77,12 +77,22 @@ done
 succeeds "$sotto" train --resume part --tokens=11k --dry_run # a length in another unit is the only one then
 says '^changed: train.steps 41 -> -1$'
 says '^changed: train.tokens 0 -> 11000$'
+for steps in 15 40; do # it has these already
+    succeeds "$sotto" train --resume=plain --steps=$steps
+    says "^nothing is left to do: the run in plain has 40 steps already.* \(state [0-9a-f]{16}\)$"
+    ! grep -q '^done' out || die "$steps of 40 steps: done"
+done
 ls -lR plain >before
 for change in layers=3 model=gpt2 data.vocab=400 data.tokenizer=part init=part optim.kind=sgd; do
     fails_with "${change%=*}" "$sotto" train --resume plain --"$change"
 done
 fails_with "work is a folder: --resume $scratch/work goes on with the run in it" "$sotto" train "$scratch/work"
 fails_with "there is no checkpoint in ../elsewhere to go on from" "$sotto" train --resume ../elsewhere
+fails_with "--resume nowhere: there is no such folder" "$sotto" train --resume nowhere
+for spelt in "--resume book.txt" "--resume=book.txt"; do
+    fails_with "--resume book.txt: that is no folder, and --resume wants the folder of a run" "$sotto" train $spelt
+done
+fails_with "--resume wants the folder of a run" "$sotto" train --resume
 fails_with "name two folders" "$sotto" train --resume plain --out=part
 ls -lR plain >after
 cmp before after || die "a refused run changed something"
