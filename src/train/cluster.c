@@ -132,6 +132,20 @@ static int cores_allowed(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/* dpu, acco-wp and acco compute for as long as the exchange takes, which without a core of its own
+ * is for as long as they compute. */
+static void warn_of_starving(const struct cluster *c, int here, int cores)
+{
+    const struct strategy_config *s = &c->config->strategy;
+    const bool overlaps =
+        s->shard == SHARD_DPU || s->shard == SHARD_ACCO_WP || s->shard == SHARD_ACCO;
+    if (overlaps && !*s->replay && here > 1 && 2 * here > cores)
+        log_warn(
+            "%d workers on %d %s: this method wants two each; here the exchange waits for a core "
+            "while all go on computing, and rounds take far more micro-batches than needed",
+            here, cores, cores == 1 ? "core" : "cores");
+}
+
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
@@ -147,5 +161,7 @@ int cluster_threads(const struct cluster *c, const struct worker *w)
                      "mpirun --bind-to none, or srun -c 2, lets it run beside");
         return cores; /* the launcher has shared them out already */
     }
+    if (w->rank == 0)
+        warn_of_starving(c, here, cores);
     return threads > here ? threads / here : 1;
 }

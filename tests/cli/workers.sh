@@ -61,6 +61,15 @@ says '; the wire took [0-9.e-]+ s, [0-9.e-]+ s of it hidden'
 [ "$(value bytes_between shaped)" -gt 0 ] || die "bytes between nodes"
 grep -q '"comm/inside": [1-9]' plain/metrics.jsonl || die "no bytes in the metrics"
 
+# Methods that compute while they communicate tell where that cannot be: with more workers than half the cores.
+crowd=$(($(nproc) + 1))
+for run in acco.real=1 dpu.real=1 zero1.real=0 acco.virtual=0; do
+    method=${run%%.*} clock=${run#*.}
+    succeeds "${train[@]}" --steps=2 --workers=$crowd --strategy.preset="$method" --time="${clock%=*}" --out="crowd.$run"
+    [ "$(grep -c "^warning: $crowd workers on .*: this method wants two each;" out)" = "${run#*=}" ] ||
+        { cat out >&2; die "$run: the word about cores"; }
+done
+
 # Nothing is hidden where nothing is sent; and that groups will not meet is said at the start.
 succeeds "${train[@]}" --steps=3 --workers=2 --out=apart --strategy=local-sgd --tau=9
 says 'strategy.tau = 9 is more than the 3 steps of this run: its groups train without an exchange'
@@ -141,7 +150,7 @@ for _ in $(seq 300); do
 done
 kill -INT $pid
 wait $pid
-[ $? = 130 ] || die "exit code of an interrupted run"
+code=$?; [ $code = 130 ] || { tail -20 out >&2; die "exit code $code of an interrupted run"; }
 says 'stopped at step [0-9]* of 60; everything is saved in stopped'
 says 'to go on: sotto train'
 [ "$(ls stopped/checkpoints | wc -l)" = 1 ] || die "not one checkpoint after Ctrl-C: $(ls -A stopped/checkpoints)"
