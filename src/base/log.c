@@ -41,3 +41,11 @@ void log_warn(const char *format, ...)
     emit(LOG_WARN, format, args);
     va_end(args);
 }
+
+void log_error(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    emit(LOG_ERROR, format, args);
+    va_end(args);
+}

@@ -3,12 +3,14 @@
 #ifndef SOTTO_BASE_LOG_H
 #define SOTTO_BASE_LOG_H
 
-enum log_level { LOG_INFO, LOG_WARN };
+enum log_level { LOG_INFO, LOG_WARN, LOG_ERROR };
 
 typedef void log_sink(enum log_level level, const char *line, void *arg);
 
 void log_set(log_sink *sink, void *arg);
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* For what ends the process before a status can be returned; anything else is a status. */
+void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

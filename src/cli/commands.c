@@ -39,7 +39,9 @@ static void print_overview(FILE *out)
 static void to_stderr(enum log_level level, const char *line, void *arg)
 {
     (void)arg;
-    fprintf(stderr, "%s%s\n", level == LOG_WARN ? "warning: " : "", line);
+    static const char *const prefix[] = {
+        [LOG_INFO] = "", [LOG_WARN] = "warning: ", [LOG_ERROR] = "sotto: "};
+    fprintf(stderr, "%s%s\n", prefix[level], line);
 }
 
 /* A failure before the run is this worker's alone to know. */
@@ -174,9 +176,25 @@ static enum sotto_status unknown_command(const char *name)
     return fail(SOTTO_EINVAL, "unknown command '%s': `sotto help` lists them", name);
 }
 
+/* Whether rank 0 does this for everybody. Only under mpirun: srun also starts tasks that have
+ * nothing to do with each other. */
+static bool left_to_first(int argc, const char *const *argv)
+{
+    const char *launcher = mpi_launcher(), *topic;
+    const struct command *c = argc > 0 ? find_command(argv[0]) : NULL;
+    if (!launcher || strcmp(launcher, "mpirun") != 0 ||
+        (c && c->trains && !asks_for_help(argc, argv, &topic)))
+        return false;
+    if (c && !c->trains && mpi_launched_rank() == 0)
+        log_warn("sotto %s runs in one process: the other ranks do nothing", c->name);
+    return mpi_launched_rank() > 0;
+}
+
 enum sotto_status sotto_command(int argc, const char *const *argv)
 {
     log_set(to_stderr, NULL);
+    if (left_to_first(argc, argv))
+        return SOTTO_OK;
     if (argc < 1) {
         print_overview(stderr);
         return fail(SOTTO_EINVAL, "no command given");

@@ -27,6 +27,7 @@ int main(int argc, char **argv)
     }
     if (st == SOTTO_OK)
         return 0;
-    fprintf(stderr, "sotto: %s\n", sotto_error());
+    if (*sotto_error()) /* empty: said already */
+        fprintf(stderr, "sotto: %s\n", sotto_error());
     return st == SOTTO_ESTOPPED ? 130 : 1;
 }

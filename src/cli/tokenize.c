@@ -204,11 +204,18 @@ static enum sotto_status decode(const struct tokenize_config *c, const struct to
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct tokenize_config *c = config;
-    const char *verb = n_words == 1 ? words[0] : "";
+    static const char *const verbs = "say one of: sotto tokenize train, encode, decode";
+    const char *verb = n_words ? words[0] : "";
+    if (!*verb)
+        return fail(SOTTO_EINVAL, "%s", verbs);
+    if (strcmp(verb, "train") != 0 && strcmp(verb, "encode") != 0 && strcmp(verb, "decode") != 0)
+        return fail(SOTTO_EINVAL, "tokenize: unknown '%s': %s", verb, verbs);
+    if (n_words > 1)
+        return fail(SOTTO_EINVAL,
+                    "tokenize %s: '%s' is a word too many: a file is named with --input=%s", verb,
+                    words[1], words[1]);
     if (strcmp(verb, "train") == 0)
         return train(c);
-    if (strcmp(verb, "encode") != 0 && strcmp(verb, "decode") != 0)
-        return fail(SOTTO_EINVAL, "say one of: sotto tokenize train, encode, decode");
     if (!*c->tokenizer)
         return fail(SOTTO_EINVAL, "tokenize %s: say --tokenizer=FILE or FOLDER", verb);
     struct tokenizer *tokenizer;

@@ -250,8 +250,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     }
     if (st == SOTTO_ESTOPPED && *watch.stop)
         st = fail_in(st, "%s: ", stop_name(*watch.stop));
+    const bool said = st == SOTTO_ESTOPPED && run.cluster.mpi;
+    if (said) /* a launcher that was interrupted reads no more once MPI has ended, which is next */
+        fprintf(stderr, "sotto: %s\n", sotto_error());
     run_close(&run);
-    return st;
+    return said ? fail(st, "%s", "") : st;
 }
 
 const struct command command_train = {

@@ -22,6 +22,16 @@ int mpi_launched_size(void)
     return getenv("PMIX_RANK") || getenv("PMI_RANK") ? 0 : 1;
 }
 
+int mpi_launched_rank(void)
+{
+    static const char *const rank[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
+                                       "SLURM_PROCID"};
+    for (size_t i = 0; i < sizeof rank / sizeof *rank; i++)
+        if (getenv(rank[i]))
+            return mpi_detected() ? number(rank[i]) : 0;
+    return 0;
+}
+
 bool mpi_detected(void)
 {
     return mpi_launched_size() != 1;

@@ -27,6 +27,9 @@ struct mpi_config {
  * MPI, and could not always have it: in a shell that srun started, MPI starts once and no more. */
 bool mpi_detected(void);
 
+/* Which of them this one is, from 0, before MPI is started; 0 where that is not told. */
+int mpi_launched_rank(void);
+
 /* What it was, "mpirun" or "srun"; NULL where there was none. */
 const char *mpi_launcher(void);
 

@@ -258,10 +258,20 @@ static void wait_for_reader(int file)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
+/* What all ranks are told wrong all of them find out: then rank 0 says it for all and ends them,
+ * which the others give it time for. A signal that comes meanwhile is that end. */
+static void say_once(int rank, const char *who, const char *text)
+{
+    if (rank == 0 || nanosleep(&(struct timespec){0, 400000000}, NULL) == 0)
+        log_error("%s%s", who, text);
+}
+
 void mpi_give_up(struct comm *c, const struct status_note *note)
 {
     struct mpi_member *m = (struct mpi_member *)c;
-    log_warn("worker %d: %s", m->shared->rank, note->text);
+    char who[32];
+    snprintf(who, sizeof who, "worker %d: ", m->shared->rank);
+    say_once(m->shared->rank, who, note->text);
     wait_for_reader(STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
@@ -273,9 +283,13 @@ void mpi_refuse(const struct status_note *note)
     MPI_Initialized(&started);
     if (started || !mpi_detected())
         return;
-    log_warn("%s", note->text); /* MPI that cannot start may end the process */
+    const int rank = mpi_launched_rank();
+    if (rank == 0)
+        say_once(rank, "", note->text); /* MPI that cannot start may end the process */
     if (start_mpi(&ours) != SOTTO_OK)
         return;
+    if (rank > 0)
+        say_once(rank, "", note->text);
     wait_for_reader(STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, 1);
 }

@@ -89,6 +89,8 @@ fails_with "train.out = bare holds a model that no run made there" "${train[@]}"
 cmp kept bare/model.safetensors || die "a model that was there is lost"
 rm bare/tokenizer*.json
 fails_with "is text: it needs a tokenizer (data.tokenizer)" "${tune[@]}" --init=bare
+fails_with "sotto: tokenize encode: 'h.txt' is a word too many: a file is named with --input=h.txt" "$sotto" tokenize encode h.txt
+fails_with "tokenize: unknown 'enc': say one of" "$sotto" tokenize enc
 "$sotto" tokenize encode --tokenizer=run --input=text --out=text.bin >out || die "tokenize encode"
 printf '{"model": {"type": "Unigram"}}' >bare/tokenizer.json # of a kind that is not known here
 fails_with 'pre_tokenizer must have a ByteLevel' "${tune[@]}" --init=bare

@@ -62,6 +62,15 @@ ends_with 'train.time = virtual simulates a cluster in one process, not under MP
     "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --time=virtual
 ends_with 'train.workers = 3, but MPI started 2 ranks' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --workers=3
 ends_with "modelled links ([link]) are for workers of one process" "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --link.inter=1GB/s
+# What is wrong on all ranks is said once, and as what it is.
+once() {
+    local text=$1
+    shift
+    ends_with "sotto: $text" "${mpirun[@]}" -n 2 "${train[@]}" --out=refused "$@"
+    [ "$(grep -cF -- "$text" out)" = 1 ] || { cat out >&2; die "not said once: $text"; }
+}
+once "command line: unknown key 'bogus'" --bogus=1
+once "worker 0: cannot open missing.txt" --data.format=text --data.train=missing.txt
 differ "worker 2: train.workers = 2, but MPI started 3 ranks" --workers=2
 differ "steps = ten: want an integer" --steps=ten
 differ "No such file" --data.format=text --data.train=missing.txt
@@ -159,18 +168,26 @@ if [ $open_mpi = yes ]; then
     done
 fi
 
+# What needs one process is done by rank 0 alone.
+succeeds "${mpirun[@]}" -n 2 "$sotto" eval threads.1x4.ddp --data.format=stories --data.train=stories --batches=1 --threads=1
+[ "$(grep -c '^loss ' out)" = 1 ] || { cat out >&2; die "evaluated twice"; }
+says '^warning: sotto eval runs in one process: the other ranks do nothing$'
+
 # Ctrl-C that reaches only one rank, and only the launcher: everybody saves and stops.
 background stopped --save_every=2 --strategy.preset=fsdp
 kill -INT "$(ranks stopped | sed -n 3p)"
 seconds_to_end
-says 'everything is saved in .*/stopped'
+says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/stopped$'
+[ "$(grep -c 'everything is saved' out)" = 1 ] || { cat out >&2; die "the end is told twice"; }
 says "^to go on: mpirun -n 4 sotto train --resume $scratch/stopped\$"
 if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
+    export OMPI_MCA_odls_base_sigkill_timeout=2
     background launcher --save_every=64
     kill -INT "$(pgrep -P $pid)"
     seconds_to_end
-    last=$(ls launcher/checkpoints | tail -1) # of the stop; the launcher may be gone before the last line is printed
-    [ $((10#${last#step-} % 64)) != 0 ] || says 'to go on: sotto train'
+    unset OMPI_MCA_odls_base_sigkill_timeout
+    says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/launcher$'
+    last=$(ls launcher/checkpoints | tail -1)
     succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi
 last=$(ls stopped/checkpoints | tail -1)
