@@ -493,6 +493,66 @@ static void axes(void **state)
     assert_int_equal(curves[1].n, 1);
 }
 
+/* Of the script's title, each a text in quotes of at most 88 letters. */
+static int lines_of_title(const char *path)
+{
+    int lines = 0;
+    size_t length = 0, size;
+    char *script;
+    assert_ok(file_read(path, 1 << 20, &script, &size));
+    bool inside = false;
+    for (const char *p = strstr(script, "set title "); *p != '\n'; p++) {
+        if (*p == '\'') {
+            lines += inside;
+            inside = !inside;
+            length = 0;
+        } else if (++length > 88) {
+            fail_with("a line of %zu letters: %.100s", length, p - 88);
+        }
+    }
+    free(script);
+    return lines;
+}
+
+/* Titles fit the figure, whatever the set-up; and a run of one report among long ones is a point
+ * with a name in the key. */
+static void fits(void **state)
+{
+    (void)state;
+    struct curve_point many[40], one[] = {{4, 15, 0, 8, 3, 3, 3}};
+    struct curve curves[] = {{many, 40}, {one, 1}};
+    static const char *const runs[] = {"many", "one"};
+    for (int i = 0; i < 40; i++)
+        many[i] = (struct curve_point){i + 1, i + 1, 0, 8, 3, 3, 3};
+    char speeds[256] = "speeds 1";
+    for (int i = 0; i < 120; i++)
+        strcat(speeds, ",1");
+    struct plot plot = {.folder = scratch,
+                        .title = "What one long link does to four workers; and to a fifth",
+                        .subtitle = "nano, 0.197 million parameters; 4 simulated workers; speeds "
+                                    "1,1,1,0.25; links unlimited inside a node, 1Gbit/s,50us "
+                                    "between nodes; 100ms a micro-batch",
+                        .metric = "train/loss",
+                        .names = runs,
+                        .curves = curves,
+                        .n = 2};
+    FILE *page = fopen(at("page"), "w");
+    assert_ok(plot_metric(&plot, page));
+    char *text = slurp(at("loss-time.gnuplot"));
+    assert_non_null(strstr(text, "set title 'What one long link does to four workers; and to a "
+                                 "fifth' . \"\\n\" . 'nano, 0.197 million parameters; 4 simulated "
+                                 "workers; speeds 1,1,1,0.25;' . \"\\n\" . 'links unlimited inside "
+                                 "a node, 1Gbit/s,50us between nodes; 100ms a micro-batch'\n"));
+    assert_non_null(strstr(text, "index 0 using 3:6 with lines "));
+    assert_non_null(strstr(text, "index 1 using 3:6 with linespoints "));
+    assert_non_null(strstr(text, "title 'one'"));
+    free(text);
+    plot.subtitle = speeds; /* no place but commas to part it */
+    assert_ok(plot_metric(&plot, page));
+    fclose(page);
+    assert_int_equal(lines_of_title(at("loss-time.gnuplot")), 4);
+}
+
 static int make_data(void **state)
 {
     enum { COUNT = 3000, VOCAB = 29 };
@@ -726,6 +786,7 @@ int main(void)
         cmocka_unit_test(curves),
         cmocka_unit_test(common_ends),
         cmocka_unit_test(axes),
+        cmocka_unit_test(fits),
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),
         cmocka_unit_test(stopped_comparison),

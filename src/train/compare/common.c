@@ -62,7 +62,7 @@ static void find_end(struct common *c, const struct spec *spec, const struct cur
     c->axis = axes[cut];
     for (int i = 0; i < n; i++) {
         const double end = curve_end(&curves[i], c->axis);
-        if (end > 0 && (c->end == 0 || end < c->end))
+        if (curves[i].n > 1 && end > 0 && (c->end == 0 || end < c->end))
             c->end = end;
     }
 }

@@ -165,7 +165,7 @@ double curve_along(const struct curve_point *p, enum axis axis)
 
 double curve_end(const struct curve *c, enum axis axis)
 {
-    double end = c->n > 1 ? curve_along(&c->points[c->n - 1], axis) : 0;
+    double end = c->n > 0 ? curve_along(&c->points[c->n - 1], axis) : 0;
     return end > 0 ? end : 0;
 }
 

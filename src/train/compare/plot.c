@@ -105,12 +105,49 @@ static double axis_unit(enum axis axis, double end, const char **label)
     return units[i].unit;
 }
 
-static void put_quoted(const char *text, FILE *out)
+static void put_part(const char *text, size_t n, FILE *out)
 {
     fputc('\'', out);
-    for (; *text; text++)
+    for (; n > 0; text++, n--)
         fputs(*text == '\'' ? "''" : (char[]){*text, '\0'}, out);
     fputc('\'', out);
+}
+
+static void put_quoted(const char *text, FILE *out)
+{
+    put_part(text, strlen(text), out);
+}
+
+/* gnuplot centres a title over the axes and lets go what reaches beyond the figure; so many letters
+ * fit beside a key of long names. */
+enum { TITLE_WIDTH = 88 };
+
+/* How much of the text goes on a line: to the last semicolon, else space, else comma that does not
+ * leave it almost empty. */
+static size_t line_length(const char *text)
+{
+    static const char ends[] = "; ,";
+    size_t n = strlen(text);
+    if (n <= TITLE_WIDTH)
+        return n;
+    for (const char *end = ends; *end; end++)
+        for (n = TITLE_WIDTH; n > TITLE_WIDTH / 4; n--)
+            if (text[n - 1] == *end)
+                return n;
+    for (n = TITLE_WIDTH; n > 1 && ((unsigned char)text[n] & 0xC0) == 0x80;)
+        n--; /* not inside a letter */
+    return n;
+}
+
+static void put_lines(const char *text, FILE *out)
+{
+    for (const char *between = ""; *text; between = " . \"\\n\" . ") {
+        size_t n = line_length(text);
+        fputs(between, out);
+        put_part(text, n > 1 && text[n - 1] == ' ' ? n - 1 : n, out);
+        text += n;
+        text += strspn(text, " ");
+    }
 }
 
 /* Colours that stay apart for colour-blind eyes (Okabe and Ito), and dashes for those in grey. */
@@ -140,7 +177,8 @@ static void put_curves(const struct plot *p, const char *data, enum axis axis, d
                 fprintf(out,
                         "%s:6 with %s linecolor rgb '%s' linewidth 2 dashtype %s pointtype %d "
                         "pointsize 0.9 title '%s'",
-                        x, with, color, dashes[i % DASHES], i % 7 + 4, p->names[i]);
+                        x, p->curves[i].n == 1 ? "linespoints" : with, color, dashes[i % DASHES],
+                        i % 7 + 4, p->names[i]);
             comma = ", \\\n     ";
         }
     }
@@ -183,10 +221,10 @@ static void put_scales(enum axis axis, double unit, const struct range *r, FILE 
 static void put_title(const struct plot *p, FILE *out)
 {
     fputs("set title ", out);
-    put_quoted(*p->title ? p->title : p->metric, out);
+    put_lines(*p->title ? p->title : p->metric, out);
     if (p->subtitle && *p->subtitle) {
         fputs(" . \"\\n\" . ", out);
-        put_quoted(p->subtitle, out);
+        put_lines(p->subtitle, out);
     }
 }
 
