@@ -17,6 +17,9 @@
 /* The fp32 parameters of a checkpoint whose model.safetensors has them in fewer bits. */
 #define CHECKPOINT_PARAMETERS "parameters.safetensors"
 
+/* The names and sizes of a checkpoint's files. */
+#define CHECKPOINT_LIST "files.txt"
+
 struct rundir {
     char path[FILE_PATH_ROOM];
     char checkpoints[FILE_PATH_ROOM]; /* path/checkpoints */
@@ -62,8 +65,13 @@ enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder
 enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
                                     char folder[FILE_PATH_ROOM]);
 
-/* Whether the checkpoint's files are there and have the sizes that their headers declare. */
+/* Whether the checkpoint's files are there, no shorter than they were written, and of the form that
+ * they should have, with tensors of numbers. One without a list of its files, from before there
+ * were any, is checked as far as that goes. */
 enum sotto_status checkpoint_check(const char *folder);
+
+/* Writes the list of the files that are in the folder. */
+enum sotto_status checkpoint_list(const char *folder);
 
 /* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
  * config.json, and others where they exist), and the configuration that it was made with, names in

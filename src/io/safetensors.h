@@ -88,6 +88,11 @@ enum sotto_status safetensors_read_f32(const struct safetensors_entry *entry, fl
 enum sotto_status safetensors_read_f32_range(const struct safetensors_entry *entry, size_t offset,
                                              size_t count, float *out);
 
+/* A fault if one of `count` elements from `offset` on is infinite or NaN, in F32, BF16 or F16; in
+ * other types anything goes. */
+enum sotto_status safetensors_check_numbers(const struct safetensors_entry *entry, size_t offset,
+                                            size_t count);
+
 /* I64, I32, I16, I8, U8 and BOOL, all of the entry. */
 enum sotto_status safetensors_read_i64(const struct safetensors_entry *entry, int64_t *out);
 

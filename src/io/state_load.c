@@ -74,6 +74,7 @@ static enum sotto_status load_tensor(struct state_visitor *v, const struct state
     TRY(see(v, (struct state_span){at, at + 1}));
     if (item->count == 0)
         return SOTTO_OK;
+    TRY(safetensors_check_numbers(e, item->offset, item->count));
     size_t size = safetensors_type_size(item->type);
     const uint8_t *from = e->data + item->offset * size;
     if (!item->dev) {

@@ -196,6 +196,10 @@ enum sotto_status trainer_save(struct trainer *t)
         return save_files(t, NULL);
     TRY(checkpoint_begin(&c, &run->dir, t->step));
     enum sotto_status st = save_files(t, c.folder);
+    if (st == SOTTO_OK)
+        st = checkpoint_list(c.folder);
+    if (st == SOTTO_OK) /* what could not be gone on from must not take the place of what can */
+        st = checkpoint_check(c.folder);
     if (st != SOTTO_OK) {
         checkpoint_abort(&c);
         return st;

@@ -49,6 +49,7 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
 {
     const struct safetensors_entry *entry;
     TRY(find_tensor(set, e, &entry));
+    TRY(safetensors_check_numbers(entry, 0, entry->count));
     return safetensors_read_f32(entry, out);
 }
 

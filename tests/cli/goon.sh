@@ -102,17 +102,27 @@ cp -r whole damaged
 succeeds "$sotto" train --resume whole --steps=50
 want=$(state)
 newest=damaged/checkpoints/step-00000040
-for damage in model.safetensors:-100 state.safetensors:4 config.json:20 sotto.ini:0; do
+lines=$(head -n 20 whole/checkpoints/step-00000040/sotto.ini | wc -c) # a cut that leaves whole lines
+for damage in model.safetensors:-100 state.safetensors:4 config.json:20 sotto.ini:0 sotto.ini:100 sotto.ini:$lines \
+    tokenizer.json:gone tokenizer.json:-1 state.safetensors:nan model.safetensors:nan files.txt:7; do
     file=${damage%:*}
     rm -r damaged
     cp -r whole damaged
     rm -r damaged/checkpoints/step-00000050
-    truncate -s "${damage#*:}" $newest/$file
+    case ${damage#*:} in
+    gone) rm $newest/$file ;;
+    nan) # the last number of the file
+        printf '\0\0\300\177' | dd of=$newest/$file bs=1 seek=$(($(stat -c %s $newest/$file) - 4)) conv=notrunc status=none ;;
+    *) truncate -s "${damage#*:}" $newest/$file ;;
+    esac
     succeeds "$sotto" train --resume damaged --steps=50
     says "^warning: checkpoint $newest is passed over: .*$file"
     says '^resuming from damaged/checkpoints/step-00000030$'
     [ "$(state)" = "$want" ] || die "after damage to $file: $(state), want $want"
 done
+cp -r whole/checkpoints/step-00000050 bad
+printf '\0\0\300\177' | dd of=bad/model.safetensors bs=1 seek=$(($(stat -c %s bad/model.safetensors) - 4)) conv=notrunc status=none
+fails_with "' holds values that are no numbers" "$sotto" train --init=bad --data.train=book.txt --steps=1 --out=none
 rm -r damaged
 cp -r whole damaged
 for folder in damaged/checkpoints/step-*; do
