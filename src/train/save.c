@@ -21,6 +21,22 @@ static enum sotto_status visit(void *trainer, struct state_visitor *v)
     return t->strategy->ops->visit(t->strategy, v);
 }
 
+/* A run goes on exactly only with the data that it had; how many tokens they are tells most changes
+ * without reading them. Checkpoints did not always have it. */
+static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
+{
+    const int64_t now = loader_tokens(t->run->train);
+    int64_t tokens = now;
+    if (state_loading(v) && !state_has(v, "data.tokens"))
+        return SOTTO_OK;
+    TRY(state_count(v, "data.tokens", &tokens, STATE_TOTAL));
+    if (tokens != now && t->worker->rank == 0)
+        log_warn("the training data have %lld tokens, and had %lld when the checkpoint was made: "
+                 "what follows is not what would have followed then",
+                 (long long)now, (long long)tokens);
+    return SOTTO_OK;
+}
+
 /* The same, what is reported in the end, and what it has cost, which differs from run to run. */
 static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
@@ -32,6 +48,7 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     TRY(state_real(v, "report.eval_loss", &t->evaluation.loss)); /* of any value */
     TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
+    TRY(visit_data(t, v));
     TRY(meter_visit(&t->meter, v));
     return visit(t, v);
 }

@@ -48,6 +48,15 @@ succeeds "${begin[@]}" --steps=15 --out=plain
 succeeds "$sotto" train --out=plain --resume --steps=40
 [ "$(state)" = "$want" ] || die "with --out: $(state), want $want"
 
+# Data that have become others under the same name are told of; the same ones are not.
+succeeds "$sotto" train --resume plain --steps=41
+! grep -q 'training data' out || { cat out >&2; die "a warning about the same data"; }
+cp book.txt kept.txt
+echo "The end." >>book.txt
+succeeds "$sotto" train --resume plain --steps=42
+says '^warning: the training data have [0-9]+ tokens, and had [0-9]+ when the checkpoint was made'
+mv kept.txt book.txt
+
 # A model to start from, which may be gone by then.
 cp -r whole model
 succeeds "${begin[0]}" train my.ini --init=model --data.vocab=0 --steps=20 --out=tuned
@@ -77,10 +86,10 @@ done
 succeeds "$sotto" train --resume part --tokens=11k --dry_run # a length in another unit is the only one then
 says '^changed: train.steps 41 -> -1$'
 says '^changed: train.tokens 0 -> 11000$'
-for steps in 15 40; do # it has these already
+for steps in 15 42; do # it has these already
     succeeds "$sotto" train --resume=plain --steps=$steps
-    says "^nothing is left to do: the run in plain has 40 steps already.* \(state [0-9a-f]{16}\)$"
-    ! grep -q '^done' out || die "$steps of 40 steps: done"
+    says "^nothing is left to do: the run in plain has 42 steps already.* \(state [0-9a-f]{16}\)$"
+    ! grep -q '^done' out || die "$steps of 42 steps: done"
 done
 ls -lR plain >before
 for change in layers=3 model=gpt2 data.vocab=400 data.tokenizer=part init=part optim.kind=sgd; do

@@ -120,6 +120,7 @@ static const struct fault acco[] = {
     {"step", "9223372036854775807", "state 'step' is 9223372036854775807"},
     {"tokens", "-1", "state 'tokens' is -1"},
     {"samples", "-1", "state 'samples' is -1"},
+    {"data.tokens", "-1", "state 'data.tokens' is -1"},
     {"report.loss", "nan", "state 'report.loss' is nan"},
     {"microbatches", "-4", "state 'microbatches' is -4"},
     {"microbatches", "9223372036854775807", "state 'microbatches' is 9223372036854775807"},
