@@ -28,6 +28,9 @@ struct command {
      * CLI_CONFIG_ROOM bytes. Default: none. */
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
+    /* (optional) Told what the program was started as, for the commands that are printed; the text
+     * stays. */
+    void (*started_as)(void *config, const char *program);
     bool trains;       /* under mpirun its processes are workers of one run */
     bool reads_config; /* its first word is a configuration file that options override */
     /* (optional) Reads that file into `config`; default: option_load. */
@@ -37,6 +40,9 @@ struct command {
      * them, and read them over it with command_overlay. */
     enum sotto_status (*beneath)(void *config, struct command_line *line);
 };
+
+/* sotto_command as a program: argv[0] is what that was started as. */
+enum sotto_status command_main(int argc, const char *const *argv);
 
 /* Reads the file and the options of the command line over what its configuration holds. */
 enum sotto_status command_overlay(struct command_line *line);

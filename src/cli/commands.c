@@ -125,7 +125,8 @@ static enum sotto_status take_folder(struct command_line *line, const char **out
     return SOTTO_OK;
 }
 
-static enum sotto_status run_command(const struct command *c, int argc, const char *const *argv)
+static enum sotto_status run_command(const struct command *c, const char *program, int argc,
+                                     const char *const *argv)
 {
     struct option_section sections[CLI_SECTIONS];
     struct command_line line = {.command = c,
@@ -149,6 +150,8 @@ static enum sotto_status run_command(const struct command *c, int argc, const ch
     }
     TRY_DONE(take_folder(&line, spelt));
     TRY_DONE(read_command_line(&line));
+    if (c->started_as)
+        c->started_as(line.config, program);
     TRY_DONE(c->run(line.config, line.words, line.n_words));
 done:
     free(line.config);
@@ -190,7 +193,7 @@ static bool left_to_first(int argc, const char *const *argv)
     return mpi_launched_rank() > 0;
 }
 
-enum sotto_status sotto_command(int argc, const char *const *argv)
+static enum sotto_status run_named(const char *program, int argc, const char *const *argv)
 {
     log_set(to_stderr, NULL);
     if (left_to_first(argc, argv))
@@ -205,12 +208,23 @@ enum sotto_status sotto_command(int argc, const char *const *argv)
             return print_overview(stdout), SOTTO_OK;
         const char *const asked[] = {"--help", argc > 2 ? argv[2] : ""};
         const struct command *c = find_command(argv[1]);
-        return c ? run_command(c, argc > 2 ? 2 : 1, asked) : unknown_command(argv[1]);
+        return c ? run_command(c, program, argc > 2 ? 2 : 1, asked) : unknown_command(argv[1]);
     }
     if (strcmp(argv[0], "version") == 0 || strcmp(argv[0], "--version") == 0) {
         printf("sotto %s\n", sotto_version());
         return SOTTO_OK;
     }
     const struct command *c = find_command(argv[0]);
-    return c ? run_command(c, argc - 1, argv + 1) : unknown_command(argv[0]);
+    return c ? run_command(c, program, argc - 1, argv + 1) : unknown_command(argv[0]);
+}
+
+enum sotto_status command_main(int argc, const char *const *argv)
+{
+    const bool named = argc > 0 && *argv[0];
+    return run_named(named ? argv[0] : "sotto", argc > 0 ? argc - 1 : 0, argv + (argc > 0));
+}
+
+enum sotto_status sotto_command(int argc, const char *const *argv)
+{
+    return run_named("sotto", argc, argv);
 }

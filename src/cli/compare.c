@@ -12,6 +12,7 @@ struct compare_command {
     char only[COMPARE_LIST_ROOM];
     bool again, list;
     struct run_config base;
+    const char *program;
 };
 
 #define S struct compare_command
@@ -45,6 +46,11 @@ static enum sotto_status load(void *config, const char *path)
     return SOTTO_OK;
 }
 
+static void started_as(void *config, const char *program)
+{
+    ((struct compare_command *)config)->program = program;
+}
+
 static void fresh_line(void *arg)
 {
     struct progress *p = arg;
@@ -72,7 +78,7 @@ static enum sotto_status run_spec(const struct spec *spec, const struct run_conf
                               .arg = &progress};
     enum sotto_status st = compare_run(spec, &how);
     if (st == SOTTO_ESTOPPED)
-        printf("to go on: sotto compare %s --out=%s\n", path, spec->compare.out);
+        printf("to go on: %s compare %s --out=%s\n", c->program, path, spec->compare.out);
     return st;
 }
 
@@ -100,6 +106,7 @@ const struct command command_compare = {
     .example = "  sotto compare acco.ini --list\n"
                "  sotto compare acco.ini --out=quick --steps=20",
     .sections = sections,
+    .started_as = started_as,
     .run = run_it,
     .trains = true,
     .reads_config = true,

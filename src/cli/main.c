@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <sotto/sotto.h>
+#include "cli/command.h"
 
 /* OpenMP's threads spin for milliseconds between two pieces of work, and on a machine that others
  * use too they spin while the thread they wait for has no core: measured beside one busy process on
@@ -20,7 +20,7 @@ static void spin_less(char **argv)
 int main(int argc, char **argv)
 {
     spin_less(argv);
-    enum sotto_status st = sotto_command(argc - 1, (const char *const *)argv + 1);
+    enum sotto_status st = command_main(argc, (const char *const *)argv);
     if (fflush(stdout) != 0 && st == SOTTO_OK) {
         fprintf(stderr, "sotto: cannot write to standard output\n");
         return 1;

@@ -16,6 +16,7 @@
 struct train_command {
     struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */
     bool dry_run;
+    const char *program;
 };
 
 #define S struct train_command
@@ -33,6 +34,11 @@ static int sections(void *config, struct option_section *out)
     out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
     run_sections(&c->run, out + 1);
     return RUN_SECTIONS + 1;
+}
+
+static void started_as(void *config, const char *program)
+{
+    ((struct train_command *)config)->program = program;
 }
 
 static void print_memory(const char *who, const size_t *bytes, size_t total)
@@ -224,6 +230,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct run_watch watch = progress_watch(&progress);
     watch.stop = stop_watch();
     watch.failed = last_word;
+    watch.program = c->program;
     struct run run;
     TRY(run_open(&run, &c->run, &watch));
     char *words_to_stop = run.cluster.leads ? make_stop_words(&run) : NULL;
@@ -268,6 +275,7 @@ const struct command command_train = {
                "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 \\\n"
                "      --link.inter=100Mbit/s,5ms",
     .sections = sections,
+    .started_as = started_as,
     .run = run_it,
     .trains = true,
     .reads_config = true,

@@ -2,6 +2,7 @@
 #include "comm/mpi.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "comm/mpi_state.h"
 
@@ -45,6 +46,19 @@ const char *mpi_launcher(void)
     if (getenv("OMPI_COMM_WORLD_SIZE") || !getenv("SLURM_STEP_NUM_TASKS"))
         return "mpirun";
     return "srun";
+}
+
+/* Open MPI alone asks for them, and tells how many ranks it would start without a word. */
+const char *mpi_launcher_options(int ranks)
+{
+    static const char *const text[2][2] = {
+        {"", " --oversubscribe"}, {" --allow-run-as-root", " --allow-run-as-root --oversubscribe"}};
+    const int slots = number("OMPI_UNIVERSE_SIZE");
+    const int size = number("OMPI_COMM_WORLD_SIZE");
+    if (size == 0)
+        return "";
+    return text[geteuid() == 0]
+               [(slots > 0 && size > slots) || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
 }
 
 /* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends

@@ -33,6 +33,10 @@ int mpi_launched_rank(void);
 /* What it was, "mpirun" or "srun"; NULL where there was none. */
 const char *mpi_launcher(void);
 
+/* The options without which it would not start this many ranks on this machine for this user, each
+ * with a blank before it: " --oversubscribe". */
+const char *mpi_launcher_options(int ranks);
+
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);
 

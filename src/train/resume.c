@@ -146,10 +146,15 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
 
 void resume_plainly(const struct run *run, FILE *out)
 {
+    const struct comm *mpi = run->cluster.mpi;
     const char *launcher = mpi_launcher();
-    if (run->cluster.mpi && launcher)
-        fprintf(out, "%s -n %d ", launcher, run->cluster.size);
-    fputs("sotto train --resume ", out);
+    int here = 0;
+    for (int r = 0; mpi && r < mpi->size; r++)
+        here += mpi->node[r] == mpi->node[mpi->rank];
+    if (mpi && launcher)
+        fprintf(out, "%s%s -n %d ", launcher, mpi_launcher_options(here), mpi->size);
+    put_word(run->watch.program ? run->watch.program : "sotto", out);
+    fputs(" train --resume ", out);
     put_word(run->config.train.out, out);
 }
 

@@ -16,7 +16,7 @@ cp -r disk/run before
 head -c 1400k /dev/zero >disk/filler
 fails_with "No space left on device" "${train[@]}" --steps=20 --resume
 says 'the last good checkpoint is disk/run/checkpoints/step-00000005'
-says '^to go on: sotto train --resume disk/run --train.steps=20$'
+says "^to go on: $sotto train --resume disk/run --train.steps=20\$"
 cmp before/checkpoints/step-00000005/state.safetensors disk/run/checkpoints/step-00000005/state.safetensors ||
     die "the checkpoint changed"
 rm disk/filler

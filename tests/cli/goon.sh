@@ -152,12 +152,9 @@ done
 kill -INT $pid
 wait $pid
 way=$(sed -n 's/^to go on: //p' out)
-[ "$way" = "sotto train --resume 'a folder'" ] || { cat out >&2; die "the way on is: $way"; }
+[ "$way" = "$sotto train --resume 'a folder'" ] || { cat out >&2; die "the way on is: $way"; }
 last=$((10#$(ls 'a folder/checkpoints' | sed 's/step-//')))
-sotto() {
-    "$sotto" "$@" --steps=$((last + 5))
-}
-succeeds eval "$way"
+succeeds eval "$way --steps=$((last + 5))"
 want=$(state)
 succeeds "${begin[@]}" --steps=$((last + 5)) --save_every=0 --out=straight
 [ "$(state)" = "$want" ] || die "the way on led to $want, straight on to $(state)"

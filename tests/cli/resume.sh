@@ -40,7 +40,7 @@ for signal in INT TERM HUP; do
     wait $pid
     [ $? = 130 ] || die "exit code of a run after SIG$signal: $(cat out)"
     says "^SIG$signal, asked to stop: "
-    says 'to go on: sotto train'
+    says "^to go on: $sotto train"
     says "^sotto: SIG$signal: stopped at step .*everything is saved"
     [ -d stopped-$signal/checkpoints ] || die "no checkpoint after SIG$signal"
 done

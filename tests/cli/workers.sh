@@ -152,7 +152,7 @@ kill -INT $pid
 wait $pid
 code=$?; [ $code = 130 ] || { tail -20 out >&2; die "exit code $code of an interrupted run"; }
 says 'stopped at step [0-9]* of 60; everything is saved in stopped'
-says 'to go on: sotto train'
+says "^to go on: $sotto train"
 [ "$(ls stopped/checkpoints | wc -l)" = 1 ] || die "not one checkpoint after Ctrl-C: $(ls -A stopped/checkpoints)"
 succeeds "${whole[@]}" --out=stopped --resume
 [ "$(state)" = "$want" ] || die "stopped and resumed: $(state), want $want"
