@@ -38,3 +38,9 @@ int64_t budget_rounds(const struct train_config *c, const struct budget_spent *s
     n = least(n, rounds_to((double)c->samples, (double)s.samples, s.rounds));
     return least(n, rounds_to(c->seconds, s.seconds, s.timed));
 }
+
+int64_t budget_compare(int64_t done, int64_t rounds)
+{
+    const int64_t ahead = least((rounds - done) * 3 / 4, done * 3);
+    return done + (ahead > 1 ? ahead : 1);
+}

@@ -27,4 +27,9 @@ void budget_resolve(struct train_config *c);
 int64_t budget_rounds(const struct train_config *c, const struct budget_spent *spent,
                       int64_t samples);
 
+/* Where seconds count and groups train apart, workers compare clocks behind round 1 and then behind
+ * the round that this gives, `done` of the expected `rounds` behind them: soon while the pace is
+ * hardly known, and often enough before the end to meet it; some dozen times in all. */
+int64_t budget_compare(int64_t done, int64_t rounds);
+
 #endif

@@ -18,6 +18,9 @@ struct loop {
     int64_t saved; /* step of the newest checkpoint, -1: none */
     double pause;  /* between the last two rounds, in the worker's time */
     struct budget_spent spent;
+    double *clock;   /* (workers) NULL: clocks are told with every round */
+    int64_t compare; /* behind this round clocks are compared */
+    bool warned;
     bool abandoned; /* the last round: the run is as it was before it */
 };
 
@@ -144,8 +147,10 @@ static void learn(struct loop *l, const struct agreed *a)
         spent->rounds += a->rounds;
         spent->tokens += a->tokens;
         spent->samples += a->microbatches * c->train.batch;
-        spent->timed = spent->rounds - 1; /* the clock was read before the last one */
-        spent->seconds = a->seconds;
+        if (!l->clock) {
+            spent->timed = spent->rounds - 1; /* the clock was read before the last one */
+            spent->seconds = a->seconds;
+        }
     }
     t->rounds = budget_rounds(&c->train, spent,
                               (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
@@ -182,7 +187,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     *stop = s.round.stop;
     learn(l, s.round.agreed);
     s.step = t->step;
-    s.steps = t->rounds;
+    s.steps = t->rounds > t->step ? t->rounds : t->step; /* it was expected to be shorter */
     s.tokens = t->tokens;
     s.samples = t->samples;
     s.report |= t->step >= t->rounds;
@@ -244,7 +249,7 @@ static enum sotto_status conclude(struct loop *l)
     struct run_result result = {.complete = t->step >= t->rounds,
                                 .rounds = t->step - l->began,
                                 .step = t->step,
-                                .steps = t->rounds,
+                                .steps = t->rounds > t->step ? t->rounds : t->step,
                                 .tokens = t->tokens,
                                 .samples = t->samples,
                                 .loss =
@@ -265,40 +270,96 @@ static enum sotto_status conclude(struct loop *l)
 }
 
 /* Groups that would exchange for the first time behind the end: it is said what becomes of that. */
-static void warn_rare(const struct trainer *t)
+static void warn_rare(struct loop *l)
 {
+    const struct trainer *t = l->t;
     const struct strategy_config *c = &t->run->config.strategy;
     const bool diloco = c->replicate == REPLICATE_DILOCO;
     const int64_t every = diloco ? c->H : c->replicate == REPLICATE_SYNC ? 0 : c->tau_steps;
-    const int64_t left = t->rounds - t->step;
-    if (!leads(t) || c->groups == 1 || every <= left || left <= 0 || t->step > 0)
+    if (!leads(t) || c->groups == 1 || every <= t->rounds || t->rounds <= 0 || l->warned)
         return;
+    l->warned = true;
     log_warn("strategy.%s = %lld is more than the %lld steps of this run: %s", diloco ? "H" : "tau",
-             (long long)every, (long long)left,
+             (long long)every, (long long)t->rounds,
              diloco ? "its groups exchange once, at the end"
                     : "its groups train without an exchange, and the model is their mean");
+}
+
+static enum sotto_status read_clocks(struct loop *l)
+{
+    struct trainer *t = l->t;
+    const double mine = meter_read(&t->meter).seconds;
+    TRY(comm_gather_bytes(t->worker->world, l->clock, &mine, sizeof mine));
+    l->spent.timed = t->step;
+    l->spent.seconds = 0;
+    for (int i = 0; i < t->worker->size; i++)
+        l->spent.seconds = fmax(l->spent.seconds, l->clock[i]);
+    return SOTTO_OK;
+}
+
+/* Groups that train apart may not meet before the time is up. They compare their clocks in few
+ * rounds, the same for all; a run that is late ends with the next round, with its last exchange. */
+static enum sotto_status compare_clocks(struct loop *l)
+{
+    struct trainer *t = l->t;
+    if (!l->clock || t->step < l->compare || t->step >= t->rounds)
+        return SOTTO_OK;
+    const double before = clock_now(t->worker->clock);
+    TRY(read_clocks(l));
+    learn(l, NULL);
+    if (t->rounds <= t->step)
+        t->rounds = t->step + 1;
+    if (t->step > 1) /* the first round is not like the others */
+        warn_rare(l);
+    l->compare = budget_compare(t->step, t->rounds);
+    l->pause += clock_now(t->worker->clock) - before;
+    return SOTTO_OK;
 }
 
 /* One answer for all workers, as behind each round, and where the budget stands. */
 static enum sotto_status begin(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
-    double all[2] = {asked_to_stop(t->run), meter_read(&t->meter).seconds};
-    TRY(comm_sum(t->worker->world, all, 2));
-    *stop = all[0] > 0;
-    l->spent = (struct budget_spent){.rounds = t->step,
-                                     .tokens = t->tokens,
-                                     .samples = t->samples,
-                                     .timed = t->step,
-                                     .seconds = all[1] / t->worker->size};
+    const struct run_config *c = &t->run->config;
+    double asked = asked_to_stop(t->run);
+    TRY(comm_sum(t->worker->world, &asked, 1));
+    *stop = asked > 0;
+    l->spent = (struct budget_spent){.rounds = t->step, .tokens = t->tokens, .samples = t->samples};
+    TRY(read_clocks(l));
+    if (c->train.seconds <= 0 || c->strategy.replicate == REPLICATE_SYNC) {
+        free(l->clock);
+        l->clock = NULL;
+    }
     learn(l, NULL);
-    warn_rare(t);
+    l->compare = t->step > 0 ? budget_compare(t->step, t->rounds) : 1;
+    l->warned = t->step > 0;
+    warn_rare(l);
     if (t->step <= tail_begin(t)) { /* a longer run than the one that it goes on from */
         t->tail_loss = 0;
         t->tail_reports = 0;
     }
     l->real = clock_now(&clock_real);
     return SOTTO_OK;
+}
+
+static enum sotto_status go(struct loop *l)
+{
+    struct trainer *t = l->t;
+    bool stop;
+    TRY(begin(l, &stop));
+    meter_start(&t->meter);
+    while (t->step < t->rounds && !stop) {
+        TRY(one_round(l, &stop));
+        if (l->abandoned) /* what is due here was done before it */
+            break;
+        TRY(between_rounds(l));
+        TRY(compare_clocks(l));
+    }
+    meter_stop(&t->meter);
+    TRY(tell_reported(l, true));
+    if (t->step != l->saved)
+        TRY(save_now(l));
+    return conclude(l);
 }
 
 enum sotto_status trainer_loop(struct trainer *t)
@@ -308,19 +369,12 @@ enum sotto_status trainer_loop(struct trainer *t)
                      .step = t->step,
                      .began = t->step,
                      .since = meter_read(&t->meter)};
-    bool stop;
     l.slowest = l.since.seconds;
     l.saved = *t->run->checkpoint ? t->step : -1;
-    TRY(begin(&l, &stop));
-    meter_start(&t->meter);
-    while (t->step < t->rounds && !stop) {
-        TRY(one_round(&l, &stop));
-        if (!l.abandoned) /* else what is due here was done before it */
-            TRY(between_rounds(&l));
-    }
-    meter_stop(&t->meter);
-    TRY(tell_reported(&l, true));
-    if (t->step != l.saved)
-        TRY(save_now(&l));
-    return conclude(&l);
+    l.clock = calloc((size_t)t->worker->size, sizeof *l.clock);
+    if (!l.clock)
+        return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
+    enum sotto_status st = go(&l);
+    free(l.clock);
+    return st;
 }

@@ -187,6 +187,45 @@ static void seconds(void **state)
     }
 }
 
+static struct run_config configure_apart(const char *method, bool slow)
+{
+    struct run_config c = configure(method);
+    set(&c, "strategy.tau=500");
+    set(&c, "strategy.H=500");
+    set(&c, "worker.step=20ms");
+    set(&c, "link.inter=100Mbit/s,5ms");
+    set(&c, slow ? "worker.speed=1,1,1,0.5" : "worker.speed=1");
+    c.train.seconds = 3;
+    return c;
+}
+
+/* Groups that have not exchanged yet when the time is up know that it is: nothing of a run of 3 s
+ * but its last round and exchange is behind them; the same each time, and resumed. */
+static void seconds_apart(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp", "acco", "co2", "local-sgd", "slowmo", "diloco"};
+    for (size_t i = 0; i < 2 * (sizeof methods / sizeof *methods); i++) {
+        const char *method = methods[i / 2];
+        struct run_config c = configure_apart(method, i % 2);
+        struct run_result r, again;
+        assert_ok(train(c, 0, &r));
+        if (!r.complete || r.seconds < 2.9 || r.seconds > 3.2)
+            fail_with("%s: 3 s end after %g s, at step %lld", method, r.seconds, (long long)r.step);
+        assert_int_equal(r.steps, r.step);
+        assert_ok(train(configure_apart(method, i % 2), 0, &again));
+        assert_true(again.step == r.step && again.hash == r.hash);
+        c = configure_apart(method, i % 2);
+        c.train.resume = true;
+        c.train.seconds = 1;
+        assert_ok(train(c, 0, &again));
+        c.train.seconds = 3;
+        assert_ok(train(c, 0, &again));
+        if (again.seconds < 2.9 || again.seconds > 3.2)
+            fail_with("%s: resumed, 3 s end after %g s", method, again.seconds);
+    }
+}
+
 /* The first and the last value of a metric, and how many lines have it. */
 static int metric(const char *folder, const char *key, double *first, double *last)
 {
@@ -272,9 +311,13 @@ static void shorter_than_an_outer_round(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arithmetic),         cmocka_unit_test(tokens_are_steps),
-        cmocka_unit_test(counted_tokens),     cmocka_unit_test(seconds),
-        cmocka_unit_test(loss_of_all_groups), cmocka_unit_test(shorter_than_an_outer_round),
+        cmocka_unit_test(arithmetic),
+        cmocka_unit_test(tokens_are_steps),
+        cmocka_unit_test(counted_tokens),
+        cmocka_unit_test(seconds),
+        cmocka_unit_test(seconds_apart),
+        cmocka_unit_test(loss_of_all_groups),
+        cmocka_unit_test(shorter_than_an_outer_round),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
