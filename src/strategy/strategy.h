@@ -123,8 +123,9 @@ struct round {
     double loss;      /* mean over targets; of the own group, where groups differ */
     double grad_norm; /* before clipping; negative: not computed */
     int64_t targets, tokens, microbatches;
-    bool whole;                  /* the loss is that of all workers                      */
-    bool stop;                   /* all workers know that one of them wants to stop here */
+    int64_t own_tokens, own_microbatches; /* of the own group, unless whole */
+    bool whole;                           /* the loss is that of all workers                      */
+    bool stop;                            /* all workers know that one of them wants to stop here */
     bool abandoned;              /* by all of them: nothing has moved since the last round */
     const struct agreed *agreed; /* NULL: nothing new; until the next round */
 };

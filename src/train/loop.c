@@ -156,6 +156,28 @@ static void learn(struct loop *l, const struct agreed *a)
                               (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
 }
 
+static void count(struct trainer *t, const struct round *r)
+{
+    const int batch = t->run->config.train.batch;
+    t->tokens += r->whole ? r->tokens : 0;
+    t->samples += r->whole ? r->microbatches * batch : 0;
+    t->own_tokens += r->whole ? 0 : r->own_tokens;
+    t->own_samples += r->whole ? 0 : r->own_microbatches * batch;
+}
+
+/* Adds what the groups have done, each told by one worker; called by all of them. */
+static enum sotto_status count_groups(struct trainer *t)
+{
+    double own[2] = {(double)t->own_tokens, (double)t->own_samples};
+    if (t->mesh.s > 0)
+        own[0] = own[1] = 0;
+    TRY(comm_sum(t->worker->world, own, 2));
+    t->tokens += (int64_t)own[0];
+    t->samples += (int64_t)own[1];
+    t->own_tokens = t->own_samples = 0;
+    return SOTTO_OK;
+}
+
 static enum sotto_status one_round(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
@@ -182,14 +204,15 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
         return SOTTO_OK;
     }
     t->step++;
-    t->tokens += s.round.tokens;
-    t->samples += s.round.microbatches * c->batch;
+    count(t, &s.round);
     *stop = s.round.stop;
     learn(l, s.round.agreed);
     s.step = t->step;
     s.steps = t->rounds > t->step ? t->rounds : t->step; /* it was expected to be shorter */
     s.tokens = t->tokens;
     s.samples = t->samples;
+    s.own_tokens = t->own_tokens;
+    s.own_samples = t->own_samples;
     s.report |= t->step >= t->rounds;
     s.seconds = clock_now(t->worker->clock) - before;
     s.cost = meter_read(&t->meter);
@@ -197,8 +220,11 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     if (s.report)
         TRY(roundup_start(t->roundup, &s, t->mesh.s == 0));
     TRY(tell_reported(l, false));
-    if (leads(t) && !s.report && t->step > l->step)
+    if (leads(t) && !s.report && t->step > l->step) {
+        s.tokens += s.own_tokens * t->mesh.n_r; /* as if all groups were like this one */
+        s.samples += s.own_samples * t->mesh.n_r;
         tell(l, &s);
+    }
     *stop |= t->worker->size == 1 && asked_to_stop(run); /* others could not know */
     return SOTTO_OK;
 }
@@ -206,6 +232,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
 static enum sotto_status save_now(struct loop *l)
 {
     struct trainer *t = l->t;
+    TRY(count_groups(t));
     TRY(fail_in(trainer_save(t), "step %lld: ", (long long)t->step));
     l->saved = t->step;
     return SOTTO_OK;
@@ -241,6 +268,7 @@ static enum sotto_status conclude(struct loop *l)
 {
     struct trainer *t = l->t;
     struct run *run = t->run;
+    TRY(count_groups(t));
     TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
     struct worker_report mine = {.cost = meter_read(&t->meter)};
     for (int c = 0; c < MEMORY_CATEGORIES; c++)

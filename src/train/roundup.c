@@ -6,8 +6,9 @@
 
 /* What a worker says, in fp32 pairs on the way. */
 struct numbers {
-    double loss, targets; /* of its group, from one worker of it; targets 0: from another */
-    double seconds;       /* of the round */
+    double loss, targets;   /* of its group, from one worker of it; targets 0: from another */
+    double tokens, samples; /* run_step.own_*, from the same worker */
+    double seconds;         /* of the round */
     struct cost cost;
 };
 
@@ -16,7 +17,7 @@ struct entry {
     struct entry *next;
     struct run_step step;
     struct numbers mine;
-    double loss, targets, seconds;
+    double loss, targets, tokens, samples, seconds;
     struct cost_joint cost;
     atomic_bool done; /* the lane has nothing to do with it any more */
 };
@@ -67,6 +68,8 @@ static void join(struct entry *e, const struct numbers *n)
 {
     e->loss += n->loss * n->targets;
     e->targets += n->targets;
+    e->tokens += n->tokens;
+    e->samples += n->samples;
     e->seconds = fmax(e->seconds, n->seconds);
     cost_join(&e->cost, &n->cost);
 }
@@ -125,6 +128,8 @@ enum sotto_status roundup_start(struct roundup *r, const struct run_step *s, boo
     e->step = *s;
     e->mine = (struct numbers){.loss = s->round.loss,
                                .targets = speaks ? (double)s->round.targets : 0,
+                               .tokens = speaks ? (double)s->own_tokens : 0,
+                               .samples = speaks ? (double)s->own_samples : 0,
                                .seconds = s->seconds,
                                .cost = s->cost};
     *r->last = e;
@@ -145,6 +150,8 @@ enum sotto_status roundup_next(struct roundup *r, bool wait, struct run_step *s,
     if (!e)
         return SOTTO_OK;
     *s = e->step;
+    s->tokens += (int64_t)e->tokens;
+    s->samples += (int64_t)e->samples;
     s->seconds = e->seconds;
     s->cost = cost_mean(&e->cost);
     s->slowest = e->cost.slowest;

@@ -24,7 +24,8 @@ struct run;
  * everybody's numbers; the others at once, with rank 0's. */
 struct run_step {
     int64_t step, steps; /* rounds done, and that the run will take (BUDGET_UNKNOWN: who knows) */
-    int64_t tokens, samples; /* of all workers, since the run's beginning */
+    int64_t tokens, samples;         /* of all workers, since the run's beginning */
+    int64_t own_tokens, own_samples; /* of the own group, to be added to them by the roundup */
     struct round round;
     double lr;
     double seconds;      /* of this round                   */

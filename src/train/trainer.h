@@ -18,12 +18,13 @@ struct trainer {
     struct oracle *oracle; /* ... is this */
     struct mesh mesh;
     struct strategy *strategy;
-    int64_t step;             /* rounds done  */
-    int64_t tokens;           /* seen, by all */
-    int64_t samples;          /* sequences    */
-    char method[OPTION_ROOM]; /* that the checkpoint was made with */
-    int64_t rounds;           /* that the whole run is expected to take */
-    double tail_loss;         /* of the last tenth of the rounds, summed over reports */
+    int64_t step;                    /* rounds done  */
+    int64_t tokens;                  /* seen, by all */
+    int64_t samples;                 /* sequences    */
+    int64_t own_tokens, own_samples; /* of the own group, not among those yet */
+    char method[OPTION_ROOM];        /* that the checkpoint was made with */
+    int64_t rounds;                  /* that the whole run is expected to take */
+    double tail_loss;                /* of the last tenth of the rounds, summed over reports */
     int64_t tail_reports;
     struct evaluation evaluation; /* the last; targets 0: none */
     struct meter meter;

@@ -252,6 +252,37 @@ static int metric(const char *folder, const char *key, double *first, double *la
     return n;
 }
 
+/* Groups that compute unequal counts: what is reported is what all of them have computed. */
+static void unequal_groups(void **state)
+{
+    (void)state;
+    struct run_config c = configure("co2");
+    struct run_result r;
+    double first, last;
+    set(&c, "strategy.shard=acco");
+    set(&c, "strategy.mesh=2x2");
+    set(&c, "worker.speed=1,1,1,0.2");
+    set(&c, "link.inter=1MB/s,300ms");
+    c.train.steps = 7;
+    c.train.save_every = 4;
+    assert_ok(train(c, 0, &r));
+    char path[FILE_PATH_ROOM], line[256];
+    assert_ok(file_join(path, c.train.out, "counts.tsv"));
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    long sum = 4, first_group = 2, n[4] = {0}; /* one each before the first line */
+    while (fgets(line, sizeof line, f))
+        if (sscanf(line, "%ld %ld %ld %ld", n, n + 1, n + 2, n + 3) == 4)
+            sum += n[0] + n[1] + n[2] + n[3], first_group += n[0] + n[1];
+    fclose(f);
+    sum -= n[0] + n[1] + n[2] + n[3]; /* the last are in no update yet */
+    assert_true(sum != 2 * (first_group - n[0] - n[1]));
+    assert_int_equal(r.samples, sum * c.train.batch);
+    assert_int_equal(r.tokens, r.samples * 16);
+    assert_int_equal(metric(c.train.out, "train/tokens", &first, &last), 7);
+    assert_int_equal(last, r.tokens);
+}
+
 /* Before anything has moved, the loss over all groups is ddp's, whoever computes it; reports come
  * in the order of steps, each once, also between an exchange, a checkpoint and the end. */
 static void loss_of_all_groups(void **state)
@@ -311,13 +342,10 @@ static void shorter_than_an_outer_round(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arithmetic),
-        cmocka_unit_test(tokens_are_steps),
-        cmocka_unit_test(counted_tokens),
-        cmocka_unit_test(seconds),
-        cmocka_unit_test(seconds_apart),
-        cmocka_unit_test(loss_of_all_groups),
-        cmocka_unit_test(shorter_than_an_outer_round),
+        cmocka_unit_test(arithmetic),         cmocka_unit_test(tokens_are_steps),
+        cmocka_unit_test(counted_tokens),     cmocka_unit_test(seconds),
+        cmocka_unit_test(unequal_groups),     cmocka_unit_test(seconds_apart),
+        cmocka_unit_test(loss_of_all_groups), cmocka_unit_test(shorter_than_an_outer_round),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

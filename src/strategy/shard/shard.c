@@ -146,6 +146,8 @@ void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
     out->targets = (int64_t)(groups * c->targets);
     out->tokens = (int64_t)(groups * c->tokens);
     out->microbatches = (int64_t)(groups * c->microbatches);
+    out->own_tokens = (int64_t)c->tokens;
+    out->own_microbatches = (int64_t)c->microbatches;
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
     out->whole = r->ops->averages || s->is.mesh->n_r == 1;
     agree(s, c, out);
