@@ -78,7 +78,7 @@ static void documents_end_with_the_end_token(void **state)
     config.holdout = 0;
     strcpy(config.text_key, "body");
     expect(&config, "one~");
-    config = config_for(make_text("b.json", "{\"not\": \"parsed\"}"));
+    config_source(&config, make_text("b.json", "{\"not\": \"parsed\"}"));
     config.holdout = 0;
     config.format = DATA_TEXT;
     expect(&config, "{\"not\": \"parsed\"}~");
@@ -151,7 +151,7 @@ static int count_files(const char *name)
     struct source_spec *specs;
     int n = 0;
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    config = config_for(path);
+    config_source(&config, path);
     if (source_list(&specs, &n, &config, DATA_TRAIN) == SOTTO_OK)
         free(specs);
     return n;
@@ -197,7 +197,7 @@ static void cache_is_keyed_by_what_matters(void **state)
     config.format = DATA_TEXT;
     expect(&config, "{\"text\": \"x\"}~");
 
-    config = config_for("stories:weather");
+    config_source(&config, "stories:weather");
     config.stories = 3;
     snprintf(config.cache, sizeof config.cache, "%s/cache/deep", folder);
     loader = open_loader(&config, DATA_TRAIN, tokenizer);
@@ -253,7 +253,7 @@ static void other_encodings_are_told(void **state)
     log_set(keep_line, line);
     loader_close(open_loader(&config, DATA_TRAIN, tokenizer));
     assert_string_equal(line, "");
-    config = config_for(make_text("l.txt", "one\ntwo\ngr\xfc\xdf dich\nund \xe4 auch"));
+    config_source(&config, make_text("l.txt", "one\ntwo\ngr\xfc\xdf dich\nund \xe4 auch"));
     config.holdout = 0;
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
     log_set(NULL, NULL);
@@ -270,7 +270,7 @@ static void tokenizer_as_asked_for(void **state)
     assert_int_equal(loader_tokenizer(&made, &config), SOTTO_OK);
     assert_null(made);
 
-    config = config_for("stories");
+    config_source(&config, "stories");
     config.stories = 50;
     config.vocab = 400;
     assert_int_equal(loader_tokenizer(&made, &config), SOTTO_OK);
@@ -288,7 +288,7 @@ static void tokenizer_as_asked_for(void **state)
     char both[OPTION_ROOM];
     snprintf(both, sizeof both, "%s,%s", make_text("a.txt", "text"),
              make_counting("t.bin", 0, 50, 60));
-    config = config_for(both);
+    config_source(&config, both);
     assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL,
                  "t.bin holds tokens and other sources hold text");
 }
@@ -306,7 +306,7 @@ static void mixed_sources_and_vocabularies(void **state)
     assert_int_equal(loader_tokens(loader), 55);
     loader_close(loader);
     const uint8_t raw[] = {1, 0, 255, 1, 3, 0, 4, 0}; /* largest id 511 */
-    config = config_for(make_file("r.dat", raw, sizeof raw));
+    config_source(&config, make_file("r.dat", raw, sizeof raw));
     config.holdout = 0;
     config.format = DATA_RAW16;
     loader = open_loader(&config, DATA_TRAIN, NULL);
@@ -326,15 +326,15 @@ static void errors(void **state)
         assert_error(loader_open(&loader, &config, DATA_TRAIN, tokenizer), status, message);       \
         assert_null(loader);                                                                       \
     } while (0)
-    config = config_for("/nowhere/a.txt");
+    config_source(&config, "/nowhere/a.txt");
     FAILS(SOTTO_EIO, "cannot open /nowhere/a.txt: No such file");
-    config = config_for("");
+    config_source(&config, "");
     FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
     snprintf(config.valid, sizeof config.valid, "%s", make_text("v.txt", "only this is named"));
     FAILS(SOTTO_EINVAL, "no training data is named: say --data.train=FILE");
-    config = config_for(" , ,");
+    config_source(&config, " , ,");
     FAILS(SOTTO_EINVAL, "no training data is named");
-    config = config_for(make_text("empty.txt", ""));
+    config_source(&config, make_text("empty.txt", ""));
     FAILS(SOTTO_EFORMAT, "empty.txt is empty");
     config.format = DATA_TEXT;
     FAILS(SOTTO_EFORMAT, "empty.txt is empty");
@@ -342,40 +342,41 @@ static void errors(void **state)
     FAILS(SOTTO_EFORMAT, "empty.txt is empty");
     config.format = 77;
     FAILS(SOTTO_EINVAL, "unknown data format 77");
-    config = config_for(make_text("none.txt", "\n<|endoftext|>\n\n"));
+    config_source(&config, make_text("none.txt", "\n<|endoftext|>\n\n"));
     FAILS(SOTTO_EFORMAT, "none.txt has no tokens");
-    config = config_for(make_text("none.jsonl", "{\"text\": \"\"}"));
+    config_source(&config, make_text("none.jsonl", "{\"text\": \"\"}"));
     FAILS(SOTTO_EFORMAT, "none.jsonl has no tokens");
-    config = config_for(make_text("key.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"a\"}"));
+    config_source(&config, make_text("key.jsonl", "{\"text\": \"a\"}\n{\"txt\": \"a\"}"));
     FAILS(SOTTO_EFORMAT, "key.jsonl:2: \"text\" must be a string, got nothing; its texts are "
                          "\"txt\": say which one with data.text_key");
-    config = config_for(make_text("key.jsonl", "{\"id\": 3, \"content\": \"a\", \"url\": \"b\"}"));
+    config_source(&config,
+                  make_text("key.jsonl", "{\"id\": 3, \"content\": \"a\", \"url\": \"b\"}"));
     FAILS(SOTTO_EFORMAT, "its texts are \"content\", \"url\": say which");
-    config = config_for(make_text("key.jsonl", "{\"id\": 3}"));
+    config_source(&config, make_text("key.jsonl", "{\"id\": 3}"));
     FAILS(SOTTO_EFORMAT, "it has no texts: say which");
-    config = config_for(make_text("wide.txt", "\xff\xfeh"));
+    config_source(&config, make_text("wide.txt", "\xff\xfeh"));
     FAILS(SOTTO_EFORMAT, "wide.txt is UTF-16: convert it with iconv");
-    config = config_for(make_text("mark.txt", "\xef\xbb\xbf"));
+    config_source(&config, make_text("mark.txt", "\xef\xbb\xbf"));
     FAILS(SOTTO_EFORMAT, "mark.txt has no tokens");
-    config = config_for(make_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text: \"a\"}"));
+    config_source(&config, make_text("bad.jsonl", "{\"text\": \"a\"}\n{\"text: \"a\"}"));
     FAILS(SOTTO_EFORMAT, "bad.jsonl:2: not valid JSON");
-    config = config_for(make_file("x.gz", binary, sizeof binary));
+    config_source(&config, make_file("x.gz", binary, sizeof binary));
     FAILS(SOTTO_EFORMAT, "x.gz: unknown format");
-    config = config_for(make_text("x.bin", "not tokens"));
+    config_source(&config, make_text("x.bin", "not tokens"));
     FAILS(SOTTO_EFORMAT, "no header of a token file (raw uint16 needs format = raw16)");
-    config = config_for("stories:wether");
+    config_source(&config, "stories:wether");
     FAILS(SOTTO_EINVAL,
           "stories:wether: there are no stories of that kind (did you mean weather?)");
     snprintf(path, sizeof path, "%s/hollow", folder);
     assert_int_equal(file_make_directories(path), SOTTO_OK);
-    config = config_for(path);
+    config_source(&config, path);
     FAILS(SOTTO_EIO, "hollow has no files");
     snprintf(path, sizeof path, "%s,%s", make_text("m.txt", "some text"),
              make_text("m.json", "{\"prompt\": \"a\", \"completion\": \"b\"}"));
-    config = config_for(path);
+    config_source(&config, path);
     config.holdout = 0;
     FAILS(SOTTO_EINVAL, "do not mix");
-    config = config_for(make_text("tiny.txt", "ab"));
+    config_source(&config, make_text("tiny.txt", "ab"));
     assert_error(loader_open(&loader, &config, DATA_VALID, tokenizer), SOTTO_EINVAL,
                  "a holdout of 0.05 of 3 tokens leaves nothing to validate on");
     struct loader *rest;
@@ -392,7 +393,7 @@ static void errors(void **state)
     snprintf(config.cache, sizeof config.cache, "%s/tiny.txt/cache", folder);
     FAILS(SOTTO_EIO, "cannot make folder");
     if (geteuid() != 0) { /* root reads everything */
-        config = config_for(make_text("secret.txt", "x"));
+        config_source(&config, make_text("secret.txt", "x"));
         assert_int_equal(chmod(config.train, 0), 0);
         FAILS(SOTTO_EIO, "Permission denied");
     }
