@@ -1,6 +1,5 @@
 /* A model of the links between workers: bandwidth and latency inside a node and between nodes. Used
- * to slow threads down in real time and to advance the clocks of a simulated cluster. Every rank
- * has links of its own. */
+ * to slow threads down in real time and to advance the clocks of a simulated cluster. */
 #ifndef SOTTO_COMM_LINK_H
 #define SOTTO_COMM_LINK_H
 
@@ -14,8 +13,12 @@ struct link {
     double latency;   /* seconds a message */
 };
 
+/* A worker's link inside its node and a node's adapters carry so much in each direction; what
+ * crosses at once shares them. */
 struct link_model {
     struct link intra, inter;
+    int adapters; /* of a node; place p uses adapter p modulo their number. 0: one a worker */
+    const double *speed; /* (nodes): of a node's adapters, relative to 1; NULL: all 1 */
 };
 
 /* "25GB/s,2us", "100Mbit/s,5ms", "1Gbit/s"; "" or "none": infinitely fast. */

@@ -27,7 +27,7 @@ static enum sotto_status compute(struct worker *w, double seconds)
 static void suite(void **state)
 {
     (void)state;
-    const struct link_model links = {{1e9, 1e-6}, {1e7, 1e-3}};
+    const struct link_model links = {.intra = {1e9, 1e-6}, .inter = {1e7, 1e-3}};
     const int node[] = {0, 0, 1, 1, 1, 2, 2, 3};
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
@@ -79,7 +79,7 @@ static enum sotto_status measure(struct worker *w, void *arg)
 static void costs(void **state)
 {
     (void)state;
-    const struct link_model links = {{25e9, 2e-6}, {12.5e6, 5e-3}};
+    const struct link_model links = {.intra = {25e9, 2e-6}, .inter = {12.5e6, 5e-3}};
     int apart[64], paired[64];
     for (int r = 0; r < 64; r++) {
         apart[r] = r;
@@ -151,7 +151,7 @@ static enum sotto_status overlap_worker(struct worker *w, void *arg)
 static void overlap(void **state)
 {
     (void)state;
-    const struct link_model links = {{MB, 0}, {MB, 0}};
+    const struct link_model links = {.intra = {MB, 0}, .inter = {MB, 0}};
     struct engine_config config = {.workers = 2, .links = &links};
     struct overlap hidden = {0.05, 0.03, 0.05, 0}, longer = {0.05, 0.08, 0.08, 0.03};
     assert_ok(engine_virtual(&config, overlap_worker, &hidden));
@@ -197,7 +197,7 @@ static enum sotto_status done_worker(struct worker *w, void *arg)
 static void done_is_exact(void **state)
 {
     (void)state;
-    const struct link_model links = {{1 << 22, 0}, {1 << 22, 0}};
+    const struct link_model links = {.intra = {1 << 22, 0}, .inter = {1 << 22, 0}};
     struct engine_config config = {.workers = 2, .links = &links};
     assert_ok(engine_virtual(&config, done_worker, NULL));
 }
@@ -275,7 +275,7 @@ static enum sotto_status trace_worker(struct worker *w, void *arg)
 static void runs_are_equal(void **state)
 {
     (void)state;
-    const struct link_model links = {{MB, 1e-4}, {MB, 1e-4}};
+    const struct link_model links = {.intra = {MB, 1e-4}, .inter = {MB, 1e-4}};
     struct engine_config config = {.workers = 16, .links = &links, .jitter = 0.3, .seed = 5};
     struct trace *t = calloc(3, sizeof *t);
     assert_non_null(t);
@@ -292,7 +292,7 @@ static void runs_are_equal(void **state)
 static void many_workers(void **state)
 {
     (void)state;
-    const struct link_model links = {{100 * MB, 1e-5}, {MB, 1e-4}};
+    const struct link_model links = {.intra = {100 * MB, 1e-5}, .inter = {MB, 1e-4}};
     int node[MOST];
     for (int r = 0; r < MOST; r++)
         node[r] = r / 8;
@@ -363,7 +363,7 @@ static enum sotto_status wrong_size(struct worker *w, void *arg)
 static void messages(void **state)
 {
     (void)state;
-    const struct link_model links = {{0, 0}, {MB, 2}};
+    const struct link_model links = {.intra = {0, 0}, .inter = {MB, 2}};
     const int node[] = {0, 1};
     struct engine_config config = {.workers = 2, .node = node, .links = &links};
     assert_ok(engine_virtual(&config, message_worker, NULL));
@@ -406,7 +406,7 @@ static enum sotto_status mesh_worker(struct worker *w, void *arg)
 static void mesh(void **state)
 {
     (void)state;
-    const struct link_model links = {{1000.0 * MB, 0}, {MB, 0}};
+    const struct link_model links = {.intra = {1000.0 * MB, 0}, .inter = {MB, 0}};
     const int node[] = {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2};
     struct engine_config config = {.workers = 12, .node = node, .links = &links};
     assert_ok(engine_virtual(&config, mesh_worker, NULL));
@@ -540,7 +540,7 @@ static void disagreements(void **state)
                  "rank 0 allreduce of 8 elements");
     assert_fails(engine_virtual(&config, roots, NULL), SOTTO_EPEER,
                  "rank 0 broadcast from root 0, rank 1 broadcast from root 1");
-    const struct link_model links = {{MB, 0}, {MB, 0}};
+    const struct link_model links = {.intra = {MB, 0}, .inter = {MB, 0}};
     config.links = &links;
     assert_fails(engine_virtual(&config, poll_forever, NULL), SOTTO_EINVAL,
                  "virtual time stands still");
@@ -670,7 +670,7 @@ static enum sotto_status tidy_worker(struct worker *w, void *arg)
 static void messages_stay_apart(void **state)
 {
     (void)state;
-    const struct link_model links = {{MB, 0}, {MB, 0}};
+    const struct link_model links = {.intra = {MB, 0}, .inter = {MB, 0}};
     struct engine_config config = {.workers = 2, .links = &links};
     assert_fails(engine_virtual(&config, tidy_worker, NULL), SOTTO_EIO, "worker 0: trouble of 0");
 }

@@ -50,7 +50,7 @@ static enum sotto_status late_worker(struct worker *w, void *arg)
     return check_call(w, COMM_EXCHANGE, late ? 0 : 1.5, late ? 0.5 : 2.5);
 }
 
-static const struct link_model links = {{MB, 0}, {MB, 0}};
+static const struct link_model links = {.intra = {MB, 0}, .inter = {MB, 0}};
 
 static void calls(void **state)
 {

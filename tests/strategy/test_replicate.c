@@ -148,7 +148,7 @@ static void identities(void **state)
 static void co2_is_a_round_stale(void **state)
 {
     (void)state;
-    static const struct link_model slow = {{1e3, 0.1}, {1e3, 0.1}};
+    static const struct link_model slow = {.intra = {1e3, 0.1}, .inter = {1e3, 0.1}};
     struct lab fast = lab_make(REPLICATE_CO2, SHARD_ZERO1, 4, 2);
     struct lab late = fast, threads = fast;
     float start[COUNT];

@@ -4,7 +4,7 @@
 #include "strategy/replicate_lab.h"
 
 /* An average takes 0.3 s at least, the steps beside it a few milliseconds. */
-static const struct link_model slow = {{1e6, 0.05}, {1e6, 0.05}};
+static const struct link_model slow = {.intra = {1e6, 0.05}, .inter = {1e6, 0.05}};
 
 /* The loss of rank 1's micro-batch 4 is no number: in the middle of the second outer round, with
  * the average of the first one's end under way (co2, overlap-local). */

@@ -152,8 +152,9 @@ static double fsdp_round(const struct case_ *c)
 static void time_is_arithmetic(void **state)
 {
     (void)state;
-    static const struct link_model links[] = {
-        {{1e10, 1e-6}, {1e8, 1e-3}}, {{1e12, 1e-7}, {1e12, 1e-7}}, {{3e9, 1e-6}, {2.5e9, 2e-6}}};
+    static const struct link_model links[] = {{.intra = {1e10, 1e-6}, .inter = {1e8, 1e-3}},
+                                              {.intra = {1e12, 1e-7}, .inter = {1e12, 1e-7}},
+                                              {.intra = {3e9, 1e-6}, .inter = {2.5e9, 2e-6}}};
     static const int sizes[] = {1, 8, 64};
     for (int i = 0; i < 27; i++) {
         struct case_ c = {.method = (enum method)(i % METHODS),
@@ -297,7 +298,7 @@ static enum sotto_status sum_up(struct worker *w, void *arg)
 static void sums_of_many(void **state)
 {
     (void)state;
-    struct link_model links = {{1e6, 1e-3}, {1, 1}};
+    struct link_model links = {.intra = {1e6, 1e-3}, .inter = {1, 1}};
     struct engine_config simulated = {.workers = 1500, .links = &links};
     struct engine_config threads = {.workers = 1024 / NUMBERS + 1};
     assert_ok(engine_virtual(&simulated, sum_up, &links.intra));
