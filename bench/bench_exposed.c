@@ -81,9 +81,8 @@ static enum sotto_status row(const struct sotto_options *options, const char *me
 int main(int argc, char **argv)
 {
     static const char *const begin[][2] = {
-        {"workers", "4"},         {"steps", "120"},
-        {"kind", "sgd"},          {"threads", "1"},
-        {"worker.per_node", "1"}, {"link.inter", "15MB/s,1ms"}}; /* 106 ms an average */
+        {"workers", "4"}, {"steps", "120"}, {"kind", "sgd"},
+        {"threads", "1"}, {"nodes", "4"},   {"link.inter", "15MB/s,1ms"}}; /* 106 ms an average */
     static const char *const taus[] = {"3", "6", "9", "11", "12", "24", "1000", "auto"};
     struct sotto_options *options = NULL;
     enum sotto_status st = sotto_options_create(&options);

@@ -14,7 +14,7 @@ cd "$scratch"
 steps=12
 train=("$sotto" train --data.train=stories --data.stories=300 --data.vocab=512 --data.cache=cache --layers=4 --width=128
        --heads=4 --positions=64 --batch=16 --steps=$steps --log_every=100 --eval_batches=1 --workers=2 --threads=2
-       --worker.per_node=1 --link.inter=25MB/s,1ms "$@")
+       --nodes=2 --link.inter=25MB/s,1ms "$@")
 value() {
     sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
 }

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <sotto/sotto.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ROWS = 40, COLUMNS = 25, COUNT = ROWS * COLUMNS + COLUMNS };
 
@@ -122,21 +123,25 @@ static enum sotto_status set_all(struct sotto_options *options, int n,
     return st;
 }
 
-/* One method; `simulated`: on a cluster of one worker a node, 20 ms a micro-batch, slow links. */
+/* One method; `simulated`: on a cluster of one worker a node, 20 ms a micro-batch, slow links
+ * between them (of which one node alone has none). */
 static enum sotto_status train_method(const struct sotto_options *common, const char *name,
                                       int simulated)
 {
-    static const char *const cluster[][2] = {{"time", "virtual"},
-                                             {"worker.step", "20ms"},
-                                             {"worker.per_node", "1"},
-                                             {"link.inter", "10Mbit/s,2ms"}};
+    static const char *const cluster[][2] = {
+        {"time", "virtual"}, {"worker.step", "20ms"}, {"link.inter", "10Mbit/s,2ms"}};
     struct sotto_options *options;
+    char workers[64];
     enum sotto_status st = sotto_options_copy(&options, common);
     if (st != SOTTO_OK)
         return st;
     st = sotto_options_set(options, "strategy", name);
+    if (st == SOTTO_OK)
+        st = sotto_options_get(options, "workers", workers, sizeof workers);
     if (st == SOTTO_OK && simulated)
-        st = set_all(options, 4, cluster);
+        st = set_all(options, strcmp(workers, "1") == 0 ? 2 : 3, cluster);
+    if (st == SOTTO_OK && simulated)
+        st = sotto_options_set(options, "nodes", workers);
     if (st == SOTTO_OK)
         st = train(options, NULL);
     sotto_options_destroy(options);

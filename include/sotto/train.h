@@ -97,8 +97,8 @@ SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *for
 /* How it is trained: the options of `sotto train`.
  *
  * Sections [optim], [strategy], [worker], [link], [comm], and of [train]: steps, seed, workers,
- * time, threads, device, log_every, save_every. A key is "strategy.accumulate", or "accumulate"
- * where only one section has it; "strategy" alone is strategy.preset. */
+ * nodes, time, threads, device, log_every, save_every. A key is "strategy.accumulate", or
+ * "accumulate" where only one section has it; "strategy" alone is strategy.preset. */
 struct sotto_options;
 
 SOTTO_API enum sotto_status sotto_options_create(struct sotto_options **out);
@@ -158,12 +158,15 @@ enum sotto_memory { /* what memory is for */
 };
 SOTTO_API const char *sotto_memory_name(enum sotto_memory category);
 
+enum { SOTTO_CLUSTER_ROOM = 320 };
+
 struct sotto_result {
     int64_t step;           /* rounds done                                    */
     int rank, workers;      /* of the first worker in this process; in all    */
     double loss;            /* of the last round                              */
     struct sotto_cost cost; /* mean over the workers; seconds: the slowest's  */
     size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total; /* peaks of the worst worker, bytes */
+    char cluster[SOTTO_CLUSTER_ROOM]; /* "4 nodes x 2 workers; inside 10GB/s,5us; ..." */
 };
 
 struct sotto_training {

@@ -152,8 +152,41 @@ void option_defaults(const struct option_section *sections, int n)
     }
 }
 
-static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key)
+/* Whether `was` ("section.key=default") is the key, with its section or without. */
+static bool is_gone(const char *was, const char *key)
 {
+    const char *bare = strchr(was, '.') + 1;
+    const size_t length = strlen(key), whole = strcspn(was, "=");
+    return (length == whole && strncmp(was, key, length) == 0) ||
+           (length == whole - (size_t)(bare - was) && strncmp(bare, key, length) == 0);
+}
+
+/* A key that is no more: with its default it says nothing. */
+static enum sotto_status gone_key(const struct option_section *sections, int n, const char *key,
+                                  const char *value, bool *gone)
+{
+    for (int s = 0; s < n; s++) {
+        for (int i = 0; i < sections[s].count; i++) {
+            const struct option *o = &sections[s].table[i];
+            if (!o->was || !is_gone(o->was, key))
+                continue;
+            *gone = true;
+            if (strcmp(strchr(o->was, '=') + 1, value) == 0)
+                return SOTTO_OK;
+            return fail(SOTTO_EINVAL, "%s is no longer an option: say %s.%s (%s)", key,
+                        sections[s].name, o->key, o->help);
+        }
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key,
+                                     const char *value)
+{
+    bool gone = false;
+    TRY(gone_key(sections, n, key, value, &gone));
+    if (gone)
+        return SOTTO_OK;
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
@@ -205,7 +238,7 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
                 return assign(found, config, value, key);
         }
     }
-    return found ? assign(found, config, value, key) : unknown_key(sections, n, key);
+    return found ? assign(found, config, value, key) : unknown_key(sections, n, key, value);
 }
 
 static char *trim(char *text)

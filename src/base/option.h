@@ -41,33 +41,41 @@ struct option {
     double min, max;          /* numbers: allowed range, both ends included */
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
-    size_t room; /* text: size of the field */
+    size_t room;     /* text: size of the field */
+    const char *was; /* "worker.per_node=0": a key whose place this one took, with its default,
+                        which old files hold and which is no error; NULL: none */
 };
 
 #define OPTION_INT(S, field, preset, min, max, help)                                               \
     {                                                                                              \
-#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0               \
+#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0, NULL         \
     }
 #define OPTION_LONG(S, field, preset, min, max, help)                                              \
     {                                                                                              \
-#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help, 0              \
+#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help, 0, NULL        \
     }
 #define OPTION_REAL(S, field, preset, min, max, help)                                              \
     {                                                                                              \
-#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help, 0              \
+#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help, 0, NULL        \
     }
 #define OPTION_BOOL(S, field, preset, help)                                                        \
     {                                                                                              \
-#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help, 0                  \
+#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help, 0, NULL            \
     }
 #define OPTION_TEXT(S, field, preset, help)                                                        \
     {                                                                                              \
 #field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
-            sizeof(((S *)0)->field)                                                                \
+            sizeof(((S *)0)->field), NULL                                                          \
     }
 #define OPTION_ENUM(S, field, preset, names, help)                                                 \
     {                                                                                              \
-#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help, 0                 \
+#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help, 0, NULL           \
+    }
+
+/* An integer that took the place of another key. */
+#define OPTION_INT_WAS(S, field, preset, min, max, help, was)                                      \
+    {                                                                                              \
+#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0, was          \
     }
 
 struct option_section {

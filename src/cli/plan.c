@@ -12,7 +12,7 @@ void plan_header(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
-    char method[OPTION_ROOM];
+    char method[OPTION_ROOM], cluster[CLUSTER_ROOM];
     if (t->oracle == ORACLE_NULL)
         printf("null oracle: %.2f million parameters in %d stages\n",
                (double)run->table->parameters / 1e6, run->table->n_stage);
@@ -25,6 +25,8 @@ void plan_header(const struct run *run)
             (long long)loader_tokens(run->train), loader_sources(run->train),
             loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
             run->config.strategy.accumulate);
+    cluster_describe(&run->cluster, cluster);
+    printf("cluster: %s\n", cluster);
     strategy_describe(&run->config.strategy, method);
     if (run->cluster.size > 1)
         printf("workers: %d %s in %d group%s, %s\n", run->cluster.size,
@@ -82,14 +84,6 @@ static void print_length(const struct run *run)
     printf("\n");
 }
 
-static void print_links(const struct run *run)
-{
-    const struct link_config *l = &run->config.link;
-    if (*l->intra || *l->inter)
-        printf("links: %s inside a node, %s between nodes\n", *l->intra ? l->intra : "no limit",
-               *l->inter ? l->inter : "no limit");
-}
-
 static enum sotto_status print_estimate(const struct run *run)
 {
     struct estimate e;
@@ -115,7 +109,6 @@ enum sotto_status plan_print(const struct run *run)
     plan_header(run);
     print_method(run);
     print_length(run);
-    print_links(run);
     TRY(print_estimate(run));
     printf("folder: %s%s\n", t->out,
            *run->checkpoint      ? ", whose run would be gone on with"

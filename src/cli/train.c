@@ -272,7 +272,7 @@ const struct command command_train = {
                "  sotto train --resume my-run\n"
                "  sotto train my.ini --workers=4 --strategy=zero1\n"
                "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
-               "  sotto train my.ini --workers=8 --time=virtual --worker.per_node=1 \\\n"
+               "  sotto train my.ini --workers=8 --nodes=8 --time=virtual \\\n"
                "      --link.inter=100Mbit/s,5ms",
     .sections = sections,
     .started_as = started_as,

@@ -47,20 +47,74 @@ static enum sotto_status check_time(const struct run_config *config)
     return SOTTO_OK;
 }
 
-/* Who is on which node and how fast. */
+/* Who is on which node: as MPI says, or in parts of neighbours. Nodes count from 0 in the order of
+ * ranks. */
 static enum sotto_status place(struct cluster *c)
 {
-    const struct worker_config *w = &c->config->worker;
-    const int per_node = w->per_node ? w->per_node : c->size / c->config->strategy.groups;
+    const int asked = c->config->train.nodes ? c->config->train.nodes : 1;
+    if (!c->mpi && asked > c->size)
+        return fail(SOTTO_EINVAL,
+                    "train.nodes = %d, but train.workers = %d: every node has a worker", asked,
+                    c->size);
     c->node = calloc((size_t)c->size, sizeof *c->node);
-    c->speed = calloc((size_t)c->size, sizeof *c->speed);
-    if (!c->node || !c->speed)
+    if (!c->node)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", c->size);
+    c->nodes = c->mpi ? 0 : asked;
+    for (int k = 0; !c->mpi && k < asked; k++) {
+        const struct comm_block mine = comm_block((size_t)c->size, asked, k);
+        for (size_t r = mine.begin; r < mine.end; r++)
+            c->node[r] = k;
+    }
+    for (int r = 0; c->mpi && r < c->size; r++) {
+        int first = 0;
+        while (c->mpi->node[first] != c->mpi->node[r])
+            first++;
+        c->node[r] = first == r ? c->nodes++ : c->node[first];
+    }
+    c->each = calloc((size_t)c->nodes, sizeof *c->each);
+    if (!c->each)
+        return fail(SOTTO_ENOMEM, "no memory for %d nodes", c->nodes);
     for (int r = 0; r < c->size; r++)
-        c->node[r] = r / per_node;
-    TRY(config_speeds(w->speed, c->size, c->speed));
-    TRY(fail_in(link_parse(&c->links.intra, c->config->link.intra), "link.intra: "));
-    return fail_in(link_parse(&c->links.inter, c->config->link.inter), "link.inter: ");
+        c->each[c->node[r]]++;
+    return SOTTO_OK;
+}
+
+static enum sotto_status check_links(const struct cluster *c)
+{
+    const struct link_config *l = &c->config->link;
+    const char *of_inter = l->adapters != 1             ? "adapters"
+                           : strcmp(l->speed, "1") != 0 ? "speed"
+                                                        : NULL;
+    if (*l->inter && c->nodes == 1)
+        return fail(SOTTO_EINVAL,
+                    "link.inter is the link between nodes, and there is one node: --nodes=N lays "
+                    "the %d worker%s on several, --link.intra=%s slows the links inside",
+                    c->size, c->size == 1 ? "" : "s", l->inter);
+    if (!*l->inter && of_inter)
+        return fail(SOTTO_EINVAL,
+                    "link.%s is about the link between nodes, and there is none: it wants "
+                    "--link.inter=BANDWIDTH,LATENCY%s",
+                    of_inter, c->nodes == 1 ? " and --nodes=N" : "");
+    return SOTTO_OK;
+}
+
+/* How fast workers and links are. */
+static enum sotto_status set_speeds(struct cluster *c)
+{
+    const struct run_config *config = c->config;
+    const struct link_config *l = &config->link;
+    c->speed = calloc((size_t)c->size, sizeof *c->speed);
+    c->link_speed = calloc((size_t)c->nodes, sizeof *c->link_speed);
+    if (!c->speed || !c->link_speed)
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", c->size);
+    TRY(config_speeds("worker.speed", config->worker.speed, "workers", c->size, c->speed));
+    TRY(fail_in(link_parse(&c->links.intra, l->intra), "link.intra: "));
+    TRY(fail_in(link_parse(&c->links.inter, l->inter), "link.inter: "));
+    TRY(check_links(c));
+    TRY(config_speeds("link.speed", l->speed, "nodes", c->nodes, c->link_speed));
+    c->links.adapters = l->adapters;
+    c->links.speed = c->link_speed;
+    return SOTTO_OK;
 }
 
 enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st)
@@ -87,6 +141,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     TRY_DONE(strategy_resolve(&config->strategy, c->size));
     TRY_DONE(optim_check(&config->optim));
     TRY_DONE(place(c));
+    TRY_DONE(set_speeds(c));
 done:
     if (st != SOTTO_OK) {
         cluster_abort(c, st);
@@ -98,7 +153,9 @@ done:
 void cluster_close(struct cluster *c)
 {
     free(c->node);
+    free(c->each);
     free(c->speed);
+    free(c->link_speed);
     comm_free(c->mpi);
     *c = (struct cluster){0};
 }

@@ -7,11 +7,13 @@
 
 struct cluster {
     struct run_config *config; /* not owned */
-    struct comm *mpi; /* this process's place, where MPI started it; NULL: all workers are here */
-    int size;         /* workers in all */
-    bool leads;       /* rank 0 is here */
-    int *node;        /* (size) of modelled workers */
-    double *speed;    /* (size) */
+    struct comm *mpi;   /* this process's place, where MPI started it; NULL: all workers are here */
+    int size;           /* workers in all */
+    bool leads;         /* rank 0 is here */
+    int *node;          /* (size) from 0, in the order of ranks */
+    int nodes, *each;   /* (nodes) workers of it */
+    double *speed;      /* (size) of modelled workers */
+    double *link_speed; /* (nodes) */
     struct link_model links;
 };
 
@@ -19,6 +21,11 @@ struct cluster {
  * the method's mesh. Under MPI a failure ends the processes of all ranks. */
 enum sotto_status cluster_open(struct cluster *c, struct run_config *config);
 void cluster_close(struct cluster *c);
+
+/* The cluster in a line: "4 nodes x 2 workers; inside 10GB/s,5us; between 1Gbit/s,100us, 1 adapter
+ * a node; speeds 1,1,0.5". What is long is cut. */
+enum { CLUSTER_ROOM = SOTTO_CLUSTER_ROOM };
+void cluster_describe(const struct cluster *c, char out[CLUSTER_ROOM]);
 
 /* Something failed before the workers ran: under MPI the others may be far ahead, and are ended.
  * Returns the status. */

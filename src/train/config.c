@@ -37,6 +37,10 @@ static const struct option train_options[] = {
                 "of the model's weights; auto: as they came with `init`, fp32 from scratch"),
     OPTION_INT(S, workers, "0", 0, 1 << 20,
                "workers in this process; 0: one, or the ranks that MPI started"),
+    OPTION_INT_WAS(S, nodes, "0", 0, 1 << 20,
+                   "nodes that the workers lie on, in neighbouring parts as equal as can be; 0: "
+                   "one, or under MPI the hosts",
+                   "worker.per_node=0"),
     OPTION_ENUM(S, time, "real", time_names,
                 "virtual: a simulated cluster, see [link] and [worker]"),
     OPTION_ENUM(S, oracle, "model", oracle_names,
@@ -57,14 +61,19 @@ static const struct option worker_options[] = {
     OPTION_TEXT(S, step, "", "time of a micro-batch at speed 1, \"50ms\"; empty: measured once"),
     OPTION_REAL(S, jitter, "0", 0, 10, "standard deviation of that time, as a share of it"),
     OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "of the jitter"),
-    OPTION_INT(S, per_node, "0", 0, 1 << 20, "workers on a node; 0: a group of the mesh"),
 };
 #undef S
 
 #define S struct link_config
 static const struct option link_options[] = {
     OPTION_TEXT(S, intra, "", "inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
-    OPTION_TEXT(S, inter, "", "between nodes, \"100Mbit/s,5ms\""),
+    OPTION_TEXT(S, inter, "", "between nodes (train.nodes), \"100Mbit/s,5ms\""),
+    OPTION_INT(S, adapters, "1", 0, 1 << 20,
+               "network adapters of a node, each as fast as `inter`, which the node's workers take "
+               "in turn; 0: one a worker"),
+    OPTION_TEXT(S, speed, "1",
+                "relative speeds of the nodes' adapters, \"1,1,0.25\"; the last one holds for the "
+                "rest"),
 };
 #undef S
 
@@ -146,10 +155,11 @@ enum sotto_status config_seconds(const char *key, const char *text, double *out)
     return fail(SOTTO_EINVAL, "%s = %s: want a time such as 50ms or 1.5s", key, text);
 }
 
-enum sotto_status config_speeds(const char *text, int workers, double *out)
+enum sotto_status config_speeds(const char *key, const char *text, const char *whose, int n,
+                                double *out)
 {
     const char *at = text;
-    for (int r = 0; r < workers; r++) {
+    for (int r = 0; r < n; r++) {
         char *end;
         if (!*at) { /* the last one holds */
             out[r] = out[r - 1];
@@ -157,14 +167,13 @@ enum sotto_status config_speeds(const char *text, int workers, double *out)
         }
         out[r] = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(out[r] > 0) || !isfinite(out[r]))
-            return fail(SOTTO_EINVAL,
-                        "worker.speed = %.80s: want numbers above 0 with commas, got '%.20s'", text,
-                        at);
+            return fail(SOTTO_EINVAL, "%s = %.80s: want numbers above 0 with commas, got '%.20s'",
+                        key, text, at);
         at = *end ? end + 1 : end;
         if (*end && !*at)
-            return fail(SOTTO_EINVAL, "worker.speed = %.80s ends with a comma", text);
+            return fail(SOTTO_EINVAL, "%s = %.80s ends with a comma", key, text);
     }
     if (*at)
-        return fail(SOTTO_EINVAL, "worker.speed = %.80s names more than %d workers", text, workers);
+        return fail(SOTTO_EINVAL, "%s = %.80s names more than %d %s", key, text, n, whose);
     return SOTTO_OK;
 }

@@ -23,6 +23,7 @@ struct train_config { /* [train] */
     int keep;
     int save_dtype; /* enum save_dtype, of the published weights */
     int workers;    /* 0: 1, or as many as MPI started          */
+    int nodes;      /* 0: 1, or the hosts that MPI started on   */
     int time;       /* enum train_time                          */
     int oracle;     /* enum train_oracle                        */
     int threads;    /* of this process                          */
@@ -37,11 +38,12 @@ struct worker_config { /* [worker] */
     char step[OPTION_ROOM]; /* "50ms"; empty: measured */
     double jitter;
     int64_t jitter_seed;
-    int per_node; /* 0: a group of the mesh is a node */
 };
 
 struct link_config { /* [link] */
     char intra[OPTION_ROOM], inter[OPTION_ROOM];
+    int adapters; /* of a node; 0: one a worker */
+    char speed[OPTION_LONG_ROOM];
 };
 
 struct comm_config { /* [comm] */
@@ -77,7 +79,9 @@ void config_differences(const struct run_config *before, const struct run_config
 /* "50ms", "1.5s", "200us", "3" (seconds). */
 enum sotto_status config_seconds(const char *key, const char *text, double *out);
 
-/* The workers' speeds, "1,1,1,0.25", into out (workers); the last one holds for those behind it. */
-enum sotto_status config_speeds(const char *text, int workers, double *out);
+/* Speeds of n workers or nodes (`whose`), "1,1,1,0.25", into out (n); the last one holds for those
+ * behind it. */
+enum sotto_status config_speeds(const char *key, const char *text, const char *whose, int n,
+                                double *out);
 
 #endif

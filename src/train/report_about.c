@@ -41,7 +41,7 @@ static json_t *changed_options(const struct run_config *config)
 void report_about(json_t *o, const struct run *run)
 {
     const struct run_config *c = &run->config;
-    char method[OPTION_ROOM], state[32];
+    char method[OPTION_ROOM], state[32], cluster[CLUSTER_ROOM];
     strategy_describe(&c->strategy, method);
     snprintf(state, sizeof state, "%016" PRIx64, run->result.hash);
     put(o, "version", sotto_version());
@@ -53,6 +53,9 @@ void report_about(json_t *o, const struct run *run)
         : c->train.time == TIME_VIRTUAL ? "virtual"
                                         : "threads");
     json_object_set_new(o, "groups", json_integer(c->strategy.groups));
+    cluster_describe(&run->cluster, cluster);
+    put(o, "cluster", cluster);
+    json_object_set_new(o, "nodes", json_integer(run->cluster.nodes));
     put(o, "link_intra", c->link.intra);
     put(o, "link_inter", c->link.inter);
     json_object_set_new(o, "options", changed_options(c));

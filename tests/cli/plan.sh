@@ -6,6 +6,7 @@ run=("$sotto" train "${tiny[@]}" --out=new/run --steps=6 --workers=4 --strategy=
 succeeds "${run[@]}" --dry_run
 says '^model: 2 layers, width 32, 2 heads, vocabulary 300: '
 says '^data: [0-9]+ tokens in 1 source; 4 x 32 tokens a micro-batch'
+says '^cluster: 1 node x 4 workers$'
 says '^workers: 4 threads in 2 groups, zero1 x diloco$'
 says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
 says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up$'
@@ -17,7 +18,7 @@ cp out planned
 
 # The run that follows has the header that was told.
 succeeds "${run[@]}"
-for line in model data workers; do
+for line in model data cluster workers; do
     [ "$(grep "^$line:" planned)" = "$(grep "^$line:" out)" ] || die "planned another $line: $(cat planned)"
 done
 
@@ -37,8 +38,8 @@ fails_with "out of range" "${run[@]}" --dry_run --lr=-1
 
 # A simulated cluster, a budget in seconds, a method whose rounds depend on timing.
 succeeds "$sotto" train "${tiny[@]}" --dry_run --workers=4 --time=virtual --worker.step=20ms --link.inter=100Mbit/s,5ms \
-    --worker.per_node=1 --strategy=acco --seconds=9 --out=sim
-says '^links: no limit inside a node, 100Mbit/s,5ms between nodes$'
+    --nodes=4 --worker.speed=1,0.5 --strategy=acco --seconds=9 --out=sim
+says '^cluster: 4 nodes x 1 worker; inside no limit; between 100Mbit/s,5ms, 1 adapter a node; speeds 1,0.5$'
 says '^length: 9 s$'
 says '^virtual time: a micro-batch takes 20ms'
 succeeds "$sotto" train --dry_run --oracle=null --time=virtual --workers=8 --null.parameters=7G --worker.step=1s --out=sim --steps=5

@@ -22,14 +22,14 @@ near() {
 # Equal bits: all methods and meshes on threads, in virtual time whatever the cluster, and with links slowed down.
 # Groups of several workers that average with others (2x2, sliced) sum in another order: their bits are a class of
 # their own.
-cluster=(--time=virtual --worker.step=10ms --worker.per_node=2 --worker.speed=1,0.5 --worker.jitter=0.2
+cluster=(--time=virtual --worker.step=10ms --nodes=2 --worker.speed=1,0.5 --worker.jitter=0.2
          --link.intra=1GB/s,10us --link.inter=100Mbit/s,1ms)
 for precision in fp32 mixed; do
     want='' want_pairs=''
     for mesh in 1x4 2x2 4x1; do
         for method in ddp zero1 fsdp; do
             for where in threads cluster; do
-                extra=()
+                extra=(--nodes=2)
                 [ $where = threads ] || extra=("${cluster[@]}")
                 [ $where = cluster ] || [ $precision.$mesh = fp32.1x4 ] || [ $precision.$mesh = fp32.2x2 ] || continue
                 name=$precision.$mesh.$method.$where
@@ -47,10 +47,11 @@ for precision in fp32 mixed; do
     done
     [ "$want" != "$want_pairs" ] || die "$precision: sums in two orders, yet equal bits: the test sees nothing"
 done
-succeeds "${train[@]}" --steps=6 --workers=4 --out=shaped --worker.per_node=2 --link.intra=1GB/s --link.inter=1GB/s,1ms
+succeeds "${train[@]}" --steps=6 --workers=4 --out=shaped --nodes=2 --link.intra=1GB/s --link.inter=1GB/s,1ms
 fp32=$(state)
-succeeds "${train[@]}" --steps=6 --workers=4 --out=plain --strategy.preset=fsdp
+succeeds "${train[@]}" --steps=6 --workers=4 --nodes=2 --out=unshaped
 [ "$fp32" = "$(state)" ] || die "slowed links change the bits: $fp32, $(state)"
+succeeds "${train[@]}" --steps=6 --workers=4 --out=plain --strategy.preset=fsdp
 
 # What it cost: a table for people, numbers for programs, and metrics along the way.
 says '^worker  *seconds  *compute  *wire  *wait-peer  *wait-wire  *MB inside  *MB between  *memory MB$'
@@ -81,7 +82,7 @@ grep -q '"overlap": null' apart/report.json || die "something is hidden: $(cat a
 # never killed. With others, and in fsdp, which sums over workers after each micro-batch, only the order of sums differs:
 # 2e-8 in the last loss, where ten rounds on other data make 1e-4.
 round=("${train[@]}" --steps=60 --save_every=10 --strategy.preset=zero1)
-slow=(--worker.per_node=1 --link.inter=1GB/s,2ms)
+slow=(--link.intra=1GB/s,2ms)
 succeeds "${round[@]}" --workers=4 --accumulate=2 --out=whole
 want=$(state)
 "${round[@]}" --workers=4 --accumulate=2 --out=killed "${slow[@]}" >killed.log 2>&1 &

@@ -43,7 +43,7 @@ static struct run_config configure(const char *method)
         "train.batch=2",   "train.log_every=1", "train.time=virtual",     "train.keep=0",
         "train.threads=1", "optim.lr=0.01",     "data.holdout=0",         "train.workers=4",
         "optim.warmup=2",  "strategy.tau=3",    "strategy.H=3",           "worker.step=100ms",
-        "train.stages=2",  "worker.per_node=1", "worker.speed=1,1,1,0.5",
+        "train.stages=2",  "train.nodes=4",     "worker.speed=1,1,1,0.5",
     };
     static int folders;
     char folder[32];

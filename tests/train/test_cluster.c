@@ -67,7 +67,7 @@ static struct outcome simulate(const char *const *options)
     static const char *const basic[] = {
         "model.layers=4",     "model.width=32",    "model.heads=2",        "model.positions=16",
         "train.batch=2",      "train.log_every=1", "train.threads=1",      "data.holdout=0",
-        "train.time=virtual", "worker.step=30ms",  "worker.per_node=1",    "train.workers=4",
+        "train.time=virtual", "worker.step=30ms",  "train.nodes=4",        "train.workers=4",
         "train.steps=3",      "optim.warmup=0",    "train.eval_batches=1",
     };
     static int runs;
@@ -200,10 +200,10 @@ static void a_round_sends_its_bytes(void **state)
         assert_near("bytes", (double)o.worker[r].cost.between, STEPS * bytes, 1e-3);
         assert_int_equal(o.worker[r].cost.inside, 0);
     }
-    o = simulate((const char *[]){"link.intra=10MB/s", "worker.per_node=4", NULL});
+    o = simulate((const char *[]){"link.intra=10MB/s", "train.nodes=1", NULL});
     assert_near("bytes inside", (double)o.worker[0].cost.inside, STEPS * bytes, 1e-3);
     assert_int_equal(o.worker[0].cost.between, 0);
-    o = simulate((const char *[]){"link.inter=10MB/s", "worker.per_node=2", NULL});
+    o = simulate((const char *[]){"link.inter=10MB/s", "train.nodes=2", NULL});
     assert_int_equal(o.worker[0].cost.between, 0); /* its next on the ring is beside it */
     assert_near("bytes of a border", (double)o.worker[1].cost.between, STEPS * bytes, 1e-3);
 }
@@ -324,6 +324,123 @@ static void memory_of_methods(void **state)
     }
 }
 
+/* A cluster as `options` (assignments, spaces between them) say. */
+static enum sotto_status open_cluster(struct cluster *cluster, struct run_config *c,
+                                      const char *options)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char all[512], *save = NULL;
+    run_sections(c, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    snprintf(all, sizeof all, "%s", options);
+    for (char *one = strtok_r(all, " ", &save); one; one = strtok_r(NULL, " ", &save))
+        set(c, one);
+    return cluster_open(cluster, c);
+}
+
+/* Who is on which node is the cluster's, whatever method is laid onto it. */
+static void methods_share_a_cluster(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *cluster;
+        int node[6], nodes;
+        const char *line;
+    } cases[] = {
+        {"workers=6", {0, 0, 0, 0, 0, 0}, 1, "1 node x 6 workers"},
+        {"workers=6 nodes=3 time=virtual link.intra=10GB/s,5us link.inter=1Gbit/s,100us "
+         "link.speed=1,0.5 link.adapters=2 worker.speed=1,0.5 worker.jitter=0.25",
+         {0, 0, 1, 1, 2, 2},
+         3,
+         "3 nodes x 2 workers; inside 10GB/s,5us; between 1Gbit/s,100us, 2 adapters a node; "
+         "adapters' speeds 1,0.5; speeds 1,0.5; jitter 0.25"},
+        {"workers=6 nodes=4 time=virtual",
+         {0, 0, 1, 1, 2, 3},
+         4,
+         "4 nodes x 1 to 2 workers, 6 in all; inside no limit; between no limit"},
+        {"workers=6 nodes=6 link.inter=1GB/s link.adapters=0",
+         {0, 1, 2, 3, 4, 5},
+         6,
+         "6 nodes x 1 worker; inside no limit; between 1GB/s, an adapter a worker"},
+    };
+    static const char *const methods[] = {"ddp", "local-sgd strategy.tau=1",
+                                          "fsdp strategy.mesh=2x3", "acco",
+                                          "diloco strategy.mesh=3x2"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
+            struct cluster cluster;
+            struct run_config c;
+            char options[512], line[CLUSTER_ROOM];
+            snprintf(options, sizeof options, "%s strategy.preset=%s", cases[i].cluster,
+                     methods[m]);
+            assert_ok(open_cluster(&cluster, &c, options));
+            assert_int_equal(cluster.nodes, cases[i].nodes);
+            assert_memory_equal(cluster.node, cases[i].node, sizeof cases[i].node);
+            cluster_describe(&cluster, line);
+            assert_string_equal(line, cases[i].line);
+            cluster_close(&cluster);
+        }
+    }
+}
+
+/* What the links' model gets. */
+static void links_of_nodes(void **state)
+{
+    (void)state;
+    struct cluster cluster;
+    struct run_config c;
+    assert_ok(open_cluster(&cluster, &c,
+                           "workers=5 nodes=3 link.inter=1GB/s,1ms link.adapters=2 "
+                           "link.speed=1,0.25"));
+    static const double speeds[] = {1, 0.25, 0.25};
+    assert_int_equal(cluster.links.adapters, 2);
+    assert_memory_equal(cluster.links.speed, speeds, sizeof speeds);
+    assert_true(cluster.links.inter.bandwidth == 1e9 && cluster.links.inter.latency == 1e-3);
+    cluster_close(&cluster);
+}
+
+static void clusters_that_cannot_be(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"workers=2 nodes=3", "train.nodes = 3, but train.workers = 2"},
+        {"nodes=2", "train.nodes = 2, but train.workers = 1"},
+        {"workers=4 link.inter=1GB/s,1ms",
+         "link.inter is the link between nodes, and there is one node: --nodes=N lays the 4 "
+         "workers on several"},
+        {"workers=4 link.adapters=2",
+         "link.adapters is about the link between nodes, and there is "
+         "none: it wants --link.inter=BANDWIDTH,LATENCY and --nodes=N"},
+        {"workers=4 nodes=2 link.speed=1,2",
+         "link.speed is about the link between nodes, and there is none: it wants "
+         "--link.inter=BANDWIDTH,LATENCY"},
+        {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,2,3",
+         "link.speed = 1,2,3 names more than 2 nodes"},
+        {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,0",
+         "link.speed = 1,0: want numbers above 0"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster cluster;
+        struct run_config c;
+        assert_fails(open_cluster(&cluster, &c, cases[i][0]), SOTTO_EINVAL, cases[i][1]);
+    }
+}
+
+/* A key that is gone names the one in its place; old files hold it with its default. */
+static void gone_key(void **state)
+{
+    (void)state;
+    struct run_config c;
+    struct option_section s[RUN_SECTIONS];
+    run_sections(&c, s);
+    option_defaults(s, RUN_SECTIONS);
+    assert_fails(option_set(s, RUN_SECTIONS, "worker.per_node", "2"), SOTTO_EINVAL,
+                 "worker.per_node is no longer an option: say train.nodes (");
+    assert_fails(option_set(s, RUN_SECTIONS, "per_node", "2"), SOTTO_EINVAL, "say train.nodes (");
+    assert_ok(option_load_text(s, RUN_SECTIONS, "[worker]\nper_node = 0\n", "old"));
+    assert_int_equal(c.train.nodes, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +450,10 @@ int main(void)
         cmocka_unit_test(a_straggler_sets_the_pace),
         cmocka_unit_test(runs_repeat),
         cmocka_unit_test(memory_of_methods),
+        cmocka_unit_test(methods_share_a_cluster),
+        cmocka_unit_test(links_of_nodes),
+        cmocka_unit_test(clusters_that_cannot_be),
+        cmocka_unit_test(gone_key),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -415,14 +415,14 @@ static void common_ends(void **state)
     struct common c;
     char *text;
     size_t size;
-    write_text("ends.ini", "[base]\nworkers = 4\ntokens = 100\nlink.inter = 1Gbit/s\n"
+    write_text("ends.ini", "[base]\nworkers = 4\ntokens = 100\nnodes = 4\nlink.inter = 1Gbit/s\n"
                            "worker.speed = 1,0.5\n[run a]\n[run b]\nstrategy = zero1\n"
                            "[run c]\n");
     assert_ok(spec_load(&spec, at("ends.ini")));
     strcpy(spec.compare.out, scratch);
     assert_ok(jobs_list(&jobs, &spec));
     assert_ok(results_init(&r, spec.names, 3, 1));
-    put(&r, 0, 0, "{\"parameters\": 2500000}");
+    put(&r, 0, 0, "{\"parameters\": 2500000, \"cluster\": \"4 nodes x 1 worker; speeds 1,0.5\"}");
     put(&r, 1, 0, "{\"parameters\": 2500000}");
     write_run("a", 10, 2, 8, 6, 0.5);      /* to 1 in 20 s and 80 samples */
     write_run("b", 8, 1, 20, 6, 0.25);     /* to 4 in 8 s and 160         */
@@ -445,8 +445,8 @@ static void common_ends(void **state)
 
     char setup[SETUP_ROOM];
     assert_ok(setup_describe(&jobs, &r, setup));
-    assert_string_equal(setup, "nano, 2.5 million parameters; 4 workers; speeds 1,0.5; links "
-                               "unlimited inside a node, 1Gbit/s between nodes");
+    assert_string_equal(setup, "nano, 2.5 million parameters; cluster: 4 nodes x 1 worker; speeds "
+                               "1,0.5");
     FILE *said = open_memstream(&text, &size);
     char *columns[] = {"loss", "common_loss", "time_to_loss"};
     common_tell(&c, &r, columns, 3, said);

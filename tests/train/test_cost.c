@@ -208,13 +208,9 @@ static void costs_are_resumed(void **state)
 {
     (void)state;
     struct seen whole = {0}, part = {0}, other = {0};
-    const char *const options[] = {"strategy.preset=co2",
-                                   "tau=3",
-                                   "train.time=virtual",
-                                   "worker.step=50ms",
-                                   "worker.speed=1,1,1,0.5",
-                                   "link.inter=10MB/s,1ms",
-                                   NULL};
+    const char *const options[] = {
+        "strategy.preset=co2",    "tau=3",         "train.time=virtual",    "worker.step=50ms",
+        "worker.speed=1,1,1,0.5", "train.nodes=4", "link.inter=10MB/s,1ms", NULL};
     struct run_config c = configure("whole", options);
     set(&c, "train.save_every=6");
     train(&c, &whole);
@@ -235,6 +231,7 @@ static void costs_are_resumed(void **state)
     c = configure("part", options);
     set(&c, "train.steps=13");
     set(&c, "train.workers=2");
+    set(&c, "train.nodes=2");
     set(&c, "worker.speed=1");
     set(&c, "train.resume=true");
     other.told = 12;

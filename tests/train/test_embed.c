@@ -51,13 +51,13 @@ static void threads_equal_virtual(void **state)
         struct lab lab = lab_new();
         struct seen real = {0}, simulated = {0};
         float x[COUNT], y[COUNT];
-        char settings[256], more[320];
+        char settings[256], more[400];
         snprintf(settings, sizeof settings,
                  "strategy=%s workers=%d kind=adamw momentum=0 precision=%s accumulate=2",
                  synchronous[variant % 3], 1 << variant / 3 % 3,
                  variant / 9 % 2 ? "mixed" : "fp32");
         snprintf(more, sizeof more,
-                 "%s time=virtual worker.step=10ms link.intra=1GB/s,1us speed=%s", settings,
+                 "%s time=virtual worker.step=10ms link.intra=1GB/s,1us worker.speed=%s", settings,
                  variant % 2 ? "1" : "0.5");
         assert_ok(train(&lab, variant / 18, settings, x, &real, NULL));
         assert_ok(train(&lab, variant / 18, more, y, &simulated, NULL));
@@ -122,16 +122,16 @@ static void virtual_costs(void **state)
     struct sotto_result r;
     float x[COUNT];
     for (int stages = 0; stages < 2; stages++) {
-        assert_ok(train(&lab, stages, "time=virtual worker.step=10ms accumulate=2 speed=0.5", x,
-                        NULL, &r));
+        assert_ok(train(&lab, stages, "time=virtual worker.step=10ms accumulate=2 worker.speed=0.5",
+                        x, NULL, &r));
         assert_true(fabs(r.cost.compute - ROUNDS * 2 * 0.02) < 1e-9);
         assert_true(fabs(r.cost.seconds - r.cost.compute) < 1e-9);
         assert_true(r.cost.inside == 0 && r.cost.between == 0);
     }
     /* one worker of two is slow and the other waits; every byte is between nodes */
     assert_ok(train(&lab, false,
-                    "time=virtual worker.step=10ms speed=1,0.5 workers=2 worker.per_node=1", x,
-                    NULL, &r));
+                    "time=virtual worker.step=10ms worker.speed=1,0.5 workers=2 nodes=2", x, NULL,
+                    &r));
     assert_true(fabs(r.cost.seconds - ROUNDS * 0.02) < 1e-9);
     assert_true(fabs(r.cost.compute - ROUNDS * 0.015) < 1e-9);
     assert_true(fabs((r.cost.waited_others + r.cost.waited_wire) - ROUNDS * 0.005) < 1e-9);
@@ -259,7 +259,7 @@ static void options(void **state)
     assert_ok(sotto_options_load(o, at("o.ini")));
     assert_ok(file_write(at("bad.ini"), bad, sizeof bad - 1));
     assert_fails(sotto_options_load(o, at("bad.ini")), SOTTO_EINVAL, "bad.ini:1: unknown section");
-    char *words[] = {"program", "--steps=12", "file", "--worker.per_node=3"};
+    char *words[] = {"program", "--steps=12", "file", "--nodes=3"};
     int n = 4;
     assert_ok(sotto_options_parse(o, &n, words));
     assert_int_equal(n, 2);
@@ -272,7 +272,7 @@ static void options(void **state)
     static const char *const want[][2] = {{"train.steps", "12"},
                                           {"strategy", "fsdp"},
                                           {"lr", "0.25"},
-                                          {"worker.per_node", "3"},
+                                          {"train.nodes", "3"},
                                           {"seed", "1"}};
     for (int i = 0; i < 5; i++) {
         assert_ok(sotto_options_get(other, want[i][0], text, sizeof text));

@@ -32,7 +32,7 @@ static struct run_config configure(const char *out, const char *method, const ch
              "model.layers=2 model.width=16 model.heads=2 model.positions=16 train.batch=2 "
              "train.workers=4 train.time=virtual train.log_every=1 "
              "train.eval_batches=2 train.threads=2 data.holdout=0.1 optim.schedule=constant "
-             "optim.lr=0.01 worker.per_node=1 worker.step=50ms strategy.preset=%s %s",
+             "optim.lr=0.01 train.nodes=4 worker.step=50ms strategy.preset=%s %s",
              method, options);
     for (char *one = strtok_r(all, " ", &save); one; one = strtok_r(NULL, " ", &save)) {
         const char *value = strchr(one, '=');
@@ -204,7 +204,8 @@ static void others_go_on(void **state)
                 snprintf(out, sizeof out, "go.%s.%d.%s", names[m], workers, next[n]);
                 struct run_config c = configure(out, names[m], slow);
                 assert_ok(train(&c, &before, 3));
-                snprintf(options, sizeof options, "train.workers=%d optim.kind=sgd optim.lr=0.3",
+                snprintf(options, sizeof options,
+                         "train.workers=%d train.nodes=%d optim.kind=sgd optim.lr=0.3", workers,
                          workers);
                 c = configure(out, next[n], options);
                 c.train.resume = true;

@@ -124,7 +124,7 @@ static void compare_resumed(struct run_config c, const char *name, uint64_t hash
 
 /* An average takes 0.6 s beside steps of 0.1: it is under way whenever a checkpoint is made. */
 static const char *const slow[OPTIONS] = {"train.time=virtual", "worker.step=100ms",
-                                          "link.inter=1GB/s,100ms"};
+                                          "train.nodes=4", "link.inter=1GB/s,100ms"};
 
 static void resume(void **state)
 {

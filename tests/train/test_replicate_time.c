@@ -3,6 +3,7 @@
 #include "base/scratch.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "train/trainer.h"
 
@@ -31,7 +32,7 @@ static void set(struct run_config *c, const char *key, const char *value)
     assert_ok(option_set(sections, RUN_SECTIONS, key, value));
 }
 
-/* `key` = `value` is one more option. */
+/* A group of the mesh is a node. `key` = `value` is one more option. */
 static void run(const char *method, const char *mesh, const char *key, const char *value, int steps,
                 struct seen *seen)
 {
@@ -53,7 +54,8 @@ static void run(const char *method, const char *mesh, const char *key, const cha
     set(&c, "strategy.penalty", "norm");
     set(&c, key, value);
     snprintf(number, sizeof number, "%.9gB/s", average_bytes / average_seconds);
-    set(&c, "link.inter", number);
+    c.train.nodes = atoi(mesh);
+    set(&c, c.train.nodes > 1 ? "link.inter" : "link.intra", number);
     c.null.parameters = P;
     c.train.workers = WORKERS;
     c.train.steps = steps;

@@ -34,11 +34,12 @@ static void set(struct run_config *c, const char *assignment)
 static struct run_config configure(const char *const options[OPTIONS], const char *out)
 {
     static const char *const basic[] = {
-        "model.layers=1",     "model.width=16",    "model.heads=2",
-        "model.positions=16", "train.batch=2",     "train.steps=5",
-        "data.holdout=0",     "train.workers=2",   "train.threads=1",
-        "train.time=virtual", "worker.step=100ms", "link.inter=1GB/s,100ms",
-        "train.save_every=4", "train.keep=0",      "optim.schedule=constant",
+        "model.layers=1",          "model.width=16",     "model.heads=2",
+        "model.positions=16",      "train.batch=2",      "train.steps=5",
+        "data.holdout=0",          "train.workers=2",    "train.nodes=2",
+        "train.threads=1",         "train.time=virtual", "worker.step=100ms",
+        "link.inter=1GB/s,100ms",  "train.save_every=4", "train.keep=0",
+        "optim.schedule=constant",
     };
     struct run_config c;
     struct option_section sections[RUN_SECTIONS];

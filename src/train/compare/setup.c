@@ -21,9 +21,10 @@ static void say(struct setup *s, const char *format, ...)
 }
 
 /* Keys that the line is made of, and whether a run has its own value. */
-enum { MODEL, WORKERS, SPEED, INTER, INTRA, STEP, KEYS };
-static const char *const keys[KEYS] = {"model.preset", "train.workers", "worker.speed",
-                                       "link.inter",   "link.intra",    "worker.step"};
+enum { MODEL, STEP, CLUSTER, KEYS = CLUSTER + 8 };
+static const char *const keys[KEYS] = {
+    "model.preset", "worker.step",   "train.workers", "train.nodes",  "link.intra",
+    "link.inter",   "link.adapters", "link.speed",    "worker.speed", "worker.jitter"};
 
 static void note_key(void *arg, const char *key, const char *old_value, const char *new_value)
 {
@@ -61,13 +62,23 @@ static void say_model(struct setup *s, const struct model_config *m, const struc
     say(s, "%s, %.3g million parameters", name, p.mean / 1e6);
 }
 
-static void say_links(struct setup *s, const struct link_config *l)
+/* As the runs' reports say it, or what it is that differs. */
+static void say_cluster(struct setup *s, const struct results *results, bool simulated,
+                        const bool own[KEYS])
 {
-    if (*l->inter && strcmp(l->inter, l->intra) == 0)
-        say(s, "all links %s", l->inter);
-    else if (*l->inter || *l->intra)
-        say(s, "links %s inside a node, %s between nodes", *l->intra ? l->intra : "unlimited",
-            *l->inter ? l->inter : "unlimited");
+    const char *cluster = NULL;
+    char differ[256] = "";
+    for (int k = CLUSTER; k < KEYS; k++) {
+        const size_t used = strlen(differ);
+        if (own[k])
+            snprintf(differ + used, sizeof differ - used, "%s%s", used ? ", " : "", keys[k]);
+    }
+    for (int i = 0; i < results->n_runs * results->n_seeds && !cluster; i++)
+        cluster = json_string_value(json_object_get(results->reports[i], "cluster"));
+    if (*differ)
+        say(s, "clusters differ in %s", differ);
+    else if (cluster)
+        say(s, "%scluster: %s", simulated ? "simulated " : "", cluster);
 }
 
 enum sotto_status setup_describe(const struct jobs *jobs, const struct results *results,
@@ -81,13 +92,7 @@ enum sotto_status setup_describe(const struct jobs *jobs, const struct results *
     TRY(find_own(jobs, &c, own));
     if (!own[MODEL])
         say_model(&s, &c.model, results);
-    const int n = c.train.workers ? c.train.workers : jobs->workers;
-    if (!own[WORKERS] && n > 1)
-        say(&s, "%d %sworkers", n, c.train.time == TIME_VIRTUAL ? "simulated " : "");
-    if (!own[SPEED] && n > 1 && strcmp(c.worker.speed, "1") != 0)
-        say(&s, "speeds %s", c.worker.speed);
-    if (!own[INTER] && !own[INTRA])
-        say_links(&s, &c.link);
+    say_cluster(&s, results, c.train.time == TIME_VIRTUAL, own);
     if (!own[STEP] && *c.worker.step)
         say(&s, "%s a micro-batch", c.worker.step);
     return SOTTO_OK;

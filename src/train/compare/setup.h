@@ -6,8 +6,9 @@
 
 enum { SETUP_ROOM = 512 };
 
-/* "nano, 0.36 million parameters; 4 workers at speeds 1,1,1,0.5; links of 100Mbit/s,5ms": model,
- * workers, speeds, links and micro-batch, as far as no run has its own. Cut to its room. */
+/* "nano, 0.36 million parameters; cluster: 4 nodes x 1 worker; ...; 10ms a micro-batch": the model
+ * and the micro-batch as far as no run has its own, and the cluster or the keys in which the runs'
+ * clusters differ. Cut to its room. */
 enum sotto_status setup_describe(const struct jobs *jobs, const struct results *results,
                                  char out[SETUP_ROOM]);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const train_keys[EMBED_TRAIN_KEYS] = {
-    "steps", "seed", "workers", "time", "threads", "device", "log_every", "save_every",
+    "steps", "seed", "workers", "nodes", "time", "threads", "device", "log_every", "save_every",
 };
 
 static const char *const section_names[EMBED_SECTIONS] = {

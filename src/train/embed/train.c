@@ -94,6 +94,7 @@ static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, doubl
         l->result = (struct sotto_result){
             .step = t->step, .rank = w->rank, .workers = w->size, .loss = loss};
         sum_up(&l->result, all);
+        cluster_describe(t->worker->cluster, l->result.cluster);
     }
     free(all);
     return st;
