@@ -2,6 +2,7 @@
  * comparisons of tiny runs. */
 #include "base/scratch.h"
 
+#include <glob.h>
 #include <math.h>
 
 #include "base/rng.h"
@@ -774,6 +775,62 @@ static void failing_runs(void **state)
     assert_false(file_exists(at("out")));
 }
 
+/* Runs on different clusters: the line says in what they differ. */
+static void clusters_differ(void **state)
+{
+    (void)state;
+    struct spec spec;
+    struct jobs jobs;
+    struct results r;
+    char setup[SETUP_ROOM];
+    write_text("differ.ini", "[base]\nworkers = 4\ntime = virtual\nworker.step = 1ms\n[run a]\n"
+                             "[run b]\nnodes = 2\nlink.inter = 1Gbit/s\n");
+    assert_ok(spec_load(&spec, at("differ.ini")));
+    assert_ok(jobs_list(&jobs, &spec));
+    assert_ok(results_init(&r, spec.names, 2, 1));
+    put(&r, 0, 0, "{\"cluster\": \"1 node x 4 workers\"}");
+    put(&r, 1, 0, "{\"cluster\": \"2 nodes x 2 workers; between 1Gbit/s\"}");
+    assert_ok(setup_describe(&jobs, &r, setup));
+    assert_string_equal(setup, "clusters differ in train.nodes, link.inter; 1ms a micro-batch");
+    results_free(&r);
+    jobs_free(&jobs);
+    spec_free(&spec);
+}
+
+/* Every experiment describes a cluster that can be, for each of its runs. */
+static void experiments_have_clusters(void **state)
+{
+    (void)state;
+    glob_t files;
+    int runs = 0;
+    assert_int_equal(glob(TEST_VECTORS "/../../experiments/*.ini", 0, NULL, &files), 0);
+    assert_int_equal(glob(TEST_VECTORS "/../../experiments/*/*.ini", GLOB_APPEND, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct spec spec;
+        struct jobs jobs;
+        char *text;
+        assert_ok(option_file(files.gl_pathv[i], &text));
+        const bool compares = strstr(text, "[run ") != NULL;
+        free(text);
+        if (!compares)
+            continue;
+        assert_ok(spec_load(&spec, files.gl_pathv[i]));
+        assert_ok(jobs_list(&jobs, &spec));
+        for (int k = 0; k < jobs.n; k++, runs++) {
+            struct cluster cluster;
+            struct run_config config;
+            assert_ok(job_config(&jobs, &jobs.list[k], &config));
+            if (cluster_open(&cluster, &config) != SOTTO_OK)
+                fail_with("%s, run %s: %s", files.gl_pathv[i], jobs.list[k].label, sotto_error());
+            cluster_close(&cluster);
+        }
+        jobs_free(&jobs);
+        spec_free(&spec);
+    }
+    globfree(&files);
+    assert_true(runs > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -785,6 +842,8 @@ int main(void)
         cmocka_unit_test(unreadable_specs),
         cmocka_unit_test(curves),
         cmocka_unit_test(common_ends),
+        cmocka_unit_test(clusters_differ),
+        cmocka_unit_test(experiments_have_clusters),
         cmocka_unit_test(axes),
         cmocka_unit_test(fits),
         cmocka_unit_test(whole_comparison),
