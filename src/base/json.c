@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/real.h"
 
 enum sotto_status json_parse(json_t **root, const char *text, size_t size, const char *name)
 {
@@ -80,9 +81,49 @@ bool json_get_bool_or(const json_t *object, const char *key, bool fallback)
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
+/* One string, number or other character of `p`, written to `to`; both go behind it. A number with a
+ * point or an exponent becomes shorter, and keeps one, since without it would be an integer. */
+static void shorten_one(const char **p, char **to)
+{
+    size_t n = strspn(*p, "+-.0123456789eE");
+    char text[REAL_ROOM + 2];
+    if (**p == '"') {
+        for (n = 1; (*p)[n] != '"'; n++)
+            n += (*p)[n] == '\\';
+        n++;
+    } else if (strcspn(*p, ".eE") < n) {
+        real_print(text, strtod(*p, NULL));
+        if (!strpbrk(text, ".e"))
+            strcat(text, ".0");
+        const size_t length = strlen(text);
+        if (length < n) {
+            memcpy(*to, text, length);
+            *to += length;
+            *p += n;
+            return;
+        }
+    }
+    n = n ? n : 1;
+    memmove(*to, *p, n);
+    *to += n;
+    *p += n;
+}
+
+/* Each number as the shortest text that reads back the same: 0.1, not 0.10000000000000001. */
+static char *shortened(char *text)
+{
+    char *to = text;
+    for (const char *p = text; p && *p;)
+        shorten_one(&p, &to);
+    if (to)
+        *to = '\0';
+    return text;
+}
+
 enum sotto_status json_save(const json_t *root, const char *path, int indent)
 {
-    char *text = json_dumps(root, JSON_INDENT(indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY);
+    char *text = shortened(
+        json_dumps(root, JSON_INDENT(indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY));
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory to write %s", path);
     size_t length = strlen(text);

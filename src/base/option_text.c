@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/real.h"
 
 enum sotto_status option_file(const char *path, char **text)
 {
@@ -74,15 +75,9 @@ const char *option_print(const struct option *option, const void *config, char r
     case OPTION_TYPE_LONG:
         snprintf(room, OPTION_ROOM, "%lld", (long long)*(const int64_t *)from);
         return room;
-    case OPTION_TYPE_REAL: { /* the shortest text that reads back to the same bits */
-        double value = *(const double *)from;
-        for (int digits = 6; digits <= 17; digits++) {
-            snprintf(room, OPTION_ROOM, "%.*g", digits, value);
-            if (strtod(room, NULL) == value)
-                break;
-        }
+    case OPTION_TYPE_REAL:
+        real_print(room, *(const double *)from);
         return room;
-    }
     case OPTION_TYPE_BOOL:
         return *(const bool *)from ? "true" : "false";
     case OPTION_TYPE_TEXT:

@@ -64,6 +64,29 @@ static void documents(void **state)
     assert_fails(json_open(&root, at("a.json"), 3), SOTTO_EFORMAT, "larger than the 3 bytes");
 }
 
+/* As people write them, and the same bits; what looks like a number inside a text stays. */
+static void short_numbers(void **state)
+{
+    (void)state;
+    static const char text[] = "{\"a\": [0.1, -1.5, 1e-05, 1.0, 0.30000000000000004, 1e+300, "
+                               "7, -0.0], \"0.10000000000000001 \\\" 2.50\": \"\\\\\", "
+                               "\"b\": 9007199254740993}\n";
+    json_t *root, *back;
+    assert_ok(json_parse(&root, text, strlen(text), "numbers"));
+    assert_ok(json_save(root, at("numbers.json"), 0));
+    char *written = slurp(at("numbers.json"));
+    assert_string_equal(written, text);
+    free(written);
+    const double third = 1 / 3.0;
+    json_t *made = json_pack("[f,f]", third, 1e22);
+    assert_ok(json_save(made, at("third.json"), 2));
+    assert_ok(json_open(&back, at("third.json"), 1000));
+    assert_true(json_equal(back, made));
+    json_decref(back);
+    json_decref(made);
+    json_decref(root);
+}
+
 static void hostile_nesting(void **state)
 {
     (void)state;
@@ -78,6 +101,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(members),
         cmocka_unit_test(documents),
+        cmocka_unit_test(short_numbers),
         cmocka_unit_test(hostile_nesting),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
