@@ -112,8 +112,8 @@ SOTTO_API enum sotto_status sotto_options_set(struct sotto_options *options, con
 /* An INI file. */
 SOTTO_API enum sotto_status sotto_options_load(struct sotto_options *options, const char *path);
 
-/* "--key=value" words of a command line; the others are moved to the front of argv, and *argc is
- * their number. */
+/* "--key=value" words of a command line, up to a "--"; the others are moved to the front of argv,
+ * and *argc is their number. */
 SOTTO_API enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc,
                                                 char **argv);
 

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* strchrnul, strndup */
 #include "base/option.h"
 
 #include <assert.h>
@@ -241,108 +240,6 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
     return found ? assign(found, config, value, key) : unknown_key(sections, n, key, value);
 }
 
-static char *trim(char *text)
-{
-    while (*text == ' ' || *text == '\t')
-        text++;
-    size_t length = strlen(text);
-    while (length && strchr(" \t\r\n", text[length - 1]))
-        text[--length] = '\0';
-    return text;
-}
-
-/* Cuts a comment: '#' or ';' at the start of the line or behind white space, but not in a quoted
- * value. */
-static void cut_comment(char *line)
-{
-    bool opens = false, quoted = false; /* a '"' here would begin a quoted value; we are in one */
-    for (char *p = line; *p; p++) {
-        if (quoted) {
-            if (*p == '\\' && p[1])
-                p++;
-            else if (*p == '"')
-                quoted = false;
-            continue;
-        }
-        bool blank = *p == ' ' || *p == '\t';
-        if ((*p == '#' || *p == ';') && (p == line || p[-1] == ' ' || p[-1] == '\t')) {
-            *p = '\0';
-            return;
-        }
-        quoted = opens && *p == '"';
-        opens = *p == '=' || (opens && blank);
-    }
-}
-
-/* Takes the quotes off a value that has them, in place: \" \\ \n \r \t inside. */
-static enum sotto_status unquote(char *value)
-{
-    static const char letter[] = "nrt", meant[] = "\n\r\t";
-    if (*value != '"')
-        return SOTTO_OK;
-    char *to = value, *p = value + 1;
-    for (; *p && *p != '"'; p++) {
-        if (*p == '\\' && p[1]) {
-            p++;
-            const char *known = strchr(letter, *p);
-            *to++ = known ? meant[known - letter] : *p;
-        } else {
-            *to++ = *p;
-        }
-    }
-    if (*p != '"' || p[1] != '\0')
-        return fail(SOTTO_EFORMAT, "want one \"quoted\" text, got %s",
-                    *p ? "more behind it" : "no closing quote");
-    *to = '\0';
-    return SOTTO_OK;
-}
-
-/* One line: `each` is told of a heading and of a key. */
-static enum sotto_status read_line(char *line, char section[OPTION_ROOM], option_each *each,
-                                   void *arg)
-{
-    cut_comment(line);
-    char *text = trim(line);
-    size_t length = strlen(text);
-    if (length == 0)
-        return SOTTO_OK;
-    if (*text == '[') {
-        if (text[length - 1] != ']' || length - 2 >= OPTION_ROOM)
-            return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
-        text[length - 1] = '\0';
-        strcpy(section, trim(text + 1));
-        return each(arg, section, NULL, NULL);
-    }
-    char *equals = strchr(text, '=');
-    if (!equals)
-        return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
-    *equals = '\0';
-    const char *key = trim(text);
-    if (strlen(key) >= OPTION_ROOM)
-        return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(key));
-    char *value = trim(equals + 1);
-    TRY(unquote(value));
-    return each(arg, section, key, value);
-}
-
-enum sotto_status option_read_text(const char *text, const char *name, option_each *each, void *arg)
-{
-    char section[OPTION_ROOM] = "";
-    enum sotto_status st = SOTTO_OK;
-    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark that some editors put first */
-        text += 3;
-    for (int number = 1; *text && st == SOTTO_OK; number++) {
-        const char *end = strchrnul(text, '\n');
-        char *line = strndup(text, (size_t)(end - text));
-        if (!line)
-            return fail(SOTTO_ENOMEM, "%s: no memory for line %d", name, number);
-        st = fail_in(read_line(line, section, each, arg), "%s:%d: ", name, number);
-        free(line);
-        text = *end ? end + 1 : end;
-    }
-    return st;
-}
-
 struct target { /* where option_load_text puts what it reads */
     const struct option_section *sections;
     int n;
@@ -387,5 +284,5 @@ enum sotto_status option_load_text(const struct option_section *sections, int n,
                                    const char *name)
 {
     struct target t = {sections, n};
-    return option_read_text(text, name, load_one, &t);
+    return option_read_text(text, name, NULL, load_one, &t);
 }

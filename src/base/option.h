@@ -105,17 +105,18 @@ enum sotto_status option_load_text(const struct option_section *sections, int n,
                                    const char *name);
 
 /* The reader beneath, for files of another form: `each` is told of every heading (key and value
- * NULL) and of every key with the section that it stands in ("": none yet). */
+ * NULL) and of every key with the section that it stands in ("": none yet). A key that a section
+ * has twice is refused in the end, unless it is `repeats` (NULL: none). */
 typedef enum sotto_status option_each(void *arg, const char *section, const char *key,
                                       const char *value);
-enum sotto_status option_read_text(const char *text, const char *name, option_each *each,
-                                   void *arg);
+enum sotto_status option_read_text(const char *text, const char *name, const char *repeats,
+                                   option_each *each, void *arg);
 
 /* The text of a configuration file, which the caller frees; one with a zero byte is refused. */
 enum sotto_status option_file(const char *path, char **text);
 
-/* Takes "--key=value", "--key value" and "--flag" (a bool); other words go to `rest` (room for argc
- * pointers), whose number is `*n_rest`. */
+/* Takes "--key=value", "--key value" and "--flag" (a bool); other words, and all behind a "--", go
+ * to `rest` (room for argc pointers), whose number is `*n_rest`. */
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest);
 

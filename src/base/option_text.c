@@ -40,9 +40,14 @@ static bool is_flag(const struct option_section *sections, int n, const char *ke
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest)
 {
+    bool ended = false;
     *n_rest = 0;
     for (int i = 0; i < argc; i++) {
-        if (strncmp(argv[i], "--", 2) != 0 || argv[i][2] == '\0') {
+        if (!ended && strcmp(argv[i], "--") == 0) {
+            ended = true;
+            continue;
+        }
+        if (ended || strncmp(argv[i], "--", 2) != 0) {
             rest[(*n_rest)++] = argv[i];
             continue;
         }

@@ -82,9 +82,19 @@ static enum sotto_status read_command_line(struct command_line *line)
     return c->beneath ? c->beneath(line->config, line) : SOTTO_OK;
 }
 
+/* Words up to a "--", behind which all are names. */
+static int before_names(int argc, const char *const *argv)
+{
+    int n = 0;
+    while (n < argc && strcmp(argv[n], "--") != 0)
+        n++;
+    return n;
+}
+
 /* "--help", "--help TOPIC" or "--help=TOPIC", wherever it stands. */
 static bool asks_for_help(int argc, const char *const *argv, const char **topic)
 {
+    argc = before_names(argc, argv);
     for (int i = 0; i < argc; i++) {
         if (strncmp(argv[i], "--help=", 7) == 0)
             return *topic = argv[i] + 7, true;
@@ -102,12 +112,13 @@ static enum sotto_status take_folder(struct command_line *line, const char **out
 {
     const char *flag = line->command->folder_flag;
     const size_t length = flag ? strlen(flag) : 0;
+    const int options = before_names(line->argc, line->argv);
     int n = 0;
     for (int i = 0; i < line->argc; i++) {
         const char *word = line->argv[i], *folder = NULL;
         bool truth;
         out[n++] = word;
-        if (!flag || strncmp(word, flag, length) != 0)
+        if (i >= options || !flag || strncmp(word, flag, length) != 0)
             continue;
         if (!word[length] && i + 1 < line->argc && line->argv[i + 1][0] != '-') {
             folder = out[n++] = line->argv[++i];

@@ -97,7 +97,7 @@ static enum sotto_status check_configuration(const char *path)
 {
     char *text;
     TRY(file_read_text(path, 1 << 24, &text));
-    enum sotto_status st = *text ? option_read_text(text, path, ignore, NULL)
+    enum sotto_status st = *text ? option_read_text(text, path, NULL, ignore, NULL)
                                  : fail(SOTTO_EFORMAT, "%s is empty", path);
     free(text);
     return st;

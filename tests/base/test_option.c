@@ -258,6 +258,10 @@ static void file_errors(void **state)
          SOTTO_EFORMAT},
         {"name = \"a\" b\n", "got more behind it", SOTTO_EFORMAT},
         {"warmup = 1\n", "ambiguous", SOTTO_EINVAL},
+        {"steps = 3\n[optim]\nlr = 1\n[data]\nsteps = 2\n\n[optim]\nlr = 1\n",
+         "my.ini:8: 'lr' is set a second time, after line 3", SOTTO_EINVAL},
+        {"optim.lr = 1\nsteps = 4\n[optim]\nlr = 2\n",
+         "my.ini:4: 'lr' is set a second time, after line 1", SOTTO_EINVAL},
     };
     struct all a;
     make(&a);
@@ -347,6 +351,8 @@ static void command_line(void **state)
                           "--seed",
                           "-3",
                           "-",
+                          "--",
+                          "--seed=9",
                           "--"};
     int argc = sizeof argv / sizeof *argv, n = 0;
     const char *rest[sizeof argv / sizeof *argv];
@@ -357,10 +363,12 @@ static void command_line(void **state)
     assert_string_equal(a.run.name, "");
     assert_int_equal(a.data.nesterov, 4); /* a number in its own section takes a value */
     assert_true(a.run.seed == -3);
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 5);
     assert_string_equal(rest[0], "my.ini");
     assert_string_equal(rest[1], "more");
     assert_string_equal(rest[2], "-");
+    assert_string_equal(rest[3], "--seed=9"); /* behind the "--", which ends the options */
+    assert_string_equal(rest[4], "--");
 
     const char *off[] = {"--optim.nesterov=no"};
     assert_ok(option_parse(a.section, 3, 1, off, rest, &n));

@@ -300,6 +300,8 @@ static void unreadable_specs(void **state)
         {"[run a]\n\noptim.lr = fast\n", "bad.ini:3: optim.lr = fast: want a number", SOTTO_EINVAL},
         {"[compare]\n\nexpect = a.loss < c.loss\n[run a]\n",
          "bad.ini:3: expect: there is no run 'c'", SOTTO_EFORMAT},
+        {"[run b]\ntrain.steps = 4\n[run a]\ntrain.steps = 4\ntrain.seq = 2\ntrain.steps = 5\n",
+         "bad.ini:6: 'train.steps' is set a second time, after line 4", SOTTO_EINVAL},
         {"[run a]\n[compare]\nexpect = a.loss ! 3\n",
          "bad.ini:3: expect: want one of <= < >= > == at character 8", SOTTO_EFORMAT},
         {"[compare]\nbase = nowhere.ini\n[run a]\n", "nowhere.ini", SOTTO_EIO},

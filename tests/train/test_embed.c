@@ -259,11 +259,12 @@ static void options(void **state)
     assert_ok(sotto_options_load(o, at("o.ini")));
     assert_ok(file_write(at("bad.ini"), bad, sizeof bad - 1));
     assert_fails(sotto_options_load(o, at("bad.ini")), SOTTO_EINVAL, "bad.ini:1: unknown section");
-    char *words[] = {"program", "--steps=12", "file", "--nodes=3"};
-    int n = 4;
+    char *words[] = {"program", "--steps=12", "file", "--nodes=3", "--", "--steps=9"};
+    int n = 6;
     assert_ok(sotto_options_parse(o, &n, words));
-    assert_int_equal(n, 2);
+    assert_int_equal(n, 3);
     assert_string_equal(words[1], "file");
+    assert_string_equal(words[2], "--steps=9"); /* a name, behind the "--" */
     char *wrong[] = {"--steps"};
     n = 1;
     assert_fails(sotto_options_parse(o, &n, wrong), SOTTO_EINVAL, "want --key=value");

@@ -235,9 +235,9 @@ enum sotto_status spec_load(struct spec *spec, const char *path)
     option_defaults(sections, RUN_SECTIONS);
     option_defaults(&compare, 1);
     TRY(option_file(path, &text));
-    TRY_DONE(option_read_text(text, path, first, &r));
+    TRY_DONE(option_read_text(text, path, "expect", first, &r));
     TRY_DONE(list_names(spec));
-    TRY_DONE(option_read_text(text, path, second, &r));
+    TRY_DONE(option_read_text(text, path, "expect", second, &r));
     if (spec->n_runs == 0)
         st = fail(SOTTO_EINVAL, "%s has no [run NAME] section: nothing to compare", path);
     name_after(&spec->compare, path);

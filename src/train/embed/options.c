@@ -106,8 +106,11 @@ static enum sotto_status parse_word(struct sotto_options *options, const char *w
 enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc, char **argv)
 {
     int kept = 0;
+    bool ended = false;
     for (int i = 0; i < *argc; i++) {
-        if (strncmp(argv[i], "--", 2) == 0)
+        if (!ended && strcmp(argv[i], "--") == 0)
+            ended = true;
+        else if (!ended && strncmp(argv[i], "--", 2) == 0)
             TRY(parse_word(options, argv[i] + 2));
         else
             argv[kept++] = argv[i];

@@ -1,0 +1,182 @@
+/* The reader of INI files: sections, keys, comments and quoted values. A key that is set twice is
+ * refused: one of the two would have no effect. */
+#define _GNU_SOURCE /* strchrnul, strndup */
+#include "base/option.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *trim(char *text)
+{
+    while (*text == ' ' || *text == '\t')
+        text++;
+    size_t length = strlen(text);
+    while (length && strchr(" \t\r\n", text[length - 1]))
+        text[--length] = '\0';
+    return text;
+}
+
+/* Cuts a comment: '#' or ';' at the start of the line or behind white space, but not in a quoted
+ * value. */
+static void cut_comment(char *line)
+{
+    bool opens = false, quoted = false; /* a '"' here would begin a quoted value; we are in one */
+    for (char *p = line; *p; p++) {
+        if (quoted) {
+            if (*p == '\\' && p[1])
+                p++;
+            else if (*p == '"')
+                quoted = false;
+            continue;
+        }
+        bool blank = *p == ' ' || *p == '\t';
+        if ((*p == '#' || *p == ';') && (p == line || p[-1] == ' ' || p[-1] == '\t')) {
+            *p = '\0';
+            return;
+        }
+        quoted = opens && *p == '"';
+        opens = *p == '=' || (opens && blank);
+    }
+}
+
+/* Takes the quotes off a value that has them, in place: \" \\ \n \r \t inside. */
+static enum sotto_status unquote(char *value)
+{
+    static const char letter[] = "nrt", meant[] = "\n\r\t";
+    if (*value != '"')
+        return SOTTO_OK;
+    char *to = value, *p = value + 1;
+    for (; *p && *p != '"'; p++) {
+        if (*p == '\\' && p[1]) {
+            p++;
+            const char *known = strchr(letter, *p);
+            *to++ = known ? meant[known - letter] : *p;
+        } else {
+            *to++ = *p;
+        }
+    }
+    if (*p != '"' || p[1] != '\0')
+        return fail(SOTTO_EFORMAT, "want one \"quoted\" text, got %s",
+                    *p ? "more behind it" : "no closing quote");
+    *to = '\0';
+    return SOTTO_OK;
+}
+
+/* One line: `each` is told of a heading and of a key. */
+static enum sotto_status read_line(char *line, char section[OPTION_ROOM], option_each *each,
+                                   void *arg)
+{
+    cut_comment(line);
+    char *text = trim(line);
+    size_t length = strlen(text);
+    if (length == 0)
+        return SOTTO_OK;
+    if (*text == '[') {
+        if (text[length - 1] != ']' || length - 2 >= OPTION_ROOM)
+            return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
+        text[length - 1] = '\0';
+        strcpy(section, trim(text + 1));
+        return each(arg, section, NULL, NULL);
+    }
+    char *equals = strchr(text, '=');
+    if (!equals)
+        return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
+    *equals = '\0';
+    const char *key = trim(text);
+    if (strlen(key) >= OPTION_ROOM)
+        return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(key));
+    char *value = trim(equals + 1);
+    TRY(unquote(value));
+    return each(arg, section, key, value);
+}
+
+/* A key that was read, and where. */
+struct place {
+    char *key;   /* with its section */
+    size_t bare; /* where the key itself begins */
+    int line;
+};
+
+struct reader {
+    const char *repeats; /* see option.h */
+    option_each *each;
+    void *arg;
+    struct place *places;
+    size_t count, room;
+    int line;
+};
+
+static enum sotto_status remember(struct reader *r, const char *section, const char *key)
+{
+    if (r->count == r->room) {
+        const size_t room = 2 * r->room + 64;
+        struct place *more = realloc(r->places, room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %zu keys", room);
+        r->places = more;
+        r->room = room;
+    }
+    const size_t bytes = strlen(section) + strlen(key) + 2;
+    char *whole = malloc(bytes);
+    if (!whole)
+        return fail(SOTTO_ENOMEM, "no memory for the key %s", key);
+    const int length = snprintf(whole, bytes, "%s%s%s", section, *section ? "." : "", key);
+    r->places[r->count++] = (struct place){whole, (size_t)length - strlen(key), r->line};
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_one(void *arg, const char *section, const char *key,
+                                  const char *value)
+{
+    struct reader *r = arg;
+    if (key && !(r->repeats && strcmp(key, r->repeats) == 0))
+        TRY(remember(r, section, key));
+    return r->each(r->arg, section, key, value);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    const int order = strcmp(x->key, y->key);
+    return order ? order : (x->line > y->line) - (x->line < y->line);
+}
+
+/* Sorted, since a file may be long. */
+static enum sotto_status refuse_twice(struct reader *r)
+{
+    if (r->count)
+        qsort(r->places, r->count, sizeof *r->places, by_key);
+    for (size_t i = 1; i < r->count; i++) {
+        const struct place *first = &r->places[i - 1], *second = &r->places[i];
+        if (strcmp(first->key, second->key) == 0) {
+            r->line = second->line;
+            return fail(SOTTO_EINVAL, "'%.200s' is set a second time, after line %d",
+                        second->key + second->bare, first->line);
+        }
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status option_read_text(const char *text, const char *name, const char *repeats,
+                                   option_each *each, void *arg)
+{
+    struct reader r = {.repeats = repeats, .each = each, .arg = arg};
+    char section[OPTION_ROOM] = "";
+    enum sotto_status st = SOTTO_OK;
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark that some editors put first */
+        text += 3;
+    while (*text && st == SOTTO_OK) {
+        const char *end = strchrnul(text, '\n');
+        char *line = strndup(text, (size_t)(end - text));
+        r.line++;
+        st = line ? read_line(line, section, read_one, &r) : fail(SOTTO_ENOMEM, "no memory");
+        free(line);
+        text = *end ? end + 1 : end;
+    }
+    if (st == SOTTO_OK)
+        st = refuse_twice(&r);
+    for (size_t i = 0; i < r.count; i++)
+        free(r.places[i].key);
+    free(r.places);
+    return fail_in(st, "%s:%d: ", name, r.line);
+}
