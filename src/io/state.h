@@ -174,11 +174,14 @@ enum sotto_status state_saver_write(struct state_visitor *v, const char *path);
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
 void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
 enum sotto_status state_loader_finish(struct state_visitor *v);
+/* How many values of the file nobody has asked for, and the name of the first: finish refuses any.
+ */
+size_t state_loader_left(struct state_visitor *v, const char **first);
 enum sotto_status state_file_open(struct state_file *file, const char *path);
 enum sotto_status state_file_open_memory(struct state_file *file, const void *data, size_t size,
                                          const char *name); /* which outlives it */
-void state_file_close(struct state_file *file);   /* fine if it is not open */
-void state_counter_init(struct state_visitor *v); /* read v->bytes */
+void state_file_close(struct state_file *file);             /* fine if it is not open */
+void state_counter_init(struct state_visitor *v);           /* read v->bytes */
 
 /* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor
  * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the

@@ -258,18 +258,30 @@ static int by_begin(const void *a, const void *b)
     return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-enum sotto_status state_loader_finish(struct state_visitor *v)
+size_t state_loader_left(struct state_visitor *v, const char **first)
 {
     const struct state_file *f = v->load.file;
     const size_t all = f->set.count + f->notes;
-    size_t seen = 0; /* everything before it */
+    size_t at = 0, left = 0; /* everything before `at` was seen or counted */
     assert(v->depth == 0);
     if (v->load.count)
         qsort(v->load.seen, v->load.count, sizeof *v->load.seen, by_begin);
-    for (size_t i = 0; i < v->load.count && v->load.seen[i].begin <= seen; i++)
-        if (v->load.seen[i].end > seen)
-            seen = v->load.seen[i].end;
-    if (seen == all)
+    for (size_t i = 0; i <= v->load.count; i++) {
+        const bool last = i == v->load.count;
+        const size_t begin = last ? all : v->load.seen[i].begin;
+        if (begin > at && left == 0)
+            *first = name_of(f, at);
+        left += begin > at ? begin - at : 0;
+        if (!last && v->load.seen[i].end > at)
+            at = v->load.seen[i].end;
+    }
+    return left;
+}
+
+enum sotto_status state_loader_finish(struct state_visitor *v)
+{
+    const char *first;
+    if (state_loader_left(v, &first) == 0)
         return SOTTO_OK;
-    return fail(SOTTO_EFORMAT, "this run has no state '%.200s'", name_of(f, seen));
+    return fail(SOTTO_EFORMAT, "this run has no state '%.200s'", first);
 }

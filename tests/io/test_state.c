@@ -296,6 +296,19 @@ static void load_says_what_differs(void **state)
     refuses(finish_early, "this run has no state 'counts'");
     refuses(finish_without_scalars, "this run has no state 'method'");
     struct state_visitor v;
+    const char *first;
+    assert_ok(state_loader_open(&v, at("state.safetensors")));
+    const size_t all = state_loader_left(&v, &first);
+    assert_ok(state_ignore(&v, "optim.half")); /* one in the middle, one, and the first */
+    assert_int_equal(state_loader_left(&v, &first), all - 1);
+    assert_string_equal(first, "counts");
+    assert_ok(state_ignore(&v, "method"));
+    assert_ok(state_ignore(&v, "optim.half"));
+    assert_ok(state_ignore(&v, "counts"));
+    assert_int_equal(state_loader_left(&v, &first), all - 3);
+    assert_ok(state_ignore(&v, ""));
+    assert_int_equal(state_loader_left(&v, &first), 0);
+    state_free(&v);
     assert_fails(state_loader_open(&v, at("none")), SOTTO_EIO, "none");
 }
 
