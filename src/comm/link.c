@@ -43,6 +43,8 @@ enum sotto_status link_parse(struct link *link, const char *text)
         link->bandwidth <= 0 || (comma && !parse_quantity(comma + 1, end, times, &link->latency)))
         return fail(SOTTO_EINVAL,
                     "link '%s': want BANDWIDTH,LATENCY such as 100Mbit/s,5ms or 25GB/s,2us", text);
+    if (link->bandwidth < 1 || link->bandwidth > 1e15 || link->latency > 1e3)
+        return fail(SOTTO_EINVAL, "link '%s': want 1B/s to 1e6GB/s, and at most 1000s", text);
     return SOTTO_OK;
 }
 

@@ -148,9 +148,11 @@ enum sotto_status config_seconds(const char *key, const char *text, double *out)
     while (*end == ' ')
         end++;
     for (size_t i = 0; i < sizeof unit / sizeof *unit && end != text; i++)
-        if (strcmp(end, unit[i].name) == 0 && value >= 0 && isfinite(value)) {
+        if (strcmp(end, unit[i].name) == 0 && value >= 0) {
             *out = value * unit[i].seconds;
-            return SOTTO_OK;
+            if (*out <= CONFIG_SECONDS)
+                return SOTTO_OK;
+            return fail(SOTTO_EINVAL, "%s = %.80s: want at most %g s", key, text, CONFIG_SECONDS);
         }
     return fail(SOTTO_EINVAL, "%s = %s: want a time such as 50ms or 1.5s", key, text);
 }
@@ -166,9 +168,11 @@ enum sotto_status config_speeds(const char *key, const char *text, const char *w
             continue;
         }
         out[r] = strtod(at, &end);
-        if (end == at || (*end && *end != ',') || !(out[r] > 0) || !isfinite(out[r]))
-            return fail(SOTTO_EINVAL, "%s = %.80s: want numbers above 0 with commas, got '%.20s'",
-                        key, text, at);
+        if (end == at || (*end && *end != ',') ||
+            !(out[r] >= 1 / CONFIG_SPEED && out[r] <= CONFIG_SPEED))
+            return fail(SOTTO_EINVAL,
+                        "%s = %.80s: want numbers from %g to %g with commas, got '%.20s'", key,
+                        text, 1 / CONFIG_SPEED, CONFIG_SPEED, at);
         at = *end ? end + 1 : end;
         if (*end && !*at)
             return fail(SOTTO_EINVAL, "%s = %.80s ends with a comma", key, text);

@@ -171,7 +171,9 @@ refused 'strategy.mesh = 4: want RxS' --strategy.mesh=4
 refused 'strategy.mesh = 0x4: want RxS' --strategy.mesh=0x4
 refused "strategy.preset = zero2: no such method; did you mean 'zero1'?" --strategy.preset=zero2
 refused 'worker.speed = 1,1,1,1,1 names more than 4 workers' --time=virtual --worker.speed=1,1,1,1,1
-refused 'worker.speed = 1,0: want numbers above 0' --time=virtual --worker.speed=1,0
+refused 'worker.speed = 1,0: want numbers from 0.001 to 1000' --time=virtual --worker.speed=1,0
+refused 'worker.speed = 1,1e300: want numbers from 0.001 to 1000' --time=virtual --worker.speed=1,1e300
+refused 'worker.step = 1e300: want at most 100000 s' --time=virtual --worker.step=1e300
 refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1

@@ -182,8 +182,9 @@ static void parse_links(void **state)
     assert_true(fabs(l.bandwidth - 25e9) < 1 && fabs(l.latency - 2e-6) < 1e-15);
     assert_ok(link_parse(&l, "none"));
     assert_true(l.bandwidth == 0 && l.latency == 0);
-    static const char *const wrong[] = {"fast",   "100",     "100Mbit",    "0B/s",
-                                        "1GB/s,", "1GB/s,2", "-1GB/s,2us", "1GB/s,2us,3"};
+    static const char *const wrong[] = {"fast",        "100",         "100Mbit",    "0B/s",
+                                        "1GB/s,",      "1GB/s,2",     "-1GB/s,2us", "1GB/s,2us,3",
+                                        "1e300B/s,1s", "1B/s,1e300s", "1e-9B/s"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(link_parse(&l, wrong[i]), SOTTO_EINVAL, wrong[i]);
 }

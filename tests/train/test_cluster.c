@@ -417,7 +417,7 @@ static void clusters_that_cannot_be(void **state)
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,2,3",
          "link.speed = 1,2,3 names more than 2 nodes"},
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,0",
-         "link.speed = 1,0: want numbers above 0"},
+         "link.speed = 1,0: want numbers from 0.001"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct cluster cluster;
