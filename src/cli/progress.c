@@ -49,15 +49,16 @@ void progress_line(struct progress *p, double left, const char *format, ...)
     fflush(p->out);
 }
 
-/* Better known now than when the run is lost: how long workers may take until all can stop, and a
- * checkpoint of 12 bytes a parameter to a disk of 300 MB/s. */
+/* Better known now than when the run is lost: how long workers may take until all can stop, at the
+ * latest where the run ends, and a checkpoint of 12 bytes a parameter to a disk of 300 MB/s. */
 static void warn_of_grace(struct progress *p, const struct run_step *s)
 {
     const struct run *run = s->trainer->run;
     const char *option;
     const double grace = mpi_grace(&option);
-    const double needs = s->seconds * strategy_rounds_to_stop(&run->config.strategy) +
-                         12 * (double)run->table->parameters / 300e6;
+    const double rounds =
+        fmin(strategy_rounds_to_stop(&run->config.strategy), (double)(s->steps - s->step));
+    const double needs = s->seconds * rounds + 12 * (double)run->table->parameters / 300e6;
     if (p->warned || grace < 0 || needs < grace)
         return;
     p->warned = true;

@@ -166,6 +166,9 @@ if [ $open_mpi = yes ]; then
         [ "$(grep -c '^warning: .* mpirun --mca odls_base_sigkill_timeout 60 leaves' out)" = $((seconds == 0)) ] ||
             { cat out >&2; die "the word about $seconds s"; }
     done
+    # Groups stop where they exchange, or where the run ends, if that is sooner.
+    OMPI_MCA_odls_base_sigkill_timeout=2 succeeds "${mpirun[@]}" -n 2 "${train[@]}" --steps=2 --strategy=diloco --H=1M --out=grace.H
+    ! grep -q 'to stop and be saved' out || { cat out >&2; die "two rounds are said to take long"; }
 fi
 
 # What needs one process is done by rank 0 alone.
