@@ -123,6 +123,12 @@ static const struct fault acco[] = {
     {"samples", "-1", "state 'samples' is -1"},
     {"data.tokens", "-1", "state 'data.tokens' is -1"},
     {"report.loss", "nan", "state 'report.loss' is nan"},
+    {"report.losses", "-1", "state 'report.losses' is -1"},
+    {"report.eval_targets", "-1", "state 'report.eval_targets' is -1"},
+    {"report.eval_hits", "-1", "state 'report.eval_hits' is -1"},
+    {"cost.seconds", "nan", "the costs of a worker are nan seconds"},
+    {"cost.between", "-1", "the costs of a worker are -1 bytes"},
+    {"cost.each", "-1", "the costs of a worker are -1e-09 seconds"},
     {"microbatches", "-4", "state 'microbatches' is -4"},
     {"microbatches", "9223372036854775807", "state 'microbatches' is 9223372036854775807"},
     {"place.next", "-2", "state 'place.next' is -2"},
@@ -154,6 +160,7 @@ static const struct fault diloco[] = {
 static const struct fault co2[] = {
     {"outer.tau", "-1", "state 'outer.tau' is -1"},
     {"outer.under_way", "2", "state 'outer.under_way' is 2, want 0 to 1"},
+    {"outer.knows_d", "-1", "state 'outer.knows_d' is -1, want 0 to 1"},
 };
 
 static const struct fault overlap[] = {
