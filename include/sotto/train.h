@@ -132,6 +132,7 @@ struct sotto_cost {
     double waited_others;    /* that it waited for workers which had not come   */
     double waited_wire;      /* that it waited for communication on its way     */
     int64_t inside, between; /* bytes sent, inside a node and to other nodes    */
+    double update;           /* in steps, averages and copies of vectors        */
 };
 
 struct sotto_round {

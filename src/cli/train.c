@@ -53,9 +53,9 @@ static void print_memory(const char *who, const size_t *bytes, size_t total)
 
 static void print_cost(const char *who, const struct cost *c, size_t memory)
 {
-    printf("%-8s %9.3f %9.3f %9.3f %9.3f %9.3f %10.2f %11.2f %10.1f\n", who, c->seconds, c->compute,
-           c->wire, c->waited_others, c->waited_wire, (double)c->inside / 1e6,
-           (double)c->between / 1e6, (double)memory / 1e6);
+    printf("%-8s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %10.2f %11.2f %10.1f\n", who, c->seconds,
+           c->compute, c->update, c->wire, c->waited_others, c->waited_wire,
+           (double)c->inside / 1e6, (double)c->between / 1e6, (double)memory / 1e6);
 }
 
 /* Each worker while there are few, the average and the largest always. */
@@ -66,8 +66,8 @@ static void print_report(const struct run *run)
     const struct report r = report_of(run);
     char who[64], sentence[256];
     if (run->cluster.size > 1) {
-        printf("%-8s %9s %9s %9s %9s %9s %10s %11s %10s\n", "worker", "seconds", "compute", "wire",
-               "wait-peer", "wait-wire", "MB inside", "MB between", "memory MB");
+        printf("%-8s %9s %9s %9s %9s %9s %9s %10s %11s %10s\n", "worker", "seconds", "compute",
+               "update", "wire", "wait-peer", "wait-wire", "MB inside", "MB between", "memory MB");
         for (int i = 0; i < run->cluster.size && run->cluster.size <= FEW; i++) {
             const struct worker_report *w = &s->worker[i];
             snprintf(who, sizeof who, "%d", i);

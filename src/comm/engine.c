@@ -32,11 +32,16 @@ static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, do
     return work ? work(arg) : SOTTO_OK;
 }
 
-static const struct worker_ops thread_worker = {"threads", open_lane, compute};
+static enum sotto_status move(struct worker *w, lane_job *work, void *arg, double bytes)
+{
+    return compute(w, work, arg, bytes);
+}
+
+static const struct worker_ops thread_worker = {"threads", open_lane, compute, move};
 
 enum sotto_status worker_alone(struct worker *w)
 {
-    *w = (struct worker){&thread_worker, 0, 1, NULL, &clock_real};
+    *w = (struct worker){.ops = &thread_worker, .size = 1, .clock = &clock_real};
     return threads_world(&(struct threads_config){.size = 1}, &w->world);
 }
 
@@ -67,8 +72,12 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
     if (st == SOTTO_OK)
         st = threads_world(&threads, world);
     for (; started < n && st == SOTTO_OK; started++) {
-        seat[started] = (struct seat){
-            .worker = {&thread_worker, started, n, world[started], &clock_real}, .team = &team};
+        seat[started] = (struct seat){.worker = {.ops = &thread_worker,
+                                                 .rank = started,
+                                                 .size = n,
+                                                 .world = world[started],
+                                                 .clock = &clock_real},
+                                      .team = &team};
         const int error =
             n > 1 ? pthread_create(&seat[started].thread, NULL, work, &seat[started]) : 0;
         if (error) {
@@ -96,8 +105,12 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
 
 enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg)
 {
-    static const struct worker_ops mpi_worker = {"mpi", open_lane, compute};
-    struct worker w = {&mpi_worker, world->rank, world->size, world, world->clock};
+    static const struct worker_ops mpi_worker = {"mpi", open_lane, compute, move};
+    struct worker w = {.ops = &mpi_worker,
+                       .rank = world->rank,
+                       .size = world->size,
+                       .world = world,
+                       .clock = world->clock};
     enum sotto_status st = job(&w, arg);
     if (st != SOTTO_OK) {
         struct status_note note;

@@ -39,6 +39,17 @@ void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double en
     }
 }
 
+void lane_worked(struct lane *lane, double begin, double end)
+{
+    for (; lane; lane = lane->above) {
+        const double since = lane->since;
+        if (since >= end)
+            return;
+        begin = fmax(begin, since);
+        lane->work = lane->work + (end - begin);
+    }
+}
+
 void lane_close(struct lane *lane)
 {
     if (lane)

@@ -36,12 +36,16 @@ struct lane {
     double exposed;        /* seconds that lane_wait kept waiting, of these in calls ... */
     _Atomic double others; /* ... for ranks that had not come                           */
     _Atomic double wire;   /* ... for the wire                                          */
+    _Atomic double work;   /* ... and in work over vectors                              */
     _Atomic double since;  /* when the wait under way began; INFINITY: nobody waits     */
 };
 
 /* For communicators: a call of the lane lasted from begin to end and waited for others meanwhile.
  */
 void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double end);
+
+/* For whoever works over vectors in a job of the lane. */
+void lane_worked(struct lane *lane, double begin, double end);
 
 /* For backends. */
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);

@@ -26,13 +26,24 @@ static bool parse_quantity(const char *text, const char *end, const struct unit 
     return false;
 }
 
+static const struct unit rates[] = {
+    {"B/s", 1},          {"kB/s", 1e3},       {"MB/s", 1e6},
+    {"GB/s", 1e9},       {"bit/s", 1.0 / 8},  {"kbit/s", 1e3 / 8},
+    {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {NULL, 0},
+};
+
+enum sotto_status link_parse_rate(double *rate, const char *text)
+{
+    *rate = 0;
+    if (*text == '\0' || strcmp(text, "none") == 0)
+        return SOTTO_OK;
+    if (!parse_quantity(text, text + strlen(text), rates, rate) || *rate <= 0)
+        return fail(SOTTO_EINVAL, "'%s': want a bandwidth such as 20GB/s, or none", text);
+    return SOTTO_OK;
+}
+
 enum sotto_status link_parse(struct link *link, const char *text)
 {
-    static const struct unit rates[] = {
-        {"B/s", 1},          {"kB/s", 1e3},       {"MB/s", 1e6},
-        {"GB/s", 1e9},       {"bit/s", 1.0 / 8},  {"kbit/s", 1e3 / 8},
-        {"Mbit/s", 1e6 / 8}, {"Gbit/s", 1e9 / 8}, {NULL, 0},
-    };
     static const struct unit times[] = {
         {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}, {NULL, 0}};
     *link = (struct link){0};

@@ -24,6 +24,9 @@ struct link_model {
 /* "25GB/s,2us", "100Mbit/s,5ms", "1Gbit/s"; "" or "none": infinitely fast. */
 enum sotto_status link_parse(struct link *link, const char *text);
 
+/* A bandwidth alone, in bytes a second. */
+enum sotto_status link_parse_rate(double *rate, const char *text);
+
 /* Seconds of one message of `bytes`. */
 double link_message(const struct link *link, double bytes);
 

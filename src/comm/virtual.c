@@ -7,10 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rng.h"
+
 static struct virtual_turn turn_of(struct virtual_process *p)
 {
-    const unsigned late = 1u << 31; /* ids are ints */
-    return (struct virtual_turn){p->time, (unsigned)p->id | (p->late ? late : 0), p};
+    return (struct virtual_turn){p->time, (unsigned)p->id | (unsigned)p->late << 30, p};
 }
 
 /* Whether a runs before b. */
@@ -122,12 +123,17 @@ void virtual_advance(struct virtual_sim *sim, double to)
     requeue(sim);
 }
 
-void virtual_defer(struct virtual_sim *sim)
+static void let_pass(struct virtual_sim *sim, enum process_late late)
 {
     struct virtual_process *p = sim->current;
-    p->late = true;
+    p->late = late;
     requeue(sim);
-    p->late = false;
+    p->late = LATE_NOT;
+}
+
+void virtual_defer(struct virtual_sim *sim)
+{
+    let_pass(sim, LATE_LAST);
 }
 
 static void block(struct virtual_sim *sim, enum process_state state, bool stoppable,
@@ -239,35 +245,71 @@ static enum sotto_status open_lane(struct worker *w, struct lane **out)
 }
 
 /* Work begins at once on another thread; its process goes on when all that happens before its end
- * has happened. Called from a lane's job, it is the lane that computes. */
-static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+ * has happened: where it takes no time, all else of this time that does not wait like it, so that
+ * such work of many workers runs at once. Called from a lane's job, it is the lane that works. */
+static enum sotto_status spend(struct virtual_sim *sim, lane_job *work, void *arg, double seconds)
 {
-    struct virtual_worker *v = (struct virtual_worker *)w;
-    struct virtual_sim *sim = v->process.sim;
     struct virtual_process *p = sim->current;
-    assert(seconds >= 0);
     TRY(status_raise(&sim->stop));
-    double cost = sim->config->speed ? seconds / sim->config->speed[w->rank] : seconds;
-    if (sim->config->jitter > 0) {
-        float z;
-        rng_normal(&v->jitter, &z, 1, 0, 1);
-        cost *= fmax(0.1, 1 + sim->config->jitter * (double)z);
-    }
-    if (!work || cost == 0) { /* nothing could run beside what takes no time */
-        enum sotto_status st = work ? work(arg) : SOTTO_OK;
-        virtual_advance(sim, p->time + cost);
-        return st;
+    if (!work) {
+        virtual_advance(sim, p->time + seconds);
+        return SOTTO_OK;
     }
     if (!sim->pool)
         TRY(pool_open(&sim->pool, sim->config->cores));
     p->job.work = work;
     p->job.arg = arg;
     pool_start(sim->pool, &p->job);
-    virtual_advance(sim, p->time + cost);
+    if (seconds > 0)
+        virtual_advance(sim, p->time + seconds);
+    else
+        let_pass(sim, LATE_WORK);
     return pool_wait(sim->pool, &p->job);
 }
 
-static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute};
+static double at_speed(const struct virtual_sim *sim, const struct worker *w, double seconds)
+{
+    return sim->config->speed ? seconds / sim->config->speed[w->rank] : seconds;
+}
+
+/* A function of the worker and of the number of its computation: what else a run does, or that it
+ * was resumed, changes nothing. */
+static double jitter(const struct virtual_sim *sim, struct worker *w)
+{
+    float z;
+    struct rng rng = rng_make(sim->config->seed, (uint64_t)w->rank);
+    rng.block = (uint64_t)w->computed; /* one is enough for a number */
+    rng_normal(&rng, &z, 1, 0, 1);
+    return fmax(0.1, 1 + sim->config->jitter * (double)z);
+}
+
+static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+{
+    struct virtual_sim *sim = ((struct virtual_worker *)w)->process.sim;
+    assert(seconds >= 0);
+    double cost = at_speed(sim, w, seconds);
+    if (sim->config->jitter > 0 && cost > 0)
+        cost *= jitter(sim, w);
+    w->computed += cost > 0;
+    return spend(sim, work, arg, cost);
+}
+
+static enum sotto_status move(struct worker *w, lane_job *work, void *arg, double bytes)
+{
+    enum { SMALL = 1 << 18 }; /* bytes: done before another thread would have begun */
+    struct virtual_sim *sim = ((struct virtual_worker *)w)->process.sim;
+    assert(bytes >= 0);
+    TRY(status_raise(&sim->stop));
+    if (work && bytes <= SMALL) {
+        TRY(work(arg));
+        work = NULL;
+    }
+    if (!work && w->memory <= 0)
+        return SOTTO_OK; /* thousands of workers need not take turns for nothing */
+    return spend(sim, work, arg, w->memory > 0 ? at_speed(sim, w, bytes / w->memory) : 0);
+}
+
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute, move};
 
 static void run_worker(void *arg)
 {
@@ -344,6 +386,9 @@ static enum sotto_status check_config(const struct engine_config *config)
         return fail(SOTTO_EINVAL, "a simulated cluster needs a worker, got %d", config->workers);
     if (!(config->jitter >= 0) || !isfinite(config->jitter))
         return fail(SOTTO_EINVAL, "jitter %g: want 0 or more", config->jitter);
+    if (!(config->memory >= 0) || !isfinite(config->memory))
+        return fail(SOTTO_EINVAL, "memory of %g bytes a second: want 0 for no limit, or more",
+                    config->memory);
     if (config->cores < 0)
         return fail(SOTTO_EINVAL, "cores %d: want 0 for all, or more", config->cores);
     for (int r = 0; r < config->workers && config->speed; r++)
@@ -376,8 +421,12 @@ enum sotto_status engine_virtual(const struct engine_config *config, worker_job 
     TRY_DONE(virtual_world(sim, world));
     for (int r = 0; r < workers; r++) {
         struct virtual_worker *v = &sim->worker[r];
-        v->base = (struct worker){&virtual_worker_ops, r, workers, world[r], &sim->clock};
-        v->jitter = rng_make(config->seed, (uint64_t)r);
+        v->base = (struct worker){.ops = &virtual_worker_ops,
+                                  .rank = r,
+                                  .size = workers,
+                                  .world = world[r],
+                                  .clock = &sim->clock,
+                                  .memory = config->memory};
         v->job = job;
         v->arg = arg;
         TRY_DONE(virtual_process_init(&v->process, sim, r, run_worker, v));

@@ -12,7 +12,6 @@
 #ifndef SOTTO_COMM_VIRTUAL_H
 #define SOTTO_COMM_VIRTUAL_H
 
-#include "base/rng.h"
 #include "comm/virtual_fiber.h"
 #include "comm/virtual_pool.h"
 #include "comm/worker.h"
@@ -24,14 +23,22 @@ enum process_state {
     PROCESS_ENDED
 };
 
+/* Among processes of one time. Work that takes no time has been done when somebody asks whether a
+ * lane that does it is done. */
+enum process_late {
+    LATE_NOT,
+    LATE_WORK, /* waits for work that takes no time */
+    LATE_LAST  /* runs after all others             */
+};
+
 /* Thousands take turns, so what every turn touches comes first. */
 struct virtual_process {
     struct virtual_sim *sim;
     double time;
-    int id;   /* breaks ties                            */
+    int id;   /* breaks ties, below 1 << 30             */
     int rank; /* of the worker that it is or serves     */
     enum process_state state;
-    bool late; /* runs after all others of the same time */
+    enum process_late late;
     bool is_lane;
     bool stoppable;   /* an abort ends its wait                        */
     bool stopped;     /* by an abort                                   */
@@ -56,7 +63,6 @@ struct virtual_turn {
 struct virtual_worker {
     struct worker base;
     struct virtual_process process;
-    struct rng jitter;
     worker_job *job;
     void *arg;
 };

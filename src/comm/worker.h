@@ -15,9 +15,12 @@ struct worker_ops {
     /* A lane whose clock is the worker's. */
     enum sotto_status (*lane)(struct worker *w, struct lane **out);
     /* Runs `work`, which only computes: no comm, no lanes, no clock. In virtual time it costs
-     * `seconds` divided by the worker's speed and may run beside other workers' work; elsewhere it
-     * costs what it costs. */
+     * `seconds` divided by the worker's speed, with its jitter, and may run beside other workers'
+     * work; elsewhere it costs what it costs. */
     enum sotto_status (*compute)(struct worker *w, lane_job *work, void *arg, double seconds);
+    /* The same for work that only passes over vectors: in virtual time it costs `bytes`, read and
+     * written, over the memory's bandwidth at the worker's speed, without jitter. */
+    enum sotto_status (*move)(struct worker *w, lane_job *work, void *arg, double bytes);
 };
 
 struct worker {
@@ -25,6 +28,10 @@ struct worker {
     int rank, size;
     struct comm *world; /* owned by the engine */
     const struct clock *clock;
+    double memory; /* virtual: bytes a second at speed 1; 0: infinitely fast              */
+    /* virtual: computations so far that took time. A computation's jitter is a function of its
+     * number, so whoever resumes sets it. */
+    int64_t computed;
 };
 
 typedef enum sotto_status worker_job(struct worker *w, void *arg);
@@ -34,6 +41,7 @@ struct engine_config {
     const int *node;                /* (workers), NULL: all on one */
     const struct link_model *links; /* NULL: none      */
     const double *speed;            /* (workers) virtual: relative to 1, NULL: all 1 */
+    double memory;                  /* virtual: see struct worker */
     double jitter;   /* virtual: standard deviation of a computation's time, as a share of it */
     uint64_t seed;   /* of the jitter   */
     int cores;       /* virtual: computations that may run at once; 0: all */

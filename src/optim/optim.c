@@ -77,6 +77,14 @@ double optim_clip(const struct optim_config *c, double squared_norm)
     return c->clip > 0 && norm > c->clip ? c->clip / norm : 1;
 }
 
+double optim_bytes(const struct optim *o, size_t count, enum dtype g, size_t copy, bool peek)
+{
+    const int kept =
+        1 + (o->state[0].dev != NULL) + (o->state[1].dev != NULL); /* x and the state */
+    const size_t each = dtype_size(g) + copy + (peek ? 1 : 2) * (size_t)kept * sizeof(float);
+    return (double)each * (double)count;
+}
+
 static const struct optim_ops *const members[] = {
     [OPTIM_ADAMW] = &optim_adamw,
     [OPTIM_SGD] = &optim_sgd,

@@ -97,6 +97,10 @@ void optim_advance(struct optim *optim);
 void optim_peek_part(struct optim *optim, size_t begin, size_t end, struct view x, struct view out,
                      struct view g, double lr, double grad_scale);
 
+/* What a step or a peek over `count` elements reads and writes, of x, g, the state and theta;
+ * `copy`: bytes of an element of theta, 0: there is none. */
+double optim_bytes(const struct optim *optim, size_t count, enum dtype g, size_t copy, bool peek);
+
 /* The factor that brings a gradient of this squared norm (already scaled) down to `clip`; 1 when it
  * is below or clipping is off. */
 double optim_clip(const struct optim_config *config, double squared_norm);

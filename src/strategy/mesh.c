@@ -115,6 +115,8 @@ struct mesh_account mesh_account_own(const struct mesh *mesh)
         const struct lane *lane = mesh->lanes[i];
         a.waited_others += lane->above ? 0 : lane->others;
         a.waited_wire += lane->above ? 0 : lane->wire;
+        a.update += lane->above ? 0 : lane->work;
     }
+    a.update += mesh->worked;
     return a;
 }

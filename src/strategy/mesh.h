@@ -22,6 +22,7 @@ struct mesh {
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
     int n_comm, n_lane;
+    double worked; /* seconds of work over vectors on the worker's own line (work.h) */
 };
 
 /* `groups` = |R|, which must divide the number of workers. Called by all of them. */
@@ -46,6 +47,7 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);
 struct mesh_account {
     double wire;
     double waited_others, waited_wire;
+    double update; /* of its own time: over vectors, or waiting for a lane that was at it */
     int64_t inside, between; /* bytes sent to workers on the same node, on other nodes */
 };
 struct mesh_account mesh_account_own(const struct mesh *mesh);   /* on its own line of work */

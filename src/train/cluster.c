@@ -35,6 +35,7 @@ static enum sotto_status check_time(const struct run_config *config)
 {
     const struct worker_config *w = &config->worker;
     const char *simulated = *w->step                     ? "step"
+                            : *w->memory                 ? "memory"
                             : strcmp(w->speed, "1") != 0 ? "speed"
                             : w->jitter > 0              ? "jitter"
                                                          : NULL;
@@ -108,6 +109,7 @@ static enum sotto_status set_speeds(struct cluster *c)
     if (!c->speed || !c->link_speed)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", c->size);
     TRY(config_speeds("worker.speed", config->worker.speed, "workers", c->size, c->speed));
+    TRY(fail_in(link_parse_rate(&c->memory, config->worker.memory), "worker.memory: "));
     TRY(fail_in(link_parse(&c->links.intra, l->intra), "link.intra: "));
     TRY(fail_in(link_parse(&c->links.inter, l->inter), "link.inter: "));
     TRY(check_links(c));
@@ -168,6 +170,7 @@ enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
                                    .node = c->node,
                                    .links = &c->links,
                                    .speed = c->speed,
+                                   .memory = c->memory,
                                    .jitter = config->worker.jitter,
                                    .seed = (uint64_t)config->worker.jitter_seed,
                                    .cores = config->train.threads};

@@ -14,6 +14,7 @@ struct cluster {
     int nodes, *each;   /* (nodes) workers of it */
     double *speed;      /* (size) of modelled workers */
     double *link_speed; /* (nodes) */
+    double memory;      /* bytes a second; 0: infinitely fast */
     struct link_model links;
 };
 

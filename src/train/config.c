@@ -59,6 +59,10 @@ static const struct option train_options[] = {
 static const struct option worker_options[] = {
     OPTION_TEXT(S, speed, "1", "relative speeds, \"1,1,1,0.25\"; the last one holds for the rest"),
     OPTION_TEXT(S, step, "", "time of a micro-batch at speed 1, \"50ms\"; empty: measured once"),
+    OPTION_TEXT(S, memory, "",
+                "bandwidth of the memory at speed 1, \"20GB/s\", which steps, averages and copies "
+                "of vectors take their time by; none: they take none; empty: measured where step "
+                "is, else none"),
     OPTION_REAL(S, jitter, "0", 0, 10, "standard deviation of that time, as a share of it"),
     OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "of the jitter"),
 };

@@ -35,7 +35,8 @@ struct train_config { /* [train] */
 
 struct worker_config { /* [worker] */
     char speed[OPTION_LONG_ROOM];
-    char step[OPTION_ROOM]; /* "50ms"; empty: measured */
+    char step[OPTION_ROOM];   /* "50ms"; empty: measured */
+    char memory[OPTION_ROOM]; /* "20GB/s"; "none": infinitely fast; empty: measured with step */
     double jitter;
     int64_t jitter_seed;
 };

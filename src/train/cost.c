@@ -10,6 +10,7 @@ void cost_add(struct cost *sum, const struct cost *c, int sign)
     sum->wire += sign * c->wire;
     sum->waited_others += sign * c->waited_others;
     sum->waited_wire += sign * c->waited_wire;
+    sum->update += sign * c->update;
     sum->inside += sign * c->inside;
     sum->between += sign * c->between;
     sum->microbatches += sign * c->microbatches;
@@ -31,6 +32,7 @@ struct cost cost_mean(const struct cost_joint *j)
     c.wire /= n;
     c.waited_others /= n;
     c.waited_wire /= n;
+    c.update /= n;
     c.inside /= n;
     c.between /= n;
     c.microbatches /= n;
@@ -42,6 +44,7 @@ static struct cost of_account(const struct mesh_account *a)
     return (struct cost){.wire = a->wire,
                          .waited_others = a->waited_others,
                          .waited_wire = a->waited_wire,
+                         .update = a->update,
                          .inside = a->inside,
                          .between = a->between};
 }
@@ -106,12 +109,13 @@ struct cost meter_read(const struct meter *m)
 /* In nanoseconds and bytes. */
 static void pack(const struct cost *c, int64_t *to)
 {
-    const double seconds[] = {c->seconds, c->compute, c->wire, c->waited_others, c->waited_wire};
-    for (int i = 0; i < 5; i++)
+    const double seconds[] = {c->seconds,       c->compute,     c->wire,
+                              c->waited_others, c->waited_wire, c->update};
+    for (int i = 0; i < 6; i++)
         to[i] = llround(seconds[i] * 1e9);
-    to[5] = c->inside;
-    to[6] = c->between;
-    to[7] = c->microbatches;
+    to[6] = c->inside;
+    to[7] = c->between;
+    to[8] = c->microbatches;
 }
 
 static struct cost unpack(const int64_t *from)
@@ -121,9 +125,10 @@ static struct cost unpack(const int64_t *from)
                          .wire = (double)from[2] / 1e9,
                          .waited_others = (double)from[3] / 1e9,
                          .waited_wire = (double)from[4] / 1e9,
-                         .inside = from[5],
-                         .between = from[6],
-                         .microbatches = from[7]};
+                         .update = (double)from[5] / 1e9,
+                         .inside = from[6],
+                         .between = from[7],
+                         .microbatches = from[8]};
 }
 
 enum sotto_status meter_gather(struct meter *m)
@@ -158,15 +163,18 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
     TRY(state_real(v, "cost.wire", &c->wire));
     TRY(state_real(v, "cost.waited_others", &c->waited_others));
     TRY(state_real(v, "cost.waited_wire", &c->waited_wire));
+    if (!state_loading(v) || state_has(v, "cost.update"))
+        TRY(state_real(v, "cost.update", &c->update));
     return state_int(v, "cost.microbatches", &c->microbatches);
 }
 
 /* What a file says is added up and compared with budgets. */
 static enum sotto_status check(const struct cost *c)
 {
-    const double seconds[] = {c->seconds, c->compute, c->wire, c->waited_others, c->waited_wire};
+    const double seconds[] = {c->seconds,       c->compute,     c->wire,
+                              c->waited_others, c->waited_wire, c->update};
     const int64_t counts[] = {c->inside, c->between, c->microbatches};
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (!(seconds[i] >= 0 && seconds[i] < 1e9)) /* thirty years */
             return fail(SOTTO_EFORMAT, "the costs of a worker are %g seconds", seconds[i]);
     for (int i = 0; i < 3; i++)
@@ -188,7 +196,7 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
     TRY(check(&joined));
     if (!loading || state_has(v, "cost.workers"))
         TRY(state_int(v, "cost.workers", &workers));
-    if (!loading || (workers == size && state_has(v, "cost.each")))
+    if (!loading || (workers == size && state_has(v, "cost.each") && state_has(v, "cost.update")))
         TRY(state_ints(v, "cost.each", m->each, (size_t)size * COST_FIELDS));
     else
         pack(&joined, m->each + m->worker->rank * COST_FIELDS);

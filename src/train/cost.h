@@ -8,17 +8,20 @@
 #include "strategy/mesh.h"
 #include "strategy/oracle.h"
 
+/* Where time is modelled, seconds = compute + update + what was waited. */
 struct cost {
     double seconds; /* of training                                          */
     double compute;
     double wire;             /* communication on its way, wherever it was spent      */
     double waited_others;    /* of its own time, for workers that had not come yet   */
     double waited_wire;      /* of its own time, for communication on its way        */
+    double update;           /* of its own time, in steps, averages and copies of vectors, or
+                                waiting for a lane that was at them                  */
     int64_t inside, between; /* bytes sent, inside a node and to other nodes         */
     int64_t microbatches;    /* computed                                             */
 };
 
-enum { COST_FIELDS = 8 };
+enum { COST_FIELDS = 9 };
 
 void cost_add(struct cost *sum, const struct cost *c, int sign);
 

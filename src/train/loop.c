@@ -71,6 +71,7 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     metrics_put(m, "speed/seconds", s->seconds);
     metrics_put(m, "time/seconds", s->slowest);
     metrics_put(m, "time/compute", all->compute);
+    metrics_put(m, "time/update", all->update);
     metrics_put(m, "time/wire", all->wire);
     metrics_put(m, "time/waited_others", all->waited_others);
     metrics_put(m, "time/waited_wire", all->waited_wire);

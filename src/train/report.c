@@ -109,6 +109,7 @@ static void fill(json_t *o, const struct run *run)
     put(o, "samples_per_s", (double)s->samples / s->seconds);
     put(o, "tokens_per_s", (double)s->tokens / s->seconds);
     put(o, "compute", r.cost.compute);
+    put(o, "update", r.cost.update);
     put(o, "wire", r.cost.wire);
     put(o, "waited_others", r.cost.waited_others);
     put(o, "waited_wire", r.cost.waited_wire);

@@ -612,12 +612,136 @@ static void computations_overlap(void **state)
         assert_int_equal(g.place[r], 3 - r);
 }
 
-/* A lane that computes beside its worker, both on threads of the pool. */
 struct beside {
     struct worker *w;
     struct gathering *g;
 };
 
+/* So do those that take no time: evaluations of many workers run on all cores. */
+static enum sotto_status free_worker(struct worker *w, void *arg)
+{
+    TRY(w->ops->compute(w, gather, arg, 0));
+    CHECK(now(w) == 0, "worker %d at %g", w->rank, now(w));
+    return SOTTO_OK;
+}
+
+static enum sotto_status free_job(void *arg)
+{
+    struct beside *b = arg;
+    return b->w->ops->compute(b->w, gather, b->g, 0);
+}
+
+/* A lane whose job takes no time has done it when its worker asks, whatever thread it runs on. */
+static enum sotto_status asking_worker(struct worker *w, void *arg)
+{
+    struct beside b = {w, arg};
+    struct side s;
+    bool done = false;
+    enum sotto_status st = side_open(&s, w, 0);
+    if (st == SOTTO_OK)
+        st = lane_start(s.lane, free_job, &b);
+    if (st == SOTTO_OK)
+        st = lane_done(s.lane, &done);
+    if (st == SOTTO_OK && !done)
+        st = fail(SOTTO_EINVAL, "the lane of worker %d is at work at %g", w->rank, now(w));
+    side_close(&s);
+    return st;
+}
+
+static void free_computations_overlap(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 4, .cores = 4};
+    struct gathering g = {.all = 4}, beside = {.all = 4};
+    assert_ok(engine_virtual(&config, free_worker, &g));
+    assert_ok(engine_virtual(&config, asking_worker, &beside));
+}
+
+/* Work over vectors takes bytes over bandwidth at the worker's speed, in lanes too, and has no
+ * jitter. */
+static enum sotto_status count_up(void *arg)
+{
+    ++*(int *)arg;
+    return SOTTO_OK;
+}
+
+struct moving {
+    struct worker *w;
+    int done;
+};
+
+static enum sotto_status move_job(void *arg)
+{
+    struct moving *m = arg;
+    return m->w->ops->move(m->w, count_up, &m->done, 3 * MB);
+}
+
+static enum sotto_status moving_worker(struct worker *w, void *arg)
+{
+    const double *memory = arg, speed = w->rank ? 0.5 : 1;
+    const double second = *memory > 0 ? MB / *memory / speed : 0; /* of a MB */
+    struct moving m = {w, 0};
+    struct lane *lane;
+    TRY(w->ops->lane(w, &lane));
+    enum sotto_status st = lane_start(lane, move_job, &m);
+    if (st == SOTTO_OK)
+        st = w->ops->move(w, NULL, NULL, MB);
+    const double alone = now(w);
+    if (st == SOTTO_OK)
+        st = lane_wait(lane);
+    if (st == SOTTO_OK && (!near(alone, second) || !near(now(w), 3 * second) || m.done != 1))
+        st = fail(SOTTO_EINVAL, "a MB took %g s, three took %g s, and were moved %d times", alone,
+                  now(w), m.done);
+    lane_close(lane);
+    return st;
+}
+
+static void memory(void **state)
+{
+    (void)state;
+    const double speed[] = {1, 0.5};
+    struct engine_config config = {.workers = 2, .speed = speed, .jitter = 0.5};
+    for (int k = 0; k < 2; k++) {
+        config.memory = k ? 2e6 : 0;
+        assert_ok(engine_virtual(&config, moving_worker, &config.memory));
+    }
+    config.memory = -1;
+    assert_fails(engine_virtual(&config, moving_worker, &config.memory), SOTTO_EINVAL, "memory");
+}
+
+/* A computation's time depends on its number alone: not on work that takes no time, nor on where
+ * the worker began to count. */
+static enum sotto_status jitter_worker(struct worker *w, void *arg)
+{
+    const int *from = arg;
+    double whole[4];
+    for (int i = 0; i < 4; i++) {
+        const double before = now(w);
+        TRY(compute(w, 0));
+        TRY(w->ops->move(w, NULL, NULL, 1));
+        TRY(compute(w, 1));
+        whole[i] = now(w) - before;
+        CHECK(w->computed == i + 1, "computation %d is number %d", i, (int)w->computed);
+        CHECK(i == 0 || whole[i] != whole[i - 1], "computations %d and %d take as long", i, i - 1);
+    }
+    w->computed = *from;
+    for (int i = *from; i < 4; i++) {
+        const double before = now(w);
+        TRY(compute(w, 1));
+        CHECK(near(now(w) - before, whole[i]), "computation %d: %.15g, then %.15g", i, whole[i],
+              now(w) - before);
+    }
+    return SOTTO_OK;
+}
+
+static void jitter_has_numbers(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 3, .jitter = 0.2, .seed = 9};
+    assert_ok(engine_virtual(&config, jitter_worker, &(int){2}));
+}
+
+/* A lane that computes beside its worker, both on threads of the pool. */
 static enum sotto_status beside_job(void *arg)
 {
     struct beside *b = arg;
@@ -691,6 +815,9 @@ int main(void)
         cmocka_unit_test(disagreements),
         cmocka_unit_test(stuck_lanes),
         cmocka_unit_test(computations_overlap),
+        cmocka_unit_test(free_computations_overlap),
+        cmocka_unit_test(memory),
+        cmocka_unit_test(jitter_has_numbers),
         cmocka_unit_test(lanes_compute),
         cmocka_unit_test(messages_stay_apart),
     };

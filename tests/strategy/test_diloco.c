@@ -270,11 +270,14 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     struct memory memory = {0};
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 1));
+    struct mesh mesh = {.worker = w, .n_r = w->size};
+    const struct work on = {&mesh, NULL, &dev};
     float *want = calloc(LONG, sizeof *want), *mine = calloc(LONG, sizeof *mine);
-    enum sotto_status st = sparse_init(&s, table, 0, 1, &dev, LONG, w->size, 0.75);
+    enum sotto_status st = sparse_init(&s, &on, table, 0, 1, LONG, 0.75);
     for (int i = 0; i < LONG; i++)
         s.value[i] = (float)value_of(w->rank, i);
-    sparse_prune(&s);
+    if (st == SOTTO_OK)
+        st = sparse_prune(&s);
     for (int r = 0; r < w->size; r++) {
         keep_largest(r, mine);
         for (int i = 0; i < LONG && st == SOTTO_OK; i++) {
@@ -331,7 +334,9 @@ static enum sotto_status sum_of_nothing(struct worker *w, void *arg)
     struct memory memory = {0};
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 1));
-    enum sotto_status st = sparse_init(&s, table, 0, 1, &dev, count, w->size, 0.5);
+    struct mesh mesh = {.worker = w, .n_r = w->size};
+    enum sotto_status st =
+        sparse_init(&s, &(struct work){&mesh, NULL, &dev}, table, 0, 1, count, 0.5);
     for (size_t i = 0; i < count && st == SOTTO_OK; i++)
         s.value[i] = -0.0f;
     if (st == SOTTO_OK)
@@ -363,9 +368,13 @@ static void odd_values(void **state)
             struct memory memory = {0};
             struct device dev;
             assert_ok(device_open(&dev, "cpu", &memory, 1));
-            assert_ok(sparse_init(&s, &table, 0, 1, &dev, 5, 1, 0.5));
+            struct worker w;
+            assert_ok(worker_alone(&w));
+            struct mesh mesh = {.worker = &w, .n_r = 1};
+            assert_ok(sparse_init(&s, &(struct work){&mesh, NULL, &dev}, &table, 0, 1, 5, 0.5));
             memcpy(s.value, row[k], sizeof row[k]);
-            sparse_prune(&s);
+            assert_ok(sparse_prune(&s));
+            comm_free(w.world);
             for (int i = 0; i < 5; i++)
                 assert_int_equal(s.value[i] != 0, kept[k][i]);
             sparse_free(&s);

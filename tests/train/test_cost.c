@@ -239,12 +239,43 @@ static void costs_are_resumed(void **state)
     assert_true(other.result.seconds > part.result.seconds);
 }
 
+/* All of a worker's time is known: it computes, updates, or waits. */
+static void times_add_up(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp",  "zero1",   "fsdp",     "dpu",
+                                          "acco", "acco-wp", "slowmo",   "overlap-local-sgd",
+                                          "co2",  "diloco",  "local-sgd"};
+    for (size_t m = 0; m < 2 * (sizeof methods / sizeof *methods); m++) {
+        char preset[64], out[32];
+        struct seen seen = {0};
+        snprintf(preset, sizeof preset, "strategy.preset=%s", methods[m / 2]);
+        snprintf(out, sizeof out, "adds.%d", (int)m);
+        struct run_config c = configure(
+            out, (const char *[]){preset, m % 2 ? "strategy.precision=mixed" : "optim.clip=1",
+                                  "train.time=virtual", "worker.step=50ms", "worker.memory=20MB/s",
+                                  "worker.jitter=0.1", "worker.speed=1,1,1,0.5",
+                                  "train.save_every=5", NULL});
+        snprintf(c.link.intra, sizeof c.link.intra, "10MB/s,1ms");
+        if (strstr(preset, "diloco"))
+            set(&c, "H=3");
+        else if (m / 2 >= 6)
+            set(&c, "tau=3");
+        train(&c, &seen);
+        for (int r = 0; r < WORKERS; r++) {
+            const struct cost *k = &seen.worker[r].cost;
+            assert_true(k->update > 0);
+            assert_close(preset, k->compute + k->update + cost_exposed(k), k->seconds);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_straggler_counts),     cmocka_unit_test(the_last_one_ends_the_run),
         cmocka_unit_test(the_loss_is_everybodys), cmocka_unit_test(saving_is_no_communication),
-        cmocka_unit_test(costs_are_resumed),
+        cmocka_unit_test(costs_are_resumed),      cmocka_unit_test(times_add_up),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -76,29 +76,29 @@ static enum sotto_status time_round(void *arg)
 }
 
 /* Squares of |x - now|, of every tensor's own part. */
-static void measure_tensors(struct co2 *c, float *squares)
+static enum sotto_status measure_tensors(struct co2 *c, float *squares)
 {
     const struct replicate *r = &c->base;
-    struct device *dev = r->is.dev;
     for (int i = 0; i < r->is.table->n; i++) {
         const struct span s = table_span(r->is.table, i, r->is.index, r->is.parts);
-        squares[i] = (float)dev->ops->distance(dev, view_at(r->x, s.begin),
-                                               view_at(c->now.view, s.begin), s.count);
+        double squared;
+        TRY(work_distance(&r->on, view_at(r->x, s.begin), view_at(c->now.view, s.begin), s.count,
+                          &squared));
+        squares[i] = (float)squared;
     }
+    return SOTTO_OK;
 }
 
 /* d_t = x_{t,1} - x_{t,0} sets out. */
 static enum sotto_status send_first(struct co2 *c)
 {
     struct replicate *r = &c->base;
-    struct device *dev = r->is.dev;
     if (c->first) {
-        measure_tensors(c, c->first);
+        TRY(measure_tensors(c, c->first));
     } else {
-        dev->ops->copy(dev, c->d.view, r->x, r->count);
-        dev->ops->axpy(dev, c->d.view, -1, c->now.view, r->count);
+        TRY(work_copy(&r->on, c->d.view, r->x, r->count));
+        TRY(work_axpy(&r->on, c->d.view, -1, c->now.view, r->count));
     }
-    TRY(device_check(dev));
     c->knows_d = true;
     return lane_start(c->lane, average_first, c);
 }
@@ -123,35 +123,41 @@ static void outer(struct co2 *c, size_t begin, size_t count, double lambda)
 
 /* m_t and x_{t+1,0}; what is to be sent of this round. Of norms only scalars travel, so |d| is the
  * root mean square of the groups' |d|, not the norm of their mean; x holds x_{t,0} meanwhile. */
-static void outer_update(struct co2 *c)
+static enum sotto_status outer_update(void *arg)
 {
+    struct co2 *c = arg;
     struct replicate *r = &c->base;
     const struct table *table = r->is.table;
-    if (!c->moved) {
+    if (!c->moved)
         outer(c, 0, r->count, 1);
-        return;
-    }
-    for (int i = 0; i < table->n; i++) {
+    for (int i = 0; i < table->n && c->moved; i++) {
         const struct span s = table_span(table, i, r->is.index, r->is.parts);
         const double first = sqrt(c->last[i] / (double)r->is.mesh->n_r);
         outer(c, s.begin, s.count, sqrt(c->moved[i]) / ((double)c->tau * first + 1e-12) + 1);
         c->last[i] = c->first[i];
     }
-    measure_tensors(c, c->moved);
+    return device_check(r->is.dev);
+}
+
+/* x, now, m and sent are read and written, d is read. */
+static double outer_bytes(const struct co2 *c)
+{
+    const int passes = 2 * 4 + (c->d.dev && c->knows_d);
+    return passes * (double)sizeof(float) * (double)c->base.count;
 }
 
 static enum sotto_status boundary(struct co2 *c)
 {
     struct replicate *r = &c->base;
-    struct device *dev = r->is.dev;
     TRY(lane_wait(c->lane)); /* xbar_{t-1,tau}, d_t */
     if (c->under_way)
         tally_tell(&c->told, r);
-    outer_update(c);
-    dev->ops->copy(dev, r->x, c->now.view, r->count);
+    TRY(work_run(&r->on, outer_update, c, outer_bytes(c)));
+    if (c->moved)
+        TRY(measure_tensors(c, c->moved));
+    TRY(work_copy(&r->on, r->x, c->now.view, r->count));
     r->apart = false;
-    replicate_publish(r);
-    TRY(device_check(dev));
+    TRY(replicate_publish(r));
     c->under_way = true;
     c->knows_d = false;
     tally_take(&c->told, r);

@@ -62,41 +62,60 @@ static int take_part(struct diloco *d)
     return part;
 }
 
+static enum sotto_status read_delta(void *arg)
+{
+    struct diloco *d = arg;
+    struct device *dev = d->base.is.dev;
+    if (d->sparse.value)
+        dev->ops->read(dev, d->sparse.value, d->delta.view, d->base.count);
+    return device_check(dev);
+}
+
+static enum sotto_status write_delta(void *arg)
+{
+    struct diloco *d = arg;
+    struct device *dev = d->base.is.dev;
+    if (d->sparse.value)
+        dev->ops->write(dev, d->delta.view, d->sparse.value, d->base.count);
+    return device_check(dev);
+}
+
 /* delta <- mean over R of x0 - x */
 static enum sotto_status outer_gradient(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    struct device *dev = r->is.dev;
-    dev->ops->copy(dev, d->delta.view, d->x0.view, r->count);
-    dev->ops->axpy(dev, d->delta.view, -1, r->x, r->count);
+    const double copy = 2. * sizeof(float) * (double)r->count;
+    TRY(work_copy(&r->on, d->delta.view, d->x0.view, r->count));
+    TRY(work_axpy(&r->on, d->delta.view, -1, r->x, r->count));
     if (!d->sparse.count)
         return replicate_mean(r, r->is.across, d->delta.view);
-    dev->ops->scale(dev, d->delta.view, (float)(r->weight / r->weights), r->count);
-    if (d->sparse.value)
-        dev->ops->read(dev, d->sparse.value, d->delta.view, r->count);
-    TRY(device_check(dev));
-    sparse_prune(&d->sparse);
+    TRY(work_scale(&r->on, d->delta.view, (float)(r->weight / r->weights), r->count));
+    TRY(work_run(&r->on, read_delta, d, copy));
+    TRY(sparse_prune(&d->sparse));
     TRY(sparse_sum(&d->sparse, r->is.across));
-    if (d->sparse.value)
-        dev->ops->write(dev, d->delta.view, d->sparse.value, r->count);
-    return device_check(dev);
+    return work_run(&r->on, write_delta, d, copy);
+}
+
+static enum sotto_status outer_step(void *arg)
+{
+    struct diloco *d = arg;
+    optim_step(&d->outer, d->x0.view, view_none, d->delta.view, d->base.is.config->outer_lr, 1);
+    return device_check(d->base.is.dev);
 }
 
 static enum sotto_status exchange(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    struct device *dev = r->is.dev;
     const int part = take_part(d);
     if (part > 0) { /* else all are dropped */
         TRY(outer_gradient(d));
-        optim_step(&d->outer, d->x0.view, view_none, d->delta.view, r->is.config->outer_lr, 1);
+        TRY(work_run(&r->on, outer_step, d, optim_bytes(&d->outer, r->count, DTYPE_F32, 0, false)));
     }
     if (r->weight > 0 || r->idle)
-        dev->ops->copy(dev, r->x, d->x0.view, r->count); /* theta_i <- theta(t) */
+        TRY(work_copy(&r->on, r->x, d->x0.view, r->count)); /* theta_i <- theta(t) */
     r->apart = part < d->active && r->is.mesh->n_r > 1;
     d->round++;
-    replicate_publish(r);
-    TRY(device_check(dev));
+    TRY(replicate_publish(r));
     return replicate_agree(r);
 }
 
@@ -204,8 +223,8 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
                         setup->parts, MEMORY_OUTER));
     TRY_DONE(gather_shares(d));
     if (setup->config->prune > 0)
-        TRY_DONE(sparse_init(&d->sparse, setup->table, setup->index, setup->parts, setup->dev,
-                             r->count, setup->mesh->n_r, setup->config->prune));
+        TRY_DONE(sparse_init(&d->sparse, &r->on, setup->table, setup->index, setup->parts, r->count,
+                             setup->config->prune));
     enter_phase(d);
     *out = r;
 done:

@@ -9,7 +9,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* x <- mean over R      */
     r->apart = false;
-    replicate_publish(r);
+    TRY(replicate_publish(r));
     return replicate_agree(r);
 }
 

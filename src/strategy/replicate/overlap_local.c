@@ -37,36 +37,33 @@ static enum sotto_status average(void *arg)
 static enum sotto_status finish(struct overlap_local *o)
 {
     struct replicate *r = &o->base;
-    struct device *dev = r->is.dev;
     if (!o->under_way)
         return SOTTO_OK;
     TRY(lane_wait(o->lane));
-    dev->ops->copy(dev, o->z.view, o->to.view, r->count);
-    dev->ops->scale(dev, o->z.view, 1 / (float)r->is.mesh->n_r, r->count);
+    TRY(work_copy(&r->on, o->z.view, o->to.view, r->count));
+    TRY(work_scale(&r->on, o->z.view, 1 / (float)r->is.mesh->n_r, r->count));
     tally_tell(&o->sent, r);
     o->under_way = false;
-    return device_check(dev);
+    return SOTTO_OK;
 }
 
 /* At a boundary, with the new anchor in z. */
-static void pull(struct overlap_local *o, double inner_lr)
+static enum sotto_status pull(struct overlap_local *o, double inner_lr)
 {
     struct replicate *r = &o->base;
     const struct strategy_config *c = r->is.config;
-    struct device *dev = r->is.dev;
-    const struct ops *ops = dev->ops;
+    const struct work *on = &r->on;
+    const struct view z = o->z.view, v = o->v.view, to = o->to.view;
     const float a = (float)c->alpha, lr = (float)inner_lr;
-    ops->scale(dev, r->x, 1 - a, r->count);
-    ops->axpy(dev, r->x, a, o->z.view, r->count); /* x <- (1-a) x + a z           */
-    ops->scale(dev, o->v.view, (float)c->beta, r->count);
-    if (!replicate_divides(inner_lr)) { /* lr v -> z - x; of this round v keeps nothing */
-        ops->copy(dev, o->to.view, r->x, r->count);
-        return;
-    }
-    ops->axpy(dev, o->v.view, 1 / lr, o->z.view, r->count);
-    ops->axpy(dev, o->v.view, -1 / lr, r->x, r->count); /* v <- b v + (z - x)/lr        */
-    ops->copy(dev, o->to.view, o->z.view, r->count);
-    ops->axpy(dev, o->to.view, -lr, o->v.view, r->count); /* z - lr v                     */
+    TRY(work_scale(on, r->x, 1 - a, r->count));
+    TRY(work_axpy(on, r->x, a, z, r->count)); /* x <- (1-a) x + a z           */
+    TRY(work_scale(on, v, (float)c->beta, r->count));
+    if (!replicate_divides(inner_lr)) /* lr v -> z - x; of this round v keeps nothing */
+        return work_copy(on, to, r->x, r->count);
+    TRY(work_axpy(on, v, 1 / lr, z, r->count));
+    TRY(work_axpy(on, v, -1 / lr, r->x, r->count)); /* v <- b v + (z - x)/lr        */
+    TRY(work_copy(on, to, z, r->count));
+    return work_axpy(on, to, -lr, v, r->count); /* z - lr v                     */
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
@@ -76,9 +73,8 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!replicate_boundary(r, r->is.config->tau_steps))
         return SOTTO_OK;
     TRY(finish(o)); /* z: also says whether to stop */
-    pull(o, plan->lr);
-    replicate_publish(r);
-    TRY(device_check(r->is.dev));
+    TRY(pull(o, plan->lr));
+    TRY(replicate_publish(r));
     o->under_way = true;
     tally_take(&o->sent, r);
     return lane_start(o->lane, average, o); /* of z - lr v, beside the next tau steps */

@@ -43,6 +43,7 @@ enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops
     if (!r->is.part)
         return fail(SOTTO_ENOMEM, "no memory for %d parts", setup->n_part);
     memcpy(r->is.part, setup->part, (size_t)setup->n_part * sizeof *setup->part);
+    r->on = (struct work){setup->mesh, setup->across->lane, setup->dev};
     r->count = setup->part[setup->n_part - 1].end;
     r->x = setup->part[0].x;
     r->weight = 1;
@@ -94,12 +95,22 @@ static enum sotto_status step_parts(void *arg)
     return device_check(r->is.dev);
 }
 
+static double parts_bytes(const struct replicate *r, bool peek)
+{
+    double bytes = 0;
+    for (int i = 0; i < r->is.n_part; i++) {
+        const struct part *p = &r->is.part[i];
+        bytes += optim_bytes(&r->optim, p->end - p->begin, p->g.type,
+                             p->copied ? dtype_size(p->theta.type) : 0, peek);
+    }
+    return bytes;
+}
+
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale)
 {
-    struct worker *w = r->is.mesh->worker;
     r->now.lr = lr;
     r->now.scale = scale;
-    return w->ops->compute(w, step_parts, r, 0);
+    return work_run(&r->on, step_parts, r, parts_bytes(r, false));
 }
 
 static enum sotto_status peek_parts(void *arg)
@@ -114,32 +125,30 @@ static enum sotto_status peek_parts(void *arg)
 
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale)
 {
-    struct worker *w = r->is.mesh->worker;
     r->now.lr = lr;
     r->now.scale = scale;
-    return w->ops->compute(w, peek_parts, r, 0);
+    return work_run(&r->on, peek_parts, r, parts_bytes(r, true));
 }
 
-void replicate_publish(struct replicate *r)
+enum sotto_status replicate_publish(struct replicate *r)
 {
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        if (p->theta.data)
-            r->is.dev->ops->copy(r->is.dev, p->theta, p->x, p->end - p->begin);
+        if (p->copied)
+            TRY(work_copy(&r->on, p->theta, p->x, p->end - p->begin));
     }
+    return SOTTO_OK;
 }
 
 enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y)
 {
-    const struct device *dev = r->is.dev;
+    const struct work on = {r->is.mesh, across->lane, r->is.dev};
     if (across->size == 1)
         return SOTTO_OK;
     if (r->weight != 1)
-        dev->ops->scale(r->is.dev, y, (float)r->weight, r->count);
-    TRY(device_check(r->is.dev));
+        TRY(work_scale(&on, y, (float)r->weight, r->count));
     TRY(comm_allreduce(across, y, y, r->count));
-    dev->ops->scale(r->is.dev, y, (float)(1 / r->weights), r->count);
-    return device_check(r->is.dev);
+    return work_scale(&on, y, (float)(1 / r->weights), r->count);
 }
 
 bool replicate_boundary(struct replicate *r, int64_t every)

@@ -10,6 +10,7 @@
 #define SOTTO_STRATEGY_REPLICATE_REPLICATE_H
 
 #include "strategy/strategy.h"
+#include "strategy/work.h"
 
 /* Own elements [begin, end), which lie side by side in each of the three vectors; the views are at
  * `begin`. */
@@ -17,6 +18,7 @@ struct part {
     size_t begin, end;
     struct view x;     /* fp32 truth; parts lie side by side in it            */
     struct view theta; /* what is computed with; view_none: x itself          */
+    bool copied;       /* theta is another vector, though a null device's have no data either */
     struct view g;     /* the gradient, summed over the group's micro-batches */
 };
 
@@ -49,6 +51,7 @@ struct replicate {
     const struct replicate_ops *ops;
     struct replicate_setup is; /* its parts are our own copy; theta and g may move */
     struct optim optim;
+    struct work on;           /* the line of work that steps                              */
     size_t count;             /* of the own vector                                        */
     struct view x;            /* the own vector                                           */
     double weight;            /* of this group in averages ...                            */
@@ -100,7 +103,7 @@ enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct
 /* The parameters were set from outside. */
 void replicate_anchor(struct replicate *r);
 
-/* y <- the groups' weighted average of y. */
+/* y <- the groups' weighted average of y, in the line of work that `across` belongs to. */
 enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y);
 
 /* For members. The base; one more own vector for the method's memory; the optimizer's step on all
@@ -115,7 +118,7 @@ void replicate_free_plain(struct replicate *r);
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
                                    enum memory_category category);
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
-void replicate_publish(struct replicate *r);
+enum sotto_status replicate_publish(struct replicate *r);
 
 /* Whether a rule may divide by lr. Where it may not, parameters over lr are no fp32 numbers, and
  * the rule's limit for lr -> 0 holds: what the groups have moved counts all the same. */

@@ -19,23 +19,23 @@ static void anchor(struct replicate *r)
 }
 
 /* x holds xbar, and then the next x0. */
-static void outer_step(struct slowmo *s, double inner_lr)
+static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
 {
     struct replicate *r = &s->base;
     const struct strategy_config *c = r->is.config;
-    struct device *dev = r->is.dev;
-    const struct ops *ops = dev->ops;
+    const struct work *on = &r->on;
+    const struct view m = s->m.view, x0 = s->x0.view;
     const float lr = (float)inner_lr, alpha = (float)c->alpha;
-    ops->scale(dev, s->m.view, (float)c->beta, r->count);
+    TRY(work_scale(on, m, (float)c->beta, r->count));
     if (replicate_divides(inner_lr)) {
-        ops->axpy(dev, s->m.view, 1 / lr, s->x0.view, r->count);
-        ops->axpy(dev, s->m.view, -1 / lr, r->x, r->count); /* m <- b m + (x0 - xbar)/lr */
-        ops->axpy(dev, s->x0.view, -alpha * lr, s->m.view, r->count); /* x0 <- x0 - a lr m */
-    } else { /* lr m -> x0 - xbar; of this round m keeps nothing                           */
-        ops->scale(dev, s->x0.view, 1 - alpha, r->count);
-        ops->axpy(dev, s->x0.view, alpha, r->x, r->count); /* x0 <- x0 - a (x0 - xbar)     */
+        TRY(work_axpy(on, m, 1 / lr, x0, r->count));
+        TRY(work_axpy(on, m, -1 / lr, r->x, r->count));   /* m <- b m + (x0 - xbar)/lr          */
+        TRY(work_axpy(on, x0, -alpha * lr, m, r->count)); /* x0 <- x0 - a lr m                */
+    } else { /* lr m -> x0 - xbar; of this round m keeps nothing                              */
+        TRY(work_scale(on, x0, 1 - alpha, r->count));
+        TRY(work_axpy(on, x0, alpha, r->x, r->count)); /* x0 <- x0 - a (x0 - xbar)            */
     }
-    ops->copy(dev, r->x, s->x0.view, r->count); /* x <- x0 */
+    return work_copy(on, r->x, x0, r->count); /* x <- x0 */
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
@@ -46,10 +46,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (!replicate_boundary(r, c->tau_steps))
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
-    outer_step(s, plan->lr);
+    TRY(outer_step(s, plan->lr));
     r->apart = false;
-    replicate_publish(r);
-    TRY(device_check(r->is.dev));
+    TRY(replicate_publish(r));
     return replicate_agree(r);
 }
 

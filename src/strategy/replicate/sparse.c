@@ -18,9 +18,11 @@ static size_t row_length(const struct table_entry *e)
     return e->ndim >= 2 ? e->count / (size_t)e->shape[0] : e->count;
 }
 
-enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
-                              struct device *dev, size_t count, int size, double prune)
+enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
+                              int index, int parts, size_t count, double prune)
 {
+    struct device *dev = on->dev;
+    const int size = on->mesh->n_r;
     size_t longest = 1, block = size == 2 ? count : comm_block(count, size, 0).end;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
@@ -31,6 +33,7 @@ enum sotto_status sparse_init(struct sparse *s, const struct table *table, int i
                          .prune = prune,
                          .count = count,
                          .memory = dev->memory,
+                         .on = *on,
                          .bytes = (count + longest + 2 * block) * sizeof(float)};
     memory_add(s->memory, MEMORY_COMMUNICATION, s->bytes);
     if (!dev->ops->alloc)
@@ -114,8 +117,9 @@ static void prune_row(struct sparse *s, float *x, size_t n)
     }
 }
 
-void sparse_prune(struct sparse *s)
+static enum sotto_status prune(void *arg)
 {
+    struct sparse *s = arg;
     for (int i = 0; s->value && i < s->table->n; i++) {
         struct span span = table_span(s->table, i, s->index, s->parts);
         size_t length = row_length(&s->table->entry[i]), end = span.first + span.count;
@@ -124,6 +128,13 @@ void sparse_prune(struct sparse *s)
             prune_row(s, s->value + span.begin + (at - span.first), next - at);
         }
     }
+    return SOTTO_OK;
+}
+
+enum sotto_status sparse_prune(struct sparse *s)
+{
+    /* A value is copied, compared and zeroed; the search reads and writes about two more. */
+    return work_run(&s->on, prune, s, 8. * sizeof(float) * (double)s->count);
 }
 
 /* How many values a message of a block has; -0 becomes 0, so that what is sent and what is kept
@@ -140,36 +151,56 @@ static size_t count_values(float *value, size_t n)
     return count;
 }
 
-/* Words of the message; `kept` of them are values where there is no data to count. */
-static size_t pack(struct sparse *s, struct comm_block b, size_t kept)
+/* The message's words: the values of a block, all or those that are not 0. */
+static enum sotto_status pack_block(void *arg)
 {
-    const size_t n = b.end - b.begin, words = mask_words(n);
-    float *value = s->value ? s->value + b.begin : NULL;
-    if (value)
-        kept = count_values(value, n);
-    const bool dense = words + kept >= n;
-    if (value && dense)
+    struct sparse *s = arg;
+    const struct comm_block b = s->now.block;
+    const size_t n = b.end - b.begin, mask_length = mask_words(n);
+    float *value = s->value + b.begin;
+    if (!s->value)
+        return SOTTO_OK;
+    const size_t kept = count_values(value, n);
+    s->now.dense = mask_length + kept >= n;
+    s->now.words = s->now.dense ? n : mask_length + kept;
+    if (s->now.dense) {
         memcpy(s->out, value, n * sizeof *value);
-    if (!value || dense)
-        return dense ? n : words + kept;
+        return SOTTO_OK;
+    }
     uint32_t *mask = (uint32_t *)(void *)s->out;
-    float *to = s->out + words;
-    memset(mask, 0, words * sizeof *mask);
+    float *to = s->out + mask_length;
+    memset(mask, 0, mask_length * sizeof *mask);
     for (size_t i = 0; i < n; i++)
         if (value[i] != 0) {
             mask[i / 32] |= 1u << i % 32;
             *to++ = value[i];
         }
-    return words + kept;
+    return SOTTO_OK;
 }
 
-static void add(struct sparse *s, struct comm_block b, bool dense)
+/* `kept` of the words are values where there is no data to count; so is the time taken. */
+static enum sotto_status pack(struct sparse *s, struct comm_block b, size_t kept, size_t *words)
 {
+    const size_t n = b.end - b.begin;
+    const size_t expected = mask_words(n) + kept >= n ? n : mask_words(n) + kept;
+    s->now.block = b;
+    s->now.words = expected;
+    TRY(work_run(&s->on, pack_block, s, sizeof(float) * (2. * (double)n + (double)expected)));
+    *words = s->now.words;
+    return SOTTO_OK;
+}
+
+static enum sotto_status add(void *arg)
+{
+    struct sparse *s = arg;
+    const struct comm_block b = s->now.block;
+    const bool dense = s->now.dense;
     const uint32_t *mask = (const uint32_t *)(const void *)s->in;
     const float *from = s->in + (dense ? 0 : mask_words(b.end - b.begin));
-    for (size_t i = 0; i < b.end - b.begin; i++)
+    for (size_t i = 0; s->value && i < b.end - b.begin; i++)
         if (dense || mask[i / 32] >> i % 32 & 1)
             s->value[b.begin + i] += *from++;
+    return SOTTO_OK;
 }
 
 /* Sends `words` to the rank `far` ahead, and takes from the one as far behind what it has of block
@@ -182,30 +213,32 @@ static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t 
     const size_t n = b.end - b.begin;
     size_t came, want = mask_words(n);
     TRY(comm_exchange(c, out, words, to, in, n, from, &came));
-    if (!s->value)
-        return SOTTO_OK;
     const uint32_t *mask = (const uint32_t *)(const void *)s->in;
-    for (size_t i = 0; i < mask_words(n) && want <= came; i++)
+    for (size_t i = 0; s->value && i < mask_words(n) && want <= came; i++)
         want += (size_t)__builtin_popcount(mask[i]);
-    if (came != n && came != want)
+    if (s->value && came != n && came != want)
         return fail(SOTTO_EPEER, "rank %d sends %zu words for a block of %zu values", from, came,
                     n);
-    add(s, b, came == n);
-    return SOTTO_OK;
+    s->now.block = b;
+    s->now.dense = came == n;
+    return work_run(&s->on, add, s, sizeof(float) * (2. * (double)n + (double)came));
 }
 
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c)
 {
+    size_t words;
     if (c->size == 2) {
         const struct comm_block all = {0, s->count};
-        return pass(s, c, 1, pack(s, all, kept_of(s, s->count, 1)), all);
+        TRY(pack(s, all, kept_of(s, s->count, 1), &words));
+        return pass(s, c, 1, words, all);
     }
     const struct comm_block mine = comm_block(s->count, c->size, c->rank);
     for (int far = 1; far < c->size; far++) {
         struct comm_block to = comm_block(s->count, c->size, (c->rank + far) % c->size);
-        TRY(pass(s, c, far, pack(s, to, kept_of(s, to.end - to.begin, 1)), mine));
+        TRY(pack(s, to, kept_of(s, to.end - to.begin, 1), &words));
+        TRY(pass(s, c, far, words, mine));
     }
-    const size_t words = pack(s, mine, kept_of(s, mine.end - mine.begin, c->size));
+    TRY(pack(s, mine, kept_of(s, mine.end - mine.begin, c->size), &words));
     for (int far = 1; far < c->size; far++) {
         struct comm_block b = comm_block(s->count, c->size, (c->rank + c->size - far) % c->size);
         if (s->value)

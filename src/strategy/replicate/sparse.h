@@ -6,8 +6,7 @@
 #ifndef SOTTO_STRATEGY_REPLICATE_SPARSE_H
 #define SOTTO_STRATEGY_REPLICATE_SPARSE_H
 
-#include "comm/comm.h"
-#include "tensor/device.h"
+#include "strategy/work.h"
 #include "tensor/table.h"
 
 struct sparse {
@@ -19,17 +18,23 @@ struct sparse {
     float *row;       /* (longest row)             */
     float *out, *in;  /* messages                  */
     struct memory *memory;
-    size_t bytes; /* of all of them            */
+    size_t bytes;   /* of all of them            */
+    struct work on; /* the line that it is done in */
+    struct {        /* what is packed or added     */
+        struct comm_block block;
+        size_t words;
+        bool dense;
+    } now;
 };
 
-/* For vectors of `dev`. On one without data it has none either: what is kept is counted, not
- * chosen. */
-enum sotto_status sparse_init(struct sparse *s, const struct table *table, int index, int parts,
-                              struct device *dev, size_t count, int size, double prune);
+/* For vectors of on->dev and the groups of its mesh. On a device without data it has none either:
+ * what is kept is counted, not chosen. */
+enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
+                              int index, int parts, size_t count, double prune);
 void sparse_free(struct sparse *s);
 
 /* value <- value without its small entries: what this group sends. */
-void sparse_prune(struct sparse *s);
+enum sotto_status sparse_prune(struct sparse *s);
 
 /* value <- the sum over the ranks of c of their pruned values. */
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c);

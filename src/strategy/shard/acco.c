@@ -30,10 +30,10 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
 {
     struct overlap *o = (struct overlap *)s;
     TRY(overlap_begin(o, plan, true)); /* gt, Nt: from the last round, or one micro-batch */
-    overlap_send_copy(o);
+    TRY(overlap_send_copy(o));
     TRY(overlap_compute(o, tentative)); /* g at theta(t), on top of gt: Nn + Nt            */
     overlap_take(o);                    /* est(t+1)                                        */
-    overlap_send(o);
+    TRY(overlap_send(o));
     TRY(overlap_compute(o, real)); /* the next gt at est(t+1)                         */
     overlap_take(o);               /* theta(t+1)                                      */
     return overlap_end(o, out);

@@ -11,8 +11,10 @@
 /* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
 static void hide_theta(struct replicate *r, bool hide)
 {
-    for (int k = 0; k < r->is.n_part; k++)
+    for (int k = 0; k < r->is.n_part; k++) {
+        r->is.part[k].copied = !hide;
         r->is.part[k].theta = hide ? view_none : r->is.part[k].g;
+    }
 }
 
 static enum sotto_status apply_and_predict(void *arg)
@@ -32,7 +34,7 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
 {
     struct overlap *o = (struct overlap *)s;
     TRY(overlap_begin(o, plan, true)); /* g(t-1): the last round's, or one micro-batch */
-    overlap_send(o);
+    TRY(overlap_send(o));
     TRY(overlap_compute(o, apply_and_predict)); /* g(t) at est(t+1)                         */
     overlap_take(o);                            /* est(t+2)                                 */
     return overlap_end(o, out);

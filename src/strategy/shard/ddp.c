@@ -37,14 +37,15 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &d->shard;
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
-    shard_begin(s, plan, &d->g);
+    TRY(shard_begin(s, plan, &d->g));
     TRY(shard_accumulate(s, sum_stage)); /* g = sum_i grad f_i */
     if (shard_abandoned(s, out))
         return device_check(dev);
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
-        double squared = dev->ops->sum_squares(dev, d->g.view, d->g.count) * scale * scale;
-        TRY(shard_norm(s, squared, out, &scale));
+        double squared;
+        TRY(work_sum_squares(&s->on, d->g.view, d->g.count, &squared));
+        TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
     TRY(shard_step(s, plan, scale, out)); /* theta <- theta - lr ... */
     return device_check(dev);
@@ -74,7 +75,7 @@ static void free_ddp(struct strategy *s)
 
 static struct view theta_of(struct shard *s, int k)
 {
-    return ((struct ddp *)s)->theta.dev ? s->theta_stage[k] : view_none;
+    return s->theta_stage[k];
 }
 
 static struct view g_of(struct shard *s, int k)
@@ -100,7 +101,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     TRY_DONE(buffer_init(&d->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
     table_stages(table, mixed ? d->theta.view : d->x.view, d->shard.theta_stage);
     table_stages(table, d->g.view, d->shard.g_stage);
-    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, NULL, theta_of, g_of));
+    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, NULL, mixed ? theta_of : NULL, g_of));
     if (!shard_alone(&d->shard))
         TRY_DONE(shard_wire_open(&d->shard, shard_largest(&d->shard)));
     *out = &d->shard.base;

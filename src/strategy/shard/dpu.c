@@ -23,7 +23,7 @@ static enum sotto_status undelayed(struct overlap *o, struct round *out)
     struct lane *lane = s->is.mesh->lane;
     for (int i = 0; i < s->is.config->accumulate; i++)
         TRY(shard_gradient(s, s->next++, NULL));
-    overlap_send(o);
+    TRY(overlap_send(o));
     TRY(device_check(s->is.dev));
     TRY(lane_start(lane, apply, o));
     TRY(lane_wait(lane));
@@ -41,7 +41,7 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     TRY(overlap_begin(o, plan, !warm)); /* g(t-1): the last round's, or one micro-batch */
     if (warm)
         return undelayed(o, out);
-    overlap_send(o);
+    TRY(overlap_send(o));
     TRY(overlap_compute(o, apply)); /* g(t) at theta(t)                            */
     overlap_take(o);                /* theta(t+1)                                  */
     return overlap_end(o, out);

@@ -89,8 +89,8 @@ static enum sotto_status settle(struct fsdp *f, bool last)
         return SOTTO_OK;
     TRY(lane_wait(f->reduces));
     struct slice at = shard_slice(s, k);
-    s->is.dev->ops->axpy(s->is.dev, view_at(f->g.view, at.in_own), 1,
-                         view_at(s->g_stage[k], at.in_stage), at.count);
+    TRY(work_axpy(&s->on, view_at(f->g.view, at.in_own), 1, view_at(s->g_stage[k], at.in_stage),
+                  at.count));
     f->reducing = -1;
     return last ? lane_start(f->reduces, sum_stage, &s->job[k]) : SOTTO_OK;
 }
@@ -100,8 +100,7 @@ static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
     struct shard *s = &f->shard;
     if (!f->g_kept[k].dev) {
         s->g_stage[k] = f->g_room[k % 2].view;
-        s->is.dev->ops->fill(s->is.dev, s->g_stage[k], table_stage_count(s->is.oracle->table, k),
-                             0);
+        TRY(work_fill(&s->on, s->g_stage[k], table_stage_count(s->is.oracle->table, k), 0));
     }
     TRY(oracle_backward(s->is.oracle, k, s->theta_stage, s->g_stage)); /* g_k complete            */
     TRY(settle(f, last));                                              /* k+1's overlapped it     */
@@ -116,7 +115,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
     for (int k = 0; k < n; k++) {
         if (!f->kept[k].dev)
             continue;
-        s->is.dev->ops->fill(s->is.dev, f->g_kept[k].view, f->g_kept[k].count, 0);
+        TRY(work_fill(&s->on, f->g_kept[k].view, f->g_kept[k].count, 0));
         TRY(lane_start(f->gathers, gather_stage, &s->job[k]));
     }
     TRY(oracle_begin(s->is.oracle, index, s->is.config->weight == WEIGHT_TOKENS));
@@ -141,13 +140,11 @@ static enum sotto_status add_pending(struct fsdp *f)
 {
     struct shard *s = &f->shard;
     const struct table *table = s->is.oracle->table;
-    struct device *dev = s->is.dev;
-    dev->ops->fill(dev, f->g.view, f->g.count, 0);
+    TRY(work_fill(&s->on, f->g.view, f->g.count, 0));
     for (int k = 0; k < table->n_stage; k++) {
         s->g_stage[k] = f->g_kept[k].dev ? f->g_kept[k].view : f->g_room[0].view;
-        dev->ops->copy(dev, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
-                       table_stage_count(table, k)); /* as what is sent */
-        TRY(device_check(dev));
+        TRY(work_copy(&s->on, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
+                      table_stage_count(table, k))); /* as what is sent */
         f->reducing = k;
         TRY(lane_start(f->reduces, reduce_stage, &s->job[k]));
         TRY(settle(f, false));
@@ -166,7 +163,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
-    shard_begin(s, plan, &f->g);
+    TRY(shard_begin(s, plan, &f->g));
     if (carried)
         TRY(add_pending(f));
     for (int i = 0; i < n; i++)
@@ -174,7 +171,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     TRY(lane_wait(f->reduces));
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
-        double squared = dev->ops->sum_squares(dev, f->g.view, f->g.count);
+        double squared;
+        TRY(work_sum_squares(&s->on, f->g.view, f->g.count, &squared));
         TRY(comm_sum(s->is.mesh->shard, &squared, 1));
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
@@ -259,8 +257,7 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
 
 static struct view theta_of(struct shard *s, int k)
 {
-    const struct fsdp *f = (const struct fsdp *)s;
-    return f->theta.dev ? own_theta(f, k) : view_none;
+    return own_theta((const struct fsdp *)s, k);
 }
 
 static struct view g_of(struct shard *s, int k)
@@ -288,7 +285,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (mixed)
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&f->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
-    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, theta_of, g_of));
+    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, mixed ? theta_of : NULL, g_of));
     if (f->shard.replicate->ops->averages && mesh->n_r > 1)
         TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
     TRY_DONE(make_rooms(f, type));

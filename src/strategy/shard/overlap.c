@@ -45,41 +45,42 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool
     o->plan = *plan;
     o->round = (struct round){.grad_norm = -1};
     assign(o);
-    shard_begin(s, plan, gradient(o));
+    TRY(shard_begin(s, plan, gradient(o)));
     return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
 }
 
 /* Rounded once, where gradients are added up in fp32. */
-static void copy_to_wire(struct overlap *o)
+static enum sotto_status copy_to_wire(struct overlap *o)
 {
-    struct device *dev = o->shard.is.dev;
     const struct buffer *g = gradient(o);
-    dev->ops->copy(dev, o->room[o->wire].view, g->view, g->count);
+    return work_copy(&o->shard.on, o->room[o->wire].view, g->view, g->count);
 }
 
-void overlap_send_copy(struct overlap *o)
+enum sotto_status overlap_send_copy(struct overlap *o)
 {
-    copy_to_wire(o);
+    TRY(copy_to_wire(o));
     o->sent = o->shard.counts;
     assign_lane(o);
+    return SOTTO_OK;
 }
 
 /* The room that was with the lane is free: it takes the next gradients, or a copy of these. */
-void overlap_send(struct overlap *o)
+enum sotto_status overlap_send(struct overlap *o)
 {
     struct shard *s = &o->shard;
     const int idle = o->wire;
     if (o->sum.dev) {
-        copy_to_wire(o);
+        TRY(copy_to_wire(o));
     } else {
         o->wire = o->g;
         o->g = idle;
     }
     o->sent = s->counts;
     s->counts = (struct counts){0};
-    s->is.dev->ops->fill(s->is.dev, gradient(o)->view, gradient(o)->count, 0);
+    TRY(work_fill(&s->on, gradient(o)->view, gradient(o)->count, 0));
     assign(o);
     assign_lane(o);
+    return SOTTO_OK;
 }
 
 void overlap_take(struct overlap *o)
@@ -125,9 +126,9 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
 {
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
-    struct device *dev = &o->lane_dev;
     const struct mesh *mesh = s->is.mesh;
-    double squared = 0;
+    const struct work on = {s->is.mesh, mesh->lane, &o->lane_dev};
+    double squared = 0, part = 0;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
     shard_tell(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
@@ -137,7 +138,8 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
         TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
         TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, count));
         if (s->is.optim->clip > 0 || want_norm)
-            squared += dev->ops->sum_squares(dev, mine, count);
+            TRY(work_sum_squares(&on, mine, count, &part));
+        squared += part;
     }
     if (s->is.optim->clip <= 0 && !want_norm)
         return SOTTO_OK;
@@ -160,8 +162,7 @@ static enum sotto_status refresh(struct overlap *o)
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
     assign_lane(o);
-    replicate_publish(s->replicate);
-    TRY(device_check(&o->lane_dev));
+    TRY(replicate_publish(s->replicate));
     for (int k = 0; k < table->n_stage; k++)
         TRY(comm_allgather(s->is.mesh->shard, wire_stage(o, k), own_slice(s, k),
                            table_stage_count(table, k)));

@@ -31,8 +31,8 @@ struct overlap {
 enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead);
 
 /* The gradient (a copy of it) or its room goes to the lane, with its counts. */
-void overlap_send_copy(struct overlap *o);
-void overlap_send(struct overlap *o);
+enum sotto_status overlap_send_copy(struct overlap *o);
+enum sotto_status overlap_send(struct overlap *o);
 
 /* Starts `job` (a struct overlap *) in the lane and adds gradients at theta until it is done. */
 enum sotto_status overlap_compute(struct overlap *o, lane_job *job);

@@ -11,6 +11,7 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
     const int n = setup->oracle->table->n_stage;
     s->base.ops = ops;
     s->is = *setup;
+    s->on = (struct work){setup->mesh, NULL, setup->dev};
     s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
     s->asked_stage = calloc((size_t)n, sizeof *s->asked_stage);
@@ -50,8 +51,12 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
         struct slice at = {table_stage_count(table, k), 0, table->stage_start[k]};
         if (sliced)
             at = shard_slice(s, k);
-        part[k] = (struct part){at.in_own, at.in_own + at.count, view_at(x, at.in_own), theta(s, k),
-                                g(s, k)};
+        part[k] = (struct part){.begin = at.in_own,
+                                .end = at.in_own + at.count,
+                                .x = view_at(x, at.in_own),
+                                .theta = theta ? theta(s, k) : view_none,
+                                .copied = theta,
+                                .g = g(s, k)};
     }
     struct replicate_setup setup = {
         .config = s->is.config,
@@ -72,7 +77,7 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
     return st;
 }
 
-void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
+enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
     buffer_free(&s->whole);
     buffer_free(&s->mean);
@@ -80,13 +85,14 @@ void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *
      * know of each other. */
     s->asked = !s->carried && s->replicate->ops->averages ? plan->asked : NULL;
     if (!s->carried) {
-        s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
+        TRY(work_fill(&s->on, g->view, g->count, 0));
         s->counts = (struct counts){0};
     }
     s->counts.stop = plan->stop;
     s->counts.workers = 1;
     s->counts.seconds = plan->seconds;
     s->carried = false;
+    return SOTTO_OK;
 }
 
 enum sotto_status shard_count(struct shard *s, int64_t index)
@@ -285,7 +291,7 @@ enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
     TRY(visit_place(s, v));
     TRY(s->replicate->ops->visit(s->replicate, v));
     if (state_loading(v))
-        replicate_publish(s->replicate);
+        TRY(replicate_publish(s->replicate));
     return device_check(s->is.dev);
 }
 
@@ -408,6 +414,6 @@ enum sotto_status shard_import(struct shard *s, const float *flat)
     }
     s->carried = false;
     replicate_anchor(s->replicate);
-    replicate_publish(s->replicate);
+    TRY(replicate_publish(s->replicate));
     return device_check(dev);
 }

@@ -25,6 +25,7 @@ enum { COUNTS = sizeof(struct counts) / sizeof(double) };
 struct shard {
     struct strategy base;
     struct strategy_setup is;
+    struct work on;                     /* the worker's own line             */
     struct replicate *replicate;        /* owned                             */
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
     struct view *asked_stage;           /* (n_stage) of `whole`              */
@@ -45,9 +46,10 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
                              const struct strategy_setup *setup);
 void shard_free(struct shard *s);
 
-/* The replicate method over the own slices `x`, whose place in the stages `theta` and `g` tell.
- * `sliced`: a worker owns a slice of every stage, otherwise all of it. `lane`: the steps are made
- * in the mesh's lane, with a device of its own; NULL: between the computations, with theirs. */
+/* The replicate method over the own slices `x`, whose place in the stages `theta` and `g` tell;
+ * theta NULL: what is computed with is x itself. `sliced`: a worker owns a slice of every stage,
+ * otherwise all of it. `lane`: the steps are made in the mesh's lane, with a device of its own;
+ * NULL: between the computations, with theirs. */
 enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,
                                   struct view (*theta)(struct shard *s, int k),
                                   struct view (*g)(struct shard *s, int k));
@@ -91,7 +93,7 @@ size_t shard_largest(const struct shard *s);
 
 /* A round begins with no gradient and nothing counted, unless some are carried over: from a method
  * that works ahead, or by a run that was resumed from one. */
-void shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
+enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
 
 /* A round's step, once its gradient is complete; then theta is to be gathered. */
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,

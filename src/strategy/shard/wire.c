@@ -30,14 +30,12 @@ enum sotto_status shard_narrow(struct shard *s, struct view g, size_t count, str
     if (!s->wire.dev)
         return SOTTO_OK;
     *sent = s->wire.view;
-    s->wire_dev.ops->copy(&s->wire_dev, *sent, g, count);
-    return device_check(&s->wire_dev);
+    return work_copy(&(struct work){s->is.mesh, s->is.mesh->lane, &s->wire_dev}, *sent, g, count);
 }
 
 enum sotto_status shard_widen(struct shard *s, struct view g, struct view sent, size_t count)
 {
     if (!s->wire.dev)
         return SOTTO_OK;
-    s->wire_dev.ops->copy(&s->wire_dev, g, sent, count);
-    return device_check(&s->wire_dev);
+    return work_copy(&(struct work){s->is.mesh, s->is.mesh->lane, &s->wire_dev}, g, sent, count);
 }

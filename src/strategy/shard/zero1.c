@@ -32,11 +32,12 @@ static enum sotto_status reduce_stage(void *arg)
 static enum sotto_status squared_norm(struct zero1 *z, double *squared)
 {
     const struct shard *s = &z->shard;
-    struct device *dev = s->is.dev;
     *squared = 0;
     for (int k = 0; k < s->is.oracle->table->n_stage; k++) {
         struct slice at = shard_slice(s, k);
-        *squared += dev->ops->sum_squares(dev, view_at(s->g_stage[k], at.in_stage), at.count);
+        double part;
+        TRY(work_sum_squares(&s->on, view_at(s->g_stage[k], at.in_stage), at.count, &part));
+        *squared += part;
     }
     return comm_sum(s->is.mesh->shard, squared, 1);
 }
@@ -58,7 +59,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &z->shard;
     struct device *dev = s->is.dev;
     *out = (struct round){.grad_norm = -1};
-    shard_begin(s, plan, &z->g);
+    TRY(shard_begin(s, plan, &z->g));
     TRY(shard_accumulate(s, reduce_stage));
     if (shard_abandoned(s, out))
         return device_check(dev);

@@ -81,6 +81,7 @@ static const char *const names[] = {
     "samples_per_s",
     "tokens_per_s",
     "compute",
+    "update",
     "wire",
     "waited_others",
     "waited_wire",
@@ -121,8 +122,9 @@ static bool in(const char *const *list, const char *word)
 
 enum metric_unit metric_unit(const char *metric)
 {
-    static const char *const seconds[] = {"seconds",       "time_to_loss", "compute", "wire",
-                                          "waited_others", "waited_wire",  "exposed", NULL};
+    static const char *const seconds[] = {"seconds",     "time_to_loss", "compute",
+                                          "update",      "wire",         "waited_others",
+                                          "waited_wire", "exposed",      NULL};
     static const char *const shares[] = {"exposed_share", "overlap", NULL};
     if (in(seconds, metric))
         return METRIC_SECONDS;

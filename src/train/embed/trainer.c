@@ -162,7 +162,8 @@ struct sotto_cost embed_cost(const struct cost *c)
                                .waited_others = c->waited_others,
                                .waited_wire = c->waited_wire,
                                .inside = c->inside,
-                               .between = c->between};
+                               .between = c->between,
+                               .update = c->update};
 }
 
 static struct sotto_round round_of(const struct sotto_trainer *t, double seconds)
