@@ -29,6 +29,8 @@ says '^  expect  fast.loss < slow.loss$'
 succeeds "$sotto" compare rates.ini
 says '^\[1/3\] fast: starts in rates/fast$'
 says '^\[3/3\] slow: loss [0-9.]+, eval_loss [0-9.]+, steps 30$'
+says 'million parameters; cluster: 1 node x 1 worker$'
+grep -q '; cluster: 1 node x 1 worker$' rates/table.md || die "table.md has no cluster: $(cat rates/table.md)"
 says '^run +loss  eval_loss  steps$'
 says '^slow +[0-9.]+ +[0-9.]+ +30$'
 says '^ok +fast.loss < slow.loss +\([0-9.]+ < [0-9.]+\)$'

@@ -43,7 +43,7 @@ done
 [ "$(ls run/events.out.tfevents.* | wc -l)" = 1 ] || die "no event file"
 # the report tells what was run
 for line in "\"version\": \"$("$sotto" --version | sed 's/sotto //')\"" '"method": "ddp"' '"engine": "threads"' \
-            '"train.steps": "10"' '"model.width": "32"' '"link_inter": ""'; do
+            '"train.steps": "10"' '"model.width": "32"' '"link_inter": ""' '"cluster": "1 node x 1 worker"' '"nodes": 1'; do
     grep -qF -- "$line" run/report.json || die "report.json has no $line: $(cat run/report.json)"
 done
 grep -q "\"state\": \"$(sed -n 's/.*(state \([0-9a-f]*\)).*/\1/p' out)\"" run/report.json || die "report.json has another state"
