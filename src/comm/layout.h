@@ -10,6 +10,10 @@ struct layout {
     int nodes, each;
 };
 
+/* Bytes: what ends up at a rank of a collective that goes in rounds of doubling distance instead of
+ * around a ring. Latency is all it costs over slow links, and there are few rounds. */
+enum { COMM_SMALL = 64 << 10 };
+
 /* node[r]: where rank r of `size` runs. */
 struct layout layout_of(const int *node, int size);
 

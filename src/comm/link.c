@@ -58,37 +58,3 @@ enum sotto_status link_parse(struct link *link, const char *text)
         return fail(SOTTO_EINVAL, "link '%s': want 1B/s to 1e6GB/s, and at most 1000s", text);
     return SOTTO_OK;
 }
-
-double link_message(const struct link *link, double bytes)
-{
-    return link->latency + (link->bandwidth > 0 ? bytes / link->bandwidth : 0);
-}
-
-static const struct link *hop(const struct link_model *model, const int *node, int size, int rank)
-{
-    return node[rank] == node[(rank + 1) % size] ? &model->intra : &model->inter;
-}
-
-static double slowest_hop(const struct link_model *model, const int *node, int size, double bytes)
-{
-    double slowest = 0;
-    for (int r = 0; r < size; r++)
-        slowest = fmax(slowest, link_message(hop(model, node, size, r), bytes));
-    return slowest;
-}
-
-double link_ring(const struct link_model *model, const int *node, int size, double bytes, int turns)
-{
-    return turns * (size - 1) * slowest_hop(model, node, size, bytes / size);
-}
-
-double link_broadcast(const struct link_model *model, const int *node, int size, double bytes)
-{
-    double latency = slowest_hop(model, node, size, 0);
-    return slowest_hop(model, node, size, bytes) + (size - 2) * latency;
-}
-
-double link_barrier(const struct link_model *model, const int *node, int size)
-{
-    return 2 * ceil(log2(size)) * slowest_hop(model, node, size, 0);
-}

@@ -27,17 +27,4 @@ enum sotto_status link_parse(struct link *link, const char *text);
 /* A bandwidth alone, in bytes a second. */
 enum sotto_status link_parse_rate(double *rate, const char *text);
 
-/* Seconds of one message of `bytes`. */
-double link_message(const struct link *link, double bytes);
-
-/* Seconds of `turns` turns around a ring of `size` ranks, each passing blocks of bytes/size from
- * rank to rank, all at once and as slow as the slowest hop: 1 for reduce-scatter or all-gather, 2
- * for all-reduce. */
-double link_ring(const struct link_model *model, const int *node, int size, double bytes,
-                 int turns);
-
-/* One rank's message to all the others, passed along the ring in pieces; a barrier over a tree. */
-double link_broadcast(const struct link_model *model, const int *node, int size, double bytes);
-double link_barrier(const struct link_model *model, const int *node, int size);
-
 #endif

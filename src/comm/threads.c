@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "comm/absent.h"
+#include "comm/shaped.h"
 #include "comm/sum.h"
 
 /* What all communicators of a run share: whether it is still alive. */
@@ -23,7 +24,8 @@ struct world {
     struct group *groups;    /* all that wait for each other, under lock */
     bool spins;              /* cores enough that a short wait may spin  */
     struct absence absence;
-    const struct link_model *links;
+    int *node;             /* (workers) */
+    struct shaped *shaped; /* modelled links; NULL: as fast as memory */
 };
 
 /* What a rank brings to a call. */
@@ -38,7 +40,8 @@ struct offer {
 struct message {
     struct message *next;
     size_t bytes, room;
-    double sent, ready; /* when it set out, when it has crossed the link */
+    double sent; /* when it set out */
+    struct shaped_message shaped;
     void *data;
 };
 
@@ -64,12 +67,15 @@ struct group {
     int *color;                    /* (size): of the split under way */
     struct group **made;           /* (size): by the lowest rank of each color */
     int *node;                     /* (size) */
+    struct way way;                /* with modelled links */
+    struct shaped_trip trip;
 };
 
 struct member {
     struct comm base;
     struct group *group;
     int world_rank;
+    uint64_t trips;     /* that this rank has been on */
     struct view *x, *y; /* (size) scratch of this rank */
 };
 
@@ -162,16 +168,6 @@ static void meet_again(struct member *m)
     gathered(m, false);
 }
 
-static void sleep_until(double when)
-{
-    double left = when - now();
-    while (left > 0) {
-        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
-        nanosleep(&t, NULL);
-        left = when - now();
-    }
-}
-
 /* Publishes what this rank brings and waits for the others; then whether all brought the same. */
 static enum sotto_status open_call(struct member *m, struct offer mine)
 {
@@ -195,31 +191,26 @@ static enum sotto_status open_call(struct member *m, struct offer mine)
     return SOTTO_OK;
 }
 
-/* Waits until nobody reads this rank's memory any more and, with links, until the modelled time has
- * passed since the last one came. */
-static enum sotto_status close_call(struct member *m, double seconds)
+/* Waits until nobody reads this rank's memory any more and, with links, until a call of `bytes` in
+ * all has crossed them, from when the last one came. */
+static enum sotto_status close_call(struct member *m, size_t bytes)
 {
     struct group *g = m->group;
+    const struct offer *mine = &g->offer[m->base.rank];
+    const struct way_call call = {.call = mine->call,
+                                  .bytes = (double)bytes,
+                                  .bf16 = mine->unit == dtype_size(DTYPE_BF16),
+                                  .root = mine->root};
     double last = 0;
     for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
     m->base.wait.to = last;
     meet_again(m);
-    if (g->world->links)
-        sleep_until(last + seconds);
-    return SOTTO_OK;
+    if (!g->world->shaped)
+        return SOTTO_OK;
+    return shaped_travel(g->world->shaped, &g->trip, &g->way, call, ++m->trips, last);
 }
 
-static double ring(const struct member *m, size_t count, size_t unit, int turns)
-{
-    const struct link_model *links = m->group->world->links;
-    return links ? link_ring(links, m->group->node, m->group->size, (double)count * (double)unit,
-                             turns)
-                 : 0;
-}
-
-/* Each rank sums its block where the others' vectors lie and writes it to all of them: nobody else
- * reads or writes that block, so x may be y. */
 static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
     struct member *m = (struct member *)c;
@@ -228,7 +219,7 @@ static enum sotto_status allreduce(struct comm *c, struct view y, struct view x,
         m, (struct offer){.call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
     sum_block(m->y, c->size, m->x, c->size, c->rank + 1, b.begin, b.end);
-    return close_call(m, ring(m, count, unit, 2));
+    return close_call(m, count * unit);
 }
 
 static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
@@ -241,7 +232,7 @@ static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct vi
     struct comm_block b = comm_block(count, c->size, c->rank);
     struct view out = {(char *)y.data - b.begin * unit, y.type}; /* as if y were the whole vector */
     sum_block(&out, 1, m->x, c->size, c->rank + 1, b.begin, b.end);
-    return close_call(m, ring(m, count, unit, 1));
+    return close_call(m, count * unit);
 }
 
 static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_t count,
@@ -258,28 +249,25 @@ static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_
         if (b.end > b.begin && to != m->x[r].data)
             memmove(to, m->x[r].data, (b.end - b.begin) * unit);
     }
-    return close_call(m, ring(m, count, unit, 1));
+    return close_call(m, count * unit);
 }
 
 static enum sotto_status broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
     struct member *m = (struct member *)c;
-    struct group *g = m->group;
     TRY(open_call(
         m, (struct offer){
                .call = COMM_BROADCAST, .x.data = data, .count = bytes, .unit = 1, .root = root}));
     if (c->rank != root && bytes)
         memcpy(data, m->x[root].data, bytes);
-    return close_call(
-        m, g->world->links ? link_broadcast(g->world->links, g->node, g->size, (double)bytes) : 0);
+    return close_call(m, bytes);
 }
 
 static enum sotto_status barrier(struct comm *c)
 {
     struct member *m = (struct member *)c;
-    struct group *g = m->group;
     TRY(open_call(m, (struct offer){.call = COMM_BARRIER}));
-    return close_call(m, g->world->links ? link_barrier(g->world->links, g->node, g->size) : 0);
+    return close_call(m, 0);
 }
 
 static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
@@ -307,18 +295,24 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
         memcpy(message->data, data, bytes);
     message->bytes = bytes;
     message->next = NULL;
-    const struct link_model *links = g->world->links;
-    bool near = g->node[c->rank] == g->node[to];
-    message->sent = message->ready = now();
-    if (links)
-        message->ready += link_message(near ? &links->intra : &links->inter, (double)bytes);
+    message->sent = now();
+    struct shaped *shaped = g->world->shaped;
+    enum sotto_status st = SOTTO_OK;
+    if (shaped)
+        st = shaped_send(shaped, &message->shaped, m->world_rank, g->world_rank[to], (double)bytes,
+                         message->sent);
+    if (st != SOTTO_OK) {
+        free(message->data);
+        free(message);
+        return st;
+    }
     pthread_mutex_lock(&g->lock);
     *box->last = message;
     box->last = &message->next;
     pthread_cond_broadcast(&g->moved);
     pthread_mutex_unlock(&g->lock);
-    if (links) /* the sender's link is busy until the last byte has left */
-        sleep_until(message->ready - (near ? links->intra.latency : links->inter.latency));
+    if (shaped)
+        shaped_wait_left(shaped, &message->shaped);
     return atomic_load(&g->world->aborted) ? aborted(g->world) : SOTTO_OK;
 }
 
@@ -342,8 +336,8 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     c->wait.to = message->sent;
     if (*came && *came <= room)
         memcpy(data, message->data, *came);
-    if (g->world->links)
-        sleep_until(message->ready);
+    if (g->world->shaped)
+        shaped_wait_come(g->world->shaped, &message->shaped);
     pthread_mutex_lock(&g->lock);
     message->next = box->idle;
     box->idle = message;
@@ -355,6 +349,8 @@ static void leave_world(struct world *w)
 {
     if (atomic_fetch_sub(&w->users, 1) == 1) {
         pthread_mutex_destroy(&w->lock);
+        shaped_close(w->shaped);
+        free(w->node);
         free(w);
     }
 }
@@ -381,6 +377,7 @@ static void free_group(struct group *g)
     }
     pthread_cond_destroy(&g->moved);
     pthread_mutex_destroy(&g->lock);
+    way_close(&g->way);
     free(g->offer);
     free(g->box);
     free(g->color);
@@ -392,8 +389,8 @@ static void free_group(struct group *g)
     leave_world(w);
 }
 
-/* A group of `size` ranks, the i-th on node[i]; NULL without memory. */
-static struct group *make_group(struct world *w, int size, const int *node)
+/* A group of `size` ranks, the i-th of them worker[i] of the world; NULL without memory. */
+static struct group *make_group(struct world *w, int size, const int *worker)
 {
     struct group *g = calloc(1, sizeof *g);
     if (!g)
@@ -424,7 +421,12 @@ static struct group *make_group(struct world *w, int size, const int *node)
         free_group(g);
         return NULL;
     }
-    memcpy(g->node, node, n * sizeof *node);
+    for (int i = 0; i < size; i++) {
+        g->world_rank[i] = worker[i];
+        g->node[i] = w->node[worker[i]];
+    }
+    if (w->shaped)
+        way_open(&g->way, shaped_network(w->shaped), g->world_rank, g->node, size);
     for (size_t i = 0; i < n * n; i++)
         g->box[i].last = &g->box[i].first;
     return g;
@@ -481,7 +483,7 @@ static const struct comm_ops threads_ops = {
     .free = free_member,
 };
 
-static enum sotto_status make_member(struct group *g, int rank, int world_rank, struct comm **out)
+static enum sotto_status make_member(struct group *g, int rank, struct comm **out)
 {
     struct member *m = calloc(1, sizeof *m);
     struct view *x = calloc((size_t)g->size, sizeof *x), *y = calloc((size_t)g->size, sizeof *y);
@@ -495,7 +497,7 @@ static enum sotto_status make_member(struct group *g, int rank, int world_rank, 
     m->base = (struct comm){
         .ops = &threads_ops, .rank = rank, .size = g->size, .node = g->node, .clock = &clock_real};
     m->group = g;
-    m->world_rank = g->world_rank[rank] = world_rank;
+    m->world_rank = g->world_rank[rank];
     m->x = x;
     m->y = y;
     *out = &m->base;
@@ -510,23 +512,23 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     g->color[c->rank] = color;
     TRY(meet(m));
     int lowest = -1, rank = 0, size = 0;
-    int *node = calloc((size_t)g->size, sizeof *node);
+    int *worker = calloc((size_t)g->size, sizeof *worker);
     for (int r = 0; r < g->size; r++) {
         if (g->color[r] != color)
             continue;
         lowest = lowest < 0 ? r : lowest;
         rank += r < c->rank;
-        if (node)
-            node[size] = g->node[r];
+        if (worker)
+            worker[size] = g->world_rank[r];
         size++;
     }
     if (lowest == c->rank)
-        g->made[c->rank] = node ? make_group(g->world, size, node) : NULL;
-    free(node);
+        g->made[c->rank] = worker ? make_group(g->world, size, worker) : NULL;
+    free(worker);
     meet_again(m);
     struct group *mine = g->made[lowest];
-    enum sotto_status st = mine ? make_member(mine, rank, m->world_rank, out)
-                                : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
+    enum sotto_status st =
+        mine ? make_member(mine, rank, out) : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
     meet_again(m); /* color and made may be written again */
     return st;
 }
@@ -541,41 +543,59 @@ enum sotto_status threads_check(int size)
                 size, THREADS_MOST, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-enum sotto_status threads_world(const struct threads_config *config, struct comm **out)
+/* The world of `config`, used by who makes it. */
+static enum sotto_status make_world(const struct threads_config *config, struct world **out)
 {
-    TRY(threads_check(config->size));
-    struct world *w = calloc(1, sizeof *w);
-    int *node = calloc((size_t)config->size, sizeof *node);
-    for (int r = 0; r < config->size; r++)
-        out[r] = NULL;
-    if (!w || !node) {
-        free(w);
-        free(node);
+    struct world *w = *out = calloc(1, sizeof *w);
+    if (!w)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
-    }
-    if (config->node)
-        memcpy(node, config->node, (size_t)config->size * sizeof *node);
     pthread_mutex_init(&w->lock, NULL);
     atomic_init(&w->users, 1);
-    w->links = config->links;
     w->absence.patience = config->patience > 0 ? config->patience : ABSENCE_PATIENCE;
     w->spins = sysconf(_SC_NPROCESSORS_ONLN) >= config->size;
-    struct group *g = make_group(w, config->size, node);
-    free(node);
-    enum sotto_status st = SOTTO_OK;
+    w->node = calloc((size_t)config->size, sizeof *w->node);
+    if (!w->node)
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
+    if (config->node)
+        memcpy(w->node, config->node, (size_t)config->size * sizeof *w->node);
+    return config->links ? shaped_open(&w->shaped, config->links, w->node, config->size) : SOTTO_OK;
+}
+
+/* Its communicators: all or none. */
+static enum sotto_status make_members(struct world *w, int size, struct comm **out)
+{
+    int *worker = calloc((size_t)size, sizeof *worker);
+    for (int r = 0; r < size && worker; r++)
+        worker[r] = r;
+    struct group *g = worker ? make_group(w, size, worker) : NULL;
+    free(worker);
     if (!g)
-        st = fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
-    for (int r = 0; r < config->size && g; r++) {
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", size);
+    enum sotto_status st = SOTTO_OK;
+    for (int r = 0; r < size; r++) {
         if (st == SOTTO_OK)
-            st = make_member(g, r, r, &out[r]); /* leaves the group when it fails */
+            st = make_member(g, r, &out[r]); /* leaves the group when it fails */
         else
             leave_group(g);
     }
-    for (int r = 0; r < config->size && st != SOTTO_OK; r++) { /* all or none */
+    for (int r = 0; r < size && st != SOTTO_OK; r++) {
         comm_free(out[r]);
         out[r] = NULL;
     }
-    leave_world(w);
+    return st;
+}
+
+enum sotto_status threads_world(const struct threads_config *config, struct comm **out)
+{
+    TRY(threads_check(config->size));
+    for (int r = 0; r < config->size; r++)
+        out[r] = NULL;
+    struct world *w = NULL;
+    enum sotto_status st = make_world(config, &w);
+    if (st == SOTTO_OK)
+        st = make_members(w, config->size, out);
+    if (w)
+        leave_world(w);
     return st;
 }
 

@@ -100,8 +100,21 @@ static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool 
         restore_message(from);
 }
 
+/* What ends on the links before anything else happens, or at `until`. A stopped run's links stand
+ * still: nobody waits for them any more. */
+static void end_flows(struct virtual_sim *sim, double until)
+{
+    while (sim->net && sim->stop.code == SOTTO_OK) {
+        const double next = network_next(sim->net);
+        if (next == INFINITY || next > until || (sim->ready && next > sim->heap[0].time))
+            break;
+        network_end_next(sim->net);
+    }
+}
+
 static void switch_to_next(struct virtual_sim *sim, bool last)
 {
+    end_flows(sim, INFINITY);
     switch_to(sim, sim->ready ? pop(sim) : NULL, last);
 }
 
@@ -109,6 +122,7 @@ static void switch_to_next(struct virtual_sim *sim, bool last)
 static void requeue(struct virtual_sim *sim)
 {
     struct virtual_turn turn = turn_of(sim->current);
+    end_flows(sim, turn.time);
     if (sim->ready && before(sim->heap[0], turn)) {
         struct virtual_process *next = sim->heap[0].process;
         replace_first(sim, turn);
@@ -398,6 +412,18 @@ static enum sotto_status check_config(const struct engine_config *config)
     return SOTTO_OK;
 }
 
+/* Where they run, and what links they have. */
+static enum sotto_status place_workers(struct virtual_sim *sim)
+{
+    const struct engine_config *config = sim->config;
+    sim->node = config->node;
+    if (!config->node &&
+        !(sim->node = sim->one_node = calloc((size_t)config->workers, sizeof(int))))
+        return fail(SOTTO_ENOMEM, "no memory for %d simulated workers", config->workers);
+    return config->links ? network_open(&sim->net, config->links, sim->node, config->workers)
+                         : SOTTO_OK;
+}
+
 enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg)
 {
     TRY(check_config(config));
@@ -418,6 +444,7 @@ enum sotto_status engine_virtual(const struct engine_config *config, worker_job 
         st = fail(SOTTO_ENOMEM, "no memory for %d simulated workers", workers);
         goto done;
     }
+    TRY_DONE(place_workers(sim));
     TRY_DONE(virtual_world(sim, world));
     for (int r = 0; r < workers; r++) {
         struct virtual_worker *v = &sim->worker[r];
@@ -444,6 +471,10 @@ done:
     }
     for (int r = 0; r < workers && world; r++)
         comm_free(world[r]);
+    if (sim) {
+        network_close(sim->net);
+        free(sim->one_node);
+    }
     free(world);
     free(sim);
     return st;

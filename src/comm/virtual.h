@@ -5,13 +5,15 @@
  * order of events the order of time: the clock of the running process is never ahead of a ready
  * one's, because whatever advances a clock (virtual_advance) or waits (virtual_block) lets those
  * that are behind run first. So what a process sees of the others is what they had done by its own
- * time, and two runs are the same to the bit.
+ * time, and two runs are the same to the bit. What ends on the network's links at a time comes
+ * before what processes do then.
  *
  * Only the work given to `compute` runs on other threads, between two points of its process's
  * order. */
 #ifndef SOTTO_COMM_VIRTUAL_H
 #define SOTTO_COMM_VIRTUAL_H
 
+#include "comm/network.h"
 #include "comm/virtual_fiber.h"
 #include "comm/virtual_pool.h"
 #include "comm/worker.h"
@@ -79,6 +81,9 @@ struct virtual_sim {
     struct virtual_worker *worker; /* (workers) */
     struct virtual_lane *lanes;    /* not closed yet */
     struct pool *pool;             /* NULL until a computation needs it */
+    struct network *net;           /* NULL: nothing takes time on it */
+    const int *node;               /* (workers) */
+    int *one_node;                 /* (workers) where the configuration names none */
     struct status_note stop;       /* the first failure: ends the others' waiting, and the run's */
 };
 

@@ -1,6 +1,6 @@
-/* Communicators in virtual time. A collective is one event: ranks wait until the last has come,
- * which combines the data where they lie and lets all go on together after the time that the links
- * take. Without data (NULL) only time passes. */
+/* Communicators in virtual time. Ranks wait in a collective until the last has come, which combines
+ * the data where they lie; all go on together when the collective has made its way through the
+ * network (way.h). Without data (NULL) only time passes. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 
 #include "comm/sum.h"
 #include "comm/virtual.h"
+#include "comm/way.h"
 
 enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
 
@@ -21,9 +22,16 @@ struct offer {
 };
 
 struct message {
+    struct flow flow;
+    struct network_use use[2];
     struct message *next;
     size_t bytes, room;
     double sent, ready; /* when it set out, when its last byte arrives */
+    double latency;
+    bool gone; /* the last byte has left */
+    int from;
+    struct member *to;
+    struct virtual_process *sender; /* waits for that */
     void *data;
     bool empty; /* only its size was declared */
 };
@@ -36,9 +44,14 @@ struct box {
 struct group {
     struct virtual_sim *sim;
     int size, users;
-    int *node; /* (size) */
+    int *node;   /* (size) */
+    int *worker; /* (size): its ranks in the world */
+    struct way way;
+    struct trip trip; /* the collective that is under way */
     int arrived;
-    double met;                     /* when the last rank came to the collective before */
+    double met;                     /* when the last rank came to the collective before ... */
+    double end;                     /* ... when it was over, which it */
+    bool over;                      /* ... is */
     struct offer *offer;            /* (size) */
     struct view *x, *y;             /* (size) */
     struct virtual_process **there; /* (size): who waits in the collective */
@@ -84,7 +97,9 @@ static void free_group(struct group *g)
         free(g->member[r]);
     }
     free_messages(g->idle);
+    way_close(&g->way);
     free(g->node);
+    free(g->worker);
     free(g->offer);
     free(g->x);
     free(g->y);
@@ -100,7 +115,7 @@ static void free_comm(struct comm *c)
         free_group(g);
 }
 
-/* NULL without memory; the nodes are still to be set. */
+/* NULL without memory; the workers are still to be set (set_worker, then open_way). */
 static struct group *make_group(struct virtual_sim *sim, int size)
 {
     struct group *g = calloc(1, sizeof *g);
@@ -110,12 +125,13 @@ static struct group *make_group(struct virtual_sim *sim, int size)
     g->sim = sim;
     g->size = g->users = size;
     g->node = calloc(n, sizeof *g->node);
+    g->worker = calloc(n, sizeof *g->worker);
     g->offer = calloc(n, sizeof *g->offer);
     g->x = calloc(n, sizeof *g->x);
     g->y = calloc(n, sizeof *g->y);
     g->there = calloc(n, sizeof(struct virtual_process *));
     g->member = calloc(n, sizeof(struct member *));
-    bool whole = g->node && g->offer && g->x && g->y && g->there && g->member;
+    bool whole = g->node && g->worker && g->offer && g->x && g->y && g->there && g->member;
     for (int r = 0; r < size && whole; r++) {
         struct member *m = g->member[r] = calloc(1, sizeof *m);
         if ((whole = m != NULL)) {
@@ -134,6 +150,20 @@ static struct group *make_group(struct virtual_sim *sim, int size)
     return g;
 }
 
+static void set_worker(struct group *g, int rank, int worker)
+{
+    g->worker[rank] = worker;
+    g->node[rank] = g->sim->node[worker];
+}
+
+static void let_go(struct trip *trip, double time);
+
+static void open_way(struct group *g)
+{
+    way_open(&g->way, g->sim->net, g->worker, g->node, g->size);
+    g->trip.over = let_go;
+}
+
 enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out)
 {
     const struct engine_config *config = sim->config;
@@ -141,9 +171,10 @@ enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out)
     if (!g)
         return fail(SOTTO_ENOMEM, "no memory for a world of %d", config->workers);
     for (int r = 0; r < g->size; r++) {
-        g->node[r] = config->node ? config->node[r] : 0;
+        set_worker(g, r, r);
         out[r] = &g->member[r]->base;
     }
+    open_way(g);
     return SOTTO_OK;
 }
 
@@ -247,9 +278,11 @@ static enum sotto_status make_split(struct group *g)
         struct group *part = make_group(g->sim, end - begin);
         whole = part != NULL;
         for (int i = begin; i < end && whole; i++) {
-            part->node[i - begin] = g->node[order[i] - g->offer];
+            set_worker(part, i - begin, g->worker[order[i] - g->offer]);
             *order[i]->out = &part->member[i - begin]->base;
         }
+        if (whole)
+            open_way(part);
     }
     for (int r = 0; r < g->size && !whole; r++) {
         comm_free(*g->offer[r].out);
@@ -259,48 +292,69 @@ static enum sotto_status make_split(struct group *g)
     return whole ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory to split %d ranks", g->size);
 }
 
-/* All have come: moves the data and tells how long it takes. */
-static enum sotto_status complete(struct group *g, double *seconds)
+/* All have come: moves the data. */
+static enum sotto_status complete(struct group *g)
 {
-    *seconds = 0;
     TRY(check_offers(g));
-    const struct link_model *links = g->sim->config->links;
     const struct offer *o = &g->offer[0];
-    double bytes = (double)o->count * (double)o->unit;
-    bool moves = have_data(g);
+    const bool moves = have_data(g);
     switch (o->call) {
     case COMM_ALLREDUCE:
     case COMM_REDUCE_SCATTER:
         if (moves)
             combine_sums(g, o->call == COMM_REDUCE_SCATTER, o->count, o->unit);
-        if (links)
-            *seconds = link_ring(links, g->node, g->size, bytes, o->call == COMM_ALLREDUCE ? 2 : 1);
         return SOTTO_OK;
     case COMM_ALLGATHER:
         if (moves)
             combine_blocks(g, o->count, o->unit);
-        if (links)
-            *seconds = link_ring(links, g->node, g->size, bytes, 1);
         return SOTTO_OK;
     case COMM_BROADCAST:
         for (int r = 0; r < g->size && moves; r++)
             if (r != o->root)
                 memcpy(g->y[r].data, g->x[o->root].data, o->count);
-        if (links)
-            *seconds = link_broadcast(links, g->node, g->size, bytes);
         return SOTTO_OK;
     case CALL_SUM:
         combine_numbers(g, (int)o->count);
-        if (links)
-            *seconds = link_ring(links, g->node, g->size, bytes * g->size, 1);
         return SOTTO_OK;
-    case COMM_BARRIER:
-        if (links)
-            *seconds = link_barrier(links, g->node, g->size);
-        return SOTTO_OK;
+    case CALL_SPLIT:
+        return make_split(g);
     default:
-        return make_split(g); /* set-up costs no time */
+        return SOTTO_OK;
     }
+}
+
+static struct group *group_of(struct trip *trip)
+{
+    return (struct group *)((char *)trip - offsetof(struct group, trip));
+}
+
+/* The collective has come through: all go on. The last to come need not have begun to wait. */
+static void let_go(struct trip *trip, double time)
+{
+    struct group *g = group_of(trip);
+    g->over = true;
+    g->end = time;
+    for (int r = 0; r < g->size; r++)
+        if (g->there[r]->state == PROCESS_WAITING)
+            virtual_wake(g->there[r], time);
+}
+
+/* It sets out through the network. Making communicators costs no time. */
+static enum sotto_status set_out(struct group *g)
+{
+    const struct offer *o = &g->offer[0];
+    struct way_call call = {.call = (enum comm_call)o->call,
+                            .bytes = (double)o->count * (double)o->unit,
+                            .bf16 = o->unit == dtype_size(DTYPE_BF16),
+                            .root = o->root};
+    if (o->call == CALL_SUM) { /* each rank's numbers go to all */
+        call.call = COMM_ALLGATHER;
+        call.bytes *= g->size;
+    }
+    if (g->sim->net && o->call != CALL_SPLIT)
+        return trip_start(&g->trip, &g->way, call, g->met);
+    let_go(&g->trip, g->met);
+    return SOTTO_OK;
 }
 
 static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
@@ -314,22 +368,23 @@ static enum sotto_status collective(struct comm *c, struct offer offer, struct v
     g->x[c->rank] = x;
     g->y[c->rank] = y;
     g->there[c->rank] = sim->current;
-    if (++g->arrived < g->size) {
-        TRY(virtual_block(sim, call_name(offer.call), -1));
-        c->wait.to = g->met; /* nobody comes to the next one before all have left this */
-        return status_raise(&g->failure);
+    g->over = false;
+    if (++g->arrived == g->size) {
+        g->arrived = 0;
+        g->met = sim->current->time;
+        enum sotto_status st = complete(g);
+        if (st == SOTTO_OK)
+            st = set_out(g);
+        if (st != SOTTO_OK) {
+            status_save(&g->failure, st);
+            let_go(&g->trip, g->met);
+        }
     }
-    g->arrived = 0;
-    g->met = sim->current->time;
-    double seconds;
-    enum sotto_status st = complete(g, &seconds);
-    if (st != SOTTO_OK)
-        status_save(&g->failure, st);
-    double end = sim->current->time + seconds; /* it came last: no other is ahead of it */
-    for (int r = 0; r < g->size; r++)
-        if (r != c->rank)
-            virtual_wake(g->there[r], end);
-    virtual_advance(sim, end);
+    if (g->over)
+        virtual_advance(sim, g->end);
+    else
+        TRY(virtual_block(sim, call_name(offer.call), -1));
+    c->wait.to = g->met; /* nobody comes to the next one before all have left this */
     return status_raise(&g->failure);
 }
 
@@ -403,7 +458,49 @@ static enum sotto_status take_message(struct group *g, const void *data, size_t 
     return SOTTO_OK;
 }
 
-/* The sender's link is busy until the last byte has left; the latency is only the receiver's. */
+/* The last byte has left: the sender goes on, and the receiver after the latency. */
+static void message_left(struct flow *flow, double time)
+{
+    struct message *m = (struct message *)flow; /* its first member */
+    struct member *to = m->to;
+    m->gone = true;
+    m->ready = time + m->latency;
+    if (m->sender->state == PROCESS_WAITING)
+        virtual_wake(m->sender, time);
+    if (to->receiver && to->from == m->from && to->box[m->from].first == m) {
+        virtual_wake(to->receiver, m->ready);
+        to->receiver = NULL;
+    }
+}
+
+static enum sotto_status set_out_message(struct group *g, struct message *m)
+{
+    struct virtual_sim *sim = g->sim;
+    m->gone = false;
+    m->sender = sim->current;
+    m->sent = sim->current->time;
+    m->latency = 0;
+    m->flow.use = m->use;
+    m->flow.n = 0;
+    m->flow.ended = message_left;
+    if (sim->net) {
+        const struct hop hop =
+            network_hop(sim->net, g->worker[m->from], g->worker[m->to->base.rank]);
+        m->latency = hop.latency;
+        for (int i = 0; i < 2; i++)
+            if (hop.side[i] >= 0)
+                m->use[m->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+    }
+    if (!m->flow.n) {
+        message_left(&m->flow, m->sent);
+        return SOTTO_OK;
+    }
+    TRY(network_reserve(sim->net));
+    network_start(sim->net, &m->flow, (double)m->bytes, m->sent);
+    return SOTTO_OK;
+}
+
+/* The sender is busy until the last byte has left; the latency is only the receiver's. */
 static enum sotto_status send_message(struct comm *c, const void *data, size_t bytes, int to)
 {
     struct group *g = ((struct member *)c)->group;
@@ -414,25 +511,18 @@ static enum sotto_status send_message(struct comm *c, const void *data, size_t b
     if (!peer->box && !(peer->box = calloc((size_t)g->size, sizeof *peer->box)))
         return fail(SOTTO_ENOMEM, "no memory for messages from %d ranks", g->size);
     TRY(take_message(g, data, bytes, &m));
-    struct link link = {0};
-    if (sim->config->links)
-        link =
-            g->node[c->rank] == g->node[to] ? sim->config->links->intra : sim->config->links->inter;
-    double left = sim->current->time + (link.bandwidth > 0 ? (double)bytes / link.bandwidth : 0);
-    m->sent = sim->current->time;
-    m->ready = left + link.latency;
+    m->from = c->rank;
+    m->to = peer;
     struct box *box = &peer->box[c->rank];
     if (box->first)
         box->last->next = m;
     else
         box->first = m;
     box->last = m;
-    if (peer->receiver && peer->from == c->rank) {
-        virtual_wake(peer->receiver, m->ready);
-        peer->receiver = NULL;
-    }
-    virtual_advance(sim, left);
-    return SOTTO_OK;
+    TRY(set_out_message(g, m));
+    if (m->gone)
+        return SOTTO_OK;
+    return virtual_block(sim, comm_call_name(COMM_SEND), to);
 }
 
 static enum sotto_status recv_message(struct comm *c, void *data, size_t room, int from,
@@ -443,7 +533,7 @@ static enum sotto_status recv_message(struct comm *c, void *data, size_t room, i
     struct virtual_sim *sim = g->sim;
     TRY(status_raise(&sim->stop));
     c->wait.from = sim->current->time;
-    if (!self->box || !self->box[from].first) {
+    if (!self->box || !self->box[from].first || !self->box[from].first->gone) {
         self->receiver = sim->current;
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));

@@ -1,6 +1,7 @@
 /* Workers in virtual time: the suite, the times of the model, overlap, faults, and that every run
  * is the same. Workers run on stacks of their own, so they return a status and assert nothing. */
 #include "base/scratch.h"
+#include "comm/formula.h"
 #include "comm/suite.h"
 
 #include <math.h>
@@ -44,35 +45,49 @@ static void suite(void **state)
  * others. */
 struct costs {
     double bytes, late;
-    struct link slow; /* the slowest hop */
+    struct formula formula;
 };
 
 static enum sotto_status measure(struct worker *w, void *arg)
 {
     const struct costs *k = arg;
+    const struct formula *f = &k->formula;
     size_t count = (size_t)(k->bytes / 4);
-    double n = w->size,
-           ring = (n - 1) / n * k->bytes / k->slow.bandwidth + (n - 1) * k->slow.latency;
-    double at = 0;
+    double n = w->size, turn = formula_turn(f, k->bytes), at = 0;
     TRY(compute(w, w->rank == w->size / 2 ? k->late : 0));
-    at += k->late + 2 * ring;
+    at += k->late + 2 * turn;
     TRY(comm_allreduce(w->world, view_none, view_none, count));
     CHECK(near(now(w), at), "allreduce of %d ends at %.15g, not %.15g", w->size, now(w), at);
     TRY(comm_reduce_scatter(w->world, view_none, view_none, count));
-    at += ring;
+    at += turn;
     CHECK(near(now(w), at), "reduce_scatter ends at %.15g, not %.15g", now(w), at);
     TRY(comm_allgather(w->world, view_none, view_none, count));
-    at += ring;
+    at += turn;
     CHECK(near(now(w), at), "allgather ends at %.15g, not %.15g", now(w), at);
-    TRY(comm_broadcast(w->world, view_none, count, w->size - 1));
-    at += k->bytes / k->slow.bandwidth + (n - 1) * k->slow.latency;
+    TRY(comm_broadcast(w->world, view_none, count, w->size - 1)); /* along all but one hop */
+    const int crossings = f->each == 1 || f->nodes == 1 ? f->nodes - 1 : f->nodes;
+    at += (formula_slower(f, k->bytes) - formula_slower(f, 0)) + crossings * f->inter.latency +
+          (n - 1 - crossings) * f->intra.latency;
     CHECK(near(now(w), at), "broadcast ends at %.15g, not %.15g", now(w), at);
     TRY(comm_barrier(w->world));
-    at += 2 * ceil(log2(n)) * k->slow.latency;
+    at += ceil(log2(n)) * formula_slower(f, 0);
     CHECK(near(now(w), at), "barrier ends at %.15g, not %.15g", now(w), at);
     const struct comm_tally *t = &w->world->tally[COMM_ALLREDUCE];
-    double took = 2 * ring + (w->rank == w->size / 2 ? 0 : k->late);
+    double took = 2 * turn + (w->rank == w->size / 2 ? 0 : k->late);
     CHECK(near(t->seconds, took), "the tally has %.15g s, not %.15g", t->seconds, took);
+    double numbers[3] = {0};
+    at = now(w);
+    TRY(comm_sum(w->world, numbers, 3));
+    at += formula_rounds(f, sizeof numbers);
+    CHECK(near(now(w), at), "sums of %d end at %.15g, not %.15g", w->size, now(w), at);
+    TRY(comm_allreduce(w->world, view_none, view_none, 100));
+    at += formula_rounds(f, 400);
+    CHECK(near(now(w), at), "a small allreduce ends at %.15g, not %.15g", now(w), at);
+    TRY(comm_broadcast(w->world, view_none, 100, 0)); /* a tree */
+    at += f->nodes == 1 || f->each == 1 ? ceil(log2(n)) * formula_slower(f, 400)
+                                        : ceil(log2(f->nodes)) * formula_message(f->inter, 400) +
+                                              ceil(log2(f->each)) * formula_message(f->intra, 400);
+    CHECK(near(now(w), at), "a small broadcast ends at %.15g, not %.15g", now(w), at);
     return SOTTO_OK;
 }
 
@@ -80,20 +95,15 @@ static void costs(void **state)
 {
     (void)state;
     const struct link_model links = {.intra = {25e9, 2e-6}, .inter = {12.5e6, 5e-3}};
-    int apart[64], paired[64];
-    for (int r = 0; r < 64; r++) {
-        apart[r] = r;
-        paired[r] = r / 2;
-    }
-    static const int sizes[] = {2, 3, 4, 7, 16, 64};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const int *const mix[] = {NULL, apart, paired};
-        for (int m = 0; m < 3; m++) {
-            bool inside = m == 0 || (m == 2 && sizes[i] == 2);
-            struct costs k = {4e6, 0.125, inside ? links.intra : links.inter};
-            struct engine_config config = {.workers = sizes[i], .node = mix[m], .links = &links};
-            assert_ok(engine_virtual(&config, measure, &k));
-        }
+    static const int shapes[][2] = {{1, 2}, {1, 3},  {1, 7}, {1, 64}, {2, 1},  {4, 1},
+                                    {7, 1}, {16, 1}, {2, 2}, {2, 4},  {16, 4}, {32, 2}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        struct costs k = {4e6, 0.125, {shapes[i][0], shapes[i][1], links.intra, links.inter}};
+        int node[64], workers = shapes[i][0] * shapes[i][1];
+        for (int r = 0; r < workers; r++)
+            node[r] = r / shapes[i][1];
+        struct engine_config config = {.workers = workers, .node = node, .links = &links};
+        assert_ok(engine_virtual(&config, measure, &k));
     }
 }
 
@@ -300,8 +310,9 @@ static void many_workers(void **state)
     struct trace *t = calloc(1, sizeof *t);
     assert_non_null(t);
     assert_ok(engine_virtual(&config, trace_worker, t));
+    const struct formula f = {MOST / 8, 8, links.intra, links.inter};
     for (int r = 0; r < MOST; r++)
-        assert_true(t->at[r][ROUNDS - 1] >= ROUNDS * 2 * (MOST - 1) * 1e-4);
+        assert_true(t->at[r][ROUNDS - 1] >= ROUNDS * formula_allreduce(&f, MB / 100 * 4));
     free(t);
 }
 

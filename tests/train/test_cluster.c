@@ -2,7 +2,7 @@
  * arithmetic. */
 #include "nn/tiny.h"
 
-#include "comm/link.h"
+#include "comm/formula.h"
 #include "data/tokens.h"
 #include "train/report.h"
 #include "train/trainer.h"
@@ -96,8 +96,6 @@ static struct outcome simulate(const char *const *options)
     return o;
 }
 
-static const int nodes[WORKERS] = {0, 1, 2, 3};
-
 static struct link_model links_of(const char *text)
 {
     struct link_model links = {0};
@@ -105,9 +103,19 @@ static struct link_model links_of(const char *text)
     return links;
 }
 
+/* An all-reduce, or one turn of it. */
 static double ring(const struct link_model *links, size_t bytes, int turns)
 {
-    return link_ring(links, nodes, WORKERS, (double)bytes, turns);
+    const struct formula f = {WORKERS, 1, links->intra, links->inter};
+    if (turns == 2)
+        return formula_allreduce(&f, (double)bytes);
+    return formula_turn(&f, (double)bytes);
+}
+
+static double gather(const struct link_model *links, size_t bytes)
+{
+    const struct formula f = {WORKERS, 1, links->intra, links->inter};
+    return formula_gather(&f, (double)bytes);
 }
 
 struct times {
@@ -129,7 +137,7 @@ static struct times predict(const struct outcome *o, const struct link_model *li
         double jobs = ring(links, o->count[k] * sizeof(float), turns);
         now += STEP * 2 * o->stage_flops[k] / o->flops;
         if (k == o->stages - 1)
-            jobs += ring(links, WORKERS * 5 * sizeof(double), 1);
+            jobs += gather(links, WORKERS * 5 * sizeof(double));
         lane = fmax(lane, now) + jobs;
         t.communication += jobs;
     }
@@ -180,9 +188,9 @@ static void a_round_takes_its_time(void **state)
 
         /* the norm of the sliced gradient and the new parameters come behind */
         struct outcome zero1 = simulate((const char *[]){link, "strategy.preset=zero1", NULL});
-        double behind = ring(&links, WORKERS * sizeof(double), 1);
+        double behind = gather(&links, WORKERS * sizeof(double));
         for (int k = 0; k < zero1.stages; k++)
-            behind += ring(&links, zero1.count[k] * sizeof(float), 1);
+            behind += gather(&links, zero1.count[k] * sizeof(float));
         assert_times("zero1", &zero1, predict(&zero1, &links, 1, behind));
         assert_true(ddp.result.hash == zero1.result.hash);
     }

@@ -1,0 +1,164 @@
+#include "comm/shaped.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+struct shaped {
+    pthread_mutex_t lock;
+    pthread_cond_t moved; /* a flow has begun or ended */
+    struct network *net;
+};
+
+static double now(void)
+{
+    return clock_now(&clock_real);
+}
+
+enum sotto_status shaped_open(struct shaped **out, const struct link_model *links, const int *node,
+                              int workers)
+{
+    struct shaped *s = *out = calloc(1, sizeof *s);
+    if (!s)
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_t monotonic; /* as clock_real is */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    const enum sotto_status st = network_open(&s->net, links, node, workers);
+    if (st != SOTTO_OK) {
+        shaped_close(s);
+        *out = NULL;
+    }
+    return st;
+}
+
+void shaped_close(struct shaped *s)
+{
+    if (!s)
+        return;
+    network_close(s->net);
+    pthread_cond_destroy(&s->moved);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+struct network *shaped_network(struct shaped *s)
+{
+    return s->net;
+}
+
+void shaped_sleep_until(double when)
+{
+    double left = when - now();
+    while (left > 0) {
+        struct timespec t = {(time_t)left, (long)((left - (double)(time_t)left) * 1e9)};
+        nanosleep(&t, NULL);
+        left = when - now();
+    }
+}
+
+/* Ends what has ended by then. */
+static void catch_up(struct shaped *s, double time)
+{
+    while (network_next(s->net) <= time) {
+        network_end_next(s->net);
+        pthread_cond_broadcast(&s->moved);
+    }
+}
+
+/* The time at which something that is to begin at `since` begins: not before what has happened. */
+static double beginning(struct shaped *s, double since)
+{
+    catch_up(s, since);
+    return fmax(since, network_time(s->net));
+}
+
+/* Until something moves or the next flow ends; the lock is held. */
+static void wait_moved(struct shaped *s)
+{
+    const double next = network_next(s->net);
+    const struct timespec t = {(time_t)next, (long)((next - floor(next)) * 1e9)};
+    pthread_cond_timedwait(&s->moved, &s->lock, &t);
+    catch_up(s, now());
+}
+
+static void trip_over(struct trip *trip, double time)
+{
+    struct shaped_trip *t = (struct shaped_trip *)trip; /* its first member */
+    t->over++;
+    t->end = time;
+}
+
+enum sotto_status shaped_travel(struct shaped *s, struct shaped_trip *trip, struct way *way,
+                                struct way_call call, uint64_t number, double since)
+{
+    enum sotto_status st = SOTTO_OK;
+    pthread_mutex_lock(&s->lock);
+    if (trip->started < number) {
+        trip->started = number;
+        trip->trip.over = trip_over;
+        st = trip_start(&trip->trip, way, call, beginning(s, since));
+        if (st != SOTTO_OK)
+            trip_over(&trip->trip, since); /* the others go on, this one tells them */
+        pthread_cond_broadcast(&s->moved);
+    }
+    while (trip->over < number)
+        wait_moved(s);
+    const double end = trip->end;
+    pthread_mutex_unlock(&s->lock);
+    shaped_sleep_until(end);
+    return st;
+}
+
+static void message_left(struct flow *flow, double time)
+{
+    struct shaped_message *m = (struct shaped_message *)flow; /* its first member */
+    m->gone = true;
+    m->left = time;
+}
+
+enum sotto_status shaped_send(struct shaped *s, struct shaped_message *m, int from, int to,
+                              double bytes, double since)
+{
+    const struct hop hop = network_hop(s->net, from, to);
+    *m = (struct shaped_message){.latency = hop.latency, .flow.ended = message_left};
+    m->flow.use = m->use;
+    for (int i = 0; i < 2; i++)
+        if (hop.side[i] >= 0)
+            m->use[m->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+    pthread_mutex_lock(&s->lock);
+    enum sotto_status st = network_reserve(s->net);
+    if (st == SOTTO_OK) {
+        network_start(s->net, &m->flow, bytes, beginning(s, since));
+        pthread_cond_broadcast(&s->moved);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+static double wait_left(struct shaped *s, struct shaped_message *m)
+{
+    pthread_mutex_lock(&s->lock);
+    catch_up(s, now());
+    while (!m->gone)
+        wait_moved(s);
+    const double left = m->left;
+    pthread_mutex_unlock(&s->lock);
+    return left;
+}
+
+void shaped_wait_left(struct shaped *s, struct shaped_message *m)
+{
+    wait_left(s, m);
+}
+
+void shaped_wait_come(struct shaped *s, struct shaped_message *m)
+{
+    shaped_sleep_until(wait_left(s, m) + m->latency);
+}

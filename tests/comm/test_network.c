@@ -1,0 +1,296 @@
+/* Links that are shared: the network by itself, and what workers see of it in virtual time. */
+#include "base/scratch.h"
+#include "comm/suite.h"
+
+#include <math.h>
+
+#include "comm/formula.h"
+#include "comm/network.h"
+#include "comm/way.h"
+
+enum { MB = 1 << 20 };
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
+
+static double now(struct worker *w)
+{
+    return clock_now(w->clock);
+}
+
+static int ended;
+static double end_time[16];
+
+/* Flows as numbered messages between workers. */
+struct letter {
+    struct flow flow;
+    struct network_use use[2];
+    int number;
+};
+
+static void letter_ended(struct flow *flow, double time)
+{
+    ended++;
+    end_time[((struct letter *)flow)->number] = time;
+}
+
+static void post(struct network *net, struct letter *l, int number, int from, int to, double bytes,
+                 double when)
+{
+    const struct hop hop = network_hop(net, from, to);
+    *l = (struct letter){.flow.ended = letter_ended, .number = number};
+    l->flow.use = l->use;
+    for (int i = 0; i < 2; i++)
+        if (hop.side[i] >= 0)
+            l->use[l->flow.n++] = (struct network_use){.side = hop.side[i], .streams = 1};
+    while (network_next(net) <= when)
+        network_end_next(net);
+    assert_ok(network_reserve(net));
+    network_start(net, &l->flow, bytes, when);
+}
+
+static void finish(struct network *net)
+{
+    while (network_next(net) < INFINITY)
+        network_end_next(net);
+}
+
+/* 0 -> 1 alone for a second, then beside 0 -> 2, which has 2 -> 3 beside it on no side: half each
+ * of worker 0's way out, all of worker 2's; and what is left over when one has ended. */
+static void shares(void **state)
+{
+    (void)state;
+    const struct link_model links = {.intra = {100, 0}};
+    const int node[4] = {0};
+    struct network *net;
+    struct letter l[4];
+    assert_ok(network_open(&net, &links, node, 4));
+    post(net, &l[0], 0, 0, 1, 300, 0);
+    post(net, &l[1], 1, 0, 2, 50, 1);
+    post(net, &l[2], 2, 2, 3, 100, 1);
+    finish(net);
+    assert_true(near(end_time[0], 3.5)); /* 100 by 1 s, 50 by 2 s, 150 in the rest */
+    assert_true(near(end_time[1], 2));
+    assert_true(near(end_time[2], 2));
+    /* Max-min: three into worker 3 get a third each; worker 0's other stream takes what is left. */
+    post(net, &l[0], 0, 0, 3, 100, 4);
+    post(net, &l[1], 1, 1, 3, 100, 4);
+    post(net, &l[2], 2, 2, 3, 100, 4);
+    post(net, &l[3], 3, 0, 1, 200, 4);
+    finish(net);
+    assert_true(near(end_time[0], 7) && near(end_time[1], 7) && near(end_time[2], 7));
+    assert_true(near(end_time[3], 7)); /* 200/3 a second */
+    network_close(net);
+}
+
+/* Adapters: two of a node serve places in turn, a slow node's are slow, other ways are none's. */
+static void adapters(void **state)
+{
+    (void)state;
+    const double speed[] = {1, 0.25};
+    const int node[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    const struct link_model links = {.intra = {0, 1}, .inter = {100, 2}, .adapters = 2};
+    struct link_model slow = links;
+    slow.speed = speed;
+    struct network *net;
+    struct letter l[4];
+    assert_ok(network_open(&net, &links, node, 8));
+    assert_int_equal(network_hop(net, 0, 1).side[0], -1);
+    assert_true(network_hop(net, 0, 1).latency == 1 && network_hop(net, 0, 4).latency == 2);
+    for (int i = 0; i < 3; i++) /* places 0 and 2 share an adapter */
+        post(net, &l[i], i, i, 4 + i, 100, 0);
+    finish(net);
+    assert_true(near(end_time[0], 2) && near(end_time[1], 1) && near(end_time[2], 2));
+    network_close(net);
+    assert_ok(network_open(&net, &slow, node, 8));
+    post(net, &l[0], 0, 0, 4, 100, 0);
+    post(net, &l[1], 1, 4, 0, 100, 0);
+    finish(net);
+    assert_true(near(end_time[0], 4) && near(end_time[1], 4));
+    network_close(net);
+}
+
+/* Two lanes at once: each all-reduce takes what both would take one after the other. */
+struct two {
+    struct comm *c[2];
+    struct lane *lane[2];
+    size_t count;
+};
+
+static enum sotto_status reduce_0(void *arg)
+{
+    struct two *t = arg;
+    return comm_allreduce(t->c[0], view_none, view_none, t->count);
+}
+
+static enum sotto_status reduce_1(void *arg)
+{
+    struct two *t = arg;
+    return comm_allreduce(t->c[1], view_none, view_none, t->count);
+}
+
+static enum sotto_status two_lanes_worker(struct worker *w, void *arg)
+{
+    const struct formula *f = arg;
+    struct two t = {.count = MB};
+    for (int i = 0; i < 2; i++) {
+        TRY(w->ops->lane(w, &t.lane[i]));
+        TRY(comm_duplicate(w->world, &t.c[i]));
+    }
+    TRY(lane_start(t.lane[0], reduce_0, &t));
+    TRY(lane_start(t.lane[1], reduce_1, &t));
+    for (int i = 0; i < 2; i++) {
+        TRY(lane_wait(t.lane[i]));
+        struct formula half = *f;
+        half.intra.bandwidth /= 2;
+        half.inter.bandwidth /= 2;
+        const double want = formula_allreduce(&half, 4.0 * MB);
+        CHECK(near(now(w), want), "lane %d is done at %.12g, not %.12g", i, now(w), want);
+    }
+    for (int i = 0; i < 2; i++) {
+        lane_close(t.lane[i]);
+        comm_free(t.c[i]);
+    }
+    return SOTTO_OK;
+}
+
+static void two_lanes(void **state)
+{
+    (void)state;
+    static const int shapes[][2] = {{1, 4}, {4, 1}, {2, 3}};
+    for (int i = 0; i < 3; i++) {
+        struct formula f = {shapes[i][0], shapes[i][1], {8 * MB, 1e-3}, {MB, 1e-2}};
+        const struct link_model links = {.intra = f.intra, .inter = f.inter};
+        int node[8], workers = f.nodes * f.each;
+        for (int r = 0; r < workers; r++)
+            node[r] = r / f.each;
+        struct engine_config config = {.workers = workers, .node = node, .links = &links};
+        assert_ok(engine_virtual(&config, two_lanes_worker, &f));
+    }
+}
+
+/* Seven send 1 MB to one rank, which has room for 1 MB a second. */
+static enum sotto_status incast_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    const struct view v = {NULL, DTYPE_F32};
+    if (w->rank > 0) {
+        TRY(comm_send(w->world, v, MB / 4, 0));
+        CHECK(near(now(w), 7), "rank %d is done at %.12g", w->rank, now(w));
+        return SOTTO_OK;
+    }
+    for (int r = 1; r < w->size; r++)
+        TRY(comm_recv(w->world, v, MB / 4, r));
+    CHECK(near(now(w), 7.5), "all have come at %.12g", now(w));
+    return SOTTO_OK;
+}
+
+/* Four pairs across two nodes with one adapter each; then the other direction beside it, which is
+ * another side. */
+static enum sotto_status pairs_worker(struct worker *w, void *arg)
+{
+    const double want = *(const double *)arg;
+    const struct view v = {NULL, DTYPE_F32};
+    const int other = (w->rank + 4) % 8;
+    if (w->rank < 4)
+        TRY(comm_send(w->world, v, MB / 4, other));
+    else
+        TRY(comm_recv(w->world, v, MB / 4, other));
+    CHECK(near(now(w), want + (w->rank < 4 ? 0 : 0.5)), "rank %d: %.12g", w->rank, now(w));
+    TRY(comm_barrier(w->world));
+    const double begin = now(w);
+    size_t came;
+    TRY(comm_exchange(w->world, v, MB / 4, other, v, MB / 4, other, &came));
+    CHECK(near(now(w) - begin, want + 0.5), "exchange of %d: %.12g", w->rank, now(w) - begin);
+    return SOTTO_OK;
+}
+
+static void many_at_once(void **state)
+{
+    (void)state;
+    const int node[8] = {0, 0, 0, 0, 1, 1, 1, 1};
+    struct link_model links = {.intra = {MB, 0.5}, .inter = {MB, 0.5}, .adapters = 1};
+    struct engine_config config = {.workers = 8, .links = &links};
+    assert_ok(engine_virtual(&config, incast_worker, NULL));
+    config.node = node;
+    assert_ok(engine_virtual(&config, pairs_worker, &(double){4}));
+    links.adapters = 2;
+    assert_ok(engine_virtual(&config, pairs_worker, &(double){2}));
+    links.adapters = 0;
+    assert_ok(engine_virtual(&config, pairs_worker, &(double){1}));
+}
+
+/* A ring made of exchanges takes as long as the collective, on even links and on mixed ones, where
+ * nodes are uneven and one is slow. */
+static enum sotto_status ring_worker(struct worker *w, void *arg)
+{
+    const size_t *count = arg;
+    const struct view v = {NULL, DTYPE_F32};
+    const int next = (w->rank + 1) % w->size, previous = (w->rank + w->size - 1) % w->size;
+    size_t came;
+    TRY(comm_barrier(w->world));
+    double begin = now(w);
+    for (int i = 0; i < w->size - 1; i++)
+        TRY(comm_exchange(w->world, v, *count, next, v, *count, previous, &came));
+    TRY(comm_barrier(w->world)); /* the slowest rank's time */
+    const double barrier = begin, made = now(w) - begin - barrier;
+    begin = now(w);
+    TRY(comm_allgather(w->world, v, v, *count * (size_t)w->size));
+    CHECK(near(now(w) - begin, made), "the collective takes %.12g, the ring %.12g", now(w) - begin,
+          made);
+    return SOTTO_OK;
+}
+
+static void made_of_messages(void **state)
+{
+    (void)state;
+    static const int uneven[] = {0, 0, 0, 1, 2, 2, 2, 2}, even[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    const double speed[] = {1, 1, 0.3, 1, 1, 1, 1, 1};
+    for (int i = 0; i < 12; i++) {
+        struct link_model links = {.intra = {50 * MB, 1e-4}, .inter = {MB, i % 2 ? 1e-2 : 1}};
+        links.adapters = 1;
+        links.speed = i % 3 == 2 ? speed : NULL;
+        struct engine_config config = {.workers = 8, .links = &links};
+        config.node = i / 3 % 2 ? even : i / 6 ? uneven : NULL;
+        assert_ok(engine_virtual(&config, ring_worker, &(size_t){MB / 4}));
+    }
+}
+
+/* A ring on mixed links: the slow hop is busy all the time; the way around decides the rest. */
+static void mixed_rings(void **state)
+{
+    (void)state;
+    const int node[] = {0, 0, 0, 1}, worker[] = {0, 1, 2, 3};
+    const struct link_model links = {.intra = {100, 0}, .inter = {1, 0.25}};
+    struct network *net;
+    struct way way;
+    double seconds;
+    assert_ok(network_open(&net, &links, node, 4));
+    way_open(&way, net, worker, node, 4);
+    assert_int_equal(way.layout.nodes, 1);
+    /* 3 steps of 100 KB blocks over the slow hops 2 -> 3 and 3 -> 0: one of them three times, and
+     * twice over to the other and on */
+    const double block = 1e5, slow = block + 0.25;
+    assert_ok(
+        way_seconds(&way, (struct way_call){.call = COMM_ALLGATHER, .bytes = 4 * block}, &seconds));
+    assert_true(near(seconds, slow + slow + block));
+    /* straight to whoever sums: three blocks from each of node 0 out, one after the other */
+    assert_ok(way_seconds(
+        &way, (struct way_call){.call = COMM_REDUCE_SCATTER, .bytes = 4 * block, .bf16 = true},
+        &seconds));
+    assert_true(near(seconds, 3 * block + 3 * 0.25));
+    way_close(&way);
+    network_close(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shares),           cmocka_unit_test(adapters),
+        cmocka_unit_test(two_lanes),        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(made_of_messages), cmocka_unit_test(mixed_rings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
