@@ -278,6 +278,14 @@ static void tokenizer_as_asked_for(void **state)
     assert_true(tokenizer_end(made) >= 0);
     tokenizer_close(made);
 
+    config.vocab = 257; /* the least: bytes and the end */
+    assert_int_equal(loader_tokenizer(&made, &config), SOTTO_OK);
+    assert_int_equal(tokenizer_vocab_size(made), 257);
+    tokenizer_close(made);
+    config.vocab = 256;
+    assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL, "want at least 257");
+    config.vocab = 400;
+
     snprintf(config.tokenizer, sizeof config.tokenizer, "%s/tokenizer.json", folder);
     assert_int_equal(loader_tokenizer(&made, &config), SOTTO_EIO);
     assert_int_equal(tokenizer_save(tokenizer, config.tokenizer), SOTTO_OK);
