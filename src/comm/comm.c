@@ -1,4 +1,4 @@
-/* The front: arguments, bytes and seconds. */
+/* The front: arguments and seconds; the bytes are counted by tally.c. */
 #include "comm/comm.h"
 
 #include <assert.h>
@@ -9,6 +9,7 @@
 
 #include "base/hash.h"
 #include "comm/lane.h"
+#include "comm/tally.h"
 
 const char *comm_call_name(enum comm_call call)
 {
@@ -26,14 +27,12 @@ struct comm_block comm_block(size_t count, int size, int rank)
     return (struct comm_block){begin, begin + each + (r < longer)};
 }
 
-/* Counts `bytes` sent to rank `to`. */
-static void count_bytes(struct comm *c, enum comm_call call, size_t bytes, int to)
+size_t comm_blocks(size_t count, int size, int first, int n)
 {
-    struct comm_tally *t = &c->tally[call];
-    if (c->node[to] == c->node[c->rank])
-        t->inside += (int64_t)bytes;
-    else
-        t->between += (int64_t)bytes;
+    const size_t from = comm_block(count, size, first).begin;
+    if (first + n <= size)
+        return comm_block(count, size, first + n).begin - from;
+    return count - from + comm_block(count, size, first + n - size).begin;
 }
 
 /* The time at which a call begins. */
@@ -59,66 +58,13 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
         lane_kept(c->lane, begin, *wait, end);
 }
 
-static int next_rank(const struct comm *c)
-{
-    return (c->rank + 1) % c->size;
-}
-
-static size_t block_count(const struct comm *c, size_t count, int rank)
-{
-    struct comm_block b = comm_block(count, c->size, rank);
-    return b.end - b.begin;
-}
-
-static void find_near(struct comm *c)
-{
-    for (int r = 0; r < c->size; r++) {
-        if (c->node[r] != c->node[c->rank])
-            continue;
-        if (!c->near.count++)
-            c->near.begin = r;
-        c->near.end = r + 1;
-    }
-}
-
-/* Every block but the own one goes straight to the rank that it belongs to. A worker of thousands
- * does not look at all of the others: blocks differ in length by one element at most. */
-static void count_direct(struct comm *c, enum comm_call call, size_t count, size_t unit)
-{
-    if (!c->near.count)
-        find_near(c);
-    size_t each = count / (size_t)c->size, longer = count % (size_t)c->size;
-    size_t all = count - block_count(c, count, c->rank),
-           inside = each * (size_t)(c->near.count - 1);
-    for (int r = c->near.begin; r < c->near.end && (size_t)r < longer; r++)
-        inside += r != c->rank && c->node[r] == c->node[c->rank];
-    c->tally[call].inside += (int64_t)(inside * unit);
-    c->tally[call].between += (int64_t)((all - inside) * unit);
-}
-
-/* Around the ring each rank passes on the sums of all blocks but its own. */
-static void count_reduce_scatter(struct comm *c, enum comm_call call, struct view x, size_t count)
-{
-    size_t unit = dtype_size(x.type);
-    if (x.type == DTYPE_BF16)
-        count_direct(c, call, count, unit);
-    else
-        count_bytes(c, call, (count - block_count(c, count, c->rank)) * unit, next_rank(c));
-}
-
-/* Around the ring each rank passes on all blocks but the next rank's. */
-static void count_allgather(struct comm *c, enum comm_call call, size_t count, size_t unit)
-{
-    count_bytes(c, call, (count - block_count(c, count, next_rank(c))) * unit, next_rank(c));
-}
-
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
 {
     assert(to >= 0 && to < c->size && to != c->rank);
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
     TRY(c->ops->send(c, x.data, bytes, to));
-    count_bytes(c, COMM_SEND, bytes, to);
+    tally_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
 }
@@ -152,7 +98,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
         TRY(c->ops->send(c, out.data, count * unit, to));
         TRY(c->ops->recv(c, in.data, room * unit, from, &bytes));
     }
-    count_bytes(c, COMM_EXCHANGE, count * unit, to);
+    tally_message(c, COMM_EXCHANGE, count * unit, to);
     count_call(c, COMM_EXCHANGE, begin);
     if (bytes > room * unit || bytes % unit)
         return comm_wrong_length(c, room * unit, bytes, from);
@@ -175,8 +121,7 @@ enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, s
         copy(y, x, count);
     else
         TRY(c->ops->allreduce(c, y, x, count));
-    count_reduce_scatter(c, COMM_ALLREDUCE, x, count);
-    count_allgather(c, COMM_ALLREDUCE, count, dtype_size(x.type));
+    tally_allreduce(c, x.type, count);
     count_call(c, COMM_ALLREDUCE, begin);
     return SOTTO_OK;
 }
@@ -189,7 +134,7 @@ enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view
         copy(y, x, count);
     else
         TRY(c->ops->reduce_scatter(c, y, x, count));
-    count_reduce_scatter(c, COMM_REDUCE_SCATTER, x, count);
+    tally_reduce_scatter(c, x.type, count);
     count_call(c, COMM_REDUCE_SCATTER, begin);
     return SOTTO_OK;
 }
@@ -202,7 +147,7 @@ enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, s
         copy(y, x, count);
     else
         TRY(c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type)));
-    count_allgather(c, COMM_ALLGATHER, count, dtype_size(x.type));
+    tally_allgather(c, count, dtype_size(x.type));
     count_call(c, COMM_ALLGATHER, begin);
     return SOTTO_OK;
 }
@@ -214,9 +159,7 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
     size_t bytes = count * dtype_size(x.type);
     if (c->size > 1)
         TRY(c->ops->broadcast(c, x.data, bytes, root));
-    /* Passed on along the ring: everyone but the last sends it once. */
-    if (next_rank(c) != root)
-        count_bytes(c, COMM_BROADCAST, bytes, next_rank(c));
+    tally_broadcast(c, bytes, root);
     count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
 }
@@ -250,7 +193,7 @@ void comm_free(struct comm *c)
 /* Counts an all-gather of `bytes` from each rank. */
 static void count_gather(struct comm *c, size_t bytes, double begin)
 {
-    count_allgather(c, COMM_ALLGATHER, bytes * (size_t)c->size, 1);
+    tally_allgather(c, bytes * (size_t)c->size, 1);
     count_call(c, COMM_ALLGATHER, begin);
 }
 

@@ -5,8 +5,11 @@
  * its own (comm_duplicate). Calls on one communicator are made in the same order by all of its
  * ranks.
  *
- * Sums have one order whatever the backend: block b of `size` blocks is x_{b+1} + x_{b+2} + ... +
- * x_b, ranks counted modulo the size, as a ring adds them; bf16 is summed in fp32 and rounded once.
+ * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
+ * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
+ * vectors in the order of places j+1, j+2, ..., j; these sums are added in the order of nodes k+1,
+ * k+2, ..., k, all counted around. On one node, or with one rank on each, that is x_{b+1} + x_{b+2}
+ * + ... + x_b. bf16 is summed in fp32 and rounded where a node's sum is complete, and in the end.
  * So backends agree to the bit (native MPI collectives aside). */
 #ifndef SOTTO_COMM_COMM_H
 #define SOTTO_COMM_COMM_H
@@ -16,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "comm/layout.h"
 #include "tensor/dtype.h"
 
 enum comm_call {
@@ -33,9 +37,7 @@ enum comm_call {
 const char *comm_call_name(enum comm_call call);
 
 /* What a rank did, by kind of call. Bytes are those it sends to others, booked where they go.
- * Collectives count as ring.h sends them, whatever the backend: in reduce-scatter and all-gather
- * every block but one goes to the next rank, in a reduce-scatter of bf16 each to the rank that sums
- * it. */
+ * Collectives count as ring.h sends them, whatever the backend (tally.h). */
 struct comm_tally { /* read by others while a lane still counts */
     _Atomic int64_t calls;
     _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
@@ -86,10 +88,11 @@ struct comm_ops {
 struct comm {
     const struct comm_ops *ops;
     int rank, size;
-    const int *node; /* (size): the node that each rank runs on; owned by the backend */
+    const int *node;      /* (size): the node that each rank runs on; owned by the backend */
+    struct layout layout; /* of these nodes; the backend's too */
     const struct clock *clock;
     struct comm_tally tally[COMM_CALLS];
-    struct { /* the front's: ranks on this one's node, how many and between which two */
+    struct { /* tally.h's: ranks on this one's node, how many and between which two */
         int count, begin, end; /* 0: not counted yet */
     } near;
     struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
@@ -103,6 +106,9 @@ struct comm_block {
     size_t begin, end;
 };
 struct comm_block comm_block(size_t count, int size, int rank);
+
+/* Elements of the blocks of ranks first, first+1, ..., n of them, counted around. */
+size_t comm_blocks(size_t count, int size, int first, int n);
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);

@@ -18,6 +18,7 @@ enum mpi_collectives {
 
 struct mpi_config {
     enum mpi_collectives collectives;
+    int nodes; /* that ranks lie on, neighbouring parts as comm_block cuts them; 0: the machines */
     size_t largest;  /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
     double patience; /* seconds of waiting after which a rank that does not answer is named in the
                         log; 0: 60 */
@@ -44,11 +45,15 @@ void mpi_describe(char *out, size_t room);
  * changes it; negative: not known. */
 double mpi_grace(const char **option);
 
-/* This process's communicator of all ranks; NULL config: ring. Starts MPI unless the program has,
+/* This process's communicator of all ranks; NULL config: ring. Ranks are ordered by machine, which
+ * need not be MPI's own order; rank 0 is the same. Starts MPI unless the program has,
  * and ends it when the last communicator is freed, which is the calling thread's to do. MPI starts
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,
  * this one included. */
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
+
+/* Whether this rank of a world runs on this machine, whatever the nodes. */
+bool mpi_beside(const struct comm *world, int rank);
 
 /* For a rank that fails before it has started MPI: not every launcher ends the others, which would
  * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does

@@ -18,18 +18,18 @@
 enum { ASK, ANSWER };             /* tags */
 enum { TICKS = 60, ASKING = 10 }; /* of a rank's patience; how many it asks before it speaks */
 
-enum sotto_status mpi_roll_open(struct mpi_roll *roll, double patience)
+enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double patience)
 {
     int size;
-    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    MPI_Comm_size(world, &size);
     *roll = (struct mpi_roll){.comm = MPI_COMM_NULL, .patience = patience, .size = size};
     atomic_flag_clear(&roll->taken);
     roll->waits = calloc((size_t)size, sizeof *roll->waits);
     roll->named = calloc((size_t)size, sizeof *roll->named);
     if (!roll->waits || !roll->named)
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
-    MPI_Comm_rank(MPI_COMM_WORLD, &roll->rank);
-    if (MPI_Comm_dup(MPI_COMM_WORLD, &roll->comm) != MPI_SUCCESS)
+    MPI_Comm_rank(world, &roll->rank);
+    if (MPI_Comm_dup(world, &roll->comm) != MPI_SUCCESS)
         return fail(SOTTO_EPEER, "MPI does not copy its first communicator");
     MPI_Comm_set_errhandler(roll->comm, MPI_ERRORS_RETURN);
     return SOTTO_OK;
@@ -78,7 +78,7 @@ static int *world_ranks(const struct mpi_member *m)
     for (int i = 0; i < m->base.size; i++)
         in[i] = i;
     MPI_Comm_group(m->comm, &mine);
-    MPI_Comm_group(MPI_COMM_WORLD, &all);
+    MPI_Comm_group(m->shared->roll.comm, &all);
     MPI_Group_translate_ranks(mine, m->base.size, in, all, rank);
     MPI_Group_free(&mine);
     MPI_Group_free(&all);

@@ -34,7 +34,8 @@ struct mpi_roll_call {
 struct mpi_shared {
     atomic_int users; /* communicators */
     bool ours;        /* we started MPI, so we end it */
-    int rank;         /* in the world  */
+    int rank;         /* in the world, which mpi_world orders  */
+    int *host;        /* (world's size) the machine of each rank */
     enum mpi_collectives collectives;
     size_t largest; /* elements or bytes in one message */
     MPI_Op add_bf16;
@@ -62,7 +63,7 @@ struct mpi_member {
     struct comm base;
     struct mpi_shared *shared;
     MPI_Comm comm;
-    int *node;               /* (size) world rank of the node's first rank    */
+    int *node;               /* (size)                                        */
     struct mpi_offer *offer; /* (size) what ranks bring to a call             */
     int *counts, *displs;    /* (size) of blocks                              */
     int checked;             /* calls that were compared among ranks          */
@@ -86,7 +87,7 @@ enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Stat
 /* At the end of a call: who it waited for has come, at the time that base.wait tells. */
 enum sotto_status mpi_met(struct mpi_member *m);
 
-enum sotto_status mpi_roll_open(struct mpi_roll *roll, double patience);
+enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double patience);
 void mpi_roll_close(struct mpi_roll *roll);
 
 /* Called now and then in a wait that has lasted `waited` seconds. */

@@ -93,6 +93,7 @@ static void leave(struct mpi_shared *s)
     mpi_roll_close(&s->roll);
     if (s->ours)
         MPI_Finalize();
+    free(s->host);
     free(s);
 }
 
@@ -146,24 +147,58 @@ static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int no
                        "split");
     if (st == SOTTO_OK)
         st = mpi_await(m, &request, MPI_STATUS_IGNORE, "split");
-    if (st == SOTTO_OK)
+    if (st == SOTTO_OK) {
+        m->base.layout = layout_of(m->node, m->base.size);
         *out = &m->base;
-    else
+    } else {
         mpi_free(&m->base);
+    }
     return st;
 }
 
-/* The world rank of the first rank on this node. */
-static enum sotto_status find_node(struct mpi_member *all, int *node)
+/* This machine: MPI's own rank of the first rank on it. */
+static enum sotto_status find_host(struct mpi_member *all, int *host)
 {
     MPI_Comm near;
     TRY(mpi_check(
         all, MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near),
         "start"));
-    *node = all->base.rank;
-    enum sotto_status st = mpi_check(all, MPI_Bcast(node, 1, MPI_INT, 0, near), "start");
+    *host = all->base.rank;
+    enum sotto_status st = mpi_check(all, MPI_Bcast(host, 1, MPI_INT, 0, near), "start");
     MPI_Comm_free(&near);
     return st;
+}
+
+/* The world as everything above MPI knows it: machine by machine, however the launcher dealt ranks
+ * out, so that ranks of a node follow each other. Rank 0 is the same. */
+static enum sotto_status order_world(struct mpi_member *all, struct mpi_shared *s)
+{
+    int host = 0;
+    TRY(find_host(all, &host));
+    TRY(mpi_check(all, MPI_Comm_split(MPI_COMM_WORLD, 0, host, &all->comm), "start"));
+    MPI_Comm_rank(all->comm, &all->base.rank);
+    s->rank = all->base.rank;
+    s->host = calloc((size_t)all->base.size, sizeof *s->host);
+    if (!s->host)
+        return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all->base.size);
+    return mpi_check(all, MPI_Allgather(&host, 1, MPI_INT, s->host, 1, MPI_INT, all->comm),
+                     "start");
+}
+
+/* The node of this rank: its machine, or the part of the world that it is in. */
+static int find_node(const struct mpi_shared *s, int size, int nodes)
+{
+    int node = s->host[s->rank];
+    for (int k = 0; k < nodes; k++)
+        if (comm_block((size_t)size, nodes, k).begin <= (size_t)s->rank)
+            node = k;
+    return node;
+}
+
+bool mpi_beside(const struct comm *world, int rank)
+{
+    const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
+    return s->host[rank] == s->host[s->rank];
 }
 
 /* One rank's ring among the others' native calls would wait for ever: everybody learns of it here,
@@ -172,10 +207,9 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 {
     static const char *const name[] = {"native", "ring"};
     int first = mine, differs, other = -1;
-    TRY(mpi_check(all, MPI_Bcast(&first, 1, MPI_INT, 0, MPI_COMM_WORLD), "start"));
+    TRY(mpi_check(all, MPI_Bcast(&first, 1, MPI_INT, 0, all->comm), "start"));
     differs = mine == first ? -1 : all->base.rank;
-    TRY(mpi_check(all, MPI_Allreduce(&differs, &other, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD),
-                  "start"));
+    TRY(mpi_check(all, MPI_Allreduce(&differs, &other, 1, MPI_INT, MPI_MAX, all->comm), "start"));
     if (other < 0)
         return SOTTO_OK;
     return fail(SOTTO_EPEER, "collectives differ: rank %d has %s, rank 0 has %s", other,
@@ -185,9 +219,8 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
     static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING};
-    struct mpi_member all = {.base.rank = 0}; /* the whole world, for messages */
+    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
     bool ours = false;
-    int node = 0;
     *out = NULL;
     config = config ? config : &plain;
     TRY(start_mpi(&ours));
@@ -202,7 +235,6 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     }
     atomic_init(&s->users, 1); /* this function */
     s->ours = ours;
-    s->rank = all.base.rank;
     s->collectives = config->collectives;
     s->largest = (size_t)1 << 30;
     if (config->largest && config->largest < s->largest)
@@ -211,7 +243,6 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
 
     enum sotto_status st = SOTTO_OK;
-    MPI_Comm comm = MPI_COMM_NULL;
     if (all.base.size == 1 && mpi_launched_size() > 1)
         st = fail(
             SOTTO_EINVAL,
@@ -220,15 +251,15 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
             "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
             mpi_launched_size());
     if (st == SOTTO_OK)
+        st = order_world(&all, s);
+    if (st == SOTTO_OK)
         st = agree_collectives(&all, (int)config->collectives);
     if (st == SOTTO_OK)
-        st = find_node(&all, &node);
+        st = mpi_roll_open(&s->roll, all.comm, config->patience > 0 ? config->patience : 60);
     if (st == SOTTO_OK)
-        st = mpi_roll_open(&s->roll, config->patience > 0 ? config->patience : 60);
-    if (st == SOTTO_OK)
-        st = mpi_check(&all, MPI_Comm_dup(MPI_COMM_WORLD, &comm), "start");
-    if (st == SOTTO_OK)
-        st = make_member(s, comm, node, out);
+        st = make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
+    else if (all.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&all.comm);
     leave(s);
     return st;
 }

@@ -1,185 +1,244 @@
 #include "comm/ring.h"
 
-/* A block on its way, from or to one rank. */
-struct parcel {
-    void *data;
-    size_t bytes;
-    int peer;
+#include "comm/sum.h"
+
+/* One of the two rings that a rank is in: number i of `size` is rank `rank` + i*stride, and to it
+ * belong `blocks` blocks, `block` + i*stride and every step-th after. */
+struct circle {
+    int size, me;
+    int rank, block, stride;
+    int blocks, step;
 };
 
-/* What becomes of elements [begin, end) of a block that came `in`; `mine` is this rank's block. */
-typedef void take_piece(void *y, const void *in, const void *mine, size_t begin, size_t end);
-
-struct taker {
-    take_piece *take; /* NULL: the block stays where it came */
-    void *y;
-    const void *mine;
-    size_t unit; /* bytes an element of what came */
-};
-
-static const struct taker keep = {NULL, NULL, NULL, 1};
-
-static int wrap(int rank, int size)
+static struct circle inside(const struct comm *c)
 {
-    return (rank % size + size) % size;
+    const int each = c->layout.each, place = c->rank % each;
+    return (struct circle){.size = each,
+                           .me = place,
+                           .rank = c->rank - place,
+                           .block = 0,
+                           .stride = 1,
+                           .blocks = c->layout.nodes,
+                           .step = each};
 }
 
-/* Bytes of a piece of a block, whole elements. The block's length alone decides, so that sender and
- * receiver agree. */
-static size_t piece_size(const struct ring *r, size_t bytes)
+static struct circle across(const struct comm *c)
 {
-    enum { SMALLEST = 64 << 10, LINE = 64 };
-    size_t piece = bytes / RING_SLOTS / LINE * LINE + LINE, largest = r->largest / LINE * LINE;
-    piece = piece < SMALLEST ? SMALLEST : piece;
-    largest = largest ? largest : LINE;
-    return piece < largest ? piece : largest;
+    const int each = c->layout.each, place = c->rank % each;
+    return (struct circle){.size = c->layout.nodes,
+                           .me = c->rank / each,
+                           .rank = place,
+                           .block = place,
+                           .stride = each,
+                           .blocks = 1,
+                           .step = 1};
 }
 
-struct pieces {
-    struct parcel of;
-    size_t each, count;
-};
-
-static struct pieces cut(const struct ring *r, struct parcel p)
+static int wrap(int i, int size)
 {
-    size_t each = piece_size(r, p.bytes);
-    return (struct pieces){p, each, (p.bytes + each - 1) / each};
+    return (i % size + size) % size;
 }
 
-static size_t piece_begin(const struct pieces *p, size_t i)
+/* What belongs to number i, on its way between this rank and number `peer`. */
+static struct parcel parcel_of(const struct circle *o, struct place at, size_t count, int size,
+                               int i, int peer)
 {
-    return i * p->each;
+    const int number = wrap(i, o->size);
+    const struct blocks b = {count, size, o->block + number * o->stride, o->step, o->blocks};
+    return (struct parcel){b, at, o->rank + wrap(peer, o->size) * o->stride};
 }
 
-static size_t piece_end(const struct pieces *p, size_t i)
-{
-    return i + 1 < p->count ? (i + 1) * p->each : p->of.bytes;
-}
+static const struct taker keep = {0};
 
-static enum sotto_status start_recv(const struct ring *r, const struct pieces *p, size_t i)
-{
-    size_t begin = piece_begin(p, i);
-    if (i >= p->count)
-        return SOTTO_OK;
-    return r->ops->start_recv(r->comm, (int)(i % RING_SLOTS), (char *)p->of.data + begin,
-                              piece_end(p, i) - begin, p->of.peer);
-}
-
-static enum sotto_status start_send(const struct ring *r, const struct pieces *p, size_t i)
-{
-    size_t begin = piece_begin(p, i);
-    if (i >= p->count)
-        return SOTTO_OK;
-    return r->ops->start_send(r->comm, (int)(i % RING_SLOTS), (char *)p->of.data + begin,
-                              piece_end(p, i) - begin, p->of.peer);
-}
-
-/* One step: a block goes out while another comes in, and each piece is taken while those behind it
- * travel. */
-static enum sotto_status pass(const struct ring *r, struct parcel outgoing, struct parcel incoming,
-                              struct taker t)
-{
-    enum sotto_status st = SOTTO_OK;
-    struct pieces out = cut(r, outgoing), in = cut(r, incoming);
-    for (size_t i = 0; i < RING_SLOTS; i++)
-        TRY_DONE(start_recv(r, &in, i));
-    for (size_t i = 0; i < RING_SLOTS; i++)
-        TRY_DONE(start_send(r, &out, i));
-    for (size_t i = 0; i < in.count || i < out.count; i++) {
-        if (i < in.count) {
-            TRY_DONE(r->ops->wait_recv(r->comm, (int)(i % RING_SLOTS)));
-            TRY_DONE(start_recv(r, &in, i + RING_SLOTS));
-            if (t.take)
-                t.take(t.y, in.of.data, t.mine, piece_begin(&in, i) / t.unit,
-                       piece_end(&in, i) / t.unit);
-        }
-        if (i < out.count) {
-            TRY_DONE(r->ops->wait_send(r->comm, (int)(i % RING_SLOTS)));
-            TRY_DONE(start_send(r, &out, i + RING_SLOTS));
-        }
-    }
-done:
-    if (st != SOTTO_OK)
-        r->ops->drop(r->comm);
-    return st;
-}
-
-static void add_f32(void *y, const void *in, const void *mine, size_t begin, size_t end)
+static void add_f32(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y; /* may be either of the others */
     const float *a = in, *b = mine;
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = 0; i < n; i++)
         sum[i] = a[i] + b[i];
 }
 
-static void widen_bf16(void *y, const void *in, const void *mine, size_t begin, size_t end)
+static void widen_bf16(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y;
     const uint16_t *a = in;
     (void)mine;
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = 0; i < n; i++)
         sum[i] = bf16_widen(a[i]);
 }
 
-static void add_bf16(void *y, const void *in, const void *mine, size_t begin, size_t end)
+static void add_bf16(void *y, const void *in, const void *mine, size_t n)
 {
     float *sum = y;
     const uint16_t *a = in;
     (void)mine;
-    for (size_t i = begin; i < end; i++)
+    for (size_t i = 0; i < n; i++)
         sum[i] += bf16_widen(a[i]);
 }
 
-static struct parcel block_of(const void *x, size_t count, size_t unit, int size, int block,
-                              int peer)
+/* The sum of what belongs to number i sets out from number i+1 and ends at i, each adding its own
+ * of x. x is not written: partial sums come in at one place and go out from the other. The last
+ * comes in at partial[0], which may be y. */
+static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o, struct place y,
+                                     struct place x, const struct place partial[2], size_t count)
 {
-    struct comm_block b = comm_block(count, size, block);
-    return (struct parcel){(char *)x + b.begin * unit, (b.end - b.begin) * unit, peer};
-}
-
-/* The sum of block b sets out from rank b+1 and ends at rank b, each rank adding its own. x is not
- * written: partial sums live in two halves of the scratch, one coming in, the other going out. */
-static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, const float *x,
-                                            size_t count)
-{
-    int size = r->comm->size, rank = r->comm->rank;
-    int next = wrap(rank + 1, size), previous = wrap(rank - 1, size);
-    size_t longest = comm_block(count, size, 0).end;
-    float *partial = r->ops->scratch(r->comm, (size > 2 ? 2 : 1) * longest * sizeof *partial);
-    if (!partial)
-        return fail(SOTTO_ENOMEM, "no memory for the partial sums of %zu elements", longest);
-    struct parcel out = block_of(x, count, sizeof *x, size, wrap(rank - 1, size), next);
-    for (int step = 0; step < size - 1; step++) {
-        int b = wrap(rank - 2 - step, size); /* the block whose sum comes in */
-        struct parcel mine = block_of(x, count, sizeof *x, size, b, previous), in = mine;
-        in.data = partial + (step % 2 ? longest : 0);
-        void *sum = b == rank ? y : in.data;
-        TRY(pass(r, out, in, (struct taker){add_f32, sum, mine.data, sizeof *x})); /* + x_rank */
-        out = (struct parcel){in.data, in.bytes, next}; /* it goes on in the next step */
+    const int size = r->comm->size, me = o->me;
+    struct parcel out = parcel_of(o, x, count, size, me - 1, me + 1);
+    for (int step = 2; step <= o->size; step++) {
+        struct place at = partial[(o->size - step) % 2];
+        struct parcel in = parcel_of(o, at, count, size, me - step, me - 1);
+        TRY(parcel_pass(r, out, in, (struct taker){add_f32, step < o->size ? at : y, x}));
+        out = parcel_of(o, at, count, size, me - step, me + 1); /* it goes on in the next step */
     }
     return SOTTO_OK;
 }
 
-/* Rank b takes block b of ranks b+1, b+2, ... in turn, and adds its own last. */
+/* Partial sums of slices first; the last, this node's of its slice, stays while those of blocks
+ * come and go behind it. */
+static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, const float *x,
+                                            size_t count)
+{
+    const struct circle near = inside(r->comm), far = across(r->comm);
+    const int size = r->comm->size;
+    const size_t unit = sizeof *x, longest = comm_block(count, size, 0).end;
+    const size_t slice = near.size > 1 ? longest * (size_t)near.blocks : 0;
+    const size_t second = near.size > 2 ? slice : 0, blocks = far.size > 2 ? 2 : far.size - 1;
+    const size_t behind = second > blocks * longest ? second : blocks * longest;
+    float *sums = r->ops->scratch(r->comm, (slice + behind) * unit);
+    if (!sums)
+        return fail(SOTTO_ENOMEM, "no memory for the partial sums of %zu elements", slice + behind);
+    const struct place whole = {(char *)x, unit, 0}, sum = {(char *)y, unit, size};
+    const struct place slices[2] = {{(char *)sums, unit, near.step},
+                                    {(char *)(sums + slice), unit, near.step}};
+    const struct place block[2] = {{(char *)(sums + slice), unit, size},
+                                   {(char *)(sums + slice + longest), unit, size}};
+    if (near.size > 1)
+        TRY(scatter_f32(r, &near, far.size > 1 ? slices[0] : sum, whole, slices, count));
+    if (far.size > 1)
+        TRY(scatter_f32(r, &far, sum, near.size > 1 ? slices[0] : whole, block, count));
+    return SOTTO_OK;
+}
+
+/* Number i takes what belongs to it from numbers i+1, i+2, ... in turn, and adds its own last. */
+static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o, struct place y,
+                                      struct place x, struct place sum, struct place came,
+                                      size_t count)
+{
+    const int size = r->comm->size, me = o->me;
+    for (int step = 1; step < o->size; step++) {
+        struct parcel out = parcel_of(o, x, count, size, me - step, me - step);
+        struct parcel in = parcel_of(o, came, count, size, me, me + step);
+        take_piece *take = step == 1 ? widen_bf16 : add_bf16;
+        TRY(parcel_pass(r, out, in, (struct taker){take, sum, x}));
+    }
+    const struct blocks mine = parcel_of(o, x, count, size, me, me).blocks;
+    for (int k = 0; k < mine.n; k++) {
+        const int b = mine.first + k * mine.step;
+        const size_t n = comm_blocks(count, size, b, 1);
+        if (!n)
+            continue;
+        const float *others = place_of(&sum, &mine, b, 0);
+        const uint16_t *own = place_of(&x, &mine, b, 0);
+        uint16_t *to = place_of(&y, &mine, b, 0); /* may be own */
+        for (size_t i = 0; i < n; i++)
+            to[i] = bf16_round(others[i] + bf16_widen(own[i]));
+    }
+    return SOTTO_OK;
+}
+
+/* This node's sum of its slice stays where parts of it came in; that of its block, two at least to
+ * a slice, takes the room that the slice was summed in. */
 static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, const uint16_t *x,
                                              size_t count)
 {
-    int size = r->comm->size, rank = r->comm->rank;
-    struct comm_block b = comm_block(count, size, rank);
-    size_t n = b.end - b.begin;
-    float *sum = r->ops->scratch(r->comm, n * (sizeof *sum + sizeof *x) + 1);
-    if (!sum)
-        return fail(SOTTO_ENOMEM, "no memory for the sum of %zu elements", n);
-    uint16_t *came = (uint16_t *)(sum + n);
-    for (int step = 1; step < size; step++) {
-        int to = wrap(rank - step, size), from = wrap(rank + step, size);
-        struct parcel out = block_of(x, count, sizeof *x, size, to, to);
-        struct parcel in = {came, n * sizeof *x, from};
-        take_piece *take = step == 1 ? widen_bf16 : add_bf16;
-        TRY(pass(r, out, in, (struct taker){take, sum, NULL, sizeof *x}));
+    const struct circle near = inside(r->comm), far = across(r->comm);
+    const int size = r->comm->size;
+    const size_t longest = comm_block(count, size, 0).end;
+    const size_t room = longest * (size_t)(near.size > 1 ? near.blocks : 1);
+    float *sums = r->ops->scratch(r->comm, room * (sizeof *sums + sizeof *x));
+    if (!sums)
+        return fail(SOTTO_ENOMEM, "no memory for the sum of %zu elements", room);
+    const struct place whole = {(char *)x, sizeof *x, 0}, sum = {(char *)y, sizeof *x, size};
+    const struct place slice = {(char *)(sums + room), sizeof *x, near.step};
+    if (near.size > 1) {
+        const struct place wide = {(char *)sums, sizeof *sums, near.step};
+        TRY(scatter_bf16(r, &near, far.size > 1 ? slice : sum, whole, wide, slice, count));
     }
-    for (size_t i = 0; i < n; i++)
-        y[i] = bf16_round(sum[i] + bf16_widen(x[b.begin + i]));
+    if (far.size > 1) {
+        const struct place wide = {(char *)sums, sizeof *sums, size};
+        const struct place came = {(char *)(sums + longest), sizeof *x, size};
+        TRY(scatter_bf16(r, &far, sum, near.size > 1 ? slice : whole, wide, came, count));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status gather(const struct ring *r, const struct circle *o, struct place y,
+                                size_t count)
+{
+    const int size = r->comm->size, me = o->me;
+    for (int step = 0; step < o->size - 1; step++)
+        TRY(parcel_pass(r, parcel_of(o, y, count, size, me - step, me + 1),
+                        parcel_of(o, y, count, size, me - 1 - step, me - 1), keep));
+    return SOTTO_OK;
+}
+
+static struct parcel bytes_of(char *data, size_t bytes, int peer)
+{
+    return (struct parcel){{bytes, 1, 0, 1, 1}, {data, 1, 0}, peer};
+}
+
+/* The blocks of all ranks, from this one's on and around, which is there already. */
+static enum sotto_status gather_rounds(const struct ring *r, char *all, size_t count, size_t unit)
+{
+    const int size = r->comm->size, rank = r->comm->rank;
+    for (int have = 1; have < size; have *= 2) {
+        const int n = have < size - have ? have : size - have;
+        const int before = wrap(rank - have, size), behind = wrap(rank + have, size);
+        char *end = all + comm_blocks(count, size, rank, have) * unit;
+        TRY(parcel_pass(r, bytes_of(all, comm_blocks(count, size, rank, n) * unit, before),
+                        bytes_of(end, comm_blocks(count, size, behind, n) * unit, behind), keep));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status allgather_small(const struct ring *r, char *y, const void *x, size_t count,
+                                         size_t unit)
+{
+    const int size = r->comm->size, rank = r->comm->rank;
+    const size_t mine = comm_blocks(count, size, rank, 1) * unit;
+    const size_t begin = comm_block(count, size, rank).begin * unit, bytes = count * unit;
+    char *all = r->ops->scratch(r->comm, bytes);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of all ranks", bytes);
+    if (mine)
+        memcpy(all, x, mine);
+    TRY(gather_rounds(r, all, count, unit));
+    if (bytes) {
+        memcpy(y + begin, all, bytes - begin);
+        memcpy(y, all + (bytes - begin), begin);
+    }
+    return SOTTO_OK;
+}
+
+/* Gathers all vectors and adds them up here. */
+static enum sotto_status allreduce_small(const struct ring *r, struct view y, struct view x,
+                                         size_t count)
+{
+    const struct comm *c = r->comm;
+    const size_t bytes = count * dtype_size(x.type), size = (size_t)c->size;
+    struct view *of = r->ops->scratch(r->comm, size * (sizeof *of + bytes)); /* rank's vector */
+    if (!of)
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %d ranks", bytes, c->size);
+    char *all = (char *)(of + size);
+    for (int i = 0; i < c->size; i++)
+        of[(c->rank + i) % c->size] = (struct view){all + (size_t)i * bytes, x.type};
+    if (bytes)
+        memcpy(all, x.data, bytes);
+    TRY(gather_rounds(r, all, size * bytes, 1));
+    for (int b = 0; b < c->size; b++) {
+        const struct comm_block block = comm_block(count, c->size, b);
+        sum_block(&y, 1, of, c->layout, b, block.begin, block.end);
+    }
     return SOTTO_OK;
 }
 
@@ -191,26 +250,32 @@ enum sotto_status ring_reduce_scatter(const struct ring *r, struct view y, struc
     return reduce_scatter_bf16(r, y.data, x.data, count);
 }
 
+static enum sotto_status allgather_large(const struct ring *r, char *y, const void *x, size_t count,
+                                         size_t unit)
+{
+    const struct circle near = inside(r->comm), far = across(r->comm);
+    const struct comm_block b = comm_block(count, r->comm->size, r->comm->rank);
+    const struct place whole = {y, unit, 0};
+    if (b.begin < b.end && y + b.begin * unit != x)
+        memmove(y + b.begin * unit, x, (b.end - b.begin) * unit);
+    TRY(gather(r, &far, whole, count));
+    return gather(r, &near, whole, count);
+}
+
 enum sotto_status ring_allgather(const struct ring *r, void *y, const void *x, size_t count,
                                  size_t unit)
 {
-    int size = r->comm->size, rank = r->comm->rank;
-    int next = wrap(rank + 1, size), previous = wrap(rank - 1, size);
-    struct parcel mine = block_of(y, count, unit, size, rank, next);
-    if (mine.bytes && mine.data != x)
-        memmove(mine.data, x, mine.bytes);
-    for (int step = 0; step < size - 1; step++) {
-        struct parcel out = block_of(y, count, unit, size, wrap(rank - step, size), next);
-        struct parcel in = block_of(y, count, unit, size, wrap(rank - 1 - step, size), previous);
-        TRY(pass(r, out, in, keep));
-    }
-    return SOTTO_OK;
+    return count * unit <= COMM_SMALL ? allgather_small(r, y, x, count, unit)
+                                      : allgather_large(r, y, x, count, unit);
 }
 
 enum sotto_status ring_allreduce(const struct ring *r, struct view y, struct view x, size_t count)
 {
-    size_t begin = comm_block(count, r->comm->size, r->comm->rank).begin;
-    struct view sum = view_at(y, begin);
+    const int size = r->comm->size;
+    const size_t unit = dtype_size(x.type);
+    if (count * unit * (size_t)size <= COMM_SMALL)
+        return allreduce_small(r, y, x, count);
+    struct view sum = view_at(y, comm_block(count, size, r->comm->rank).begin);
     TRY(ring_reduce_scatter(r, sum, x, count));
-    return ring_allgather(r, y.data, sum.data, count, dtype_size(y.type));
+    return allgather_large(r, y.data, sum.data, count, unit);
 }

@@ -24,6 +24,13 @@ static void add_bf16(float *sum, const uint16_t *x, size_t n)
         sum[i] += bf16_widen(x[i]);
 }
 
+static void round_all(float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        x[i] = bf16_widen(bf16_round(x[i]));
+}
+
 static void narrow(uint16_t *y, const float *x, size_t n)
 {
 #pragma omp simd
@@ -31,42 +38,83 @@ static void narrow(uint16_t *y, const float *x, size_t n)
         y[i] = bf16_round(x[i]);
 }
 
-/* The pieces at `at`, summed into y, which may be any of the x: only the last sum goes there, and
- * of two vectors that is the only one. */
-static void sum_f32(float *y, const struct view *x, int size, int first, size_t at, size_t n)
+/* What is summed: piece [at, at + n) of the block of place `place` on node `node`. */
+struct piece {
+    const struct view *x;
+    struct layout l;
+    int node, place;
+    size_t at, n;
+};
+
+/* The piece of the i-th place after the block's own, on the k-th node after it. */
+static const void *source(const struct piece *p, int k, int i)
 {
-    float partial[PIECE];
-    const float *sum = (const float *)x[first % size].data + at;
-    for (int i = 1; i < size; i++) {
-        float *to = i + 1 < size ? partial : y;
-        add_f32(to, sum, (const float *)x[(first + i) % size].data + at, n);
-        sum = to;
+    const int node = (p->node + k) % p->l.nodes, place = (p->place + i) % p->l.each;
+    return view_at(p->x[node * p->l.each + place], p->at).data;
+}
+
+/* The sum of a node's pieces: by way of `partial`, in the end at `to`. Of a single one nothing is
+ * summed: it is where it was. */
+static const float *node_f32(float *to, float *partial, const struct piece *p, int k)
+{
+    const float *sum = source(p, k, 1);
+    for (int i = 2; i <= p->l.each; i++) {
+        float *next = i < p->l.each ? partial : to;
+        add_f32(next, sum, source(p, k, i), p->n);
+        sum = next;
     }
-    if (size == 1)
-        memmove(y, sum, n * sizeof *y);
+    return sum;
 }
 
-static void sum_bf16(uint16_t *y, const struct view *x, int size, int first, size_t at, size_t n)
+/* y may be any of the x: only the last sum goes there. */
+static void sum_f32(float *y, const struct piece *p)
 {
-    float sum[PIECE];
-    widen(sum, (const uint16_t *)x[first % size].data + at, n);
-    for (int i = 1; i < size; i++)
-        add_bf16(sum, (const uint16_t *)x[(first + i) % size].data + at, n);
-    narrow(y, sum, n);
+    float total[PIECE], partial[PIECE];
+    const int nodes = p->l.nodes;
+    const float *sum = node_f32(nodes > 1 ? total : y, total, p, 1);
+    for (int k = 2; k <= nodes; k++) {
+        float *next = k < nodes ? total : y;
+        add_f32(next, sum, node_f32(partial, partial, p, k), p->n);
+        sum = next;
+    }
+    if (sum != y)
+        memmove(y, sum, p->n * sizeof *y);
 }
 
-void sum_block(struct view *const out, int n_out, const struct view *x, int size, int first,
+/* A node's sum becomes bf16 where it goes on to other nodes. */
+static void node_bf16(float *sum, const struct piece *p, int k)
+{
+    widen(sum, source(p, k, 1), p->n);
+    for (int i = 2; i <= p->l.each; i++)
+        add_bf16(sum, source(p, k, i), p->n);
+    if (p->l.each > 1 && p->l.nodes > 1)
+        round_all(sum, p->n);
+}
+
+static void sum_bf16(uint16_t *y, const struct piece *p)
+{
+    float total[PIECE], partial[PIECE];
+    node_bf16(total, p, 1);
+    for (int k = 2; k <= p->l.nodes; k++) {
+        node_bf16(partial, p, k);
+        add_f32(total, total, partial, p->n);
+    }
+    narrow(y, total, p->n);
+}
+
+void sum_block(struct view *const out, int n_out, const struct view *x, struct layout l, int b,
                size_t begin, size_t end)
 {
     size_t unit = dtype_size(out[0].type);
-    for (size_t at = begin; at < end; at += PIECE) {
-        size_t n = end - at < PIECE ? end - at : PIECE;
-        void *y = view_at(out[0], at).data;
+    struct piece p = {.x = x, .l = l, .node = b / l.each, .place = b % l.each};
+    for (p.at = begin; p.at < end; p.at += PIECE) {
+        p.n = end - p.at < PIECE ? end - p.at : PIECE;
+        void *y = view_at(out[0], p.at).data;
         if (out[0].type == DTYPE_F32)
-            sum_f32(y, x, size, first, at, n);
+            sum_f32(y, &p);
         else
-            sum_bf16(y, x, size, first, at, n);
+            sum_bf16(y, &p);
         for (int i = 1; i < n_out; i++)
-            memcpy(view_at(out[i], at).data, y, n * unit);
+            memcpy(view_at(out[i], p.at).data, y, p.n * unit);
     }
 }

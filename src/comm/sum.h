@@ -4,11 +4,12 @@
 
 #include <stddef.h>
 
+#include "comm/layout.h"
 #include "tensor/dtype.h"
 
-/* Elements [begin, end) of x[0] ... x[size-1] summed in the order first, first+1, ..., modulo size,
- * into every out[i] (n_out places of the same length as the vector). An out may be one of the x. */
-void sum_block(struct view *const out, int n_out, const struct view *x, int size, int first,
+/* Elements [begin, end) of x[0] ... x[l.nodes*l.each - 1] summed as those of rank b's block, into
+ * every out[i] (n_out places of the same length as the vector). An out may be one of the x. */
+void sum_block(struct view *const out, int n_out, const struct view *x, struct layout l, int b,
                size_t begin, size_t end);
 
 #endif

@@ -218,7 +218,7 @@ static enum sotto_status allreduce(struct comm *c, struct view y, struct view x,
     TRY(open_call(
         m, (struct offer){.call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
-    sum_block(m->y, c->size, m->x, c->size, c->rank + 1, b.begin, b.end);
+    sum_block(m->y, c->size, m->x, c->layout, c->rank, b.begin, b.end);
     return close_call(m, count * unit);
 }
 
@@ -231,7 +231,7 @@ static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct vi
         (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
     struct view out = {(char *)y.data - b.begin * unit, y.type}; /* as if y were the whole vector */
-    sum_block(&out, 1, m->x, c->size, c->rank + 1, b.begin, b.end);
+    sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
     return close_call(m, count * unit);
 }
 
@@ -494,8 +494,12 @@ static enum sotto_status make_member(struct group *g, int rank, struct comm **ou
         leave_group(g);
         return fail(SOTTO_ENOMEM, "no memory for a communicator of %d ranks", g->size);
     }
-    m->base = (struct comm){
-        .ops = &threads_ops, .rank = rank, .size = g->size, .node = g->node, .clock = &clock_real};
+    m->base = (struct comm){.ops = &threads_ops,
+                            .rank = rank,
+                            .size = g->size,
+                            .node = g->node,
+                            .layout = layout_of(g->node, g->size),
+                            .clock = &clock_real};
     m->group = g;
     m->world_rank = g->world_rank[rank];
     m->x = x;

@@ -162,6 +162,8 @@ static void open_way(struct group *g)
 {
     way_open(&g->way, g->sim->net, g->worker, g->node, g->size);
     g->trip.over = let_go;
+    for (int r = 0; r < g->size; r++)
+        g->member[r]->base.layout = g->way.layout;
 }
 
 enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out)
@@ -226,7 +228,8 @@ static void combine_sums(struct group *g, bool scatter, size_t count, size_t uni
             continue;
         struct view y = g->y[r];
         y.data = (char *)y.data - b.begin * unit; /* as if y were the whole vector */
-        sum_block(scatter ? &y : g->y, scatter ? 1 : g->size, g->x, g->size, r + 1, b.begin, b.end);
+        sum_block(scatter ? &y : g->y, scatter ? 1 : g->size, g->x, g->member[r]->base.layout, r,
+                  b.begin, b.end);
     }
 }
 

@@ -15,7 +15,8 @@ static enum sotto_status join_mpi(struct cluster *c)
 {
     struct run_config *config = c->config;
     struct train_config *t = &config->train;
-    const struct mpi_config mpi = {.collectives = (enum mpi_collectives)config->comm.collectives};
+    const struct mpi_config mpi = {.collectives = (enum mpi_collectives)config->comm.collectives,
+                                   .nodes = t->nodes};
     TRY(mpi_world(&c->mpi, &mpi));
     c->leads = c->mpi->rank == 0;
     if (t->time == TIME_VIRTUAL)
@@ -53,7 +54,7 @@ static enum sotto_status check_time(const struct run_config *config)
 static enum sotto_status place(struct cluster *c)
 {
     const int asked = c->config->train.nodes ? c->config->train.nodes : 1;
-    if (!c->mpi && asked > c->size)
+    if (asked > c->size)
         return fail(SOTTO_EINVAL,
                     "train.nodes = %d, but train.workers = %d: every node has a worker", asked,
                     c->size);
@@ -214,7 +215,7 @@ int cluster_threads(const struct cluster *c, const struct worker *w)
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
     for (int r = 0; r < w->size; r++)
-        here += !c->mpi || w->world->node[r] == w->world->node[w->rank];
+        here += !c->mpi || mpi_beside(c->mpi, r);
     if (c->mpi && !t->threads && cores < sysconf(_SC_NPROCESSORS_ONLN)) {
         if (cores == 1 && w->rank == 0)
             log_warn("each rank is bound to one core, where communication competes with computing: "

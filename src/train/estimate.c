@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/available.h"
+#include "comm/mpi.h"
 #include "train/gather.h"
 #include "train/null_oracle.h"
 
@@ -207,7 +208,7 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     TRY(estimate_model(&run->model, c->batch, c->seq, c->recompute, run->valid != NULL, &model));
     enum sotto_status st = try_workers(&t);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
-        if (!cluster->mpi || cluster->mpi->node[r] == cluster->mpi->node[cluster->mpi->rank])
+        if (!cluster->mpi || mpi_beside(cluster->mpi, r))
             add_worker(&t, r, &model, out);
     for (int k = 0; k < MEMORY_CATEGORIES; k++)
         out->total += out->bytes[k];

@@ -150,7 +150,7 @@ void resume_plainly(const struct run *run, FILE *out)
     const char *launcher = mpi_launcher();
     int here = 0;
     for (int r = 0; mpi && r < mpi->size; r++)
-        here += mpi->node[r] == mpi->node[mpi->rank];
+        here += mpi_beside(mpi, r);
     if (mpi && launcher)
         fprintf(out, "%s%s -n %d ", launcher, mpi_launcher_options(here), mpi->size);
     put_word(run->watch.program ? run->watch.program : "sotto", out);

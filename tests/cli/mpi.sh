@@ -30,22 +30,30 @@ ends_with() {
     grep -qF -- "$text" out || { cat out >&2; die "no '$text' from: $*"; }
 }
 
-# Equal bits, threads and ranks, whatever the method; MPI's sums differ in the last place.
-for mesh in 1x4 2x2; do
+# Equal bits, threads and ranks, whatever the method, also on two nodes; MPI's sums differ in the last place.
+declare -A states
+for mesh in 1x4 2x2 1x4.two; do
     for method in ddp zero1 fsdp; do
-        run=("${train[@]}" --steps=6 --strategy.preset=$method --strategy.mesh=$mesh)
+        run=("${train[@]}" --steps=6 --strategy.preset=$method --strategy.mesh=${mesh%.two})
+        [ $mesh != 1x4.two ] || run+=(--nodes=2)
         succeeds "${run[@]}" --workers=4 --out=threads.$mesh.$method
         want=$(state)
         [ -n "$want" ] || die "no state hash"
         succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.$mesh.$method
         says 'workers: 4 MPI ranks'
         [ "$(state)" = "$want" ] || die "$method $mesh: $(state) under MPI, on threads $want"
+        states[$mesh.$method]=$want
         [ $mesh = 1x4 ] || continue
         succeeds "${mpirun[@]}" -n 4 "${run[@]}" --comm.collectives=native --out=native.$method
         near "$(value loss native.$method)" "$(value loss threads.$mesh.$method)" 1e-6
         near "$(value eval_loss native.$method)" "$(value eval_loss threads.$mesh.$method)" 1e-6
     done
 done
+for method in zero1 fsdp; do
+    [ "${states[1x4.two.$method]}" = "${states[1x4.two.ddp]}" ] || die "$method on two nodes: other bits than ddp"
+done
+[ "${states[1x4.two.ddp]}" != "${states[1x4.ddp]}" ] || die "two nodes sum in the order of one"
+ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
 
 # differ TEXT OPTIONS...: rank 2 has these options too.
 differ() {

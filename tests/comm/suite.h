@@ -1,6 +1,6 @@
 /* One suite over every backend: each worker of a world runs it and returns a status, so it works in
- * threads, in virtual time and as MPI ranks alike. Sums are of small integers and therefore exact.
- */
+ * threads, in virtual time and as MPI ranks alike. Sums are of small integers and therefore exact,
+ * but for those that tell the order. */
 #ifndef SOTTO_TESTS_COMM_SUITE_H
 #define SOTTO_TESTS_COMM_SUITE_H
 
@@ -23,6 +23,9 @@ enum { SUITE_LONGEST = 20000 };
 #else
 enum { SUITE_LONGEST = 1000000 };
 #endif
+
+/* Long enough that no sum is small (COMM_SMALL) and every block has pieces. */
+enum { SUITE_LARGE = 17000 };
 
 /* What rank r brings at place i: small integers, other ones for every call. */
 static inline float suite_value(int rank, size_t i, int call)
@@ -150,33 +153,62 @@ static inline enum sotto_status suite_exchange(struct suite *s, size_t count)
     return SOTTO_OK;
 }
 
-/* Real numbers, whose sum depends on the order. */
+/* Numbers whose sum depends on the order, also where bf16 rounds it: large ones that cancel take
+ * other bits of the small ones with them in another order. */
 static inline float suite_real(struct view v, int rank, size_t i)
 {
-    float x = 1 / (float)(1 + (i * 31 + (size_t)rank * 17) % 101);
+    const size_t h = (i * 31 + (size_t)rank * 17) % 101 + i % 7 * (size_t)rank;
+    const float small = 1 / (float)(1 + h % 97), large = (float)((int)(h % 3) - 1) * 0x1p20f;
+    const float x = h % 4 ? small : large + small;
     return v.type == DTYPE_F32 ? x : bf16_widen(bf16_round(x));
 }
 
-/* Block b is x_{b+1} + x_{b+2} + ... + x_b, in fp32, as comm.h promises. */
-static inline enum sotto_status suite_order(struct suite *s, size_t count)
+static inline float suite_rounded(struct view v, float x)
 {
-    struct comm *c = s->c;
-    for (size_t i = 0; i < count; i++)
-        suite_put(s->x, i, suite_real(s->x, c->rank, i));
-    TRY(comm_allreduce(c, s->y, s->x, count));
-    for (int b = 0; b < c->size; b++) {
-        struct comm_block block = comm_block(count, c->size, b);
-        for (size_t i = block.begin; i < block.end; i++) {
-            float sum = suite_real(s->x, (b + 1) % c->size, i);
-            for (int k = 2; k <= c->size; k++)
-                sum += suite_real(s->x, (b + k) % c->size, i);
-            suite_put(s->x, i, sum);
-            CHECK(suite_get(s->y, i) == suite_get(s->x, i),
-                  "allreduce of %zu: [%zu] is %.9g, in order %.9g", count, i, suite_get(s->y, i),
-                  suite_get(s->x, i));
-        }
+    return v.type == DTYPE_F32 ? x : bf16_widen(bf16_round(x));
+}
+
+/* Element i of block b, summed as comm.h promises. */
+static inline float suite_in_order(struct view v, struct layout l, int b, size_t i)
+{
+    float total = 0;
+    for (int k = 1; k <= l.nodes; k++) {
+        const int first = (b / l.each + k) % l.nodes * l.each; /* rank of the node */
+        float sum = suite_real(v, first + (b % l.each + 1) % l.each, i);
+        for (int p = 2; p <= l.each; p++)
+            sum += suite_real(v, first + (b % l.each + p) % l.each, i);
+        sum = l.nodes > 1 ? suite_rounded(v, sum) : sum;
+        total = k == 1 ? sum : total + sum;
+    }
+    return suite_rounded(v, total);
+}
+
+static inline enum sotto_status suite_compare(struct suite *s, const char *call, struct view got,
+                                              size_t begin, int b, size_t count)
+{
+    const struct comm_block block = comm_block(count, s->c->size, b);
+    for (size_t i = block.begin; i < block.end; i++) {
+        const float want = suite_in_order(got, s->c->layout, b, i), y = suite_get(got, i - begin);
+        CHECK(y == want, "%s of %zu on %d x %d: [%zu] is %.9g, in order %.9g", call, count,
+              s->c->layout.nodes, s->c->layout.each, i, y, want);
     }
     return SOTTO_OK;
+}
+
+static inline enum sotto_status suite_order(struct suite *s, size_t count, bool in_place)
+{
+    struct comm *c = s->c;
+    const size_t begin = comm_block(count, c->size, c->rank).begin;
+    const struct view y = in_place ? s->x : s->y;
+    for (size_t i = 0; i < count; i++)
+        suite_put(s->x, i, suite_real(s->x, c->rank, i));
+    TRY(comm_allreduce(c, y, s->x, count));
+    for (int b = 0; b < c->size; b++)
+        TRY(suite_compare(s, "allreduce", y, 0, b, count));
+    for (size_t i = 0; i < count; i++)
+        suite_put(s->x, i, suite_real(s->x, c->rank, i));
+    TRY(comm_reduce_scatter(c, view_at(y, begin), s->x, count));
+    return suite_compare(s, "reduce_scatter", view_at(y, begin), begin, c->rank, count);
 }
 
 static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool ordered)
@@ -194,6 +226,8 @@ static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool 
                 st = suite_allreduce(&s, n, in_place);
                 if (st == SOTTO_OK)
                     st = suite_scatter_gather(&s, n, in_place);
+                if (st == SOTTO_OK && ordered)
+                    st = suite_order(&s, n < SUITE_LARGE ? n : SUITE_LARGE, in_place);
             }
             if (st == SOTTO_OK)
                 st = suite_broadcast(&s, n);
@@ -201,8 +235,6 @@ static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool 
                 st = suite_messages(&s, n);
             if (st == SOTTO_OK)
                 st = suite_exchange(&s, n);
-            if (st == SOTTO_OK && ordered)
-                st = suite_order(&s, n);
             if (st == SOTTO_OK)
                 st = comm_barrier(c);
         }
@@ -278,6 +310,34 @@ static inline enum sotto_status suite_lanes(struct worker *w)
     lane_close(lane);
     comm_free(own);
     return SOTTO_OK;
+}
+
+/* Workers on nodes, and how they lie there. */
+struct suite_nodes {
+    int workers, node[8];
+    struct layout want;
+};
+
+static const struct suite_nodes suite_nodes[] = {
+    {4, {0, 0, 1, 1}, {2, 2}},
+    {6, {0, 0, 0, 1, 1, 1}, {2, 3}},
+    {6, {0, 0, 1, 1, 2, 2}, {3, 2}},
+    {8, {0, 0, 1, 1, 2, 2, 3, 3}, {4, 2}},
+    {3, {0, 1, 2}, {3, 1}},
+    {6, {0, 0, 0, 1, 2, 2}, {1, 6}},       /* unequal        */
+    {8, {0, 1, 0, 1, 0, 1, 0, 1}, {1, 8}}, /* scattered      */
+    {4, {0, 0, 0, 0}, {1, 4}},             /* one node       */
+};
+
+enum { SUITE_NODES = sizeof suite_nodes / sizeof *suite_nodes };
+
+static inline enum sotto_status suite_on_nodes(struct worker *w, void *arg)
+{
+    const struct suite_nodes *n = arg;
+    const struct layout l = w->world->layout;
+    CHECK(l.nodes == n->want.nodes && l.each == n->want.each, "ranks lie on %d x %d, not %d x %d",
+          l.nodes, l.each, n->want.nodes, n->want.each);
+    return suite_vectors(w->world, SUITE_LARGE, true);
 }
 
 struct suite_config {

@@ -19,6 +19,16 @@ static void suite(void **state)
     }
 }
 
+static void on_nodes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUITE_NODES; i++) {
+        struct suite_nodes n = suite_nodes[i];
+        struct engine_config config = {.workers = n.workers, .node = n.node};
+        assert_ok(engine_threads(&config, suite_on_nodes, &n));
+    }
+}
+
 static enum sotto_status fail_in_call(struct worker *w, void *arg)
 {
     int culprit = *(int *)arg;
@@ -190,23 +200,53 @@ static void parse_links(void **state)
         assert_fails(link_parse(&l, wrong[i]), SOTTO_EINVAL, wrong[i]);
 }
 
+/* On 2 x 2 ranks. A large vector of B bytes, reduced: B/2 to the other place, B/4 to the other
+ * node; gathered, the same again. A small one goes one and then two ranks back. */
 static enum sotto_status count_bytes(struct worker *w, void *arg)
 {
     (void)arg;
-    static float x[4][1000];
+    static float x[4][20000];
     struct view v = {x[w->rank], DTYPE_F32};
-    TRY(comm_allreduce(w->world, v, v, 1000));
-    struct comm_block b = comm_block(1000, 4, w->rank);
-    TRY(comm_allgather(w->world, v, view_at(v, b.begin), 1000));
-    const struct comm_tally *t = w->world->tally;
-    bool border = w->rank % 2 == 1; /* its right neighbour is on the other node */
-    const struct comm_tally *all = &t[COMM_ALLREDUCE], *gather = &t[COMM_ALLGATHER];
-    CHECK(all->calls == 1 && (border ? all->between : all->inside) == 6000 &&
-              (border ? all->inside : all->between) == 0,
+    const struct comm_tally *all = &w->world->tally[COMM_ALLREDUCE],
+                            *gather = &w->world->tally[COMM_ALLGATHER];
+    TRY(comm_allreduce(w->world, v, v, 20000));
+    TRY(comm_allgather(w->world, v, view_at(v, comm_block(20000, 4, w->rank).begin), 20000));
+    CHECK(all->calls == 1 && all->inside == 80000 && all->between == 40000,
           "allreduce counted %lld inside, %lld between", (long long)all->inside,
           (long long)all->between);
-    CHECK((border ? gather->between : gather->inside) == 3000, "allgather counted %lld, %lld",
+    CHECK(gather->inside == 40000 && gather->between == 20000, "allgather counted %lld, %lld",
           (long long)gather->inside, (long long)gather->between);
+    TRY(comm_allreduce(w->world, v, v, 1000));
+    TRY(comm_allgather(w->world, v, view_at(v, comm_block(1000, 4, w->rank).begin), 1000));
+    const int64_t near = w->rank % 2; /* the rank before it is on its node */
+    CHECK(all->inside == 80000 + 4000 * near && all->between == 40000 + 12000 - 4000 * near,
+          "a small allreduce counted %lld, %lld", (long long)all->inside - 80000,
+          (long long)all->between - 40000);
+    CHECK(gather->inside == 40000 + 1000 * near && gather->between == 20000 + 3000 - 1000 * near,
+          "a small allgather counted %lld, %lld", (long long)gather->inside - 40000,
+          (long long)gather->between - 20000);
+    return SOTTO_OK;
+}
+
+/* Everyone but the root has it from one other: small ones down a tree, here from rank 1 to 3 and
+ * then from them to 2 and 0; large ones around. */
+static enum sotto_status count_broadcast(struct worker *w, void *arg)
+{
+    static const int64_t inside[2][4] = {{0, 0, 0, 0}, {0, 0, 80000, 0}};
+    static const int64_t between[2][4] = {{0, 800, 0, 400}, {0, 80000, 0, 80000}};
+    static float x[4][20000];
+    const struct comm_tally *t = &w->world->tally[COMM_BROADCAST];
+    int64_t before[2] = {0, 0};
+    (void)arg;
+    for (int large = 0; large < 2; large++) {
+        TRY(comm_broadcast(w->world, (struct view){x[w->rank], DTYPE_F32}, large ? 20000 : 100, 1));
+        CHECK(t->inside - before[0] == inside[large][w->rank] &&
+                  t->between - before[1] == between[large][w->rank],
+              "broadcast counted %lld, %lld", (long long)(t->inside - before[0]),
+              (long long)(t->between - before[1]));
+        before[0] = t->inside;
+        before[1] = t->between;
+    }
     return SOTTO_OK;
 }
 
@@ -216,6 +256,7 @@ static void accounting(void **state)
     const int node[4] = {0, 0, 1, 1};
     struct engine_config config = {.workers = 4, .node = node};
     assert_ok(engine_threads(&config, count_bytes, NULL));
+    assert_ok(engine_threads(&config, count_broadcast, NULL));
 }
 
 static enum sotto_status one_sum(struct worker *w, void *arg)
@@ -284,11 +325,17 @@ static void too_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite),           cmocka_unit_test(faults),
-        cmocka_unit_test(gave_up_is_gone), cmocka_unit_test(mismatches),
-        cmocka_unit_test(links),           cmocka_unit_test(parse_links),
-        cmocka_unit_test(accounting),      cmocka_unit_test(thousand_worlds),
-        cmocka_unit_test(too_many),        cmocka_unit_test(late_ranks_are_named),
+        cmocka_unit_test(suite),
+        cmocka_unit_test(on_nodes),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(gave_up_is_gone),
+        cmocka_unit_test(mismatches),
+        cmocka_unit_test(links),
+        cmocka_unit_test(parse_links),
+        cmocka_unit_test(accounting),
+        cmocka_unit_test(thousand_worlds),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(late_ranks_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,16 @@ static void suite(void **state)
     }
 }
 
+static void on_nodes(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SUITE_NODES; i++) {
+        struct suite_nodes n = suite_nodes[i];
+        struct engine_config config = {.workers = n.workers, .node = n.node};
+        assert_ok(engine_virtual(&config, suite_on_nodes, &n));
+    }
+}
+
 /* The costs of the model: every collective begins with its last rank, here `late` seconds after the
  * others. */
 struct costs {
@@ -814,6 +824,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(suite),
+        cmocka_unit_test(on_nodes),
         cmocka_unit_test(costs),
         cmocka_unit_test(overlap),
         cmocka_unit_test(done_is_exact),

@@ -226,7 +226,7 @@ static void test_bits(struct comm *c, enum dtype type, size_t count)
     }
     for (int r = 0; r < c->size; r++) {
         struct comm_block block = comm_block(count, c->size, r);
-        sum_block(&want, 1, x, c->size, r + 1, block.begin, block.end);
+        sum_block(&want, 1, x, c->layout, r, block.begin, block.end);
     }
     OK(comm_allreduce(c, y, x[c->rank], count));
     check(memcmp(y.data, want.data, count * dtype_size(type)) == 0, "allreduce of %zu: other bits",
@@ -437,7 +437,7 @@ static void test_ring_length(struct comm *c)
         for (int k = 0; k < 4; k++)
             OK(comm_barrier(pair));
         expect_mismatch(comm_allreduce(pair, v, v, pair->rank ? 20 : 40), "another length",
-                        pair->rank ? "sent" : "which sent 40");
+                        pair->rank ? "sent" : "which sent 80");
     }
     comm_free(pair);
 }

@@ -1,0 +1,144 @@
+#include "comm/tally.h"
+
+void tally_message(struct comm *c, enum comm_call call, size_t bytes, int to)
+{
+    struct comm_tally *t = &c->tally[call];
+    if (c->node[to] == c->node[c->rank])
+        t->inside += (int64_t)bytes;
+    else
+        t->between += (int64_t)bytes;
+}
+
+static bool small(size_t bytes)
+{
+    return bytes <= COMM_SMALL;
+}
+
+static size_t block_count(const struct comm *c, size_t count, int rank)
+{
+    return comm_blocks(count, c->size, rank, 1);
+}
+
+/* Elements of the blocks of place j on all nodes. */
+static size_t slice_count(const struct comm *c, size_t count, int j)
+{
+    const size_t size = (size_t)c->size, each = (size_t)c->layout.each;
+    const size_t longer = count % size, place = (size_t)j;
+    return count / size * (size_t)c->layout.nodes +
+           (longer > place ? (longer - place + each - 1) / each : 0);
+}
+
+/* The same place on the next node, and the next place on the same node. */
+static int next_node(const struct comm *c)
+{
+    return (c->rank + c->layout.each) % c->size;
+}
+
+static int next_place(const struct comm *c)
+{
+    const int each = c->layout.each, place = c->rank % each;
+    return c->rank - place + (place + 1) % each;
+}
+
+/* Doubling distances: what this rank has, as far as there is need of it, to the rank that lies that
+ * far before it. */
+static void count_rounds(struct comm *c, enum comm_call call, size_t count, size_t unit)
+{
+    for (int far = 1; far < c->size; far *= 2) {
+        const int n = far < c->size - far ? far : c->size - far;
+        tally_message(c, call, comm_blocks(count, c->size, c->rank, n) * unit,
+                      (c->rank - far + c->size) % c->size);
+    }
+}
+
+static void find_near(struct comm *c)
+{
+    for (int r = 0; r < c->size; r++) {
+        if (c->node[r] != c->node[c->rank])
+            continue;
+        if (!c->near.count++)
+            c->near.begin = r;
+        c->near.end = r + 1;
+    }
+}
+
+/* One node of a layout that may be several in truth: every block but the own one goes straight to
+ * the rank that it belongs to. A worker of thousands does not look at all of the others: blocks
+ * differ in length by one element at most. */
+static void count_direct(struct comm *c, enum comm_call call, size_t count, size_t unit)
+{
+    if (!c->near.count)
+        find_near(c);
+    size_t each = count / (size_t)c->size, longer = count % (size_t)c->size;
+    size_t all = count - block_count(c, count, c->rank),
+           inside = each * (size_t)(c->near.count - 1);
+    for (int r = c->near.begin; r < c->near.end && (size_t)r < longer; r++)
+        inside += r != c->rank && c->node[r] == c->node[c->rank];
+    c->tally[call].inside += (int64_t)(inside * unit);
+    c->tally[call].between += (int64_t)((all - inside) * unit);
+}
+
+/* Inside its node a rank passes on all slices but its own, then across all blocks of its slice but
+ * its own. What is sent straight to the rank that sums it, as bf16 is, goes to the same nodes. */
+static void count_scatter(struct comm *c, enum comm_call call, enum dtype type, size_t count)
+{
+    const size_t unit = dtype_size(type), slice = slice_count(c, count, c->rank % c->layout.each);
+    if (type == DTYPE_BF16 && c->layout.nodes == 1) {
+        count_direct(c, call, count, unit);
+        return;
+    }
+    tally_message(c, call, (count - slice) * unit, next_place(c));
+    tally_message(c, call, (slice - block_count(c, count, c->rank)) * unit, next_node(c));
+}
+
+/* Across a rank passes on all blocks of its slice but the next one's, then inside all slices but
+ * the next one's. */
+static void count_gather(struct comm *c, enum comm_call call, size_t count, size_t unit)
+{
+    const int each = c->layout.each, place = c->rank % each;
+    tally_message(c, call,
+                  (slice_count(c, count, place) - block_count(c, count, next_node(c))) * unit,
+                  next_node(c));
+    tally_message(c, call, (count - slice_count(c, count, (place + 1) % each)) * unit,
+                  next_place(c));
+}
+
+/* A small one gathers the whole vectors. */
+void tally_allreduce(struct comm *c, enum dtype type, size_t count)
+{
+    const size_t unit = dtype_size(type), all = count * (size_t)c->size;
+    if (small(all * unit)) {
+        count_rounds(c, COMM_ALLREDUCE, all, unit);
+        return;
+    }
+    count_scatter(c, COMM_ALLREDUCE, type, count);
+    count_gather(c, COMM_ALLREDUCE, count, unit);
+}
+
+void tally_reduce_scatter(struct comm *c, enum dtype type, size_t count)
+{
+    count_scatter(c, COMM_REDUCE_SCATTER, type, count);
+}
+
+void tally_allgather(struct comm *c, size_t count, size_t unit)
+{
+    if (small(count * unit))
+        count_rounds(c, COMM_ALLGATHER, count, unit);
+    else
+        count_gather(c, COMM_ALLGATHER, count, unit);
+}
+
+/* A small one goes down a tree, distances halving: who is `turn` ranks behind the root has it from
+ * turn less its lowest bit, and sends it on by every lower bit. A large one is passed on along the
+ * ring, in pieces: everyone but the last sends it once. */
+void tally_broadcast(struct comm *c, size_t bytes, int root)
+{
+    const int turn = (c->rank - root + c->size) % c->size;
+    if (!small(bytes * (size_t)c->size)) {
+        if (turn + 1 < c->size)
+            tally_message(c, COMM_BROADCAST, bytes, (c->rank + 1) % c->size);
+        return;
+    }
+    for (int bit = 1; turn + bit < c->size && !(turn & bit); bit *= 2)
+        tally_message(c, COMM_BROADCAST, bytes, (c->rank + bit) % c->size);
+}
