@@ -61,6 +61,8 @@ void cluster_describe(const struct cluster *c, char out[CLUSTER_ROOM])
     if (simulated || *config->link.intra || *config->link.inter)
         say_links(out, c);
     say_list(out, "speeds", config->worker.speed);
+    if (*config->worker.memory && strcmp(config->worker.memory, "none") != 0)
+        say(out, "; memory %.40s", config->worker.memory);
     if (config->worker.jitter > 0)
         say(out, "; jitter %g", config->worker.jitter);
 }

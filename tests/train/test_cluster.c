@@ -364,11 +364,11 @@ static void methods_share_a_cluster(void **state)
     } cases[] = {
         {"workers=6", {0, 0, 0, 0, 0, 0}, 1, "1 node x 6 workers"},
         {"workers=6 nodes=3 time=virtual link.intra=10GB/s,5us link.inter=1Gbit/s,100us "
-         "link.speed=1,0.5 link.adapters=2 worker.speed=1,0.5 worker.jitter=0.25",
+         "link.speed=1,0.5 link.adapters=2 worker.speed=1,0.5 worker.jitter=0.25 worker.memory=20GB/s",
          {0, 0, 1, 1, 2, 2},
          3,
          "3 nodes x 2 workers; inside 10GB/s,5us; between 1Gbit/s,100us, 2 adapters a node; "
-         "adapters' speeds 1,0.5; speeds 1,0.5; jitter 0.25"},
+         "adapters' speeds 1,0.5; speeds 1,0.5; memory 20GB/s; jitter 0.25"},
         {"workers=6 nodes=4 time=virtual",
          {0, 0, 1, 1, 2, 3},
          4,

@@ -21,10 +21,10 @@ static void say(struct setup *s, const char *format, ...)
 }
 
 /* Keys that the line is made of, and whether a run has its own value. */
-enum { MODEL, STEP, CLUSTER, KEYS = CLUSTER + 8 };
+enum { MODEL, STEP, CLUSTER, KEYS = CLUSTER + 9 };
 static const char *const keys[KEYS] = {
-    "model.preset", "worker.step",   "train.workers", "train.nodes",  "link.intra",
-    "link.inter",   "link.adapters", "link.speed",    "worker.speed", "worker.jitter"};
+    "model.preset",  "worker.step", "train.workers", "train.nodes",   "link.intra",   "link.inter",
+    "link.adapters", "link.speed",  "worker.speed",  "worker.jitter", "worker.memory"};
 
 static void note_key(void *arg, const char *key, const char *old_value, const char *new_value)
 {
