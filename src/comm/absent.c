@@ -1,10 +1,10 @@
 #include "comm/absent.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/log.h"
 
 double absence_limit(const struct absence *a)
@@ -25,17 +25,11 @@ void absent_add(struct absent *a, int rank)
 
 void absence_tell(struct absence *a, const struct absent *who, double waited)
 {
-    const double now = clock_now(&clock_real) + 1, told = a->told;
-    if (!who->count || (told > 0 && now - told < absence_limit(a)))
+    double longer = a->longer;
+    if (!who->count || waited < fmax(a->patience, longer) ||
+        !atomic_compare_exchange_strong(&a->longer, &longer, 2 * waited)) /* somebody else has */
         return;
-    a->told = now;
     log_warn(
         "rank%s %s ha%s kept the others waiting for %.0f s: busy with something longer, or stuck",
         who->count > 1 ? "s" : "", who->text, who->count > 1 ? "ve" : "s", waited);
-}
-
-void absence_over(struct absence *a, double waited)
-{
-    if (waited > absence_limit(a))
-        a->longer = 2 * waited;
 }

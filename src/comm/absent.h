@@ -7,9 +7,8 @@
 
 /* Shared by all communicators of a run, of this process. */
 struct absence {
-    double patience;       /* seconds; before anything waits */
-    _Atomic double longer; /* twice the longest wait that ended well after it was told of */
-    _Atomic double told;   /* when, by the real clock, plus one; 0: never                 */
+    double patience;       /* seconds; before anything waits         */
+    _Atomic double longer; /* twice the longest wait that was told of */
 };
 
 #define ABSENCE_PATIENCE 60.0 /* unless a test has less */
@@ -24,10 +23,8 @@ struct absent {
 };
 void absent_add(struct absent *a, int rank);
 
-/* Logs who is absent, unless something was logged within the last limit. */
+/* Logs who is absent, if the wait is long enough; the next must be twice as long, so that neither
+ * others that wait too nor waits of this length are told of again. */
 void absence_tell(struct absence *a, const struct absent *who, double waited);
-
-/* The wait has ended after all: the next one may be as long without a word. */
-void absence_over(struct absence *a, double waited);
 
 #endif

@@ -99,19 +99,15 @@ static bool sleep_in_group(struct group *g, double until)
     return pthread_cond_timedwait(&g->moved, &g->lock, &t) != ETIMEDOUT;
 }
 
-/* Those who have not come to the meeting that this rank waits in; the first who has says so. */
+/* Those who have not come to the meeting that this rank waits in. */
 static void name_absent(struct member *m, double waited)
 {
     struct group *g = m->group;
     const uint64_t mine = atomic_load(&g->visits[m->base.rank]);
     struct absent who = {0};
-    for (int r = 0; r < g->size; r++) {
-        const bool here = atomic_load(&g->visits[r]) >= mine;
-        if (here && r < m->base.rank)
-            return;
-        if (!here)
+    for (int r = 0; r < g->size; r++)
+        if (atomic_load(&g->visits[r]) < mine)
             absent_add(&who, g->world_rank[r]);
-    }
     absence_tell(&g->world->absence, &who, waited);
 }
 
@@ -138,21 +134,15 @@ static bool gathered(struct member *m, bool heed)
     pthread_mutex_lock(&g->lock);
     atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
     const double begin = now();
-    double limit = absence_limit(&g->world->absence);
     while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->world->aborted)))
-        if (!sleep_in_group(g, begin + limit)) {
+        if (!sleep_in_group(g, begin + absence_limit(&g->world->absence)))
             name_absent(m, now() - begin);
-            limit *= 2;
-        }
-    absence_over(&g->world->absence, now() - begin);
     atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);
     uint64_t came = atomic_load(&g->came);
     while (came < all)
-        if (atomic_compare_exchange_weak(&g->came, &came, came - 1)) {
-            atomic_fetch_sub(&g->visits[m->base.rank], 1);
+        if (atomic_compare_exchange_weak(&g->came, &came, came - 1))
             return false;
-        }
     return true;
 }
 
