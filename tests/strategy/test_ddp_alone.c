@@ -394,14 +394,39 @@ static void oracle_failure(void **state)
     method_close(&m);
 }
 
+static enum sotto_status failing_job(void *arg)
+{
+    return fail(SOTTO_EIO, "lane %s", (const char *)arg);
+}
+
+/* Of several lanes that have failed, the first is the cause. */
+static void the_first_failure(void **state)
+{
+    (void)state;
+    struct worker worker;
+    struct mesh mesh;
+    struct lane *lane[2];
+    assert_ok(worker_alone(&worker));
+    assert_ok(mesh_open(&mesh, &worker, 1));
+    assert_ok(mesh_rest(&mesh));
+    for (int i = 0; i < 2; i++)
+        assert_ok(mesh_lane(&mesh, worker.world, &lane[i]));
+    for (int i = 0; i < 2; i++)
+        assert_ok(lane_start(lane[i], failing_job, i ? "two" : "one"));
+    assert_fails(mesh_rest(&mesh), SOTTO_EIO, "lane one");
+    mesh_close(&mesh);
+    assert_int_equal(mesh.n_lane + mesh.n_comm, 0);
+    comm_free(worker.world);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(recursion),       cmocka_unit_test(closed_form),
-        cmocka_unit_test(accumulation),    cmocka_unit_test(not_a_number),
-        cmocka_unit_test(clipping),        cmocka_unit_test(norm_is_free),
-        cmocka_unit_test(mixed_precision), cmocka_unit_test(save_and_load),
-        cmocka_unit_test(oracle_failure),
+        cmocka_unit_test(the_first_failure), cmocka_unit_test(recursion),
+        cmocka_unit_test(closed_form),       cmocka_unit_test(accumulation),
+        cmocka_unit_test(not_a_number),      cmocka_unit_test(clipping),
+        cmocka_unit_test(norm_is_free),      cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(save_and_load),     cmocka_unit_test(oracle_failure),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

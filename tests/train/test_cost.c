@@ -270,12 +270,68 @@ static void times_add_up(void **state)
     }
 }
 
+/* Four workers of so many seconds a micro-batch, ten of them each; 0: one that never had any. */
+static struct report report_four(const double seconds[4], struct cost each)
+{
+    static struct run run;
+    struct worker_report worker[4] = {0};
+    for (int i = 0; i < 4; i++) {
+        worker[i].cost = each;
+        worker[i].cost.microbatches = seconds[i] > 0 ? 10 : 0;
+        worker[i].cost.compute = 10 * seconds[i];
+    }
+    run.cluster.size = 4;
+    run.result.worker = worker;
+    return report_of(&run);
+}
+
+/* The arithmetic of reports, where nothing was computed or sent, at ties and at bounds. */
+static void reports(void **state)
+{
+    (void)state;
+    static const struct {
+        double seconds[4];
+        int slowest;
+        double slowness;
+    } table[] = {
+        {{0, 0, 1, 3}, 3, 3}, {{0, 2, 2, 2}, 1, 1}, {{1, 3, 3, 2}, 1, 1.5},
+        {{0, 0, 0, 0}, 0, 1}, {{0, 0, 5, 0}, 2, 1}, {{4, 1, 1, 2}, 0, 4},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        const struct report r = report_four(table[i].seconds, (struct cost){0});
+        assert_int_equal(r.slowest, table[i].slowest);
+        assert_true(r.slowness == table[i].slowness);
+        assert_true(isnan(r.overlap) && r.exposed_share == 0);
+    }
+    char text[256];
+    const double even[4] = {1, 3, 3, 2}; /* 1.5 times the median is of one kind */
+    struct report r = report_four(even, (struct cost){.seconds = 8,
+                                                      .wire = 4,
+                                                      .waited_wire = 1,
+                                                      .waited_others = 2,
+                                                      .inside = 5,
+                                                      .between = 5});
+    assert_true(r.overlap == 0.75 && r.exposed_share == 3.0 / 8);
+    report_sentence(&r, text, sizeof text);
+    assert_string_equal(text, "workers waited 2 s for each other; the wire took 4 s, 3 s of it "
+                              "hidden (means over workers)");
+    r = report_four(even, (struct cost){.seconds = 8});
+    report_sentence(&r, text, sizeof text);
+    assert_string_equal(text, "workers waited 0 s for each other; nothing was sent");
+    const struct cost none = cost_mean(&(struct cost_joint){0});
+    assert_true(none.seconds == 0 && none.inside == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_straggler_counts),     cmocka_unit_test(the_last_one_ends_the_run),
-        cmocka_unit_test(the_loss_is_everybodys), cmocka_unit_test(saving_is_no_communication),
-        cmocka_unit_test(costs_are_resumed),      cmocka_unit_test(times_add_up),
+        cmocka_unit_test(a_straggler_counts),
+        cmocka_unit_test(the_last_one_ends_the_run),
+        cmocka_unit_test(the_loss_is_everybodys),
+        cmocka_unit_test(saving_is_no_communication),
+        cmocka_unit_test(costs_are_resumed),
+        cmocka_unit_test(times_add_up),
+        cmocka_unit_test(reports),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -127,6 +127,7 @@ static const struct fault acco[] = {
     {"report.eval_targets", "-1", "state 'report.eval_targets' is -1"},
     {"report.eval_hits", "-1", "state 'report.eval_hits' is -1"},
     {"cost.seconds", "nan", "the costs of a worker are nan seconds"},
+    {"cost.seconds", "1e9", "the costs of a worker are 1e+09 seconds"},
     {"cost.between", "-1", "the costs of a worker are -1 bytes"},
     {"cost.each", "-1", "the costs of a worker are -1e-09 seconds"},
     {"microbatches", "-4", "state 'microbatches' is -4"},
