@@ -41,6 +41,7 @@ for mesh in 1x4 2x2 1x4.two; do
         [ -n "$want" ] || die "no state hash"
         succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.$mesh.$method
         says 'workers: 4 MPI ranks'
+        says "^cluster: $([ $mesh = 1x4.two ] && echo 2 nodes x 2 || echo 1 node x 4) workers$"
         [ "$(state)" = "$want" ] || die "$method $mesh: $(state) under MPI, on threads $want"
         states[$mesh.$method]=$want
         [ $mesh = 1x4 ] || continue
