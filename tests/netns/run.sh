@@ -9,7 +9,7 @@
 train=("$sotto" train --data.train=stories --data.stories=200 --data.vocab=300 --data.cache=cache --layers=6 --width=128
        --heads=2 --positions=32 --seq=16 --batch=1 --steps=8 --threads=1 --eval_batches=1)
 sent() {
-    ip netns exec $net-0 tc -s qdisc show dev eth0 | sed -n 's/^ *Sent \([0-9]*\) bytes.*/\1/p'
+    ip netns exec $net-0 tc -s qdisc show dev eth0 | sed -n 's/^ *Sent \([0-9]*\) bytes.*/\1/p; T; q'
 }
 succeeds "${train[@]}" --workers=2 --out=threads
 want=$(grep -o 'state [0-9a-f]*' out)
