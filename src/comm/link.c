@@ -39,6 +39,8 @@ enum sotto_status link_parse_rate(double *rate, const char *text)
         return SOTTO_OK;
     if (!parse_quantity(text, text + strlen(text), rates, rate) || *rate <= 0)
         return fail(SOTTO_EINVAL, "'%s': want a bandwidth such as 20GB/s, or none", text);
+    if (*rate < 1 || *rate > 1e15)
+        return fail(SOTTO_EINVAL, "'%s': want 1B/s to 1e6GB/s", text);
     return SOTTO_OK;
 }
 

@@ -323,7 +323,28 @@ static enum sotto_status move(struct worker *w, lane_job *work, void *arg, doubl
     return spend(sim, work, arg, w->memory > 0 ? at_speed(sim, w, bytes / w->memory) : 0);
 }
 
-static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute, move};
+/* The last one to come has the latest clock. */
+static enum sotto_status go_on(struct worker *w, double seconds)
+{
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    struct virtual_sim *sim = v->process.sim;
+    TRY(status_raise(&sim->stop));
+    v->trained = seconds;
+    if (++sim->met < w->size)
+        return virtual_block(sim, "go_on", -1);
+    sim->met = 0;
+    const double last = v->process.time;
+    double least = seconds;
+    for (int r = 0; r < w->size; r++)
+        least = fmin(least, sim->worker[r].trained);
+    for (int r = 0; r < w->size; r++)
+        if (r != w->rank)
+            virtual_wake(&sim->worker[r].process, last + (sim->worker[r].trained - least));
+    virtual_advance(sim, last + (seconds - least));
+    return SOTTO_OK;
+}
+
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute, move, go_on};
 
 static void run_worker(void *arg)
 {

@@ -65,6 +65,7 @@ struct virtual_turn {
 struct virtual_worker {
     struct worker base;
     struct virtual_process process;
+    double trained; /* seconds, for go_on */
     worker_job *job;
     void *arg;
 };
@@ -79,6 +80,7 @@ struct virtual_sim {
     struct virtual_process *first, **last;
     int processes, next_id;
     struct virtual_worker *worker; /* (workers) */
+    int met;                       /* of them, in go_on */
     struct virtual_lane *lanes;    /* not closed yet */
     struct pool *pool;             /* NULL until a computation needs it */
     struct network *net;           /* NULL: nothing takes time on it */

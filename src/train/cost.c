@@ -67,7 +67,7 @@ static struct cost lanes(const struct meter *m)
     return (struct cost){.inside = a.inside, .between = a.between};
 }
 
-enum sotto_status meter_init(struct meter *m, const struct worker *w, const struct oracle *oracle,
+enum sotto_status meter_init(struct meter *m, struct worker *w, const struct oracle *oracle,
                              struct mesh *mesh)
 {
     *m = (struct meter){.worker = w, .oracle = oracle, .mesh = mesh};
@@ -184,6 +184,18 @@ static enum sotto_status check(const struct cost *c)
     return SOTTO_OK;
 }
 
+/* The jitter goes on where it was; one more worker goes on as another did. */
+static enum sotto_status visit_computed(struct worker *w, struct state_visitor *v)
+{
+    int64_t of = w->size;
+    if (state_loading(v) && (of = state_owners(v, "jitter", "computed")) < 1)
+        return SOTTO_OK;
+    TRY(state_enter_own(v, "jitter", w->rank % of, of));
+    TRY(state_count(v, "computed", &w->computed, STATE_TOTAL));
+    state_leave(v);
+    return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
+}
+
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
 {
     const bool loading = state_loading(v);
@@ -209,5 +221,5 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
         m->running = false;
         state_ignore(v, "cost.");
     }
-    return SOTTO_OK;
+    return visit_computed(m->worker, v);
 }

@@ -44,7 +44,7 @@ static inline double cost_exposed(const struct cost *c)
  * training. What lanes send meanwhile is part of it, so their bytes always count; the time that it
  * takes does not, as nobody computes or waits then. */
 struct meter {
-    const struct worker *worker;
+    struct worker *worker;
     const struct oracle *oracle;
     struct mesh *mesh;
     struct cost base;  /* of the run that this one goes on from      */
@@ -55,15 +55,16 @@ struct meter {
 };
 
 /* Stands still until the first start. */
-enum sotto_status meter_init(struct meter *m, const struct worker *w, const struct oracle *oracle,
+enum sotto_status meter_init(struct meter *m, struct worker *w, const struct oracle *oracle,
                              struct mesh *mesh);
 void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
 struct cost meter_read(const struct meter *m);
 
-/* The costs of all workers in a checkpoint; before they are saved all workers gather them. Another
- * number of workers than they are of goes on from the joined ones. */
+/* The costs of all workers in a checkpoint, and the number of their computations; before they are
+ * saved all workers gather them. Another number of workers than they are of goes on from the joined
+ * ones. */
 enum sotto_status meter_gather(struct meter *m);
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
 

@@ -239,6 +239,17 @@ static enum sotto_status save_now(struct loop *l)
     return SOTTO_OK;
 }
 
+/* Training goes on behind a pause, where it is simulated with each worker's lead over the others.
+ */
+static enum sotto_status go_on(struct trainer *t)
+{
+    struct worker *w = t->worker;
+    if (w->ops->go_on)
+        TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
+    meter_start(&t->meter);
+    return SOTTO_OK;
+}
+
 /* What is due between two rounds is not the training's time. */
 static enum sotto_status between_rounds(struct loop *l)
 {
@@ -258,7 +269,7 @@ static enum sotto_status between_rounds(struct loop *l)
     if (saves)
         TRY(save_now(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
-    meter_start(&t->meter);
+    TRY(go_on(t));
     l->real += clock_now(&clock_real) - begin;
     l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
@@ -376,7 +387,7 @@ static enum sotto_status go(struct loop *l)
     struct trainer *t = l->t;
     bool stop;
     TRY(begin(l, &stop));
-    meter_start(&t->meter);
+    TRY(go_on(t));
     while (t->step < t->rounds && !stop) {
         TRY(one_round(l, &stop));
         if (l->abandoned) /* what is due here was done before it */

@@ -21,12 +21,14 @@ static enum sotto_status backward_now(void *arg)
     return tape_backward(&o->tape, o->now.k, o->now.theta, o->now.grad);
 }
 
-/* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. */
+/* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. One that
+ * is not whole, the last or of short sequences, takes its share of the time. */
 static enum sotto_status compute(struct model_oracle *o, lane_job *work, int parts)
 {
     struct worker *w = o->is.worker;
     const struct extent e = {o->is.rows, o->is.t, DTYPE_F32};
     double share = model_stage_flops(o->is.model, o->now.k, e) / model_flops(o->is.model, e);
+    share *= ((double)o->batch.rows * o->batch.t) / ((double)o->is.rows * o->is.t);
     double start = clock_now(w->clock);
     TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
     o->base.seconds += clock_now(w->clock) - start;

@@ -208,9 +208,11 @@ static void costs_are_resumed(void **state)
 {
     (void)state;
     struct seen whole = {0}, part = {0}, other = {0};
-    const char *const options[] = {
-        "strategy.preset=co2",    "tau=3",         "train.time=virtual",    "worker.step=50ms",
-        "worker.speed=1,1,1,0.5", "train.nodes=4", "link.inter=10MB/s,1ms", NULL};
+    const char *const options[] = {"strategy.preset=co2",    "tau=3",
+                                   "train.time=virtual",     "worker.step=50ms",
+                                   "worker.speed=1,1,1,0.5", "train.nodes=4",
+                                   "link.inter=10MB/s,1ms",  "worker.jitter=0.2",
+                                   "worker.memory=50MB/s",   NULL};
     struct run_config c = configure("whole", options);
     set(&c, "train.save_every=6");
     train(&c, &whole);
@@ -237,6 +239,50 @@ static void costs_are_resumed(void **state)
     other.told = 12;
     train(&c, &other);
     assert_true(other.result.seconds > part.result.seconds);
+}
+
+/* A pause changes nobody's lead: whoever is ahead of a straggler stays ahead, and waits for it
+ * where they exchange. */
+static void pauses_change_no_lead(void **state)
+{
+    (void)state;
+    struct seen plain = {0}, pauses = {0};
+    const char *const options[] = {"strategy.preset=local-sgd", "tau=6",
+                                   "train.time=virtual",        "worker.step=50ms",
+                                   "worker.jitter=0.2",         "worker.speed=1,1,1,0.5",
+                                   "data.holdout=0.2",          NULL};
+    struct run_config c = configure("lead.0", options);
+    train(&c, &plain);
+    c = configure("lead.1", options);
+    set(&c, "train.eval_every=3");
+    set(&c, "train.save_every=5");
+    train(&c, &pauses);
+    for (int r = 0; r < WORKERS; r++)
+        assert_close("seconds", pauses.worker[r].cost.seconds, plain.worker[r].cost.seconds);
+    assert_true(plain.worker[0].cost.waited_others > 4 * STEP);
+}
+
+/* Examples are padded to the longest of their micro-batch: shorter ones take less time. */
+static void short_batches_take_less(void **state)
+{
+    (void)state;
+    enum { EXAMPLES = 30 };
+    char text[EXAMPLES * 300] = "";
+    struct seen seen = {0};
+    for (int i = 0; i < EXAMPLES; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"instruction\": \"count\", \"output\": \"%.*s\"}\n", 3 + 7 * (i % 9),
+                 "one two three four five six seven eight nine ten eleven twelve thirteen");
+    assert_ok(file_write(at("tasks.jsonl"), text, strlen(text)));
+    struct run_config c =
+        configure("short", (const char *[]){"train.workers=1", "train.steps=4", "data.vocab=300",
+                                            "model.positions=400", "data.format=instruct",
+                                            "train.time=virtual", "worker.step=50ms", NULL});
+    snprintf(c.data.train, sizeof c.data.train, "%s", at("tasks.jsonl"));
+    train(&c, &seen);
+    const double whole = 4 * 2 * 400; /* tokens */
+    assert_true((double)seen.result.tokens < 0.9 * whole);
+    assert_close("seconds", seen.result.seconds, 4 * STEP * (double)seen.result.tokens / whole);
 }
 
 /* All of a worker's time is known: it computes, updates, or waits. */
@@ -332,6 +378,8 @@ int main(void)
         cmocka_unit_test(costs_are_resumed),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(reports),
+        cmocka_unit_test(pauses_change_no_lead),
+        cmocka_unit_test(short_batches_take_less),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
