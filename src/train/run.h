@@ -45,7 +45,8 @@ struct run_watch {
     const volatile sig_atomic_t *stop; /* (optional) non-zero: finish this round, save and return */
     /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word. */
     void (*failed)(void *arg, const struct run *run);
-    const char *program; /* (optional) that goes on with the run; default: "sotto" */
+    const char *program;     /* (optional) that goes on with the run; default: "sotto" */
+    const char *calibration; /* (optional) file of measured times that several runs share */
 };
 
 /* What a worker reports in the end. */

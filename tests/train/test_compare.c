@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "data/tokens.h"
+#include "train/calibrate.h"
 #include "train/compare/common.h"
 #include "train/compare/compare.h"
 #include "train/compare/plot.h"
@@ -617,6 +618,55 @@ static void assert_said(const char *part)
     "train.batch = 2\ntrain.log_every = 1\ntrain.threads = 1\ndata.holdout = 0.1\n"                \
     "train.eval_batches = 2\ntrain.eval_every = 2\noptim.warmup = 0\n"
 
+static double number_in(const char *path, const char *key)
+{
+    json_t *report;
+    assert_ok(json_open(&report, at(path), 1 << 20));
+    const double value = json_number_value(json_object_get(report, key));
+    json_decref(report);
+    return value;
+}
+
+/* Times are measured once for runs that are alike, in their precision, and kept: equal runs have
+ * equal times, also when they are made again. */
+static void one_calibration(void **state)
+{
+    (void)state;
+    static const char text[] =
+        BASE "time = virtual\nworkers = 2\nsteps = 4\n[run one]\n[run two]\n[run mixed]\n"
+             "strategy.precision = mixed\n[run given]\nworker.step = 1s\n";
+    static const char *const runs[] = {"one", "two", "mixed", "given"};
+    double first[4];
+    int rounds;
+    json_t *kept;
+    assert_ok(file_write(at("times.ini"), text, strlen(text)));
+    for (int again = 0; again < 2; again++) {
+        assert_ok(compare("times.ini", "times", "", again, 0, &rounds));
+        for (int i = 0; i < 4; i++) {
+            char path[64];
+            snprintf(path, sizeof path, "times/%s/report.json", runs[i]);
+            const double seconds = number_in(path, "seconds");
+            const double update = number_in(path, "update");
+            assert_true(i == 3 ? update == 0 : update > 0);
+            if (again)
+                assert_true(seconds == first[i]);
+            first[i] = seconds;
+        }
+        assert_true(first[0] == first[1]);
+        assert_true(first[3] == 4);
+        assert_ok(json_open(&kept, at("times/calibration.json"), 1 << 20));
+        assert_int_equal(json_object_size(kept), 2); /* fp32 and mixed */
+        json_decref(kept);
+    }
+    static const char bad[] = "{\"a\": 1}", key[] = "a";
+    struct calibration c;
+    bool found;
+    assert_ok(file_write(at("bad.json"), bad, strlen(bad)));
+    assert_fails(calibration_read(at("bad.json"), key, &c, &found), SOTTO_EFORMAT,
+                 "want step and memory above 0");
+    assert_fails(calibration_read(at("times.ini"), key, &c, &found), SOTTO_EFORMAT, "times.ini");
+}
+
 static void whole_comparison(void **state)
 {
     (void)state;
@@ -848,6 +898,7 @@ int main(void)
         cmocka_unit_test(experiments_have_clusters),
         cmocka_unit_test(axes),
         cmocka_unit_test(fits),
+        cmocka_unit_test(one_calibration),
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),
         cmocka_unit_test(stopped_comparison),

@@ -7,12 +7,19 @@
 #include "train/compare/page.h"
 #include "train/compare/table.h"
 
-/* One whole training run. */
-static enum sotto_status train(const struct run_config *config, const struct run_watch *watch,
-                               struct rundir *dir)
+/* One whole training run. Times that it measures are those of all runs like it, also when the
+ * comparison is made again. */
+static enum sotto_status train(const struct jobs *jobs, const struct run_config *config,
+                               const struct run_watch *watch, struct rundir *dir)
 {
     struct run run;
-    TRY(run_open_in(&run, config, watch, dir));
+    struct run_watch shared = {0};
+    char path[FILE_PATH_ROOM];
+    if (watch)
+        shared = *watch;
+    TRY(file_join(path, jobs->spec->compare.out, "calibration.json"));
+    shared.calibration = path;
+    TRY(run_open_in(&run, config, &shared, dir));
     enum sotto_status st = run_train(&run);
     run_close(&run);
     return st;
@@ -58,7 +65,7 @@ static enum sotto_status follow(const struct jobs *jobs, struct comm *world)
         if (next < 0)
             return SOTTO_OK;
         TRY(job_config(jobs, &jobs->list[next], &config));
-        (void)train(&config, NULL, NULL); /* rank 0 tells how it went */
+        (void)train(jobs, &config, NULL, NULL); /* rank 0 tells how it went */
     }
 }
 
@@ -71,7 +78,7 @@ static enum sotto_status run_job(const struct jobs *jobs, int i, struct comm *wo
     TRY(job_begin(jobs, &jobs->list[i], &config, &dir));
     enum sotto_status st = agree(world, &i);
     if (st == SOTTO_OK)
-        st = train(&config, watch, &dir);
+        st = train(jobs, &config, watch, &dir);
     rundir_close(&dir); /* nothing, where the run has taken it over */
     return st == SOTTO_OK ? read_report(&jobs->list[i], results) : st;
 }

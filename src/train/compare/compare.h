@@ -3,7 +3,8 @@
  *
  *     table.md, table.csv                 the table; table.md also has expectations and figures
  *     loss-rounds.png, .svg, .gnuplot     curves, one figure for each metric and axis
- *     loss.tsv                            their data */
+ *     loss.tsv                            their data
+ *     calibration.json                    times that were measured, for all runs that are alike */
 #ifndef SOTTO_TRAIN_COMPARE_COMPARE_H
 #define SOTTO_TRAIN_COMPARE_COMPARE_H
 

@@ -22,6 +22,8 @@ static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visito
 {
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_within(v, "microbatch_seconds", &t->oracle.seconds, 0, 1e9));
+    if (!state_loading(v) || state_has(v, "memory_bandwidth"))
+        TRY(state_within(v, "memory_bandwidth", &t->worker->worker->memory, 0, 1e15));
     TRY(meter_visit(&t->meter, v));
     return t->strategy->ops->visit(t->strategy, v);
 }
@@ -69,7 +71,9 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 /* Parameters first: a method may make part of its state from them, which the file then replaces. */
 static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
 {
-    const double given = *t->worker->cluster->config->worker.step ? t->oracle.seconds : -1;
+    const struct worker_config *c = &t->worker->cluster->config->worker;
+    const double given = *c->step ? t->oracle.seconds : -1;
+    const double memory = *c->memory || *c->step ? t->worker->worker->memory : -1;
     float *padded = calloc(table_count(&t->table), sizeof *padded);
     if (!padded)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(&t->table));
@@ -80,6 +84,8 @@ static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
         st = visit_rest(t, v);
     if (given >= 0)
         t->oracle.seconds = given;
+    if (memory >= 0)
+        t->worker->worker->memory = memory;
     free(padded);
     return st == SOTTO_OK ? state_loader_finish(v) : st;
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "train/calibrate.h"
 #include "train/embed/embed.h"
 
 /* Processes bring options, tensors and parameters of their own: they must be the same. */
@@ -33,20 +34,27 @@ static enum sotto_status agree(const struct sotto_trainer *t, const float *param
     return comm_agree(world, "what training begins with", text);
 }
 
-/* Where time is modelled: as long as worker.step says, else as rank 0's micro-batches take here. */
+/* Where time is modelled: as long as worker.step says, else as rank 0's micro-batches take here,
+ * with memory as fast as here. */
 static enum sotto_status set_seconds(struct sotto_trainer *t, float *padded)
 {
     const struct run_config *c = t->worker->cluster->config;
     struct worker *w = t->worker->worker;
-    double seconds = 0;
+    double seconds = 0, memory = 0;
     if (c->train.time != TIME_VIRTUAL)
         return SOTTO_OK;
     if (*c->worker.step)
         return config_seconds("worker.step", c->worker.step, &t->oracle.seconds);
     if (w->rank == 0)
         TRY(problem_oracle_measure(&t->oracle, padded, &seconds));
+    if (w->rank == 0 && !*c->worker.memory)
+        TRY(calibrate_memory(c->train.device, t->table.parameters,
+                             c->strategy.precision == PRECISION_MIXED, &memory));
     TRY(comm_sum(w->world, &seconds, 1));
+    TRY(comm_sum(w->world, &memory, 1));
     t->oracle.seconds = seconds;
+    if (!*c->worker.memory)
+        w->memory = memory;
     return SOTTO_OK;
 }
 
