@@ -441,6 +441,20 @@ static void clusters_that_cannot_be(void **state)
     }
 }
 
+/* Both ends of what is allowed are allowed. */
+static void bounds_of_speeds_and_times(void **state)
+{
+    (void)state;
+    double x[2];
+    assert_ok(config_speeds("speed", "0.001,1000", "nodes", 2, x));
+    assert_true(x[0] == 1 / CONFIG_SPEED && x[1] == CONFIG_SPEED);
+    assert_fails(config_speeds("speed", "1,1001", "nodes", 2, x), SOTTO_EINVAL, "to 1000");
+    assert_fails(config_speeds("speed", "0.0009", "nodes", 1, x), SOTTO_EINVAL, "from 0.001");
+    assert_ok(config_seconds("time", "100000s", x));
+    assert_true(x[0] == CONFIG_SECONDS);
+    assert_fails(config_seconds("time", "100001s", x), SOTTO_EINVAL, "time = 100001s");
+}
+
 /* A key that is gone names the one in its place; old files hold it with its default. */
 static void gone_key(void **state)
 {
@@ -468,6 +482,7 @@ int main(void)
         cmocka_unit_test(methods_share_a_cluster),
         cmocka_unit_test(links_of_nodes),
         cmocka_unit_test(clusters_that_cannot_be),
+        cmocka_unit_test(bounds_of_speeds_and_times),
         cmocka_unit_test(gone_key),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
