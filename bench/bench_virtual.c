@@ -11,7 +11,7 @@
 #include "train/null_oracle.h"
 
 struct config {
-    int workers, rounds, stages, nodes;
+    int workers, rounds, stages, nodes, adapters;
     double parameters, seconds, jitter;
     char link[OPTION_ROOM];
 };
@@ -20,6 +20,7 @@ struct config {
 static const struct option table[] = {
     OPTION_INT(S, workers, "1024", 1, 1e6, "workers"),
     OPTION_INT(S, nodes, "128", 1, 1e6, "nodes that the workers lie on, as equally as they can"),
+    OPTION_INT(S, adapters, "8", 0, 1e6, "network adapters of a node"),
     OPTION_REAL(S, parameters, "7e9", 1, 1e15, "parameters of the model"),
     OPTION_INT(S, stages, "8", 1, 1e4, "stages of the model"),
     OPTION_INT(S, rounds, "1000", 1, 1e9, "rounds"),
@@ -81,7 +82,7 @@ static enum sotto_status work(struct worker *w, void *arg)
 static enum sotto_status run(struct bench *b)
 {
     const struct config *c = &b->c;
-    struct link_model links;
+    struct link_model links = {.adapters = c->adapters};
     TRY(link_parse(&links.inter, c->link));
     links.intra = (struct link){10 * links.inter.bandwidth, links.inter.latency / 10};
     char method[OPTION_ROOM];
