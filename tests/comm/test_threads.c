@@ -153,6 +153,7 @@ static void mismatches(void **state)
 
 struct timing {
     double seconds[4];
+    double begin[4], end[4];
 };
 
 static enum sotto_status time_ring(struct worker *w, void *arg)
@@ -182,6 +183,37 @@ static void links(void **state)
     double want = 2 * (2 * 100000 / 10e6 + 1e-3);
     for (int r = 0; r < 4; r++)
         assert_true(t.seconds[r] > 0.99 * want);
+}
+
+/* Two pairs across nodes with one adapter each, and back: together they take the time of four. */
+static enum sotto_status time_pairs(struct worker *w, void *arg)
+{
+    struct timing *t = arg;
+    static float x[4][25000];
+    struct view v = {x[w->rank], DTYPE_F32};
+    const int other = (w->rank + 2) % 4;
+    t->begin[w->rank] = clock_now(w->clock);
+    for (int way = 0; way < 2; way++) {
+        if ((w->rank < 2) == (way == 0))
+            TRY(comm_send(w->world, v, 25000, other));
+        else
+            TRY(comm_recv(w->world, v, 25000, other));
+    }
+    t->end[w->rank] = clock_now(w->clock);
+    return SOTTO_OK;
+}
+
+static void shared_links(void **state)
+{
+    (void)state;
+    const struct link_model model = {.intra = {1e9, 0}, .inter = {10e6, 0}, .adapters = 1};
+    const int node[4] = {0, 0, 1, 1};
+    struct engine_config config = {.workers = 4, .node = node, .links = &model};
+    struct timing t;
+    assert_ok(engine_threads(&config, time_pairs, &t));
+    const double begin = fmin(fmin(t.begin[0], t.begin[1]), fmin(t.begin[2], t.begin[3]));
+    const double end = fmax(fmax(t.end[0], t.end[1]), fmax(t.end[2], t.end[3]));
+    assert_true(end - begin > 0.99 * 2 * 2 * 100000 / 10e6);
 }
 
 static void parse_links(void **state)
@@ -366,6 +398,7 @@ int main(void)
         cmocka_unit_test(gave_up_is_gone),
         cmocka_unit_test(mismatches),
         cmocka_unit_test(links),
+        cmocka_unit_test(shared_links),
         cmocka_unit_test(parse_links),
         cmocka_unit_test(accounting),
         cmocka_unit_test(thousand_worlds),
