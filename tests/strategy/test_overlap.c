@@ -42,7 +42,7 @@ static void sequential(void **state)
     lab_counts(count);
     for (int which = 0; which < 4; which++)
         for (int workers = 1; workers <= 8; workers *= 2)
-            for (int variant = 0; variant < 3 * 3 * 4; variant++) {
+            for (int variant = 0; variant < 3 * 3 * 4; variant += STRIDE) {
                 struct lab lab = method(which, workers);
                 const int source = variant % 3;
                 optimizer(&lab, variant / 3 % 3);
