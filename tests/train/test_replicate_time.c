@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "comm/formula.h"
 #include "train/trainer.h"
 
 enum { P = 100000000, WORKERS = 4, STEPS = 600 }; /* beside such vectors reports weigh nothing */
@@ -32,12 +33,13 @@ static void set(struct run_config *c, const char *key, const char *value)
     assert_ok(option_set(sections, RUN_SECTIONS, key, value));
 }
 
-/* A group of the mesh is a node. `key` = `value` is one more option. */
-static void run(const char *method, const char *mesh, const char *key, const char *value, int steps,
-                struct seen *seen)
+/* `links`: keys and values, up to NULL; with `key` = `value` one more option. */
+static void run_on(const char *const *links, int workers, int nodes, const char *method,
+                   const char *mesh, const char *key, const char *value, int steps,
+                   struct seen *seen)
 {
     static int runs;
-    char folder[32], number[64];
+    char folder[32];
     struct run_config c;
     struct option_section sections[RUN_SECTIONS];
     struct run run;
@@ -53,11 +55,11 @@ static void run(const char *method, const char *mesh, const char *key, const cha
     set(&c, "strategy.mesh", mesh);
     set(&c, "strategy.penalty", "norm");
     set(&c, key, value);
-    snprintf(number, sizeof number, "%.9gB/s", average_bytes / average_seconds);
-    c.train.nodes = atoi(mesh);
-    set(&c, c.train.nodes > 1 ? "link.inter" : "link.intra", number);
+    for (int i = 0; links[i]; i += 2)
+        set(&c, links[i], links[i + 1]);
+    c.train.nodes = nodes;
     c.null.parameters = P;
-    c.train.workers = WORKERS;
+    c.train.workers = workers;
     c.train.steps = steps;
     struct run_watch watch = {.step = on_step, .arg = seen};
     *seen = (struct seen){0};
@@ -66,6 +68,17 @@ static void run(const char *method, const char *mesh, const char *key, const cha
     assert_ok(run_train(&run));
     seen->cost = run.result.worker[0].cost;
     run_close(&run);
+}
+
+/* A group of the mesh is a node. */
+static void run(const char *method, const char *mesh, const char *key, const char *value, int steps,
+                struct seen *seen)
+{
+    const int nodes = atoi(mesh);
+    char number[64];
+    snprintf(number, sizeof number, "%.9gB/s", average_bytes / average_seconds);
+    const char *const links[] = {nodes > 1 ? "link.inter" : "link.intra", number, NULL};
+    run_on(links, WORKERS, nodes, method, mesh, key, value, steps, seen);
 }
 
 static void near_to(const char *what, double value, double want, double share)
@@ -153,6 +166,33 @@ static void diloco_bytes(void **state)
     near_to("pruned, time", other.cost.wire, average_seconds / 2 * (there + back), 0.01);
 }
 
+/* The same cluster for every method: an average of gradients in each step costs what one of
+ * parameters does, whether a group of the mesh is all workers or one; and all of it is exposed. */
+static void the_cluster_is_nobodys(void **state)
+{
+    (void)state;
+    enum { N = 8, STEPS_HERE = 3 };
+    static const char *const methods[] = {"ddp", "local-sgd"};
+    static const char *const links[] = {"link.intra",   "10GB/s,5us", "link.inter", "1Gbit/s,1ms",
+                                        "train.stages", "1",          NULL};
+    const struct link inside = {10e9, 5e-6}, between = {125e6, 1e-3};
+    for (int nodes = 2; nodes <= N; nodes += N - 2) {
+        const int each = N / nodes; /* share an adapter */
+        const struct formula f = {nodes, each, inside, {between.bandwidth / each, between.latency}};
+        const double counts = 3 * between.latency; /* 8 workers: 1, 2 and 4 ranks away */
+        const double want = formula_allreduce(&f, 4.0 * P) + counts;
+        for (int m = 0; m < 2; m++) {
+            struct seen once, again;
+            const char *tau = m ? "1" : "12";
+            run_on(links, N, nodes, methods[m], "", "strategy.tau", tau, STEPS_HERE, &once);
+            run_on(links, N, nodes, methods[m], "", "strategy.tau", tau, STEPS_HERE, &again);
+            near_to(methods[m], once.cost.wire / STEPS_HERE, want, 1e-5);
+            near_to("exposed", cost_exposed(&once.cost) / STEPS_HERE, want, 1e-5);
+            assert_memory_equal(&once.cost, &again.cost, sizeof once.cost);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +200,7 @@ int main(void)
         cmocka_unit_test(exposed),
         cmocka_unit_test(automatic),
         cmocka_unit_test(diloco_bytes),
+        cmocka_unit_test(the_cluster_is_nobodys),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
