@@ -264,14 +264,23 @@ static void a_folder_with_the_pair_of_files(void **state)
     OK(tokenizer_open(&pair, folder)); /* takes tokenizer.json */
     assert_same(t, pair);
     tokenizer_close(pair);
+    remove_file("tokenizer.json");
+    OK(tokenizer_open(&pair, folder)); /* takes the two beside it: words and merges, not the end */
+    struct token_list ids = {0}, of_pair = {0};
+    OK(tokenizer_encode(t, sample, 40, &ids));
+    OK(tokenizer_encode(pair, sample, 40, &of_pair));
+    assert_true(ids.count > 0 && ids.count < 40);
+    assert_int_equal(of_pair.count, ids.count);
+    assert_memory_equal(of_pair.data, ids.data, ids.count * sizeof *ids.data);
+    free(of_pair.data);
+    ids.count = 0;
+    tokenizer_close(pair);
     tokenizer_close(t);
 
-    remove_file("tokenizer.json");
     write_file("vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2, \"<|endoftext|>\": 3}");
     write_file("merges.txt", "#version: 0.2\r\na b\r\n\n");
     OK(tokenizer_open(&t, folder));
     assert_int_equal(tokenizer_end(t), 3);
-    struct token_list ids = {0};
     OK(tokenizer_encode(t, "ab<|endoftext|>a", 16, &ids));
     assert_int_equal(ids.count, 3);
     assert_memory_equal(ids.data, ((int32_t[]){2, 3, 0}), 3 * sizeof(int32_t));

@@ -277,6 +277,8 @@ static void option_errors(void **state)
                  "heads = 128 do not divide width = 100");
     assert_ok(resolve((C){.preset = "diloco-60m", .heads = 5, .head_width = 64}));
     assert_fails(resolve((C){.preset = "gpt2", .kv_heads = 4}), SOTTO_EINVAL, "kv_heads = 4");
+    assert_fails(resolve((C){.preset = "gpt2", .head_width = 32}), SOTTO_EINVAL,
+                 "width = 768 must be heads (12) times head_width (32)");
     assert_fails(resolve((C){.preset = "olmo2-1b", .kv_heads = 3}), SOTTO_EINVAL, "kv_heads = 3");
     assert_fails(resolve((C){.preset = "olmo2-1b", .head_width = 64}), SOTTO_EINVAL, "head_width");
     assert_fails(resolve((C){.preset = "gpt2", .activation = "silu"}), SOTTO_EINVAL,
