@@ -333,11 +333,22 @@ enum { SUITE_NODES = sizeof suite_nodes / sizeof *suite_nodes };
 
 static inline enum sotto_status suite_on_nodes(struct worker *w, void *arg)
 {
+    static const size_t counts[] = {0, 1, 7, 1023, SUITE_LARGE};
     const struct suite_nodes *n = arg;
     const struct layout l = w->world->layout;
+    struct suite s = {.c = w->world};
+    enum sotto_status st = SOTTO_OK;
     CHECK(l.nodes == n->want.nodes && l.each == n->want.each, "ranks lie on %d x %d, not %d x %d",
           l.nodes, l.each, n->want.nodes, n->want.each);
-    return suite_vectors(w->world, SUITE_LARGE, true);
+    s.x.data = calloc(SUITE_LARGE, sizeof(float));
+    s.y.data = calloc(SUITE_LARGE, sizeof(float));
+    for (size_t k = 0; k < 4 * sizeof counts / sizeof *counts && st == SOTTO_OK; k++) {
+        s.x.type = s.y.type = k % 2 ? DTYPE_BF16 : DTYPE_F32;
+        st = suite_order(&s, counts[k / 4], k / 2 % 2);
+    }
+    free(s.x.data);
+    free(s.y.data);
+    return st;
 }
 
 struct suite_config {

@@ -3,8 +3,11 @@
  * mpirun; fails by abort.
  *
  *     mpi_suite          all of it
+ *     mpi_suite nodes    the ring on several nodes
  *     mpi_suite abort    the last rank gives up while the others wait: the run must end
- *     mpi_suite silent   the last rank is away for some seconds: it is named, the others are not */
+ *     mpi_suite silent   rank 2 of 4 is away for some seconds: it is named, the others are not
+ *
+ * In all but the first it is as if the launcher dealt ranks out to two machines in turn. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +39,31 @@ int MPI_Ibcast(void *data, int count, MPI_Datatype type, int root, MPI_Comm comm
 {
     one_sided++;
     return PMPI_Ibcast(data, count, type, root, comm, request);
+}
+
+/* Machines that ranks are on in turn; 0: as it is. */
+static int machines;
+
+int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *out)
+{
+    int rank;
+    if (!machines)
+        return PMPI_Comm_split_type(comm, type, key, info, out);
+    PMPI_Comm_rank(comm, &rank);
+    return PMPI_Comm_split(comm, rank % machines, key, out);
+}
+
+/* Bytes that really leave, inside the node and between nodes of the communicator that is watched.
+ */
+static const struct comm *watched;
+static int64_t left[2];
+
+int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+              MPI_Request *request)
+{
+    if (watched)
+        left[watched->node[to] != watched->node[watched->rank]] += count; /* of bytes */
+    return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
 __attribute__((format(printf, 2, 3))) static void check(bool ok, const char *format, ...)
@@ -240,6 +268,33 @@ static void test_bits(struct comm *c, enum dtype type, size_t count)
     free(y.data);
 }
 
+/* What the front counts is what the ring sends. */
+static void test_bytes(struct comm *c, enum dtype type, size_t count)
+{
+    static const enum comm_call calls[] = {COMM_ALLREDUCE, COMM_REDUCE_SCATTER, COMM_ALLGATHER};
+    struct view x = vector(type, count), y = vector(type, count);
+    fill(x, count, c->rank);
+    for (int k = 0; k < 3; k++) {
+        const struct comm_tally *t = &c->tally[calls[k]];
+        const int64_t inside = t->inside, between = t->between;
+        left[0] = left[1] = 0;
+        watched = c;
+        if (calls[k] == COMM_ALLREDUCE)
+            OK(comm_allreduce(c, y, x, count));
+        else if (calls[k] == COMM_REDUCE_SCATTER)
+            OK(comm_reduce_scatter(c, y, x, count));
+        else
+            OK(comm_allgather(c, y, x, count));
+        watched = NULL;
+        check(t->inside - inside == left[0] && t->between - between == left[1],
+              "%s of %zu: sent %lld and %lld, counted %lld and %lld", comm_call_name(calls[k]),
+              count, (long long)left[0], (long long)left[1], (long long)(t->inside - inside),
+              (long long)(t->between - between));
+    }
+    free(x.data);
+    free(y.data);
+}
+
 static void test_small(struct comm *c)
 {
     uint8_t mine[5] = {'r', 1, 2, 3, (uint8_t)c->rank}, all[64][5];
@@ -273,8 +328,10 @@ static void test_calls(struct comm *c, bool ring, size_t longest)
             test_exchange(c, type, counts[k]);
             if (c->size > 1)
                 test_messages(c, type, counts[k]);
-            if (ring)
+            if (ring) {
                 test_bits(c, type, counts[k]);
+                test_bytes(c, type, counts[k]);
+            }
         }
     test_small(c);
     OK(comm_barrier(c));
@@ -442,6 +499,38 @@ static void test_ring_length(struct comm *c)
     comm_free(pair);
 }
 
+/* Ranks of a machine follow each other whatever their order in MPI; and the ring on them, and on as
+ * many nodes as asked for. */
+static void test_nodes(void)
+{
+    const int size = world->size, half = (size + 1) / 2;
+    int rank;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    check(world->rank == rank / 2 + rank % 2 * half, "MPI's rank %d is rank %d", rank, world->rank);
+    for (int r = 0; r < size; r++) {
+        const bool same = (r < half) == (world->rank < half);
+        check(mpi_beside(world, r) == same, "rank %d beside rank %d", r, world->rank);
+        check((world->node[r] == world->node[world->rank]) == same, "the node of rank %d", r);
+    }
+    for (int nodes = 0; nodes <= size; nodes++) {
+        struct comm *c;
+        const int want = nodes ? nodes : 2;
+        OK(mpi_world(&c, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING,
+                                              .nodes = nodes,
+                                              .largest = 1000 * (size_t)(nodes % 2)}));
+        const struct layout l = c->layout; /* one node stands for unequal ones */
+        check(size % want ? l.nodes == 1 && l.each == size
+                          : l.nodes == want && l.each == size / want,
+              "%d nodes: %d x %d", nodes, l.nodes, l.each);
+        check(mpi_beside(c, 0) == (c->rank < half), "%d nodes: rank 0 beside rank %d", nodes,
+              c->rank);
+        test_calls(c, true, 20000);
+        comm_free(c);
+    }
+    comm_free(world);
+    exit(0);
+}
+
 static enum sotto_status wait_in_lane(void *arg)
 {
     return comm_barrier(arg);
@@ -461,7 +550,7 @@ static void test_abort(void)
     OK(comm_barrier(world));
 }
 
-/* The last rank is away for a while. Its pair waits for it, and the others for the pair. */
+/* Rank 2 is away for a while. Its pair waits for it, and the others for the pair. */
 static void test_silent(void)
 {
     struct comm *c, *pair;
@@ -470,8 +559,8 @@ static void test_silent(void)
     OK(mpi_world(&c, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING, .patience = 3}));
     OK(comm_split(c, c->rank / 2, &pair));
     OK(comm_barrier(c));
-    if (c->rank == c->size - 1)
-        nanosleep(&(struct timespec){5, 0}, NULL);
+    if (c->rank == 2)
+        nanosleep(&(struct timespec){7, 0}, NULL);
     OK(comm_allreduce(pair, v, v, 1));
     OK(comm_allreduce(c, v, v, 1));
     comm_free(pair);
@@ -500,12 +589,15 @@ int main(int argc, char **argv)
         {"ring in pieces", {.collectives = MPI_COLLECTIVES_RING, .largest = 1000}, 20000},
     };
     log_set(print_line, NULL);
+    machines = argc > 1 ? 2 : 0;
     if (mpi_world(&world, NULL) != SOTTO_OK)
         return fprintf(stderr, "mpi_suite: %s\n", sotto_error()), 1;
     if (argc > 1 && strcmp(argv[1], "abort") == 0)
         test_abort();
     if (argc > 1 && strcmp(argv[1], "silent") == 0)
         test_silent();
+    if (argc > 1)
+        test_nodes();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
         struct comm *c;
         bool ring = kind[k].config.collectives == MPI_COLLECTIVES_RING;

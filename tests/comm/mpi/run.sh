@@ -17,6 +17,9 @@ for ranks in 1 2 3 4; do
     [ $code = 0 ] || { echo "failed on $ranks ranks"; exit 1; }
 done
 
+echo "== several nodes"
+timeout $limit "${launch[@]}" -n 6 "$suite" nodes || { echo "failed on several nodes"; exit 1; }
+
 echo "== a rank gives up"
 begin=$SECONDS
 if output=$(timeout 60 "${launch[@]}" -n 3 "$suite" abort 2>&1); then
@@ -26,6 +29,6 @@ fi
 grep -q 'worker 2: the disk is full' <<<"$output" || { echo "no message: $output"; exit 1; }
 echo "== a rank does not answer"
 output=$(timeout 120 "${launch[@]}" -n 4 "$suite" silent 2>&1) || { echo "a rank that comes late ends the run: $output"; exit 1; }
-grep -q 'rank 3 has not answered for [0-9.]* s, and [1-3] others* waits* for it' <<<"$output" || { echo "not named: $output"; exit 1; }
-! grep -q -e 'rank [012] has not' -e 'all [0-9]* ranks wait' <<<"$output" || { echo "others are named: $output"; exit 1; }
+grep -q 'rank 2 has not answered for [0-9.]* s, and [1-3] others* waits* for it' <<<"$output" || { echo "not named: $output"; exit 1; }
+! grep -q -e 'rank [013] has not' -e 'all [0-9]* ranks wait' <<<"$output" || { echo "others are named: $output"; exit 1; }
 echo "all passed"
