@@ -281,6 +281,9 @@ static void option_errors(void **state)
                  "width = 768 must be heads (12) times head_width (32)");
     assert_fails(resolve((C){.preset = "olmo2-1b", .kv_heads = 3}), SOTTO_EINVAL, "kv_heads = 3");
     assert_fails(resolve((C){.preset = "olmo2-1b", .head_width = 64}), SOTTO_EINVAL, "head_width");
+    C gpt2 = preset("gpt2");
+    gpt2.head_width = 32; /* divides, but is not what the heads share */
+    assert_fails(model_config_check(&gpt2), SOTTO_EINVAL, "must be heads (12) times head_width");
     assert_fails(resolve((C){.preset = "gpt2", .activation = "silu"}), SOTTO_EINVAL,
                  "activation 'silu'");
     assert_fails(resolve((C){.preset = "diloco-60m", .activation = "gelu"}), SOTTO_EINVAL,
