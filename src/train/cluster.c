@@ -11,6 +11,12 @@
 #include "comm/threads.h"
 #include "train/budget.h"
 
+/* Whether there is a link to model: "none" is as good as nothing. */
+static bool given(const char *link)
+{
+    return *link && strcmp(link, "none") != 0;
+}
+
 static enum sotto_status join_mpi(struct cluster *c)
 {
     struct run_config *config = c->config;
@@ -25,7 +31,7 @@ static enum sotto_status join_mpi(struct cluster *c)
     if (t->workers && t->workers != c->mpi->size)
         return fail(SOTTO_EINVAL, "train.workers = %d, but MPI started %d ranks", t->workers,
                     c->mpi->size);
-    if (*config->link.intra || *config->link.inter)
+    if (given(config->link.intra) || given(config->link.inter))
         return fail(SOTTO_EINVAL, "modelled links ([link]) are for workers of one process; MPI's "
                                   "links are real");
     t->workers = c->mpi->size;
@@ -87,12 +93,12 @@ static enum sotto_status check_links(const struct cluster *c)
     const char *of_inter = l->adapters != 1             ? "adapters"
                            : strcmp(l->speed, "1") != 0 ? "speed"
                                                         : NULL;
-    if (*l->inter && c->nodes == 1)
+    if (given(l->inter) && c->nodes == 1)
         return fail(SOTTO_EINVAL,
                     "link.inter is the link between nodes, and there is one node: --nodes=N lays "
                     "the %d worker%s on several, --link.intra=%s slows the links inside",
                     c->size, c->size == 1 ? "" : "s", l->inter);
-    if (!*l->inter && of_inter)
+    if (!given(l->inter) && of_inter)
         return fail(SOTTO_EINVAL,
                     "link.%s is about the link between nodes, and there is none: it wants "
                     "--link.inter=BANDWIDTH,LATENCY%s",
@@ -166,7 +172,7 @@ void cluster_close(struct cluster *c)
 enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
 {
     const struct run_config *config = c->config;
-    const bool linked = *config->link.intra || *config->link.inter;
+    const bool linked = given(config->link.intra) || given(config->link.inter);
     struct engine_config engine = {.workers = c->size,
                                    .node = c->node,
                                    .links = &c->links,

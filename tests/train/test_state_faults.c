@@ -201,6 +201,14 @@ static void faults(void **state)
             assert_fails(train(&c, 5), SOTTO_EFORMAT, f->message);
             assert_non_null(strstr(sotto_error(), "state.safetensors: "));
         }
+        if (methods[m].fault == acco) { /* and where another number of workers takes over */
+            struct run_config alone = c;
+            set(&alone, "train.workers=1");
+            set(&alone, "train.nodes=1");
+            set(&alone, "link.inter=none");
+            change(at(good), at(path), "worker.next", "7163375912303591600");
+            assert_fails(train(&alone, 5), SOTTO_EFORMAT, "state 'worker.next' is 716");
+        }
         assert_ok(file_link(at(good), at(path)));
         assert_ok(train(&c, 5));
     }

@@ -70,6 +70,8 @@ static enum sotto_status take_over(struct shard *s, struct state_visitor *v, str
         } else {
             st = place_of(v, i, saved, &next);
         }
+        if (st != SOTTO_OK)
+            break; /* what was read may be out of bounds */
         if (next > furthest)
             furthest = next;
         s->counts.loss += c.loss;
@@ -77,7 +79,8 @@ static enum sotto_status take_over(struct shard *s, struct state_visitor *v, str
         s->counts.tokens += c.tokens;
         s->counts.microbatches += c.microbatches;
     }
-    s->next = (furthest * saved + w->size - 1) / w->size;
+    if (st == SOTTO_OK)
+        s->next = (furthest * saved + w->size - 1) / w->size;
     buffer_free(&more);
     return st;
 }
