@@ -28,7 +28,7 @@ static void fill_results(struct results *r)
     assert_ok(results_init(r, names, 3, 2));
     put(r, 0, 0, "{\"loss\": 3, \"bytes\": 2500000, \"seconds\": 10, \"exposed_share\": 0.5}");
     put(r, 0, 1, "{\"loss\": 5, \"bytes\": 2500000, \"seconds\": 12.5, \"exposed_share\": null}");
-    put(r, 1, 0, "{\"loss\": 2.5, \"bytes\": 1000, \"seconds\": 8}");
+    put(r, 1, 0, "{\"loss\": 2.5, \"bytes\": 1000, \"seconds\": 8, \"overlap\": 1e-17}");
     put(r, 1, 1, "{\"loss\": 2.5, \"bytes\": 3000, \"seconds\": 8, \"odd\": \"text\"}");
 }
 
@@ -194,6 +194,11 @@ static void tables(void **state)
                  "ddp      4.00 +- 1.41  11.25 +- 1.77                 50            2.500    -\n"
                  "acco-wp        2.5000              8                  -  0.002 +- 0.0014    -\n"
                  "none                -              -                  -                -    -\n");
+    assert_table(&r, (char *[]){"overlap"}, 1, TABLE_PLAIN, /* clocks that were rounded */
+                 "run      overlap (%)\n"
+                 "ddp                -\n"
+                 "acco-wp            0\n"
+                 "none               -\n");
     assert_table(&r, columns, 2, TABLE_MARKDOWN,
                  "| run     |         loss |   seconds (s) |\n"
                  "|---|---:|---:|\n"

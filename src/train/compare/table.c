@@ -51,6 +51,8 @@ static void print_cell(const struct spread *s, struct scale scale, bool several,
         return;
     }
     double mean = s->mean * scale.factor, std = s->std * scale.factor;
+    if (*scale.unit == '%' && fabs(mean) < 1e-9) /* clocks that were rounded */
+        mean = std = 0;
     several &= std != 0; /* what no seed changes, such as bytes, is shown as one number */
     bool fixed = mean == 0 || (fabs(mean) >= 0.01 && fabs(mean) < 1e12);
     int decimals = fixed ? decimals_of(mean, scale.digits) : 0;
