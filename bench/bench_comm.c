@@ -21,7 +21,7 @@
 #endif
 
 #include "base/option.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "comm/worker.h"
 
 struct config {

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 
 static const struct command *const commands[] = {
     &command_train,    &command_compare, &command_eval, &command_sample,

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "tensor/ops.h"
 #include "train/estimate.h"
 #include "train/weights.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/trainer.h"
 #include "train/budget.h"
 

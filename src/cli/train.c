@@ -9,7 +9,7 @@
 #include "cli/plan.h"
 #include "cli/progress.h"
 #include "cli/stop.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/report.h"
 #include "train/resume.h"
 

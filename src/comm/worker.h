@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 #include "comm/lane.h"
-#include "comm/link.h"
+#include "comm/model/link.h"
 
 struct worker;
 
@@ -49,7 +49,7 @@ struct engine_config {
     double jitter;   /* virtual: standard deviation of a computation's time, as a share of it */
     uint64_t seed;   /* of the jitter   */
     int cores;       /* virtual: computations that may run at once; 0: all */
-    double patience; /* threads: see threads.h */
+    double patience; /* threads: see threads/threads.h */
 };
 
 /* Runs `job` on every worker and returns when all have ended. The first failure, by time, ends the

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
-#include "comm/threads.h"
+#include "comm/mpi/mpi.h"
+#include "comm/threads/threads.h"
 #include "train/budget.h"
 
 /* Whether there is a link to model: "none" is as good as nothing. */

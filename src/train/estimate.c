@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/available.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/gather.h"
 #include "train/null_oracle.h"
 

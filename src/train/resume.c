@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/paths.h"
 
 void resume_keep(struct run_config *config)

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "comm/link.h"
+#include "comm/model/link.h"
 
 struct formula {
     int nodes, each;

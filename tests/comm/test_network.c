@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "comm/formula.h"
-#include "comm/network.h"
-#include "comm/way.h"
+#include "comm/model/network.h"
+#include "comm/model/way.h"
 
 enum { MB = 1 << 20 };
 

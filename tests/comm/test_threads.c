@@ -1,9 +1,9 @@
 /* Workers as threads: the suite, faults, links in real time, and many worlds. */
 #include "base/scratch.h"
 #include "base/log.h"
-#include "comm/absent.h"
+#include "comm/threads/absent.h"
 #include "comm/suite.h"
-#include "comm/threads.h"
+#include "comm/threads/threads.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/compare/page.h"
 #include "train/compare/table.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "train/embed/embed.h"
 
 int sotto_worker_rank(const struct sotto_worker *worker)

@@ -5,7 +5,7 @@
  *
  * Questions and answers are messages without bytes on a communicator of their own, looked at about
  * once a second and only by ranks that wait. */
-#include "comm/mpi_state.h"
+#include "comm/mpi/state.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -1,7 +1,7 @@
 /* Workers of one process that keep all others waiting are named, once in a while: one that is stuck
- * would look like a slow run. (MPI's ranks ask each other: mpi_roll.c.) */
-#ifndef SOTTO_COMM_ABSENT_H
-#define SOTTO_COMM_ABSENT_H
+ * would look like a slow run. (MPI's ranks ask each other: mpi/roll.c.) */
+#ifndef SOTTO_COMM_THREADS_ABSENT_H
+#define SOTTO_COMM_THREADS_ABSENT_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "comm/network.h"
+#include "comm/model/network.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Messages over MPI: in pieces, since a count is an int; and the transport of ring.h. */
-#include "comm/mpi_state.h"
+#include "comm/mpi/state.h"
 
 #ifdef SOTTO_WITH_MPI
 

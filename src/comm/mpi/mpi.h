@@ -3,8 +3,8 @@
  *
  * A send may wait until its receiver takes it, unlike between threads. What cannot be nonblocking
  * in MPI (splitting, ending) is done when all ranks are known to have come. */
-#ifndef SOTTO_COMM_MPI_H
-#define SOTTO_COMM_MPI_H
+#ifndef SOTTO_COMM_MPI_MPI_H
+#define SOTTO_COMM_MPI_MPI_H
 
 #include <stdbool.h>
 #include <stddef.h>

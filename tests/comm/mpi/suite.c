@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "comm/comm.h"
 #include "comm/lane.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "comm/sum.h"
 
 #include <mpi.h>

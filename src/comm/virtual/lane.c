@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/virtual.h"
+#include "comm/virtual/virtual.h"
 
 struct call {
     lane_job *job;

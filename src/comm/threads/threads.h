@@ -1,10 +1,10 @@
 /* Workers as threads of one process: nothing is copied that need not be, sums are read where they
  * lie. With a link model every call takes as long as it would on such links, in real time. */
-#ifndef SOTTO_COMM_THREADS_H
-#define SOTTO_COMM_THREADS_H
+#ifndef SOTTO_COMM_THREADS_THREADS_H
+#define SOTTO_COMM_THREADS_THREADS_H
 
 #include "comm/comm.h"
-#include "comm/link.h"
+#include "comm/model/link.h"
 
 struct threads_config {
     int size;

@@ -1,4 +1,4 @@
-#include "comm/shaped.h"
+#include "comm/threads/shaped.h"
 
 #include <math.h>
 #include <pthread.h>

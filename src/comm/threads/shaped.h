@@ -1,9 +1,9 @@
-/* Modelled links in real time: threads that wait as long as the network (network.h) would keep
- * them. Every function may be called by any thread; who waits moves the network on for all. */
-#ifndef SOTTO_COMM_SHAPED_H
-#define SOTTO_COMM_SHAPED_H
+/* Modelled links in real time: threads that wait as long as the network (model/network.h) would
+ * keep them. Every function may be called by any thread; who waits moves the network on for all. */
+#ifndef SOTTO_COMM_THREADS_SHAPED_H
+#define SOTTO_COMM_THREADS_SHAPED_H
 
-#include "comm/way.h"
+#include "comm/model/way.h"
 
 struct shaped;
 

@@ -1,10 +1,10 @@
 /* Who launched us; and the whole backend of a build without MPI. */
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "comm/mpi_state.h"
+#include "comm/mpi/state.h"
 
 static int number(const char *variable)
 {

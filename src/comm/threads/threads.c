@@ -1,4 +1,4 @@
-#include "comm/threads.h"
+#include "comm/threads/threads.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "comm/absent.h"
-#include "comm/shaped.h"
+#include "comm/threads/absent.h"
+#include "comm/threads/shaped.h"
 #include "comm/sum.h"
 
 /* What all communicators of a run share: whether it is still alive. */

@@ -3,7 +3,7 @@
  * all the rest. The sanitizers, which look at every jump, are given swapcontext. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #undef _FORTIFY_SOURCE  /* its longjmp only goes up one stack */
-#include "comm/virtual_fiber.h"
+#include "comm/virtual/fiber.h"
 
 #include <stdint.h>
 #include <stdlib.h>

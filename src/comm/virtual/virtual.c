@@ -1,5 +1,5 @@
 /* The scheduler of virtual.h, and the engine on top of it. */
-#include "comm/virtual.h"
+#include "comm/virtual/virtual.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,14 +1,14 @@
 /* Communicators in virtual time. Ranks wait in a collective until the last has come, which combines
  * the data where they lie; all go on together when the collective has made its way through the
- * network (way.h). Without data (NULL) only time passes. */
+ * network (model/way.h). Without data (NULL) only time passes. */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/sum.h"
-#include "comm/virtual.h"
-#include "comm/way.h"
+#include "comm/virtual/virtual.h"
+#include "comm/model/way.h"
 
 enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/threads.h"
+#include "comm/threads/threads.h"
 
 struct team;
 

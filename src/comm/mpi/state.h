@@ -3,7 +3,7 @@
 #define SOTTO_COMM_MPI_STATE_H
 
 #include "comm/comm.h"
-#include "comm/mpi.h"
+#include "comm/mpi/mpi.h"
 #include "comm/ring.h"
 
 /* How many processes were started together, this one included; 0: by a launcher that does not
@@ -14,7 +14,7 @@ int mpi_launched_size(void);
 #include <mpi.h>
 #include <stdatomic.h>
 
-/* Finding out who does not answer (mpi_roll.c). */
+/* Finding out who does not answer (roll.c). */
 struct mpi_roll {
     MPI_Comm comm; /* of the world, for nothing else */
     int rank, size;

@@ -1,4 +1,4 @@
-#include "comm/virtual_pool.h"
+#include "comm/virtual/pool.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -10,12 +10,12 @@
  *
  * Only the work given to `compute` runs on other threads, between two points of its process's
  * order. */
-#ifndef SOTTO_COMM_VIRTUAL_H
-#define SOTTO_COMM_VIRTUAL_H
+#ifndef SOTTO_COMM_VIRTUAL_VIRTUAL_H
+#define SOTTO_COMM_VIRTUAL_VIRTUAL_H
 
-#include "comm/network.h"
-#include "comm/virtual_fiber.h"
-#include "comm/virtual_pool.h"
+#include "comm/model/network.h"
+#include "comm/virtual/fiber.h"
+#include "comm/virtual/pool.h"
 #include "comm/worker.h"
 
 enum process_state {

@@ -1,4 +1,4 @@
-#include "comm/way.h"
+#include "comm/model/way.h"
 
 #include <assert.h>
 #include <math.h>

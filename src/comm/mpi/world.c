@@ -1,5 +1,5 @@
 /* Communicators of MPI from the first to the last: starting, splitting, ending. */
-#include "comm/mpi_state.h"
+#include "comm/mpi/state.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -1,5 +1,5 @@
 /* The collectives of comm.h over MPI: the library's own, or around our ring. */
-#include "comm/mpi_state.h"
+#include "comm/mpi/state.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -1,4 +1,4 @@
-#include "comm/link.h"
+#include "comm/model/link.h"
 
 #include <math.h>
 #include <stdlib.h>

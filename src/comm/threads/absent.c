@@ -1,4 +1,4 @@
-#include "comm/absent.h"
+#include "comm/threads/absent.h"
 
 #include <math.h>
 #include <stdatomic.h>
