@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "data/tokens.h"
 
 struct tokenize_config {

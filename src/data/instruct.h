@@ -28,7 +28,7 @@
 
 #include "base/json.h"
 #include "data/text.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #define INSTRUCT_MASKED (-100) /* target of a position that is not learned */
 

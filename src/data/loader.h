@@ -9,7 +9,7 @@
 #define SOTTO_DATA_LOADER_H
 
 #include "base/option.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "tensor/batch.h"
 
 enum data_format {

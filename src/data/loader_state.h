@@ -2,7 +2,7 @@
 #ifndef SOTTO_DATA_LOADER_STATE_H
 #define SOTTO_DATA_LOADER_STATE_H
 
-#include "data/source.h"
+#include "data/source/source.h"
 
 struct loader {
     struct source *sources;

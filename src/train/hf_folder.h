@@ -8,7 +8,7 @@
 #ifndef SOTTO_TRAIN_HF_FOLDER_H
 #define SOTTO_TRAIN_HF_FOLDER_H
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "nn/model.h"

@@ -2,7 +2,7 @@
 #ifndef SOTTO_TRAIN_LOADED_H
 #define SOTTO_TRAIN_LOADED_H
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "nn/model.h"
 #include "tensor/pool.h"
 

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "data/source.h"
+#include "data/source/source.h"
 #include "data/test_loader_fixture.h"
 
 static struct tokenizer *tokenizer;

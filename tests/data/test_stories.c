@@ -1,6 +1,6 @@
 /* The synthetic corpora: reproducible, nearly all different, well-formed, consistent, and unlike
  * each other. */
-#include "data/stories.h"
+#include "data/stories/stories.h"
 #include "data/test_loader_fixture.h"
 
 #include <ctype.h>

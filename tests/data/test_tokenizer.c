@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 
 #include <cmocka.h> /* last: its fail() is a macro */
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/bpe.h"
+#include "data/bpe/bpe.h"
 
 #include <cmocka.h> /* last: its fail() is a macro */
 

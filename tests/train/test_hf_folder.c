@@ -1,7 +1,7 @@
 /* What a model came with goes out again, and a new one gets what others ask for. */
 #include "nn/tiny.h"
 
-#include "data/tokenizer.h"
+#include "data/tokenizer/tokenizer.h"
 #include "io/half.h"
 #include "train/run.h"
 #include "train/trainer.h"

@@ -1,0 +1,390 @@
+/* Reading tokenizer.json, and vocab.json with merges.txt.
+ *
+ * What would change the ids and is not implemented is an error that names it; what does not change
+ * them (padding, truncation) is kept for writing and otherwise ignored. */
+#include "data/tokenizer/tokenizer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "data/bpe/bpe.h"
+#include "data/tokenizer/stages.h"
+
+#define FILE_LIMIT ((size_t)1 << 29)
+
+static const char gpt2_shell[] =
+    "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
+    "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true,"
+    "\"use_regex\": true},"
+    "\"post_processor\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": false,"
+    "\"use_regex\": true},"
+    "\"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true, \"trim_offsets\": true,"
+    "\"use_regex\": true},"
+    "\"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,"
+    "\"end_of_word_suffix\": null, \"fuse_unk\": false, \"byte_fallback\": false, \"ignore_merges\": false,"
+    "\"vocab\": {}, \"merges\": []}}";
+
+static enum sotto_status read_vocab(struct bpe_model *model, json_t *vocab)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(vocab, key, value)
+    {
+        char shown[48];
+        size_t size = strlen(key);
+        if (!json_is_integer(value))
+            return fail(SOTTO_EFORMAT, "token \"%s\" must have an integer id, got %s",
+                        bpe_show(shown, key, size), json_kind(value));
+        TRY(bpe_model_add(model, key, size, json_integer_value(value)));
+    }
+    return SOTTO_OK;
+}
+
+/* "left right", as in merges.txt and older tokenizer.json. */
+static enum sotto_status read_merge(struct bpe_model *model, const char *text, size_t size)
+{
+    char shown[48];
+    const char *space = memchr(text, ' ', size);
+    if (!space || memchr(space + 1, ' ', size - (size_t)(space - text) - 1))
+        return fail(SOTTO_EFORMAT, "merge %u must be two tokens with one space between, got \"%s\"",
+                    model->n_merge, bpe_show(shown, text, size));
+    size_t left = (size_t)(space - text);
+    return bpe_model_merge(model, text, left, space + 1, size - left - 1);
+}
+
+static enum sotto_status read_merges(struct bpe_model *model, json_t *merges)
+{
+    size_t index;
+    json_t *merge;
+    json_array_foreach(merges, index, merge)
+    {
+        json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
+        if (json_is_string(merge))
+            TRY(read_merge(model, json_string_value(merge), json_string_length(merge)));
+        else if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right))
+            TRY(bpe_model_merge(model, json_string_value(left), json_string_length(left),
+                                json_string_value(right), json_string_length(right)));
+        else
+            return fail(SOTTO_EFORMAT, "merge %zu must be \"a b\" or [\"a\", \"b\"], got %s", index,
+                        json_kind(merge));
+    }
+    return SOTTO_OK;
+}
+
+/* An option of the model that must be absent, null, false, 0 or "". */
+static enum sotto_status refuse(const json_t *model, const char *key)
+{
+    const json_t *value = json_object_get(model, key);
+    if (!value || json_is_null(value) || json_is_false(value) ||
+        (json_is_number(value) && json_number_value(value) == 0) ||
+        (json_is_string(value) && json_string_length(value) == 0))
+        return SOTTO_OK;
+    return fail(SOTTO_EFORMAT, "a BPE model with \"%s\" is not supported", key);
+}
+
+static enum sotto_status read_model(struct tokenizer *tokenizer, const json_t *json)
+{
+    struct bpe_model *model = &tokenizer->model;
+    const json_t *type = json_object_get(json, "type"),
+                 *unknown = json_object_get(json, "unk_token");
+    json_t *vocab, *merges;
+    char shown[48];
+    if (type && !json_is_string(type))
+        return fail(SOTTO_EFORMAT, "the type of the model must be a string, got %s",
+                    json_kind(type));
+    if (type && strcmp(json_string_value(type), "BPE") != 0)
+        return fail(SOTTO_EFORMAT, "a model of type \"%s\" is not supported, only BPE",
+                    bpe_show(shown, json_string_value(type), json_string_length(type)));
+    TRY(refuse(json, "dropout"));
+    TRY(refuse(json, "continuing_subword_prefix"));
+    TRY(refuse(json, "end_of_word_suffix"));
+    TRY(json_get_object(json, "vocab", &vocab));
+    TRY(json_get_array(json, "merges", &merges));
+    model->ignore_merges = json_get_bool_or(json, "ignore_merges", false);
+    model->fuse_unknown = json_get_bool_or(json, "fuse_unk", false);
+    TRY(read_vocab(model, vocab));
+    if (json_is_string(unknown)) {
+        model->unknown =
+            bpe_model_find(model, json_string_value(unknown), json_string_length(unknown));
+        if (model->unknown == BPE_NONE)
+            return fail(SOTTO_EFORMAT, "unk_token \"%s\" is not in the vocabulary",
+                        bpe_show(shown, json_string_value(unknown), json_string_length(unknown)));
+    }
+    return read_merges(model, merges);
+}
+
+static enum sotto_status check_added(const struct tokenizer *tokenizer, const char *content,
+                                     size_t size, int64_t id)
+{
+    const struct bpe_model *model = &tokenizer->model;
+    char a[48], b[48];
+    if (id < 0 || id >= BPE_MAX_VOCAB)
+        return fail(SOTTO_EFORMAT, "added token \"%s\" has id %" PRId64 ", must be in 0..%d",
+                    bpe_show(a, content, size), id, BPE_MAX_VOCAB - 1);
+    if (size > BPE_MAX_ADDED)
+        return fail(SOTTO_EFORMAT, "added token %" PRId64 " has %zu bytes, at most %d are allowed",
+                    id, size, BPE_MAX_ADDED);
+    uint32_t known = bpe_model_find(model, content, size);
+    if (known != BPE_NONE && known != id)
+        return fail(SOTTO_EFORMAT, "added token \"%s\" has id %" PRId64 ", the vocabulary says %u",
+                    bpe_show(a, content, size), id, known);
+    if (known == BPE_NONE && id < model->size && model->token[id].text != BPE_NONE)
+        return fail(SOTTO_EFORMAT, "added token \"%s\" has the id %" PRId64 " of token \"%s\"",
+                    bpe_show(a, content, size), id,
+                    bpe_show(b, bpe_token_text(model, (uint32_t)id), model->token[id].text_size));
+    return SOTTO_OK;
+}
+
+/* No two added tokens with one id or one content: sorted by id, then neighbours compared. */
+static int by_id(const void *a, const void *b)
+{
+    uint32_t x = ((const struct bpe_added *)a)->id, y = ((const struct bpe_added *)b)->id;
+    return (x > y) - (x < y);
+}
+
+static enum sotto_status check_distinct(const struct bpe_added_list *list)
+{
+    struct bpe_added *sorted = malloc((list->count + 1) * sizeof *sorted);
+    enum sotto_status st = SOTTO_OK;
+    char a[48], b[48];
+    if (!sorted)
+        return fail(SOTTO_ENOMEM, "no memory for %u added tokens", list->count);
+    if (list->count)
+        memcpy(sorted, list->item, list->count * sizeof *sorted);
+    qsort(sorted, list->count, sizeof *sorted, by_id);
+    for (uint32_t i = 1; i < list->count && st == SOTTO_OK; i++)
+        if (sorted[i].id == sorted[i - 1].id)
+            st = fail(
+                SOTTO_EFORMAT, "added tokens \"%s\" and \"%s\" have the same id %u",
+                bpe_show(a, list->pool.data + sorted[i - 1].content, sorted[i - 1].content_size),
+                bpe_show(b, list->pool.data + sorted[i].content, sorted[i].content_size),
+                sorted[i].id);
+    free(sorted);
+    return st;
+}
+
+static enum sotto_status read_added(struct tokenizer *tokenizer, const json_t *json)
+{
+    const json_t *list = json_object_get(json, "added_tokens");
+    if (!list || json_is_null(list))
+        return SOTTO_OK;
+    if (!json_is_array(list))
+        return fail(SOTTO_EFORMAT, "\"added_tokens\" must be an array, got %s", json_kind(list));
+    size_t index;
+    json_t *item;
+    json_array_foreach(list, index, item)
+    {
+        int64_t id;
+        const char *content;
+        enum sotto_status st = json_get_text(item, "content", &content);
+        if (st == SOTTO_OK)
+            st = json_get_int(item, "id", &id);
+        if (st != SOTTO_OK)
+            return fail_in(st, "added token %zu: ", index);
+        size_t size = json_string_length(json_object_get(item, "content"));
+        if (size == 0)
+            continue;
+        TRY(check_added(tokenizer, content, size, id));
+        struct bpe_added token = {.id = (uint32_t)id};
+        token.special = json_get_bool_or(item, "special", false);
+        token.normalized = json_get_bool_or(item, "normalized", !token.special);
+        token.lstrip = json_get_bool_or(item, "lstrip", false);
+        token.rstrip = json_get_bool_or(item, "rstrip", false);
+        token.single_word = json_get_bool_or(item, "single_word", false);
+        TRY(bpe_added_add(&tokenizer->added, token, content, size));
+    }
+    return check_distinct(&tokenizer->added);
+}
+
+/* Keeps everything but vocabulary, merges and added tokens, in its order. */
+static enum sotto_status keep_shell(struct tokenizer *tokenizer, json_t *root)
+{
+    json_t *model = json_object_get(root, "model");
+    json_object_set_new(model, "type", json_string("BPE"));
+    json_object_set_new(model, "vocab", json_object());
+    json_object_set_new(model, "merges", json_array());
+    json_object_set_new(root, "added_tokens", json_array());
+    tokenizer->shell = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    return tokenizer->shell ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a tokenizer");
+}
+
+static enum sotto_status read_root(struct tokenizer *tokenizer, json_t *root)
+{
+    json_t *model;
+    TRY(json_get_object(root, "model", &model));
+    TRY(tokenizer_read_stages(tokenizer, root));
+    TRY(read_model(tokenizer, model));
+    TRY(read_added(tokenizer, root));
+    TRY(keep_shell(tokenizer, root));
+    TRY(tokenizer_finish(tokenizer));
+    TRY(tokenizer_check_around(tokenizer));
+    if (json_get_bool_or(model, "byte_fallback", false))
+        for (int byte = 0; byte < 256; byte++)
+            if (tokenizer->model.byte_id[byte] == BPE_NONE)
+                return fail(SOTTO_EFORMAT,
+                            "byte_fallback is not supported, and byte 0x%02x has no token",
+                            (unsigned)byte);
+    return SOTTO_OK;
+}
+
+static enum sotto_status from_root(struct tokenizer **out, json_t *root, const char *name)
+{
+    enum sotto_status st = tokenizer_make(out);
+    if (st == SOTTO_OK)
+        st = read_root(*out, root);
+    if (st != SOTTO_OK) {
+        tokenizer_close(*out);
+        *out = NULL;
+    }
+    json_decref(root);
+    return fail_in(st, "%s: ", name);
+}
+
+enum sotto_status tokenizer_parse(struct tokenizer **out, const char *json, size_t size,
+                                  const char *name)
+{
+    json_t *root;
+    *out = NULL;
+    TRY(json_parse(&root, json, size, name));
+    return from_root(out, root, name);
+}
+
+enum sotto_status tokenizer_shell_gpt2(struct tokenizer *tokenizer)
+{
+    json_t *root;
+    TRY(json_parse(&root, gpt2_shell, sizeof gpt2_shell - 1, "GPT-2"));
+    enum sotto_status st = tokenizer_read_stages(tokenizer, root);
+    if (st == SOTTO_OK)
+        st = keep_shell(tokenizer, root);
+    json_decref(root);
+    return st;
+}
+
+/* Lines of merges.txt; the first may be "#version: 0.2". */
+static enum sotto_status read_merge_lines(struct bpe_model *model, const char *text, size_t size)
+{
+    for (size_t line = 1; size > 0; line++) {
+        const char *end = memchr(text, '\n', size);
+        size_t length = end ? (size_t)(end - text) : size, used = length + (end != NULL);
+        if (length > 0 && text[length - 1] == '\r')
+            length--;
+        bool version = length >= 8 && memcmp(text, "#version", 8) == 0;
+        if (length > 0 && !version) {
+            enum sotto_status st = read_merge(model, text, length);
+            if (st != SOTTO_OK)
+                return fail_in(st, "line %zu: ", line);
+        }
+        text += used;
+        size -= used;
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *vocab_path,
+                                   const char *merges_path)
+{
+    json_t *vocab;
+    TRY(tokenizer_shell_gpt2(tokenizer));
+    TRY(json_open(&vocab, vocab_path, FILE_LIMIT));
+    enum sotto_status st = json_is_object(vocab)
+                               ? read_vocab(&tokenizer->model, vocab)
+                               : fail(SOTTO_EFORMAT, "must be an object, got %s", json_kind(vocab));
+    json_decref(vocab);
+    TRY(fail_in(st, "%s: ", vocab_path));
+
+    char *text;
+    size_t size;
+    TRY(file_read(merges_path, FILE_LIMIT, &text, &size));
+    st = read_merge_lines(&tokenizer->model, text, size);
+    free(text);
+    TRY(fail_in(st, "%s: ", merges_path));
+
+    static const char end[] = "<|endoftext|>"; /* these files do not say what is special */
+    uint32_t id = bpe_model_find(&tokenizer->model, end, sizeof end - 1);
+    if (id != BPE_NONE)
+        TRY(bpe_added_add(&tokenizer->added, (struct bpe_added){.id = id, .special = true}, end,
+                          sizeof end - 1));
+    return tokenizer_finish(tokenizer);
+}
+
+/* Where no special token has a name that is known to end texts, the tokenizer_config.json in the
+ * same folder may say which one does; what else it says, and whether it can be read, does not
+ * matter. */
+static enum sotto_status find_end_beside(struct tokenizer *tokenizer, const char *folder)
+{
+    char path[FILE_PATH_ROOM], *text;
+    size_t size;
+    TRY(file_join(path, folder, "tokenizer_config.json"));
+    if (tokenizer->end != BPE_NONE || !file_exists(path))
+        return SOTTO_OK;
+    TRY(file_read(path, FILE_LIMIT, &text, &size));
+    json_t *root = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL); /* lengths of 10^30 */
+    const json_t *end = json_object_get(root, "eos_token");
+    if (json_is_object(end))
+        end = json_object_get(end, "content");
+    if (json_is_string(end)) {
+        int id = tokenizer_find(tokenizer, json_string_value(end), json_string_length(end));
+        tokenizer->end = id < 0 ? BPE_NONE : (uint32_t)id;
+    }
+    json_decref(root);
+    free(text);
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_file(struct tokenizer **out, const char *path)
+{
+    json_t *root;
+    TRY(json_open(&root, path, FILE_LIMIT));
+    TRY(from_root(out, root, path));
+    const char *slash = strrchr(path, '/');
+    char folder[FILE_PATH_ROOM] = ".";
+    if (strcmp(slash ? slash + 1 : path, "tokenizer.json") != 0)
+        return SOTTO_OK;
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    enum sotto_status st = find_end_beside(*out, folder);
+    if (st != SOTTO_OK) {
+        tokenizer_close(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+bool tokenizer_in(const char *folder)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.json"};
+    char path[FILE_PATH_ROOM];
+    for (int i = 0; i < 2; i++)
+        if (file_join(path, folder, names[i]) == SOTTO_OK && file_exists(path))
+            return true;
+    return false;
+}
+
+enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
+{
+    char json_path[FILE_PATH_ROOM], vocab_path[FILE_PATH_ROOM], merges_path[FILE_PATH_ROOM];
+    *out = NULL;
+    if (file_is_directory(path)) {
+        TRY(file_join(json_path, path, "tokenizer.json"));
+        TRY(file_join(vocab_path, path, "vocab.json"));
+        TRY(file_join(merges_path, path, "merges.txt"));
+        if (file_exists(json_path))
+            return tokenizer_open(out, json_path);
+        if (!file_exists(vocab_path) || !file_exists(merges_path))
+            return fail(SOTTO_EIO, "%s has neither tokenizer.json nor vocab.json and merges.txt",
+                        path);
+        TRY(tokenizer_make(out));
+        enum sotto_status st = read_pair(*out, vocab_path, merges_path);
+        if (st == SOTTO_OK)
+            st = find_end_beside(*out, path);
+        if (st != SOTTO_OK) {
+            tokenizer_close(*out);
+            *out = NULL;
+        }
+        return st;
+    }
+    return read_file(out, path);
+}

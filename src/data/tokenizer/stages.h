@@ -1,0 +1,16 @@
+/* The parts of a tokenizer.json around its model. */
+#ifndef SOTTO_DATA_TOKENIZER_STAGES_H
+#define SOTTO_DATA_TOKENIZER_STAGES_H
+
+#include "base/json.h"
+#include "data/bpe/bpe.h"
+
+/* Reads normalizer, pre_tokenizer and post_processor; checks the decoder. */
+enum sotto_status tokenizer_read_stages(struct tokenizer *tokenizer, const json_t *root);
+
+/* A TemplateProcessing around those read before it; and, when the vocabulary is known, whether its
+ * tokens are in it. */
+enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const json_t *json);
+enum sotto_status tokenizer_check_around(const struct tokenizer *tokenizer);
+
+#endif

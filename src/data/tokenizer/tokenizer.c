@@ -1,0 +1,174 @@
+/* Text to ids and back: the steps of bpe/bpe.h one after another. */
+#include "data/tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/bpe/bpe.h"
+
+/* Names under which known models end a text, the likeliest first. */
+static const char *const end_names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
+                                        "<|im_end|>"};
+
+enum sotto_status tokenizer_make(struct tokenizer **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return fail(SOTTO_ENOMEM, "no memory for a tokenizer");
+    (*out)->end = BPE_NONE;
+    (*out)->model.unknown = BPE_NONE;
+    bpe_unicode_init(&(*out)->unicode);
+    return SOTTO_OK;
+}
+
+void tokenizer_close(struct tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    bpe_model_free(&tokenizer->model);
+    bpe_added_free(&tokenizer->added);
+    bpe_split_free(&tokenizer->split);
+    free(tokenizer->shell);
+    free(tokenizer);
+}
+
+static void find_end(struct tokenizer *tokenizer)
+{
+    const struct bpe_added_list *added = &tokenizer->added;
+    uint32_t special = BPE_NONE, n_special = 0;
+    for (uint32_t i = 0; i < added->count; i++)
+        if (added->item[i].special) {
+            special = added->item[i].id;
+            n_special++;
+        }
+    for (size_t k = 0; k < sizeof end_names / sizeof *end_names; k++)
+        for (uint32_t i = 0; i < added->count; i++)
+            if (added->item[i].special && added->item[i].content_size == strlen(end_names[k]) &&
+                memcmp(added->pool.data + added->item[i].content, end_names[k],
+                       added->item[i].content_size) == 0) {
+                tokenizer->end = added->item[i].id;
+                return;
+            }
+    if (n_special == 1)
+        tokenizer->end = special;
+}
+
+enum sotto_status tokenizer_finish(struct tokenizer *tokenizer)
+{
+    struct bpe_model *model = &tokenizer->model;
+    const struct bpe_added_list *added = &tokenizer->added;
+    TRY(bpe_model_finish(model));
+    TRY(bpe_added_finish(&tokenizer->added, &tokenizer->unicode, tokenizer->nfc));
+    for (uint32_t i = 0; i < added->count; i++)
+        TRY(bpe_model_set_bytes(model, added->item[i].id, added->pool.data + added->item[i].content,
+                                added->item[i].content_size));
+    find_end(tokenizer);
+    return SOTTO_OK;
+}
+
+int tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+    return (int)tokenizer->model.size;
+}
+
+int tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t size)
+{
+    const struct bpe_added_list *added = &tokenizer->added;
+    for (uint32_t i = 0; i < added->count; i++)
+        if (added->item[i].content_size == size &&
+            memcmp(added->pool.data + added->item[i].content, text, size) == 0)
+            return (int)added->item[i].id;
+    uint32_t id = bpe_model_find(&tokenizer->model, text, size);
+    return id == BPE_NONE ? -1 : (int)id;
+}
+
+int tokenizer_end(const struct tokenizer *tokenizer)
+{
+    return tokenizer->end == BPE_NONE ? -1 : (int)tokenizer->end;
+}
+
+static enum sotto_status encode_words(struct bpe_work *work, const char *text, size_t size)
+{
+    return bpe_split_run(work, 0, text, size);
+}
+
+static enum sotto_status encode_valid(struct bpe_work *work, const char *text, size_t size)
+{
+    bool same = true;
+    if (work->tokenizer->nfc)
+        TRY(bpe_nfc(&work->tokenizer->unicode, text, size, &work->normal, &same));
+    if (!same) {
+        text = work->normal.data;
+        size = work->normal.count;
+    }
+    return bpe_added_split(work, &work->tokenizer->added.normal, text, size, encode_words);
+}
+
+/* A run of bytes that are not UTF-8 is a word, and parts the text around it like an added token. */
+static enum sotto_status encode_raw(struct bpe_work *work, const char *text, size_t size)
+{
+    for (work->glued = false; size > 0; work->glued = true) {
+        size_t valid = bpe_utf8_prefix((const uint8_t *)text, size), other = valid;
+        while (other < size && bpe_utf8_length((const uint8_t *)text + other, size - other) == 0)
+            other++;
+        if (valid > 0)
+            TRY(encode_valid(work, text, valid));
+        if (other > valid)
+            TRY(bpe_word(work, text + valid, other - valid));
+        text += other;
+        size -= other;
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                   struct token_list *out)
+{
+    struct bpe_work work = {.tokenizer = tokenizer, .out = out, .cache_mask = 15};
+    size_t before = out->count;
+    while (work.cache_mask < 8191 && work.cache_mask < size / 16)
+        work.cache_mask = work.cache_mask * 2 + 1;
+    work.cache = calloc(work.cache_mask + 1, sizeof *work.cache);
+    if (!work.cache)
+        return fail(SOTTO_ENOMEM, "no memory to encode %zu bytes", size);
+    enum sotto_status st = bpe_added_split(&work, &tokenizer->added.raw, text, size, encode_raw);
+    if (st != SOTTO_OK)
+        out->count = before;
+    bpe_regex_release(&work);
+    free(work.cache);
+    free(work.symbol);
+    free(work.heap);
+    free(work.normal.data);
+    free(work.prefixed.data);
+    return st;
+}
+
+enum sotto_status tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids,
+                                   size_t count, char **text, size_t *size)
+{
+    const struct bpe_model *model = &tokenizer->model;
+    size_t total = 0;
+    *text = NULL;
+    *size = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= model->size)
+            return fail(SOTTO_EINVAL, "id %d at place %zu is not in 0..%u", ids[i], i,
+                        model->size - 1);
+        if (model->token[ids[i]].bytes == BPE_NONE)
+            return fail(SOTTO_EINVAL, "id %d at place %zu has no token", ids[i], i);
+        total += model->token[ids[i]].bytes_size;
+    }
+    char *out = malloc(total + 1);
+    if (!out)
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of text", total);
+    *text = out;
+    *size = total;
+    for (size_t i = 0; i < count; i++) {
+        const struct bpe_token *token = &model->token[ids[i]];
+        if (token->bytes_size)
+            memcpy(out, model->pool.data + token->bytes, token->bytes_size);
+        out += token->bytes_size;
+    }
+    *out = '\0';
+    return SOTTO_OK;
+}
