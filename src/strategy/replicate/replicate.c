@@ -23,7 +23,7 @@ enum sotto_status replicate_open(struct replicate **out, const struct replicate_
 enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
                                 size_t count)
 {
-    return r->ops->averages ? comm_allreduce(across, g, g, count) : SOTTO_OK;
+    return r->ops->sums_gradient ? comm_allreduce(across, g, g, count) : SOTTO_OK;
 }
 
 void replicate_anchor(struct replicate *r)
@@ -217,10 +217,10 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     const struct buffer x = {.view = r->x, .count = r->count, .category = MEMORY_PARAMETERS};
     if (!loads && r->is.parts == 1 && mesh->s > 0)
         return SOTTO_OK; /* the first of the group shows the same */
-    const int64_t whose = r->ops->averages ? 0 : mesh->r % groups;
+    const int64_t whose = r->ops->in_step ? 0 : mesh->r % groups;
     TRY(state_enter_own(v, "replica", whose, groups)); /* who never differ take the first one's */
     TRY(visit_optimizer(r, v));
-    const bool own = !r->ops->averages && groups == mesh->n_r;
+    const bool own = !r->ops->in_step && groups == mesh->n_r;
     if (loads)
         r->apart = own && state_has(v, "x.");
     if (r->apart)
@@ -229,12 +229,13 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     return loads ? state_ignore(v, "replica.") : SOTTO_OK;
 }
 
-/* Which method it is, so that no method takes another's vectors for its own. */
+/* Which method it is, so that no method takes another's vectors for its own; with the gradient
+ * summed there are none. */
 static enum sotto_status visit_method(struct replicate *r, struct state_visitor *v)
 {
     char method[32];
     snprintf(method, sizeof method, "%s", r->ops->name);
-    if (r->ops->averages || (state_loading(v) && !state_has(v, "outer.method")))
+    if (r->ops->sums_gradient || (state_loading(v) && !state_has(v, "outer.method")))
         return SOTTO_OK;
     TRY(state_text(v, "outer.method", method, sizeof method));
     r->from.same = strcmp(method, r->ops->name) == 0;
@@ -243,15 +244,13 @@ static enum sotto_status visit_method(struct replicate *r, struct state_visitor 
 
 enum sotto_status replicate_visit(struct replicate *r, struct state_visitor *v)
 {
-    int64_t groups = r->ops->averages ? 0 : r->is.mesh->n_r;
+    int64_t groups = r->ops->in_step ? 0 : r->is.mesh->n_r;
     if (state_loading(v) ? state_has(v, "replicas") : groups > 0)
         TRY(state_count(v, "replicas", &groups, STATE_WORKERS));
     else
         groups = 0;
     r->from.groups = groups;
     r->from.same = false;
-    if (!groups)
-        return visit_optimizer(r, v);
-    TRY(visit_own(r, v, groups));
+    TRY(groups ? visit_own(r, v, groups) : visit_optimizer(r, v));
     return visit_method(r, v);
 }

@@ -74,8 +74,11 @@ struct replicate {
 
 struct replicate_ops {
     const char *name;
-    /* The gradient is averaged over all groups before each step, so groups never differ. */
-    bool averages;
+    /* The gradient is summed over all groups before each step. */
+    bool sums_gradient;
+    /* Groups meet in every step and never differ: by that sum, or by what the method exchanges
+     * itself. */
+    bool in_step;
     enum sotto_status (*open)(struct replicate **out, const struct replicate_setup *setup);
     /* (optional) The parameters were set: what is remembered of them starts here. */
     void (*anchor)(struct replicate *r);
@@ -95,8 +98,8 @@ enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, d
 /* Writes where the optimizer's next step would lead into part.theta; nothing else moves. */
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale);
 
-/* Sums a vector of the own gradient over the groups, for methods that average: called stage by
- * stage, in the line of work that `across` belongs to. */
+/* Sums a vector of the own gradient over the groups, for methods that want it summed: called stage
+ * by stage, in the line of work that `across` belongs to. */
 enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
                                 size_t count);
 

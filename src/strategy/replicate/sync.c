@@ -14,7 +14,8 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
 
 const struct replicate_ops replicate_sync = {
     .name = "sync",
-    .averages = true,
+    .sums_gradient = true,
+    .in_step = true,
     .open = open,
     .step = step,
     .visit = replicate_visit,

@@ -17,7 +17,7 @@ enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, d
 {
     r->stop = false;
     r->agreed.rounds = 0;
-    if (!r->ops->averages)
+    if (!r->ops->in_step)
         add(&r->tally, &r->own);
     return r->ops->step(r, plan, scale);
 }

@@ -16,7 +16,7 @@ struct ddp {
     struct buffer g;
 };
 
-/* One sum over everybody where groups agree in every step, else over the group. */
+/* One sum over everybody where the groups' gradients are summed, else over the group. */
 static enum sotto_status sum_stage(void *arg)
 {
     const struct stage_job *job = arg;
@@ -25,7 +25,7 @@ static enum sotto_status sum_stage(void *arg)
     const size_t count = table_stage_count(s->is.oracle->table, job->k);
     struct view g = s->g_stage[job->k], sent;
     TRY(shard_narrow(s, g, count, &sent));
-    TRY(comm_allreduce(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, sent,
+    TRY(comm_allreduce(s->replicate->ops->sums_gradient ? mesh->lane_world : mesh->lane_shard, sent,
                        sent, count));
     return shard_widen(s, g, sent, count);
 }

@@ -286,7 +286,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&f->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
     TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, mixed ? theta_of : NULL, g_of));
-    if (f->shard.replicate->ops->averages && mesh->n_r > 1)
+    if (f->shard.replicate->ops->sums_gradient && mesh->n_r > 1)
         TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
     TRY_DONE(make_rooms(f, type));
     TRY_DONE(mesh_lane(mesh, mesh->shard, &f->gathers));

@@ -83,7 +83,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
     buffer_free(&s->mean);
     /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
      * know of each other. */
-    s->asked = !s->carried && s->replicate->ops->averages ? plan->asked : NULL;
+    s->asked = !s->carried && s->replicate->ops->in_step ? plan->asked : NULL;
     if (!s->carried) {
         TRY(work_fill(&s->on, g->view, g->count, 0));
         s->counts = (struct counts){0};
@@ -112,8 +112,12 @@ enum sotto_status counts_sum(const struct shard *s, struct counts *c)
     const struct mesh *mesh = s->is.mesh;
     double all[COUNTS] = {c->loss, c->targets, c->tokens,  c->microbatches,
                           c->stop, c->workers, c->seconds, c->abandoned};
-    TRY(comm_sum(s->replicate->ops->averages ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7]};
+    const struct replicate_ops *r = s->replicate->ops;
+    TRY(comm_sum(r->sums_gradient ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
+    const double parts = s->is.config->weight == WEIGHT_TOKENS ? all[1] : all[3];
+    if (r->in_step && !r->sums_gradient)
+        TRY(comm_sum(mesh->lane_replicate, all, COUNTS));
+    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], parts};
     return SOTTO_OK;
 }
 
@@ -131,7 +135,7 @@ enum sotto_status shard_count_sum(struct shard *s)
 static void agree(struct shard *s, const struct counts *c, struct round *out)
 {
     const struct replicate *r = s->replicate;
-    if (r->ops->averages) {
+    if (r->ops->in_step) {
         s->agreed = (struct agreed){.rounds = 1,
                                     .tokens = out->tokens,
                                     .microbatches = out->microbatches,
@@ -148,14 +152,14 @@ static void agree(struct shard *s, const struct counts *c, struct round *out)
 void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
 {
     const struct replicate *r = s->replicate;
-    const double groups = r->ops->averages ? 1 : r->weights;
+    const double groups = r->ops->in_step ? 1 : r->weights;
     out->targets = (int64_t)(groups * c->targets);
     out->tokens = (int64_t)(groups * c->tokens);
     out->microbatches = (int64_t)(groups * c->microbatches);
     out->own_tokens = (int64_t)c->tokens;
     out->own_microbatches = (int64_t)c->microbatches;
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
-    out->whole = r->ops->averages || s->is.mesh->n_r == 1;
+    out->whole = r->ops->in_step || s->is.mesh->n_r == 1;
     agree(s, c, out);
 }
 
@@ -250,12 +254,14 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 bool shard_alone(const struct shard *s)
 {
     const struct mesh *mesh = s->is.mesh;
-    return (s->replicate->ops->averages ? mesh->worker->size : mesh->n_s) == 1;
+    return (s->replicate->ops->in_step ? mesh->worker->size : mesh->n_s) == 1;
 }
 
 double shard_scale(const struct shard *s, const struct counts *all)
 {
-    double parts = s->is.config->weight == WEIGHT_TOKENS ? all->targets : all->microbatches;
+    double parts = all->parts;
+    if (shard_alone(s))
+        parts = s->is.config->weight == WEIGHT_TOKENS ? all->targets : all->microbatches;
     return parts > 0 ? 1 / parts : 0;
 }
 

@@ -19,8 +19,10 @@ struct counts {
     double stop;
     double workers, seconds; /* how many were counted, and their plan.seconds */
     double abandoned;        /* workers that have not finished their micro-batches */
+    double parts; /* by counts_sum: micro-batches or targets of the gradient that was summed, which
+                     are fewer where groups are in step without that sum */
 };
-enum { COUNTS = sizeof(struct counts) / sizeof(double) };
+enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
 
 struct shard {
     struct strategy base;
@@ -56,7 +58,7 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
 
 /* g += the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
- * on return, and the counts are of all workers whose gradients are averaged. */
+ * on return, and the counts are of all workers that are in step. */
 enum sotto_status shard_accumulate(struct shard *s, lane_job *complete);
 
 /* Whether the workers have abandoned this round behind shard_accumulate: `out` says so, and nothing
@@ -75,10 +77,10 @@ void shard_count_end(struct shard *s, const struct counts *all, struct round *ou
 /* Hands a round's counts, summed over the group, to the replicate method, before its step. */
 void shard_tell(struct shard *s, const struct counts *c);
 
-/* Sums counts over the workers whose gradients are averaged; in the lane. */
+/* Sums counts over the workers that are in step; in the lane. */
 enum sotto_status counts_sum(const struct shard *s, struct counts *c);
 
-/* Whether nobody else's gradients are averaged with this worker's. */
+/* Whether there is nobody to meet in a round: the replicate method may meet them later. */
 bool shard_alone(const struct shard *s);
 
 /* In mixed precision gradients are sent as bf16, also where they are added up in fp32: a job in the
