@@ -19,7 +19,7 @@ set -- "$1"
 
 link() { # link I J: payload bytes a second and seconds, from host J to host I
     local server
-    ./on_node $1 python3 "$here/tcp.py" serve 10.231.7.$(($1 + 1)) &
+    "${urgent[@]}" ./on_node $1 python3 "$here/tcp.py" serve 10.231.7.$(($1 + 1)) &
     server=$!
     "${urgent[@]}" ./on_node $2 python3 "$here/tcp.py" 10.231.7.$(($1 + 1)) || die "no TCP between the hosts"
     wait $server
@@ -35,7 +35,10 @@ describe() {
     done
     virtual=(--time=virtual --workers=$((hosts * each)) --nodes=$hosts --link.inter=${first}B/s,${seconds}s --link.speed=$speed)
     [ $each -eq 1 ] || virtual+=(--link.intra=2GB/s,10us)
-    echo "$cluster: ${virtual[*]}" >&2
+    # Where a micro-batch is given, the memory's speed has to be as well; half a million parameters are bench_reality's.
+    "${urgent[@]}" "$sotto" train "${tiny[@]}" --layers=4 --width=96 --steps=1 --time=virtual --out=memory >out 2>&1 || { cat out >&2; die "no memory's speed"; }
+    memory=$(sed -n 's|.*memory \([0-9.]*[MG]B/s\): measured.*|\1|p' out)
+    echo "$cluster: ${virtual[*]} --worker.memory=$memory" >&2
 }
 
 keep() { # keep KIND: lines "WHAT SECONDS s[, MICRO-BATCHES micro-batches ...]" from bench_reality
@@ -46,10 +49,10 @@ sleeping() {
     local turn m name
     for turn in $(seq 0 $turns); do # turn 0 is virtual
         run=("${urgent[@]}" "${across[@]}" "$bench") kind=real
-        [ $turn -gt 0 ] || { run=("$bench" "${virtual[@]}"); kind=virtual; }
+        [ $turn -gt 0 ] || { run=("$bench" "${virtual[@]}" --worker.memory=$memory); kind=virtual; }
         succeeds "${run[@]}" calls 10
         name= keep $kind
-        for m in ${methods:-ddp zero1 fsdp acco co2 diloco}; do
+        for m in ${methods-ddp zero1 fsdp acco co2 diloco}; do
             case $m in
             co2) rounds="--tau=4 --steps=16" ;;
             diloco) rounds="--H=4 --steps=16" ;;
@@ -61,27 +64,33 @@ sleeping() {
     done
 }
 
-# The micro-batch of a simulated run is measured before it starts, as it always is.
+# Two hosts of one machine, which computes on one core for each; lanes run where there is room, as nothing is bound. Virtual
+# time gets the micro-batches of the real run, of each worker: what a core makes of them varies from minute to minute.
 computing() {
-    local turn m kind
+    local turn m first second count
     local train=("$sotto" train --data.train=stories --data.stories=1000 --data.vocab=1024 --data.cache="$scratch/cache" --layers=6
                  --width=128 --heads=4 --positions=128 --batch=8 --threads=1 --eval_batches=1 --log_every=1000)
-    printf '#!/bin/sh\nexec taskset -c "$OMPI_COMM_WORLD_RANK" "$@"\n' >pinned && chmod +x pinned
+    one() { # one KIND COMMAND...
+        local kind=$1
+        shift
+        rm -rf run
+        succeeds "$@" --strategy=$m $rounds --out=run
+        count=$(($(value samples run) / 8))
+        printf '%s\t%s\t%s\t%s\t%s\n' "$cluster" "$m" $kind "$(value seconds run)" $count >>"$results"
+    }
     succeeds "${train[@]}" --steps=0 --out=cached
     for turn in $(seq $turns); do
-        for m in ${methods:-ddp zero1 fsdp acco co2 diloco}; do
+        for m in ${methods-ddp zero1 fsdp acco co2 diloco}; do
             case $m in
             co2) rounds="--tau=4 --steps=16" ;;
             diloco) rounds="--H=4 --steps=16" ;;
             *) rounds=--steps=8 ;;
             esac
-            for kind in virtual real; do # one beside the other: the speed of a core varies
-                rm -rf run
-                run=("${across[@]}" ./pinned "${train[@]}")
-                [ $kind = real ] || run=(taskset -c 0 "${train[@]}" "${virtual[@]}")
-                succeeds "${run[@]}" --strategy=$m $rounds --out=run
-                printf '%s\t%s\t%s\t%s\t%s\n' "$cluster" "$m" $kind "$(value seconds run)" $(($(value samples run) / 8)) >>"$results"
-            done
+            one real "${across[@]}" "${train[@]}"
+            read -r first second <<<"$(awk '/^[01] / { printf "%s ", $3 }' out)" # seconds of computing
+            one virtual "${train[@]}" "${virtual[@]}" --worker.memory=$memory \
+                --worker.step=$(awk -v c=$first -v n=$count 'BEGIN { printf "%.6f", 2 * c / n }')s \
+                --worker.speed=1,$(awk -v a=$first -v b=$second 'BEGIN { printf "%.4f", a / b }')
         done
     done
 }
@@ -109,7 +118,8 @@ table() {
         !(key in seen) { seen[key]; row[++rows] = key }
         { for (i = ++n[$3, key]; i > 1 && v[$3, key, i - 1] > $4; i--) v[$3, key, i] = v[$3, key, i - 1]
           v[$3, key, i] = $4; batches[$3, key] = $5 }
-        END { for (i = 1; i <= rows; i++) {
+        !($1 in known) { known[$1]; cluster[++clusters] = $1 }
+        END { for (c = 1; c <= clusters; c++) for (i = 1; i <= rows; i++) if (index(row[i], cluster[c] FS) == 1) {
             key = row[i]; split(key, part, FS); real = batches["real", key]; virtual = batches["virtual", key]
             printf "| %s | %s | %.3f | %.3f .. %.3f | %.3f | %.3f | %s |\n", part[1] == before ? "" : part[1], part[2],
                    middle("real", key), v["real", key, 1], v["real", key, n["real", key]], middle("virtual", key),
@@ -122,6 +132,7 @@ on_hosts "2 hosts" sleeping 2 1 100mbit
 on_hosts "3 hosts" sleeping 3 1 100mbit
 on_hosts "4 hosts" sleeping 4 1 100mbit
 on_hosts "3 hosts, one at 50 Mbit/s" sleeping 3 1 "100mbit 100mbit 50mbit"
+fair=yes methods= on_hosts "the same, a queue for each sender" sleeping 3 1 "100mbit 100mbit 50mbit"
 on_hosts "2 hosts x 2 workers" sleeping 2 2 100mbit
 on_hosts "2 hosts, computing" computing 2 1 100mbit
 table

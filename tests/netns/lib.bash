@@ -38,21 +38,25 @@ trap 'exit 1' INT TERM
 # Node i is namespace i with its own host name: to Open MPI these are machines. Each has an adapter, whose cable ends in a
 # switch; what leaves it and what comes in are limited alike, one at each end of the cable. Packets below 128 bytes, the
 # acknowledgements, go first: in one queue with data they would wait for the other direction's bytes, and a link would
-# carry less while both directions are busy. The queue of data holds 100 ms.
+# carry less while both directions are busy. A queue of data holds 100 ms; there is one, or with $fair one for each host that
+# sends.
 shape() { # shape NAME DEVICE RATE
-    local tc="tc -n $net-$1" tenth way="burst 32kb cburst 32kb quantum 1514"
+    local tc="tc -n $net-$1" tenth way="burst 32kb cburst 32kb quantum 1514" i queues=0
     case $3 in
     *mbit) tenth=$((${3%mbit} * 100)) ;;
     *gbit) tenth=$((${3%gbit} * 100000)) ;;
     *) die "rate $3: want a number of mbit or gbit" ;;
     esac # in kbit
-    $tc qdisc add dev $2 root handle 1: htb default 20 2>why &&
-        $tc class add dev $2 parent 1: classid 1:1 htb rate $3 $way 2>why &&
-        $tc class add dev $2 parent 1:1 classid 1:10 htb rate ${tenth}kbit ceil $3 prio 0 $way 2>why &&
-        $tc class add dev $2 parent 1:1 classid 1:20 htb rate $((9 * tenth))kbit ceil $3 prio 1 $way 2>why &&
-        $tc qdisc add dev $2 parent 1:20 bfifo limit $((tenth * 125)) 2>why &&
-        $tc filter add dev $2 parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:10 2>why ||
-        skip "no tc htb with u32: $(cat why)"
+    [ -z "${fair:-}" ] || queues=$((hosts - 1))
+    $tc qdisc add dev $2 root handle 1: htb default 20 &&
+        $tc class add dev $2 parent 1: classid 1:1 htb rate $3 $way &&
+        $tc class add dev $2 parent 1:1 classid 1:10 htb rate ${tenth}kbit ceil $3 prio 0 $way &&
+        $tc filter add dev $2 parent 1: protocol ip prio 1 u32 match u16 0 0xff80 at 2 flowid 1:10 || return
+    for i in $(seq 0 $queues); do
+        $tc class add dev $2 parent 1:1 classid 1:2$i htb rate $((9 * tenth / (queues + 1)))kbit ceil $3 prio 1 $way &&
+            $tc qdisc add dev $2 parent 1:2$i bfifo limit $((tenth * 125)) || return
+        [ $i -eq 0 ] || $tc filter add dev $2 parent 1: protocol ip prio 2 u32 match ip src 10.231.7.$((i + 1)) flowid 1:2$i || return
+    done
 }
 for i in "${names[@]}"; do
     ip netns add $net-$i 2>why || skip "no network namespaces: $(cat why)"
@@ -67,8 +71,7 @@ for i in "${names[@]:1}"; do
     ip -n $net-switch link set port$i master br0 && ip -n $net-switch link set port$i up || die "port of node $i"
     ip -n $net-$i address add 10.231.7.$((i + 1))/24 dev eth0 && ip -n $net-$i link set eth0 up || die "address of node $i"
     r=${rates[i < ${#rates[@]} ? i : -1]}
-    shape $i eth0 $r
-    shape switch port$i $r
+    shape $i eth0 $r 2>why && shape switch port$i $r 2>why || skip "no tc htb with u32: $(cat why)"
     at+=${at:+,}10.231.7.$((i + 1)):$each
 done
 cat >on_node <<'EOF'
