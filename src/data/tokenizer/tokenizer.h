@@ -78,9 +78,7 @@ struct tokenizer_training {
 enum sotto_status tokenizer_train(struct tokenizer **out, const struct tokenizer_training *how,
                                   const char *const *texts, const size_t *sizes, size_t count);
 
-/* Writes tokenizer.json (atomically; into `path` if that is a folder); the second also vocab.json
- * and merges.txt into a folder, which is made where it is missing. */
+/* Writes tokenizer.json (atomically; into `path` if that is a folder). */
 enum sotto_status tokenizer_save(const struct tokenizer *tokenizer, const char *path);
-enum sotto_status tokenizer_save_pair(const struct tokenizer *tokenizer, const char *folder);
 
 #endif

@@ -1,4 +1,4 @@
-/* Writing tokenizer.json, vocab.json and merges.txt as `tokenizers` does. */
+/* Writing tokenizer.json as `tokenizers` does. */
 #include "data/tokenizer/tokenizer.h"
 
 #include <stdlib.h>
@@ -92,43 +92,4 @@ enum sotto_status tokenizer_save(const struct tokenizer *tokenizer, const char *
 done:
     json_decref(root);
     return st;
-}
-
-static enum sotto_status save_merges(const struct bpe_model *model, const char *path)
-{
-    struct file_draft draft;
-    TRY(file_draft_open(&draft, path));
-    enum sotto_status st = file_put(&draft, "#version: 0.2\n", 14);
-    for (uint32_t i = 0; i < model->n_merge && st == SOTTO_OK; i++) {
-        uint32_t side[2] = {model->merge[i].left, model->merge[i].right};
-        for (int k = 0; k < 2 && st == SOTTO_OK; k++) {
-            const char *text = bpe_token_text(model, side[k]);
-            uint32_t size = model->token[side[k]].text_size;
-            if (memchr(text, ' ', size) || memchr(text, '\n', size))
-                st = fail(SOTTO_EINVAL, "merge %u has white space in it: merges.txt cannot hold it",
-                          i);
-            else if ((st = file_put(&draft, text, size)) == SOTTO_OK)
-                st = file_put(&draft, k == 0 ? " " : "\n", 1);
-        }
-    }
-    if (st == SOTTO_OK)
-        return file_commit(&draft);
-    file_abort(&draft);
-    return st;
-}
-
-enum sotto_status tokenizer_save_pair(const struct tokenizer *tokenizer, const char *folder)
-{
-    char path[FILE_PATH_ROOM];
-    TRY(file_make_directories(folder));
-    TRY(file_join(path, folder, "merges.txt"));
-    TRY(save_merges(&tokenizer->model, path));
-    TRY(file_join(path, folder, "vocab.json"));
-    json_t *vocab = json_object();
-    enum sotto_status st = put_vocab(&tokenizer->model, vocab);
-    if (st == SOTTO_OK)
-        st = json_save(vocab, path, 0);
-    json_decref(vocab);
-    TRY(st);
-    return tokenizer_save(tokenizer, folder);
 }
