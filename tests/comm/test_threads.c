@@ -15,7 +15,7 @@ static void suite(void **state)
     (void)state;
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {SUITE_LONGEST, true};
+        struct suite_config how = {suite_longest(size), true};
         assert_ok(engine_threads(&config, suite_run, &how));
     }
 }

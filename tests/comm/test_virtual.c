@@ -32,7 +32,7 @@ static void suite(void **state)
     const int node[] = {0, 0, 1, 1, 1, 2, 2, 3};
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {SUITE_LONGEST, true};
+        struct suite_config how = {suite_longest(size), true};
         assert_ok(engine_virtual(&config, suite_run, &how));
         config.links = &links;
         config.node = node;
