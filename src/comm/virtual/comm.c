@@ -1,14 +1,12 @@
-/* Communicators in virtual time. Ranks wait in a collective until the last has come, which combines
- * the data where they lie; all go on together when the collective has made its way through the
- * network (model/way.h). Without data (NULL) only time passes. */
+#include "comm/virtual/comm.h"
+
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/sum.h"
-#include "comm/virtual/virtual.h"
 #include "comm/model/way.h"
+#include "comm/sum.h"
 
 enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
 
@@ -150,10 +148,10 @@ static struct group *make_group(struct virtual_sim *sim, int size)
     return g;
 }
 
-static void set_worker(struct group *g, int rank, int worker)
+static void set_worker(struct group *g, int rank, int worker, int node)
 {
     g->worker[rank] = worker;
-    g->node[rank] = g->sim->node[worker];
+    g->node[rank] = node;
 }
 
 static void let_go(struct trip *trip, double time);
@@ -166,14 +164,14 @@ static void open_way(struct group *g)
         g->member[r]->base.layout = g->way.layout;
 }
 
-enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out)
+enum sotto_status virtual_world(struct virtual_sim *sim, const int *node, int workers,
+                                struct comm **out)
 {
-    const struct engine_config *config = sim->config;
-    struct group *g = make_group(sim, config->workers);
+    struct group *g = make_group(sim, workers);
     if (!g)
-        return fail(SOTTO_ENOMEM, "no memory for a world of %d", config->workers);
+        return fail(SOTTO_ENOMEM, "no memory for a world of %d", workers);
     for (int r = 0; r < g->size; r++) {
-        set_worker(g, r, r);
+        set_worker(g, r, r, node[r]);
         out[r] = &g->member[r]->base;
     }
     open_way(g);
@@ -281,7 +279,8 @@ static enum sotto_status make_split(struct group *g)
         struct group *part = make_group(g->sim, end - begin);
         whole = part != NULL;
         for (int i = begin; i < end && whole; i++) {
-            set_worker(part, i - begin, g->worker[order[i] - g->offer]);
+            const int rank = (int)(order[i] - g->offer);
+            set_worker(part, i - begin, g->worker[rank], g->node[rank]);
             *order[i]->out = &part->member[i - begin]->base;
         }
         if (whole)

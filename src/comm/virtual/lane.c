@@ -1,10 +1,8 @@
-/* A lane as a process in virtual time: jobs begin at their starter's time or when the one before
- * has ended. */
+#include "comm/virtual/lane.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "comm/virtual/virtual.h"
 
 struct call {
     lane_job *job;
@@ -93,7 +91,7 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
     if (!idle(l))
-        virtual_defer(sim); /* a job that ends at this very time has ended */
+        virtual_defer(sim, LATE_LAST); /* a job that ends at this very time has ended */
     *is_done = idle(l);
     double now = sim->current->time;
     l->asked = !*is_done && now == l->asked_at ? l->asked + 1 : 0;
@@ -145,7 +143,8 @@ static void close_lane(struct lane *lane)
 
 static const struct lane_ops virtual_lane_ops = {start, done, wait_idle, close_lane};
 
-enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct lane **out)
+enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
+                                    struct lane **out)
 {
     *out = NULL;
     struct virtual_lane *l = calloc(1, sizeof *l);
@@ -158,10 +157,10 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct la
         return st;
     }
     l->process.is_lane = true;
-    l->link = &sim->lanes;
-    if ((l->next = sim->lanes))
+    l->link = all;
+    if ((l->next = *all))
         l->next->link = &l->next;
-    sim->lanes = l;
+    *all = l;
     *out = &l->base;
     return SOTTO_OK;
 }
@@ -173,8 +172,8 @@ const struct status_note *virtual_lane_failure(const struct virtual_process *p)
     return &((const struct virtual_lane *)lane)->failure;
 }
 
-void virtual_lanes_free(struct virtual_sim *sim)
+void virtual_lanes_free(struct virtual_lane **all)
 {
-    while (sim->lanes)
-        release(sim->lanes);
+    while (*all)
+        release(*all);
 }

@@ -1,4 +1,5 @@
-/* A simulated cluster in virtual time: what its files share.
+/* Processes in virtual time and who of them runs next: what lanes, communicators and the engine of
+ * a simulated cluster stand on.
  *
  * Workers and lanes are processes, each with a clock of its own, run as fibers on the thread that
  * called engine_virtual. The ready process with the smallest clock runs. One invariant makes the
@@ -10,13 +11,13 @@
  *
  * Only the work given to `compute` runs on other threads, between two points of its process's
  * order. */
-#ifndef SOTTO_COMM_VIRTUAL_VIRTUAL_H
-#define SOTTO_COMM_VIRTUAL_VIRTUAL_H
+#ifndef SOTTO_COMM_VIRTUAL_SIM_H
+#define SOTTO_COMM_VIRTUAL_SIM_H
 
+#include "base/clock.h"
 #include "comm/model/network.h"
 #include "comm/virtual/fiber.h"
 #include "comm/virtual/pool.h"
-#include "comm/worker.h"
 
 enum process_state {
     PROCESS_READY,   /* runs, or is in the heap                              */
@@ -62,56 +63,39 @@ struct virtual_turn {
     struct virtual_process *process;
 };
 
-struct virtual_worker {
-    struct worker base;
-    struct virtual_process process;
-    double trained; /* seconds, for go_on */
-    worker_job *job;
-    void *arg;
-};
-
 struct virtual_sim {
     struct clock clock; /* first: tells the running process's time */
-    const struct engine_config *config;
-    struct fiber home; /* where engine_virtual runs */
+    struct fiber home;  /* where virtual_sim_run runs */
     struct virtual_process *current;
     struct virtual_turn *heap; /* of the ready ones, smallest first */
     int ready, room;
     struct virtual_process *first, **last;
     int processes, next_id;
-    struct virtual_worker *worker; /* (workers) */
-    int met;                       /* of them, in go_on */
-    struct virtual_lane *lanes;    /* not closed yet */
-    struct pool *pool;             /* NULL until a computation needs it */
-    struct network *net;           /* NULL: nothing takes time on it */
-    const int *node;               /* (workers) */
-    int *one_node;                 /* (workers) where the configuration names none */
-    struct status_note stop;       /* the first failure: ends the others' waiting, and the run's */
+    struct network *net;     /* the engine's; NULL: nothing takes time on it */
+    struct status_note stop; /* the first failure: ends the others' waiting, and the run's */
 };
+
+/* On the thread that will run it; its processes are freed before it is closed. */
+void virtual_sim_open(struct virtual_sim *sim);
+void virtual_sim_run(struct virtual_sim *sim); /* until no process can */
+void virtual_sim_close(struct virtual_sim *sim);
 
 /* Enters a process that begins at the running one's time, or at 0. */
 enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual_sim *sim, int rank,
                                        void (*body)(void *), void *arg);
 void virtual_process_free(struct virtual_process *p);
 
-/* The running process: time passes, waits in a call (fails: an abort), lets all others of its time
- * run first. */
+/* The running process: time passes, waits in a call (fails: an abort), lets others of its time run
+ * first. */
 void virtual_advance(struct virtual_sim *sim, double to);
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
-void virtual_defer(struct virtual_sim *sim);
+void virtual_defer(struct virtual_sim *sim, enum process_late late);
 
 /* A waiting or idle process goes on at `time`, or at its own if that is later. */
 void virtual_wake(struct virtual_process *p, double time);
 
 /* Everything that waits for a peer ends with this note, now and from now on. */
 void virtual_stop(struct virtual_sim *sim, const struct status_note *note);
-
-enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct lane **out);
-const struct status_note *virtual_lane_failure(const struct virtual_process *p);
-void virtual_lanes_free(struct virtual_sim *sim); /* those that nobody closed */
-
-/* The world's communicators, one a worker, into out[]. */
-enum sotto_status virtual_world(struct virtual_sim *sim, struct comm **out);
 
 #endif

@@ -1,0 +1,285 @@
+/* The engine of a simulated cluster: workers are processes in virtual time (sim.h), and what they
+ * compute costs what the configuration says. */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "comm/virtual/comm.h"
+#include "comm/virtual/lane.h"
+#include "comm/worker.h"
+
+struct virtual_worker {
+    struct worker base;
+    struct cluster *cluster;
+    struct virtual_process process;
+    double trained; /* seconds, for go_on */
+    worker_job *job;
+    void *arg;
+};
+
+struct cluster {
+    struct virtual_sim sim;
+    const struct engine_config *config;
+    struct virtual_worker *worker; /* (workers) */
+    int met;                       /* of them, in go_on */
+    struct virtual_lane *lanes;    /* not closed yet */
+    struct pool *pool;             /* NULL until a computation needs it */
+    int *one_node;                 /* (workers) where the configuration names none */
+};
+
+static struct cluster *cluster_of(struct worker *w)
+{
+    return ((struct virtual_worker *)w)->cluster;
+}
+
+static enum sotto_status open_lane(struct worker *w, struct lane **out)
+{
+    struct cluster *k = cluster_of(w);
+    return virtual_lane_open(&k->sim, w->rank, &k->lanes, out);
+}
+
+/* Work begins at once on another thread; its process goes on when all that happens before its end
+ * has happened: where it takes no time, all else of this time that does not wait like it, so that
+ * such work of many workers runs at once. Called from a lane's job, it is the lane that works. */
+static enum sotto_status spend(struct cluster *k, lane_job *work, void *arg, double seconds)
+{
+    struct virtual_sim *sim = &k->sim;
+    struct virtual_process *p = sim->current;
+    TRY(status_raise(&sim->stop));
+    if (!work) {
+        virtual_advance(sim, p->time + seconds);
+        return SOTTO_OK;
+    }
+    if (!k->pool)
+        TRY(pool_open(&k->pool, k->config->cores));
+    p->job.work = work;
+    p->job.arg = arg;
+    pool_start(k->pool, &p->job);
+    if (seconds > 0)
+        virtual_advance(sim, p->time + seconds);
+    else
+        virtual_defer(sim, LATE_WORK);
+    return pool_wait(k->pool, &p->job);
+}
+
+static double at_speed(const struct engine_config *config, const struct worker *w, double seconds)
+{
+    return config->speed ? seconds / config->speed[w->rank] : seconds;
+}
+
+/* A function of the worker and of the number of its computation: what else a run does, or that it
+ * was resumed, changes nothing. */
+static double jitter(const struct engine_config *config, const struct worker *w)
+{
+    float z;
+    struct rng rng = rng_make(config->seed, (uint64_t)w->rank);
+    rng.block = (uint64_t)w->computed; /* one is enough for a number */
+    rng_normal(&rng, &z, 1, 0, 1);
+    return fmax(0.1, 1 + config->jitter * (double)z);
+}
+
+static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
+{
+    struct cluster *k = cluster_of(w);
+    assert(seconds >= 0);
+    double cost = at_speed(k->config, w, seconds);
+    if (k->config->jitter > 0 && cost > 0)
+        cost *= jitter(k->config, w);
+    w->computed += cost > 0;
+    return spend(k, work, arg, cost);
+}
+
+static enum sotto_status move(struct worker *w, lane_job *work, void *arg, double bytes)
+{
+    enum { SMALL = 1 << 18 }; /* bytes: done before another thread would have begun */
+    struct cluster *k = cluster_of(w);
+    assert(bytes >= 0);
+    TRY(status_raise(&k->sim.stop));
+    if (work && bytes <= SMALL) {
+        TRY(work(arg));
+        work = NULL;
+    }
+    if (!work && w->memory <= 0)
+        return SOTTO_OK; /* thousands of workers need not take turns for nothing */
+    return spend(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
+}
+
+/* The last one to come has the latest clock. */
+static enum sotto_status go_on(struct worker *w, double seconds)
+{
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    struct cluster *k = v->cluster;
+    TRY(status_raise(&k->sim.stop));
+    v->trained = seconds;
+    if (++k->met < w->size)
+        return virtual_block(&k->sim, "go_on", -1);
+    k->met = 0;
+    const double last = v->process.time;
+    double least = seconds;
+    for (int r = 0; r < w->size; r++)
+        least = fmin(least, k->worker[r].trained);
+    for (int r = 0; r < w->size; r++)
+        if (r != w->rank)
+            virtual_wake(&k->worker[r].process, last + (k->worker[r].trained - least));
+    virtual_advance(&k->sim, last + (seconds - least));
+    return SOTTO_OK;
+}
+
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute, move, go_on};
+
+static void run_worker(void *arg)
+{
+    struct virtual_worker *v = arg;
+    struct virtual_sim *sim = &v->cluster->sim;
+    enum sotto_status st = v->job(&v->base, v->arg);
+    if (st != SOTTO_OK && sim->stop.code == SOTTO_OK) {
+        struct status_note note;
+        status_save(&note, fail_in(st, "worker %d: ", v->base.rank));
+        virtual_stop(sim, &note);
+    }
+}
+
+/* Nothing can run and some wait. A lane whose job failed is the reason, where there is one: its
+ * worker had no chance to notice. A worker that failed but cannot close its lane had none to tell.
+ */
+static void explain_deadlock(const struct virtual_sim *sim, struct status_note *note)
+{
+    enum { NAMED = 8 };
+    char text[STATUS_ROOM] = "";
+    size_t used = 0;
+    int waiting = 0;
+    for (struct virtual_process *p = sim->first; p; p = p->next) {
+        if (p->is_lane && status_raise(virtual_lane_failure(p)) != SOTTO_OK) {
+            enum sotto_status st = virtual_lane_failure(p)->code;
+            status_save(note, fail_in(st, "worker %d: ", p->rank));
+            return;
+        }
+        if (p->state != PROCESS_WAITING || waiting++ >= NAMED)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof text - used, "%sworker %d%s in %s",
+                                 waiting > 1 ? ", " : "", p->rank, p->is_lane ? "'s lane" : "",
+                                 p->what);
+        if (p->detail >= 0)
+            used += (size_t)snprintf(text + used, sizeof text - used, " from rank %d", p->detail);
+    }
+    if (waiting > NAMED)
+        snprintf(text + used, sizeof text - used, " and %d more", waiting - NAMED);
+    status_save(note, fail(SOTTO_EPEER, "the workers wait for what never comes: %s", text));
+    for (struct virtual_process *p = sim->first; p; p = p->next)
+        if (p->state == PROCESS_WAITING && !p->is_lane && p->said &&
+            strcmp(p->what, "lane_close") == 0) {
+            status_save(note, fail(SOTTO_EPEER, "%s; worker %d had failed: %s", note->text, p->rank,
+                                   p->kept.text));
+            return;
+        }
+}
+
+static bool all_ended(const struct cluster *k)
+{
+    for (int r = 0; r < k->config->workers; r++)
+        if (k->worker[r].process.state != PROCESS_ENDED)
+            return false;
+    return true;
+}
+
+/* Runs until nothing can: all have ended, or they wait for each other; then they are told so, once.
+ */
+static void run(struct cluster *k)
+{
+    virtual_sim_run(&k->sim);
+    if (!all_ended(k) && k->sim.stop.code == SOTTO_OK) {
+        struct status_note note;
+        explain_deadlock(&k->sim, &note);
+        virtual_stop(&k->sim, &note);
+        virtual_sim_run(&k->sim);
+    }
+}
+
+static enum sotto_status check_config(const struct engine_config *config)
+{
+    if (config->workers < 1)
+        return fail(SOTTO_EINVAL, "a simulated cluster needs a worker, got %d", config->workers);
+    if (!(config->jitter >= 0) || !isfinite(config->jitter))
+        return fail(SOTTO_EINVAL, "jitter %g: want 0 or more", config->jitter);
+    if (!(config->memory >= 0) || !isfinite(config->memory))
+        return fail(SOTTO_EINVAL, "memory of %g bytes a second: want 0 for no limit, or more",
+                    config->memory);
+    if (config->cores < 0)
+        return fail(SOTTO_EINVAL, "cores %d: want 0 for all, or more", config->cores);
+    for (int r = 0; r < config->workers && config->speed; r++)
+        if (!(config->speed[r] > 0) || !isfinite(config->speed[r]))
+            return fail(SOTTO_EINVAL, "speed of worker %d is %g: want more than 0", r,
+                        config->speed[r]);
+    return SOTTO_OK;
+}
+
+/* Where they run, what links they have, and their communicators. */
+static enum sotto_status place_workers(struct cluster *k, struct comm **world)
+{
+    const struct engine_config *config = k->config;
+    const int *node = config->node;
+    if (!node && !(node = k->one_node = calloc((size_t)config->workers, sizeof *k->one_node)))
+        return fail(SOTTO_ENOMEM, "no memory for %d simulated workers", config->workers);
+    if (config->links)
+        TRY(network_open(&k->sim.net, config->links, node, config->workers));
+    return virtual_world(&k->sim, node, config->workers, world);
+}
+
+static enum sotto_status open_workers(struct cluster *k, struct comm *const *world, worker_job *job,
+                                      void *arg)
+{
+    for (int r = 0; r < k->config->workers; r++) {
+        struct virtual_worker *v = &k->worker[r];
+        v->base = (struct worker){.ops = &virtual_worker_ops,
+                                  .rank = r,
+                                  .size = k->config->workers,
+                                  .world = world[r],
+                                  .clock = &k->sim.clock,
+                                  .memory = k->config->memory};
+        v->cluster = k;
+        v->job = job;
+        v->arg = arg;
+        TRY(virtual_process_init(&v->process, &k->sim, r, run_worker, v));
+    }
+    return SOTTO_OK;
+}
+
+static void close_workers(struct cluster *k, struct comm *const *world)
+{
+    const int workers = k->config->workers;
+    pool_close(k->pool);
+    virtual_lanes_free(&k->lanes);
+    for (int r = 0; r < workers && k->worker; r++)
+        virtual_process_free(&k->worker[r].process);
+    virtual_sim_close(&k->sim);
+    for (int r = 0; r < workers && world; r++)
+        comm_free(world[r]);
+    network_close(k->sim.net);
+    free(k->worker);
+    free(k->one_node);
+}
+
+enum sotto_status engine_virtual(const struct engine_config *config, worker_job *job, void *arg)
+{
+    TRY(check_config(config));
+    enum sotto_status st = SOTTO_OK;
+    struct cluster k = {.config = config};
+    virtual_sim_open(&k.sim);
+    struct comm **world = calloc((size_t)config->workers, sizeof *world);
+    k.worker = calloc((size_t)config->workers, sizeof *k.worker);
+    if (!k.worker || !world) {
+        st = fail(SOTTO_ENOMEM, "no memory for %d simulated workers", config->workers);
+        goto done;
+    }
+    TRY_DONE(place_workers(&k, world));
+    TRY_DONE(open_workers(&k, world, job, arg));
+    run(&k);
+    st = status_raise(&k.sim.stop);
+done:
+    close_workers(&k, world);
+    free(world);
+    return st;
+}

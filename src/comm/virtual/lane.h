@@ -1,0 +1,19 @@
+/* A lane as a process in virtual time: jobs begin at their starter's time or when the one before
+ * has ended. */
+#ifndef SOTTO_COMM_VIRTUAL_LANE_H
+#define SOTTO_COMM_VIRTUAL_LANE_H
+
+#include "comm/lane.h"
+#include "comm/virtual/sim.h"
+
+struct virtual_lane;
+
+/* A lane of worker `rank`, kept in the list `*all` until it is closed. */
+enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
+                                    struct lane **out);
+void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed */
+
+/* Of the first job that failed, where `p` is a lane. */
+const struct status_note *virtual_lane_failure(const struct virtual_process *p);
+
+#endif

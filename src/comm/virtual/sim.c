@@ -1,0 +1,260 @@
+#include "comm/virtual/sim.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+static struct virtual_turn turn_of(struct virtual_process *p)
+{
+    return (struct virtual_turn){p->time, (unsigned)p->id | (unsigned)p->late << 30, p};
+}
+
+/* Whether a runs before b. */
+static bool before(struct virtual_turn a, struct virtual_turn b)
+{
+    return a.time < b.time || (a.time == b.time && a.order < b.order);
+}
+
+static void push(struct virtual_sim *sim, struct virtual_process *p)
+{
+    struct virtual_turn turn = turn_of(p);
+    int i = sim->ready++;
+    assert(i < sim->room);
+    while (i > 0 && before(turn, sim->heap[(i - 1) / 2])) {
+        sim->heap[i] = sim->heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    sim->heap[i] = turn;
+}
+
+/* `turn`, which need not be in the heap, takes the first one's place. */
+static void replace_first(struct virtual_sim *sim, struct virtual_turn turn)
+{
+    int i = 0;
+    for (;;) {
+        int child = 2 * i + 1;
+        if (child >= sim->ready)
+            break;
+        if (child + 1 < sim->ready && before(sim->heap[child + 1], sim->heap[child]))
+            child++;
+        if (!before(sim->heap[child], turn))
+            break;
+        sim->heap[i] = sim->heap[child];
+        i = child;
+    }
+    sim->heap[i] = turn;
+}
+
+static struct virtual_process *pop(struct virtual_sim *sim)
+{
+    struct virtual_process *first = sim->heap[0].process;
+    if (--sim->ready > 0)
+        replace_first(sim, sim->heap[sim->ready]);
+    return first;
+}
+
+/* The error message, one a thread, stays with its process. */
+static void keep_message(struct virtual_process *p)
+{
+    p->said = sotto_error()[0];
+    if (p->said)
+        status_save(&p->kept, SOTTO_EPEER);
+}
+
+static void restore_message(const struct virtual_process *p)
+{
+    if (p->said)
+        status_raise(&p->kept);
+    else if (sotto_error()[0])
+        fail(SOTTO_OK, "%s", ""); /* another's */
+}
+
+/* With thousands of processes a turn is little but waiting for memory, so that of the next turns is
+ * asked for during this one: the stack of the first in the heap, and what tells where the stack of
+ * the second is. */
+static void expect(const struct virtual_sim *sim)
+{
+    if (sim->ready)
+        fiber_expect(&sim->heap[0].process->fiber);
+    for (int i = 1; i < sim->ready && i <= 2; i++) {
+        __builtin_prefetch(&sim->heap[i].process->time);
+        __builtin_prefetch(&sim->heap[i].process->fiber);
+    }
+}
+
+/* To another process, or home when nothing can run. */
+static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool last)
+{
+    struct virtual_process *from = sim->current;
+    if (from)
+        keep_message(from);
+    expect(sim);
+    sim->current = to;
+    fiber_switch(from ? &from->fiber : &sim->home, to ? &to->fiber : &sim->home, last);
+    if (from)
+        restore_message(from);
+}
+
+/* What ends on the links before anything else happens, or at `until`. A stopped run's links stand
+ * still: nobody waits for them any more. */
+static void end_flows(struct virtual_sim *sim, double until)
+{
+    while (sim->net && sim->stop.code == SOTTO_OK) {
+        const double next = network_next(sim->net);
+        if (next == INFINITY || next > until || (sim->ready && next > sim->heap[0].time))
+            break;
+        network_end_next(sim->net);
+    }
+}
+
+static void switch_to_next(struct virtual_sim *sim, bool last)
+{
+    end_flows(sim, INFINITY);
+    switch_to(sim, sim->ready ? pop(sim) : NULL, last);
+}
+
+/* The running process goes back into the heap, and on when it is the first of it. */
+static void requeue(struct virtual_sim *sim)
+{
+    struct virtual_turn turn = turn_of(sim->current);
+    end_flows(sim, turn.time);
+    if (sim->ready && before(sim->heap[0], turn)) {
+        struct virtual_process *next = sim->heap[0].process;
+        replace_first(sim, turn);
+        switch_to(sim, next, false);
+    }
+}
+
+void virtual_advance(struct virtual_sim *sim, double to)
+{
+    if (to > sim->current->time)
+        sim->current->time = to;
+    requeue(sim);
+}
+
+void virtual_defer(struct virtual_sim *sim, enum process_late late)
+{
+    struct virtual_process *p = sim->current;
+    p->late = late;
+    requeue(sim);
+    p->late = LATE_NOT;
+}
+
+static void block(struct virtual_sim *sim, enum process_state state, bool stoppable,
+                  const char *what, int detail)
+{
+    struct virtual_process *p = sim->current;
+    p->state = state;
+    p->stoppable = stoppable;
+    p->stopped = false;
+    p->what = what;
+    p->detail = detail;
+    switch_to_next(sim, false);
+}
+
+enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail)
+{
+    struct virtual_process *p = sim->current;
+    block(sim, PROCESS_WAITING, true, what, detail);
+    return p->stopped ? status_raise(&sim->stop) : SOTTO_OK;
+}
+
+void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what)
+{
+    block(sim, state, false, what, -1);
+}
+
+static void run_process(void *arg)
+{
+    struct virtual_process *p = arg;
+    restore_message(p);
+    p->body(p->arg);
+    p->state = PROCESS_ENDED;
+    switch_to_next(p->sim, true);
+}
+
+void virtual_wake(struct virtual_process *p, double time)
+{
+    assert(p->state == PROCESS_WAITING || p->state == PROCESS_IDLE);
+    p->state = PROCESS_READY;
+    if (time > p->time)
+        p->time = time;
+    push(p->sim, p);
+}
+
+void virtual_stop(struct virtual_sim *sim, const struct status_note *note)
+{
+    if (sim->stop.code != SOTTO_OK)
+        return;
+    sim->stop = *note;
+    double now = sim->current ? sim->current->time : 0;
+    for (struct virtual_process *p = sim->first; p; p = p->next) {
+        if (p->state == PROCESS_WAITING && p->stoppable) {
+            p->stopped = true;
+            virtual_wake(p, now);
+        }
+    }
+}
+
+enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual_sim *sim, int rank,
+                                       void (*body)(void *), void *arg)
+{
+    if (sim->processes == sim->room) {
+        int room = sim->room ? 2 * sim->room : 64;
+        struct virtual_turn *heap = realloc(sim->heap, (size_t)room * sizeof *heap);
+        if (!heap)
+            return fail(SOTTO_ENOMEM, "no memory for %d simulated processes", room);
+        sim->heap = heap;
+        sim->room = room;
+    }
+    TRY(fiber_init(&p->fiber, run_process, p));
+    p->body = body;
+    p->arg = arg;
+    p->sim = sim;
+    p->id = sim->next_id++;
+    p->rank = rank;
+    p->time = sim->current ? sim->current->time : 0;
+    p->state = PROCESS_READY;
+    sim->processes++;
+    p->next = NULL;
+    p->link = sim->last;
+    *sim->last = p;
+    sim->last = &p->next;
+    push(sim, p);
+    return SOTTO_OK;
+}
+
+void virtual_process_free(struct virtual_process *p)
+{
+    if (!p->sim)
+        return; /* never begun */
+    fiber_free(&p->fiber);
+    p->sim->processes--;
+    if ((*p->link = p->next))
+        p->next->link = p->link;
+    else
+        p->sim->last = p->link;
+}
+
+static double now(const struct clock *clock)
+{
+    const struct virtual_sim *sim = (const struct virtual_sim *)clock;
+    return sim->current ? sim->current->time : 0;
+}
+
+void virtual_sim_open(struct virtual_sim *sim)
+{
+    *sim = (struct virtual_sim){.clock.now = now, .last = &sim->first};
+    fiber_adopt(&sim->home);
+}
+
+void virtual_sim_run(struct virtual_sim *sim)
+{
+    if (sim->ready)
+        switch_to_next(sim, false);
+}
+
+void virtual_sim_close(struct virtual_sim *sim)
+{
+    free(sim->heap);
+}
