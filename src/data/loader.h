@@ -8,44 +8,14 @@
 #ifndef SOTTO_DATA_LOADER_H
 #define SOTTO_DATA_LOADER_H
 
-#include "base/option.h"
+#include "data/config.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tensor/batch.h"
-
-enum data_format {
-    DATA_AUTO,
-    DATA_TEXT,
-    DATA_JSONL,
-    DATA_INSTRUCT,
-    DATA_TOKENS,
-    DATA_RAW16,
-    DATA_STORIES
-};
-enum data_sharding { DATA_IID, DATA_BY_SOURCE };
-
-struct data_config {              /* [data] */
-    char train[OPTION_LONG_ROOM]; /* files, folders, stories[:topic], comma separated; each file is
-                                a source */
-    char valid[OPTION_LONG_ROOM]; /* empty: the last `holdout` of every training source */
-    double holdout;
-    int format;                  /* enum data_format   */
-    int sharding;                /* enum data_sharding */
-    char tokenizer[OPTION_ROOM]; /* file or folder; empty: trained on the data         */
-    int vocab;                   /* of a tokenizer trained on the data; 0: 4096        */
-    char text_key[OPTION_ROOM];  /* JSONL: the member that holds the text              */
-    char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
-    int64_t stories;             /* synthetic stories: how many a source               */
-    int64_t stories_seed;
-};
-
-extern const struct option data_options[];
-extern const int data_options_count;
 
 struct loader; /* read-only once open: shared by all workers of a process */
 
 /* Opens (and where needed tokenizes) the sources of one split. The tokenizer may be NULL for token
  * files and is then not needed; it must outlive the loader. */
-enum data_split { DATA_TRAIN, DATA_VALID };
 enum sotto_status loader_open(struct loader **out, const struct data_config *config,
                               enum data_split split, const struct tokenizer *tokenizer);
 /* What `train`, opened as DATA_TRAIN with a holdout and without data.valid, holds out: the same as

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "data/loader.h"
 #include "data/loader_state.h"
 
 /* What one worker reads: sources [first, last), together with `members` - 1 others. */

@@ -3,8 +3,8 @@
 #ifndef SOTTO_DATA_SOURCE_SOURCE_H
 #define SOTTO_DATA_SOURCE_SOURCE_H
 
+#include "data/config.h"
 #include "data/instruct.h"
-#include "data/loader.h"
 #include "data/stories/stories.h"
 #include "data/tokens.h"
 
