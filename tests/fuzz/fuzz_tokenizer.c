@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/bpe/bpe.h"
+#include "data/tokenizer/state.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

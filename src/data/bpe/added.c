@@ -207,11 +207,11 @@ static bool code_at(const char *text, size_t size, size_t at, uint32_t *code, in
 enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_contents *contents,
                                   const char *text, size_t size, bpe_piece *piece)
 {
-    const struct bpe_unicode *unicode = &work->tokenizer->unicode;
+    const struct bpe_unicode *unicode = work->unicode;
     size_t done = 0, start = 0, end = 0, next = 0, before; /* text up to `done` has its ids */
     uint32_t index, code;
     int length;
-    const struct bpe_added_list *list = &work->tokenizer->added;
+    const struct bpe_added_list *list = work->added;
     while (find(list, contents, text, size, next, &start, &end, &index)) {
         const struct bpe_added *token = &list->item[index];
         next = end;
@@ -229,8 +229,7 @@ enum sotto_status bpe_added_split(struct bpe_work *work, const struct bpe_conten
                 end += (size_t)length;
         if (done < start)
             TRY(piece(work, text + done, start - done));
-        TRY(bpe_list_reserve(work->out, 1));
-        work->out->data[work->out->count++] = (int32_t)token->id;
+        TRY(token_list_add(work->out, (int32_t)token->id));
         done = end;
     }
     return done < size ? piece(work, text + done, size - done) : SOTTO_OK;

@@ -1,4 +1,4 @@
-/* The inside of the tokenizer, shared by bpe and tokenizer.
+/* The parts that a tokenizer is made of.
  *
  * Text becomes ids in five steps, the same as Hugging Face `tokenizers` takes them in, so that the
  * ids are the same:
@@ -21,24 +21,35 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "data/tokenizer/tokenizer.h"
+#include "data/token_list.h"
 
 #define BPE_MAX_VOCAB (1 << 22) /* ids are below this                       */
 #define BPE_MAX_ADDED 1024      /* bytes of an added token                  */
 #define BPE_MAX_STAGES 16       /* pre-tokenizers in a row                  */
-#define BPE_MAX_AROUND 16       /* tokens put before, or behind, a text     */
 #define BPE_MAX_WORD (1u << 30) /* bytes of a word                          */
 #define BPE_NONE UINT32_MAX     /* no id, no rank, no place                 */
 #define BPE_CACHED_BYTES 26     /* a longer word is not kept in the cache   */
 
-struct bpe_buffer { /* growing bytes; start from {0} */
+/* Bytes, tables, messages (buffer.c) */
+
+struct bpe_buffer { /* growing; start from {0} */
     char *data;
     size_t count, room;
 };
 
 enum sotto_status bpe_buffer_reserve(struct bpe_buffer *buffer, size_t more);
 enum sotto_status bpe_buffer_add(struct bpe_buffer *buffer, const void *data, size_t bytes);
-enum sotto_status bpe_list_reserve(struct token_list *list, size_t more);
+/* Text for messages: cut to fit, control characters replaced. */
+const char *bpe_show(char out[48], const char *text, size_t size);
+
+/* A power of two that leaves at least half of a table of `count` free. */
+static inline uint32_t bpe_table_size(uint32_t count)
+{
+    uint32_t size = 16;
+    while (size < count * 2)
+        size *= 2;
+    return size;
+}
 
 /* Multiplies in 64 bits and folds; good enough for tables indexed by the low bits. */
 static inline uint32_t bpe_hash(const char *data, size_t bytes)
@@ -158,6 +169,7 @@ enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, siz
                                   const char *right, size_t right_size);
 void bpe_model_find_bytes(struct bpe_model *model); /* fills byte_id; finish does it too */
 enum sotto_status bpe_model_finish(struct bpe_model *model);
+enum sotto_status bpe_model_index_words(struct bpe_model *model); /* behind finish: fills `whole` */
 void bpe_model_free(struct bpe_model *model);
 
 /* What id decodes to, whatever the model says: for added tokens. */
@@ -180,9 +192,13 @@ static inline const struct bpe_pair_slot *bpe_model_pair(const struct bpe_model 
     }
 }
 
-/* One call's scratch: a tokenizer is never written to, so threads share it. */
+/* One call's scratch, and what it reads: a tokenizer is never written to, so threads share it. */
 struct bpe_work {
-    const struct tokenizer *tokenizer;
+    const struct bpe_unicode *unicode;
+    const struct bpe_model *model;
+    const struct bpe_added_list *added;
+    const struct bpe_split *split;
+    bool nfc; /* the text is brought to it */
     struct token_list *out;
     struct bpe_cached {
         char word[BPE_CACHED_BYTES];
@@ -195,8 +211,8 @@ struct bpe_work {
     uint64_t *heap;
     size_t symbol_room;
     struct bpe_buffer normal, prefixed;
-    bool glued;  /* bytes that are not UTF-8 stand before: no space goes in between */
-    void *match; /* of regex.c */
+    bool glued; /* bytes that are not UTF-8 stand before: no space goes in between */
+    struct bpe_matcher *matcher; /* of regex.c */
 };
 
 /* Appends the ids of one word. */
@@ -265,39 +281,23 @@ extern const char bpe_gpt2_pattern[];
 size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t size);
 
 enum sotto_status bpe_regex_compile(void **code, const char *pattern, size_t size, bool literal);
-enum sotto_status bpe_regex_split(struct bpe_work *work, int stage, const char *text, size_t size);
 void bpe_regex_free(void *code);
-void bpe_regex_release(struct bpe_work *work);
+/* The first match at or behind `from`. `*matcher` is made when it is NULL. */
+enum sotto_status bpe_regex_find(struct bpe_matcher **matcher, const void *code, const char *text,
+                                 size_t size, size_t from, bool *found, size_t *start, size_t *end);
+void bpe_matcher_free(struct bpe_matcher *matcher);
 
 /* Takes valid UTF-8 through the stages from `stage` on, and its words to bpe_word. */
 enum sotto_status bpe_split_run(struct bpe_work *work, int stage, const char *text, size_t size);
 void bpe_split_free(struct bpe_split *split);
 
-/* The whole */
+/* Learning (words.h, train.c) */
 
-struct tokenizer {
-    struct bpe_model model;
-    struct bpe_added_list added;
-    struct bpe_split split;
-    bool nfc;
-    uint32_t end; /* BPE_NONE: none */
-    struct bpe_around {
-        int32_t ids[BPE_MAX_AROUND];
-        int count;
-    } before, after; /* what a post-processor puts around a text */
-    char *shell; /* tokenizer.json without vocabulary, merges and added tokens: what is written back
-                  */
-    struct bpe_unicode unicode;
-};
+struct bpe_words;
 
-/* A tokenizer with nothing in it but the tables. */
-enum sotto_status tokenizer_make(struct tokenizer **out);
-/* When tokens, merges and added tokens are in: indexes them, finds the end token. */
-enum sotto_status tokenizer_finish(struct tokenizer *tokenizer);
-/* Reads what GPT-2 uses around its vocabulary: the shell of a tokenizer that comes without one. */
-enum sotto_status tokenizer_shell_gpt2(struct tokenizer *tokenizer);
-
-/* Text for messages: cut to fit, control characters replaced. */
-const char *bpe_show(char out[48], const char *text, size_t size);
+/* Adds merges of the words' pairs, the most frequent first, and their tokens to a model of bytes
+ * until it has `size` tokens or no pair occurs `least` times. */
+enum sotto_status bpe_learn(struct bpe_model *model, const struct bpe_words *words, uint32_t size,
+                            int64_t least);
 
 #endif

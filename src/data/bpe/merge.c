@@ -167,6 +167,52 @@ enum sotto_status bpe_word_merge(struct bpe_work *work, const struct bpe_model *
     return SOTTO_OK;
 }
 
+/* Most words of a text are tokens: those that merging turns into themselves are found in one look.
+ */
+enum sotto_status bpe_model_index_words(struct bpe_model *model)
+{
+    uint32_t size = bpe_table_size(model->n_text);
+    model->whole_mask = size - 1;
+    model->whole = malloc(size * sizeof *model->whole);
+    if (!model->whole)
+        return fail(SOTTO_ENOMEM, "no memory for a vocabulary of %u", model->size);
+    for (uint32_t i = 0; i < size; i++)
+        model->whole[i].id = BPE_NONE;
+
+    enum sotto_status st = SOTTO_OK;
+    struct bpe_work work = {0};
+    struct token_list ids = {0};
+    for (uint32_t id = 0; id < model->size; id++) {
+        struct bpe_token token = model->token[id];
+        size_t count;
+        if (token.text == BPE_NONE || token.bytes_size == 0 || token.bytes_size > BPE_MAX_WORD)
+            continue;
+        TRY_DONE(bpe_buffer_reserve(&model->pool, token.text_size));
+        if (!bpe_letters_to_bytes(bpe_token_text(model, id), token.text_size,
+                                  model->pool.data + model->pool.count, &count))
+            continue;
+        const char *word = model->pool.data + token.bytes;
+        if (!model->ignore_merges) {
+            ids.count = 0;
+            TRY_DONE(token_list_reserve(&ids, token.bytes_size));
+            TRY_DONE(bpe_word_merge(&work, model, word, token.bytes_size, ids.data, &count));
+            if (count != 1 || (uint32_t)ids.data[0] != id)
+                continue;
+        }
+        uint32_t hash = bpe_hash(word, token.bytes_size), i = hash & model->whole_mask;
+        while (model->whole[i].id != BPE_NONE)
+            i = (i + 1) & model->whole_mask;
+        model->whole[i] = (struct bpe_whole_slot){hash, id, token.bytes, token.bytes_size};
+        if (token.bytes_size > model->longest)
+            model->longest = token.bytes_size;
+    }
+done:
+    free(work.symbol);
+    free(work.heap);
+    free(ids.data);
+    return st;
+}
+
 static uint32_t find_whole(const struct bpe_model *model, const char *word, size_t size,
                            uint32_t hash)
 {
@@ -182,9 +228,9 @@ static uint32_t find_whole(const struct bpe_model *model, const char *word, size
 
 enum sotto_status bpe_word(struct bpe_work *work, const char *word, size_t size)
 {
-    const struct bpe_model *model = &work->tokenizer->model;
+    const struct bpe_model *model = work->model;
     struct token_list *out = work->out;
-    TRY(bpe_list_reserve(out, size));
+    TRY(token_list_reserve(out, size));
     uint32_t hash = bpe_hash(word, size);
     if (size <= model->longest) {
         uint32_t id = find_whole(model, word, size, hash);

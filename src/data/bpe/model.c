@@ -6,60 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum sotto_status bpe_buffer_reserve(struct bpe_buffer *buffer, size_t more)
-{
-    if (buffer->data && more <= buffer->room - buffer->count)
-        return SOTTO_OK;
-    size_t room = buffer->count + more;
-    room += room / 2 + 64;
-    char *data = realloc(buffer->data, room);
-    if (!data)
-        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of text", room);
-    buffer->data = data;
-    buffer->room = room;
-    return SOTTO_OK;
-}
-
-enum sotto_status bpe_buffer_add(struct bpe_buffer *buffer, const void *data, size_t bytes)
-{
-    TRY(bpe_buffer_reserve(buffer, bytes));
-    if (bytes)
-        memcpy(buffer->data + buffer->count, data, bytes);
-    buffer->count += bytes;
-    return SOTTO_OK;
-}
-
-enum sotto_status bpe_list_reserve(struct token_list *list, size_t more)
-{
-    if (more <= list->room - list->count)
-        return SOTTO_OK;
-    size_t room = list->count + more;
-    room += room / 2 + 64;
-    int32_t *data = realloc(list->data, room * sizeof *data);
-    if (!data)
-        return fail(SOTTO_ENOMEM, "no memory for %zu token ids", room);
-    list->data = data;
-    list->room = room;
-    return SOTTO_OK;
-}
-
-const char *bpe_show(char out[48], const char *text, size_t size)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < size;) {
-        int length = bpe_utf8_length((const uint8_t *)text + i, size - i);
-        if (n + (size_t)(length ? length : 1) > 40)
-            return strcpy(out + n, "..."), out;
-        if (length <= 1)
-            out[n++] = length == 0 || (uint8_t)text[i] < ' ' || text[i] == 127 ? '?' : text[i];
-        else
-            memcpy(out + n, text + i, (size_t)length), n += (size_t)length;
-        i += (size_t)(length ? length : 1);
-    }
-    out[n] = '\0';
-    return out;
-}
-
 /* Makes ids below `size` exist. */
 static enum sotto_status grow(struct bpe_model *model, uint32_t size)
 {
@@ -84,15 +30,6 @@ static enum sotto_status pool_add(struct bpe_model *model, const char *text, siz
         return fail(SOTTO_EFORMAT, "the texts of the vocabulary take more than 4 GB");
     *at = (uint32_t)model->pool.count;
     return bpe_buffer_add(&model->pool, text, size);
-}
-
-/* A power of two that leaves at least half of the table free. */
-static uint32_t table_size(uint32_t count)
-{
-    uint32_t size = 16;
-    while (size < count * 2)
-        size *= 2;
-    return size;
 }
 
 /* Takes the token into the table of texts; the text must not be there yet. */
@@ -210,7 +147,7 @@ enum sotto_status bpe_model_merge(struct bpe_model *model, const char *left, siz
 
 static enum sotto_status index_pairs(struct bpe_model *model)
 {
-    uint32_t size = table_size(model->n_merge);
+    uint32_t size = bpe_table_size(model->n_merge);
     model->pair_mask = size - 1;
     model->pair = malloc(size * sizeof *model->pair);
     if (!model->pair)
@@ -228,52 +165,6 @@ static enum sotto_status index_pairs(struct bpe_model *model)
     return SOTTO_OK;
 }
 
-/* Most words of a text are tokens: those that merging turns into themselves are found in one look.
- */
-static enum sotto_status index_words(struct bpe_model *model)
-{
-    uint32_t size = table_size(model->n_text);
-    model->whole_mask = size - 1;
-    model->whole = malloc(size * sizeof *model->whole);
-    if (!model->whole)
-        return fail(SOTTO_ENOMEM, "no memory for a vocabulary of %u", model->size);
-    for (uint32_t i = 0; i < size; i++)
-        model->whole[i].id = BPE_NONE;
-
-    enum sotto_status st = SOTTO_OK;
-    struct bpe_work work = {0};
-    struct token_list ids = {0};
-    for (uint32_t id = 0; id < model->size; id++) {
-        struct bpe_token token = model->token[id];
-        size_t count;
-        if (token.text == BPE_NONE || token.bytes_size == 0 || token.bytes_size > BPE_MAX_WORD)
-            continue;
-        TRY_DONE(bpe_buffer_reserve(&model->pool, token.text_size));
-        if (!bpe_letters_to_bytes(bpe_token_text(model, id), token.text_size,
-                                  model->pool.data + model->pool.count, &count))
-            continue;
-        const char *word = model->pool.data + token.bytes;
-        if (!model->ignore_merges) {
-            ids.count = 0;
-            TRY_DONE(bpe_list_reserve(&ids, token.bytes_size));
-            TRY_DONE(bpe_word_merge(&work, model, word, token.bytes_size, ids.data, &count));
-            if (count != 1 || (uint32_t)ids.data[0] != id)
-                continue;
-        }
-        uint32_t hash = bpe_hash(word, token.bytes_size), i = hash & model->whole_mask;
-        while (model->whole[i].id != BPE_NONE)
-            i = (i + 1) & model->whole_mask;
-        model->whole[i] = (struct bpe_whole_slot){hash, id, token.bytes, token.bytes_size};
-        if (token.bytes_size > model->longest)
-            model->longest = token.bytes_size;
-    }
-done:
-    free(work.symbol);
-    free(work.heap);
-    free(ids.data);
-    return st;
-}
-
 void bpe_model_find_bytes(struct bpe_model *model)
 {
     for (int byte = 0; byte < 256; byte++) {
@@ -286,8 +177,7 @@ void bpe_model_find_bytes(struct bpe_model *model)
 enum sotto_status bpe_model_finish(struct bpe_model *model)
 {
     bpe_model_find_bytes(model);
-    TRY(index_pairs(model));
-    return index_words(model);
+    return index_pairs(model);
 }
 
 enum sotto_status bpe_model_set_bytes(struct bpe_model *model, uint32_t id, const char *bytes,

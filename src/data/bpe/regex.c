@@ -140,43 +140,39 @@ void bpe_regex_free(void *code)
     pcre2_code_free(code);
 }
 
-struct matcher {
+struct bpe_matcher {
     pcre2_match_data *data;
     pcre2_match_context *context;
     pcre2_jit_stack *stack;
 };
 
-static enum sotto_status matcher_make(struct bpe_work *work)
+void bpe_matcher_free(struct bpe_matcher *matcher)
 {
-    if (work->match)
-        return SOTTO_OK;
-    struct matcher *matcher = calloc(1, sizeof *matcher);
-    if (matcher) {
-        matcher->data = pcre2_match_data_create(1, NULL);
-        matcher->context = pcre2_match_context_create(NULL);
-    }
-    work->match = matcher;
-    if (!matcher || !matcher->data || !matcher->context) {
-        bpe_regex_release(work);
-        return fail(SOTTO_ENOMEM, "no memory to match a split pattern");
-    }
-    pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
-    return SOTTO_OK;
-}
-
-void bpe_regex_release(struct bpe_work *work)
-{
-    struct matcher *matcher = work->match;
     if (matcher) {
         pcre2_match_data_free(matcher->data);
         pcre2_match_context_free(matcher->context);
         pcre2_jit_stack_free(matcher->stack);
     }
     free(matcher);
-    work->match = NULL;
 }
 
-static int match(struct matcher *matcher, const pcre2_code *code, const char *text, size_t size,
+static enum sotto_status matcher_make(struct bpe_matcher **out)
+{
+    struct bpe_matcher *matcher = calloc(1, sizeof *matcher);
+    if (matcher) {
+        matcher->data = pcre2_match_data_create(1, NULL);
+        matcher->context = pcre2_match_context_create(NULL);
+    }
+    if (!matcher || !matcher->data || !matcher->context) {
+        bpe_matcher_free(matcher);
+        return fail(SOTTO_ENOMEM, "no memory to match a split pattern");
+    }
+    pcre2_set_match_limit(matcher->context, MATCH_LIMIT);
+    *out = matcher;
+    return SOTTO_OK;
+}
+
+static int match(struct bpe_matcher *matcher, const pcre2_code *code, const char *text, size_t size,
                  size_t from)
 {
     int found = pcre2_match(code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, matcher->data,
@@ -189,36 +185,21 @@ static int match(struct matcher *matcher, const pcre2_code *code, const char *te
                        matcher->context);
 }
 
-enum sotto_status bpe_regex_split(struct bpe_work *work, int stage, const char *text, size_t size)
+enum sotto_status bpe_regex_find(struct bpe_matcher **matcher, const void *code, const char *text,
+                                 size_t size, size_t from, bool *found, size_t *start, size_t *end)
 {
-    const struct bpe_stage *how = &work->tokenizer->split.stage[stage];
-    size_t done = 0, from = 0;
-    TRY(matcher_make(work));
-    struct matcher *matcher = work->match;
-    while (from <= size) {
-        int found = match(matcher, how->code, text, size, from);
-        if (found == PCRE2_ERROR_NOMATCH)
-            break;
-        if (found < 0) {
-            PCRE2_UCHAR why[128] = "";
-            pcre2_get_error_message(found, why, sizeof why);
-            return fail(SOTTO_EINVAL, "splitting %zu bytes: %s", size, (const char *)why);
-        }
-        /* Taken before the stages behind this one match with the same data. */
-        size_t start = pcre2_get_ovector_pointer(matcher->data)[0];
-        size_t end = pcre2_get_ovector_pointer(matcher->data)[1];
-        if (!how->drop_gap)
-            TRY(bpe_split_run(work, stage + 1, text + done, start - done));
-        if (!how->drop_match)
-            TRY(bpe_split_run(work, stage + 1, text + start, end - start));
-        done = from = end;
-        if (start ==
-            end) { /* an empty match splits, and the search goes on behind the next character */
-            int length = 1;
-            if (end < size)
-                bpe_utf8_code((const uint8_t *)text + end, &length);
-            from += (size_t)length;
-        }
+    if (!*matcher)
+        TRY(matcher_make(matcher));
+    int result = match(*matcher, code, text, size, from);
+    *found = result != PCRE2_ERROR_NOMATCH;
+    if (!*found)
+        return SOTTO_OK;
+    if (result < 0) {
+        PCRE2_UCHAR why[128] = "";
+        pcre2_get_error_message(result, why, sizeof why);
+        return fail(SOTTO_EINVAL, "splitting %zu bytes: %s", size, (const char *)why);
     }
-    return how->drop_gap ? SOTTO_OK : bpe_split_run(work, stage + 1, text + done, size - done);
+    *start = pcre2_get_ovector_pointer((*matcher)->data)[0];
+    *end = pcre2_get_ovector_pointer((*matcher)->data)[1];
+    return SOTTO_OK;
 }

@@ -68,9 +68,9 @@ size_t bpe_gpt2_next(const struct bpe_unicode *unicode, const char *text, size_t
 static enum sotto_status split_digits(struct bpe_work *work, int stage, const char *text,
                                       size_t size)
 {
-    const struct bpe_unicode *unicode = &work->tokenizer->unicode;
+    const struct bpe_unicode *unicode = work->unicode;
     const uint8_t *p = (const uint8_t *)text;
-    bool each = work->tokenizer->split.stage[stage].each;
+    bool each = work->split->stage[stage].each;
     size_t from = 0;
     bool was_number = false;
     for (size_t i = 0; i < size;) {
@@ -84,6 +84,33 @@ static enum sotto_status split_digits(struct bpe_work *work, int stage, const ch
         i += (size_t)length;
     }
     return bpe_split_run(work, stage + 1, text + from, size - from);
+}
+
+/* Matches of the pattern, and what lies between. */
+static enum sotto_status split_regex(struct bpe_work *work, int stage, const char *text,
+                                     size_t size)
+{
+    const struct bpe_stage *how = &work->split->stage[stage];
+    size_t done = 0, from = 0, start, end;
+    while (from <= size) {
+        bool found;
+        TRY(bpe_regex_find(&work->matcher, how->code, text, size, from, &found, &start, &end));
+        if (!found)
+            break;
+        if (!how->drop_gap)
+            TRY(bpe_split_run(work, stage + 1, text + done, start - done));
+        if (!how->drop_match)
+            TRY(bpe_split_run(work, stage + 1, text + start, end - start));
+        done = from = end;
+        if (start ==
+            end) { /* an empty match splits, and the search goes on behind the next character */
+            int length = 1;
+            if (end < size)
+                bpe_utf8_code((const uint8_t *)text + end, &length);
+            from += (size_t)length;
+        }
+    }
+    return how->drop_gap ? SOTTO_OK : bpe_split_run(work, stage + 1, text + done, size - done);
 }
 
 static enum sotto_status add_prefix(struct bpe_work *work, int stage, const char *text, size_t size)
@@ -101,7 +128,7 @@ static enum sotto_status add_prefix(struct bpe_work *work, int stage, const char
 
 enum sotto_status bpe_split_run(struct bpe_work *work, int stage, const char *text, size_t size)
 {
-    const struct bpe_split *split = &work->tokenizer->split;
+    const struct bpe_split *split = work->split;
     if (size == 0)
         return SOTTO_OK;
     if (stage == split->n_stage)
@@ -109,12 +136,12 @@ enum sotto_status bpe_split_run(struct bpe_work *work, int stage, const char *te
     switch (split->stage[stage].kind) {
     case BPE_STAGE_GPT2:
         for (size_t n; size > 0; text += n, size -= n) {
-            n = bpe_gpt2_next(&work->tokenizer->unicode, text, size);
+            n = bpe_gpt2_next(work->unicode, text, size);
             TRY(bpe_split_run(work, stage + 1, text, n));
         }
         return SOTTO_OK;
     case BPE_STAGE_REGEX:
-        return bpe_regex_split(work, stage, text, size);
+        return split_regex(work, stage, text, size);
     case BPE_STAGE_DIGITS:
         return split_digits(work, stage, text, size);
     case BPE_STAGE_PREFIX:

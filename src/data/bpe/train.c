@@ -31,7 +31,7 @@ struct trainer {
         *right;     /* (n_symbol) token and neighbours of each symbol, BPE_NONE at a word's ends */
     uint32_t *word; /* (n_symbol) */
     uint32_t n_symbol;
-    struct bpe_words words;
+    const struct bpe_words *words;
 
     struct pair *pair;
     uint32_t n_pair, pair_room;
@@ -113,7 +113,7 @@ static enum sotto_status raise_pair(struct trainer *t, uint32_t left, uint32_t r
     uint32_t index;
     TRY(find_pair(t, left, right, &index));
     struct pair *pair = &t->pair[index];
-    pair->count += t->words.word[t->word[place]].count;
+    pair->count += t->words->word[t->word[place]].count;
     ROOM_FOR_ONE(pair->place, pair->n_place, pair->room);
     pair->place[pair->n_place++] = place;
     if (!pair->raised) {
@@ -129,7 +129,7 @@ static enum sotto_status lower_pair(struct trainer *t, uint32_t left, uint32_t r
 {
     uint32_t index;
     TRY(find_pair(t, left, right, &index));
-    t->pair[index].count -= t->words.word[t->word[place]].count;
+    t->pair[index].count -= t->words->word[t->word[place]].count;
     return SOTTO_OK;
 }
 
@@ -182,7 +182,7 @@ static struct candidate pop(struct trainer *t)
 
 static enum sotto_status lay_out_words(struct trainer *t, const struct bpe_model *model)
 {
-    size_t n = t->words.pool.count;
+    size_t n = t->words->pool.count;
     if (n > BPE_MAX_WORD)
         return fail(SOTTO_EINVAL, "the distinct words take %zu bytes, more than the %u allowed", n,
                     BPE_MAX_WORD);
@@ -193,10 +193,10 @@ static enum sotto_status lay_out_words(struct trainer *t, const struct bpe_model
     t->word = malloc((n + 1) * sizeof *t->word);
     if (!t->id || !t->left || !t->right || !t->word)
         return no_memory();
-    for (uint32_t w = 0; w < t->words.n; w++) {
-        uint32_t from = (uint32_t)t->words.word[w].at, to = from + t->words.word[w].size;
+    for (uint32_t w = 0; w < t->words->n; w++) {
+        uint32_t from = (uint32_t)t->words->word[w].at, to = from + t->words->word[w].size;
         for (uint32_t i = from; i < to; i++) {
-            t->id[i] = model->byte_id[(uint8_t)t->words.pool.data[i]];
+            t->id[i] = model->byte_id[(uint8_t)t->words->pool.data[i]];
             t->left[i] = i > from ? i - 1 : BPE_NONE;
             t->right[i] = i + 1 < to ? i + 1 : BPE_NONE;
             t->word[i] = w;
@@ -270,11 +270,10 @@ done:
     return st;
 }
 
-static enum sotto_status learn(struct trainer *t, struct bpe_model *model,
-                               const struct tokenizer_training *how)
+static enum sotto_status learn(struct trainer *t, struct bpe_model *model, uint32_t size,
+                               int64_t least)
 {
-    int64_t least = how->min_frequency > 1 ? how->min_frequency : 1;
-    while (model->size < (uint32_t)how->vocab_size && t->n_heap > 0) {
+    while (model->size < size && t->n_heap > 0) {
         struct candidate best = pop(t);
         int64_t now = t->pair[best.pair].count;
         if (best.count != now) { /* below: it has fallen; above: a higher entry was taken before */
@@ -303,65 +302,15 @@ static void trainer_free(struct trainer *t)
     free(t->left);
     free(t->right);
     free(t->word);
-    bpe_words_free(&t->words);
 }
 
-/* The end token, then a token a byte, in the order of their letters. */
-static enum sotto_status first_tokens(struct tokenizer *tokenizer, const char *end)
+enum sotto_status bpe_learn(struct bpe_model *model, const struct bpe_words *words, uint32_t size,
+                            int64_t least)
 {
-    struct bpe_model *model = &tokenizer->model;
-    if (end) {
-        TRY(bpe_model_add(model, end, strlen(end), 0));
-        TRY(bpe_added_add(&tokenizer->added, (struct bpe_added){.id = 0, .special = true}, end,
-                          strlen(end)));
-    }
-    for (uint32_t letter = 0; letter < 512; letter++)
-        for (int byte = 0; byte < 256; byte++)
-            if (bpe_letter((uint8_t)byte) == letter) {
-                char text[2];
-                int size = bpe_letter_utf8((uint8_t)byte, text);
-                TRY(bpe_model_add(model, text, (size_t)size, model->size));
-            }
-    bpe_model_find_bytes(model);
-    return SOTTO_OK;
-}
-
-static enum sotto_status check_training(const struct tokenizer_training *how)
-{
-    int least = 256 + (how->end != NULL);
-    if (how->vocab_size < least || how->vocab_size > BPE_MAX_VOCAB)
-        return fail(SOTTO_EINVAL, "vocabulary of %d tokens, must be in %d..%d", how->vocab_size,
-                    least, BPE_MAX_VOCAB);
-    if (!how->end)
-        return SOTTO_OK;
-    size_t size = strlen(how->end);
-    if (size < 3 || size > BPE_MAX_ADDED) /* a letter takes up to 2 bytes */
-        return fail(SOTTO_EINVAL, "end token of %zu bytes, must have 3..%d", size, BPE_MAX_ADDED);
-    if (bpe_utf8_prefix((const uint8_t *)how->end, size) != size)
-        return fail(SOTTO_EINVAL, "the end token is not UTF-8");
-    return SOTTO_OK;
-}
-
-enum sotto_status tokenizer_train(struct tokenizer **out, const struct tokenizer_training *how,
-                                  const char *const *texts, const size_t *sizes, size_t count)
-{
-    enum sotto_status st;
-    struct trainer trainer = {0};
-    *out = NULL;
-    TRY(check_training(how));
-    TRY_DONE(tokenizer_make(out));
-    TRY_DONE(tokenizer_shell_gpt2(*out));
-    TRY_DONE(first_tokens(*out, how->end));
-    for (size_t i = 0; i < count; i++)
-        TRY_DONE(bpe_words_count(&trainer.words, &(*out)->unicode, texts[i], sizes[i], how->end));
-    TRY_DONE(lay_out_words(&trainer, &(*out)->model));
-    TRY_DONE(learn(&trainer, &(*out)->model, how));
-    TRY_DONE(tokenizer_finish(*out));
-done:
+    struct trainer trainer = {.words = words};
+    enum sotto_status st = lay_out_words(&trainer, model);
+    if (st == SOTTO_OK)
+        st = learn(&trainer, model, size, least);
     trainer_free(&trainer);
-    if (st != SOTTO_OK) {
-        tokenizer_close(*out);
-        *out = NULL;
-    }
     return st;
 }

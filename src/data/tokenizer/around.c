@@ -3,10 +3,9 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "data/bpe/bpe.h"
 #include "data/tokenizer/stages.h"
 
-static enum sotto_status add_ids(struct bpe_around *to, const json_t *known, const char *name)
+static enum sotto_status add_ids(struct tokenizer_around *to, const json_t *known, const char *name)
 {
     char shown[48];
     json_t *ids, *id;
@@ -22,9 +21,9 @@ static enum sotto_status add_ids(struct bpe_around *to, const json_t *known, con
             json_integer_value(id) >= BPE_MAX_VOCAB)
             return fail(SOTTO_EFORMAT, "\"%s\" must have ids from 0 to %d",
                         bpe_show(shown, name, strlen(name)), BPE_MAX_VOCAB - 1);
-        if (to->count == BPE_MAX_AROUND)
+        if (to->count == TOKENIZER_MAX_AROUND)
             return fail(SOTTO_EFORMAT, "more than %d tokens before or behind a text",
-                        BPE_MAX_AROUND);
+                        TOKENIZER_MAX_AROUND);
         to->ids[to->count++] = (int32_t)json_integer_value(id);
     }
     return SOTTO_OK;
@@ -32,7 +31,7 @@ static enum sotto_status add_ids(struct bpe_around *to, const json_t *known, con
 
 enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const json_t *json)
 {
-    struct bpe_around *before = &tokenizer->before, *after = &tokenizer->after;
+    struct tokenizer_around *before = &tokenizer->before, *after = &tokenizer->after;
     json_t *single, *piece;
     size_t i;
     bool text = false;
@@ -60,7 +59,7 @@ enum sotto_status tokenizer_read_template(struct tokenizer *tokenizer, const jso
 
 enum sotto_status tokenizer_check_around(const struct tokenizer *tokenizer)
 {
-    const struct bpe_around *side[] = {&tokenizer->before, &tokenizer->after};
+    const struct tokenizer_around *side[] = {&tokenizer->before, &tokenizer->after};
     for (int s = 0; s < 2; s++)
         for (int i = 0; i < side[s]->count; i++)
             if ((uint32_t)side[s]->ids[i] >= tokenizer->model.size)
@@ -76,14 +75,7 @@ int tokenizer_begin(const struct tokenizer *tokenizer)
     return tokenizer->before.count ? tokenizer->before.ids[0] : -1;
 }
 
-enum sotto_status token_list_add(struct token_list *list, int32_t id)
-{
-    TRY(bpe_list_reserve(list, 1));
-    list->data[list->count++] = id;
-    return SOTTO_OK;
-}
-
-static enum sotto_status put(struct token_list *out, const struct bpe_around *around)
+static enum sotto_status put(struct token_list *out, const struct tokenizer_around *around)
 {
     for (int i = 0; i < around->count; i++)
         TRY(token_list_add(out, around->ids[i]));
@@ -107,7 +99,7 @@ enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, co
 enum sotto_status tokenizer_encode_document(const struct tokenizer *tokenizer, const char *text,
                                             size_t size, struct token_list *out)
 {
-    const struct bpe_around *after = &tokenizer->after;
+    const struct tokenizer_around *after = &tokenizer->after;
     const int end = tokenizer_end(tokenizer);
     TRY(tokenizer_encode_special(tokenizer, text, size, out));
     if (end < 0 || (after->count && after->ids[after->count - 1] == end))

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "data/token_list.h"
 
 struct tokenizer; /* read-only once made: any number of threads may encode at once */
 
@@ -39,12 +39,6 @@ int tokenizer_begin(const struct tokenizer *tokenizer);
 /* Whether both give the same ids to any text, whatever they put around it. */
 bool tokenizer_same(const struct tokenizer *a, const struct tokenizer *b);
 
-/* Growing list of ids. Start from {0}; the caller frees `data`. */
-struct token_list {
-    int32_t *data;
-    size_t count, room;
-};
-
 /* Appends the ids of `text` (any bytes, NULs and invalid UTF-8 included). */
 enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                                    struct token_list *out);
@@ -60,8 +54,6 @@ enum sotto_status tokenizer_encode_special(const struct tokenizer *tokenizer, co
  * training data. */
 enum sotto_status tokenizer_encode_document(const struct tokenizer *tokenizer, const char *text,
                                             size_t size, struct token_list *out);
-/* Appends one id. */
-enum sotto_status token_list_add(struct token_list *list, int32_t id);
 
 /* The bytes of `ids`, NUL behind them (not counted); the caller frees. An id out of range is an
  * error. */

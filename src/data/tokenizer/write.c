@@ -1,12 +1,10 @@
 /* Writing tokenizer.json as `tokenizers` does. */
-#include "data/tokenizer/tokenizer.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/bpe/bpe.h"
+#include "data/tokenizer/state.h"
 
 static enum sotto_status no_memory(void)
 {

@@ -1,10 +1,8 @@
 /* Text to ids and back: the steps of bpe/bpe.h one after another. */
-#include "data/tokenizer/tokenizer.h"
-
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/bpe/bpe.h"
+#include "data/tokenizer/state.h"
 
 /* Names under which known models end a text, the likeliest first. */
 static const char *const end_names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
@@ -58,6 +56,7 @@ enum sotto_status tokenizer_finish(struct tokenizer *tokenizer)
     struct bpe_model *model = &tokenizer->model;
     const struct bpe_added_list *added = &tokenizer->added;
     TRY(bpe_model_finish(model));
+    TRY(bpe_model_index_words(model));
     TRY(bpe_added_finish(&tokenizer->added, &tokenizer->unicode, tokenizer->nfc));
     for (uint32_t i = 0; i < added->count; i++)
         TRY(bpe_model_set_bytes(model, added->item[i].id, added->pool.data + added->item[i].content,
@@ -95,13 +94,13 @@ static enum sotto_status encode_words(struct bpe_work *work, const char *text, s
 static enum sotto_status encode_valid(struct bpe_work *work, const char *text, size_t size)
 {
     bool same = true;
-    if (work->tokenizer->nfc)
-        TRY(bpe_nfc(&work->tokenizer->unicode, text, size, &work->normal, &same));
+    if (work->nfc)
+        TRY(bpe_nfc(work->unicode, text, size, &work->normal, &same));
     if (!same) {
         text = work->normal.data;
         size = work->normal.count;
     }
-    return bpe_added_split(work, &work->tokenizer->added.normal, text, size, encode_words);
+    return bpe_added_split(work, &work->added->normal, text, size, encode_words);
 }
 
 /* A run of bytes that are not UTF-8 is a word, and parts the text around it like an added token. */
@@ -124,7 +123,13 @@ static enum sotto_status encode_raw(struct bpe_work *work, const char *text, siz
 enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t size,
                                    struct token_list *out)
 {
-    struct bpe_work work = {.tokenizer = tokenizer, .out = out, .cache_mask = 15};
+    struct bpe_work work = {.unicode = &tokenizer->unicode,
+                            .model = &tokenizer->model,
+                            .added = &tokenizer->added,
+                            .split = &tokenizer->split,
+                            .nfc = tokenizer->nfc,
+                            .out = out,
+                            .cache_mask = 15};
     size_t before = out->count;
     while (work.cache_mask < 8191 && work.cache_mask < size / 16)
         work.cache_mask = work.cache_mask * 2 + 1;
@@ -134,7 +139,7 @@ enum sotto_status tokenizer_encode(const struct tokenizer *tokenizer, const char
     enum sotto_status st = bpe_added_split(&work, &tokenizer->added.raw, text, size, encode_raw);
     if (st != SOTTO_OK)
         out->count = before;
-    bpe_regex_release(&work);
+    bpe_matcher_free(work.matcher);
     free(work.cache);
     free(work.symbol);
     free(work.heap);
