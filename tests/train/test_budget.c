@@ -1,39 +1,14 @@
 /* How long runs last: budgets of tokens, samples and seconds, alone and with others, resumed; and
  * what local methods report of all their groups. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
 #include <math.h>
 #include <signal.h>
 
 #include "base/json.h"
 #include "base/log.h"
-#include "data/tokens.h"
 #include "train/budget.h"
 #include "train/trainer.h"
-
-static int make_data(void **state)
-{
-    enum { COUNT = 4000, VOCAB = 29 };
-    if (scratch_make(state) != 0)
-        return -1;
-    struct rng rng = rng_make(9, 9);
-    int32_t ids[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        ids[i] =
-            rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, VOCAB) : (i * 3 + i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 /* Four workers of 2 x 16 tokens: 8 sequences and 128 tokens a round. Worker 3 is slow. */
 static struct run_config configure(const char *method)
@@ -47,16 +22,10 @@ static struct run_config configure(const char *method)
     };
     static int folders;
     char folder[32];
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    strcpy(c.strategy.preset, method);
     snprintf(folder, sizeof folder, "run.%d", folders++);
-    strcpy(c.train.out, at(folder));
-    strcpy(c.data.train, at("data.tok"));
+    struct run_config c = configure_run(folder);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    strcpy(c.strategy.preset, method);
     return c;
 }
 

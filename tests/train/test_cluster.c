@@ -1,36 +1,13 @@
 /* Whole runs on a simulated cluster: what a round takes and what a worker holds, against
  * arithmetic. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
 #include "comm/formula.h"
-#include "data/tokens.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
 enum { WORKERS = 4, STEPS = 3, MAX_OPTIONS = 12 };
 #define STEP 0.030 /* seconds of a micro-batch at speed 1 */
-
-static int make_data(void **state)
-{
-    enum { COUNT = 4000, VOCAB = 61 };
-    int32_t ids[COUNT];
-    if (scratch_make(state) != 0)
-        return -1;
-    for (int i = 0; i < COUNT; i++)
-        ids[i] = (i * i + 3 * i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 /* What a run gave, and what its model says of stages. */
 struct outcome {
@@ -72,19 +49,12 @@ static struct outcome simulate(const char *const *options)
     };
     static int runs;
     char out[32];
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
     struct run run;
     struct outcome o = {0};
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    for (int i = 0; i < MAX_OPTIONS && options[i]; i++)
-        set(&c, options[i]);
     snprintf(out, sizeof out, "run.%d", runs++);
-    strcpy(c.train.out, at(out));
-    strcpy(c.data.train, at("data.tok"));
+    struct run_config c = configure_run(out);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    set_all(&c, options, MAX_OPTIONS);
     assert_ok(run_open(&run, &c, NULL));
     describe(&o, &run);
     assert_ok(run_train(&run));

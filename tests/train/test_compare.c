@@ -1,12 +1,9 @@
 /* Comparisons: what a file may say, what is expected of results, how they are shown, and whole
  * comparisons of tiny runs. */
-#include "base/scratch.h"
+#include "train/fixture.h"
 
 #include <glob.h>
-#include <math.h>
 
-#include "base/rng.h"
-#include "data/tokens.h"
 #include "train/calibrate.h"
 #include "train/compare/common.h"
 #include "train/compare/compare.h"
@@ -560,20 +557,6 @@ static void fits(void **state)
     assert_ok(plot_metric(&plot, page));
     fclose(page);
     assert_int_equal(lines_of_title(at("loss-time.gnuplot")), 4);
-}
-
-static int make_data(void **state)
-{
-    enum { COUNT = 3000, VOCAB = 29 };
-    if (scratch_make(state) != 0)
-        return -1;
-    struct rng rng = rng_make(9, 9);
-    int32_t ids[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        ids[i] =
-            rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, VOCAB) : (i * 3 + i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
 }
 
 /* Counts the rounds that were trained, and may ask to stop. */

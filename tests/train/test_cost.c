@@ -1,37 +1,14 @@
 /* Whose time a run tells: totals are the slowest worker's, means are means, and nothing between
  * rounds counts. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
 #include <time.h>
 
-#include "data/tokens.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
 enum { WORKERS = 4, STEPS = 12 };
 #define STEP 0.050 /* seconds of a micro-batch at speed 1 */
-
-static int make_data(void **state)
-{
-    enum { COUNT = 4000, VOCAB = 61 };
-    int32_t ids[COUNT];
-    if (scratch_make(state) != 0)
-        return -1;
-    for (int i = 0; i < COUNT; i++)
-        ids[i] = (i * i + 3 * i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[64];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 static struct run_config configure(const char *out, const char *const *options)
 {
@@ -40,19 +17,9 @@ static struct run_config configure(const char *out, const char *const *options)
         "train.batch=2",   "train.log_every=1", "train.threads=1", "data.holdout=0",
         "train.workers=4", "train.steps=12",    "optim.warmup=0",
     };
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    char path[FILE_PATH_ROOM + 16];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    snprintf(path, sizeof path, "train.out=%s", at(out));
-    set(&c, path);
-    snprintf(path, sizeof path, "data.train=%s", at("data.tok"));
-    set(&c, path);
-    for (; *options; options++)
-        set(&c, *options);
+    struct run_config c = configure_run(out);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    set_all(&c, options, SIZE_MAX);
     return c;
 }
 

@@ -1,32 +1,10 @@
 /* The estimate of a run's memory against what the run then takes, category by category. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
-#include "data/tokens.h"
 #include "train/estimate.h"
 #include "train/trainer.h"
 
 enum { MAX_OPTIONS = 6 };
-
-static int make_data(void **state)
-{
-    int32_t ids[3000];
-    if (scratch_make(state) != 0)
-        return -1;
-    for (int i = 0; i < 3000; i++)
-        ids[i] = (i * 3 + i / 7) % 29;
-    assert_ok(tokens_save(at("data.tok"), ids, 3000, 29));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 static struct run_config *configure(const char *const *options)
 {
@@ -38,18 +16,12 @@ static struct run_config *configure(const char *const *options)
     };
     static int runs;
     char out[32];
-    struct option_section sections[RUN_SECTIONS];
-    struct run_config *c = calloc(1, sizeof *c);
+    struct run_config *c = malloc(sizeof *c);
     assert_non_null(c);
-    run_sections(c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(c, basic[i]);
-    for (int i = 0; i < MAX_OPTIONS && options[i]; i++)
-        set(c, options[i]);
     snprintf(out, sizeof out, "run.%d", runs++);
-    strcpy(c->train.out, at(out));
-    strcpy(c->data.train, at("data.tok"));
+    *c = configure_run(out);
+    set_all(c, basic, sizeof basic / sizeof *basic);
+    set_all(c, options, MAX_OPTIONS);
     return c;
 }
 

@@ -1,5 +1,5 @@
 /* What a model came with goes out again, and a new one gets what others ask for. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
 #include "data/tokenizer/tokenizer.h"
 #include "io/half.h"
@@ -7,31 +7,17 @@
 #include "train/trainer.h"
 #include "train/weights.h"
 
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[64];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
-
 static struct run_config *configure(const char *out, const char *const *options)
 {
     static const char *const basic[] = {"train.steps=4", "train.batch=2",  "train.threads=1",
                                         "optim.lr=0.01", "data.holdout=0", "train.seq=8",
                                         "train.keep=0"};
     struct run_config *c = malloc(sizeof *c);
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(c, basic[i]);
-    strcpy(c->train.out, at(out));
+    assert_non_null(c);
+    *c = configure_run(out);
     strcpy(c->data.train, at("text.txt"));
-    for (int i = 0; options && options[i]; i++)
-        set(c, options[i]);
+    set_all(c, basic, sizeof basic / sizeof *basic);
+    set_all(c, options, SIZE_MAX);
     return c;
 }
 

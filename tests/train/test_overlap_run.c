@@ -1,46 +1,25 @@
 /* Whole runs of dpu, acco-wp and acco: what they promise about time, on a simulated cluster; and
  * their counts, which make the bits of a run again and survive its checkpoints. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
-#include "data/tokens.h"
 #include "train/trainer.h"
 
 static const char *const names[] = {"dpu", "acco-wp", "acco"};
-
-static int make_data(void **state)
-{
-    enum { COUNT = 6000, VOCAB = 29 };
-    int32_t ids[COUNT];
-    if (scratch_make(state) != 0)
-        return -1;
-    for (int i = 0; i < COUNT; i++)
-        ids[i] = (i * i / 3 + 5 * i) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
 
 /* `options`: assignments with spaces between them, on top of a model of some thousand parameters.
  */
 static struct run_config configure(const char *out, const char *method, const char *options)
 {
-    char all[1024], key[OPTION_ROOM], *save = NULL;
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
+    char all[1024], *save = NULL;
+    struct run_config c = configure_run(out);
     snprintf(all, sizeof all,
              "model.layers=2 model.width=16 model.heads=2 model.positions=16 train.batch=2 "
              "train.workers=4 train.time=virtual train.log_every=1 "
              "train.eval_batches=2 train.threads=2 data.holdout=0.1 optim.schedule=constant "
              "optim.lr=0.01 train.nodes=4 worker.step=50ms strategy.preset=%s %s",
              method, options);
-    for (char *one = strtok_r(all, " ", &save); one; one = strtok_r(NULL, " ", &save)) {
-        const char *value = strchr(one, '=');
-        snprintf(key, sizeof key, "%.*s", (int)(value - one), one);
-        assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-    }
-    strcpy(c.train.out, at(out));
-    strcpy(c.data.train, at("data.tok"));
+    for (char *one = strtok_r(all, " ", &save); one; one = strtok_r(NULL, " ", &save))
+        set(&c, one);
     return c;
 }
 

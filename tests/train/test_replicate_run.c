@@ -1,42 +1,11 @@
 /* Runs of the replicate methods that are saved and resumed: in the middle of an outer round and
  * with an average under way they go on with the same bits; with other groups and other methods the
  * loss goes on. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
-#include "data/tokens.h"
 #include "train/trainer.h"
 
 enum { N = 8, OPTIONS = 6 };
-
-static int make_data(void **state)
-{
-    enum { COUNT = 4000, VOCAB = 29 };
-    if (scratch_make(state) != 0)
-        return -1;
-    struct rng rng = rng_make(9, 9);
-    int32_t ids[COUNT];
-    for (int i = 0; i < COUNT; i++)
-        ids[i] =
-            rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, VOCAB) : (i * 3 + i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
-
-static void set_all(struct run_config *c, const char *const options[OPTIONS])
-{
-    for (int i = 0; i < OPTIONS && options[i]; i++)
-        set(c, options[i]);
-}
 
 /* Four workers; outer rounds of three steps. */
 static struct run_config configure(const char *out)
@@ -48,14 +17,8 @@ static struct run_config configure(const char *out)
         "data.holdout=0.1", "train.keep=0",      "train.workers=4", "optim.schedule=constant",
         "strategy.tau=3",   "strategy.H=3",
     };
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    strcpy(c.train.out, at(out));
-    strcpy(c.data.train, at("data.tok"));
+    struct run_config c = configure_run(out);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
     return c;
 }
 
@@ -160,9 +123,9 @@ static void resume(void **state)
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         struct seen whole, looked;
         struct run_config c = configure(variants[i].name);
-        set_all(&c, variants[i].options);
+        set_all(&c, variants[i].options, OPTIONS);
         if (i % 2)
-            set_all(&c, slow);
+            set_all(&c, slow, OPTIONS);
         assert_ok(train(&c, N, &whole));
         assert_int_equal(whole.steps, N);
         char folder[64];
@@ -231,14 +194,14 @@ static void changes(void **state)
         snprintf(folder, sizeof folder, "from.%s", methods[i].name);
         struct run_config c = configure(folder);
         c.train.eval_every = 0;
-        set_all(&c, methods[i].options);
+        set_all(&c, methods[i].options, OPTIONS);
         assert_ok(train(&c, 23, &first));
         double loss[METHODS];
         for (int k = 0; k < METHODS; k++) {
             snprintf(name, sizeof name, "%s.to.%s", methods[i].name, methods[k].name);
             c = configure(name);
             c.train.eval_every = 1;
-            set_all(&c, methods[k].options);
+            set_all(&c, methods[k].options, OPTIONS);
             if (i + k ==
                 2 * METHODS - 3) /* another outer optimizer is refused, as an inner one is */
                 continue;
@@ -250,8 +213,8 @@ static void changes(void **state)
             snprintf(name, sizeof name, "%s.to.%d", methods[i].name, k);
             c = configure(name);
             c.train.eval_every = 1;
-            set_all(&c, methods[i].options);
-            set_all(&c, others[k]);
+            set_all(&c, methods[i].options, OPTIONS);
+            set_all(&c, others[k], OPTIONS);
             go_on(c, folder, first.result.evaluation.loss);
         }
     }
@@ -289,7 +252,7 @@ static void another_tau(void **state)
     struct run_config c = configure("tau");
     set(&c, "strategy.preset=co2");
     set(&c, "strategy.penalty=off"); /* which would send the first step's displacement */
-    set_all(&c, slow);
+    set_all(&c, slow, OPTIONS);
     c.train.eval_every = 0;
     assert_ok(train(&c, 6, &first)); /* the average of step 6 has just begun */
     assert_true(first.bytes > 0);
@@ -306,7 +269,7 @@ static void measured_tau(void **state)
     struct seen quiet, other;
     struct run_config c = configure("auto");
     set(&c, "strategy.preset=co2");
-    set_all(&c, slow);
+    set_all(&c, slow, OPTIONS);
     set(&c, "strategy.tau=auto");
     set(&c,
         "link.inter=1GB/s,50ms"); /* done before workers compare for the first time, in step 9 */
@@ -344,7 +307,8 @@ static void stops(void **state)
         snprintf(preset, sizeof preset, "strategy.preset=%s", cases[i].method);
         struct run_config c = configure(name);
         set(&c, preset);
-        set_all(&c, slow); /* on one thread: the flag is a signal handler's, not another thread's */
+        /* On one thread: the flag is a signal handler's, not another thread's. */
+        set_all(&c, slow, OPTIONS);
         c.train.log_every = N; /* a reported round is told when the slowest worker has done it */
         assert_fails(train_until(&c, N, 1, &part), SOTTO_ESTOPPED, "stopped at step");
         assert_int_equal(part.steps, cases[i].step);

@@ -1,41 +1,10 @@
 /* Whole runs in miniature: trained, stopped, resumed, refused. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
-#include "data/tokens.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 enum { N = 5, MAX_OPTIONS = 8 };
-
-/* A pattern with some noise in it, so that there is something to learn. */
-static void write_tokens(const char *path, int count, int vocab)
-{
-    struct rng rng = rng_make(9, 9);
-    int32_t *ids = malloc((size_t)count * sizeof *ids);
-    for (int i = 0; i < count; i++)
-        ids[i] = rng_uniform(&rng) < 0.2 ? (int32_t)rng_below(&rng, (uint64_t)vocab)
-                                         : (i * 3 + i / 7) % vocab;
-    assert_ok(tokens_save(path, ids, count, vocab));
-    free(ids);
-}
-
-static int make_data(void **state)
-{
-    if (scratch_make(state) != 0)
-        return -1;
-    write_tokens(at("data.tok"), 3000, 29);
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 /* A model of some thousand parameters, in scratch/`out`. */
 static struct run_config configure(const char *out, const char *const *options)
@@ -46,16 +15,9 @@ static struct run_config configure(const char *out, const char *const *options)
         "train.threads=1", "optim.lr=0.01",  "train.eval_batches=2", "data.holdout=0.1",
         "train.keep=0",    "optim.warmup=2",
     };
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    strcpy(c.train.out, at(out));
-    strcpy(c.data.train, at("data.tok"));
-    for (int i = 0; options && options[i]; i++)
-        set(&c, options[i]);
+    struct run_config c = configure_run(out);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    set_all(&c, options, SIZE_MAX);
     return c;
 }
 
@@ -482,13 +444,8 @@ static void start_from_a_model(void **state)
     struct run run;
     struct run_config c = configure("origin", NULL);
     assert_ok(train(&c, &w, -1));
-    struct run_config from;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&from, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    strcpy(from.train.out, at("tuned"));
+    struct run_config from = configure_run("tuned");
     strcpy(from.train.init, at("origin")); /* the run's folder is a model's folder */
-    strcpy(from.data.train, at("data.tok"));
     from.train.steps = 3;
     from.train.threads = 1;
     assert_ok(run_open(&run, &from, NULL));

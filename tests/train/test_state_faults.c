@@ -1,35 +1,12 @@
 /* Numbers in a checkpoint that no run has written: each is refused by its name, before it is
  * computed with and before memory is taken for it. */
-#include "nn/tiny.h"
+#include "train/fixture.h"
 
 #include <unistd.h>
 
-#include "data/tokens.h"
 #include "train/trainer.h"
 
 enum { OPTIONS = 4 };
-
-static int make_data(void **state)
-{
-    enum { COUNT = 1000, VOCAB = 29 };
-    int32_t ids[COUNT];
-    if (scratch_make(state) != 0)
-        return -1;
-    for (int i = 0; i < COUNT; i++)
-        ids[i] = (i * 3 + i / 7) % VOCAB;
-    assert_ok(tokens_save(at("data.tok"), ids, COUNT, VOCAB));
-    return 0;
-}
-
-static void set(struct run_config *c, const char *assignment)
-{
-    struct option_section sections[RUN_SECTIONS];
-    char key[OPTION_ROOM];
-    const char *value = strchr(assignment, '=');
-    snprintf(key, sizeof key, "%.*s", (int)(value - assignment), assignment);
-    run_sections(c, sections);
-    assert_ok(option_set(sections, RUN_SECTIONS, key, value + 1));
-}
 
 static struct run_config configure(const char *const options[OPTIONS], const char *out)
 {
@@ -41,16 +18,9 @@ static struct run_config configure(const char *const options[OPTIONS], const cha
         "link.inter=1GB/s,100ms",  "train.save_every=4", "train.keep=0",
         "optim.schedule=constant",
     };
-    struct run_config c;
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(&c, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    for (size_t i = 0; i < sizeof basic / sizeof *basic; i++)
-        set(&c, basic[i]);
-    for (int i = 0; i < OPTIONS && options[i]; i++)
-        set(&c, options[i]);
-    strcpy(c.train.out, at(out));
-    strcpy(c.data.train, at("data.tok"));
+    struct run_config c = configure_run(out);
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    set_all(&c, options, OPTIONS);
     return c;
 }
 
