@@ -100,16 +100,6 @@ struct comm {
                             * NULL: a worker's own */
 };
 
-/* Elements [begin, end) of a vector of `count` that are rank's block: as equal as they can be,
- * longer ones first. */
-struct comm_block {
-    size_t begin, end;
-};
-struct comm_block comm_block(size_t count, int size, int rank);
-
-/* Elements of the blocks of ranks first, first+1, ..., n of them, counted around. */
-size_t comm_blocks(size_t count, int size, int first, int n);
-
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
 /* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both

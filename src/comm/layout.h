@@ -3,6 +3,8 @@
 #ifndef SOTTO_COMM_LAYOUT_H
 #define SOTTO_COMM_LAYOUT_H
 
+#include <stddef.h>
+
 /* `nodes` nodes of `each` ranks: rank = node*each + place. One node of all ranks stands also for
  * what is not that even: nodes with unequally many ranks, or ranks that do not follow their nodes.
  */
@@ -17,5 +19,15 @@ enum { COMM_SMALL = 64 << 10 };
 
 /* node[r]: where rank r of `size` runs. */
 struct layout layout_of(const int *node, int size);
+
+/* Elements [begin, end) of a vector of `count` that are rank's block: as equal as they can be,
+ * longer ones first. */
+struct comm_block {
+    size_t begin, end;
+};
+struct comm_block comm_block(size_t count, int size, int rank);
+
+/* Elements of the blocks of ranks first, first+1, ..., n of them, counted around. */
+size_t comm_blocks(size_t count, int size, int first, int n);
 
 #endif

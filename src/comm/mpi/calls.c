@@ -299,7 +299,7 @@ static enum sotto_status allgather(struct comm *c, void *y, const void *x, size_
     return part(member(c), count * unit);
 }
 
-const struct comm_ops mpi_native_ops = {
+const struct comm_ops mpi_native_calls = {
     .name = "mpi",
     .send = mpi_send,
     .recv = mpi_recv,
@@ -309,14 +309,11 @@ const struct comm_ops mpi_native_ops = {
     .allgather = native_allgather,
     .broadcast = native_broadcast,
     .barrier = native_barrier,
-    .split = mpi_split,
-    .abort = mpi_give_up,
-    .free = mpi_free,
 };
 
 /* A broadcast adds nothing, so its order is nobody's concern: it is the library's, as is the
  * barrier. */
-const struct comm_ops mpi_ring_ops = {
+const struct comm_ops mpi_ring_calls = {
     .name = "mpi-ring",
     .send = mpi_send,
     .recv = mpi_recv,
@@ -326,9 +323,6 @@ const struct comm_ops mpi_ring_ops = {
     .allgather = allgather,
     .broadcast = native_broadcast,
     .barrier = native_barrier,
-    .split = mpi_split,
-    .abort = mpi_give_up,
-    .free = mpi_free,
 };
 
 #endif

@@ -32,12 +32,12 @@ struct mpi_roll_call {
 
 /* What all communicators of this process share. */
 struct mpi_shared {
-    atomic_int users; /* communicators */
-    bool ours;        /* we started MPI, so we end it */
-    int rank;         /* in the world, which mpi_world orders  */
-    int *host;        /* (world's size) the machine of each rank */
-    enum mpi_collectives collectives;
-    size_t largest; /* elements or bytes in one message */
+    atomic_int users;    /* communicators */
+    bool ours;           /* we started MPI, so we end it */
+    int rank;            /* in the world, which mpi_world orders  */
+    int *host;           /* (world's size) the machine of each rank */
+    struct comm_ops ops; /* of all communicators */
+    size_t largest;      /* elements or bytes in one message */
     MPI_Op add_bf16;
     struct mpi_roll roll;
 };
@@ -119,12 +119,10 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
 /* `bytes` of memory for the duration of a call; NULL: none left. */
 void *mpi_scratch(struct comm *c, size_t bytes);
 
-extern const struct comm_ops mpi_native_ops, mpi_ring_ops;
+/* All but what makes and ends communicators, which is world.c's. */
+extern const struct comm_ops mpi_native_calls, mpi_ring_calls;
 extern const struct ring_ops mpi_ring_transport;
 
-enum sotto_status mpi_split(struct comm *c, int color, struct comm **out);
-void mpi_give_up(struct comm *c, const struct status_note *note);
-void mpi_free(struct comm *c);
 void mpi_add_bf16(void *in, void *inout, int *count, MPI_Datatype *type);
 #endif
 

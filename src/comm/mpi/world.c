@@ -97,7 +97,7 @@ static void leave(struct mpi_shared *s)
     free(s);
 }
 
-void mpi_free(struct comm *c)
+static void free_member(struct comm *c)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     if (m->comm != MPI_COMM_NULL)
@@ -131,7 +131,7 @@ static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int no
     m->offer = calloc(size, sizeof *m->offer);
     m->counts = calloc(size, sizeof *m->counts);
     m->displs = calloc(size, sizeof *m->displs);
-    m->base.ops = s->collectives == MPI_COLLECTIVES_RING ? &mpi_ring_ops : &mpi_native_ops;
+    m->base.ops = &s->ops;
     m->base.node = m->node;
     m->base.clock = &clock_real;
     m->ring = (struct ring){&mpi_ring_transport, &m->base, s->largest};
@@ -151,7 +151,7 @@ static enum sotto_status make_member(struct mpi_shared *s, MPI_Comm comm, int no
         m->base.layout = layout_of(m->node, m->base.size);
         *out = &m->base;
     } else {
-        mpi_free(&m->base);
+        free_member(&m->base);
     }
     return st;
 }
@@ -216,56 +216,8 @@ static enum sotto_status agree_collectives(struct mpi_member *all, int mine)
                 name[first == MPI_COLLECTIVES_NATIVE], name[first == MPI_COLLECTIVES_RING]);
 }
 
-enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
-{
-    static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING};
-    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
-    bool ours = false;
-    *out = NULL;
-    config = config ? config : &plain;
-    TRY(start_mpi(&ours));
-    MPI_Comm_rank(MPI_COMM_WORLD, &all.base.rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &all.base.size);
-
-    struct mpi_shared *s = calloc(1, sizeof *s);
-    if (!s) {
-        if (ours)
-            MPI_Finalize();
-        return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all.base.size);
-    }
-    atomic_init(&s->users, 1); /* this function */
-    s->ours = ours;
-    s->collectives = config->collectives;
-    s->largest = (size_t)1 << 30;
-    if (config->largest && config->largest < s->largest)
-        s->largest = config->largest;
-    s->roll.comm = MPI_COMM_NULL;
-    MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
-
-    enum sotto_status st = SOTTO_OK;
-    if (all.base.size == 1 && mpi_launched_size() > 1)
-        st = fail(
-            SOTTO_EINVAL,
-            "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
-            "library this program was built with, or with what it understands of srun's: "
-            "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
-            mpi_launched_size());
-    if (st == SOTTO_OK)
-        st = order_world(&all, s);
-    if (st == SOTTO_OK)
-        st = agree_collectives(&all, (int)config->collectives);
-    if (st == SOTTO_OK)
-        st = mpi_roll_open(&s->roll, all.comm, config->patience > 0 ? config->patience : 60);
-    if (st == SOTTO_OK)
-        st = make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
-    else if (all.comm != MPI_COMM_NULL)
-        MPI_Comm_free(&all.comm);
-    leave(s);
-    return st;
-}
-
 /* Colors may be any number: the group's color in MPI is the first rank that gave it. */
-enum sotto_status mpi_split(struct comm *c, int color, struct comm **out)
+static enum sotto_status split(struct comm *c, int color, struct comm **out)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     MPI_Comm comm;
@@ -297,7 +249,7 @@ static void say_once(int rank, const char *who, const char *text)
         log_error("%s%s", who, text);
 }
 
-void mpi_give_up(struct comm *c, const struct status_note *note)
+static void give_up(struct comm *c, const struct status_note *note)
 {
     struct mpi_member *m = (struct mpi_member *)c;
     char who[32];
@@ -305,6 +257,57 @@ void mpi_give_up(struct comm *c, const struct status_note *note)
     say_once(m->shared->rank, who, note->text);
     wait_for_reader(STDERR_FILENO);
     MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
+{
+    static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING};
+    struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
+    bool ours = false;
+    *out = NULL;
+    config = config ? config : &plain;
+    TRY(start_mpi(&ours));
+    MPI_Comm_rank(MPI_COMM_WORLD, &all.base.rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &all.base.size);
+
+    struct mpi_shared *s = calloc(1, sizeof *s);
+    if (!s) {
+        if (ours)
+            MPI_Finalize();
+        return fail(SOTTO_ENOMEM, "no memory for a world of %d ranks", all.base.size);
+    }
+    atomic_init(&s->users, 1); /* this function */
+    s->ours = ours;
+    s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
+    s->ops.split = split;
+    s->ops.abort = give_up;
+    s->ops.free = free_member;
+    s->largest = (size_t)1 << 30;
+    if (config->largest && config->largest < s->largest)
+        s->largest = config->largest;
+    s->roll.comm = MPI_COMM_NULL;
+    MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
+
+    enum sotto_status st = SOTTO_OK;
+    if (all.base.size == 1 && mpi_launched_size() > 1)
+        st = fail(
+            SOTTO_EINVAL,
+            "%d processes were started, but to MPI each is alone: start them with the mpirun of the "
+            "library this program was built with, or with what it understands of srun's: "
+            "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
+            mpi_launched_size());
+    if (st == SOTTO_OK)
+        st = order_world(&all, s);
+    if (st == SOTTO_OK)
+        st = agree_collectives(&all, (int)config->collectives);
+    if (st == SOTTO_OK)
+        st = mpi_roll_open(&s->roll, all.comm, config->patience > 0 ? config->patience : 60);
+    if (st == SOTTO_OK)
+        st = make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
+    else if (all.comm != MPI_COMM_NULL)
+        MPI_Comm_free(&all.comm);
+    leave(s);
+    return st;
 }
 
 void mpi_refuse(const struct status_note *note)

@@ -1,6 +1,4 @@
-/* The front: arguments and seconds; the bytes are counted by tally.c. */
-#include "comm/comm.h"
-
+/* The front of all communicators: arguments and seconds; the bytes are counted by tally.c. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -18,21 +16,6 @@ const char *comm_call_name(enum comm_call call)
         "reduce_scatter", "allgather", "broadcast", "barrier",
     };
     return name[call];
-}
-
-struct comm_block comm_block(size_t count, int size, int rank)
-{
-    size_t n = (size_t)size, r = (size_t)rank, each = count / n, longer = count % n;
-    size_t begin = each * r + (r < longer ? r : longer);
-    return (struct comm_block){begin, begin + each + (r < longer)};
-}
-
-size_t comm_blocks(size_t count, int size, int first, int n)
-{
-    const size_t from = comm_block(count, size, first).begin;
-    if (first + n <= size)
-        return comm_block(count, size, first + n).begin - from;
-    return count - from + comm_block(count, size, first + n - size).begin;
 }
 
 /* The time at which a call begins. */

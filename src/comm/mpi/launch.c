@@ -1,6 +1,4 @@
 /* Who launched us; and the whole backend of a build without MPI. */
-#include "comm/mpi/mpi.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
