@@ -174,6 +174,24 @@ struct ops {
                 struct view m, struct view sent, struct view d, size_t count);
 };
 
+/* The entries of a table that computes, all of them: what is not there does not compile. The
+ * function of op x is prefix_x. */
+#define OPS_COMPUTE(prefix)                                                                        \
+    .fill = prefix##_fill, .copy = prefix##_copy, .axpy = prefix##_axpy, .scale = prefix##_scale,  \
+    .sum_squares = prefix##_sum_squares, .distance = prefix##_distance,                            \
+    .linear_forward = prefix##_linear_forward, .linear_backward_x = prefix##_linear_backward_x,    \
+    .linear_backward_w = prefix##_linear_backward_w,                                               \
+    .layernorm_forward = prefix##_layernorm_forward,                                               \
+    .layernorm_backward = prefix##_layernorm_backward,                                             \
+    .rmsnorm_forward = prefix##_rmsnorm_forward, .rmsnorm_backward = prefix##_rmsnorm_backward,    \
+    .gelu_forward = prefix##_gelu_forward, .gelu_backward = prefix##_gelu_backward,                \
+    .swiglu_forward = prefix##_swiglu_forward, .swiglu_backward = prefix##_swiglu_backward,        \
+    .rope = prefix##_rope, .embedding_forward = prefix##_embedding_forward,                        \
+    .embedding_backward = prefix##_embedding_backward,                                             \
+    .attention_forward = prefix##_attention_forward,                                               \
+    .attention_backward = prefix##_attention_backward, .cross_entropy = prefix##_cross_entropy,    \
+    .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2
+
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
 extern const struct ops ops_null;      /* nothing: for sizes and times     */

@@ -4,35 +4,35 @@
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/reference.h"
 
-static void fill(struct device *dev, struct view y, size_t count, float value)
+static void reference_fill(struct device *dev, struct view y, size_t count, float value)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, value);
 }
 
-static void copy(struct device *dev, struct view y, struct view x, size_t count)
+static void reference_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(x, i));
 }
 
-static void axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
+static void reference_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(y, i) + (double)a * get(x, i));
 }
 
-static void scale(struct device *dev, struct view y, float a, size_t count)
+static void reference_scale(struct device *dev, struct view y, float a, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, a * get(y, i));
 }
 
-static double sum_squares(struct device *dev, struct view x, size_t count)
+static double reference_sum_squares(struct device *dev, struct view x, size_t count)
 {
     (void)dev;
     double sum = 0;
@@ -41,7 +41,7 @@ static double sum_squares(struct device *dev, struct view x, size_t count)
     return sum;
 }
 
-static double distance(struct device *dev, struct view x, struct view y, size_t count)
+static double reference_distance(struct device *dev, struct view x, struct view y, size_t count)
 {
     (void)dev;
     double sum = 0;
@@ -57,8 +57,9 @@ static size_t weight_at(const struct linear *p, int o, int i)
                                       : (size_t)i * (size_t)p->out + (size_t)o;
 }
 
-static void linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
-                           struct view w, struct view bias, struct view residual)
+static void reference_linear_forward(struct device *dev, const struct linear *p, struct view y,
+                                     struct view x, struct view w, struct view bias,
+                                     struct view residual)
 {
     (void)dev;
     for (int r = 0; r < p->rows; r++) {
@@ -72,8 +73,8 @@ static void linear_forward(struct device *dev, const struct linear *p, struct vi
     }
 }
 
-static void linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
-                              struct view dy, struct view w, bool add)
+static void reference_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
+                                        struct view dy, struct view w, bool add)
 {
     (void)dev;
     for (int r = 0; r < p->rows; r++) {
@@ -86,8 +87,8 @@ static void linear_backward_x(struct device *dev, const struct linear *p, struct
     }
 }
 
-static void linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
-                              struct view dbias, struct view dy, struct view x)
+static void reference_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
+                                        struct view dbias, struct view dy, struct view x)
 {
     (void)dev;
     for (int o = 0; o < p->out; o++) {
@@ -158,31 +159,33 @@ static void norm_backward(const struct norm *p, struct view dx, struct view dgai
     }
 }
 
-static void layernorm_forward(struct device *dev, const struct norm *p, struct view y,
-                              struct view x, struct view gain, struct view bias, struct view stats)
+static void reference_layernorm_forward(struct device *dev, const struct norm *p, struct view y,
+                                        struct view x, struct view gain, struct view bias,
+                                        struct view stats)
 {
     (void)dev;
     norm_forward(p, y, x, gain, bias, stats, true);
 }
 
-static void layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                               struct view dgain, struct view dbias, struct view dy, struct view x,
-                               struct view gain, struct view stats, bool add)
+static void reference_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                                         struct view dgain, struct view dbias, struct view dy,
+                                         struct view x, struct view gain, struct view stats,
+                                         bool add)
 {
     (void)dev;
     norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, add);
 }
 
-static void rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                            struct view gain, struct view stats)
+static void reference_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
+                                      struct view x, struct view gain, struct view stats)
 {
     (void)dev;
     norm_forward(p, y, x, gain, view_none, stats, false);
 }
 
-static void rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                             struct view dgain, struct view dy, struct view x, struct view gain,
-                             struct view stats, bool add)
+static void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                                       struct view dgain, struct view dy, struct view x,
+                                       struct view gain, struct view stats, bool add)
 {
     (void)dev;
     norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, add);
@@ -201,8 +204,8 @@ static double gelu_weight(enum gelu_kind kind, double x, double *slope)
     return (1 + tanh_u) / 2;
 }
 
-static void gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
-                         size_t count)
+static void reference_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y,
+                                   struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -211,8 +214,8 @@ static void gelu_forward(struct device *dev, enum gelu_kind kind, struct view y,
     }
 }
 
-static void gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
-                          struct view x, size_t count)
+static void reference_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx,
+                                    struct view dy, struct view x, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -226,16 +229,17 @@ static double sigmoid(double x)
     return 1 / (1 + exp(-x));
 }
 
-static void swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
-                           size_t count)
+static void reference_swiglu_forward(struct device *dev, struct view y, struct view gate,
+                                     struct view up, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
         put(y, i, get(gate, i) * sigmoid(get(gate, i)) * get(up, i));
 }
 
-static void swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
-                            struct view gate, struct view up, size_t count)
+static void reference_swiglu_backward(struct device *dev, struct view dgate, struct view dup,
+                                      struct view dy, struct view gate, struct view up,
+                                      size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -245,8 +249,9 @@ static void swiglu_backward(struct device *dev, struct view dgate, struct view d
     }
 }
 
-static void adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
-                  struct view g, struct view m, struct view v, size_t count)
+static void reference_adamw(struct device *dev, const struct adamw *p, struct view x,
+                            struct view theta, struct view g, struct view m, struct view v,
+                            size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -265,8 +270,8 @@ static void adamw(struct device *dev, const struct adamw *p, struct view x, stru
     }
 }
 
-static void sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-                struct view g, struct view m, size_t count)
+static void reference_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
+                          struct view g, struct view m, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -286,8 +291,9 @@ static void sgd(struct device *dev, const struct sgd *p, struct view x, struct v
     }
 }
 
-static void co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
-                struct view m, struct view sent, struct view d, size_t count)
+static void reference_co2(struct device *dev, const struct co2_step *p, struct view x,
+                          struct view now, struct view m, struct view sent, struct view d,
+                          size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++) {
@@ -310,30 +316,5 @@ const struct ops ops_reference = {
     .release = host_release,
     .write = host_write,
     .read = host_read,
-    .fill = fill,
-    .copy = copy,
-    .axpy = axpy,
-    .scale = scale,
-    .sum_squares = sum_squares,
-    .distance = distance,
-    .linear_forward = linear_forward,
-    .linear_backward_x = linear_backward_x,
-    .linear_backward_w = linear_backward_w,
-    .layernorm_forward = layernorm_forward,
-    .layernorm_backward = layernorm_backward,
-    .rmsnorm_forward = rmsnorm_forward,
-    .rmsnorm_backward = rmsnorm_backward,
-    .gelu_forward = gelu_forward,
-    .gelu_backward = gelu_backward,
-    .swiglu_forward = swiglu_forward,
-    .swiglu_backward = swiglu_backward,
-    .rope = reference_rope,
-    .embedding_forward = reference_embedding_forward,
-    .embedding_backward = reference_embedding_backward,
-    .attention_forward = reference_attention_forward,
-    .attention_backward = reference_attention_backward,
-    .cross_entropy = reference_cross_entropy,
-    .adamw = adamw,
-    .sgd = sgd,
-    .co2 = co2,
+    OPS_COMPUTE(reference),
 };
