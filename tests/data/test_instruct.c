@@ -2,7 +2,7 @@
  * and padded. */
 #include "base/log.h"
 #include "data/instruct.h"
-#include "data/test_loader_fixture.h"
+#include "data/fixture.h"
 
 #define TASK                                                                                       \
     "Below is an instruction that describes a task. Write a response that appropriately completes the request.\n\n"
@@ -66,7 +66,7 @@ static void examples_read_as_documented(void **state)
         char got[1024];
         if (instruct_open(&set, cases[i].json, strlen(cases[i].json), "x.json", tokenizer) !=
             SOTTO_OK)
-            fail_msg("%s", sotto_error());
+            fail_with("%s", sotto_error());
         assert_int_equal(set.count, 1);
         marked(&set, 0, tokenizer, got);
         assert_string_equal(got, cases[i].want);
@@ -356,5 +356,5 @@ int main(void)
         cmocka_unit_test(errors_say_where),
         cmocka_unit_test(long_conversations),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -2,7 +2,7 @@
  * upwards make every token say where it came from. */
 #include <pthread.h>
 
-#include "data/test_loader_fixture.h"
+#include "data/fixture.h"
 
 enum { COUNT = 1003, T = 10 };
 
@@ -366,5 +366,5 @@ int main(void)
         cmocka_unit_test(workers_read_their_own_sources),
         cmocka_unit_test(lengths_are_checked),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -5,13 +5,13 @@
 
 #include "base/log.h"
 #include "data/source/source.h"
-#include "data/test_loader_fixture.h"
+#include "data/fixture.h"
 
 static struct tokenizer *tokenizer;
 
 static int set_up(void **state)
 {
-    if (make_folder(state) != 0)
+    if (scratch_make(state) != 0)
         return -1;
     tokenizer = byte_tokenizer();
     return 0;
@@ -20,7 +20,7 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     tokenizer_close(tokenizer);
-    return remove_folder(state);
+    return scratch_remove(state);
 }
 
 /* Everything the split holds as text, the end token as '~'. */
@@ -88,14 +88,14 @@ static void folders_are_their_files(void **state)
 {
     (void)state;
     char path[FILE_PATH_ROOM], train[OPTION_ROOM];
-    file_join(path, folder, "many/sub");
+    file_join(path, scratch, "many/sub");
     assert_int_equal(file_make_directories(path), SOTTO_OK);
     make_text("many/b.txt", "two");
     make_text("many/a.txt", "one");
     make_text("many/.hidden", "no");
     make_text("many/c.jsonl", "{\"text\": \"three\"}");
     make_text("many/sub/d.txt", "no");
-    snprintf(train, sizeof train, " %s/many , %s,", folder, make_text("z.txt", "four"));
+    snprintf(train, sizeof train, " %s/many , %s,", scratch, make_text("z.txt", "four"));
     struct data_config config = config_for(train);
     config.holdout = 0;
     expect(&config, "one~two~three~four~");
@@ -150,7 +150,7 @@ static int count_files(const char *name)
     struct data_config config;
     struct source_spec *specs;
     int n = 0;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(path, sizeof path, "%s/%s", scratch, name);
     config_source(&config, path);
     if (source_list(&specs, &n, &config, DATA_TRAIN) == SOTTO_OK)
         free(specs);
@@ -168,7 +168,7 @@ static void cache_is_keyed_by_what_matters(void **state)
     (void)state;
     struct data_config config = config_for(make_text("c.txt", "first"));
     config.holdout = 0;
-    snprintf(config.cache, sizeof config.cache, "%s/cache/deep", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/cache/deep", scratch);
     expect(&config, "first~");
     assert_int_equal(count_files("cache/deep"), 1);
     expect(&config, "first~");
@@ -192,14 +192,14 @@ static void cache_is_keyed_by_what_matters(void **state)
     config =
         config_for(make_text("c.jsonl", "{\"text\": \"x\"}")); /* the same file read otherwise */
     config.holdout = 0;
-    snprintf(config.cache, sizeof config.cache, "%s/cache3", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/cache3", scratch);
     expect(&config, "x~");
     config.format = DATA_TEXT;
     expect(&config, "{\"text\": \"x\"}~");
 
     config_source(&config, "stories:weather");
     config.stories = 3;
-    snprintf(config.cache, sizeof config.cache, "%s/cache/deep", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/cache/deep", scratch);
     loader = open_loader(&config, DATA_TRAIN, tokenizer);
     assert_int_equal(count_files("cache/deep"), 4);
     int64_t tokens = loader_tokens(loader);
@@ -218,7 +218,7 @@ static void a_broken_cache_is_made_anew(void **state)
     int n;
     struct data_config config = config_for(make_text("d.txt", "words"));
     config.holdout = 0;
-    snprintf(config.cache, sizeof config.cache, "%s/cache2", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/cache2", scratch);
     expect(&config, "words~");
     struct data_config inside = config_for(config.cache);
     assert_int_equal(source_list(&specs, &n, &inside, DATA_TRAIN), SOTTO_OK);
@@ -286,7 +286,7 @@ static void tokenizer_as_asked_for(void **state)
     assert_error(loader_tokenizer(&made, &config), SOTTO_EINVAL, "want at least 257");
     config.vocab = 400;
 
-    snprintf(config.tokenizer, sizeof config.tokenizer, "%s/tokenizer.json", folder);
+    snprintf(config.tokenizer, sizeof config.tokenizer, "%s/tokenizer.json", scratch);
     assert_int_equal(loader_tokenizer(&made, &config), SOTTO_EIO);
     assert_int_equal(tokenizer_save(tokenizer, config.tokenizer), SOTTO_OK);
     assert_int_equal(loader_tokenizer(&made, &config), SOTTO_OK);
@@ -375,7 +375,7 @@ static void errors(void **state)
     config_source(&config, "stories:wether");
     FAILS(SOTTO_EINVAL,
           "stories:wether: there are no stories of that kind (did you mean weather?)");
-    snprintf(path, sizeof path, "%s/hollow", folder);
+    snprintf(path, sizeof path, "%s/hollow", scratch);
     assert_int_equal(file_make_directories(path), SOTTO_OK);
     config_source(&config, path);
     FAILS(SOTTO_EIO, "hollow has no files");
@@ -398,7 +398,7 @@ static void errors(void **state)
                  "no validation data");
     assert_error(loader_open(&loader, &config, DATA_TRAIN, NULL), SOTTO_EINVAL,
                  "tiny.txt is text: it needs a tokenizer");
-    snprintf(config.cache, sizeof config.cache, "%s/tiny.txt/cache", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/tiny.txt/cache", scratch);
     FAILS(SOTTO_EIO, "cannot make folder");
     if (geteuid() != 0) { /* root reads everything */
         config_source(&config, make_text("secret.txt", "x"));

@@ -1,7 +1,7 @@
 /* The synthetic corpora: reproducible, nearly all different, well-formed, consistent, and unlike
  * each other. */
 #include "data/stories/stories.h"
-#include "data/test_loader_fixture.h"
+#include "data/fixture.h"
 
 #include <ctype.h>
 
@@ -74,7 +74,7 @@ static void check_form(const char *p, size_t size)
                          strchr("aeio", p[i + 3]));
         bool sentence = !(strchr(".!?", p[i]) && next == ' ' && islower((unsigned char)third));
         if (!legal || !spaced || !article || !sentence)
-            fail_msg("at %zu of: %s", i, p);
+            fail_with("at %zu of: %s", i, p);
     }
     assert_int_equal(quotes % 2, 0);
 }
@@ -187,7 +187,7 @@ static void a_corpus_is_written(void **state)
     size_t size;
     int documents = 1;
     struct text first = {0};
-    file_join(path, folder, "corpus.txt");
+    file_join(path, scratch, "corpus.txt");
     assert_int_equal(stories_write(path, STORIES_MIXED, 1, 50), SOTTO_OK);
     assert_int_equal(file_read(path, 1 << 20, &text, &size), SOTTO_OK);
     for (char *p = text; (p = strstr(p, "\n<|endoftext|>\n")); p++)
@@ -212,5 +212,5 @@ int main(void)
         cmocka_unit_test(topics_differ),
         cmocka_unit_test(a_corpus_is_written),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

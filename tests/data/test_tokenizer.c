@@ -1,37 +1,21 @@
 /* Encoding and decoding: equal to the ids that Hugging Face `tokenizers` gave (tests/vectors), to a
  * merge written from its definition, and to the bytes that went in. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/scratch.h"
 
 #include <pthread.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "data/tokenizer/tokenizer.h"
-
-#include <cmocka.h> /* last: its fail() is a macro */
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != SOTTO_OK)                                                                    \
-            fail_msg("%s", sotto_error());                                                         \
-    } while (0)
 
 static struct tokenizer *open_vector(const char *name)
 {
     char path[FILE_PATH_ROOM];
     struct tokenizer *t;
-    OK(file_join(path, TEST_VECTORS, name));
+    assert_ok(file_join(path, TEST_VECTORS, name));
     if (!file_exists(path))
         skip();
-    OK(tokenizer_open(&t, path));
+    assert_ok(tokenizer_open(&t, path));
     return t;
 }
 
@@ -39,7 +23,7 @@ static void assert_ids(const struct tokenizer *t, const char *text, size_t size,
                        const int32_t *want, size_t n_want)
 {
     struct token_list ids = {0};
-    OK(tokenizer_encode(t, text, size, &ids));
+    assert_ok(tokenizer_encode(t, text, size, &ids));
     bool same = ids.count == n_want;
     for (size_t i = 0; same && i < n_want; i++)
         same = ids.data[i] == want[i];
@@ -50,7 +34,7 @@ static void assert_ids(const struct tokenizer *t, const char *text, size_t size,
         print_error("\n  got");
         for (size_t i = 0; i < ids.count; i++)
             print_error(" %d", ids.data[i]);
-        fail_msg(" ");
+        fail_with(" ");
     }
     free(ids.data);
 }
@@ -60,8 +44,8 @@ static void assert_round_trip(const struct tokenizer *t, const char *text, size_
     struct token_list ids = {0};
     char *back;
     size_t n;
-    OK(tokenizer_encode(t, text, size, &ids));
-    OK(tokenizer_decode(t, ids.data, ids.count, &back, &n));
+    assert_ok(tokenizer_encode(t, text, size, &ids));
+    assert_ok(tokenizer_decode(t, ids.data, ids.count, &back, &n));
     assert_int_equal(n, size);
     assert_memory_equal(back, text, size);
     assert_int_equal(back[n], '\0');
@@ -75,9 +59,9 @@ static void check_cases(const struct tokenizer *t, const char *key)
     char path[FILE_PATH_ROOM];
     json_t *root, *cases, *item, *id;
     size_t i, k, checked = 0;
-    OK(file_join(path, TEST_VECTORS, "tokenizer_cases.json"));
-    OK(json_open(&root, path, 1 << 24));
-    OK(json_get_array(root, "cases", &cases));
+    assert_ok(file_join(path, TEST_VECTORS, "tokenizer_cases.json"));
+    assert_ok(json_open(&root, path, 1 << 24));
+    assert_ok(json_get_array(root, "cases", &cases));
     json_array_foreach(cases, i, item)
     {
         json_t *text = json_object_get(item, "text"), *ids = json_object_get(item, key);
@@ -117,8 +101,8 @@ static void ids_of_the_real_vocabularies(void **state)
     for (int i = 0; i < 2; i++) {
         char path[FILE_PATH_ROOM];
         struct tokenizer *t;
-        OK(file_join(path, data, folder[i]));
-        OK(tokenizer_open(&t, path));
+        assert_ok(file_join(path, data, folder[i]));
+        assert_ok(tokenizer_open(&t, path));
         assert_int_equal(tokenizer_vocab_size(t), size[i]);
         assert_int_equal(tokenizer_end(t), end[i]);
         check_cases(t, key[i]);
@@ -216,7 +200,7 @@ static void small_documents(void **state)
         struct tokenizer *t;
         const char *document = small_cases[i].document, *text = small_cases[i].text;
         if (tokenizer_parse(&t, document, strlen(document), small_cases[i].what) != SOTTO_OK)
-            fail_msg("%s", sotto_error());
+            fail_with("%s", sotto_error());
         assert_ids(t, text, strlen(text), small_cases[i].ids, (size_t)small_cases[i].n);
         tokenizer_close(t);
     }
@@ -262,10 +246,10 @@ static void bytes_that_are_not_utf8_are_words(void **state)
     struct tokenizer *t = open_vector("tiny_gpt2_tokenizer.json");
     struct token_list whole = {0}, parts = {0};
     (void)state;
-    OK(tokenizer_encode(t, "the \xff\xfe the", 10, &whole));
-    OK(tokenizer_encode(t, "the ", 4, &parts));
-    OK(tokenizer_encode(t, "\xff\xfe", 2, &parts));
-    OK(tokenizer_encode(t, " the", 4, &parts)); /* appended */
+    assert_ok(tokenizer_encode(t, "the \xff\xfe the", 10, &whole));
+    assert_ok(tokenizer_encode(t, "the ", 4, &parts));
+    assert_ok(tokenizer_encode(t, "\xff\xfe", 2, &parts));
+    assert_ok(tokenizer_encode(t, " the", 4, &parts)); /* appended */
     assert_int_equal(whole.count, parts.count);
     assert_memory_equal(whole.data, parts.data, parts.count * sizeof *parts.data);
     free(whole.data);
@@ -281,7 +265,7 @@ static void decoding_refuses_what_is_no_id(void **state)
     char *text;
     size_t size;
     (void)state;
-    OK(tokenizer_parse(&t, sparse, sizeof sparse - 1, "sparse"));
+    assert_ok(tokenizer_parse(&t, sparse, sizeof sparse - 1, "sparse"));
     assert_int_equal(tokenizer_vocab_size(t), 6);
     assert_int_equal(tokenizer_end(t), -1);
     assert_int_equal(tokenizer_decode(t, (int32_t[]){0, 6}, 2, &text, &size), SOTTO_EINVAL);
@@ -291,7 +275,7 @@ static void decoding_refuses_what_is_no_id(void **state)
     assert_string_equal(sotto_error(), "id -1 at place 0 is not in 0..5");
     assert_int_equal(tokenizer_decode(t, (int32_t[]){5, 3}, 2, &text, &size), SOTTO_EINVAL);
     assert_string_equal(sotto_error(), "id 3 at place 1 has no token");
-    OK(tokenizer_decode(t, NULL, 0, &text, &size));
+    assert_ok(tokenizer_decode(t, NULL, 0, &text, &size));
     assert_string_equal(text, "");
     free(text);
     tokenizer_close(t);
@@ -316,7 +300,7 @@ static void long_words(void **state)
     for (int i = 0; i < SIZE / 4; i++) /* marks out of order: U+0315 U+0300 */
         memcpy(text + 4 * i, "\xcc\x95\xcc\x80", 4);
     struct token_list ids = {0};
-    OK(tokenizer_encode(t, text, SIZE, &ids));
+    assert_ok(tokenizer_encode(t, text, SIZE, &ids));
     free(ids.data);
     free(text);
     tokenizer_close(t);

@@ -1,5 +1,5 @@
 /* What a tokenizer's post-processor puts around prompts, documents and examples. */
-#include "test_loader_fixture.h"
+#include "data/fixture.h"
 
 #include "base/log.h"
 #include "data/instruct.h"
@@ -20,7 +20,7 @@ static enum sotto_status with(struct tokenizer **out, const char *post_processor
     char path[FILE_PATH_ROOM];
     struct tokenizer *bytes = byte_tokenizer();
     json_t *root, *post;
-    assert_int_equal(file_join(path, folder, "bytes.json"), SOTTO_OK);
+    assert_int_equal(file_join(path, scratch, "bytes.json"), SOTTO_OK);
     assert_int_equal(tokenizer_save(bytes, path), SOTTO_OK);
     tokenizer_close(bytes);
     assert_int_equal(json_open(&root, path, 1 << 20), SOTTO_OK);
@@ -77,7 +77,7 @@ static void templates(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct tokenizer *t;
         if (with(&t, cases[i].post) != SOTTO_OK)
-            fail_msg("case %zu: %s", i, sotto_error());
+            fail_with("case %zu: %s", i, sotto_error());
         expect(t, tokenizer_encode, "ab", "ab");
         expect(t, tokenizer_encode_prompt, "ab", cases[i].prompt);
         expect(t, tokenizer_encode_special, "ab", cases[i].special);
@@ -86,7 +86,7 @@ static void templates(void **state)
         /* it goes out as it came */
         struct tokenizer *again;
         char path[FILE_PATH_ROOM];
-        assert_int_equal(file_join(path, folder, "again.json"), SOTTO_OK);
+        assert_int_equal(file_join(path, scratch, "again.json"), SOTTO_OK);
         assert_int_equal(tokenizer_save(t, path), SOTTO_OK);
         assert_int_equal(tokenizer_open(&again, path), SOTTO_OK);
         expect(again, tokenizer_encode_document, "ab", cases[i].document);
@@ -135,7 +135,7 @@ static void documents_of_a_source(void **state)
     static const int32_t want[] = {257, 64, 256, 257, 65, 256}; /* <s> a end <s> b end */
     struct data_config config = config_for(make_text("d.txt", "a\n<|endoftext|>\nb"));
     config.holdout = 0;
-    snprintf(config.cache, sizeof config.cache, "%s/cache", folder);
+    snprintf(config.cache, sizeof config.cache, "%s/cache", scratch);
     for (int k = 0; k < 2; k++) {
         struct tokenizer *t;
         struct batch batch;
@@ -224,8 +224,8 @@ static void the_end_named_beside(void **state)
     json_t *root;
     struct data_config config = config_for(make_text("two.txt", "a\n<|endoftext|>\nb"));
     config.holdout = 0;
-    snprintf(config.cache, sizeof config.cache, "%s/cache-ends", folder);
-    assert_int_equal(file_join(place, folder, "named"), SOTTO_OK);
+    snprintf(config.cache, sizeof config.cache, "%s/cache-ends", scratch);
+    assert_int_equal(file_join(place, scratch, "named"), SOTTO_OK);
     assert_int_equal(file_make_directories(place), SOTTO_OK);
     assert_int_equal(file_join(path, place, "tokenizer.json"), SOTTO_OK);
     assert_int_equal(tokenizer_save(bytes, path), SOTTO_OK);
@@ -244,7 +244,7 @@ static void the_end_named_beside(void **state)
         if (cases[i].config)
             assert_int_equal(file_write(beside, cases[i].config, strlen(cases[i].config)),
                              SOTTO_OK);
-        for (int k = 0; k < 2; k++) { /* by the folder, by the file */
+        for (int k = 0; k < 2; k++) { /* by the scratch, by the file */
             assert_int_equal(tokenizer_open(&t, k ? path : place), SOTTO_OK);
             assert_int_equal(tokenizer_end(t), cases[i].end);
             if (k == 0)
@@ -270,5 +270,5 @@ int main(void)
         cmocka_unit_test(other_tokenizers_are_told_apart),
         cmocka_unit_test(the_end_named_beside),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

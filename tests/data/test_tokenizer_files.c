@@ -1,28 +1,12 @@
 /* Reading and writing: what is refused and how it is said, and that what is written reads back the
  * same. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/scratch.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
-
-#include <cmocka.h> /* last: its fail() is a macro */
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != SOTTO_OK)                                                                    \
-            fail_msg("%s", sotto_error());                                                         \
-    } while (0)
 
 #define BYTES "{\"type\": \"ByteLevel\"}"
 #define WHOLE(vocab, merges, model, more)                                                          \
@@ -125,8 +109,8 @@ static void refusals_say_what_is_wrong(void **state)
         struct tokenizer *t = (void *)&i;
         enum sotto_status st = tokenizer_parse(&t, refused[i].json, strlen(refused[i].json), "x");
         if (st != SOTTO_EFORMAT || !strstr(sotto_error(), refused[i].message))
-            fail_msg("%s\n wanted: %s\n got: %s (%s)", refused[i].json, refused[i].message,
-                     sotto_status_name(st), st == SOTTO_OK ? "" : sotto_error());
+            fail_with("%s\n wanted: %s\n got: %s (%s)", refused[i].json, refused[i].message,
+                      sotto_status_name(st), st == SOTTO_OK ? "" : sotto_error());
         assert_null(t);
         assert_int_equal(strncmp(sotto_error(), "x", 1), 0); /* the name of the document */
     }
@@ -148,31 +132,17 @@ static void sequences_may_not_nest_without_end(void **state)
     assert_non_null(strstr(sotto_error(), "pre_tokenizer has sequences more than 8 deep"));
 }
 
-static char folder[] = "/tmp/sotto-tokenizer-XXXXXX";
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return file_remove_tree(folder) == SOTTO_OK ? 0 : -1;
-}
-
 static void write_file(const char *name, const char *text)
 {
     char path[FILE_PATH_ROOM];
-    OK(file_join(path, folder, name));
-    OK(file_write(path, text, strlen(text)));
+    assert_ok(file_join(path, scratch, name));
+    assert_ok(file_write(path, text, strlen(text)));
 }
 
 static void remove_file(const char *name)
 {
     char path[FILE_PATH_ROOM];
-    OK(file_join(path, folder, name));
+    assert_ok(file_join(path, scratch, name));
     unlink(path);
 }
 
@@ -183,8 +153,8 @@ static const char sample[] =
 static void assert_same(const struct tokenizer *a, const struct tokenizer *b)
 {
     struct token_list x = {0}, y = {0};
-    OK(tokenizer_encode(a, sample, sizeof sample - 1, &x));
-    OK(tokenizer_encode(b, sample, sizeof sample - 1, &y));
+    assert_ok(tokenizer_encode(a, sample, sizeof sample - 1, &x));
+    assert_ok(tokenizer_encode(b, sample, sizeof sample - 1, &y));
     assert_int_equal(x.count, y.count);
     assert_memory_equal(x.data, y.data, x.count * sizeof *x.data);
     assert_int_equal(tokenizer_vocab_size(a), tokenizer_vocab_size(b));
@@ -201,18 +171,18 @@ static void what_is_written_reads_back(void **state)
         char path[FILE_PATH_ROOM], first[FILE_PATH_ROOM], second[FILE_PATH_ROOM], *a, *b;
         struct tokenizer *t, *again;
         size_t n_a, n_b;
-        OK(file_join(path, TEST_VECTORS, names[i]));
+        assert_ok(file_join(path, TEST_VECTORS, names[i]));
         if (!file_exists(path))
             skip();
-        OK(tokenizer_open(&t, path));
-        OK(file_join(first, folder, "first.json"));
-        OK(file_join(second, folder, "second.json"));
-        OK(tokenizer_save(t, first));
-        OK(tokenizer_open(&again, first));
+        assert_ok(tokenizer_open(&t, path));
+        assert_ok(file_join(first, scratch, "first.json"));
+        assert_ok(file_join(second, scratch, "second.json"));
+        assert_ok(tokenizer_save(t, first));
+        assert_ok(tokenizer_open(&again, first));
         assert_same(t, again);
-        OK(tokenizer_save(again, second));
-        OK(file_read(first, 1 << 24, &a, &n_a));
-        OK(file_read(second, 1 << 24, &b, &n_b));
+        assert_ok(tokenizer_save(again, second));
+        assert_ok(file_read(first, 1 << 24, &a, &n_a));
+        assert_ok(file_read(second, 1 << 24, &b, &n_b));
         assert_int_equal(n_a, n_b);
         assert_memory_equal(a, b, n_a);
         free(a);
@@ -234,11 +204,11 @@ static void parts_that_change_no_id_are_kept(void **state)
     json_t *root;
     int64_t length;
     (void)state;
-    OK(tokenizer_parse(&t, json, sizeof json - 1, "x"));
-    OK(file_join(path, folder, "kept.json"));
-    OK(tokenizer_save(t, path));
-    OK(json_open(&root, path, 1 << 20));
-    OK(json_get_int(json_object_get(root, "truncation"), "max_length", &length));
+    assert_ok(tokenizer_parse(&t, json, sizeof json - 1, "x"));
+    assert_ok(file_join(path, scratch, "kept.json"));
+    assert_ok(tokenizer_save(t, path));
+    assert_ok(json_open(&root, path, 1 << 20));
+    assert_ok(json_get_int(json_object_get(root, "truncation"), "max_length", &length));
     assert_int_equal(length, 7);
     assert_true(json_real_value(json_object_get(root, "mine")) == 1.5);
     assert_string_equal(
@@ -260,12 +230,12 @@ static void a_folder_with_the_pair_of_files(void **state)
     remove_file("tokenizer.json"); /* which would come first */
     write_file("vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2, \"<|endoftext|>\": 3}");
     write_file("merges.txt", "#version: 0.2\r\na b\r\n\n");
-    OK(tokenizer_open(&t, folder));
+    assert_ok(tokenizer_open(&t, scratch));
     assert_int_equal(tokenizer_end(t), 3);
-    OK(tokenizer_encode(t, "ab<|endoftext|>a", 16, &ids));
+    assert_ok(tokenizer_encode(t, "ab<|endoftext|>a", 16, &ids));
     assert_int_equal(ids.count, 3);
     assert_memory_equal(ids.data, ((int32_t[]){2, 3, 0}), 3 * sizeof(int32_t));
-    OK(tokenizer_decode(t, ids.data, ids.count, &text, &size));
+    assert_ok(tokenizer_decode(t, ids.data, ids.count, &text, &size));
     assert_string_equal(text, "ab<|endoftext|>a");
     free(text);
     free(ids.data);
@@ -279,16 +249,16 @@ static void refused_files(void **state)
     remove_file("tokenizer.json");
     write_file("vocab.json", "[]");
     write_file("merges.txt", "a b\na  b\n");
-    assert_int_equal(tokenizer_open(&t, folder), SOTTO_EFORMAT);
+    assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EFORMAT);
     assert_non_null(strstr(sotto_error(), "vocab.json: must be an object, got array"));
     write_file("vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2}");
-    assert_int_equal(tokenizer_open(&t, folder), SOTTO_EFORMAT);
+    assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EFORMAT);
     assert_non_null(strstr(sotto_error(), "merges.txt: line 2: merge 1 must be two tokens"));
     write_file("merges.txt", "a \xff\n");
-    assert_int_equal(tokenizer_open(&t, folder), SOTTO_EFORMAT);
+    assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EFORMAT);
     assert_non_null(strstr(sotto_error(), "line 1: merge 0 names \"?\""));
     remove_file("merges.txt");
-    assert_int_equal(tokenizer_open(&t, folder), SOTTO_EIO);
+    assert_int_equal(tokenizer_open(&t, scratch), SOTTO_EIO);
     assert_non_null(
         strstr(sotto_error(), "has neither tokenizer.json nor vocab.json and merges.txt"));
     assert_int_equal(tokenizer_open(&t, "/nowhere/tokenizer.json"), SOTTO_EIO);
@@ -307,7 +277,7 @@ static void hopeless_patterns_give_up(void **state)
     struct tokenizer *t;
     struct token_list ids = {0};
     (void)state;
-    OK(tokenizer_parse(&t, document, strlen(document), "x"));
+    assert_ok(tokenizer_parse(&t, document, strlen(document), "x"));
     memset(text, 'a', sizeof text);
     assert_int_equal(tokenizer_encode(t, text, sizeof text, &ids), SOTTO_EINVAL);
     assert_non_null(strstr(sotto_error(), "splitting 64 bytes: match limit exceeded"));
@@ -340,10 +310,10 @@ static void many_added_tokens(void **state)
              "\"merges\": []}, \"added_tokens\": %s}",
              list);
     char path[FILE_PATH_ROOM];
-    OK(file_join(path, folder, "tokenizer.json"));
-    OK(file_write(path, text, strlen(text)));
+    assert_ok(file_join(path, scratch, "tokenizer.json"));
+    assert_ok(file_write(path, text, strlen(text)));
     getrusage(RUSAGE_SELF, &before);
-    OK(tokenizer_open(&tokenizer, path));
+    assert_ok(tokenizer_open(&tokenizer, path));
     getrusage(RUSAGE_SELF, &after);
     assert_true(after.ru_maxrss - before.ru_maxrss < 96 << 10); /* KiB; 16 times would be 32 MiB */
     struct token_list ids = {0};
@@ -351,7 +321,7 @@ static void many_added_tokens(void **state)
         const char *one =
             json_string_value(json_object_get(json_array_get(added, (size_t)i), "content"));
         ids.count = 0;
-        OK(tokenizer_encode(tokenizer, one, SIZE, &ids));
+        assert_ok(tokenizer_encode(tokenizer, one, SIZE, &ids));
         assert_int_equal(ids.count, 1);
         assert_int_equal(ids.data[0], i + 1);
     }
@@ -375,5 +345,5 @@ int main(void)
         cmocka_unit_test(hopeless_patterns_give_up),
         cmocka_unit_test(many_added_tokens),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

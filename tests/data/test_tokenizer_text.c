@@ -1,15 +1,7 @@
 /* What the tokenizer knows of text: where words part, NFC, valid UTF-8, letters for bytes. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/scratch.h"
 
 #include "data/bpe/bpe.h"
-
-#include <cmocka.h> /* last: its fail() is a macro */
 
 static struct bpe_unicode unicode;
 

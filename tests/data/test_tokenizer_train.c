@@ -1,33 +1,17 @@
 /* Training: merges worked out by hand, a trainer and an encoder written from the definition, and
  * what is refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/scratch.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "data/tokenizer/tokenizer.h"
-
-#include <cmocka.h> /* last: its fail() is a macro */
-
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        if ((call) != SOTTO_OK)                                                                    \
-            fail_msg("%s", sotto_error());                                                         \
-    } while (0)
 
 static struct tokenizer *train(const char *text, size_t size, int vocab_size, int min_frequency,
                                const char *end)
 {
     struct tokenizer_training how = {vocab_size, min_frequency, end};
     struct tokenizer *t;
-    OK(tokenizer_train(&t, &how, &text, &size, 1));
+    assert_ok(tokenizer_train(&t, &how, &text, &size, 1));
     return t;
 }
 
@@ -35,7 +19,7 @@ static void assert_token(const struct tokenizer *t, int32_t id, const char *want
 {
     char *text;
     size_t size;
-    OK(tokenizer_decode(t, &id, 1, &text, &size));
+    assert_ok(tokenizer_decode(t, &id, 1, &text, &size));
     assert_string_equal(text, want);
     free(text);
 }
@@ -55,7 +39,7 @@ static void merges_by_hand(void **state)
     assert_token(t, 258, "ab");
     assert_token(t, 259, "aaab");
     struct token_list ids = {0};
-    OK(tokenizer_encode(t, "aaabaaa<|end|>", 14, &ids));
+    assert_ok(tokenizer_encode(t, "aaabaaa<|end|>", 14, &ids));
     assert_int_equal(ids.count, 4);
     assert_memory_equal(ids.data, ((int32_t[]){259, 257, 1 + 'a' - '!', 0}), 4 * sizeof(int32_t));
     free(ids.data);
@@ -104,9 +88,9 @@ static void read_naive(struct naive *m, const char *path)
 {
     json_t *root, *vocab, *merges, *item;
     size_t i;
-    OK(json_open(&root, path, 1 << 24));
-    OK(json_get_object(json_object_get(root, "model"), "vocab", &vocab));
-    OK(json_get_array(json_object_get(root, "model"), "merges", &merges));
+    assert_ok(json_open(&root, path, 1 << 24));
+    assert_ok(json_get_object(json_object_get(root, "model"), "vocab", &vocab));
+    assert_ok(json_get_array(json_object_get(root, "model"), "merges", &merges));
     for (int byte = 0; byte < 256; byte++) {
         char text[3];
         letter(byte, text);
@@ -161,8 +145,6 @@ static int best_pair(const int *id, int n, int *left, int *right)
     return best;
 }
 
-static char folder[] = "/tmp/sotto-train-XXXXXX";
-
 /* Words over few letters, so that pairs overlap, tie, and make the same token in two ways. */
 static void merges_are_those_of_the_definition(void **state)
 {
@@ -170,14 +152,14 @@ static void merges_are_those_of_the_definition(void **state)
     char text[900], path[FILE_PATH_ROOM];
     static int id[sizeof text];
     (void)state;
-    OK(file_join(path, folder, "trained.json"));
+    assert_ok(file_join(path, scratch, "trained.json"));
     for (uint64_t seed = 0; seed < 12; seed++) {
         struct rng rng = rng_make(seed, 0);
         int n = sizeof text;
         for (int i = 0; i < n; i++)
             text[i] = "aaabbc\n"[rng_below(&rng, i > 0 && text[i - 1] != '\n' && seed % 2 ? 7 : 6)];
         struct tokenizer *t = train(text, sizeof text, 256 + 60, 2, NULL);
-        OK(tokenizer_save(t, path));
+        assert_ok(tokenizer_save(t, path));
         tokenizer_close(t);
         read_naive(&m, path);
         for (int i = 0; i < n; i++) /* a newline is a word without pairs */
@@ -206,15 +188,15 @@ static void ids_are_those_of_the_definition(void **state)
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = "etaoinshrdlu"[rng_below(&rng, 2 + rng_below(&rng, 11))];
     struct tokenizer *t = train(text, sizeof text, 256 + 300, 2, NULL);
-    OK(file_join(path, folder, "trained.json"));
-    OK(tokenizer_save(t, path));
+    assert_ok(file_join(path, scratch, "trained.json"));
+    assert_ok(tokenizer_save(t, path));
     read_naive(&m, path);
     for (int round = 0; round < 400; round++) {
         int n = 1 + (int)rng_below(&rng, round % 4 == 0 ? 2000 : 90), id[2000];
         for (int i = 0; i < n; i++)
             text[i] = "etaoinshrdlu"[rng_below(&rng, 2 + rng_below(&rng, 11))];
         struct token_list ids = {0};
-        OK(tokenizer_encode(t, text, (size_t)n, &ids));
+        assert_ok(tokenizer_encode(t, text, (size_t)n, &ids));
         int want = naive_word(&m, text, n, id);
         assert_int_equal(ids.count, want);
         for (int i = 0; i < want; i++)
@@ -229,7 +211,7 @@ static void nothing_to_learn_from(void **state)
     struct tokenizer_training how = {.vocab_size = 500, .min_frequency = 0, .end = NULL};
     struct tokenizer *t;
     (void)state;
-    OK(tokenizer_train(&t, &how, NULL, NULL, 0));
+    assert_ok(tokenizer_train(&t, &how, NULL, NULL, 0));
     assert_int_equal(tokenizer_vocab_size(t), 256);
     assert_int_equal(tokenizer_end(t), -1);
     tokenizer_close(t);
@@ -260,18 +242,6 @@ static void refused_trainings(void **state)
     }
 }
 
-static int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return file_remove_tree(folder) == SOTTO_OK ? 0 : -1;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,5 +252,5 @@ int main(void)
         cmocka_unit_test(nothing_to_learn_from),
         cmocka_unit_test(refused_trainings),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

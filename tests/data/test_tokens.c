@@ -1,6 +1,6 @@
 /* Token files: what is saved comes back, llm.c's and raw files are read, and no header is believed.
  */
-#include "data/test_loader_fixture.h"
+#include "data/fixture.h"
 
 static void put32(uint8_t *p, uint32_t value)
 {
@@ -17,7 +17,7 @@ static void round_trip(int64_t vocab, int width)
     for (int i = 0; i < N; i++)
         ids[i] = (int32_t)((i * 7919LL) % vocab);
     ids[N - 1] = (int32_t)(vocab - 1);
-    assert_int_equal(file_join(path, folder, "own.bin"), SOTTO_OK);
+    assert_int_equal(file_join(path, scratch, "own.bin"), SOTTO_OK);
     assert_int_equal(tokens_save(path, ids, N, vocab), SOTTO_OK);
     assert_int_equal(tokens_open(&tokens, path, false), SOTTO_OK);
     assert_int_equal(tokens.count, N);
@@ -46,7 +46,7 @@ static void saving_checks_ids(void **state)
     (void)state;
     char path[FILE_PATH_ROOM];
     const int32_t ids[] = {1, 2, 300};
-    file_join(path, folder, "bad.bin");
+    file_join(path, scratch, "bad.bin");
     assert_error(tokens_save(path, ids, 3, 300), SOTTO_EINVAL,
                  "token 2 has id 300, the vocabulary is 300");
     assert_false(file_exists(path));
@@ -192,5 +192,5 @@ int main(void)
         cmocka_unit_test(llmc_files),           cmocka_unit_test(raw_files),
         cmocka_unit_test(hostile_headers),      cmocka_unit_test(ids_are_checked_when_read),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,36 +1,13 @@
 /* What the tests of this layer share: a folder of their own, a configuration, a tokenizer of bytes.
  */
-#ifndef TEST_LOADER_FIXTURE_H
-#define TEST_LOADER_FIXTURE_H
+#ifndef SOTTO_TESTS_DATA_FIXTURE_H
+#define SOTTO_TESTS_DATA_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "base/scratch.h"
 
-#include "base/file.h"
 #include "base/json.h"
 #include "data/loader.h"
 #include "data/tokens.h"
-
-#include <cmocka.h> /* behind ours: it has a macro called fail */
-
-static char folder[] = "/tmp/sotto-data-XXXXXX";
-
-static inline int make_folder(void **state)
-{
-    (void)state;
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static inline int remove_folder(void **state)
-{
-    (void)state;
-    return file_remove_tree(folder) == SOTTO_OK ? 0 : -1;
-}
 
 /* The path of a file of that name with these bytes; valid until four calls later. */
 static inline const char *make_file(const char *name, const void *data, size_t size)
@@ -38,7 +15,7 @@ static inline const char *make_file(const char *name, const void *data, size_t s
     static char paths[4][FILE_PATH_ROOM];
     static int turn;
     char *path = paths[turn++ % 4];
-    assert_int_equal(file_join(path, folder, name), SOTTO_OK);
+    assert_int_equal(file_join(path, scratch, name), SOTTO_OK);
     assert_int_equal(file_write(path, data, size), SOTTO_OK);
     return path;
 }
@@ -90,7 +67,7 @@ static inline struct tokenizer *byte_tokenizer(void)
     struct tokenizer *tokenizer;
     assert_non_null(text);
     if (tokenizer_parse(&tokenizer, text, strlen(text), "bytes") != SOTTO_OK)
-        fail_msg("%s", sotto_error());
+        fail_with("%s", sotto_error());
     assert_int_equal(tokenizer_vocab_size(tokenizer), 257);
     assert_int_equal(tokenizer_end(tokenizer), 256);
     free(text);
@@ -102,7 +79,7 @@ static inline void assert_error(enum sotto_status got, enum sotto_status want, c
 {
     assert_int_equal(got, want);
     if (!strstr(sotto_error(), part))
-        fail_msg("the message \"%s\" does not say \"%s\"", sotto_error(), part);
+        fail_with("the message \"%s\" does not say \"%s\"", sotto_error(), part);
 }
 
 /* Opens, and reports failure with the message. */
@@ -111,7 +88,7 @@ static inline struct loader *open_loader(const struct data_config *config, enum 
 {
     struct loader *loader;
     if (loader_open(&loader, config, split, tokenizer) != SOTTO_OK)
-        fail_msg("loader_open: %s", sotto_error());
+        fail_with("loader_open: %s", sotto_error());
     return loader;
 }
 
@@ -125,7 +102,7 @@ static inline const char *make_counting(const char *name, int32_t first, int cou
     assert_non_null(ids);
     for (int i = 0; i < count; i++)
         ids[i] = first + i;
-    assert_int_equal(file_join(path, folder, name), SOTTO_OK);
+    assert_int_equal(file_join(path, scratch, name), SOTTO_OK);
     assert_int_equal(tokens_save(path, ids, count, vocab), SOTTO_OK);
     free(ids);
     return path;
