@@ -4,8 +4,15 @@
 #define TEST_COMM_FORMULA_H
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "comm/model/link.h"
+
+/* As near as rounding lets a time come to its formula. */
+static inline bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-9 * fabs(b);
+}
 
 struct formula {
     int nodes, each;

@@ -10,12 +10,7 @@
 
 enum { MB = 1 << 20 };
 
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 1e-9 * fabs(b);
-}
-
-static double now(struct worker *w)
+static double now(const struct worker *w)
 {
     return clock_now(w->clock);
 }

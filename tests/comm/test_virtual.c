@@ -10,11 +10,6 @@
 
 enum { MB = 1000000 };
 
-static bool near(double a, double b)
-{
-    return fabs(a - b) <= 1e-9 * fabs(b);
-}
-
 static double now(const struct worker *w)
 {
     return clock_now(w->clock);
