@@ -115,17 +115,18 @@ static enum sotto_status run(struct bench *b)
 int main(int argc, char **argv)
 {
     struct bench b = {0};
-    const struct option_section sections[] = {
+    enum { SECTIONS = 2 + STRATEGY_SECTIONS };
+    struct option_section sections[SECTIONS] = {
         OPTION_SECTION("", "", table, &b.c),
-        {"strategy", "", strategy_options, strategy_options_count, &b.strategy},
         {"optim", "", optim_options, optim_options_count, &b.optim},
     };
+    strategy_sections(&b.strategy, sections + 2);
     const char *rest[64];
     int n_rest;
-    option_defaults(sections, 3);
+    option_defaults(sections, SECTIONS);
     b.strategy.precision = PRECISION_MIXED; /* as such models are trained */
     enum sotto_status st = argc > 64 ? fail(SOTTO_EINVAL, "too many arguments")
-                                     : option_parse(sections, 3, argc - 1,
+                                     : option_parse(sections, SECTIONS, argc - 1,
                                                     (const char *const *)argv + 1, rest, &n_rest);
     if (st == SOTTO_OK)
         st = run(&b);

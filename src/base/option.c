@@ -179,6 +179,50 @@ static enum sotto_status gone_key(const struct option_section *sections, int n, 
     return SOTTO_OK;
 }
 
+bool option_in_use(const struct option_section *s)
+{
+    return !s->used || s->used(s->of, s->name);
+}
+
+static const struct option *find(const struct option_section *s, const char *key)
+{
+    for (int i = 0; i < s->count; i++)
+        if (strcmp(s->table[i].key, key) == 0)
+            return &s->table[i];
+    return NULL;
+}
+
+bool option_depends(const struct option_section *sections, int n, const char *key)
+{
+    for (int s = 0; s < n; s++)
+        if (sections[s].used && find(&sections[s], key))
+            return true;
+    return false;
+}
+
+bool option_is_used(const struct option_section *sections, int n, const char *key)
+{
+    for (int s = 0; s < n; s++)
+        if (find(&sections[s], key) && option_in_use(&sections[s]))
+            return true;
+    return false;
+}
+
+/* The sections that have the key, for messages. */
+static int list_sections(const struct option_section *sections, int n, const char *key,
+                         const char *end, char *out, size_t room)
+{
+    size_t used = 0;
+    int found = 0;
+    *out = '\0';
+    for (int s = 0; s < n && used < room; s++)
+        if (find(&sections[s], key))
+            used += (size_t)snprintf(
+                out + used, room - used, "%s%s%s%s%s%s", found++ ? ", " : "", *end ? "'" : "",
+                sections[s].name, *sections[s].name ? end : "", *end ? key : "", *end ? "'" : "");
+    return found;
+}
+
 static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key,
                                      const char *value)
 {
@@ -187,6 +231,9 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
     if (gone)
         return SOTTO_OK;
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
+    char others[512];
+    if (dot && list_sections(sections, n, bare, ".", others, sizeof others) > 0)
+        return fail(SOTTO_EINVAL, "unknown key '%s': did you mean %s?", key, others);
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
     for (int s = 0; s < n; s++) {
@@ -208,36 +255,49 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
                 *section ? "." : "", best);
 }
 
+/* "section.key", or "section" for "section.preset". */
+static const char *inside(const struct option_section *s, const char *key)
+{
+    const size_t length = strlen(s->name);
+    if (!length || strncmp(key, s->name, length) != 0)
+        return NULL;
+    return key[length] == '.' ? key + length + 1 : key[length] ? NULL : "preset";
+}
+
+static enum sotto_status set_bare(const struct option_section *sections, int n, const char *key,
+                                  const char *value)
+{
+    const struct option_section *found = NULL;
+    char who[512];
+    for (int s = 0; s < n; s++) {
+        if (!find(&sections[s], key) || !option_in_use(&sections[s]))
+            continue;
+        if (!*sections[s].name)
+            return assign(find(&sections[s], key), sections[s].config, value, key);
+        if (found)
+            return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s", key, found->name,
+                        key, sections[s].name, key);
+        found = &sections[s];
+    }
+    if (found)
+        return assign(find(found, key), found->config, value, key);
+    if (!option_depends(sections, n, key))
+        return unknown_key(sections, n, key, value);
+    const int others = list_sections(sections, n, key, "", who, sizeof who);
+    return fail(SOTTO_EINVAL, "key '%s' belongs to %s, and %s not chosen", key, who,
+                others > 1 ? "these are" : "that is");
+}
+
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
                              const char *value)
 {
-    const struct option *found = NULL;
-    void *config = NULL;
-    const char *first = NULL;
     for (int s = 0; s < n; s++) {
-        const char *name = sections[s].name, *bare = key;
-        size_t length = strlen(name);
-        bool qualified = length && strncmp(key, name, length) == 0 && key[length] == '.';
-        if (qualified)
-            bare = key + length + 1;
-        if (length && strcmp(key, name) == 0) { /* --strategy=acco: the section's preset */
-            bare = "preset";
-            qualified = true;
-        }
-        for (int i = 0; i < sections[s].count; i++) {
-            if (strcmp(sections[s].table[i].key, bare) != 0)
-                continue;
-            if (found && !qualified && *name)
-                return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s%s%s or %s.%s", key, first,
-                            *first ? "." : "", key, name, key);
-            found = &sections[s].table[i];
-            config = sections[s].config;
-            first = name;
-            if (qualified || !*name)
-                return assign(found, config, value, key);
-        }
+        const char *bare = inside(&sections[s], key);
+        const struct option *o = bare ? find(&sections[s], bare) : NULL;
+        if (o)
+            return assign(o, sections[s].config, value, key);
     }
-    return found ? assign(found, config, value, key) : unknown_key(sections, n, key, value);
+    return set_bare(sections, n, key, value);
 }
 
 struct target { /* where option_load_text puts what it reads */

@@ -5,8 +5,8 @@
  *         OPTION_INT(struct optim_config, warmup, "0", 0, 1e9, "rounds of linear warm-up"),
  *
  * A program collects tables into sections; `--optim.warmup=10` on the command line equals
- * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section has
- * it, and `--model=nano` is `--model.preset=nano`. */
+ * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section in use
+ * has it, and `--model=nano` is `--model.preset=nano`. */
 #ifndef SOTTO_BASE_OPTION_H
 #define SOTTO_BASE_OPTION_H
 
@@ -44,6 +44,7 @@ struct option {
     size_t room;     /* text: size of the field */
     const char *was; /* "worker.per_node=0": a key whose place this one took, with its default,
                         which old files hold and which is no error; NULL: none */
+    bool file;       /* text: the name of a file */
 };
 
 #define OPTION_INT(S, field, preset, min, max, help)                                               \
@@ -67,6 +68,11 @@ struct option {
 #field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
             sizeof(((S *)0)->field), NULL                                                          \
     }
+#define OPTION_FILE(S, field, preset, help)                                                        \
+    {                                                                                              \
+#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
+            sizeof(((S *)0)->field), NULL, true                                                    \
+    }
 #define OPTION_ENUM(S, field, preset, names, help)                                                 \
     {                                                                                              \
 #field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help, 0, NULL           \
@@ -84,6 +90,10 @@ struct option_section {
     const struct option *table;
     int count;
     void *config; /* the struct that the table describes */
+    /* (optional) Whether its keys have a use just now: only then they may go without the section's
+     * name, and only then they are dumped. Default: always. */
+    bool (*used)(const void *of, const char *name);
+    const void *of;
 };
 
 #define OPTION_SECTION(name, about, table, config)                                                 \
@@ -120,6 +130,20 @@ enum sotto_status option_file(const char *path, char **text);
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest);
 
+/* The same but for keys without a section's name of which no section in use has any: they are left
+ * out, and `*left` says so. A configuration beneath may choose. */
+enum sotto_status option_parse_known(const struct option_section *sections, int n, int argc,
+                                     const char *const *argv, const char **rest, int *n_rest,
+                                     bool *left);
+
+bool option_in_use(const struct option_section *section);
+
+/* Whether the key has no section's name and what it means depends on which sections are in use. Of
+ * several options these are to be set last. */
+bool option_depends(const struct option_section *sections, int n, const char *key);
+/* ... and whether one in use has it. */
+bool option_is_used(const struct option_section *sections, int n, const char *key);
+
 /* Whether the text is a truth value, and which. */
 bool option_bool(const char *text, bool *out);
 
@@ -137,6 +161,9 @@ void option_describe(const struct option *option, char *out, size_t room);
 /* The help text, in 80 columns: each option with its help, range and default. */
 void option_help(const struct option_section *sections, int n, FILE *out);
 void option_help_one(const struct option_section *section, const struct option *option, FILE *out);
+
+/* Words of `text` from column `at` on, in lines that end before column 80 and begin at `indent`. */
+void option_wrap(const char *text, int at, int indent, FILE *out);
 
 /* How many slips of the fingers lie between a word and a name: at most a third of the word is near,
  * or that the name begins with it; OPTION_FAR if it is not near. */

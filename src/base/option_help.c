@@ -40,16 +40,15 @@ enum { WIDTH = 80, INDENT = 29 };
 
 #define GLUE '\t' /* a blank at which no line ends */
 
-/* Words of `text` from column `at` on, in lines that end before WIDTH. */
-static void wrap(const char *text, int at, FILE *out)
+void option_wrap(const char *text, int at, int indent, FILE *out)
 {
     for (const char *first = text; *text;) {
         const int length = (int)strcspn(text, " ");
         if (text == first) {
             at += length;
         } else if (at + 1 + length >= WIDTH) {
-            fprintf(out, "\n%*s", INDENT, "");
-            at = INDENT + length;
+            fprintf(out, "\n%*s", indent, "");
+            at = indent + length;
         } else {
             fputc(' ', out);
             at += 1 + length;
@@ -71,7 +70,7 @@ void option_help_one(const struct option_section *section, const struct option *
             *p = GLUE;
     snprintf(text, sizeof text, "%s (%s)", o->help, kind);
     int at = fprintf(out, "  %-26s ", flag);
-    wrap(text, at, out);
+    option_wrap(text, at, INDENT, out);
 }
 
 void option_help(const struct option_section *sections, int n, FILE *out)
@@ -79,8 +78,9 @@ void option_help(const struct option_section *sections, int n, FILE *out)
     for (int s = 0; s < n; s++) {
         if (sections[s].count == 0)
             continue;
-        fprintf(out, "\n%s%s%s%s\n", *sections[s].name ? "[" : "", sections[s].name,
-                *sections[s].name ? "]  " : "", sections[s].about);
+        int at = fprintf(out, "\n%s%s%s", *sections[s].name ? "[" : "", sections[s].name,
+                         *sections[s].name ? "]  " : "");
+        option_wrap(sections[s].about, at, 4, out);
         for (int i = 0; i < sections[s].count; i++)
             option_help_one(&sections[s], &sections[s].table[i], out);
     }

@@ -37,8 +37,27 @@ static bool is_flag(const struct option_section *sections, int n, const char *ke
     return false;
 }
 
-enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
-                               const char *const *argv, const char **rest, int *n_rest)
+/* Where option_parse stands. */
+struct reading {
+    const struct option_section *sections;
+    int n;
+    bool last;  /* the time for keys that depend on others */
+    bool *left; /* NULL: nothing may be left out           */
+};
+
+static enum sotto_status take(struct reading *r, const char *key, const char *value)
+{
+    if (option_depends(r->sections, r->n, key) != r->last)
+        return SOTTO_OK;
+    if (r->last && r->left && !option_is_used(r->sections, r->n, key)) {
+        *r->left = true;
+        return SOTTO_OK;
+    }
+    return fail_in(option_set(r->sections, r->n, key, value), "command line: ");
+}
+
+static enum sotto_status read_options(struct reading *r, int argc, const char *const *argv,
+                                      const char **rest, int *n_rest)
 {
     bool ended = false;
     *n_rest = 0;
@@ -59,15 +78,31 @@ enum sotto_status option_parse(const struct option_section *sections, int n, int
         memcpy(key, word, length);
         key[length] = '\0';
         const char *value = equals ? equals + 1 : NULL;
-        if (!value && is_flag(sections, n, key))
+        if (!value && is_flag(r->sections, r->n, key))
             value = "true";
         if (!value && i + 1 < argc)
             value = argv[++i];
         if (!value)
             return fail(SOTTO_EINVAL, "--%s wants a value", key);
-        TRY(fail_in(option_set(sections, n, key, value), "command line: "));
+        TRY(take(r, key, value));
     }
     return SOTTO_OK;
+}
+
+enum sotto_status option_parse_known(const struct option_section *sections, int n, int argc,
+                                     const char *const *argv, const char **rest, int *n_rest,
+                                     bool *left)
+{
+    struct reading r = {sections, n, false, left};
+    TRY(read_options(&r, argc, argv, rest, n_rest));
+    r.last = true;
+    return read_options(&r, argc, argv, rest, n_rest);
+}
+
+enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
+                               const char *const *argv, const char **rest, int *n_rest)
+{
+    return option_parse_known(sections, n, argc, argv, rest, n_rest, NULL);
 }
 
 const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM])
@@ -137,7 +172,7 @@ char *option_dump(const struct option_section *sections, int n)
     for (int named = 0; named < 2;
          named++) /* keys without a section come before the first heading */
         for (int s = 0; s < n; s++)
-            if ((*sections[s].name != '\0') == named)
+            if ((*sections[s].name != '\0') == named && option_in_use(&sections[s]))
                 dump_section(&sections[s], out);
     if (fclose(out) == 0)
         return text;

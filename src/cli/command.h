@@ -17,6 +17,7 @@ struct command_line {
     const char **words;      /* (argc) those that are no options              */
     int n_words;
     const char *file;   /* the word that is a configuration file; NULL: none  */
+    bool left;          /* keys that depend on a choice that is not made yet */
     const char *folder; /* the word that is a folder, where `beneath` takes it */
 };
 
@@ -47,7 +48,7 @@ enum sotto_status command_main(int argc, const char *const *argv);
 /* Reads the file and the options of the command line over what its configuration holds. */
 enum sotto_status command_overlay(struct command_line *line);
 
-enum { CLI_SECTIONS = 16 };
+enum { CLI_SECTIONS = 48 };
 #define CLI_CONFIG_ROOM (1024 * 1024)
 
 extern const struct command command_train, command_eval, command_sample, command_tokenize,

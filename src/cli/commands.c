@@ -59,8 +59,9 @@ enum sotto_status command_overlay(struct command_line *line)
     if (line->file)
         TRY(c->load ? c->load(line->config, line->file)
                     : option_load(line->sections, line->n_sections, line->file));
-    return option_parse(line->sections, line->n_sections, line->argc, line->argv, line->words,
-                        &line->n_words);
+    line->left = false;
+    return option_parse_known(line->sections, line->n_sections, line->argc, line->argv, line->words,
+                              &line->n_words, &line->left);
 }
 
 /* Options override the file, whichever comes first: they tell which word it is, and are read once
@@ -79,7 +80,12 @@ static enum sotto_status read_command_line(struct command_line *line)
         option_defaults(line->sections, line->n_sections);
         TRY(command_overlay(line));
     }
-    return c->beneath ? c->beneath(line->config, line) : SOTTO_OK;
+    if (c->beneath)
+        TRY(c->beneath(line->config, line));
+    if (!line->left)
+        return SOTTO_OK;
+    return option_parse(line->sections, line->n_sections, line->argc, line->argv, line->words,
+                        &line->n_words); /* says whose keys they are */
 }
 
 /* Words up to a "--", behind which all are names. */

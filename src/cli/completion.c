@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "nn/config.h"
-#include "strategy/strategy.h"
+#include "strategy/method.h"
 
 /* Where `key` without its section means this option: the first that has it, and no other. */
 static bool stands_alone(const struct option_section *sections, int n, const char *key)
@@ -49,6 +49,22 @@ static void put_presets(const char *section)
             printf(" %s", model_presets[i].config.preset);
 }
 
+/* strategy.shard and strategy.replicate take the name of a method. */
+static bool takes_method(const struct option_section *s, const char *key, enum method_axis *axis)
+{
+    *axis = strcmp(key, "shard") == 0 ? METHOD_SHARD : METHOD_REPLICATE;
+    return strcmp(s->name, "strategy") == 0 &&
+           (strcmp(key, "shard") == 0 || strcmp(key, "replicate") == 0);
+}
+
+static void put_methods(enum method_axis axis)
+{
+    const struct method *m;
+    for (int i = 0; (m = method_at(i)); i++)
+        if (m->axis == axis)
+            printf(" %s", m->name);
+}
+
 static void put_values(const struct command *c, const struct option_section *sections, int n)
 {
     printf("    %s)\n        case $2 in\n", c->name);
@@ -56,13 +72,17 @@ static void put_values(const struct command *c, const struct option_section *sec
         for (int i = 0; i < sections[s].count; i++) {
             const struct option *o = &sections[s].table[i];
             const bool preset = strcmp(o->key, "preset") == 0;
-            if (o->type != OPTION_TYPE_ENUM && o->type != OPTION_TYPE_BOOL && !preset)
+            enum method_axis axis;
+            const bool method = takes_method(&sections[s], o->key, &axis);
+            if (o->type != OPTION_TYPE_ENUM && o->type != OPTION_TYPE_BOOL && !preset && !method)
                 continue;
             printf("        ");
             put_flags(sections, n, s, o->key, "", "");
             printf(") echo");
             if (preset)
                 put_presets(sections[s].name);
+            else if (method)
+                put_methods(axis);
             else if (o->type == OPTION_TYPE_BOOL)
                 printf(" true false");
             for (int k = 0; o->type == OPTION_TYPE_ENUM && o->names[k]; k++)

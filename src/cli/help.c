@@ -4,6 +4,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "strategy/method.h"
+
+/* A paragraph a method. */
+static void print_methods(const char *command)
+{
+    const struct method *m;
+    printf("\nMethods, as strategy.shard and strategy.replicate take them (--strategy=NAME\n"
+           "takes either one, with ddp or sync):\n");
+    for (int i = 0; (m = method_at(i)); i++) {
+        if (i == 0 || m->axis != method_at(i - 1)->axis)
+            printf("  %s\n", m->axis == METHOD_SHARD
+                                 ? "inside a group of workers, gradients into parameters:"
+                                 : "between groups, how they stay in agreement:");
+        option_wrap(m->about, printf("    %-14s ", m->name), 19, stdout);
+    }
+    printf("  others that --strategy takes:\n");
+    for (int i = 0; method_preset(i); i++)
+        if (!method_find(METHOD_SHARD, method_preset(i)->name) &&
+            !method_find(METHOD_REPLICATE, method_preset(i)->name))
+            printf("    %s: %s x %s\n", method_preset(i)->name, method_preset(i)->shard->name,
+                   method_preset(i)->replicate->name);
+    printf("sotto %s --help METHOD   tells the options of one method\n", command);
+}
+
+static bool has_methods(const struct option_section *sections, int n)
+{
+    for (int s = 0; s < n; s++)
+        if (strcmp(sections[s].name, "strategy") == 0)
+            return true;
+    return false;
+}
+
+/* A method that has no options. */
+static bool print_plain_method(const struct option_section *sections, int n, const char *topic)
+{
+    const struct method *m;
+    for (int i = 0; (m = method_at(i)) && has_methods(sections, n); i++)
+        if (strcmp(m->name, topic) == 0) {
+            option_wrap(m->about, printf("%s  ", m->name), 4, stdout);
+            printf("It has no options of its own.\n");
+            return true;
+        }
+    return false;
+}
+
 /* Options without a section in full, of the others a line a section. */
 static void print_short(const struct command *c, const struct option_section *sections, int n)
 {
@@ -18,8 +63,10 @@ static void print_short(const struct command *c, const struct option_section *se
         return;
     printf("\nOptions come in sections:\n");
     for (int s = 0; s < n; s++)
-        if (*sections[s].name)
+        if (*sections[s].name && !sections[s].used)
             printf("  %-10s %s\n", sections[s].name, sections[s].about);
+    if (has_methods(sections, n))
+        print_methods(c->name);
     printf("\nsotto %s --help SECTION  tells the options of one section\n"
            "sotto %s --help KEY      tells about one option, such as %s.%s\n"
            "sotto %s --help all      tells everything\n",
@@ -33,8 +80,8 @@ static bool print_section(const struct option_section *sections, int n, const ch
             option_help(&sections[s], 1, stdout);
             printf(
                 "\nIn a file these stand under [%s] without the prefix; on the command line a key "
-                "that\nonly one section has may go without it too.\n",
-                topic);
+                "that\nonly one section has may go without it too%s.\n",
+                topic, sections[s].used ? ", where the method is chosen" : "");
             return true;
         }
     return false;
@@ -85,12 +132,17 @@ enum sotto_status help_print(const struct command *c, const struct option_sectio
         topic += 2;
     const bool all = topic && strcmp(topic, "all") == 0;
     if (topic && !all) {
-        if (print_section(sections, n, topic) || print_key(sections, n, topic))
+        if (strcmp(topic, "methods") == 0 && has_methods(sections, n))
+            return print_methods(c->name), SOTTO_OK;
+        if (print_section(sections, n, topic) || print_key(sections, n, topic) ||
+            print_plain_method(sections, n, topic))
             return SOTTO_OK;
         return unknown_topic(sections, n, topic);
     }
     printf("sotto %s: %s\n\nusage: sotto %s %s\nexample:\n%s\n", c->name, c->summary, c->name,
            c->usage, c->example);
+    if (all && has_methods(sections, n))
+        print_methods(c->name);
     if (all)
         option_help(sections, n, stdout);
     else

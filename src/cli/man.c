@@ -83,6 +83,8 @@ static void put_command(const struct command *c, const struct option_section *se
     put(c->example);
     printf("\n.fi\n");
     for (int s = 0; s < n; s++) {
+        if (sections[s].count == 0)
+            continue;
         const struct command *before = told_by(c, sections[s].table);
         printf(".SS ");
         if (*sections[s].name)

@@ -68,7 +68,7 @@ static void print_method(const struct run *run)
 static void print_length(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
-    const bool elastic = run->config.strategy.shard >= SHARD_DPU;
+    const bool elastic = strategy_elastic(&run->config.strategy);
     const int64_t samples = (int64_t)run->cluster.size * run->config.strategy.accumulate * t->batch;
     const int64_t rounds = budget_rounds(t, &(struct budget_spent){0}, samples);
     printf("length: ");

@@ -194,7 +194,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     TRY_DONE(command_overlay(line));
     strcpy(c->train.out, before->train.out);
     optim_forget(&c->optim, &before->optim);
-    st = strategy_forget(&c->strategy, &before->strategy);
+    strategy_set_aside(&c->strategy, &before->strategy);
 done:
     free(before);
     return st;

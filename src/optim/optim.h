@@ -48,7 +48,7 @@ extern const int optim_options_count;
 /* Refuses what makes no sense, and what the optimizer or the schedule has no use for. */
 enum sotto_status optim_check(struct optim_config *config);
 
-/* As strategy_forget. */
+/* As strategy_set_aside. */
 void optim_forget(struct optim_config *config, const struct optim_config *base);
 
 /* The learning rate of round t (from 0) of T rounds. */

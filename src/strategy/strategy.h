@@ -5,69 +5,37 @@
 #define SOTTO_STRATEGY_STRATEGY_H
 
 #include <signal.h>
+#include <stddef.h>
 
 #include "io/state.h"
 #include "optim/optim.h"
 #include "strategy/mesh.h"
 #include "strategy/oracle.h"
 
-enum strategy_shard {
-    SHARD_AUTO,
-    SHARD_DDP,
-    SHARD_ZERO1,
-    SHARD_FSDP,
-    SHARD_DPU,
-    SHARD_ACCO_WP,
-    SHARD_ACCO
-};
-enum strategy_replicate {
-    REPLICATE_AUTO,
-    REPLICATE_SYNC,
-    REPLICATE_LOCAL,
-    REPLICATE_OVERLAP_LOCAL,
-    REPLICATE_SLOWMO,
-    REPLICATE_CO2,
-    REPLICATE_DILOCO
-};
-enum strategy_penalty { PENALTY_ELEMENTWISE, PENALTY_NORM, PENALTY_OFF };
-enum strategy_outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };
+struct method; /* method.h */
+
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
 enum strategy_grads { GRADS_AUTO, GRADS_FP32, GRADS_BF16 };
 enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
 
-enum { STRATEGY_PHASES = 32 };
+/* Room for methods, and for what is their own in a configuration. */
+enum { METHODS_MOST = 24, METHODS_ROOM = 24 * 1024 };
 
 struct strategy_config { /* [strategy] */
     char preset[OPTION_ROOM];
-    int shard;                /* enum strategy_shard                              */
-    int replicate;            /* enum strategy_replicate                          */
-    char mesh[OPTION_ROOM];   /* "RxS"                                            */
-    int precision;            /* enum strategy_precision                          */
-    int grads;                /* enum strategy_grads                              */
-    int weight;               /* enum strategy_weight: what a round's average counts */
-    int accumulate;           /* micro-batches a worker and round, or half-round  */
-    int64_t warmup;           /* dpu: undelayed rounds at first                   */
-    char replay[OPTION_ROOM]; /* dpu, acco: file of counts                       */
-
-    char tau[OPTION_ROOM]; /* local, overlap-local, slowmo, co2                */
-    double alpha, beta;    /* overlap-local, slowmo, co2; negative: the method's own */
-    double phi;            /* co2: clip the outer momentum; 0: off             */
-    int penalty;           /* co2: enum strategy_penalty                       */
-    int64_t H;             /* diloco                                           */
-    int outer;             /* diloco: enum strategy_outer                      */
-    double outer_lr, outer_momentum;
-    double prune, drop;
-    int64_t drop_seed;
-    char replicas[OPTION_ROOM]; /* diloco: "8x1000,4x1000"                      */
-
+    char shard[OPTION_ROOM]; /* a method's name, or "auto": the preset's          */
+    char replicate[OPTION_ROOM];
+    char mesh[OPTION_ROOM]; /* "RxS"                                            */
+    int precision;          /* enum strategy_precision                          */
+    int grads;              /* enum strategy_grads                              */
+    int weight;             /* enum strategy_weight: what a round's average counts */
+    int accumulate;         /* micro-batches a worker and round, or half-round  */
     /* By strategy_resolve; no options of their own. */
-    int groups;        /* |R|                      */
-    int64_t tau_steps; /* 0: auto                  */
-    struct {
-        int groups;
-        int64_t steps;
-    } phase[STRATEGY_PHASES];
-    int n_phase;
+    const struct method *sharding, *replicating;
+    int groups; /* |R| */
+
+    /* The methods' own configurations (method_config). */
+    _Alignas(max_align_t) unsigned char own[METHODS_ROOM];
 };
 
 extern const struct option strategy_options[];
@@ -80,19 +48,45 @@ enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 /* What gradients are added up in. */
 enum dtype strategy_grad_type(const struct strategy_config *config);
 
-/* Leaves again to the preset what it fills in, so that another preset can be put in its place. */
-void strategy_unresolve(struct strategy_config *config);
+/* The sections: [strategy] and one for each method that has options, in the order of methods.c; the
+ * rest of them are empty. */
+enum { STRATEGY_SECTIONS = 1 + METHODS_MOST };
+void strategy_sections(struct strategy_config *config,
+                       struct option_section out[STRATEGY_SECTIONS]);
+void strategy_defaults(struct strategy_config *config);
 
-/* Sets options that config's method has no use for back to their defaults, where `base` has the
- * same value: runs that are compared share one base. Others are strategy_resolve's to refuse. */
-enum sotto_status strategy_forget(struct strategy_config *config,
-                                  const struct strategy_config *base);
+/* Sets options that config's methods have no use for back to their defaults, where `base` has the
+ * same value: what runs share, or an earlier one had, is for the methods that use it. Others are
+ * strategy_resolve's to refuse. */
+void strategy_set_aside(struct strategy_config *config, const struct strategy_config *base);
+
+/* A key of [strategy] as it was before methods had sections: it is given to the chosen methods that
+ * have it. For files of earlier runs. Returns whether there is such a key. */
+bool strategy_old_key(const char *key);
+enum sotto_status strategy_set_old(struct strategy_config *config, const char *key,
+                                   const char *value);
 
 /* The preset's name, i = 0, 1, ...; NULL behind the last. */
 const char *strategy_preset(int i);
 
 /* "zero1", "fsdp x sync": for people. */
 void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
+
+/* Whether a round has as many micro-batches as fit beside communication; whether what is computed
+ * depends on that. */
+bool strategy_elastic(const struct strategy_config *config);
+bool strategy_timed(const struct strategy_config *config);
+
+/* For a trial of a round or two with fewer groups. */
+void strategy_trial(struct strategy_config *config, int groups);
+
+/* Groups never differ. */
+bool strategy_in_step(const struct strategy_config *config);
+
+/* Steps between two meetings of groups that train apart, with the key that says so and whether they
+ * meet at the end of a run that is shorter; 0: they are in step, or it is not known yet. */
+int64_t strategy_every(const struct strategy_config *config, char key[OPTION_ROOM],
+                       bool *meets_at_end);
 
 /* How many rounds it may take workers that are asked to stop until all of them can; part of one,
  * where rounds can be abandoned. */
@@ -141,7 +135,7 @@ struct strategy_setup {
 };
 
 struct strategy_ops {
-    const char *name;
+    bool abandons; /* a round between two micro-batches, when a worker is asked to stop */
     enum sotto_status (*open)(struct strategy **out, const struct strategy_setup *setup);
     /* One update of the real parameters. A loss that is no number is SOTTO_ENUMERIC, before
      * anything moves. After a failure the other workers still wait, and lanes may be at work:
@@ -165,9 +159,6 @@ struct strategy_ops {
 struct strategy {
     const struct strategy_ops *ops;
 };
-
-extern const struct strategy_ops strategy_ddp, strategy_zero1, strategy_fsdp, strategy_dpu,
-    strategy_acco_wp, strategy_acco;
 
 /* Methods that own slices want the stages of the oracle's table padded to a multiple of |S|. Called
  * by all workers. */

@@ -199,14 +199,11 @@ static int cores_allowed(void)
     return (int)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* dpu, acco-wp and acco compute for as long as the exchange takes, which without a core of its own
- * is for as long as they compute. */
+/* Methods that depend on timing compute for as long as the exchange takes, which without a core of
+ * its own is for as long as they compute. */
 static void warn_of_starving(const struct cluster *c, int here, int cores)
 {
-    const struct strategy_config *s = &c->config->strategy;
-    const bool overlaps =
-        s->shard == SHARD_DPU || s->shard == SHARD_ACCO_WP || s->shard == SHARD_ACCO;
-    if (overlaps && !*s->replay && here > 1 && 2 * here > cores)
+    if (strategy_timed(&c->config->strategy) && here > 1 && 2 * here > cores)
         log_warn(
             "%d workers on %d %s: this method wants two each; here the exchange waits for a core "
             "while all go on computing, and rounds take far more micro-batches than needed",

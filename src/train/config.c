@@ -107,18 +107,44 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
                                    data_options, data_options_count, &c->data};
     s[3] = (struct option_section){"optim", "optimizer, learning rate and its schedule, clipping",
                                    optim_options, optim_options_count, &c->optim};
-    s[4] = (struct option_section){"strategy", "the training method: by name, or part by part",
-                                   strategy_options, strategy_options_count, &c->strategy};
-    s[5] = (struct option_section)OPTION_SECTION(
+    s[4] = (struct option_section)OPTION_SECTION(
         "worker", "workers of a simulated cluster: speeds, time of a micro-batch", worker_options,
         &c->worker);
-    s[6] = (struct option_section)OPTION_SECTION(
+    s[5] = (struct option_section)OPTION_SECTION(
         "link", "modelled links between workers, in virtual or in real time", link_options,
         &c->link);
-    s[7] = (struct option_section)OPTION_SECTION("comm", "how workers communicate", comm_options,
+    s[6] = (struct option_section)OPTION_SECTION("comm", "how workers communicate", comm_options,
                                                  &c->comm);
-    s[8] = (struct option_section)OPTION_SECTION(
+    s[7] = (struct option_section)OPTION_SECTION(
         "null", "sizes of what is not computed (train.oracle = null)", null_options, &c->null);
+    strategy_sections(&c->strategy, s + RUN_SHARED);
+}
+
+static enum sotto_status load_one(void *arg, const char *section, const char *bare,
+                                  const char *value)
+{
+    struct run_config *c = arg;
+    struct option_section sections[RUN_SECTIONS];
+    char key[2 * OPTION_ROOM];
+    if (!bare)
+        return SOTTO_OK;
+    if (strcmp(section, "strategy") == 0 && strategy_old_key(bare))
+        return strategy_set_old(&c->strategy, bare, value);
+    run_sections(c, sections);
+    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
+    return option_set(sections, RUN_SECTIONS, key, value);
+}
+
+enum sotto_status config_load_kept(struct run_config *config, const char *path)
+{
+    struct option_section sections[RUN_SECTIONS];
+    char *text;
+    run_sections(config, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    TRY(option_file(path, &text));
+    enum sotto_status st = option_read_text(text, path, NULL, load_one, config);
+    free(text);
+    return st;
 }
 
 void config_differences(const struct run_config *before, const struct run_config *after,

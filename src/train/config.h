@@ -68,8 +68,13 @@ struct run_config {
     struct null_size_config null;
 };
 
-enum { RUN_SECTIONS = 9 };
+/* The methods' sections come last. */
+enum { RUN_SHARED = 8, RUN_SECTIONS = RUN_SHARED + STRATEGY_SECTIONS };
 void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
+
+/* Reads a configuration that a run has kept, over the defaults. Keys of methods may be those of
+ * versions in which they stood under [strategy]. */
+enum sotto_status config_load_kept(struct run_config *config, const char *path);
 
 /* Calls `each` for every key whose value differs between the two. */
 typedef void config_difference(void *arg, const char *key, const char *old_value,

@@ -156,11 +156,8 @@ done:
 static enum sotto_status try_workers(struct trial *t)
 {
     const int group = t->run->cluster.size / t->strategy.groups;
-    if (t->strategy.groups > 2)
-        t->strategy.groups = 2;
+    strategy_trial(&t->strategy, t->strategy.groups > 2 ? 2 : t->strategy.groups);
     t->workers = group * t->strategy.groups;
-    t->strategy.replay[0] = '\0';
-    t->strategy.n_phase = 0;
     t->account = calloc((size_t)t->workers, sizeof *t->account);
     if (!t->account)
         return fail(SOTTO_ENOMEM, "no memory to account for %d workers", t->workers);

@@ -314,15 +314,16 @@ static void warn_rare(struct loop *l)
 {
     const struct trainer *t = l->t;
     const struct strategy_config *c = &t->run->config.strategy;
-    const bool diloco = c->replicate == REPLICATE_DILOCO;
-    const int64_t every = diloco ? c->H : c->replicate == REPLICATE_SYNC ? 0 : c->tau_steps;
+    char key[OPTION_ROOM];
+    bool meets = false;
+    const int64_t every = strategy_every(c, key, &meets);
     if (!leads(t) || c->groups == 1 || every <= t->rounds || t->rounds <= 0 || l->warned)
         return;
     l->warned = true;
-    log_warn("strategy.%s = %lld is more than the %lld steps of this run: %s", diloco ? "H" : "tau",
-             (long long)every, (long long)t->rounds,
-             diloco ? "its groups exchange once, at the end"
-                    : "its groups train without an exchange, and the model is their mean");
+    log_warn("%s = %lld is more than the %lld steps of this run: %s", key, (long long)every,
+             (long long)t->rounds,
+             meets ? "its groups exchange once, at the end"
+                   : "its groups train without an exchange, and the model is their mean");
 }
 
 static enum sotto_status read_clocks(struct loop *l)
@@ -366,7 +367,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     *stop = asked > 0;
     l->spent = (struct budget_spent){.rounds = t->step, .tokens = t->tokens, .samples = t->samples};
     TRY(read_clocks(l));
-    if (c->train.seconds <= 0 || c->strategy.replicate == REPLICATE_SYNC) {
+    if (c->train.seconds <= 0 || strategy_in_step(&c->strategy)) {
         free(l->clock);
         l->clock = NULL;
     }

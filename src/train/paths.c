@@ -51,5 +51,12 @@ void paths_complete(struct run_config *c)
     complete(c->data.tokenizer, sizeof c->data.tokenizer, folder);
     complete(c->data.cache, sizeof c->data.cache, folder);
     complete(c->train.init, sizeof c->train.init, folder);
-    complete(c->strategy.replay, sizeof c->strategy.replay, folder);
+    struct option_section methods[STRATEGY_SECTIONS];
+    strategy_sections(&c->strategy, methods);
+    for (int s = 0; s < STRATEGY_SECTIONS; s++)
+        for (int i = 0; i < methods[s].count; i++) {
+            const struct option *o = &methods[s].table[i];
+            if (o->file)
+                complete((char *)methods[s].config + o->offset, o->room, folder);
+        }
 }

@@ -9,7 +9,6 @@
 
 void resume_keep(struct run_config *config)
 {
-    strategy_unresolve(&config->strategy);
     paths_complete(config);
     config->train.resume = false;
 }
@@ -17,11 +16,8 @@ void resume_keep(struct run_config *config)
 enum sotto_status resume_read(struct run_config *out, const char *checkpoint)
 {
     char path[FILE_PATH_ROOM];
-    struct option_section sections[RUN_SECTIONS];
-    run_sections(out, sections);
-    option_defaults(sections, RUN_SECTIONS);
     TRY(file_join(path, checkpoint, "sotto.ini"));
-    return option_load(sections, RUN_SECTIONS, path);
+    return config_load_kept(out, path);
 }
 
 enum sotto_status resume_config(struct run_config *out, const char *folder, bool *found)

@@ -80,7 +80,7 @@ fails_with "fails.ini:4: expect: there is no run 'fst' (did you mean 'fast'?)" "
 [ ! -e fails ] || die "a refused file made a folder"
 # A base may hold what only some methods want; a run of its own may not.
 { sed -n '/^\[base\]/,/^\[run fast\]/p' rates.ini | sed '$d'
-  echo 'strategy.tau = 2'
+  printf '%s.tau = 2\n' local overlap-local slowmo co2
   echo 'workers = 2'
   echo '[run plain]'
   echo '[run local]'
@@ -96,8 +96,8 @@ says '^time_to_loss: until train/loss is [0-9.]+, the lowest of '
 [ -s budget/loss-samples.gnuplot ] || die "no curve over samples"
 succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget
 says '^\[2/2\] local: was done before: '
-{ cat methods.ini; echo '[run odd]'; echo 'strategy.H = 4'; } >odd.ini
-fails_with "strategy.H = 4 has no effect with replicate = sync; it is for diloco" "$sotto" compare odd.ini --steps=4
+{ cat methods.ini; echo '[run odd]'; echo 'diloco.H = 4'; } >odd.ini
+fails_with "diloco.H = 4 has no effect: the method is ddp x sync" "$sotto" compare odd.ini --steps=4
 fails_with "compare wants one file" "$sotto" compare
 fails_with "unknown key 'stpes'" "$sotto" compare rates.ini --stpes=3
 fails_with "there is no run 'fsat': did you mean 'fast'?" "$sotto" compare rates.ini --only=fsat --out=other

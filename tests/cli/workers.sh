@@ -69,7 +69,7 @@ done
 
 # Nothing is hidden where nothing is sent; and that groups will not meet is said at the start.
 succeeds "${train[@]}" --steps=3 --workers=2 --out=apart --strategy=local-sgd --tau=9
-says 'strategy.tau = 9 is more than the 3 steps of this run: its groups train without an exchange'
+says 'local.tau = 9 is more than the 3 steps of this run: its groups train without an exchange'
 says '; nothing was sent$'
 grep -q '"overlap": null' apart/report.json || die "something is hidden: $(cat apart/report.json)"
 
@@ -122,7 +122,7 @@ for method in dpu acco-wp acco; do
     ahead=("${train[@]}" --steps=20 --save_every=1 --workers=4 --strategy=$method)
     succeeds "${ahead[@]}" --out=whole-$method
     want=$(state)
-    ahead+=(--strategy.replay=whole-$method/counts.tsv --out=killed-$method --resume)
+    ahead+=(--replay=whole-$method/counts.tsv --out=killed-$method --resume)
     for pause in 0.11 0.17 0.23 0.29 0.35; do
         "${ahead[@]}" "${slow[@]}" >killed.log 2>&1 &
         pid=$!
@@ -174,7 +174,7 @@ refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
 refused 'worker.step is for train.time = virtual' --worker.step=10ms
-refused 'strategy.tau = 3 has no effect with replicate = sync; it is for local' --tau=3
+refused "key 'tau' belongs to local, overlap-local, slowmo, co2, and these are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
@@ -185,7 +185,7 @@ succeeds "${train[@]}" --workers=2 --strategy=slowmo --tau=2 --steps=4 --out=giv
 hash=$(sed -n 's/.*(state \(.*\))$/\1/p' out)
 succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --out=given-again
 says "\(state $hash\)"
-succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --strategy=zero1 --tau=12 --out=given-other
+succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --strategy=zero1 --slowmo.tau=12 --out=given-other
 says '^workers: 2 .*zero1$'
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.

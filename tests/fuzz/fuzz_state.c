@@ -107,16 +107,17 @@ static const struct model *model(void)
 static void lab_open(struct lab *lab, int method)
 {
     *lab = (struct lab){.oracle = {.ops = &oracle_ops, .table = &model()->table}};
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, &lab->config},
-        {"optim", "", optim_options, optim_options_count, &lab->optim},
-    };
-    option_defaults(sections, 2);
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
+                                           &lab->optim};
+    struct option_section sections[STRATEGY_SECTIONS];
+    strategy_defaults(&lab->config);
+    option_defaults(&optim_section, 1);
     for (int i = 0; i < 3 && methods[method][i]; i++) {
         char key[32];
         const char *value = strchr(methods[method][i], '=');
         snprintf(key, sizeof key, "%.*s", (int)(value - methods[method][i]), methods[method][i]);
-        must(option_set(sections, 1, key, value + 1));
+        strategy_sections(&lab->config, sections);
+        must(option_set(sections, STRATEGY_SECTIONS, key, value + 1));
     }
     must(strategy_resolve(&lab->config, 1));
     must(worker_alone(&lab->worker));

@@ -139,7 +139,7 @@ static inline enum sotto_status seat_round(struct seat *seat, int t, bool looks,
     if (looks && (memcmp(theta, seat->seen, sizeof theta) != 0) != seat->predicted)
         return fail(SOTTO_EINVAL, "round %d computes with%s theta", t,
                     seat->predicted ? "" : " something else than");
-    seat->predicted = seat->config.shard == SHARD_ACCO_WP;
+    seat->predicted = seat->lab->method == SHARD_ACCO_WP;
     return SOTTO_OK;
 }
 
@@ -209,19 +209,18 @@ static inline void seat_configure(struct seat *seat)
 {
     const struct lab *lab = seat->lab;
     struct strategy_config *c = &seat->config;
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, c},
-        {"optim", "", optim_options, optim_options_count, &seat->optim},
-    };
-    option_defaults(sections, 2);
-    c->shard = lab->method;
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
+                                           &seat->optim};
+    strategy_defaults(c);
+    option_defaults(&optim_section, 1);
+    choose(c, lab->method, REPLICATE_AUTO);
     c->accumulate = lab->accumulate;
-    c->warmup = lab->warmup;
+    set_own(c, "dpu", "warmup", "%lld", (long long)lab->warmup);
     c->weight = lab->weight;
     c->precision = lab->precision;
     c->grads = lab->grads;
     snprintf(c->mesh, sizeof c->mesh, "%dx%d", lab->groups, lab->workers / lab->groups);
-    snprintf(c->replay, sizeof c->replay, "%s", lab->replay);
+    set_own(c, shard_name(lab->method), "replay", "%s", lab->replay);
     seat->optim.kind = lab->kind;
     seat->optim.momentum = lab->momentum;
     seat->optim.clip = lab->clip;

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "base/scratch.h"
-#include "strategy/strategy.h"
+#include "strategy/names.h"
 
 enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
 

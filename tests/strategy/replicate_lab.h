@@ -64,35 +64,46 @@ static inline void lab_start(float x[COUNT])
         x[i] = 2 - 0.1f * (float)i;
 }
 
+/* The options of the rule's method; negative ones are its own. */
+static inline void lab_set_own(const struct rule *rule, struct strategy_config *config)
+{
+    static const char *const penalties[] = {"elementwise", "norm", "off"};
+    static const char *const outers[] = {"nesterov", "sgd", "adam"};
+    const char *name = replicate_name(rule->replicate);
+    char replicas[OPTION_ROOM] = "";
+    set_own(config, name, "tau", "%d", rule->tau);
+    set_own(config, name, "H", "%d", rule->tau);
+    if (rule->alpha >= 0)
+        set_own(config, name, "alpha", "%.17g", rule->alpha);
+    if (rule->beta >= 0)
+        set_own(config, name, "beta", "%.17g", rule->beta);
+    set_own(config, name, "phi", "%.17g", rule->phi);
+    set_own(config, name, "penalty", "%s", penalties[rule->penalty]);
+    set_own(config, name, "outer", "%s", outers[rule->outer]);
+    set_own(config, name, "outer_lr", "%.17g", rule->outer_lr);
+    if (rule->outer != OUTER_SGD)
+        set_own(config, name, "outer_momentum", "%.17g", rule->outer_momentum);
+    set_own(config, name, "prune", "%.17g", rule->prune);
+    set_own(config, name, "drop", "%.17g", rule->drop);
+    set_own(config, name, "drop_seed", "%lld", (long long)rule->drop_seed);
+    for (int i = 0, at = 0; i < PHASES && rule->phase[i].groups; i++)
+        at += snprintf(replicas + at, sizeof replicas - (size_t)at, "%s%dx%d", i ? "," : "",
+                       rule->phase[i].groups, rule->phase[i].steps);
+    set_own(config, name, "replicas", "%s", replicas);
+}
+
 static inline void lab_configure(const struct lab *lab, struct strategy_config *config,
                                  struct optim_config *optim)
 {
     const struct rule *rule = &lab->rule;
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, config},
-        {"optim", "", optim_options, optim_options_count, optim},
-    };
-    option_defaults(sections, 2);
-    config->shard = rule->shard;
-    config->replicate = rule->replicate;
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count, optim};
+    strategy_defaults(config);
+    option_defaults(&optim_section, 1);
+    choose(config, rule->shard, rule->replicate);
     config->precision = lab->precision;
     config->accumulate = rule->accumulate;
     snprintf(config->mesh, sizeof config->mesh, "%dx%d", rule->groups, rule_slices(rule));
-    snprintf(config->tau, sizeof config->tau, "%d", rule->tau);
-    config->H = rule->tau;
-    config->alpha = rule->alpha;
-    config->beta = rule->beta;
-    config->phi = rule->phi;
-    config->penalty = rule->penalty;
-    config->outer = rule->outer;
-    config->outer_lr = rule->outer_lr;
-    config->outer_momentum = rule->outer_momentum;
-    config->prune = rule->prune;
-    config->drop = rule->drop;
-    config->drop_seed = rule->drop_seed;
-    for (int i = 0, at = 0; i < PHASES && rule->phase[i].groups; i++)
-        at += snprintf(config->replicas + at, sizeof config->replicas - (size_t)at, "%s%dx%d",
-                       i ? "," : "", rule->phase[i].groups, rule->phase[i].steps);
+    lab_set_own(rule, config);
     optim->kind = rule->kind;
     optim->momentum = rule->momentum;
     optim->clip = rule->clip;
@@ -197,7 +208,6 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     float start[COUNT];
     lab_configure(lab, &config, &optim);
     lab_start(start);
-    TRY(strategy_forget(&config, &config)); /* the lab sets every method's options */
     TRY(strategy_resolve(&config, w->size));
     TRY(device_open(&dev, "cpu", &memory, 1));
     TRY(mesh_open(&mesh, w, config.groups));

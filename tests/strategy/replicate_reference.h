@@ -13,8 +13,8 @@
 enum { MOST = 8, PHASES = 4, STAGE = COUNT / STAGES };
 
 struct rule {
-    int replicate; /* enum strategy_replicate */
-    int shard;     /* enum strategy_shard     */
+    int replicate; /* REPLICATE_ */
+    int shard;     /* SHARD_     */
     int groups, workers, accumulate;
     double clip;
     int kind; /* optimizer */

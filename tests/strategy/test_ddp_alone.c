@@ -3,7 +3,7 @@
 
 #include "tensor/ops.h"
 
-struct method {
+struct alone {
     struct quadratic q;
     struct memory memory;
     struct device dev;
@@ -15,19 +15,18 @@ struct method {
     float x[COUNT]; /* the parameters after the last step */
 };
 
-static void method_configure(struct method *m, int kind)
+static void method_configure(struct alone *m, int kind)
 {
     memset(m, 0, sizeof *m);
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, &m->config},
-        {"optim", "", optim_options, optim_options_count, &m->optim},
-    };
-    option_defaults(sections, 2);
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
+                                           &m->optim};
+    strategy_defaults(&m->config);
+    option_defaults(&optim_section, 1);
     m->optim.kind = kind;
     m->optim.weight_decay = 0;
 }
 
-static void method_open(struct method *m)
+static void method_open(struct alone *m)
 {
     quadratic_make(&m->q);
     assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
@@ -41,7 +40,7 @@ static void method_open(struct method *m)
     assert_ok(m->s->ops->import(m->s, m->x));
 }
 
-static void method_close(struct method *m)
+static void method_close(struct alone *m)
 {
     m->s->ops->free(m->s);
     mesh_close(&m->mesh);
@@ -51,7 +50,7 @@ static void method_close(struct method *m)
     assert_int_equal(m->memory.total, 0);
 }
 
-static struct round step(struct method *m, double lr)
+static struct round step(struct alone *m, double lr)
 {
     struct round r;
     assert_ok(m->s->ops->round(m->s, &(struct plan){.lr = lr, .want_norm = false}, &r));
@@ -60,7 +59,7 @@ static struct round step(struct method *m, double lr)
 }
 
 /* Of all that a checkpoint would hold, and of the bf16 copy where there is one. */
-static uint64_t hash_of(struct method *m)
+static uint64_t hash_of(struct alone *m)
 {
     struct state_visitor v;
     state_hasher_init(&v);
@@ -78,7 +77,7 @@ static uint64_t hash_of(struct method *m)
 static void recursion(void **state)
 {
     (void)state;
-    struct method m;
+    struct alone m;
     method_configure(&m, OPTIM_SGD);
     method_open(&m);
     for (int t = 0; t < 30; t++) {
@@ -104,7 +103,7 @@ static void recursion(void **state)
 static void closed_form(void **state)
 {
     (void)state;
-    struct method m;
+    struct alone m;
     method_configure(&m, OPTIM_SGD);
     method_open(&m);
     m.q.still = true;
@@ -127,7 +126,7 @@ static void accumulation(void **state)
     (void)state;
     for (int weight = WEIGHT_MICROBATCH; weight <= WEIGHT_TOKENS; weight++) {
         for (int k = 1; k <= 5; k++) {
-            struct method m;
+            struct alone m;
             method_configure(&m, OPTIM_SGD);
             m.config.accumulate = k;
             m.config.weight = weight;
@@ -166,7 +165,7 @@ static void not_a_number(void **state)
     (void)state;
     for (int bad = 0; bad < 3; bad++) {
         for (int precision = PRECISION_FP32; precision <= PRECISION_MIXED; precision++) {
-            struct method m;
+            struct alone m;
             struct round r;
             method_configure(&m, OPTIM_ADAMW);
             m.config.accumulate = 3;
@@ -210,7 +209,7 @@ static void clipping(void **state)
     for (int k = 1; k <= 3; k += 2) {
         static const double limits[] = {0, 0.5, 1e9};
         for (int c = 0; c < 3; c++) {
-            struct method m;
+            struct alone m;
             struct round r;
             method_configure(&m, OPTIM_SGD);
             m.config.accumulate = k;
@@ -242,7 +241,7 @@ static void norm_is_free(void **state)
     (void)state;
     uint64_t hash[2];
     for (int want = 0; want < 2; want++) {
-        struct method m;
+        struct alone m;
         struct round r;
         method_configure(&m, OPTIM_ADAMW);
         method_open(&m);
@@ -277,7 +276,7 @@ static const struct oracle_ops seen_ops = {.begin = quadratic_begin,
 static void mixed_precision(void **state)
 {
     (void)state;
-    struct method m;
+    struct alone m;
     method_configure(&m, OPTIM_ADAMW);
     m.config.precision = PRECISION_MIXED;
     method_open(&m);
@@ -306,7 +305,7 @@ static void mixed_precision(void **state)
     method_close(&m);
 }
 
-static void save(struct method *m, const char *path)
+static void save(struct alone *m, const char *path)
 {
     struct state_visitor v;
     assert_ok(state_saver_init(&v));
@@ -315,7 +314,7 @@ static void save(struct method *m, const char *path)
     state_free(&v);
 }
 
-static void load(struct method *m, const char *path)
+static void load(struct alone *m, const char *path)
 {
     struct state_visitor v;
     assert_ok(state_loader_open(&v, path));
@@ -340,7 +339,7 @@ static void save_and_load(void **state)
             uint64_t hash[2];
             float x[COUNT];
             for (int resumed = 0; resumed < 2; resumed++) {
-                struct method m;
+                struct alone m;
                 method_configure(&m, cases[c].kind);
                 m.config.precision = cases[c].precision;
                 m.config.accumulate = cases[c].accumulate;
@@ -382,7 +381,7 @@ static const struct oracle_ops refusing_ops = {.begin = refuse,
 static void oracle_failure(void **state)
 {
     (void)state;
-    struct method m;
+    struct alone m;
     struct round r;
     method_configure(&m, OPTIM_ADAMW);
     method_open(&m);

@@ -221,9 +221,6 @@ static void bad_replays(void **state)
     struct lab lab = optimizer(SHARD_ACCO, 2, 2);
     snprintf(lab.replay, sizeof lab.replay, "%s", at("nowhere"));
     assert_fails(lab_virtual(&lab), SOTTO_EIO, "nowhere");
-    lab = optimizer(SHARD_DDP, 2, 2);
-    write_text(&lab, "1 1\n");
-    assert_fails(lab_virtual(&lab), SOTTO_EINVAL, "has no effect with shard = ddp; it is for dpu");
     lab = optimizer(SHARD_ACCO, 2, 2); /* what a run writes, and what editors make of it */
     write_text(&lab, "# counts\n1\t2\r\n\n2 1 \n");
     lab.rounds = 1;

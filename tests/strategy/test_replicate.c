@@ -280,47 +280,66 @@ static void memory_table(void **state)
 static enum sotto_status resolve(const char *const *option, int n)
 {
     struct strategy_config config;
-    struct option_section section = {"strategy", "", strategy_options, strategy_options_count,
-                                     &config};
-    option_defaults(&section, 1);
+    struct option_section sections[STRATEGY_SECTIONS];
+    strategy_defaults(&config);
+    strategy_sections(&config, sections);
     for (int i = 0; i < n && option[i]; i++) {
         char key[64];
         const char *value = strchr(option[i], '=');
-        snprintf(key, sizeof key, "strategy.%.*s", (int)(value - option[i]), option[i]);
-        TRY(option_set(&section, 1, key, value + 1));
+        snprintf(key, sizeof key, "%.*s", (int)(value - option[i]), option[i]);
+        TRY(option_set(sections, STRATEGY_SECTIONS, key, value + 1));
     }
     return strategy_resolve(&config, 8);
 }
 
-/* What a run writes down can be given another method, or the same again. */
-static void unresolved(void **state)
+/* What a run writes down is what it was told, and can be given another method. */
+static void resolved(void **state)
 {
     (void)state;
     for (int i = 0; strategy_preset(i); i++) {
-        struct strategy_config config, before;
-        struct option_section s = {"strategy", "", strategy_options, strategy_options_count,
-                                   &config};
-        option_defaults(&s, 1);
-        before = config;
-        assert_ok(option_set(&s, 1, "strategy.preset", strategy_preset(i)));
+        struct strategy_config config;
+        strategy_defaults(&config);
+        strcpy(config.preset, strategy_preset(i));
         assert_ok(strategy_resolve(&config, 8));
-        strategy_unresolve(&config);
-        assert_int_equal(config.shard, before.shard);
-        assert_int_equal(config.replicate, before.replicate);
-        assert_true(config.alpha == before.alpha && config.beta == before.beta);
+        assert_string_equal(config.shard, "auto");
+        assert_string_equal(config.replicate, "auto");
         for (int k = 0; strategy_preset(k); k++) {
             struct strategy_config other = config;
             strcpy(other.preset, strategy_preset(k));
             assert_ok(strategy_resolve(&other, 8));
         }
-        config.replicate = REPLICATE_SLOWMO; /* not the preset's: it stays */
-        config.alpha = 0.25;
-        assert_ok(strategy_resolve(&config, 8));
-        strategy_unresolve(&config);
-        if (strcmp(strategy_preset(i), "slowmo") != 0)
-            assert_int_equal(config.replicate, REPLICATE_SLOWMO);
-        assert_true(config.alpha == 0.25 && config.beta == -1);
     }
+}
+
+/* Options of another method are set aside where they came from the base, not where a run asks for
+ * them. */
+static void set_aside(void **state)
+{
+    (void)state;
+    struct strategy_config base, config;
+    struct option_section sections[STRATEGY_SECTIONS];
+    strategy_defaults(&base);
+    set_own(&base, "diloco", "H", "20");
+    set_own(&base, "diloco", "outer_momentum", "0.5");
+    config = base;
+    assert_fails(strategy_resolve(&config, 8), SOTTO_EINVAL, "diloco.H = 20 has no effect");
+    strategy_set_aside(&config, &base);
+    assert_ok(strategy_resolve(&config, 8));
+    config = base;
+    set_own(&config, "diloco", "H", "21");
+    strategy_set_aside(&config, &base);
+    assert_fails(strategy_resolve(&config, 8), SOTTO_EINVAL, "diloco.H = 21 has no effect");
+    config = base;
+    strcpy(config.preset, "diloco");
+    set_own(&config, "diloco", "outer", "sgd");
+    strategy_set_aside(&config, &base);
+    assert_ok(strategy_resolve(&config, 8));
+    strategy_sections(&config, sections);
+    assert_ok(option_set(sections, STRATEGY_SECTIONS, "H", "7"));
+    char *text = option_dump(sections, STRATEGY_SECTIONS);
+    assert_non_null(strstr(text, "[diloco]\nH = 7\n"));
+    assert_null(strstr(text, "[slowmo]"));
+    free(text);
 }
 
 static void refused(void **state)
@@ -329,37 +348,40 @@ static void refused(void **state)
     static const struct {
         const char *option[3], *says;
     } bad[] = {
-        {{"preset=diloco", "prune=1"}, "strategy.prune = 1 sends nothing"},
-        {{"preset=co2", "prune=0.5"},
-         "strategy.prune = 0.5 has no effect with replicate = co2; it is for diloco"},
-        {{"preset=local-sgd", "drop=0.5"},
-         "strategy.drop = 0.5 has no effect with replicate = local"},
-        {{"preset=slowmo", "replicas=4x3"}, "strategy.replicas = 4x3 has no effect"},
-        {{"preset=ddp", "tau=3"}, "it is for local, overlap-local, slowmo, co2"},
-        {{"preset=zero1", "warmup=3"}, "strategy.warmup = 3 has no effect with shard = zero1"},
-        {{"preset=slowmo", "phi=0.1"}, "strategy.phi = 0.1 has no effect"},
-        {{"preset=local-sgd", "alpha=0.5"}, "strategy.alpha = 0.5 has no effect"},
-        {{"preset=co2", "H=20"}, "strategy.H = 20 has no effect"},
+        {{"preset=diloco", "prune=1"}, "diloco.prune = 1 sends nothing"},
+        {{"preset=co2", "prune=0.5"}, "key 'prune' belongs to diloco, and that is not chosen"},
+        {{"preset=co2", "diloco.prune=0.5"},
+         "diloco.prune = 0.5 has no effect: the method is ddp x co2"},
+        {{"preset=ddp", "tau=3"},
+         "key 'tau' belongs to local, overlap-local, slowmo, co2, and these are not chosen"},
+        {{"preset=co2", "strategy.tau=3"},
+         "did you mean 'local.tau', 'overlap-local.tau', 'slowmo.tau', 'co2.tau'?"},
+        {{"preset=diloco", "strategy.H=3"}, "did you mean 'diloco.H'?"},
+        {{"preset=zero1", "dpu.warmup=3"}, "dpu.warmup = 3 has no effect: the method is zero1"},
+        {{"preset=slowmo", "co2.phi=0.1"}, "co2.phi = 0.1 has no effect"},
+        {{"preset=local-sgd", "alpha=0.5"}, "belongs to overlap-local, slowmo, co2"},
         {{"preset=diloco", "outer=sgd", "outer_momentum=0.5"}, "it is for nesterov, adam"},
         {{"preset=acco", "replicate=diloco", "replicas=4x3"}, "rounds in step, which acco has not"},
         {{"preset=dpu", "replicate=diloco", "replicas=4x3"}, "rounds in step, which dpu has not"},
-        {{"preset=diloco", "replicas=9x3"}, "strategy.replicas = 9x3: there are only 8 groups"},
+        {{"preset=diloco", "replicas=9x3"}, "diloco.replicas = 9x3: there are only 8 groups"},
         {{"preset=diloco", "mesh=4x2", "replicas=5x3"}, "there are only 4 groups"},
         {{"preset=diloco", "replicas=4"}, "want groups x rounds with commas"},
         {{"preset=diloco", "replicas=0x3"}, "want groups x rounds with commas"},
         {{"preset=diloco", "replicas=4x3;2x3"}, "want groups x rounds with commas"},
-        {{"preset=local-sgd", "tau=auto"}, "strategy.tau = auto: want a number of steps"},
-        {{"preset=slowmo", "tau=0"}, "strategy.tau = 0: want a number of steps"},
-        {{"preset=co2", "tau=soon"}, "strategy.tau = soon: want a number of steps, or auto"},
-        {{"preset=co2", "tau=3x"}, "strategy.tau = 3x: want a number of steps, or auto"},
+        {{"preset=local-sgd", "tau=auto"}, "tau = auto: want an integer"},
+        {{"preset=slowmo", "tau=0"}, "tau = 0 is out of range"},
+        {{"preset=co2", "tau=soon"}, "co2.tau = soon: want a number of steps, or auto"},
+        {{"preset=co2", "tau=3x"}, "co2.tau = 3x: want a number of steps, or auto"},
         {{"preset=co2", "mesh=3x2"}, "strategy.mesh = 3x2 needs 6 workers, there are 8"},
-        {{"preset=co2", "replay=counts.tsv"},
-         "strategy.replay = counts.tsv has no effect with shard = ddp; it is for dpu, acco-wp, acco"},
+        {{"preset=co2", "replay=counts.tsv"}, "belongs to dpu, acco-wp, acco"},
         {{"preset=slow-mo"}, "did you mean 'slowmo'?"},
+        {{"shard=zero"}, "strategy.shard = zero: no such method; did you mean 'zero1'?"},
+        {{"shard=diloco"}, "strategy.shard = diloco: no such method"},
+        {{"replicate=locl"}, "strategy.replicate = locl: no such method; did you mean 'local'?"},
     };
     static const char *const good[][3] = {
         {"preset=co2", "tau=auto"},
-        {"preset=ddp", "tau=12", "H=500"}, /* the defaults are nobody's mistake */
+        {"preset=ddp", "local.tau=12", "diloco.H=500"}, /* the defaults are nobody's mistake */
         {"preset=diloco", "replicas=8x3,4x2,1x9", "drop=1"},
         {"preset=acco", "replicate=diloco", "mesh=2x4"},
         {"preset=fsdp", "replicate=co2", "mesh=4x2"},
@@ -456,7 +478,8 @@ int main(void)
         cmocka_unit_test(fading_learning_rate),
         cmocka_unit_test(one_wants_to_stop),
         cmocka_unit_test(memory_table),
-        cmocka_unit_test(unresolved),
+        cmocka_unit_test(resolved),
+        cmocka_unit_test(set_aside),
         cmocka_unit_test(refused),
         cmocka_unit_test(tau_of_all),
     };

@@ -14,11 +14,14 @@
 static struct run_config configure(const char *method)
 {
     static const char *const basic[] = {
-        "model.layers=1",  "model.width=16",    "model.heads=2",          "model.positions=16",
-        "train.batch=2",   "train.log_every=1", "train.time=virtual",     "train.keep=0",
-        "train.threads=1", "optim.lr=0.01",     "data.holdout=0",         "train.workers=4",
-        "optim.warmup=2",  "strategy.tau=3",    "strategy.H=3",           "worker.step=100ms",
-        "train.stages=2",  "train.nodes=4",     "worker.speed=1,1,1,0.5",
+        "model.layers=1",         "model.width=16", "model.heads=2",
+        "model.positions=16",     "train.batch=2",  "train.log_every=1",
+        "train.time=virtual",     "train.keep=0",   "train.threads=1",
+        "optim.lr=0.01",          "data.holdout=0", "train.workers=4",
+        "optim.warmup=2",         "local.tau=3",    "overlap-local.tau=3",
+        "slowmo.tau=3",           "co2.tau=3",      "diloco.H=3",
+        "worker.step=100ms",      "train.stages=2", "train.nodes=4",
+        "worker.speed=1,1,1,0.5",
     };
     static int folders;
     char folder[32];
@@ -46,7 +49,7 @@ static enum sotto_status train(struct run_config c, int64_t stop_at, struct run_
     struct run run;
     struct seen seen = {.stop_at = stop_at};
     struct run_watch watch = {.step = on_step, .arg = &seen, .stop = &seen.stop};
-    TRY(strategy_forget(&c.strategy, &c.strategy)); /* tau and H are one method's */
+    strategy_set_aside(&c.strategy, &c.strategy); /* tau and H are one method's */
     TRY(run_open(&run, &c, &watch));
     enum sotto_status st = run_train(&run);
     *out = run.result;
@@ -158,8 +161,10 @@ static void seconds(void **state)
 static struct run_config configure_apart(const char *method, bool slow)
 {
     struct run_config c = configure(method);
-    set(&c, "strategy.tau=500");
-    set(&c, "strategy.H=500");
+    static const char *const rare[] = {"local.tau=500", "overlap-local.tau=500", "slowmo.tau=500",
+                                       "co2.tau=500", "diloco.H=500"};
+    for (size_t i = 0; i < sizeof rare / sizeof *rare; i++)
+        set(&c, rare[i]);
     set(&c, "worker.step=20ms");
     set(&c, "link.inter=100Mbit/s,5ms");
     set(&c, slow ? "worker.speed=1,1,1,0.5" : "worker.speed=1");
@@ -301,7 +306,7 @@ static void loss_of_all_groups(void **state)
                 fail_with("%s: the first loss is %g, not %g", methods[i], first, ddp);
         }
     c = configure("diloco");
-    set(&c, "strategy.H=1000");
+    set(&c, "diloco.H=1000");
     c.train.steps = 300; /* more reports than wait */
     assert_ok(train(c, 0, &r));
     assert_int_equal(metric(c.train.out, "train/loss", &first, &last), 300);
@@ -321,12 +326,12 @@ static void shorter_than_an_outer_round(void **state)
     struct run_result r;
     char line[256] = "";
     double first, last;
-    set(&c, "strategy.H=50");
+    set(&c, "diloco.H=50");
     set(&c, "train.tokens=640");
     log_set(keep_line, line);
     assert_ok(train(c, 0, &r));
     log_set(NULL, NULL);
-    assert_non_null(strstr(line, "strategy.H = 50 is more than the 5 steps of this run: its groups "
+    assert_non_null(strstr(line, "diloco.H = 50 is more than the 5 steps of this run: its groups "
                                  "exchange once, at the end"));
     assert_int_equal(r.step, 5);
     metric(c.train.out, "comm/bytes", &first, &last);

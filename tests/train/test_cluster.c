@@ -348,9 +348,8 @@ static void methods_share_a_cluster(void **state)
          6,
          "6 nodes x 1 worker; inside no limit; between 1GB/s, an adapter a worker"},
     };
-    static const char *const methods[] = {"ddp", "local-sgd strategy.tau=1",
-                                          "fsdp strategy.mesh=2x3", "acco",
-                                          "diloco strategy.mesh=3x2"};
+    static const char *const methods[] = {"ddp", "local-sgd local.tau=1", "fsdp strategy.mesh=2x3",
+                                          "acco", "diloco strategy.mesh=3x2"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
             struct cluster cluster;

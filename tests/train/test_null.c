@@ -5,18 +5,18 @@
 
 #include <math.h>
 
-#include "strategy/strategy.h"
+#include "strategy/names.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
 #include "train/null_oracle.h"
 
-enum method { DDP, ZERO1, FSDP, METHODS };
+enum which { DDP, ZERO1, FSDP, METHODS };
 enum { STAGES = 5, ROUNDS = 3, PARAMETERS = 70000001, ACTIVATIONS = 1000003 };
 
 static const char *const method_names[] = {"ddp", "zero1", "fsdp"};
 
 struct case_ {
-    enum method method;
+    enum which method;
     int workers;
     const struct link_model *links;
     int node[64];
@@ -75,12 +75,11 @@ static enum sotto_status work(struct worker *w, void *arg)
 
 static void run(struct case_ *c)
 {
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, &c->config},
-        {"optim", "", optim_options, optim_options_count, &c->optim},
-    };
-    option_defaults(sections, 2);
-    c->config.shard = SHARD_DDP + (int)c->method;
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
+                                           &c->optim};
+    strategy_defaults(&c->config);
+    option_defaults(&optim_section, 1);
+    choose(&c->config, SHARD_DDP + (int)c->method, REPLICATE_AUTO);
     c->config.precision = PRECISION_MIXED;
     assert_ok(strategy_resolve(&c->config, c->workers));
     for (int r = 0; r < c->workers; r++)
@@ -169,7 +168,7 @@ static void time_is_arithmetic(void **state)
                                               {.intra = {3e9, 1e-6}, .inter = {2.5e9, 2e-6}}};
     static const int sizes[] = {1, 8, 64};
     for (int i = 0; i < 27; i++) {
-        struct case_ c = {.method = (enum method)(i % METHODS),
+        struct case_ c = {.method = (enum which)(i % METHODS),
                           .workers = sizes[i / METHODS % 3],
                           .links = &links[i / 9],
                           .seconds = 0.25};
@@ -198,7 +197,7 @@ static void memory_is_arithmetic(void **state)
     static const int sizes[] = {8, 64};
     for (int i = 0; i < 2 * METHODS; i++) {
         struct case_ c = {
-            .method = (enum method)(i % METHODS), .workers = sizes[i / METHODS], .seconds = 1};
+            .method = (enum which)(i % METHODS), .workers = sizes[i / METHODS], .seconds = 1};
         run(&c);
         size_t count = table_count(&c.table), n = (size_t)c.workers;
         size_t whole = c.method == FSDP ? count / n : count;

@@ -42,7 +42,7 @@ static enum sotto_status load(struct seat *seat, const char *path)
 {
     struct state_visitor v;
     TRY(state_loader_open(&v, path));
-    const bool predicts = seat->config.shard == SHARD_ACCO_WP;
+    const bool predicts = seat->lab->method == SHARD_ACCO_WP;
     seat->predicted = predicts && state_has(&v, "est.");
     enum sotto_status st = visit(seat, &v);
     if (!predicts)

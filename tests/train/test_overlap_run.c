@@ -114,7 +114,9 @@ static void replay_of(struct run_config *c, const char *out)
 {
     char path[96];
     snprintf(path, sizeof path, "%s/counts.tsv", out);
-    strcpy(c->strategy.replay, at(path));
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(c, sections);
+    assert_ok(option_set(sections, RUN_SECTIONS, "replay", at(path)));
     strcpy(c->link.inter, "");
 }
 
@@ -130,8 +132,7 @@ static void counts_make_the_run(void **state)
         for (int time = 0; time < 2; time++) {
             char out[64], again[64], part[64], options[160];
             struct outcome whole, other;
-            snprintf(options, sizeof options, "%s%s", times[time],
-                     m == 0 ? " strategy.warmup=2" : "");
+            snprintf(options, sizeof options, "%s%s", times[time], m == 0 ? " dpu.warmup=2" : "");
             named(out, "counts", names[m], time);
             struct run_config c = configure(out, names[m], options);
             assert_ok(train(&c, &whole, 8));

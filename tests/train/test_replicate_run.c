@@ -11,11 +11,12 @@ enum { N = 8, OPTIONS = 6 };
 static struct run_config configure(const char *out)
 {
     static const char *const basic[] = {
-        "model.layers=1",   "model.width=16",    "model.heads=2",   "model.positions=16",
-        "train.batch=2",    "train.log_every=1", "train.steps=8",   "train.eval_every=3",
-        "train.threads=1",  "optim.lr=0.01",     "train.stages=2",  "train.eval_batches=4",
-        "data.holdout=0.1", "train.keep=0",      "train.workers=4", "optim.schedule=constant",
-        "strategy.tau=3",   "strategy.H=3",
+        "model.layers=1",   "model.width=16",      "model.heads=2",   "model.positions=16",
+        "train.batch=2",    "train.log_every=1",   "train.steps=8",   "train.eval_every=3",
+        "train.threads=1",  "optim.lr=0.01",       "train.stages=2",  "train.eval_batches=4",
+        "data.holdout=0.1", "train.keep=0",        "train.workers=4", "optim.schedule=constant",
+        "local.tau=3",      "overlap-local.tau=3", "slowmo.tau=3",    "co2.tau=3",
+        "diloco.H=3",
     };
     struct run_config c = configure_run(out);
     set_all(&c, basic, sizeof basic / sizeof *basic);
@@ -57,7 +58,7 @@ static enum sotto_status train_until(const struct run_config *c, int64_t steps, 
         .step = on_step, .evaluated = on_evaluated, .arg = seen, .stop = &seen->stop};
     config.train.steps = steps;
     config.train.resume = true;
-    TRY(strategy_forget(&config.strategy, &config.strategy)); /* tau and H are one method's */
+    strategy_set_aside(&config.strategy, &config.strategy); /* tau and H are one method's */
     TRY(run_open(&run, &config, &watch));
     enum sotto_status st = run_train(&run);
     seen->result = run.result;
@@ -105,20 +106,19 @@ static void resume(void **state)
         {"slowmo.fsdp", {"strategy.preset=slowmo", "strategy.shard=fsdp", "strategy.mesh=2x2"}},
         {"co2", {"strategy.preset=co2"}},
         {"co2.norm",
-         {"strategy.preset=co2", "strategy.penalty=norm", "strategy.shard=zero1",
-          "strategy.mesh=2x2"}},
-        {"co2.off", {"strategy.preset=co2", "strategy.penalty=off", "strategy.shard=fsdp"}},
-        {"co2.ddp", {"strategy.preset=co2", "strategy.phi=0.01", "strategy.mesh=2x2"}},
+         {"strategy.preset=co2", "co2.penalty=norm", "strategy.shard=zero1", "strategy.mesh=2x2"}},
+        {"co2.off", {"strategy.preset=co2", "co2.penalty=off", "strategy.shard=fsdp"}},
+        {"co2.ddp", {"strategy.preset=co2", "co2.phi=0.01", "strategy.mesh=2x2"}},
         {"diloco", {"strategy.preset=diloco", "optim.kind=sgd", "optim.momentum=0.9"}},
         {"diloco.adam",
-         {"strategy.preset=diloco", "strategy.outer=adam", "strategy.shard=zero1",
+         {"strategy.preset=diloco", "diloco.outer=adam", "strategy.shard=zero1",
           "strategy.mesh=2x2"}},
         {"diloco.drop",
-         {"strategy.preset=diloco", "strategy.drop=0.5", "strategy.prune=0.5",
-          "strategy.shard=fsdp", "strategy.mesh=2x2"}},
-        {"diloco.plan", {"strategy.preset=diloco", "strategy.replicas=4x4,2x3,3x1"}},
+         {"strategy.preset=diloco", "diloco.drop=0.5", "diloco.prune=0.5", "strategy.shard=fsdp",
+          "strategy.mesh=2x2"}},
+        {"diloco.plan", {"strategy.preset=diloco", "diloco.replicas=4x4,2x3,3x1"}},
         {"dpu", {"strategy.preset=dpu", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
-        {"diloco.back", {"strategy.preset=diloco", "strategy.replicas=4x3,2x3,4x1"}},
+        {"diloco.back", {"strategy.preset=diloco", "diloco.replicas=4x3,2x3,4x1"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         struct seen whole, looked;
@@ -152,8 +152,8 @@ static const struct {
     {"overlap", {"strategy.preset=overlap-local-sgd"}},
     {"slowmo", {"strategy.preset=slowmo", "strategy.shard=fsdp", "strategy.mesh=2x2"}},
     {"co2", {"strategy.preset=co2"}},
-    {"diloco", {"strategy.preset=diloco", "strategy.mesh=2x2", "strategy.outer_momentum=0.5"}},
-    {"diloco.adam", {"strategy.preset=diloco", "strategy.outer=adam", "strategy.outer_lr=0.1"}},
+    {"diloco", {"strategy.preset=diloco", "strategy.mesh=2x2", "diloco.outer_momentum=0.5"}},
+    {"diloco.adam", {"strategy.preset=diloco", "diloco.outer=adam", "diloco.outer_lr=0.1"}},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -231,13 +231,13 @@ static void another_penalty(void **state)
         snprintf(folder, sizeof folder, "penalty.%d", i / 3);
         struct run_config c = configure(folder);
         set(&c, "strategy.preset=co2");
-        snprintf(option, sizeof option, "strategy.penalty=%s", penalties[i / 3]);
+        snprintf(option, sizeof option, "co2.penalty=%s", penalties[i / 3]);
         set(&c, option);
         if (i % 3 == 0)
             assert_ok(train(&c, 23, &first));
         snprintf(name, sizeof name, "penalty.%d.to.%d", i / 3, i % 3);
         strcpy(c.train.out, at(name));
-        snprintf(option, sizeof option, "strategy.penalty=%s", penalties[i % 3]);
+        snprintf(option, sizeof option, "co2.penalty=%s", penalties[i % 3]);
         set(&c, option);
         c.train.eval_every = 1;
         go_on(c, folder, first.result.evaluation.loss);
@@ -251,12 +251,12 @@ static void another_tau(void **state)
     struct seen first, on;
     struct run_config c = configure("tau");
     set(&c, "strategy.preset=co2");
-    set(&c, "strategy.penalty=off"); /* which would send the first step's displacement */
+    set(&c, "co2.penalty=off"); /* which would send the first step's displacement */
     set_all(&c, slow, OPTIONS);
     c.train.eval_every = 0;
     assert_ok(train(&c, 6, &first)); /* the average of step 6 has just begun */
     assert_true(first.bytes > 0);
-    set(&c, "strategy.tau=1000");
+    set(&c, "co2.tau=1000");
     assert_ok(train(&c, 20, &on));
     assert_int_equal(on.bytes, 0);
 }
@@ -270,7 +270,7 @@ static void measured_tau(void **state)
     struct run_config c = configure("auto");
     set(&c, "strategy.preset=co2");
     set_all(&c, slow, OPTIONS);
-    set(&c, "strategy.tau=auto");
+    set(&c, "co2.tau=auto");
     set(&c,
         "link.inter=1GB/s,50ms"); /* done before workers compare for the first time, in step 9 */
     c.train.eval_every = 0;

@@ -53,7 +53,7 @@ static void run_on(const char *const *links, int workers, int nodes, const char 
     set(&c, "worker.step", "109ms");
     set(&c, "strategy.preset", method);
     set(&c, "strategy.mesh", mesh);
-    set(&c, "strategy.penalty", "norm");
+    set(&c, "co2.penalty", "norm");
     set(&c, key, value);
     for (int i = 0; links[i]; i += 2)
         set(&c, links[i], links[i + 1]);
@@ -63,7 +63,7 @@ static void run_on(const char *const *links, int workers, int nodes, const char 
     c.train.steps = steps;
     struct run_watch watch = {.step = on_step, .arg = seen};
     *seen = (struct seen){0};
-    assert_ok(strategy_forget(&c.strategy, &c.strategy)); /* what other methods want */
+    strategy_set_aside(&c.strategy, &c.strategy); /* what other methods want */
     assert_ok(run_open(&run, &c, &watch));
     assert_ok(run_train(&run));
     seen->cost = run.result.worker[0].cost;
@@ -101,7 +101,7 @@ static void overlap(void **state)
         char text[16];
         struct seen seen;
         snprintf(text, sizeof text, "%d", tau);
-        run(methods[i % 2], "4x1", "strategy.tau", text, 5 * tau, &seen);
+        run(methods[i % 2], "4x1", "tau", text, 5 * tau, &seen);
         const double exposed = 4 * fmax(0, average_seconds - tau * step_seconds);
         const double sent = (double)(seen.cost.inside + seen.cost.between);
         near_to("bytes", sent, 5 * average_bytes, 1e-3);
@@ -119,7 +119,7 @@ static void exposed(void **state)
     static const char *const methods[] = {"local-sgd", "slowmo"};
     for (int i = 0; i < 2; i++) {
         struct seen seen;
-        run(methods[i], "4x1", "strategy.tau", "12", 60, &seen);
+        run(methods[i], "4x1", "tau", "12", 60, &seen);
         near_to("communication", seen.cost.wire, 5 * average_seconds, 1e-3);
         near_to("exposed", cost_exposed(&seen.cost), 5 * average_seconds, 1e-3);
         near_to("seconds", seen.cost.seconds, 60 * step_seconds + 5 * average_seconds, 1e-3);
@@ -133,7 +133,7 @@ static void automatic(void **state)
 {
     (void)state;
     struct seen seen;
-    run("co2", "4x1", "strategy.tau", "auto", 62, &seen);
+    run("co2", "4x1", "tau", "auto", 62, &seen);
     for (int t = 1; t <= 62; t++) {
         bool done = t == 16 || t == 32 || t == 47 || t == 62;
         if ((seen.bytes[t] > average_bytes / 2) != done)
@@ -149,18 +149,18 @@ static void diloco_bytes(void **state)
 {
     (void)state;
     struct seen seen, other;
-    run("ddp", "1x4", "strategy.H", "500", 5, &seen);
+    run("ddp", "1x4", "diloco.H", "500", 5, &seen);
     near_to("ddp", (double)seen.cost.inside / 5, average_bytes, 1e-4);
-    run("diloco", "4x1", "strategy.H", "500", 500, &other);
+    run("diloco", "4x1", "diloco.H", "500", 500, &other);
     near_to("diloco", (double)other.cost.between, average_bytes, 5e-3);
     near_to("a 500th", (double)other.cost.between / 500, (double)seen.cost.inside / 5 / 500, 0.01);
     for (int t = 1; t < 500; t++)
         assert_int_equal(other.bytes[t], 0);
-    run("zero1", "2x2", "strategy.H", "500", 5, &seen);
+    run("zero1", "2x2", "diloco.H", "500", 5, &seen);
     near_to("sync", (double)seen.cost.between / 5, 4.0 * P / 2, 1e-4);
     run("diloco", "2x2", "strategy.shard", "zero1", 500, &other);
     near_to("diloco of 2", (double)other.cost.between, 4.0 * P / 2, 5e-3);
-    run("diloco", "4x1", "strategy.prune", "0.75", 500, &other);
+    run("diloco", "4x1", "diloco.prune", "0.75", 500, &other);
     const double there = 0.25 + 1.0 / 32, back = 1 - pow(0.75, 4) + 1.0 / 32;
     near_to("pruned", (double)other.cost.between, average_bytes / 2 * (there + back), 5e-3);
     near_to("pruned, time", other.cost.wire, average_seconds / 2 * (there + back), 0.01);
@@ -183,9 +183,8 @@ static void the_cluster_is_nobodys(void **state)
         const double want = formula_allreduce(&f, 4.0 * P) + counts;
         for (int m = 0; m < 2; m++) {
             struct seen once, again;
-            const char *tau = m ? "1" : "12";
-            run_on(links, N, nodes, methods[m], "", "strategy.tau", tau, STEPS_HERE, &once);
-            run_on(links, N, nodes, methods[m], "", "strategy.tau", tau, STEPS_HERE, &again);
+            run_on(links, N, nodes, methods[m], "", "local.tau", "1", STEPS_HERE, &once);
+            run_on(links, N, nodes, methods[m], "", "local.tau", "1", STEPS_HERE, &again);
             near_to(methods[m], once.cost.wire / STEPS_HERE, want, 1e-5);
             near_to("exposed", cost_exposed(&once.cost) / STEPS_HERE, want, 1e-5);
             assert_memory_equal(&once.cost, &again.cost, sizeof once.cost);

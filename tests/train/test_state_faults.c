@@ -147,9 +147,9 @@ static void faults(void **state)
         size_t n;
     } methods[] = {
         {{"strategy.preset=acco"}, acco, sizeof acco / sizeof *acco},
-        {{"strategy.preset=diloco", "strategy.H=3"}, diloco, sizeof diloco / sizeof *diloco},
-        {{"strategy.preset=co2", "strategy.tau=3"}, co2, sizeof co2 / sizeof *co2},
-        {{"strategy.preset=overlap-local-sgd", "strategy.tau=3"},
+        {{"strategy.preset=diloco", "diloco.H=3"}, diloco, sizeof diloco / sizeof *diloco},
+        {{"strategy.preset=co2", "co2.tau=3"}, co2, sizeof co2 / sizeof *co2},
+        {{"strategy.preset=overlap-local-sgd", "overlap-local.tau=3"},
          overlap,
          sizeof overlap / sizeof *overlap},
     };

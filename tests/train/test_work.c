@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "strategy/strategy.h"
+#include "strategy/names.h"
 #include "train/null_oracle.h"
 
 enum { WORKERS = 4, STAGES = 3, ROUNDS = 3, PARAMETERS = 4 * 3 * 50000 };
@@ -65,17 +65,20 @@ static enum sotto_status work(struct worker *w, void *arg)
 
 static void run(struct case_ *c, double memory)
 {
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, &c->config},
-        {"optim", "", optim_options, optim_options_count, &c->optim},
-    };
-    option_defaults(sections, 2);
-    assert_ok(option_set(sections, 2, "strategy.preset", c->preset));
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
+                                           &c->optim};
+    strategy_defaults(&c->config);
+    option_defaults(&optim_section, 1);
+    strcpy(c->config.preset, c->preset);
     c->config.precision = c->precision;
     c->config.grads = c->grads;
+    for (int i = REPLICATE_LOCAL; i <= REPLICATE_DILOCO; i++) {
+        set_own(&c->config, replicate_name(i), "tau", "1");
+        set_own(&c->config, replicate_name(i), "H", "1");
+    }
+    strategy_set_aside(&c->config, &c->config);
     c->optim.clip = c->clip;
     assert_ok(strategy_resolve(&c->config, WORKERS));
-    c->config.tau_steps = c->config.H = 1;
     assert_ok(null_table(&c->table, PARAMETERS, STAGES, WORKERS));
     assert_int_equal(table_count(&c->table), PARAMETERS);
     const struct engine_config engine = {.workers = WORKERS, .memory = memory};

@@ -3,7 +3,7 @@
 #include "nn/tiny.h"
 
 #include "data/tokens.h"
-#include "strategy/strategy.h"
+#include "strategy/names.h"
 #include "train/oracle.h"
 
 enum { ROUNDS = 4, ROWS = 2, MOST = 1 << 15 };
@@ -22,14 +22,12 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
 {
     struct strategy_config config;
     struct optim_config optim;
-    struct option_section sections[] = {
-        {"strategy", "", strategy_options, strategy_options_count, &config},
-        {"optim", "", optim_options, optim_options_count, &optim},
-    };
+    struct option_section optim_section = {"optim", "", optim_options, optim_options_count, &optim};
     struct strategy *s;
-    option_defaults(sections, 2);
+    strategy_defaults(&config);
+    option_defaults(&optim_section, 1);
     config.accumulate = g->accumulate;
-    config.shard = SHARD_DDP + g->method;
+    choose(&config, SHARD_DDP + g->method, REPLICATE_AUTO);
     snprintf(config.mesh, sizeof config.mesh, "%dx%d", g->groups, w->size / g->groups);
     TRY(strategy_resolve(&config, w->size));
     struct strategy_setup setup = {&config, &optim, &oracle->base, dev, mesh};

@@ -10,10 +10,57 @@
  * x_{1,0} = x_{0,0}. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+#include "strategy/method.h"
 #include "strategy/replicate/pace.h"
 #include "tensor/ops.h"
+
+enum penalty { PENALTY_ELEMENTWISE, PENALTY_NORM, PENALTY_OFF };
+static const char *const penalty_names[] = {"elementwise", "norm", "off", NULL};
+
+struct co2_config {
+    char tau[OPTION_ROOM];
+    double alpha, beta, phi;
+    int penalty;   /* enum penalty              */
+    int64_t steps; /* tau, by resolve; 0: auto  */
+};
+
+#define S struct co2_config
+static const struct option options[] = {
+    OPTION_TEXT(S, tau, "12", "steps between averages; auto: the fewest that hide one"),
+    OPTION_REAL(S, alpha, "1", 0, 100, "outer learning rate"),
+    OPTION_REAL(S, beta, "0.5", 0, 1, "outer momentum"),
+    OPTION_REAL(S, phi, "0", 0, 1e30, "largest value of the outer momentum; 0: not clipped"),
+    OPTION_ENUM(S, penalty, "elementwise", penalty_names, "for staleness"),
+};
+#undef S
+
+extern const struct method method_co2;
+
+static const struct co2_config *own(const struct replicate *r)
+{
+    return method_own(r->is.config, &method_co2);
+}
+
+static int64_t every(const void *own)
+{
+    return ((const struct co2_config *)own)->steps;
+}
+
+static enum sotto_status resolve(void *config, const struct strategy_config *strategy)
+{
+    struct co2_config *c = config;
+    char *end;
+    (void)strategy;
+    c->steps = strtoll(c->tau, &end, 10);
+    if (strcmp(c->tau, "auto") == 0)
+        c->steps = 0;
+    else if (end == c->tau || *end || c->steps < 1)
+        return fail(SOTTO_EINVAL, "co2.tau = %s: want a number of steps, or auto", c->tau);
+    return SOTTO_OK;
+}
 
 struct co2 {
     struct replicate base;
@@ -107,7 +154,7 @@ static enum sotto_status send_first(struct co2 *c)
 static void outer(struct co2 *c, size_t begin, size_t count, double lambda)
 {
     struct replicate *r = &c->base;
-    const struct strategy_config *config = r->is.config;
+    const struct co2_config *config = own(r);
     const struct co2_step p = {
         .mean = 1 / (float)r->is.mesh->n_r,
         .tau = (float)c->tau,
@@ -169,7 +216,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     struct co2 *c = (struct co2 *)r;
     if (!c->tau)
         TRY(pace_step(&c->pace, r, plan->pause, c->lane, time_round, c, &c->tau));
-    if (c->tau == 1 && r->is.config->tau_steps == 0 && c->d.dev)
+    if (c->tau == 1 && own(r)->steps == 0 && c->d.dev)
         c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
     if (r->steps == 0 && c->under_way && (c->d.dev || c->first))
@@ -237,7 +284,7 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
         return SOTTO_OK;
     TRY(state_count(v, "outer.tau", &tau, STATE_STEPS));
     TRY(state_count(v, "outer.under_way", &under_way, 1));
-    if (r->is.config->tau_steps == 0) /* what was measured */
+    if (own(r)->steps == 0) /* what was measured */
         c->tau = tau;
     c->under_way = under_way;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
@@ -273,20 +320,23 @@ static enum sotto_status open_norms(struct co2 *c)
     return SOTTO_OK;
 }
 
+static const struct replicate_ops ops;
+
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
     struct co2 *c = calloc(1, sizeof *c);
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    c->tau = setup->config->tau_steps;
+    const struct co2_config *config = method_own(setup->config, &method_co2);
+    c->tau = config->steps;
     enum sotto_status st;
-    TRY_DONE(replicate_init(&c->base, &replicate_co2, setup));
+    TRY_DONE(replicate_init(&c->base, &ops, setup));
     TRY_DONE(replicate_buffer(&c->base, &c->now, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&c->base, &c->m, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&c->base, &c->sent, MEMORY_COMMUNICATION));
-    if (setup->config->penalty == PENALTY_ELEMENTWISE)
+    if (config->penalty == PENALTY_ELEMENTWISE)
         TRY_DONE(replicate_buffer(&c->base, &c->d, MEMORY_COMMUNICATION));
-    if (setup->config->penalty == PENALTY_NORM)
+    if (config->penalty == PENALTY_NORM)
         TRY_DONE(open_norms(c));
     TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, c->lane, &c->across));
@@ -298,11 +348,23 @@ done:
     return st;
 }
 
-const struct replicate_ops replicate_co2 = {
-    .name = "co2",
+static const struct replicate_ops ops = {
     .open = open,
     .anchor = anchor,
     .step = step,
     .visit = visit,
     .free = free_co2,
+};
+
+const struct method method_co2 = {
+    .name = "co2",
+    .axis = METHOD_REPLICATE,
+    .about =
+        "CO2: local steps with the average under way behind the next tau steps; what is late is "
+        "penalized, and the outer momentum clipped",
+    METHOD_OPTIONS(struct co2_config, options),
+    .resolve = resolve,
+    .every = every,
+    .every_key = "tau",
+    .replicate = &ops,
 };

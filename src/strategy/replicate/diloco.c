@@ -4,13 +4,101 @@
  * Who takes part in an exchange is known to all without a message: groups beyond the schedule's
  * number sit out, and the dropped ones come from a seed. Both take part in the collective with
  * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0. */
-#include "strategy/replicate/replicate.h"
+#include "strategy/method.h"
 
 #include <stdlib.h>
 
 #include "base/rng.h"
 #include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
+
+enum { PHASES = 32 };
+enum outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };
+static const char *const outer_names[] = {"nesterov", "sgd", "adam", NULL};
+
+struct diloco_config {
+    int64_t H;
+    int outer; /* enum outer */
+    double outer_lr, outer_momentum;
+    double prune, drop;
+    int64_t drop_seed;
+    char replicas[OPTION_ROOM]; /* "8x1000,4x1000" */
+    struct {                    /* the same, by resolve */
+        int groups;
+        int64_t steps;
+    } phase[PHASES];
+    int n_phase;
+};
+
+#define S struct diloco_config
+static const struct option options[] = {
+    OPTION_LONG(S, H, "500", 1, 1e15, "steps between exchanges"),
+    OPTION_ENUM(S, outer, "nesterov", outer_names, "outer optimizer"),
+    OPTION_REAL(S, outer_lr, "0.7", 0, 100, "outer learning rate"),
+    OPTION_REAL(S, outer_momentum, "0.9", 0, 1, "outer momentum"),
+    OPTION_REAL(S, prune, "0", 0, 1,
+                "share of the outer gradient, the smallest of every row, that is not sent"),
+    OPTION_REAL(S, drop, "0", 0, 1, "probability that a group misses an exchange"),
+    OPTION_LONG(S, drop_seed, "1", 0, 1e15, "of the drops"),
+    OPTION_TEXT(S, replicas, "",
+                "groups that train and for how many rounds, \"8x1000,4x1000\"; empty: all"),
+};
+#undef S
+
+extern const struct method method_diloco;
+
+static const struct option_only rules[] = {
+    {"outer_momentum", "outer", 1 << OUTER_NESTEROV | 1 << OUTER_ADAM},
+};
+
+static const struct diloco_config *own(const struct replicate *r)
+{
+    return method_own(r->is.config, &method_diloco);
+}
+
+static int64_t every(const void *own)
+{
+    return ((const struct diloco_config *)own)->H;
+}
+
+static enum sotto_status parse_replicas(struct diloco_config *c, int most)
+{
+    c->n_phase = 0;
+    for (const char *at = c->replicas; *at;) {
+        char *end;
+        long groups = strtol(at, &end, 10);
+        long long steps = *end == 'x' ? strtoll(end + 1, &end, 10) : 0;
+        if (groups < 1 || steps < 1 || (*end && *end != ',') || c->n_phase == PHASES)
+            return fail(SOTTO_EINVAL,
+                        "diloco.replicas = %s: want groups x rounds with commas, at most %d",
+                        c->replicas, PHASES);
+        if (groups > most)
+            return fail(SOTTO_EINVAL, "diloco.replicas = %s: there are only %d groups", c->replicas,
+                        most);
+        c->phase[c->n_phase].groups = (int)groups;
+        c->phase[c->n_phase++].steps = steps;
+        at = *end ? end + 1 : end;
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status resolve(void *config, const struct strategy_config *strategy)
+{
+    struct diloco_config *c = config;
+    TRY(parse_replicas(c, strategy->groups));
+    if (*c->replicas && strategy_elastic(strategy))
+        return fail(SOTTO_EINVAL,
+                    "diloco.replicas: groups that sit out need rounds in step, which %s has not",
+                    strategy->sharding->name);
+    if (c->prune >= 1)
+        return fail(SOTTO_EINVAL, "diloco.prune = 1 sends nothing");
+    return SOTTO_OK;
+}
+
+static void trial(void *config)
+{
+    ((struct diloco_config *)config)->n_phase = 0;
+}
 
 struct diloco {
     struct replicate base;
@@ -25,10 +113,10 @@ struct diloco {
     int64_t step;         /* inner steps done, for the schedule           */
 };
 
-/* Groups that train at inner step `step` (strategy.replicas). */
+/* Groups that train at inner step `step` (diloco.replicas). */
 static int active_at(const struct diloco *d, int64_t step)
 {
-    const struct strategy_config *c = d->base.is.config;
+    const struct diloco_config *c = own(&d->base);
     for (int i = 0; i < c->n_phase; i++) {
         if (step < c->phase[i].steps || i == c->n_phase - 1)
             return c->phase[i].groups;
@@ -39,7 +127,7 @@ static int active_at(const struct diloco *d, int64_t step)
 
 static bool drops(const struct diloco *d, int group)
 {
-    const struct strategy_config *c = d->base.is.config;
+    const struct diloco_config *c = own(&d->base);
     uint64_t draw = rng_at((uint64_t)c->drop_seed, (uint64_t)group, (uint64_t)d->round);
     return (double)(draw >> 11) * 0x1p-53 < c->drop;
 }
@@ -99,7 +187,7 @@ static enum sotto_status outer_gradient(struct diloco *d)
 static enum sotto_status outer_step(void *arg)
 {
     struct diloco *d = arg;
-    optim_step(&d->outer, d->x0.view, view_none, d->delta.view, d->base.is.config->outer_lr, 1);
+    optim_step(&d->outer, d->x0.view, view_none, d->delta.view, own(&d->base)->outer_lr, 1);
     return device_check(d->base.is.dev);
 }
 
@@ -137,7 +225,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         TRY(replicate_local_step(r, plan->lr, scale)); /* InnerOpt              */
     d->step++;
     const bool only = plan->last && d->round == 0; /* a run shorter than H exchanges once */
-    if (!replicate_boundary(r, only ? 1 : r->is.config->H))
+    if (!replicate_boundary(r, only ? 1 : own(r)->H))
         return SOTTO_OK;
     TRY(exchange(d)); /* OuterOpt              */
     enter_phase(d);
@@ -183,7 +271,7 @@ static void free_diloco(struct replicate *r)
     free(d);
 }
 
-static struct optim_config outer_config(const struct strategy_config *c)
+static struct optim_config outer_config(const struct diloco_config *c)
 {
     return (struct optim_config){
         .kind = c->outer == OUTER_ADAM ? OPTIM_ADAMW : OPTIM_SGD,
@@ -208,23 +296,26 @@ static enum sotto_status gather_shares(struct diloco *d)
     return comm_gather_bytes(r->is.across, d->share, &mine, sizeof mine);
 }
 
+static const struct replicate_ops ops;
+
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
     struct diloco *d = calloc(1, sizeof *d);
     if (!d)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
     struct replicate *r = &d->base;
-    d->outer_config = outer_config(setup->config);
+    const struct diloco_config *config = method_own(setup->config, &method_diloco);
+    d->outer_config = outer_config(config);
     enum sotto_status st;
-    TRY_DONE(replicate_init(r, &replicate_diloco, setup));
+    TRY_DONE(replicate_init(r, &ops, setup));
     TRY_DONE(replicate_buffer(r, &d->x0, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
     TRY_DONE(optim_init(&d->outer, &d->outer_config, setup->dev, setup->table, setup->index,
                         setup->parts, MEMORY_OUTER));
     TRY_DONE(gather_shares(d));
-    if (setup->config->prune > 0)
+    if (config->prune > 0)
         TRY_DONE(sparse_init(&d->sparse, &r->on, setup->table, setup->index, setup->parts, r->count,
-                             setup->config->prune));
+                             config->prune));
     enter_phase(d);
     *out = r;
 done:
@@ -233,11 +324,25 @@ done:
     return st;
 }
 
-const struct replicate_ops replicate_diloco = {
-    .name = "diloco",
+static const struct replicate_ops ops = {
     .open = open,
     .anchor = anchor,
     .step = step,
     .visit = visit,
     .free = free_diloco,
+};
+
+const struct method method_diloco = {
+    .name = "diloco",
+    .axis = METHOD_REPLICATE,
+    .about =
+        "DiLoCo: H local steps, then an outer optimizer takes what the groups moved for a gradient",
+    METHOD_OPTIONS(struct diloco_config, options),
+    METHOD_ONLY(rules),
+    .resolve = resolve,
+    .trial = trial,
+    .every = every,
+    .every_key = "H",
+    .meets_at_end = true,
+    .replicate = &ops,
 };

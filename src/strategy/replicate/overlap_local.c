@@ -1,10 +1,35 @@
 /* Overlap-Local-SGD (Wang, Liang and Joshi 2020): groups are pulled towards an anchor whose average
  * is under way while they step, one boundary stale. */
-#include "strategy/replicate/replicate.h"
+#include "strategy/method.h"
 
 #include <stdlib.h>
 
 #include "tensor/ops.h"
+
+struct overlap_local_config {
+    int64_t tau;
+    double alpha, beta;
+};
+
+#define S struct overlap_local_config
+static const struct option options[] = {
+    OPTION_LONG(S, tau, "12", 1, 1e15, "steps between boundaries"),
+    OPTION_REAL(S, alpha, "0.6", 0, 100, "pull towards the anchor"),
+    OPTION_REAL(S, beta, "0.7", 0, 1, "momentum of the anchor"),
+};
+#undef S
+
+extern const struct method method_overlap_local;
+
+static const struct overlap_local_config *own(const struct replicate *r)
+{
+    return method_own(r->is.config, &method_overlap_local);
+}
+
+static int64_t every(const void *own)
+{
+    return ((const struct overlap_local_config *)own)->tau;
+}
 
 struct overlap_local {
     struct replicate base;
@@ -51,7 +76,7 @@ static enum sotto_status finish(struct overlap_local *o)
 static enum sotto_status pull(struct overlap_local *o, double inner_lr)
 {
     struct replicate *r = &o->base;
-    const struct strategy_config *c = r->is.config;
+    const struct overlap_local_config *c = own(r);
     const struct work *on = &r->on;
     const struct view z = o->z.view, v = o->v.view, to = o->to.view;
     const float a = (float)c->alpha, lr = (float)inner_lr;
@@ -70,7 +95,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 {
     struct overlap_local *o = (struct overlap_local *)r;
     TRY(replicate_local_step(r, plan->lr, scale));
-    if (!replicate_boundary(r, r->is.config->tau_steps))
+    if (!replicate_boundary(r, own(r)->tau))
         return SOTTO_OK;
     TRY(finish(o)); /* z: also says whether to stop */
     TRY(pull(o, plan->lr));
@@ -111,13 +136,15 @@ static void free_overlap_local(struct replicate *r)
     free(o);
 }
 
+static const struct replicate_ops ops;
+
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
     struct overlap_local *o = calloc(1, sizeof *o);
     if (!o)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
     enum sotto_status st;
-    TRY_DONE(replicate_init(&o->base, &replicate_overlap_local, setup));
+    TRY_DONE(replicate_init(&o->base, &ops, setup));
     TRY_DONE(replicate_buffer(&o->base, &o->z, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&o->base, &o->v, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&o->base, &o->to, MEMORY_COMMUNICATION));
@@ -130,11 +157,22 @@ done:
     return st;
 }
 
-const struct replicate_ops replicate_overlap_local = {
-    .name = "overlap-local",
+static const struct replicate_ops ops = {
     .open = open,
     .anchor = anchor,
     .step = step,
     .visit = visit,
     .free = free_overlap_local,
+};
+
+const struct method method_overlap_local = {
+    .name = "overlap-local",
+    .axis = METHOD_REPLICATE,
+    .about =
+        "Overlap-Local-SGD: groups are pulled towards an anchor whose average is under way while "
+        "they step, one boundary late",
+    METHOD_OPTIONS(struct overlap_local_config, options),
+    .every = every,
+    .every_key = "tau",
+    .replicate = &ops,
 };

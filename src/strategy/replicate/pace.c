@@ -54,9 +54,8 @@ enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, s
     if (isfinite(wanted)) {
         *tau = (int64_t)fmin(fmax(1, ceil(wanted - 1e-6)), 1e6);
         if (r->is.across->rank == 0 && r->is.within->rank == 0)
-            log_info(
-                "strategy.tau = auto: %lld steps hide an exchange (here %.3g s, a step %.3g s)",
-                (long long)*tau, lane->busy - p->busy, p->fastest);
+            log_info("tau = auto: %lld steps hide an exchange (here %.3g s, a step %.3g s)",
+                     (long long)*tau, lane->busy - p->busy, p->fastest);
     }
     p->began = clock_now(lane->clock);
     return SOTTO_OK;

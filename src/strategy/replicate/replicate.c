@@ -1,23 +1,14 @@
-#include "strategy/replicate/replicate.h"
+#include "strategy/method.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "tensor/ops.h"
 
-static const struct replicate_ops *const members[] = {
-    [REPLICATE_SYNC] = &replicate_sync,
-    [REPLICATE_LOCAL] = &replicate_local,
-    [REPLICATE_OVERLAP_LOCAL] = &replicate_overlap_local,
-    [REPLICATE_SLOWMO] = &replicate_slowmo,
-    [REPLICATE_CO2] = &replicate_co2,
-    [REPLICATE_DILOCO] = &replicate_diloco,
-};
-
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup)
 {
     *out = NULL;
-    return members[setup->config->replicate]->open(out, setup);
+    return setup->config->replicating->replicate->open(out, setup);
 }
 
 enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
@@ -234,11 +225,11 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
 static enum sotto_status visit_method(struct replicate *r, struct state_visitor *v)
 {
     char method[32];
-    snprintf(method, sizeof method, "%s", r->ops->name);
+    snprintf(method, sizeof method, "%s", r->is.config->replicating->name);
     if (r->ops->sums_gradient || (state_loading(v) && !state_has(v, "outer.method")))
         return SOTTO_OK;
     TRY(state_text(v, "outer.method", method, sizeof method));
-    r->from.same = strcmp(method, r->ops->name) == 0;
+    r->from.same = strcmp(method, r->is.config->replicating->name) == 0;
     return state_count(v, "outer.steps", &r->steps, STATE_STEPS);
 }
 

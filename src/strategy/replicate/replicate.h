@@ -73,7 +73,6 @@ struct replicate {
 };
 
 struct replicate_ops {
-    const char *name;
     /* The gradient is summed over all groups before each step. */
     bool sums_gradient;
     /* Groups meet in every step and never differ: by that sum, or by what the method exchanges
@@ -87,9 +86,6 @@ struct replicate_ops {
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
     void (*free)(struct replicate *r);
 };
-
-extern const struct replicate_ops replicate_sync, replicate_local, replicate_overlap_local,
-    replicate_slowmo, replicate_co2, replicate_diloco;
 
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup);
 

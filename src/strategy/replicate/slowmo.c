@@ -1,10 +1,35 @@
 /* SlowMo (Wang et al. 2020): local steps, then a step with slow momentum from where they all began.
  */
-#include "strategy/replicate/replicate.h"
+#include "strategy/method.h"
 
 #include <stdlib.h>
 
 #include "tensor/ops.h"
+
+struct slowmo_config {
+    int64_t tau;
+    double alpha, beta;
+};
+
+#define S struct slowmo_config
+static const struct option options[] = {
+    OPTION_LONG(S, tau, "12", 1, 1e15, "steps between averages"),
+    OPTION_REAL(S, alpha, "1", 0, 100, "outer learning rate"),
+    OPTION_REAL(S, beta, "0.5", 0, 1, "outer momentum"),
+};
+#undef S
+
+extern const struct method method_slowmo;
+
+static const struct slowmo_config *own(const struct replicate *r)
+{
+    return method_own(r->is.config, &method_slowmo);
+}
+
+static int64_t every(const void *own)
+{
+    return ((const struct slowmo_config *)own)->tau;
+}
 
 struct slowmo {
     struct replicate base;
@@ -22,7 +47,7 @@ static void anchor(struct replicate *r)
 static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
 {
     struct replicate *r = &s->base;
-    const struct strategy_config *c = r->is.config;
+    const struct slowmo_config *c = own(r);
     const struct work *on = &r->on;
     const struct view m = s->m.view, x0 = s->x0.view;
     const float lr = (float)inner_lr, alpha = (float)c->alpha;
@@ -41,9 +66,9 @@ static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct slowmo *s = (struct slowmo *)r;
-    const struct strategy_config *c = r->is.config;
+    const struct slowmo_config *c = own(r);
     TRY(replicate_local_step(r, plan->lr, scale));
-    if (!replicate_boundary(r, c->tau_steps))
+    if (!replicate_boundary(r, c->tau))
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
     TRY(outer_step(s, plan->lr));
@@ -71,13 +96,15 @@ static void free_slowmo(struct replicate *r)
     free(s);
 }
 
+static const struct replicate_ops ops;
+
 static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
 {
     struct slowmo *s = calloc(1, sizeof *s);
     if (!s)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
     enum sotto_status st;
-    TRY_DONE(replicate_init(&s->base, &replicate_slowmo, setup));
+    TRY_DONE(replicate_init(&s->base, &ops, setup));
     TRY_DONE(replicate_buffer(&s->base, &s->x0, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(&s->base, &s->m, MEMORY_OUTER));
     *out = &s->base;
@@ -87,11 +114,20 @@ done:
     return st;
 }
 
-const struct replicate_ops replicate_slowmo = {
-    .name = "slowmo",
+static const struct replicate_ops ops = {
     .open = open,
     .anchor = anchor,
     .step = step,
     .visit = visit,
     .free = free_slowmo,
+};
+
+const struct method method_slowmo = {
+    .name = "slowmo",
+    .axis = METHOD_REPLICATE,
+    .about = "SlowMo: local steps, then a step with slow momentum from where they all began",
+    METHOD_OPTIONS(struct slowmo_config, options),
+    .every = every,
+    .every_key = "tau",
+    .replicate = &ops,
 };

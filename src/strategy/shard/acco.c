@@ -6,6 +6,7 @@
  *
  * so no gradient is stale by more than the half batch that the estimate was made of. The tentative
  * step is a peek: the optimizer's state does not move. */
+#include "strategy/method.h"
 #include "strategy/shard/overlap.h"
 
 static enum sotto_status tentative(void *arg)
@@ -39,13 +40,14 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    return overlap_open(out, setup, &strategy_acco);
+    return overlap_open(out, setup, &ops);
 }
 
-const struct strategy_ops strategy_acco = {
-    .name = "acco",
+static const struct strategy_ops ops = {
     .open = open,
     .round = run_round,
     .gather = shard_theta,
@@ -54,4 +56,16 @@ const struct strategy_ops strategy_acco = {
     .visit = overlap_visit,
     .history = overlap_history,
     .free = overlap_free,
+};
+
+const struct method method_acco = {
+    .name = "acco",
+    .axis = METHOD_SHARD,
+    .about =
+        "accumulate while you communicate: two half-rounds, the second of which computes at an "
+        "estimate of the next parameters, so that communication is hidden without delay",
+    METHOD_OPTIONS(struct overlap_config, overlap_options),
+    .trial = overlap_trial,
+    .timed = overlap_timed,
+    .shard = &ops,
 };

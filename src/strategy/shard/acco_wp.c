@@ -6,6 +6,7 @@
  *
  * Between rounds what is computed with is the estimate; evaluations and checkpoints gather theta.
  */
+#include "strategy/method.h"
 #include "strategy/shard/overlap.h"
 
 /* The step leaves the gradient in its place, since nobody computes with theta(t+1) itself. */
@@ -53,13 +54,14 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     return SOTTO_OK;
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    return overlap_open(out, setup, &strategy_acco_wp);
+    return overlap_open(out, setup, &ops);
 }
 
-const struct strategy_ops strategy_acco_wp = {
-    .name = "acco-wp",
+static const struct strategy_ops ops = {
     .open = open,
     .round = run_round,
     .gather = shard_gather,
@@ -68,4 +70,16 @@ const struct strategy_ops strategy_acco_wp = {
     .visit = visit,
     .history = overlap_history,
     .free = overlap_free,
+};
+
+const struct method method_acco_wp = {
+    .name = "acco-wp",
+    .axis = METHOD_SHARD,
+    .about =
+        "acco with weight prediction: as dpu, but gradients are computed where the parameters will "
+        "probably be",
+    METHOD_OPTIONS(struct overlap_config, overlap_options),
+    .trial = overlap_trial,
+    .timed = overlap_timed,
+    .shard = &ops,
 };

@@ -3,6 +3,7 @@
  * overlaps the rest of backward.
  *
  * With one worker it is plain training, which every method must equal when it runs alone. */
+#include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
 #include <stdlib.h>
@@ -83,6 +84,8 @@ static struct view g_of(struct shard *s, int k)
     return s->g_stage[k];
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
     const struct table *table = setup->oracle->table;
@@ -93,7 +96,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (!d)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     enum sotto_status st;
-    TRY_DONE(shard_init(&d->shard, &strategy_ddp, setup));
+    TRY_DONE(shard_init(&d->shard, &ops, setup));
     TRY_DONE(
         buffer_init(&d->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
@@ -111,8 +114,8 @@ done:
     return st;
 }
 
-const struct strategy_ops strategy_ddp = {
-    .name = "ddp",
+static const struct strategy_ops ops = {
+    .abandons = true,
     .open = open,
     .round = run_round,
     .gather = shard_theta,
@@ -120,4 +123,13 @@ const struct strategy_ops strategy_ddp = {
     .import = import,
     .visit = visit,
     .free = free_ddp,
+};
+
+const struct method method_ddp = {
+    .name = "ddp",
+    .axis = METHOD_SHARD,
+    .about =
+        "data parallelism: every worker of a group has all parameters, and gradients are averaged "
+        "while backward runs",
+    .shard = &ops,
 };

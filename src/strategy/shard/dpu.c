@@ -5,7 +5,20 @@
  *   g(t) at theta(t)   beside   theta(t+1) = step(theta(t), sum g(t-1) / sum N(t-1))
  *
  * The first `warmup` rounds are undelayed: computed, then applied. */
+#include "strategy/method.h"
 #include "strategy/shard/overlap.h"
+
+struct dpu_config {
+    struct overlap_config overlap;
+    int64_t warmup;
+};
+
+static const struct option options[] = {
+    OPTION_LONG(struct dpu_config, warmup, "0", 0, 1e15, "rounds without delay at first"),
+    OVERLAP_REPLAY,
+};
+
+extern const struct method method_dpu;
 
 static enum sotto_status apply(void *arg)
 {
@@ -37,7 +50,8 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
 {
     struct overlap *o = (struct overlap *)s;
     const struct shard *is = &o->shard;
-    const bool warm = !is->carried && is->replicate->optim.t < is->is.config->warmup;
+    const struct dpu_config *own = method_own(is->is.config, &method_dpu);
+    const bool warm = !is->carried && is->replicate->optim.t < own->warmup;
     TRY(overlap_begin(o, plan, !warm)); /* g(t-1): the last round's, or one micro-batch */
     if (warm)
         return undelayed(o, out);
@@ -47,13 +61,14 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    return overlap_open(out, setup, &strategy_dpu);
+    return overlap_open(out, setup, &ops);
 }
 
-const struct strategy_ops strategy_dpu = {
-    .name = "dpu",
+static const struct strategy_ops ops = {
     .open = open,
     .round = run_round,
     .gather = shard_theta,
@@ -62,4 +77,16 @@ const struct strategy_ops strategy_dpu = {
     .visit = overlap_visit,
     .history = overlap_history,
     .free = overlap_free,
+};
+
+const struct method method_dpu = {
+    .name = "dpu",
+    .axis = METHOD_SHARD,
+    .about =
+        "delayed parameter update: gradients are computed while the last round's are applied, so "
+        "each is one round late",
+    METHOD_OPTIONS(struct dpu_config, options),
+    .trial = overlap_trial,
+    .timed = overlap_timed,
+    .shard = &ops,
 };

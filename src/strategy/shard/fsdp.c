@@ -5,6 +5,7 @@
  *
  * A stage whose parameters others read too (a tied embedding) stays gathered for the whole
  * micro-batch. */
+#include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
 #include <stdlib.h>
@@ -265,6 +266,8 @@ static struct view g_of(struct shard *s, int k)
     return view_at(((struct fsdp *)s)->g.view, shard_slice(s, k).in_own);
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
     const struct table *table = setup->oracle->table;
@@ -279,7 +282,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     f->reduces = mesh->lane;
     enum sotto_status st;
-    TRY_DONE(shard_init(&f->shard, &strategy_fsdp, setup));
+    TRY_DONE(shard_init(&f->shard, &ops, setup));
     TRY_DONE(
         buffer_init(&f->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
@@ -298,8 +301,7 @@ done:
     return st;
 }
 
-const struct strategy_ops strategy_fsdp = {
-    .name = "fsdp",
+static const struct strategy_ops ops = {
     .open = open,
     .round = run_round,
     .gather = shard_gather,
@@ -307,4 +309,13 @@ const struct strategy_ops strategy_fsdp = {
     .import = import,
     .visit = visit,
     .free = free_fsdp,
+};
+
+const struct method method_fsdp = {
+    .name = "fsdp",
+    .axis = METHOD_SHARD,
+    .about =
+        "fully sharded: parameters, gradients and state are all in slices, and a layer's parameters "
+        "are gathered just before it is computed",
+    .shard = &ops,
 };

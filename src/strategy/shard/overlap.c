@@ -3,7 +3,20 @@
 #include <stdlib.h>
 
 #include "strategy/history.h"
+#include "strategy/method.h"
 #include "tensor/ops.h"
+
+const struct option overlap_options[] = {OVERLAP_REPLAY};
+
+void overlap_trial(void *own)
+{
+    ((struct overlap_config *)own)->replay[0] = '\0';
+}
+
+bool overlap_timed(const void *own)
+{
+    return !*((const struct overlap_config *)own)->replay;
+}
 
 /* What is added to. */
 static const struct buffer *gradient(const struct overlap *o)
@@ -91,6 +104,12 @@ void overlap_take(struct overlap *o)
     assign(o);
 }
 
+static const char *replay_of(const struct shard *s)
+{
+    const struct overlap_config *own = method_own(s->is.config, s->is.config->sharding);
+    return own->replay;
+}
+
 enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
 {
     struct shard *s = &o->shard;
@@ -98,7 +117,8 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
     int32_t n = 0, least = s->is.config->accumulate;
     bool done = false;
     if (o->replay && o->history->n >= o->replay->n)
-        return fail(SOTTO_EINVAL, "strategy.replay = %s ends here", s->is.config->replay);
+        return fail(SOTTO_EINVAL, "%s.replay = %s ends here", s->is.config->sharding->name,
+                    replay_of(s));
     if (o->replay)
         least = o->replay->count[o->history->n];
     TRY(device_check(s->is.dev));
@@ -219,7 +239,7 @@ const int32_t *overlap_history(struct strategy *s, int64_t *count)
 static enum sotto_status open_history(struct overlap *o)
 {
     const struct worker *w = o->shard.is.mesh->worker;
-    const char *path = o->shard.is.config->replay;
+    const char *path = replay_of(&o->shard);
     o->history = calloc(1, sizeof *o->history);
     if (!o->history)
         return fail(SOTTO_ENOMEM, "no memory for the history");

@@ -11,6 +11,18 @@
 
 #include "strategy/shard/shard.h"
 
+/* What is theirs in a configuration begins with this. */
+struct overlap_config {
+    char replay[OPTION_ROOM]; /* file of counts */
+};
+#define OVERLAP_REPLAY                                                                             \
+    OPTION_FILE(struct overlap_config, replay, "",                                                 \
+                "compute as many micro-batches as this file says (a run's counts.tsv), which "     \
+                "gives the bits of that run")
+extern const struct option overlap_options[1];
+void overlap_trial(void *own);
+bool overlap_timed(const void *own);
+
 struct overlap {
     struct shard shard; /* its counts: of the gradient that is added to                  */
     struct buffer room[3];

@@ -2,6 +2,7 @@
  * but keeps the fp32 truth and the optimizer's state of its own slice only. Gradients are
  * reduce-scattered stage by stage during backward, each worker steps its slice, and the slices are
  * gathered. */
+#include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
 #include <stdlib.h>
@@ -110,6 +111,8 @@ static struct view g_of(struct shard *s, int k)
     return view_at(s->g_stage[k], shard_slice(s, k).in_stage);
 }
 
+static const struct strategy_ops ops;
+
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
     const struct table *table = setup->oracle->table;
@@ -120,7 +123,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (!z)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     enum sotto_status st;
-    TRY_DONE(shard_init(&z->shard, &strategy_zero1, setup));
+    TRY_DONE(shard_init(&z->shard, &ops, setup));
     TRY_DONE(buffer_init(&z->theta, dev, type, table_count(table), MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&z->g, dev, strategy_grad_type(setup->config), table_count(table),
                          MEMORY_GRADIENTS));
@@ -138,8 +141,8 @@ done:
     return st;
 }
 
-const struct strategy_ops strategy_zero1 = {
-    .name = "zero1",
+static const struct strategy_ops ops = {
+    .abandons = true,
     .open = open,
     .round = run_round,
     .gather = shard_theta,
@@ -147,4 +150,13 @@ const struct strategy_ops strategy_zero1 = {
     .import = import,
     .visit = visit,
     .free = free_zero1,
+};
+
+const struct method method_zero1 = {
+    .name = "zero1",
+    .axis = METHOD_SHARD,
+    .about =
+        "ZeRO stage 1: as ddp, but each worker of a group keeps the fp32 truth and the optimizer's "
+        "state of its own slice only",
+    .shard = &ops,
 };

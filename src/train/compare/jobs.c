@@ -28,7 +28,8 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     if (jobs->n_seeds)
         t->seed = jobs->seeds[job->seed];
     optim_forget(&out->optim, &spec->base.optim);
-    return strategy_forget(&out->strategy, &spec->base.strategy);
+    strategy_set_aside(&out->strategy, &spec->base.strategy);
+    return SOTTO_OK;
 }
 
 /* What makes a run another run: not where its folder lies. */
@@ -57,11 +58,8 @@ static void keep_first(void *arg, const char *key, const char *old_value, const 
 static void compare_kept(const char *path, const struct run_config *config, struct difference *d)
 {
     struct run_config kept;
-    struct option_section sections[RUN_SECTIONS];
     *d = (struct difference){0};
-    run_sections(&kept, sections);
-    option_defaults(sections, RUN_SECTIONS);
-    if (option_load(sections, RUN_SECTIONS, path) != SOTTO_OK) {
+    if (config_load_kept(&kept, path) != SOTTO_OK) {
         snprintf(d->text, sizeof d->text, "%s", sotto_error());
         d->n = 1;
         return;

@@ -9,8 +9,8 @@ static const char *const train_keys[EMBED_TRAIN_KEYS] = {
     "steps", "seed", "workers", "nodes", "time", "threads", "device", "log_every", "save_every",
 };
 
-static const char *const section_names[EMBED_SECTIONS] = {
-    "train", "optim", "strategy", "worker", "link", "comm",
+static const char *const section_names[EMBED_SHARED] = {
+    "train", "optim", "worker", "link", "comm",
 };
 
 static const struct option *find(const struct option_section *s, const char *key)
@@ -25,10 +25,11 @@ void embed_sections(struct embed_sections *out, struct run_config *config)
 {
     struct option_section all[RUN_SECTIONS];
     run_sections(config, all);
-    for (int i = 0; i < EMBED_SECTIONS; i++)
-        for (int j = 0; j < RUN_SECTIONS; j++)
+    for (int i = 0; i < EMBED_SHARED; i++)
+        for (int j = 0; j < RUN_SHARED; j++)
             if (strcmp(all[j].name, section_names[i]) == 0)
                 out->section[i] = all[j];
+    strategy_sections(&config->strategy, out->section + EMBED_SHARED);
     for (int i = 0; i < EMBED_TRAIN_KEYS; i++) {
         const struct option *o = find(&out->section[0], train_keys[i]);
         assert(o);
@@ -91,8 +92,9 @@ enum sotto_status sotto_options_load(struct sotto_options *options, const char *
     return option_load(s.section, EMBED_SECTIONS, path);
 }
 
-static enum sotto_status parse_word(struct sotto_options *options, const char *word)
+static enum sotto_status parse_word(struct sotto_options *options, const char *word, bool last)
 {
+    struct embed_sections s;
     char key[OPTION_ROOM];
     const char *equals = strchr(word, '=');
     size_t length = equals ? (size_t)(equals - word) : 0;
@@ -100,20 +102,27 @@ static enum sotto_status parse_word(struct sotto_options *options, const char *w
         return fail(SOTTO_EINVAL, "command line: want --key=value, got '--%.80s'", word);
     memcpy(key, word, length);
     key[length] = '\0';
+    embed_sections(&s, &options->config);
+    if (option_depends(s.section, EMBED_SECTIONS, key) != last)
+        return SOTTO_OK;
     return fail_in(sotto_options_set(options, key, equals + 1), "command line: ");
 }
 
+/* Twice: keys of methods behind those that choose them. */
 enum sotto_status sotto_options_parse(struct sotto_options *options, int *argc, char **argv)
 {
     int kept = 0;
-    bool ended = false;
-    for (int i = 0; i < *argc; i++) {
-        if (!ended && strcmp(argv[i], "--") == 0)
-            ended = true;
-        else if (!ended && strncmp(argv[i], "--", 2) == 0)
-            TRY(parse_word(options, argv[i] + 2));
-        else
-            argv[kept++] = argv[i];
+    for (int last = 0; last < 2; last++) {
+        bool ended = false;
+        for (int i = 0; i < *argc; i++) {
+            const bool option = !ended && strncmp(argv[i], "--", 2) == 0;
+            if (!ended && strcmp(argv[i], "--") == 0)
+                ended = true;
+            else if (option)
+                TRY(parse_word(options, argv[i] + 2, last));
+            else if (last)
+                argv[kept++] = argv[i];
+        }
     }
     *argc = kept;
     return SOTTO_OK;
@@ -130,7 +139,7 @@ enum sotto_status sotto_options_get(const struct sotto_options *options, const c
         size_t length = strlen(s.section[i].name);
         bool qualified = strncmp(key, s.section[i].name, length) == 0 && key[length] == '.';
         const struct option *o = find(&s.section[i], qualified ? key + length + 1 : key);
-        if (!o)
+        if (!o || (!qualified && !option_in_use(&s.section[i])))
             continue;
         const char *value = option_print(o, s.section[i].config, number);
         if (strlen(value) >= room)

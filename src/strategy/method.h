@@ -1,0 +1,77 @@
+/* A method is one file and one line: the file ends with a struct method, which says all that the
+ * rest of the program knows of it, and methods.c names it. docs/adding-a-method.md goes through it.
+ *
+ *     struct slowmo_config { int64_t tau; double alpha, beta; };
+ *     static const struct option options[] = {
+ *         OPTION_LONG(struct slowmo_config, tau, "12", 1, 1e15, "steps between averages"),
+ *         ...
+ *     const struct method method_slowmo = {
+ *         .name = "slowmo", .axis = METHOD_REPLICATE, .about = "...",
+ *         METHOD_OPTIONS(struct slowmo_config, options), .replicate = &ops };
+ *
+ * Its options are the section of its name: [slowmo] tau = 12, --slowmo.tau=12, or --tau=12 where
+ * the method is chosen. */
+#ifndef SOTTO_STRATEGY_METHOD_H
+#define SOTTO_STRATEGY_METHOD_H
+
+#include "base/option_only.h"
+#include "strategy/replicate/replicate.h"
+#include "strategy/strategy.h"
+
+enum method_axis { METHOD_SHARD, METHOD_REPLICATE };
+
+struct method {
+    const char *name;
+    enum method_axis axis;
+    const char *about; /* a paragraph for --help */
+
+    /* (optional) Its options, with its own defaults. The struct may have more fields, which
+     * `resolve` fills in; it is copied with the strategy's configuration. */
+    const struct option *options;
+    int n_options;
+    size_t config_bytes;
+    const struct option_only *only; /* (optional) of the enums among them */
+    int n_only;
+
+    /* Of these one, by the axis. */
+    const struct strategy_ops *shard;
+    const struct replicate_ops *replicate;
+
+    /* (optional) Checks its options and refuses what makes no sense; all else in `config` is
+     * resolved. */
+    enum sotto_status (*resolve)(void *own, const struct strategy_config *config);
+    /* (optional) Sets aside what depends on files and on the number of groups: a trial of a round
+     * or two with fewer of them begins. */
+    void (*trial)(void *own);
+    /* (optional) Whether what it computes depends on timing. Default: no. */
+    bool (*timed)(const void *own);
+    /* (optional) Steps between two meetings of the groups, 0: not known yet; the option that says
+     * so; and whether a run that ends before the first one meets in the end. */
+    int64_t (*every)(const void *own);
+    const char *every_key;
+    bool meets_at_end;
+};
+
+#define METHOD_OPTIONS(S, table)                                                                   \
+    .options = (table), .n_options = (int)(sizeof(table) / sizeof *(table)),                       \
+    .config_bytes = sizeof(S)
+#define METHOD_ONLY(rules) .only = (rules), .n_only = (int)(sizeof(rules) / sizeof *(rules))
+
+/* The i-th method; NULL behind the last. */
+const struct method *method_at(int i);
+
+/* By its name; NULL: there is none on that axis. */
+const struct method *method_find(enum method_axis axis, const char *name);
+
+/* Pairs of methods with a usual name; NULL behind the last. */
+struct method_preset {
+    const char *name;
+    const struct method *shard, *replicate;
+};
+const struct method_preset *method_preset(int i);
+
+/* A method's own configuration, where there is one. */
+void *method_config(struct strategy_config *config, const struct method *method);
+const void *method_own(const struct strategy_config *config, const struct method *method);
+
+#endif
