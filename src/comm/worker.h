@@ -21,6 +21,9 @@ struct worker_ops {
     /* The same for work that only passes over vectors: in virtual time it costs `bytes`, read and
      * written, over the memory's bandwidth at the worker's speed, without jitter. */
     enum sotto_status (*move)(struct worker *w, lane_job *work, void *arg, double bytes);
+    /* (optional) A pause begins, of which the training's time is to know nothing: until go_on what
+     * this worker sends takes no time, and what its lanes have under way stands still. */
+    void (*pause)(struct worker *w);
     /* (optional) Behind a pause, in which all workers have met: they go on together, each as much
      * later than the first as its `seconds`, the time that it has trained, are more, so that a
      * pause changes no lead. Called by all workers. Without it: they go on as they are. */

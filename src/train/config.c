@@ -191,6 +191,8 @@ enum sotto_status config_speeds(const char *key, const char *text, const char *w
                                 double *out)
 {
     const char *at = text;
+    if (!*text)
+        return fail(SOTTO_EINVAL, "%s is empty: want numbers with commas, such as 1,0.5", key);
     for (int r = 0; r < n; r++) {
         char *end;
         if (!*at) { /* the last one holds */

@@ -93,7 +93,15 @@ void meter_start(struct meter *m)
 void meter_stop(struct meter *m)
 {
     m->mark = own(m);
+    m->beside = mesh_account_lanes(m->mesh).wire;
     m->running = false;
+}
+
+void meter_keep_lanes(struct meter *m)
+{
+    const double wire = mesh_account_lanes(m->mesh).wire;
+    m->mark.wire += wire - m->beside;
+    m->beside = wire;
 }
 
 struct cost meter_read(const struct meter *m)
@@ -103,6 +111,9 @@ struct cost meter_read(const struct meter *m)
     cost_add(&c, &beside, 1);
     cost_add(&c, &m->base, 1);
     cost_add(&c, &m->pause, -1);
+    double *const rounded[] = {&c.compute, &c.wire, &c.waited_others, &c.waited_wire, &c.update};
+    for (int i = 0; i < 5; i++)
+        *rounded[i] = fmax(0, *rounded[i]);
     return c;
 }
 

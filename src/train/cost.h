@@ -42,7 +42,8 @@ static inline double cost_exposed(const struct cost *c)
 
 /* Counts while training goes on, and not while it pauses: evaluations and checkpoints are not
  * training. What lanes send meanwhile is part of it, so their bytes always count; the time that it
- * takes does not, as nobody computes or waits then. */
+ * takes does not, as nobody computes or waits then, unless lanes stand still in a pause and make up
+ * for it (meter_keep_lanes, before the next start). */
 struct meter {
     struct worker *worker;
     const struct oracle *oracle;
@@ -50,6 +51,7 @@ struct meter {
     struct cost base;  /* of the run that this one goes on from      */
     struct cost pause; /* what the pauses took up to the last start  */
     struct cost mark;  /* what the clocks showed when the last began */
+    double beside;     /* seconds on the wire in lanes then          */
     bool running;
     int64_t *each; /* (workers, COST_FIELDS) for checkpoints */
 };
@@ -60,6 +62,7 @@ enum sotto_status meter_init(struct meter *m, struct worker *w, const struct ora
 void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
+void meter_keep_lanes(struct meter *m);
 struct cost meter_read(const struct meter *m);
 
 /* The costs of all workers in a checkpoint, and the number of their computations; before they are

@@ -244,8 +244,11 @@ static enum sotto_status save_now(struct loop *l)
 static enum sotto_status go_on(struct trainer *t)
 {
     struct worker *w = t->worker;
-    if (w->ops->go_on)
+    if (w->ops->go_on) {
         TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
+        if (t->step < t->rounds) /* who waits for the lanes else? */
+            meter_keep_lanes(&t->meter);
+    }
     meter_start(&t->meter);
     return SOTTO_OK;
 }
@@ -263,6 +266,8 @@ static enum sotto_status between_rounds(struct loop *l)
         return SOTTO_OK;
     const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
     meter_stop(&t->meter);
+    if (t->worker->ops->pause)
+        t->worker->ops->pause(t->worker);
     TRY(tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     if (evaluates)
         TRY(evaluate_now(l));

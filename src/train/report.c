@@ -39,6 +39,12 @@ static void find_slowest(struct report *r, const struct worker_report *worker, i
     free(each);
 }
 
+/* Two lanes that send at once have twice the time on the wire, but hide behind nothing. */
+static double on_the_wire(const struct cost *c)
+{
+    return fmin(c->wire, c->seconds);
+}
+
 struct report report_of(const struct run *run)
 {
     struct report r = {0};
@@ -57,7 +63,7 @@ struct report report_of(const struct run *run)
     r.cost = cost_mean(&all);
     if (r.cost.seconds > 0)
         r.exposed_share = fmax(0, cost_exposed(&r.cost) / r.cost.seconds);
-    r.overlap = r.cost.wire > 0 ? fmax(0, 1 - r.cost.waited_wire / r.cost.wire) : NAN;
+    r.overlap = r.cost.wire > 0 ? fmax(0, 1 - r.cost.waited_wire / on_the_wire(&r.cost)) : NAN;
     find_slowest(&r, run->result.worker, n);
     return r;
 }
@@ -75,7 +81,7 @@ void report_sentence(const struct report *r, char *out, size_t room)
         snprintf(who, sizeof who, "workers waited %.3g s for each other", c->waited_others);
     if (c->inside + c->between > 0)
         snprintf(out, room, "%s; the wire took %.3g s, %.3g s of it hidden (means over workers)",
-                 who, c->wire, fmax(0, c->wire - c->waited_wire));
+                 who, c->wire, fmax(0, on_the_wire(c) - c->waited_wire));
     else
         snprintf(out, room, "%s; nothing was sent", who);
 }

@@ -398,6 +398,7 @@ static void clusters_that_cannot_be(void **state)
         {"workers=4 nodes=2 link.speed=1,2",
          "link.speed is about the link between nodes, and there is none: it wants "
          "--link.inter=BANDWIDTH,LATENCY"},
+        {"workers=4 nodes=2 link.inter=1GB/s link.speed=", "link.speed is empty"},
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,2,3",
          "link.speed = 1,2,3 names more than 2 nodes"},
         {"workers=4 nodes=2 link.inter=1GB/s link.speed=1,0",

@@ -175,7 +175,7 @@ static void costs_are_resumed(void **state)
 {
     (void)state;
     struct seen whole = {0}, part = {0}, other = {0};
-    const char *const options[] = {"strategy.preset=co2",    "tau=3",
+    const char *const options[] = {"strategy.preset=slowmo", "tau=3",
                                    "train.time=virtual",     "worker.step=50ms",
                                    "worker.speed=1,1,1,0.5", "train.nodes=4",
                                    "link.inter=10MB/s,1ms",  "worker.jitter=0.2",
@@ -227,6 +227,41 @@ static void pauses_change_no_lead(void **state)
     for (int r = 0; r < WORKERS; r++)
         assert_close("seconds", pauses.worker[r].cost.seconds, plain.worker[r].cost.seconds);
     assert_true(plain.worker[0].cost.waited_others > 4 * STEP);
+}
+
+/* Nor how long an exchange takes that is under way in a lane: what is left of it is left behind the
+ * pause, and what evaluations and checkpoints send takes nothing from it. */
+static void pauses_hide_nothing(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"strategy.preset=co2",
+                                          "strategy.preset=overlap-local-sgd"};
+    static const char *const every[][2] = {{"train.eval_every=1", "train.save_every=100"},
+                                           {"train.eval_every=100", "train.save_every=2"},
+                                           {"train.eval_every=4", "train.save_every=3"}};
+    for (int i = 0; i < 6; i++) {
+        struct seen plain = {0}, pauses = {0};
+        char folder[2][16];
+        const char *const options[] = {methods[i / 3],       "tau=3",
+                                       "train.time=virtual", "worker.step=50ms",
+                                       "train.nodes=4",      "link.inter=100kB/s,1ms",
+                                       "data.holdout=0.2",   NULL};
+        snprintf(folder[0], sizeof folder[0], "hide.%d", i);
+        snprintf(folder[1], sizeof folder[1], "hides.%d", i);
+        struct run_config c = configure(folder[0], options);
+        train(&c, &plain);
+        c = configure(folder[1], options);
+        set(&c, every[i % 3][0]);
+        set(&c, every[i % 3][1]);
+        train(&c, &pauses);
+        const struct cost *a = &plain.worker[0].cost, *b = &pauses.worker[0].cost;
+        assert_true(a->waited_wire > 2 * STEP);
+        /* Reports share the links with it, but not in a pause. */
+        assert_true(fabs(b->seconds - a->seconds) < 0.01 * a->seconds);
+        assert_true(fabs(b->wire - a->wire) < 0.01 * a->wire);
+        assert_true(fabs(b->waited_wire - a->waited_wire) < 0.01 * a->waited_wire);
+        assert_true(fabs(b->seconds - b->compute - cost_exposed(b)) < 1e-6);
+    }
 }
 
 /* Examples are padded to the longest of their micro-batch: shorter ones take less time. */
@@ -346,6 +381,7 @@ int main(void)
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(reports),
         cmocka_unit_test(pauses_change_no_lead),
+        cmocka_unit_test(pauses_hide_nothing),
         cmocka_unit_test(short_batches_take_less),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);

@@ -341,7 +341,7 @@ static void let_go(struct trip *trip, double time)
             virtual_wake(g->there[r], time);
 }
 
-/* It sets out through the network. Making communicators costs no time. */
+/* It sets out through the network. Making communicators costs no time, nor does a pause. */
 static enum sotto_status set_out(struct group *g)
 {
     const struct offer *o = &g->offer[0];
@@ -353,7 +353,7 @@ static enum sotto_status set_out(struct group *g)
         call.call = COMM_ALLGATHER;
         call.bytes *= g->size;
     }
-    if (g->sim->net && o->call != CALL_SPLIT)
+    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free)
         return trip_start(&g->trip, &g->way, call, g->met);
     let_go(&g->trip, g->met);
     return SOTTO_OK;
@@ -485,7 +485,7 @@ static enum sotto_status set_out_message(struct group *g, struct message *m)
     m->flow.use = m->use;
     m->flow.n = 0;
     m->flow.ended = message_left;
-    if (sim->net) {
+    if (sim->net && !sim->current->free) {
         const struct hop hop =
             network_hop(sim->net, g->worker[m->from], g->worker[m->to->base.rank]);
         m->latency = hop.latency;

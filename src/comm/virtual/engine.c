@@ -16,6 +16,7 @@ struct virtual_worker {
     struct cluster *cluster;
     struct virtual_process process;
     double trained; /* seconds, for go_on */
+    double paused;  /* when its pause began */
     worker_job *job;
     void *arg;
 };
@@ -107,6 +108,22 @@ static enum sotto_status move(struct worker *w, lane_job *work, void *arg, doubl
     return spend(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
 }
 
+static void pause_worker(struct worker *w)
+{
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    v->paused = v->process.time;
+    v->process.free = true;
+    virtual_lanes_pause(v->cluster->lanes, w->rank, v->paused);
+}
+
+/* `v` goes on at that time. */
+static void end_pause(struct virtual_worker *v, double time)
+{
+    if (v->process.free)
+        virtual_lanes_go_on(v->cluster->lanes, v->base.rank, time - v->paused);
+    v->process.free = false;
+}
+
 /* The last one to come has the latest clock. */
 static enum sotto_status go_on(struct worker *w, double seconds)
 {
@@ -121,14 +138,18 @@ static enum sotto_status go_on(struct worker *w, double seconds)
     double least = seconds;
     for (int r = 0; r < w->size; r++)
         least = fmin(least, k->worker[r].trained);
-    for (int r = 0; r < w->size; r++)
+    for (int r = 0; r < w->size; r++) {
+        const double time = last + (k->worker[r].trained - least);
+        end_pause(&k->worker[r], time);
         if (r != w->rank)
-            virtual_wake(&k->worker[r].process, last + (k->worker[r].trained - least));
+            virtual_wake(&k->worker[r].process, time);
+    }
     virtual_advance(&k->sim, last + (seconds - least));
     return SOTTO_OK;
 }
 
-static const struct worker_ops virtual_worker_ops = {"virtual", open_lane, compute, move, go_on};
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane,    compute,
+                                                     move,      pause_worker, go_on};
 
 static void run_worker(void *arg)
 {

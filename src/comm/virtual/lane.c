@@ -1,6 +1,7 @@
 #include "comm/virtual/lane.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,9 @@ struct virtual_lane {
     bool running, closing;
     struct virtual_process *waiter;
     struct status_note failure; /* of the first job that failed */
+    bool held;                  /* had something under way when a pause began */
+    double later;               /* what is under way counts as done so much later, ... */
+    double until;               /* ... and what is done not before this time */
     double asked_at;            /* lane_done, how many times in a row at one time */
     int asked;
     struct virtual_lane *next, **link;
@@ -53,8 +57,12 @@ static void serve(void *arg)
         l->finished++;
         if (st != SOTTO_OK)
             status_save(&l->failure, st);
-        if (idle(l))
+        if (idle(l)) {
+            if (l->later > 0)
+                l->until = l->process.time + l->later;
+            l->later = 0;
             wake_waiter(l);
+        }
     }
     wake_waiter(l);
 }
@@ -81,7 +89,7 @@ static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
         TRY(grow(l));
     l->queue[l->started++ & (l->room - 1)] = (struct call){job, arg};
     if (l->process.state == PROCESS_IDLE)
-        virtual_wake(&l->process, l->process.sim->current->time);
+        virtual_wake(&l->process, fmax(l->process.sim->current->time, l->until));
     return SOTTO_OK;
 }
 
@@ -92,7 +100,7 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     struct virtual_sim *sim = l->process.sim;
     if (!idle(l))
         virtual_defer(sim, LATE_LAST); /* a job that ends at this very time has ended */
-    *is_done = idle(l);
+    *is_done = idle(l) && sim->current->time >= l->until;
     double now = sim->current->time;
     l->asked = !*is_done && now == l->asked_at ? l->asked + 1 : 0;
     l->asked_at = now;
@@ -113,12 +121,50 @@ static void wait_for(struct virtual_lane *l, const char *what)
     virtual_block_unstoppable(sim, PROCESS_WAITING, what); /* the job itself is ended by an abort */
 }
 
+/* Waits for what a pause has put off are waits for the wire. */
+static void wait_until(struct virtual_lane *l, double from, double until)
+{
+    if (until > from)
+        lane_kept(&l->base, from, (struct comm_wait){from, from}, until);
+}
+
 static enum sotto_status wait_idle(struct lane *lane)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
+    struct virtual_sim *sim = l->process.sim;
+    const bool pauses = sim->current->free;
+    double now = sim->current->time;
+    if (!pauses) { /* jobs that were started meanwhile begin then */
+        wait_until(l, now, l->until);
+        now = fmax(now, l->until);
+    }
     if (!idle(l))
         wait_for(l, "lane_wait");
+    if (!pauses) {
+        wait_until(l, fmax(now, sim->current->time), l->until);
+        virtual_advance(sim, l->until);
+    }
     return status_raise(&l->failure);
+}
+
+void virtual_lanes_pause(struct virtual_lane *all, int rank, double now)
+{
+    for (struct virtual_lane *l = all; l; l = l->next)
+        if (l->process.rank == rank)
+            l->held = !idle(l) || l->until > now;
+}
+
+void virtual_lanes_go_on(struct virtual_lane *all, int rank, double later)
+{
+    for (struct virtual_lane *l = all; l; l = l->next) {
+        if (l->process.rank != rank || !l->held)
+            continue;
+        if (idle(l))
+            l->until = fmax(l->until, l->process.time) + later;
+        else
+            l->later += later;
+        l->held = false;
+    }
 }
 
 static void release(struct virtual_lane *l)

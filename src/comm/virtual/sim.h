@@ -43,6 +43,7 @@ struct virtual_process {
     enum process_state state;
     enum process_late late;
     bool is_lane;
+    bool free;        /* what it sends takes no time: it is in a pause */
     bool stoppable;   /* an abort ends its wait                        */
     bool stopped;     /* by an abort                                   */
     bool said;        /* its error message is in `kept`                */
