@@ -1,6 +1,6 @@
 #include "comm/parcel.h"
 
-void *place_of(const struct place *p, const struct blocks *blocks, int b, size_t at)
+void *store_of(const struct store *p, const struct blocks *blocks, int b, size_t at)
 {
     const size_t begin =
         p->every ? (size_t)(b / p->every) * comm_block(blocks->count, blocks->size, 0).end
@@ -49,9 +49,9 @@ static struct piece piece_at(const struct pieces *p, size_t i)
     return (struct piece){b, begin < length ? begin : length, end < length ? end : length};
 }
 
-static void *data_of(const struct pieces *p, const struct piece *piece, const struct place *at)
+static void *data_of(const struct pieces *p, const struct piece *piece, const struct store *at)
 {
-    return place_of(at, &p->of->blocks, piece->b, piece->begin);
+    return store_of(at, &p->of->blocks, piece->b, piece->begin);
 }
 
 typedef enum sotto_status start_message(const struct ring *r, int slot, void *data, size_t bytes,

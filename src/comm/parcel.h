@@ -35,7 +35,7 @@ struct blocks {
 
 /* Memory that holds some blocks of a vector. `every` > 0: only one of so many that follow each
  * other, each with the room of the longest; 0: all, as they lie in the vector. */
-struct place {
+struct store {
     char *data;
     size_t unit; /* bytes an element */
     int every;
@@ -44,7 +44,7 @@ struct place {
 /* Between this rank and `peer`. */
 struct parcel {
     struct blocks blocks;
-    struct place at;
+    struct store at;
     int peer;
 };
 
@@ -54,11 +54,11 @@ typedef void take_piece(void *y, const void *in, const void *mine, size_t n);
 
 struct taker {
     take_piece *take; /* NULL: the piece stays where it came */
-    struct place y, mine;
+    struct store y, mine;
 };
 
 /* Element `at` of block b. */
-void *place_of(const struct place *p, const struct blocks *blocks, int b, size_t at);
+void *store_of(const struct store *p, const struct blocks *blocks, int b, size_t at);
 
 /* One parcel goes out while another comes in, and each piece is taken while those behind it travel.
  */

@@ -40,7 +40,7 @@ static int wrap(int i, int size)
 }
 
 /* What belongs to number i, on its way between this rank and number `peer`. */
-static struct parcel parcel_of(const struct circle *o, struct place at, size_t count, int size,
+static struct parcel parcel_of(const struct circle *o, struct store at, size_t count, int size,
                                int i, int peer)
 {
     const int number = wrap(i, o->size);
@@ -79,13 +79,13 @@ static void add_bf16(void *y, const void *in, const void *mine, size_t n)
 /* The sum of what belongs to number i sets out from number i+1 and ends at i, each adding its own
  * of x. x is not written: partial sums come in at one place and go out from the other. The last
  * comes in at partial[0], which may be y. */
-static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o, struct place y,
-                                     struct place x, const struct place partial[2], size_t count)
+static enum sotto_status scatter_f32(const struct ring *r, const struct circle *o, struct store y,
+                                     struct store x, const struct store partial[2], size_t count)
 {
     const int size = r->comm->size, me = o->me;
     struct parcel out = parcel_of(o, x, count, size, me - 1, me + 1);
     for (int step = 2; step <= o->size; step++) {
-        struct place at = partial[(o->size - step) % 2];
+        struct store at = partial[(o->size - step) % 2];
         struct parcel in = parcel_of(o, at, count, size, me - step, me - 1);
         TRY(parcel_pass(r, out, in, (struct taker){add_f32, step < o->size ? at : y, x}));
         out = parcel_of(o, at, count, size, me - step, me + 1); /* it goes on in the next step */
@@ -107,10 +107,10 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
     float *sums = r->ops->scratch(r->comm, (slice + behind) * unit);
     if (!sums)
         return fail(SOTTO_ENOMEM, "no memory for the partial sums of %zu elements", slice + behind);
-    const struct place whole = {(char *)x, unit, 0}, sum = {(char *)y, unit, size};
-    const struct place slices[2] = {{(char *)sums, unit, near.step},
+    const struct store whole = {(char *)x, unit, 0}, sum = {(char *)y, unit, size};
+    const struct store slices[2] = {{(char *)sums, unit, near.step},
                                     {(char *)(sums + slice), unit, near.step}};
-    const struct place block[2] = {{(char *)(sums + slice), unit, size},
+    const struct store block[2] = {{(char *)(sums + slice), unit, size},
                                    {(char *)(sums + slice + longest), unit, size}};
     if (near.size > 1)
         TRY(scatter_f32(r, &near, far.size > 1 ? slices[0] : sum, whole, slices, count));
@@ -120,8 +120,8 @@ static enum sotto_status reduce_scatter_f32(const struct ring *r, float *y, cons
 }
 
 /* Number i takes what belongs to it from numbers i+1, i+2, ... in turn, and adds its own last. */
-static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o, struct place y,
-                                      struct place x, struct place sum, struct place came,
+static enum sotto_status scatter_bf16(const struct ring *r, const struct circle *o, struct store y,
+                                      struct store x, struct store sum, struct store came,
                                       size_t count)
 {
     const int size = r->comm->size, me = o->me;
@@ -137,9 +137,9 @@ static enum sotto_status scatter_bf16(const struct ring *r, const struct circle 
         const size_t n = comm_blocks(count, size, b, 1);
         if (!n)
             continue;
-        const float *others = place_of(&sum, &mine, b, 0);
-        const uint16_t *own = place_of(&x, &mine, b, 0);
-        uint16_t *to = place_of(&y, &mine, b, 0); /* may be own */
+        const float *others = store_of(&sum, &mine, b, 0);
+        const uint16_t *own = store_of(&x, &mine, b, 0);
+        uint16_t *to = store_of(&y, &mine, b, 0); /* may be own */
         for (size_t i = 0; i < n; i++)
             to[i] = bf16_round(others[i] + bf16_widen(own[i]));
     }
@@ -158,21 +158,21 @@ static enum sotto_status reduce_scatter_bf16(const struct ring *r, uint16_t *y, 
     float *sums = r->ops->scratch(r->comm, room * (sizeof *sums + sizeof *x));
     if (!sums)
         return fail(SOTTO_ENOMEM, "no memory for the sum of %zu elements", room);
-    const struct place whole = {(char *)x, sizeof *x, 0}, sum = {(char *)y, sizeof *x, size};
-    const struct place slice = {(char *)(sums + room), sizeof *x, near.step};
+    const struct store whole = {(char *)x, sizeof *x, 0}, sum = {(char *)y, sizeof *x, size};
+    const struct store slice = {(char *)(sums + room), sizeof *x, near.step};
     if (near.size > 1) {
-        const struct place wide = {(char *)sums, sizeof *sums, near.step};
+        const struct store wide = {(char *)sums, sizeof *sums, near.step};
         TRY(scatter_bf16(r, &near, far.size > 1 ? slice : sum, whole, wide, slice, count));
     }
     if (far.size > 1) {
-        const struct place wide = {(char *)sums, sizeof *sums, size};
-        const struct place came = {(char *)(sums + longest), sizeof *x, size};
+        const struct store wide = {(char *)sums, sizeof *sums, size};
+        const struct store came = {(char *)(sums + longest), sizeof *x, size};
         TRY(scatter_bf16(r, &far, sum, near.size > 1 ? slice : whole, wide, came, count));
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status gather(const struct ring *r, const struct circle *o, struct place y,
+static enum sotto_status gather(const struct ring *r, const struct circle *o, struct store y,
                                 size_t count)
 {
     const int size = r->comm->size, me = o->me;
@@ -255,7 +255,7 @@ static enum sotto_status allgather_large(const struct ring *r, char *y, const vo
 {
     const struct circle near = inside(r->comm), far = across(r->comm);
     const struct comm_block b = comm_block(count, r->comm->size, r->comm->rank);
-    const struct place whole = {y, unit, 0};
+    const struct store whole = {y, unit, 0};
     if (b.begin < b.end && y + b.begin * unit != x)
         memmove(y + b.begin * unit, x, (b.end - b.begin) * unit);
     TRY(gather(r, &far, whole, count));

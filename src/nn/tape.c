@@ -138,7 +138,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
 
 static struct room room_of(const struct buffer *b)
 {
-    return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type)};
+    return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type), b->view.place};
 }
 
 /* Only what this micro-batch has of an edge that was made for the largest may be touched. */
@@ -147,7 +147,7 @@ static void limit_edge(const struct tape *tape, int layer, struct view y)
     struct edge now = edge_before(tape, layer, tape->pass.extent);
     struct edge most = edge_before(tape, layer, tape->most);
     const size_t size = dtype_size(y.type);
-    carve_limit(y.data, edge_count(&now) * size, edge_count(&most) * size);
+    carve_limit(y, edge_count(&now) * size, edge_count(&most) * size);
 }
 
 /* Where layer i of stage k keeps its memory and, unless it is the stage's last, its output. Called
@@ -156,8 +156,9 @@ static struct flow place(const struct tape *tape, int k, int i, struct room *res
 {
     const struct layer *l = tape->model->layer[i];
     const size_t keeps = saved_room(l, tape->most);
-    struct flow flow = {.scratch = room_of(&tape->scratch),
-                        .saved = {rest->data ? rest->data + rest->used : NULL, 0, keeps}};
+    struct flow flow = {
+        .scratch = room_of(&tape->scratch),
+        .saved = {rest->data ? rest->data + rest->used : NULL, 0, keeps, rest->place}};
     rest->used += keeps;
     if (i + 1 < tape->model->first[k + 1]) {
         struct edge edge = edge_before(tape, i + 1, tape->most);

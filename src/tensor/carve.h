@@ -24,13 +24,14 @@ enum { CARVE_GUARD = 64 }; /* bytes behind a piece */
 enum { CARVE_GUARD = 0 };
 #endif
 
-/* Of `all` bytes at `memory` the first `used` may be touched from now on. */
-static inline void carve_limit(void *memory, size_t used, size_t all)
+/* Of `all` bytes of memory the first `used` may be touched from now on. Nobody touches a device's
+ * from here, and its ops may still be busy with what is limited now. */
+static inline void carve_limit(struct view memory, size_t used, size_t all)
 {
 #ifdef CARVE_GUARDED
-    if (memory) {
-        __asan_unpoison_memory_region(memory, used);
-        __asan_poison_memory_region((char *)memory + used, all - used);
+    if (memory.data && memory.place == PLACE_HOST) {
+        __asan_unpoison_memory_region(memory.data, used);
+        __asan_poison_memory_region((char *)memory.data + used, all - used);
     }
 #else
     (void)memory, (void)used, (void)all;
@@ -40,6 +41,7 @@ static inline void carve_limit(void *memory, size_t used, size_t all)
 struct room {
     char *data;        /* 64-byte aligned; NULL: pieces are only counted */
     size_t used, size; /* bytes */
+    enum place place;
 };
 
 /* Bytes that a piece takes. */
@@ -51,10 +53,10 @@ static inline size_t carve_bytes(size_t count, enum dtype type)
 static inline struct view carve(struct room *room, size_t count, enum dtype type)
 {
     const size_t bytes = carve_bytes(count, type);
-    struct view piece = {room->data ? room->data + room->used : NULL, type};
+    struct view piece = {room->data ? room->data + room->used : NULL, type, room->place};
     room->used += bytes;
     assert(!room->data || room->used <= room->size);
-    carve_limit(piece.data, count * dtype_size(type), bytes);
+    carve_limit(piece, count * dtype_size(type), bytes);
     return piece;
 }
 

@@ -69,7 +69,8 @@ static void keep_failure(struct device *dev, enum sotto_status code)
 void *device_scratch(struct device *dev, size_t bytes)
 {
     if (bytes <= dev->scratch_bytes) {
-        carve_limit(dev->scratch, bytes, dev->scratch_bytes);
+        carve_limit((struct view){dev->scratch, DTYPE_U8, dev->ops->place}, bytes,
+                    dev->scratch_bytes);
         return dev->scratch;
     }
     void *more;
@@ -91,7 +92,8 @@ enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dt
                               size_t count, enum memory_category category)
 {
     size_t bytes = count * dtype_size(type);
-    *buffer = (struct buffer){.view.type = type, .count = count, .category = category};
+    *buffer = (struct buffer){
+        .view = {.type = type, .place = dev->ops->place}, .count = count, .category = category};
     if (count > SIZE_MAX / 8 || !take(dev, bytes, &buffer->view.data))
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %s", bytes,
                     memory_category_name(category));

@@ -1,16 +1,19 @@
-/* Element types. bf16 is the upper half of an fp32; it is rounded to nearest, ties to even. */
+/* Element types, and views of elements. bf16 is the upper half of an fp32; it is rounded to
+ * nearest, ties to even. Arithmetic is in fp32 and bf16; int32 and uint8 hold tokens, targets and
+ * marks. */
 #ifndef SOTTO_TENSOR_DTYPE_H
 #define SOTTO_TENSOR_DTYPE_H
 
+#include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DTYPE_F32, DTYPE_BF16 };
+enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_I32, DTYPE_U8 };
 
 static inline size_t dtype_size(enum dtype type)
 {
-    return type == DTYPE_F32 ? 4 : 2;
+    return type == DTYPE_BF16 ? 2 : type == DTYPE_U8 ? 1 : 4;
 }
 
 static inline float bf16_widen(uint16_t half)
@@ -30,10 +33,15 @@ static inline uint16_t bf16_round(float value)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/* Whose memory it is: the host's, which anybody may read and write, or a device's, which only its
+ * ops may. A view that is written as {data, type} is of host memory. */
+enum place { PLACE_HOST, PLACE_DEVICE };
+
 /* Elements somewhere in a buffer, passed by value. `data` NULL: absent. */
 struct view {
     void *data;
     enum dtype type;
+    enum place place;
 };
 
 static inline struct view view_at(struct view v, size_t element)
@@ -43,6 +51,13 @@ static inline struct view view_at(struct view v, size_t element)
     return v;
 }
 
-static const struct view view_none = {NULL, DTYPE_F32};
+static const struct view view_none = {NULL, DTYPE_F32, PLACE_HOST};
+
+/* The elements of a view of host memory, for whoever reads or writes them there. */
+static inline void *view_host(struct view v)
+{
+    assert(!v.data || v.place == PLACE_HOST);
+    return v.data;
+}
 
 #endif

@@ -78,6 +78,7 @@ struct sgd {
 
 struct ops {
     const char *name;
+    enum place place;                              /* of its memory */
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
     const char *(*describe)(
         const struct device *dev); /* (optional) what was chosen; else the name */

@@ -33,7 +33,7 @@ enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
     if (best) {
         *out = *best;
         *best = (*best)->next;
-        carve_limit((*out)->buffer.view.data, count * dtype_size(type),
+        carve_limit((*out)->buffer.view, count * dtype_size(type),
                     (*out)->buffer.count * dtype_size(type));
         return SOTTO_OK;
     }
@@ -52,8 +52,7 @@ void pool_give(struct pool *pool, struct pool_block *block)
 {
     if (!block)
         return;
-    carve_limit(block->buffer.view.data, 0,
-                block->buffer.count * dtype_size(block->buffer.view.type));
+    carve_limit(block->buffer.view, 0, block->buffer.count * dtype_size(block->buffer.view.type));
     block->next = pool->idle;
     pool->idle = block;
 }

@@ -52,7 +52,14 @@ static void buffers_are_paid_for(void **state)
         assert_ok(device_open(&dev, devices[d], &m, 1));
         static const size_t counts[] = {0, 1, 33, 1000, (size_t)3 << 20};
         for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-            struct buffer a, b;
+            struct buffer a, b, tokens, marks;
+            assert_ok(buffer_init(&tokens, &dev, DTYPE_I32, counts[i], MEMORY_ACTIVATIONS));
+            assert_ok(buffer_init(&marks, &dev, DTYPE_U8, counts[i], MEMORY_ACTIVATIONS));
+            assert_int_equal(m.now[MEMORY_ACTIVATIONS], 5 * counts[i]);
+            assert_int_equal(tokens.view.place, dev.ops->place);
+            assert_int_equal(view_at(marks.view, counts[i]).place, dev.ops->place);
+            buffer_free(&tokens);
+            buffer_free(&marks);
             assert_ok(buffer_init(&a, &dev, DTYPE_F32, counts[i], MEMORY_OPTIMIZER));
             assert_ok(buffer_init(&b, &dev, DTYPE_BF16, counts[i], MEMORY_COMMUNICATION));
             assert_int_equal(m.now[MEMORY_OPTIMIZER], 4 * counts[i]);

@@ -28,17 +28,17 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
 }
 
 /* A row of the batch and the token in it. */
-struct place {
+struct row_token {
     uint32_t token, row;
 };
 
 /* Rows by their tokens and, of one token, in their order: a merge sort of runs that double in
  * length, between two halves of `room`. Returns the half that has the result. */
-static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t rows)
+static struct row_token *sort_rows(struct row_token *room, const int32_t *tokens, size_t rows)
 {
-    struct place *from = room, *to = room + rows;
+    struct row_token *from = room, *to = room + rows;
     for (size_t r = 0; r < rows; r++)
-        from[r] = (struct place){(uint32_t)tokens[r], (uint32_t)r};
+        from[r] = (struct row_token){(uint32_t)tokens[r], (uint32_t)r};
     for (size_t run = 1; run < rows; run *= 2) {
         for (size_t at = 0; at < rows; at += 2 * run) {
             size_t a = at, a_end = min_size(at + run, rows), b = a_end;
@@ -47,7 +47,7 @@ static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t
                 to[i] = b == b_end || (a < a_end && from[a].token <= from[b].token) ? from[a++]
                                                                                     : from[b++];
         }
-        struct place *sorted = to;
+        struct row_token *sorted = to;
         to = from;
         from = sorted;
     }
@@ -57,7 +57,8 @@ static struct place *sort_rows(struct place *room, const int32_t *tokens, size_t
 /* y += the sum of columns [c, c + n) of the rows [first, end) of a sorted batch; with `every`
  * instead of an order, of rows first, first + every, ... Rounded once. */
 static void add_rows(const struct kernels *k, struct view y, struct view dy, size_t w, size_t c,
-                     size_t n, const struct place *order, size_t first, size_t end, size_t every)
+                     size_t n, const struct row_token *order, size_t first, size_t end,
+                     size_t every)
 {
     float total[CHUNK], x_room[CHUNK], y_room[CHUNK];
     const float *sum = load(k, dy, (order ? order[first].row : first) * w + c, n, x_room);
@@ -79,10 +80,10 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
     const struct kernels *k = kernels_of(dev);
     size_t w = (size_t)width, rows = (size_t)batch * (size_t)t, period = (size_t)t;
     size_t step = min_size(CHUNK, round_up(w / (size_t)dev->threads + 1, 64));
-    struct place *room = device_scratch(dev, 2 * rows * sizeof *room);
+    struct row_token *room = device_scratch(dev, 2 * rows * sizeof *room);
     if (!room)
         return;
-    const struct place *order = sort_rows(room, tokens, rows);
+    const struct row_token *order = sort_rows(room, tokens, rows);
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
     for (size_t c = 0; c < w; c += step) {
         size_t n = min_size(step, w - c);
