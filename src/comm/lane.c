@@ -155,7 +155,8 @@ static void close_lane(struct lane *lane)
     free(l);
 }
 
-static const struct lane_ops thread_lane_ops = {start, done, wait_idle, close_lane};
+static const struct lane_ops thread_lane_ops = {
+    .start = start, .done = done, .wait = wait_idle, .close = close_lane};
 
 enum sotto_status lane_thread(struct lane **out)
 {

@@ -26,6 +26,11 @@ struct lane_ops {
     enum sotto_status (*done)(struct lane *lane, bool *done); /* never blocks */
     enum sotto_status (*wait)(struct lane *lane);
     void (*close)(struct lane *lane); /* waits for the job that runs; those behind it are dropped */
+    /* (optional, both) Where lanes stand still in a pause: in it, how many seconds of what was
+     * under way when it began are still to come behind it; and, for a run that goes on from what
+     * was saved there, waits for them. */
+    double (*owed)(const struct lane *lane);
+    void (*owe)(struct lane *lane, double seconds);
 };
 
 struct lane {

@@ -72,6 +72,21 @@ enum sotto_status mesh_rest(struct mesh *mesh)
     return status_raise(&note);
 }
 
+void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES])
+{
+    for (int i = 0; i < MESH_LANES; i++) {
+        const struct lane *lane = i < mesh->n_lane ? mesh->lanes[i] : NULL;
+        owed[i] = lane && lane->ops->owed ? lane->ops->owed(lane) : 0;
+    }
+}
+
+void mesh_owe(struct mesh *mesh, const double owed[MESH_LANES])
+{
+    for (int i = 0; i < mesh->n_lane; i++)
+        if (owed[i] > 0 && mesh->lanes[i]->ops->owe)
+            mesh->lanes[i]->ops->owe(mesh->lanes[i], owed[i]);
+}
+
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
 {
     struct status_note note;

@@ -38,6 +38,11 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
 /* Waits until all lanes are at rest. */
 enum sotto_status mesh_rest(struct mesh *mesh);
 
+/* Seconds of what each lane had under way when a pause began, where lanes stand still in it, and 0
+ * elsewhere: to be saved with a checkpoint, and to be waited for by a run that goes on from it. */
+void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES]);
+void mesh_owe(struct mesh *mesh, const double owed[MESH_LANES]);
+
 /* This worker cannot go on: ends everybody's waiting with its status and message, so that the lanes
  * come to rest and what their jobs use may be freed. Returns the status. */
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 void cost_add(struct cost *sum, const struct cost *c, int sign)
 {
@@ -72,13 +73,16 @@ enum sotto_status meter_init(struct meter *m, struct worker *w, const struct ora
 {
     *m = (struct meter){.worker = w, .oracle = oracle, .mesh = mesh};
     m->each = calloc((size_t)w->size * COST_FIELDS, sizeof *m->each);
-    return m->each ? SOTTO_OK
-                   : fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
+    m->each_owed = calloc((size_t)w->size * MESH_LANES, sizeof *m->each_owed);
+    if (!m->each || !m->each_owed)
+        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
+    return SOTTO_OK;
 }
 
 void meter_free(struct meter *m)
 {
     free(m->each);
+    free(m->each_owed);
     *m = (struct meter){0};
 }
 
@@ -102,6 +106,12 @@ void meter_keep_lanes(struct meter *m)
     const double wire = mesh_account_lanes(m->mesh).wire;
     m->mark.wire += wire - m->beside;
     m->beside = wire;
+}
+
+void meter_owe(struct meter *m)
+{
+    mesh_owe(m->mesh, m->owed);
+    memset(m->owed, 0, sizeof m->owed);
 }
 
 struct cost meter_read(const struct meter *m)
@@ -144,11 +154,18 @@ static struct cost unpack(const int64_t *from)
 
 enum sotto_status meter_gather(struct meter *m)
 {
-    TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result */
-    const struct cost mine = meter_read(m);
-    int64_t packed[COST_FIELDS];
+    TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result ... */
+    struct cost mine = meter_read(m);
+    double owed[MESH_LANES];
+    int64_t packed[COST_FIELDS], packed_owed[MESH_LANES];
+    mesh_owed(m->mesh, owed);
+    if (m->worker->ops->go_on) /* ... and what it takes is waited for behind the pause */
+        mine.wire += mesh_account_lanes(m->mesh).wire - m->beside;
     pack(&mine, packed);
-    return comm_gather_bytes(m->worker->world, m->each, packed, sizeof packed);
+    for (int i = 0; i < MESH_LANES; i++)
+        packed_owed[i] = llround(owed[i] * 1e9);
+    TRY(comm_gather_bytes(m->worker->world, m->each, packed, sizeof packed));
+    return comm_gather_bytes(m->worker->world, m->each_owed, packed_owed, sizeof packed_owed);
 }
 
 static struct cost join_packed(const struct meter *m)
@@ -207,6 +224,22 @@ static enum sotto_status visit_computed(struct worker *w, struct state_visitor *
     return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
 }
 
+/* As many workers as there were owe what these did; others begin afresh. */
+static enum sotto_status visit_owed(struct meter *m, struct state_visitor *v, int64_t workers)
+{
+    const bool loading = state_loading(v);
+    const int size = m->worker->size;
+    if (loading && (workers != size || !state_has(v, "cost.owed")))
+        return SOTTO_OK;
+    TRY(state_ints(v, "cost.owed", m->each_owed, (size_t)size * MESH_LANES));
+    for (int i = 0; i < MESH_LANES && loading; i++) {
+        m->owed[i] = (double)m->each_owed[m->worker->rank * MESH_LANES + i] / 1e9;
+        if (!(m->owed[i] >= 0 && m->owed[i] < 1e9))
+            return fail(SOTTO_EFORMAT, "an exchange is to take %g seconds more", m->owed[i]);
+    }
+    return SOTTO_OK;
+}
+
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
 {
     const bool loading = state_loading(v);
@@ -223,6 +256,7 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
         TRY(state_ints(v, "cost.each", m->each, (size_t)size * COST_FIELDS));
     else
         pack(&joined, m->each + m->worker->rank * COST_FIELDS);
+    TRY(visit_owed(m, v, workers));
     if (loading) {
         m->base = unpack(m->each + m->worker->rank * COST_FIELDS);
         TRY(check(&m->base));

@@ -53,7 +53,9 @@ struct meter {
     struct cost mark;  /* what the clocks showed when the last began */
     double beside;     /* seconds on the wire in lanes then          */
     bool running;
-    int64_t *each; /* (workers, COST_FIELDS) for checkpoints */
+    double owed[MESH_LANES]; /* by the lanes of the run that this one goes on from */
+    int64_t *each;           /* (workers, COST_FIELDS) for checkpoints */
+    int64_t *each_owed;      /* (workers, MESH_LANES) likewise         */
 };
 
 /* Stands still until the first start. */
@@ -63,6 +65,7 @@ void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
 void meter_keep_lanes(struct meter *m);
+void meter_owe(struct meter *m); /* before the first start: the lanes wait for what they owe */
 struct cost meter_read(const struct meter *m);
 
 /* The costs of all workers in a checkpoint, and the number of their computations; before they are

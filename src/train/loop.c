@@ -246,6 +246,7 @@ static enum sotto_status go_on(struct trainer *t)
     struct worker *w = t->worker;
     if (w->ops->go_on) {
         TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
+        meter_owe(&t->meter);
         if (t->step < t->rounds) /* who waits for the lanes else? */
             meter_keep_lanes(&t->meter);
     }

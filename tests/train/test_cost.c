@@ -171,33 +171,57 @@ static void saving_is_no_communication(void **state)
 
 /* A run that is resumed has the costs of one that was not, each worker its own; other workers go on
  * from the slowest one's time. */
+static struct run_config resumable(const char *preset, const char *folder, int steps)
+{
+    char line[64];
+    struct run_config c =
+        configure(folder, (const char *const[]){"train.time=virtual", "worker.step=50ms",
+                                                "worker.speed=1,1,1,0.5", "train.nodes=4",
+                                                "link.inter=2MB/s,1ms", "worker.jitter=0.2",
+                                                "worker.memory=50MB/s", NULL});
+    snprintf(line, sizeof line, "strategy.preset=%s", preset);
+    set(&c, line);
+    set(&c, "tau=3");
+    snprintf(line, sizeof line, "train.steps=%d", steps);
+    set(&c, line);
+    return c;
+}
+
 static void costs_are_resumed(void **state)
 {
     (void)state;
-    struct seen whole = {0}, part = {0}, other = {0};
-    const char *const options[] = {"strategy.preset=slowmo", "tau=3",
-                                   "train.time=virtual",     "worker.step=50ms",
-                                   "worker.speed=1,1,1,0.5", "train.nodes=4",
-                                   "link.inter=10MB/s,1ms",  "worker.jitter=0.2",
-                                   "worker.memory=50MB/s",   NULL};
-    struct run_config c = configure("whole", options);
-    set(&c, "train.save_every=6");
-    train(&c, &whole);
-    c = configure("part", options);
-    set(&c, "train.steps=6");
-    train(&c, &part);
-    set(&c, "train.steps=12");
-    set(&c, "train.resume=true");
-    part.told = 6;
-    train(&c, &part);
-    for (int r = 0; r < WORKERS; r++) {
-        assert_close("seconds", part.worker[r].cost.seconds, whole.worker[r].cost.seconds);
-        assert_close("others", part.worker[r].cost.waited_others,
-                     whole.worker[r].cost.waited_others);
-        assert_close("wire", part.worker[r].cost.wire, whole.worker[r].cost.wire);
-        assert_int_equal(part.worker[r].cost.between, whole.worker[r].cost.between);
+    const char *const presets[] = {"slowmo", "co2", "overlap-local-sgd"};
+    for (int i = 0; i < 3; i++) { /* exchanges that are under way go on */
+        char folder[2][16];
+        struct seen whole = {0}, part = {0};
+        snprintf(folder[0], sizeof *folder, "whole.%d", i);
+        snprintf(folder[1], sizeof *folder, "part.%d", i);
+        struct run_config c = resumable(presets[i], folder[0], 12);
+        set(&c, "train.save_every=6");
+        train(&c, &whole);
+        c = resumable(presets[i], folder[1], 6);
+        train(&c, &part);
+        set(&c, "train.steps=12");
+        set(&c, "train.resume=true");
+        part.told = 6;
+        train(&c, &part);
+        for (int r = 0; r < WORKERS; r++) {
+            const struct cost *p = &part.worker[r].cost, *w = &whole.worker[r].cost;
+            assert_close("seconds", p->seconds, w->seconds);
+            assert_close("others", p->waited_others, w->waited_others);
+            assert_close("waited", p->waited_wire, w->waited_wire);
+            assert_close("wire", p->wire, w->wire);
+            assert_int_equal(p->between, w->between);
+        }
     }
-    c = configure("part", options);
+}
+
+static void others_go_on_from_the_slowest(void **state)
+{
+    (void)state;
+    struct seen part = {0}, other = {0};
+    struct run_config c = resumable("slowmo", "part", 12);
+    train(&c, &part);
     set(&c, "train.steps=13");
     set(&c, "train.workers=2");
     set(&c, "train.nodes=2");
@@ -378,6 +402,7 @@ int main(void)
         cmocka_unit_test(the_loss_is_everybodys),
         cmocka_unit_test(saving_is_no_communication),
         cmocka_unit_test(costs_are_resumed),
+        cmocka_unit_test(others_go_on_from_the_slowest),
         cmocka_unit_test(times_add_up),
         cmocka_unit_test(reports),
         cmocka_unit_test(pauses_change_no_lead),

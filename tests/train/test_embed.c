@@ -305,6 +305,7 @@ struct own {
     float x[COUNT];
     double mean_rank;
     int64_t steps[MOST_WORKERS]; /* that each worker made */
+    double seconds[MOST_WORKERS];
 };
 
 static enum sotto_status own_rounds(struct own *own, struct sotto_worker *w,
@@ -325,6 +326,7 @@ static enum sotto_status own_rounds(struct own *own, struct sotto_worker *w,
             TRY(sotto_trainer_save(t, own->save));
     }
     own->steps[rank] = sotto_trainer_step(t);
+    own->seconds[rank] = r.cost.seconds;
     TRY(sotto_trainer_parameters(t, rank == 0 ? own->x : NULL));
     if (rank == 0)
         own->mean_rank = ranks[0] / ranks[1];
@@ -413,6 +415,32 @@ static void resume(void **state)
             sotto_options_destroy(o);
         }
     }
+}
+
+/* Saving takes no time of training, gives nobody a lead and hides nothing of an exchange that is
+ * under way; nor does going on from what was saved. */
+static void saving_takes_no_time(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct own straight = own_of(&lab, false), saves = straight, before = straight,
+               after = straight;
+    struct sotto_options *o =
+        options_of("workers=3 nodes=3 strategy=co2 tau=2 time=virtual worker.step=10ms "
+                   "worker.speed=1,1,0.5 link.inter=1MB/s,12ms");
+    saves.save = before.save = at("time.safetensors");
+    saves.save_at = before.save_at = before.until = 4;
+    after.load = before.save;
+    assert_ok(sotto_run(o, own_job, &straight));
+    assert_ok(sotto_run(o, own_job, &saves));
+    assert_ok(sotto_run(o, own_job, &before));
+    assert_ok(sotto_run(o, own_job, &after));
+    for (int r = 0; r < 3; r++) {
+        assert_true(straight.seconds[r] > 0.01 * ROUNDS);
+        assert_true(fabs(saves.seconds[r] - straight.seconds[r]) < 1e-7);
+        assert_true(fabs(after.seconds[r] - straight.seconds[r]) < 1e-7);
+    }
+    sotto_options_destroy(o);
 }
 
 /* Another number of workers goes on from the same place; another problem does not. */
@@ -532,6 +560,7 @@ int main(void)
         cmocka_unit_test(options),
         cmocka_unit_test(own_loop),
         cmocka_unit_test(resume),
+        cmocka_unit_test(saving_takes_no_time),
         cmocka_unit_test(resume_elsewhere),
         cmocka_unit_test(checkpoint),
         cmocka_unit_test(alone),

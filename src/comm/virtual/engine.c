@@ -15,8 +15,9 @@ struct virtual_worker {
     struct worker base;
     struct cluster *cluster;
     struct virtual_process process;
-    double trained; /* seconds, for go_on */
-    double paused;  /* when its pause began */
+    double trained;             /* seconds, for go_on */
+    double paused;              /* when its pause began */
+    struct virtual_lane *lanes; /* not closed yet */
     worker_job *job;
     void *arg;
 };
@@ -26,7 +27,6 @@ struct cluster {
     const struct engine_config *config;
     struct virtual_worker *worker; /* (workers) */
     int met;                       /* of them, in go_on */
-    struct virtual_lane *lanes;    /* not closed yet */
     struct pool *pool;             /* NULL until a computation needs it */
     int *one_node;                 /* (workers) where the configuration names none */
 };
@@ -38,8 +38,8 @@ static struct cluster *cluster_of(struct worker *w)
 
 static enum sotto_status open_lane(struct worker *w, struct lane **out)
 {
-    struct cluster *k = cluster_of(w);
-    return virtual_lane_open(&k->sim, w->rank, &k->lanes, out);
+    struct virtual_worker *v = (struct virtual_worker *)w;
+    return virtual_lane_open(&v->cluster->sim, w->rank, &v->lanes, out);
 }
 
 /* Work begins at once on another thread; its process goes on when all that happens before its end
@@ -113,14 +113,14 @@ static void pause_worker(struct worker *w)
     struct virtual_worker *v = (struct virtual_worker *)w;
     v->paused = v->process.time;
     v->process.free = true;
-    virtual_lanes_pause(v->cluster->lanes, w->rank, v->paused);
+    virtual_lanes_pause(v->lanes, v->paused);
 }
 
 /* `v` goes on at that time. */
 static void end_pause(struct virtual_worker *v, double time)
 {
     if (v->process.free)
-        virtual_lanes_go_on(v->cluster->lanes, v->base.rank, time - v->paused);
+        virtual_lanes_go_on(v->lanes, time - v->paused);
     v->process.free = false;
 }
 
@@ -272,9 +272,10 @@ static void close_workers(struct cluster *k, struct comm *const *world)
 {
     const int workers = k->config->workers;
     pool_close(k->pool);
-    virtual_lanes_free(&k->lanes);
-    for (int r = 0; r < workers && k->worker; r++)
+    for (int r = 0; r < workers && k->worker; r++) {
+        virtual_lanes_free(&k->worker[r].lanes);
         virtual_process_free(&k->worker[r].process);
+    }
     virtual_sim_close(&k->sim);
     for (int r = 0; r < workers && world; r++)
         comm_free(world[r]);

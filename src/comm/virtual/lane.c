@@ -18,7 +18,8 @@ struct virtual_lane {
     bool running, closing;
     struct virtual_process *waiter;
     struct status_note failure; /* of the first job that failed */
-    bool held;                  /* had something under way when a pause began */
+    bool held;                  /* had something under way when a pause began, ... */
+    double paused;              /* ... which was then */
     double later;               /* what is under way counts as done so much later, ... */
     double until;               /* ... and what is done not before this time */
     double asked_at;            /* lane_done, how many times in a row at one time */
@@ -147,17 +148,18 @@ static enum sotto_status wait_idle(struct lane *lane)
     return status_raise(&l->failure);
 }
 
-void virtual_lanes_pause(struct virtual_lane *all, int rank, double now)
-{
-    for (struct virtual_lane *l = all; l; l = l->next)
-        if (l->process.rank == rank)
-            l->held = !idle(l) || l->until > now;
-}
-
-void virtual_lanes_go_on(struct virtual_lane *all, int rank, double later)
+void virtual_lanes_pause(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
-        if (l->process.rank != rank || !l->held)
+        l->held = !idle(l) || l->until > now;
+        l->paused = now;
+    }
+}
+
+void virtual_lanes_go_on(struct virtual_lane *all, double later)
+{
+    for (struct virtual_lane *l = all; l; l = l->next) {
+        if (!l->held)
             continue;
         if (idle(l))
             l->until = fmax(l->until, l->process.time) + later;
@@ -165,6 +167,18 @@ void virtual_lanes_go_on(struct virtual_lane *all, int rank, double later)
             l->later += later;
         l->held = false;
     }
+}
+
+static double owed(const struct lane *lane)
+{
+    const struct virtual_lane *l = (const struct virtual_lane *)lane;
+    return l->held ? fmax(0, fmax(l->until, l->process.time) - l->paused) : 0;
+}
+
+static void owe(struct lane *lane, double seconds)
+{
+    struct virtual_lane *l = (struct virtual_lane *)lane;
+    l->until = l->process.sim->current->time + seconds;
 }
 
 static void release(struct virtual_lane *l)
@@ -187,7 +201,8 @@ static void close_lane(struct lane *lane)
     release(l);
 }
 
-static const struct lane_ops virtual_lane_ops = {start, done, wait_idle, close_lane};
+static const struct lane_ops virtual_lane_ops = {
+    .start = start, .done = done, .wait = wait_idle, .close = close_lane, .owed = owed, .owe = owe};
 
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out)

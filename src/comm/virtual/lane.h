@@ -8,15 +8,16 @@
 
 struct virtual_lane;
 
-/* A lane of worker `rank`, kept in the list `*all` until it is closed. */
+/* A lane of worker `rank`, kept in its list `*all` until it is closed. */
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out);
 void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed */
 
-/* A pause of worker `rank` begins; it ends `later` than it began. In the worker's time of training
- * none passes meanwhile, so what its lanes had under way is done so much later than it is. */
-void virtual_lanes_pause(struct virtual_lane *all, int rank, double now);
-void virtual_lanes_go_on(struct virtual_lane *all, int rank, double later);
+/* A pause of the worker whose lanes these are begins; it ends `later` than it began. In the worker's
+ * time of training none passes meanwhile, so what its lanes had under way is done so much later than
+ * it is. */
+void virtual_lanes_pause(struct virtual_lane *all, double now);
+void virtual_lanes_go_on(struct virtual_lane *all, double later);
 
 /* Of the first job that failed, where `p` is a lane. */
 const struct status_note *virtual_lane_failure(const struct virtual_process *p);

@@ -58,6 +58,7 @@ static enum sotto_status save(struct saving *s, const char *path)
 enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 {
     struct saving s = {.t = t};
+    trainer_pause(t);
     TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
     enum sotto_status st = meter_gather(&t->meter);
     if (st == SOTTO_OK)
@@ -65,6 +66,8 @@ enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
     trainer_drop(t, s.padded);
     if (st == SOTTO_OK) /* nobody reads it before it is there */
         st = comm_barrier(t->worker->worker->world);
+    if (st == SOTTO_OK)
+        st = trainer_go_on(t);
     return trainer_failed(t, st);
 }
 
@@ -98,5 +101,7 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
     state_free(&v);
     if (st == SOTTO_OK) /* nobody replaces it while others read */
         st = comm_barrier(t->worker->worker->world);
+    if (st == SOTTO_OK)
+        st = trainer_go_on(t);
     return trainer_failed(t, st);
 }

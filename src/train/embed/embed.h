@@ -101,6 +101,10 @@ struct sotto_cost embed_cost(const struct cost *c);
 /* Keeps the first failure; returns `st`. */
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
 
+/* Between rounds, around what is not training and all workers do together. */
+void trainer_pause(struct sotto_trainer *t);
+enum sotto_status trainer_go_on(struct sotto_trainer *t);
+
 /* The parameters in the table's layout, until the caller drops them; NULL unless `wanted`. */
 enum sotto_status trainer_export(struct sotto_trainer *t, bool wanted, float **padded);
 void trainer_drop(struct sotto_trainer *t, float *padded);

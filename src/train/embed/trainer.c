@@ -251,14 +251,33 @@ void trainer_drop(struct sotto_trainer *t, float *padded)
     memory_give(&t->memory, MEMORY_CHECKPOINT, padded, table_count(&t->table) * sizeof *padded);
 }
 
+void trainer_pause(struct sotto_trainer *t)
+{
+    struct worker *w = t->worker->worker;
+    if (w->ops->pause)
+        w->ops->pause(w);
+}
+
+enum sotto_status trainer_go_on(struct sotto_trainer *t)
+{
+    struct worker *w = t->worker->worker;
+    if (!w->ops->go_on)
+        return SOTTO_OK;
+    TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
+    meter_owe(&t->meter);
+    meter_keep_lanes(&t->meter);
+    return SOTTO_OK;
+}
+
 enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
 {
     float *padded;
+    trainer_pause(t);
     TRY(trainer_failed(t, trainer_export(t, out != NULL, &padded)));
     if (out)
         problem_unpack(&t->table, out, padded);
     trainer_drop(t, padded);
-    return SOTTO_OK;
+    return trainer_failed(t, trainer_go_on(t));
 }
 
 size_t sotto_trainer_memory(const struct sotto_trainer *t, size_t memory[SOTTO_MEMORY_CATEGORIES])
