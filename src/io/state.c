@@ -199,7 +199,8 @@ enum sotto_status state_pieces(struct state_visitor *v, const struct state_item 
         return item->count ? use(arg, item->data, item->count * size) : SOTTO_OK;
     if (!v->staging && !(v->staging = malloc(STAGING_BYTES)))
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of staging", STAGING_BYTES);
-    struct view from = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16};
+    struct view from = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16,
+                        item->dev->ops->place};
     for (size_t i = 0; i < item->count; i += step) {
         size_t count = item->count - i < step ? item->count - i : step;
         item->dev->ops->read(item->dev, v->staging, view_at(from, i), count);

@@ -81,7 +81,8 @@ static enum sotto_status load_tensor(struct state_visitor *v, const struct state
         memcpy(item->data, from, item->count * size);
         return SOTTO_OK;
     }
-    struct view to = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16};
+    struct view to = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16,
+                      item->dev->ops->place};
     item->dev->ops->write(item->dev, to, from, item->count);
     return device_check(item->dev);
 }

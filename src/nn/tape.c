@@ -190,7 +190,7 @@ static enum sotto_status run_forward(struct tape *tape, int k, const struct view
         m->layer[i]->ops->forward(m->layer[i], &tape->pass, theta, flow);
         x = flow.y;
     }
-    return device_check(tape->dev);
+    return device_failed(tape->dev);
 }
 
 enum sotto_status tape_forward(struct tape *tape, int k, const struct view *theta)
@@ -256,7 +256,7 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     drop(tape, &s->edge);
     if (k + 1 < m->n_stage)
         drop(tape, &tape->stage[k + 1].edge);
-    return device_check(tape->dev);
+    return device_failed(tape->dev);
 }
 
 enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum tape_mode mode,

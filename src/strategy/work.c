@@ -57,7 +57,7 @@ static enum sotto_status run_flat(void *arg)
         f->out = ops->distance(dev, f->x, f->y, f->count);
         break;
     }
-    return device_check(dev);
+    return device_failed(dev);
 }
 
 static enum sotto_status run(const struct work *on, struct flat *f)

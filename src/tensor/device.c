@@ -45,6 +45,8 @@ void device_close(struct device *dev)
         give(dev, dev->scratch, dev->scratch_bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
+    if (dev->ops && dev->ops->close)
+        dev->ops->close(dev);
     *dev = (struct device){0};
 }
 
@@ -53,11 +55,29 @@ const char *device_describe(const struct device *dev)
     return dev->ops->describe ? dev->ops->describe(dev) : dev->ops->name;
 }
 
+enum sotto_status device_failed(struct device *dev)
+{
+    return status_raise(&dev->failure);
+}
+
 enum sotto_status device_check(struct device *dev)
 {
     if (dev->ops->sync)
         dev->ops->sync(dev);
-    return status_raise(&dev->failure);
+    return device_failed(dev);
+}
+
+struct device_mark device_mark(struct device *dev)
+{
+    if (!dev || !dev->ops->mark)
+        return (struct device_mark){0};
+    return (struct device_mark){dev, dev->ops->mark(dev)};
+}
+
+void device_follow(struct device *dev, struct device_mark mark)
+{
+    if (mark.dev && mark.dev != dev)
+        dev->ops->follow(dev, mark);
 }
 
 static void keep_failure(struct device *dev, enum sotto_status code)

@@ -1,8 +1,12 @@
 /* A device context: the op table that computes, the account that pays for memory, and scratch.
  *
  * One context belongs to one line of work (a worker's compute, a lane): its ops are issued from one
- * thread at a time and may use up to `threads` cores. Nothing here is shared between contexts but
- * the memory account. */
+ * thread at a time, run in the order they were issued and may use up to `threads` cores. Nothing
+ * here is shared between contexts but the memory account.
+ *
+ * Ops may return before they are done. Who reads on the host what they write waits first
+ * (device_check; an op that hands something to the host waits itself), and work that another
+ * context is to go on with is left behind a mark, which that one follows. */
 #ifndef SOTTO_TENSOR_DEVICE_H
 #define SOTTO_TENSOR_DEVICE_H
 
@@ -18,7 +22,7 @@ struct device {
     int threads;           /* cores one op may use, >= 1 */
     void *scratch;         /* device_scratch */
     size_t scratch_bytes;
-    struct status_note failure; /* the first op that failed; device_check raises it */
+    struct status_note failure; /* the first op that failed */
     const void *impl;           /* the table's own: kernels chosen for this machine, streams, ... */
 };
 
@@ -31,9 +35,20 @@ void device_close(struct device *dev);
 /* What computes, for people: "v4" (x86-64-v4 kernels), ... */
 const char *device_describe(const struct device *dev);
 
-/* Ops do not return a status: a failure is kept here and raised by the next check, so that a layer
- * reads as its formula. Also waits for what is still running where ops are asynchronous. */
+/* Ops do not return a status: a failure is kept and raised later, so that a layer reads as its
+ * formula. device_failed does not wait, so what is still under way may fail yet; device_check waits
+ * until everything that was issued is done. */
+enum sotto_status device_failed(struct device *dev);
 enum sotto_status device_check(struct device *dev);
+
+/* All that was issued to a context so far. A context that follows a mark runs nothing that is
+ * issued later before all of that is done; neither call waits. */
+struct device_mark {
+    struct device *dev; /* NULL: nothing to wait for */
+    uint64_t at;
+};
+struct device_mark device_mark(struct device *dev);
+void device_follow(struct device *dev, struct device_mark mark);
 
 /* At least `bytes` of scratch, 64-byte aligned, valid until the next op or device_scratch call.
  * Grows when needed, which after the first step it never is; NULL (and a kept failure) without

@@ -80,6 +80,7 @@ struct ops {
     const char *name;
     enum place place;                              /* of its memory */
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
+    void (*close)(struct device *dev);             /* (optional) waits for what was issued      */
     const char *(*describe)(
         const struct device *dev); /* (optional) what was chosen; else the name */
 
@@ -88,9 +89,16 @@ struct ops {
      * are NULL. */
     void *(*alloc)(struct device *dev, size_t bytes);
     void (*release)(struct device *dev, void *memory, size_t bytes);
+    /* Elements of the view's type. The host's memory is the caller's again on return: a write has
+     * taken what it needs, a read waits. */
     void (*write)(struct device *dev, struct view to, const void *host, size_t count);
     void (*read)(struct device *dev, void *host, struct view from, size_t count);
-    void (*sync)(struct device *dev); /* (optional) wait until all issued ops are done */
+
+    /* (optional, all three) For tables whose ops return before they are done: waits until all that
+     * were issued are; device_mark and device_follow, of contexts of this table. */
+    void (*sync)(struct device *dev);
+    uint64_t (*mark)(struct device *dev);
+    void (*follow)(struct device *dev, struct device_mark mark);
 
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);

@@ -183,7 +183,7 @@ static enum sotto_status outer_update(void *arg)
         outer(c, s.begin, s.count, sqrt(c->moved[i]) / ((double)c->tau * first + 1e-12) + 1);
         c->last[i] = c->first[i];
     }
-    return device_check(r->is.dev);
+    return device_failed(r->is.dev);
 }
 
 /* x, now, m and sent are read and written, d is read. */

@@ -165,7 +165,7 @@ static enum sotto_status write_delta(void *arg)
     struct device *dev = d->base.is.dev;
     if (d->sparse.value)
         dev->ops->write(dev, d->delta.view, d->sparse.value, d->base.count);
-    return device_check(dev);
+    return device_failed(dev);
 }
 
 /* delta <- mean over R of x0 - x */
@@ -188,7 +188,7 @@ static enum sotto_status outer_step(void *arg)
 {
     struct diloco *d = arg;
     optim_step(&d->outer, d->x0.view, view_none, d->delta.view, own(&d->base)->outer_lr, 1);
-    return device_check(d->base.is.dev);
+    return device_failed(d->base.is.dev);
 }
 
 static enum sotto_status exchange(struct diloco *d)

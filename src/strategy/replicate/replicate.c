@@ -83,7 +83,7 @@ static enum sotto_status step_parts(void *arg)
         optim_step_part(&r->optim, p->begin, p->end, p->x, p->theta, p->g, r->now.lr, r->now.scale);
     }
     optim_advance(&r->optim);
-    return device_check(r->is.dev);
+    return device_failed(r->is.dev);
 }
 
 static double parts_bytes(const struct replicate *r, bool peek)
@@ -111,7 +111,7 @@ static enum sotto_status peek_parts(void *arg)
         const struct part *p = &r->is.part[i];
         optim_peek_part(&r->optim, p->begin, p->end, p->x, p->theta, p->g, r->now.lr, r->now.scale);
     }
-    return device_check(r->is.dev);
+    return device_failed(r->is.dev);
 }
 
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale)

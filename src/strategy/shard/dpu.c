@@ -37,7 +37,7 @@ static enum sotto_status undelayed(struct overlap *o, struct round *out)
     for (int i = 0; i < s->is.config->accumulate; i++)
         TRY(shard_gradient(s, s->next++, NULL));
     TRY(overlap_send(o));
-    TRY(device_check(s->is.dev));
+    TRY(device_failed(s->is.dev));
     TRY(lane_start(lane, apply, o));
     TRY(lane_wait(lane));
     overlap_take(o);

@@ -121,7 +121,7 @@ enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
                     replay_of(s));
     if (o->replay)
         least = o->replay->count[o->history->n];
-    TRY(device_check(s->is.dev));
+    TRY(device_failed(s->is.dev));
     TRY(lane_start(lane, job, o));
     while (!done) {
         TRY(shard_gradient(s, s->next++, NULL)); /* at least so many, then until the lane is done */

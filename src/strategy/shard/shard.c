@@ -392,12 +392,11 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
         const struct slice at = own(s, k);
         struct view stage = view_at(s->whole.view, table->stage_start[k]);
         dev->ops->copy(dev, view_at(stage, at.in_stage), view_at(x, at.in_own), at.count);
-        TRY(device_check(dev));
         TRY(complete_stage(s, k, stage));
         s->asked_stage[k] = stage;
     }
     *theta = s->asked_stage;
-    return SOTTO_OK;
+    return device_check(dev);
 }
 
 enum sotto_status shard_theta(struct strategy *strategy, const struct view **theta)

@@ -71,8 +71,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
     TRY(shard_step(s, plan, scale, out));
-    TRY(device_check(dev));
-    return gather_stages(z);
+    TRY(gather_stages(z));
+    return device_check(dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)

@@ -97,7 +97,7 @@ static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
         return fail_in(st, "micro-batch %lld: ", (long long)o->batch.index);
     if (mixed && backward)
         add_back(o);
-    return device_check(o->dev);
+    return device_failed(o->dev);
 }
 
 static enum sotto_status forward_now(void *arg)
