@@ -158,10 +158,9 @@ static void cross_entropy(struct device *d, int rows, int vocab, struct view log
           real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));
 }
 
-static void adamw(struct device *d, const struct adamw *p, struct view x, struct view theta,
-                  struct view g, struct view m, struct view v, size_t n)
+static void adamw(struct device *d, const struct adamw *p, const struct stretch *s, int n)
 {
-    TIMED(ADAMW, 0, real->adamw(d, p, x, theta, g, m, v, n));
+    TIMED(ADAMW, 0, real->adamw(d, p, s, n));
 }
 
 void profile_start(struct device *dev)

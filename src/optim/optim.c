@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/option_only.h"
+#include "tensor/ops.h"
 
 static const char *const kind_names[] = {"adamw", "sgd", NULL};
 static const char *const decay_names[] = {"matrices", "all", NULL};
@@ -116,46 +117,75 @@ void optim_free(struct optim *o)
     *o = (struct optim){0};
 }
 
-bool optim_next(const struct optim *o, int *i, size_t begin, size_t end, struct segment *out)
+/* What a launch is made of: stretches of parts, cut where tensors are decayed otherwise. They are
+ * handed over this many at once, so that no memory is needed for all of them. */
+enum { STRETCHES = 64 };
+
+struct launch {
+    struct optim *o;
+    double lr, grad_scale;
+    bool peek;
+    struct stretch list[STRETCHES];
+    int n;
+};
+
+static void launch(struct launch *l)
 {
-    for (; *i < o->n_segment; ++*i) {
-        *out = o->segment[*i];
-        out->begin = out->begin > begin ? out->begin : begin;
-        out->end = out->end < end ? out->end : end;
-        if (out->begin < out->end) {
-            ++*i;
-            return true;
-        }
-    }
-    return false;
+    if (l->n)
+        l->o->ops->apply(l->o, l->list, l->n, l->lr, l->grad_scale, l->peek);
+    l->n = 0;
 }
 
-void optim_step_part(struct optim *o, size_t begin, size_t end, struct view x, struct view theta,
-                     struct view g, double lr, double grad_scale)
+/* The stretch of `p` that lies in segment `s`, if there is one. */
+static void add(struct launch *l, const struct part *p, const struct segment *s)
 {
-    o->ops->apply(o, begin, end, x, theta, g, lr, grad_scale, false);
+    const struct optim *o = l->o;
+    const size_t begin = s->begin > p->begin ? s->begin : p->begin;
+    const size_t end = s->end < p->end ? s->end : p->end;
+    if (begin >= end)
+        return;
+    if (l->n == STRETCHES)
+        launch(l);
+    l->list[l->n++] = (struct stretch){.x = view_at(p->x, begin - p->begin),
+                                       .theta = view_at(p->theta, begin - p->begin),
+                                       .g = view_at(p->g, begin - p->begin),
+                                       .m = view_at(o->state[0].view, begin),
+                                       .v = view_at(o->state[1].view, begin),
+                                       .count = end - begin,
+                                       .decay = s->decay ? (float)o->config->weight_decay : 0};
 }
 
-void optim_advance(struct optim *o)
+static void apply(struct optim *o, const struct part *part, int n, double lr, double grad_scale,
+                  bool peek)
 {
+    struct launch l = {.o = o, .lr = lr, .grad_scale = grad_scale, .peek = peek};
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < o->n_segment; k++)
+            add(&l, &part[i], &o->segment[k]);
+    launch(&l);
+}
+
+void optim_step_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
+{
+    apply(o, part, n, lr, grad_scale, false);
     o->t++;
+}
+
+void optim_peek_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
+{
+    apply(o, part, n, lr, grad_scale, true);
 }
 
 void optim_step(struct optim *o, struct view x, struct view theta, struct view g, double lr,
                 double grad_scale)
 {
-    optim_step_part(o, 0, o->count, x, theta, g, lr, grad_scale);
-    optim_advance(o);
-}
-
-void optim_peek_part(struct optim *o, size_t begin, size_t end, struct view x, struct view out,
-                     struct view g, double lr, double grad_scale)
-{
-    o->ops->apply(o, begin, end, x, out, g, lr, grad_scale, true);
+    const struct part all = {.end = o->count, .x = x, .theta = theta, .g = g};
+    optim_step_parts(o, &all, 1, lr, grad_scale);
 }
 
 void optim_peek(struct optim *o, struct view x, struct view out, struct view g, double lr,
                 double grad_scale)
 {
-    optim_peek_part(o, 0, o->count, x, out, g, lr, grad_scale);
+    const struct part all = {.end = o->count, .x = x, .theta = out, .g = g};
+    optim_peek_parts(o, &all, 1, lr, grad_scale);
 }

@@ -54,15 +54,25 @@ void optim_forget(struct optim_config *config, const struct optim_config *base);
 /* The learning rate of round t (from 0) of T rounds. */
 double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);
 
+/* Elements [begin, end) of a worker's slice, which lie side by side in each of the three vectors;
+ * the views are at `begin`. */
+struct part {
+    size_t begin, end;
+    struct view x;     /* fp32 truth                                                          */
+    struct view theta; /* what is computed with; view_none: x itself                          */
+    bool copied;       /* theta is another vector, though a null device's have no data either */
+    struct view g;     /* the gradient                                                        */
+};
+
 struct optim;
+struct stretch;
 
 struct optim_ops {
     const char *name;
     int states; /* flat vectors of the parameters' length */
     const char *state_name[2];
-    /* Elements [begin, end) of the slice; the views start at `begin`. */
-    void (*apply)(struct optim *o, size_t begin, size_t end, struct view x, struct view theta,
-                  struct view g, double lr, double grad_scale, bool peek);
+    void (*apply)(struct optim *o, const struct stretch *s, int n, double lr, double grad_scale,
+                  bool peek); /* one launch */
 };
 
 struct optim {
@@ -89,13 +99,11 @@ void optim_step(struct optim *optim, struct view x, struct view theta, struct vi
 void optim_peek(struct optim *optim, struct view x, struct view out, struct view g, double lr,
                 double grad_scale);
 
-/* A step in parts, where parameters and gradients do not lie side by side: each part once, views at
- * its first element, then optim_advance; and a peek in parts. */
-void optim_step_part(struct optim *optim, size_t begin, size_t end, struct view x,
-                     struct view theta, struct view g, double lr, double grad_scale);
-void optim_advance(struct optim *optim);
-void optim_peek_part(struct optim *optim, size_t begin, size_t end, struct view x, struct view out,
-                     struct view g, double lr, double grad_scale);
+/* The same where parameters and gradients do not lie side by side; each element is in one part. */
+void optim_step_parts(struct optim *optim, const struct part *part, int n, double lr,
+                      double grad_scale);
+void optim_peek_parts(struct optim *optim, const struct part *part, int n, double lr,
+                      double grad_scale);
 
 /* What a step or a peek over `count` elements reads and writes, of x, g, the state and theta;
  * `copy`: bytes of an element of theta, 0: there is none. */
@@ -104,10 +112,6 @@ double optim_bytes(const struct optim *optim, size_t count, enum dtype g, size_t
 /* The factor that brings a gradient of this squared norm (already scaled) down to `clip`; 1 when it
  * is below or clipping is off. */
 double optim_clip(const struct optim_config *config, double squared_norm);
-
-/* For members: the next segment at or behind *i that reaches into [begin, end), cut to it; false
- * when there is none. */
-bool optim_next(const struct optim *optim, int *i, size_t begin, size_t end, struct segment *out);
 
 extern const struct optim_ops optim_adamw, optim_sgd;
 

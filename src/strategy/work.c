@@ -21,7 +21,7 @@ enum sotto_status work_run(const struct work *on, lane_job *job, void *arg, doub
     return SOTTO_OK;
 }
 
-enum kind { FILL, COPY, AXPY, SCALE, SUM_SQUARES, DISTANCE };
+enum kind { FILL, COPY, AXPY, SCALE };
 
 struct flat {
     enum kind kind;
@@ -29,7 +29,6 @@ struct flat {
     struct view y, x;
     float a;
     size_t count;
-    double out;
 };
 
 static enum sotto_status run_flat(void *arg)
@@ -50,12 +49,6 @@ static enum sotto_status run_flat(void *arg)
     case SCALE:
         ops->scale(dev, f->y, f->a, f->count);
         break;
-    case SUM_SQUARES:
-        f->out = ops->sum_squares(dev, f->x, f->count);
-        break;
-    case DISTANCE:
-        f->out = ops->distance(dev, f->x, f->y, f->count);
-        break;
     }
     return device_failed(dev);
 }
@@ -65,8 +58,7 @@ static enum sotto_status run(const struct work *on, struct flat *f)
     /* How often an element of y and of x is read or written. */
     static const struct {
         int y, x;
-    } times[] = {[FILL] = {1, 0},  [COPY] = {1, 1},        [AXPY] = {2, 1},
-                 [SCALE] = {2, 0}, [SUM_SQUARES] = {0, 1}, [DISTANCE] = {1, 1}};
+    } times[] = {[FILL] = {1, 0}, [COPY] = {1, 1}, [AXPY] = {2, 1}, [SCALE] = {2, 0}};
     const double each = times[f->kind].y * (double)dtype_size(f->y.type) +
                         times[f->kind].x * (double)dtype_size(f->x.type);
     f->dev = on->dev;
@@ -94,19 +86,39 @@ enum sotto_status work_scale(const struct work *on, struct view y, float a, size
     return run(on, &(struct flat){.kind = SCALE, .y = y, .a = a, .count = count});
 }
 
-enum sotto_status work_sum_squares(const struct work *on, struct view x, size_t count, double *out)
+struct squares {
+    struct device *dev;
+    const struct pair *p;
+    int n;
+    double sum, *each;
+};
+
+static enum sotto_status run_squares(void *arg)
 {
-    struct flat f = {.kind = SUM_SQUARES, .x = x, .count = count};
-    TRY(run(on, &f));
-    *out = f.out;
+    struct squares *s = arg;
+    s->sum = s->dev->ops->sum_squares(s->dev, s->p, s->n, s->each);
+    return device_failed(s->dev);
+}
+
+/* `vectors` of each pair are read. */
+static enum sotto_status squares(const struct work *on, struct squares *s, int vectors)
+{
+    double bytes = 0;
+    s->dev = on->dev;
+    for (int i = 0; i < s->n; i++)
+        bytes += vectors * (double)dtype_size(s->p[i].x.type) * (double)s->p[i].count;
+    return work_run(on, run_squares, s, bytes);
+}
+
+enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, int n, double *sum)
+{
+    struct squares s = {.p = p, .n = n};
+    TRY(squares(on, &s, 1));
+    *sum = s.sum;
     return SOTTO_OK;
 }
 
-enum sotto_status work_distance(const struct work *on, struct view x, struct view y, size_t count,
-                                double *out)
+enum sotto_status work_distances(const struct work *on, const struct pair *p, int n, double *each)
 {
-    struct flat f = {.kind = DISTANCE, .x = x, .y = y, .count = count};
-    TRY(run(on, &f));
-    *out = f.out;
-    return SOTTO_OK;
+    return squares(on, &(struct squares){.p = p, .n = n, .each = each}, 2);
 }

@@ -8,6 +8,8 @@
 #include "strategy/mesh.h"
 #include "tensor/device.h"
 
+struct pair;
+
 struct work {
     struct mesh *mesh;
     struct lane *lane;  /* whose job it is; NULL: the worker's own line */
@@ -23,8 +25,8 @@ enum sotto_status work_copy(const struct work *on, struct view y, struct view x,
 enum sotto_status work_axpy(const struct work *on, struct view y, float a, struct view x,
                             size_t count);
 enum sotto_status work_scale(const struct work *on, struct view y, float a, size_t count);
-enum sotto_status work_sum_squares(const struct work *on, struct view x, size_t count, double *out);
-enum sotto_status work_distance(const struct work *on, struct view x, struct view y, size_t count,
-                                double *out);
+/* The sum of |x|^2 over n vectors; |x - y|^2 of each of them. */
+enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, int n, double *sum);
+enum sotto_status work_distances(const struct work *on, const struct pair *p, int n, double *each);
 
 #endif

@@ -51,11 +51,24 @@ struct rope {
     const float *frequencies; /* (width/2): angle of pair i at position p is p*f[i]; host memory */
 };
 
-/* One step of an optimizer over `count` flat elements. `x` is the fp32 truth that the step starts
- * from, `theta` (optional) receives the rounded copy for computing. A peek writes theta only: x, m
- * and v stay as they are. `decay` multiplies x; the caller cuts the range where tensors differ. */
+/* One of the vectors that a reduction takes at once. */
+struct pair {
+    struct view x, y;
+    size_t count;
+};
+
+/* Elements that one step of an optimizer moves alike, of which it takes many at once. `x` is the
+ * fp32 truth that the step starts from, `theta` (optional) receives the rounded copy for computing;
+ * it may be g itself, of the same type. A peek writes theta only: x, m and v stay as they are. */
+struct stretch {
+    struct view x, theta, g;
+    struct view m, v; /* sgd: m alone, view_none without momentum */
+    size_t count;
+    float decay; /* multiplies x */
+};
+
 struct adamw {
-    float lr, beta1, beta2, eps, decay;
+    float lr, beta1, beta2, eps;
     float correct1, correct2; /* 1 - beta^t of this step */
     float grad_scale;         /* g is multiplied by this first: averaging and clipping */
     bool peek;
@@ -70,7 +83,7 @@ struct co2_step {
 };
 
 struct sgd {
-    float lr, momentum, decay; /* decay: L2, added to the gradient */
+    float lr, momentum; /* a stretch's decay is L2, added to the gradient */
     bool nesterov, peek;
     bool first; /* the velocity starts as the gradient, as in torch */
     float grad_scale;
@@ -106,9 +119,9 @@ struct ops {
     void (*axpy)(struct device *dev, struct view y, float a, struct view x,
                  size_t count); /* y += a x */
     void (*scale)(struct device *dev, struct view y, float a, size_t count);
-    double (*sum_squares)(struct device *dev, struct view x, size_t count);
-    double (*distance)(struct device *dev, struct view x, struct view y,
-                       size_t count); /* |x - y|^2 */
+    /* The sum, in order, of |x|^2 or, where there is a y (optional), |x - y|^2, which `each`
+     * (optional) receives; both are the host's, so it waits. */
+    double (*sum_squares)(struct device *dev, const struct pair *p, int n, double *each);
 
     /* y = x w^T + bias + residual; y (rows, out), x (rows, in). bias (out), residual like y:
      * (optional); residual may be y itself. */
@@ -173,11 +186,8 @@ struct ops {
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
                           const int32_t *targets, float scale, float *losses, uint8_t *hits);
 
-    /* theta may be g itself, of the same type. */
-    void (*adamw)(struct device *dev, const struct adamw *p, struct view x, struct view theta,
-                  struct view g, struct view m, struct view v, size_t count);
-    void (*sgd)(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-                struct view g, struct view m, size_t count);
+    void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
+    void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
     /* All fp32; d view_none: without. */
     void (*co2)(struct device *dev, const struct co2_step *p, struct view x, struct view now,
                 struct view m, struct view sent, struct view d, size_t count);
@@ -187,8 +197,8 @@ struct ops {
  * function of op x is prefix_x. */
 #define OPS_COMPUTE(prefix)                                                                        \
     .fill = prefix##_fill, .copy = prefix##_copy, .axpy = prefix##_axpy, .scale = prefix##_scale,  \
-    .sum_squares = prefix##_sum_squares, .distance = prefix##_distance,                            \
-    .linear_forward = prefix##_linear_forward, .linear_backward_x = prefix##_linear_backward_x,    \
+    .sum_squares = prefix##_sum_squares, .linear_forward = prefix##_linear_forward,                \
+    .linear_backward_x = prefix##_linear_backward_x,                                               \
     .linear_backward_w = prefix##_linear_backward_w,                                               \
     .layernorm_forward = prefix##_layernorm_forward,                                               \
     .layernorm_backward = prefix##_layernorm_backward,                                             \

@@ -64,8 +64,11 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->copy(dev, v[2], v[0], n);
     dev->ops->axpy(dev, v[3], -0.7f, v[0], n);
     dev->ops->scale(dev, v[4], 0.3f, n);
-    *(float *)v[5].data = (float)dev->ops->sum_squares(dev, v[0], n);
-    *(float *)v[7].data = (float)dev->ops->distance(dev, v[0], v[6], n);
+    const struct pair p[] = {{.x = v[0], .count = n}, {v[0], v[6], n}};
+    double each[2];
+    const double sum = dev->ops->sum_squares(dev, p, 2, each);
+    *(float *)v[5].data = (float)each[0];
+    *(float *)v[7].data = (float)(sum - each[0]);
 }
 
 /* linear: d = rows, in, out */
@@ -331,6 +334,20 @@ static void loss_run(struct device *dev, const struct op_case *c, struct view *v
         ((float *)v[2].data)[r] = hits[r];
 }
 
+/* Two that differ in their decay; v: x, theta, g, m and, for adamw, v. */
+static void two_stretches(struct stretch *s, const struct view *v, size_t count)
+{
+    const size_t first = count / 3;
+    s[0] = (struct stretch){v[0], v[1], v[2], v[3], v[4], first, 0.1f};
+    s[1] = (struct stretch){view_at(v[0], first),
+                            view_at(v[1], first),
+                            view_at(v[2], first),
+                            view_at(v[3], first),
+                            view_at(v[4], first),
+                            count - first,
+                            0};
+}
+
 /* adamw: d = count */
 static int adamw_operands(const struct op_case *c, struct operand *out)
 {
@@ -350,12 +367,13 @@ static void adamw_run(struct device *dev, const struct op_case *c, struct view *
                       .beta1 = 0.9f,
                       .beta2 = 0.95f,
                       .eps = 1e-8f,
-                      .decay = 0.1f,
                       .correct1 = 0.19f,
                       .correct2 = 0.0975f,
                       .grad_scale = 0.5f,
                       .peek = has(c, CASE_PEEK)};
-    dev->ops->adamw(dev, &p, v[0], v[1], v[2], v[3], v[4], (size_t)c->d[0]);
+    struct stretch s[2];
+    two_stretches(s, v, (size_t)c->d[0]);
+    dev->ops->adamw(dev, &p, s, 2);
 }
 
 /* sgd: d = count; SPARE: no momentum */
@@ -374,12 +392,13 @@ static void sgd_run(struct device *dev, const struct op_case *c, struct view *v,
     (void)pass;
     struct sgd p = {.lr = 0.01f,
                     .momentum = has(c, CASE_SPARE) ? 0 : 0.9f,
-                    .decay = 0.1f,
                     .nesterov = has(c, CASE_NESTEROV),
                     .peek = has(c, CASE_PEEK),
                     .first = has(c, CASE_FIRST),
                     .grad_scale = 0.5f};
-    dev->ops->sgd(dev, &p, v[0], v[1], v[2], v[3], (size_t)c->d[0]);
+    struct stretch s[2];
+    two_stretches(s, v, (size_t)c->d[0]);
+    dev->ops->sgd(dev, &p, s, 2);
 }
 
 /* Tolerances of fp32: an elementwise op is a few roundings and a polynomial of 1e-7; a sum of n

@@ -250,7 +250,8 @@ static void device_holds_nothing(void **state)
     dev.ops->write(&dev, b.view, host, 4);
     dev.ops->read(&dev, host, (struct view){NULL, DTYPE_F32}, 3);
     assert_true(host[0] == 0 && host[1] == 0 && host[2] == 0 && host[3] == 4);
-    assert_true(dev.ops->sum_squares(&dev, b.view, huge) == 0);
+    assert_true(dev.ops->sum_squares(&dev, &(struct pair){.x = b.view, .count = huge}, 1, NULL) ==
+                0);
     assert_ok(device_check(&dev));
     buffer_free(&b);
     assert_int_equal(m.now[MEMORY_OUTER], 0);
@@ -262,12 +263,13 @@ static void device_holds_nothing(void **state)
 static void every_op_is_there(void **state)
 {
     (void)state;
-    const char *first = (const char *)&ops_null.write;
+    const char *first = (const char *)&ops_null.fill; /* and all behind it */
+    assert_true(ops_null.write && ops_null.read);
     const char *end = (const char *)(&ops_null + 1);
     for (; first < end; first += sizeof(void (*)(void))) {
         void (*op)(void);
         memcpy(&op, first, sizeof op);
-        assert_true(op || first == (const char *)&ops_null.sync);
+        assert_true(op);
     }
 }
 

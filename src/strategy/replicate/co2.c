@@ -70,6 +70,8 @@ struct co2 {
     struct buffer d;     /* this round's first displacement; sums; elementwise only       */
     float *moved;        /* (tensors) squares of |x_{t,0} - x_{t-1,0}|; norm only         */
     float *first, *last; /* (tensors) of |d_t|, |d_{t-1}|, summed over groups; norm only  */
+    struct pair *pair;   /* (tensors) what is measured, and ...                           */
+    double *square;      /* ... how long it is; norm only                                 */
     struct lane *lane;
     struct comm *across, *within;
     bool under_way;    /* there was a round before this one */
@@ -126,13 +128,14 @@ static enum sotto_status time_round(void *arg)
 static enum sotto_status measure_tensors(struct co2 *c, float *squares)
 {
     const struct replicate *r = &c->base;
-    for (int i = 0; i < r->is.table->n; i++) {
+    const int n = r->is.table->n;
+    for (int i = 0; i < n; i++) {
         const struct span s = table_span(r->is.table, i, r->is.index, r->is.parts);
-        double squared;
-        TRY(work_distance(&r->on, view_at(r->x, s.begin), view_at(c->now.view, s.begin), s.count,
-                          &squared));
-        squares[i] = (float)squared;
+        c->pair[i] = (struct pair){view_at(r->x, s.begin), view_at(c->now.view, s.begin), s.count};
     }
+    TRY(work_distances(&r->on, c->pair, n, c->square));
+    for (int i = 0; i < n; i++)
+        squares[i] = (float)c->square[i];
     return SOTTO_OK;
 }
 
@@ -305,6 +308,8 @@ static void free_co2(struct replicate *r)
     free(c->moved);
     free(c->first);
     free(c->last);
+    free(c->pair);
+    free(c->square);
     replicate_free(r);
     free(c);
 }
@@ -315,7 +320,9 @@ static enum sotto_status open_norms(struct co2 *c)
     c->moved = calloc(n, sizeof *c->moved);
     c->first = calloc(n, sizeof *c->first);
     c->last = calloc(n, sizeof *c->last);
-    if (!c->moved || !c->first || !c->last)
+    c->pair = calloc(n, sizeof *c->pair);
+    c->square = calloc(n, sizeof *c->square);
+    if (!c->moved || !c->first || !c->last || !c->pair || !c->square)
         return fail(SOTTO_ENOMEM, "no memory for the norms of %zu tensors", n);
     return SOTTO_OK;
 }

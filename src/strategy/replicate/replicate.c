@@ -78,11 +78,7 @@ enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
 static enum sotto_status step_parts(void *arg)
 {
     struct replicate *r = arg;
-    for (int i = 0; i < r->is.n_part; i++) {
-        const struct part *p = &r->is.part[i];
-        optim_step_part(&r->optim, p->begin, p->end, p->x, p->theta, p->g, r->now.lr, r->now.scale);
-    }
-    optim_advance(&r->optim);
+    optim_step_parts(&r->optim, r->is.part, r->is.n_part, r->now.lr, r->now.scale);
     return device_failed(r->is.dev);
 }
 
@@ -107,10 +103,7 @@ enum sotto_status replicate_local_step(struct replicate *r, double lr, double sc
 static enum sotto_status peek_parts(void *arg)
 {
     struct replicate *r = arg;
-    for (int i = 0; i < r->is.n_part; i++) {
-        const struct part *p = &r->is.part[i];
-        optim_peek_part(&r->optim, p->begin, p->end, p->x, p->theta, p->g, r->now.lr, r->now.scale);
-    }
+    optim_peek_parts(&r->optim, r->is.part, r->is.n_part, r->now.lr, r->now.scale);
     return device_failed(r->is.dev);
 }
 

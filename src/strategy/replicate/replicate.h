@@ -12,16 +12,6 @@
 #include "strategy/strategy.h"
 #include "strategy/work.h"
 
-/* Own elements [begin, end), which lie side by side in each of the three vectors; the views are at
- * `begin`. */
-struct part {
-    size_t begin, end;
-    struct view x;     /* fp32 truth; parts lie side by side in it            */
-    struct view theta; /* what is computed with; view_none: x itself          */
-    bool copied;       /* theta is another vector, though a null device's have no data either */
-    struct view g;     /* the gradient, summed over the group's micro-batches */
-};
-
 struct replicate_setup {
     const struct strategy_config *config;
     const struct optim_config *optim;
@@ -29,7 +19,8 @@ struct replicate_setup {
     struct device *dev; /* of the line of work that steps                 */
     struct mesh *mesh;
     struct comm *across, *within; /* R and S, for that line of work        */
-    struct part *part;            /* copied; they cover the own vector, in order */
+    struct part *part;            /* copied; they cover the own vector, in order, side by side in
+                                     its x; g is summed over the group's micro-batches */
     int n_part;
     int index, parts; /* the own slices: which of how many of every stage */
     double data;      /* this group's share of the data; 0: as all others' */

@@ -45,7 +45,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared;
-        TRY(work_sum_squares(&s->on, d->g.view, d->g.count, &squared));
+        const struct pair g = {.x = d->g.view, .count = d->g.count};
+        TRY(work_sum_squares(&s->on, &g, 1, &squared));
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }
     TRY(shard_step(s, plan, scale, out)); /* theta <- theta - lr ... */

@@ -173,7 +173,8 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     double scale = shard_scale(s, &s->counts);
     if (s->is.optim->clip > 0 || plan->want_norm) {
         double squared;
-        TRY(work_sum_squares(&s->on, f->g.view, f->g.count, &squared));
+        const struct pair g = {.x = f->g.view, .count = f->g.count};
+        TRY(work_sum_squares(&s->on, &g, 1, &squared));
         TRY(comm_sum(s->is.mesh->shard, &squared, 1));
         TRY(shard_norm(s, squared * scale * scale, out, &scale));
     }

@@ -148,7 +148,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     const struct table *table = s->is.oracle->table;
     const struct mesh *mesh = s->is.mesh;
     const struct work on = {s->is.mesh, mesh->lane, &o->lane_dev};
-    double squared = 0, part = 0;
+    double squared;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
     shard_tell(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
@@ -157,12 +157,11 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
         size_t count = shard_slice(s, k).count;
         TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
         TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, count));
-        if (s->is.optim->clip > 0 || want_norm)
-            TRY(work_sum_squares(&on, mine, count, &part));
-        squared += part;
+        s->own_g[k] = (struct pair){.x = mine, .count = count};
     }
     if (s->is.optim->clip <= 0 && !want_norm)
         return SOTTO_OK;
+    TRY(work_sum_squares(&on, s->own_g, table->n_stage, &squared));
     TRY(comm_sum(mesh->lane_shard, &squared, 1));
     return shard_norm(s, squared * *scale * *scale, &o->round, scale);
 }

@@ -16,7 +16,8 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
     s->asked_stage = calloc((size_t)n, sizeof *s->asked_stage);
     s->job = calloc((size_t)n, sizeof *s->job);
-    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job)
+    s->own_g = calloc((size_t)n, sizeof *s->own_g);
+    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job || !s->own_g)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
@@ -36,6 +37,7 @@ void shard_free(struct shard *s)
     free(s->g_stage);
     free(s->asked_stage);
     free(s->job);
+    free(s->own_g);
 }
 
 enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,

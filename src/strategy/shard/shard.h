@@ -32,6 +32,7 @@ struct shard {
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
     struct view *asked_stage;           /* (n_stage) of `whole`              */
     struct stage_job *job;              /* (n_stage)                         */
+    struct pair *own_g;                 /* (n_stage) where a norm is of many parts */
     int64_t next;                       /* micro-batch of this worker        */
     struct counts counts;               /* of the round: own, then everybody's */
     struct buffer whole;                /* real parameters, between rounds, for whoever asks */

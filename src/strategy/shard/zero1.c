@@ -33,13 +33,12 @@ static enum sotto_status reduce_stage(void *arg)
 static enum sotto_status squared_norm(struct zero1 *z, double *squared)
 {
     const struct shard *s = &z->shard;
-    *squared = 0;
-    for (int k = 0; k < s->is.oracle->table->n_stage; k++) {
-        struct slice at = shard_slice(s, k);
-        double part;
-        TRY(work_sum_squares(&s->on, view_at(s->g_stage[k], at.in_stage), at.count, &part));
-        *squared += part;
+    const int n = s->is.oracle->table->n_stage;
+    for (int k = 0; k < n; k++) {
+        const struct slice at = shard_slice(s, k);
+        s->own_g[k] = (struct pair){.x = view_at(s->g_stage[k], at.in_stage), .count = at.count};
     }
+    TRY(work_sum_squares(&s->on, s->own_g, n, squared));
     return comm_sum(s->is.mesh->shard, squared, 1);
 }
 

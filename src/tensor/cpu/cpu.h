@@ -111,8 +111,7 @@ void cpu_fill(struct device *dev, struct view y, size_t count, float value);
 void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
 void cpu_scale(struct device *dev, struct view y, float a, size_t count);
-double cpu_sum_squares(struct device *dev, struct view x, size_t count);
-double cpu_distance(struct device *dev, struct view x, struct view y, size_t count);
+double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                       size_t count);
 void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
@@ -122,10 +121,8 @@ void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, str
 void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
                          struct view gate, struct view up, size_t count);
 
-void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
-               struct view g, struct view m, struct view v, size_t count);
-void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-             struct view g, struct view m, size_t count);
+void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
+void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
 void cpu_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
              struct view m, struct view sent, struct view d, size_t count);
 

@@ -97,14 +97,16 @@ static double sum_parts(struct device *dev, struct view x, struct view y, size_t
     return sum;
 }
 
-double cpu_sum_squares(struct device *dev, struct view x, size_t count)
+double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
 {
-    return sum_parts(dev, x, view_none, count);
-}
-
-double cpu_distance(struct device *dev, struct view x, struct view y, size_t count)
-{
-    return sum_parts(dev, x, y, count);
+    double sum = 0;
+    for (int i = 0; i < n; i++) {
+        const double part = sum_parts(dev, p[i].x, p[i].y, p[i].count);
+        sum += part;
+        if (each)
+            each[i] = part;
+    }
+    return sum;
 }
 
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,

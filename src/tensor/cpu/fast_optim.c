@@ -11,14 +11,14 @@ struct adamw_terms {
     float root, eps;         /* 1 / sqrt(correct2)           */
 };
 
-static struct adamw_terms fold(const struct adamw *p)
+static struct adamw_terms fold(const struct adamw *p, float decay)
 {
     return (struct adamw_terms){.g = p->grad_scale,
                                 .b1 = p->beta1,
                                 .c1 = 1 - p->beta1,
                                 .b2 = p->beta2,
                                 .c2 = 1 - p->beta2,
-                                .keep = 1 - p->lr * p->decay,
+                                .keep = 1 - p->lr * decay,
                                 .step = p->lr / p->correct1,
                                 .root = 1 / sqrtf(p->correct2),
                                 .eps = p->eps};
@@ -32,20 +32,20 @@ static inline float adamw_one(const struct adamw_terms *t, float x, float g, flo
     return t->keep * x - t->step * *m / (sqrtf(*v) * t->root + t->eps);
 }
 
-static void adamw_step(const struct adamw *p, float *restrict x, const float *restrict g,
-                       float *restrict m, float *restrict v, size_t n)
+static void adamw_step(const struct adamw *p, float decay, float *restrict x,
+                       const float *restrict g, float *restrict m, float *restrict v, size_t n)
 {
-    const struct adamw_terms t = fold(p);
+    const struct adamw_terms t = fold(p, decay);
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
         x[i] = adamw_one(&t, x[i], g[i], &m[i], &v[i]);
 }
 
-static void adamw_peek(const struct adamw *p, float *restrict theta, const float *restrict x,
-                       const float *restrict g, const float *restrict m, const float *restrict v,
-                       size_t n)
+static void adamw_peek(const struct adamw *p, float decay, float *restrict theta,
+                       const float *restrict x, const float *restrict g, const float *restrict m,
+                       const float *restrict v, size_t n)
 {
-    const struct adamw_terms t = fold(p);
+    const struct adamw_terms t = fold(p, decay);
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         float m_next = m[i], v_next = v[i];
@@ -53,16 +53,16 @@ static void adamw_peek(const struct adamw *p, float *restrict theta, const float
     }
 }
 
-static inline float sgd_one(const struct sgd *p, float keep, float take, float look, float x,
-                            float g, float *m)
+static inline float sgd_one(const struct sgd *p, float decay, float keep, float take, float look,
+                            float x, float g, float *m)
 {
-    g = g * p->grad_scale + p->decay * x;
+    g = g * p->grad_scale + decay * x;
     *m = keep * *m + g;
     return x - p->lr * (take * g + look * *m);
 }
 
 /* m <- keep m + g; the step is take g + look m. */
-static void sgd_step(const struct sgd *p, float *restrict x, const float *restrict g,
+static void sgd_step(const struct sgd *p, float decay, float *restrict x, const float *restrict g,
                      float *restrict m, size_t n)
 {
     float keep = p->first ? 0 : p->momentum;
@@ -70,25 +70,26 @@ static void sgd_step(const struct sgd *p, float *restrict x, const float *restri
     if (m) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++)
-            x[i] = sgd_one(p, keep, take, look, x[i], g[i], &m[i]);
+            x[i] = sgd_one(p, decay, keep, take, look, x[i], g[i], &m[i]);
         return;
     }
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         float none = 0;
-        x[i] = sgd_one(p, keep, take, look, x[i], g[i], &none);
+        x[i] = sgd_one(p, decay, keep, take, look, x[i], g[i], &none);
     }
 }
 
-static void sgd_peek(const struct sgd *p, float *restrict theta, const float *restrict x,
-                     const float *restrict g, const float *restrict m, size_t n)
+static void sgd_peek(const struct sgd *p, float decay, float *restrict theta,
+                     const float *restrict x, const float *restrict g, const float *restrict m,
+                     size_t n)
 {
     float keep = p->first ? 0 : p->momentum;
     float take = m && !p->nesterov ? 0 : 1, look = !m ? 0 : p->nesterov ? p->momentum : 1;
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
         float m_next = m ? m[i] : 0;
-        theta[i] = sgd_one(p, keep, take, look, x[i], g[i], &m_next);
+        theta[i] = sgd_one(p, decay, keep, take, look, x[i], g[i], &m_next);
     }
 }
 

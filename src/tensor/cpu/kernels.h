@@ -24,13 +24,14 @@ struct vector_kernels {
 };
 
 struct optim_kernels {
-    void (*adamw_step)(const struct adamw *p, float *x, const float *g, float *m, float *v,
-                       size_t n);
-    void (*adamw_peek)(const struct adamw *p, float *theta, const float *x, const float *g,
-                       const float *m, const float *v, size_t n);
+    void (*adamw_step)(const struct adamw *p, float decay, float *x, const float *g, float *m,
+                       float *v, size_t n);
+    void (*adamw_peek)(const struct adamw *p, float decay, float *theta, const float *x,
+                       const float *g, const float *m, const float *v, size_t n);
     /* m NULL: no momentum */
-    void (*sgd_step)(const struct sgd *p, float *x, const float *g, float *m, size_t n);
-    void (*sgd_peek)(const struct sgd *p, float *theta, const float *x, const float *g,
+    void (*sgd_step)(const struct sgd *p, float decay, float *x, const float *g, float *m,
+                     size_t n);
+    void (*sgd_peek)(const struct sgd *p, float decay, float *theta, const float *x, const float *g,
                      const float *m, size_t n);
 };
 

@@ -4,10 +4,11 @@
 
 #include "tensor/cpu/cpu.h"
 
-void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
-               struct view g, struct view m, struct view v, size_t count)
+static void adamw_stretch(struct device *dev, const struct adamw *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
+    const struct view x = s->x, theta = s->theta, g = s->g, m = s->m, v = s->v;
+    const size_t count = s->count;
     assert(theta.data || !p->peek);
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
@@ -17,11 +18,11 @@ void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct 
         float *m_c = load(k, m, at, n, m_room), *v_c = load(k, v, at, n, v_room);
         if (p->peek) {
             float *out = theta.data == g.data ? theta_room : place(theta, at, theta_room);
-            k->optim->adamw_peek(p, out, x_c, g_c, m_c, v_c, n);
+            k->optim->adamw_peek(p, s->decay, out, x_c, g_c, m_c, v_c, n);
             store(k, theta, at, n, out);
             continue;
         }
-        k->optim->adamw_step(p, x_c, g_c, m_c, v_c, n);
+        k->optim->adamw_step(p, s->decay, x_c, g_c, m_c, v_c, n);
         store(k, theta, at, n, x_c);
         store(k, x, at, n, x_c);
         store(k, m, at, n, m_c);
@@ -29,10 +30,17 @@ void cpu_adamw(struct device *dev, const struct adamw *p, struct view x, struct 
     }
 }
 
-void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-             struct view g, struct view m, size_t count)
+void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
+{
+    for (int i = 0; i < n; i++)
+        adamw_stretch(dev, p, &s[i]);
+}
+
+static void sgd_stretch(struct device *dev, const struct sgd *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
+    const struct view x = s->x, theta = s->theta, g = s->g, m = s->m;
+    const size_t count = s->count;
     assert(theta.data || !p->peek);
     assert(m.data || p->momentum == 0);
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
@@ -43,15 +51,21 @@ void cpu_sgd(struct device *dev, const struct sgd *p, struct view x, struct view
         float *m_c = load(k, m, at, n, m_room);
         if (p->peek) {
             float *out = theta.data == g.data ? theta_room : place(theta, at, theta_room);
-            k->optim->sgd_peek(p, out, x_c, g_c, m_c, n);
+            k->optim->sgd_peek(p, s->decay, out, x_c, g_c, m_c, n);
             store(k, theta, at, n, out);
             continue;
         }
-        k->optim->sgd_step(p, x_c, g_c, m_c, n);
+        k->optim->sgd_step(p, s->decay, x_c, g_c, m_c, n);
         store(k, theta, at, n, x_c);
         store(k, x, at, n, x_c);
         store(k, m, at, n, m_c);
     }
+}
+
+void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
+{
+    for (int i = 0; i < n; i++)
+        sgd_stretch(dev, p, &s[i]);
 }
 
 /* Every tau steps at most, so plain loops will do. */

@@ -32,21 +32,20 @@ static void reference_scale(struct device *dev, struct view y, float a, size_t c
         put(y, i, a * get(y, i));
 }
 
-static double reference_sum_squares(struct device *dev, struct view x, size_t count)
+static double reference_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
 {
     (void)dev;
     double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += get(x, i) * get(x, i);
-    return sum;
-}
-
-static double reference_distance(struct device *dev, struct view x, struct view y, size_t count)
-{
-    (void)dev;
-    double sum = 0;
-    for (size_t i = 0; i < count; i++)
-        sum += (get(x, i) - get(y, i)) * (get(x, i) - get(y, i));
+    for (int k = 0; k < n; k++) {
+        double part = 0;
+        for (size_t i = 0; i < p[k].count; i++) {
+            const double x = get(p[k].x, i) - (p[k].y.data ? get(p[k].y, i) : 0);
+            part += x * x;
+        }
+        sum += part;
+        if (each)
+            each[k] = part;
+    }
     return sum;
 }
 
@@ -249,46 +248,56 @@ static void reference_swiglu_backward(struct device *dev, struct view dgate, str
     }
 }
 
-static void reference_adamw(struct device *dev, const struct adamw *p, struct view x,
-                            struct view theta, struct view g, struct view m, struct view v,
-                            size_t count)
+static void adamw_stretch(const struct adamw *p, const struct stretch *s)
 {
-    (void)dev;
-    for (size_t i = 0; i < count; i++) {
-        double grad = get(g, i) * p->grad_scale;
-        double m_next = p->beta1 * get(m, i) + (1 - (double)p->beta1) * grad;
-        double v_next = p->beta2 * get(v, i) + (1 - (double)p->beta2) * grad * grad;
+    for (size_t i = 0; i < s->count; i++) {
+        double grad = get(s->g, i) * p->grad_scale, x = get(s->x, i);
+        double m_next = p->beta1 * get(s->m, i) + (1 - (double)p->beta1) * grad;
+        double v_next = p->beta2 * get(s->v, i) + (1 - (double)p->beta2) * grad * grad;
         double step = m_next / p->correct1 / (sqrt(v_next / p->correct2) + p->eps);
-        double x_next = get(x, i) - p->lr * (step + p->decay * get(x, i));
-        if (theta.data)
-            put(theta, i, (float)x_next);
+        double x_next = x - p->lr * (step + s->decay * x);
+        if (s->theta.data)
+            put(s->theta, i, (float)x_next);
         if (p->peek)
             continue;
-        put(x, i, x_next);
-        put(m, i, m_next);
-        put(v, i, v_next);
+        put(s->x, i, x_next);
+        put(s->m, i, m_next);
+        put(s->v, i, v_next);
     }
 }
 
-static void reference_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-                          struct view g, struct view m, size_t count)
+static void reference_adamw(struct device *dev, const struct adamw *p, const struct stretch *s,
+                            int n)
 {
     (void)dev;
-    for (size_t i = 0; i < count; i++) {
-        double grad = get(g, i) * p->grad_scale + p->decay * get(x, i);
+    for (int k = 0; k < n; k++)
+        adamw_stretch(p, &s[k]);
+}
+
+static void sgd_stretch(const struct sgd *p, const struct stretch *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        double x = get(s->x, i), grad = get(s->g, i) * p->grad_scale + s->decay * x;
         double velocity = grad;
-        if (m.data && !p->first)
-            velocity = p->momentum * get(m, i) + grad;
-        double step = p->nesterov && m.data ? grad + p->momentum * velocity : velocity;
-        double x_next = get(x, i) - p->lr * step;
-        if (theta.data)
-            put(theta, i, (float)x_next);
+        if (s->m.data && !p->first)
+            velocity = p->momentum * get(s->m, i) + grad;
+        double step = p->nesterov && s->m.data ? grad + p->momentum * velocity : velocity;
+        double x_next = x - p->lr * step;
+        if (s->theta.data)
+            put(s->theta, i, (float)x_next);
         if (p->peek)
             continue;
-        put(x, i, x_next);
-        if (m.data)
-            put(m, i, velocity);
+        put(s->x, i, x_next);
+        if (s->m.data)
+            put(s->m, i, velocity);
     }
+}
+
+static void reference_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
+{
+    (void)dev;
+    for (int k = 0; k < n; k++)
+        sgd_stretch(p, &s[k]);
 }
 
 static void reference_co2(struct device *dev, const struct co2_step *p, struct view x,

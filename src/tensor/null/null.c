@@ -35,13 +35,10 @@ static void null_scale(struct device *dev, struct view y, float a, size_t count)
 {
 }
 
-static double null_sum_squares(struct device *dev, struct view x, size_t count)
+static double null_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
 {
-    return 0;
-}
-
-static double null_distance(struct device *dev, struct view x, struct view y, size_t count)
-{
+    for (int i = 0; i < n && each; i++)
+        each[i] = 0;
     return 0;
 }
 
@@ -139,13 +136,11 @@ static void null_cross_entropy(struct device *dev, int rows, int vocab, struct v
         memset(hits, 0, (size_t)rows * sizeof *hits);
 }
 
-static void null_adamw(struct device *dev, const struct adamw *p, struct view x, struct view theta,
-                       struct view g, struct view m, struct view v, size_t count)
+static void null_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
 {
 }
 
-static void null_sgd(struct device *dev, const struct sgd *p, struct view x, struct view theta,
-                     struct view g, struct view m, size_t count)
+static void null_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
 {
 }
 
