@@ -78,8 +78,7 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     if (!tape->stage || !tape->flow || !tape->losses || !tape->hits)
         st = fail(SOTTO_ENOMEM, "no memory for a tape of %d x %d tokens", most.rows, most.t);
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->scratch, dev, DTYPE_F32, scratch_bytes(model, most) / 4,
-                         MEMORY_SCRATCH);
+        st = device_room(dev, scratch_bytes(model, most));
     if (st != SOTTO_OK)
         tape_free(tape);
     return st;
@@ -108,7 +107,6 @@ void tape_free(struct tape *tape)
     free(tape->flow);
     free(tape->losses);
     free(tape->hits);
-    buffer_free(&tape->scratch);
     *tape = (struct tape){0};
 }
 
@@ -123,6 +121,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
         return fail(SOTTO_EINVAL, "a sequence of %d tokens is longer than the model's %d positions",
                     batch->t, c->positions);
     drop_all(tape);
+    tape->scored = false;
     tape->pass = (struct pass){
         .dev = tape->dev,
         .table = &tape->model->table,
@@ -157,7 +156,7 @@ static struct flow place(const struct tape *tape, int k, int i, struct room *res
     const struct layer *l = tape->model->layer[i];
     const size_t keeps = saved_room(l, tape->most);
     struct flow flow = {
-        .scratch = room_of(&tape->scratch),
+        .scratch = {tape->dev->room, 0, tape->dev->room_bytes, tape->dev->ops->place},
         .saved = {rest->data ? rest->data + rest->used : NULL, 0, keeps, rest->place}};
     rest->used += keeps;
     if (i + 1 < tape->model->first[k + 1]) {
@@ -202,8 +201,10 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
     struct tape_stage *s = &tape->stage[k];
     if (tape->recompute || !tape->pass.training)
         drop(tape, &s->saved);
-    if (!tape->pass.training)
+    if (!tape->pass.training) {
         drop(tape, &s->edge);
+        tape->scored |= k + 1 == tape->model->n_stage;
+    }
     return SOTTO_OK;
 }
 
@@ -256,6 +257,8 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     drop(tape, &s->edge);
     if (k + 1 < m->n_stage)
         drop(tape, &tape->stage[k + 1].edge);
+    else
+        tape->scored = true;
     return device_failed(tape->dev);
 }
 
@@ -278,8 +281,10 @@ struct tape_result tape_result(const struct tape *tape)
     for (size_t i = 0; i < tokens; i++) {
         if (tape->pass.batch->targets[i] < 0)
             continue;
-        r.loss += tape->losses[i];
         r.targets++;
+        if (!tape->scored)
+            continue;
+        r.loss += tape->losses[i];
         r.hits += tape->want_hits && tape->hits[i];
     }
     return r;
@@ -311,4 +316,10 @@ enum sotto_status tape_edge(struct tape *tape, int k, struct view *out)
 enum sotto_status tape_edge_gradient(struct tape *tape, int k, struct view *out)
 {
     return edge_block(tape, k, &tape->stage[k].dedge, out);
+}
+
+void tape_edge_drop(struct tape *tape, int k)
+{
+    drop(tape, &tape->stage[k].edge);
+    drop(tape, &tape->stage[k].dedge);
 }

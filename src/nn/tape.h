@@ -31,11 +31,11 @@ struct tape {
     bool recompute;           /* keep only the edges and run forward again in backward */
     struct tape_stage *stage; /* (n_stage + 1)  */
     struct flow *flow;        /* (n_layer) where backward finds things; used within a call */
-    struct buffer scratch;    /* of the layers, bytes in fp32 elements */
     struct extent most;       /* what it was made for */
     float *losses;            /* (rows * t) */
     uint8_t *hits;
     bool want_hits;
+    bool scored; /* the last stage has run: there are losses */
 };
 
 enum sotto_status tape_init(struct tape *tape, const struct model *model, struct device *dev,
@@ -61,7 +61,8 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
                            float scale, const struct view *theta, const struct view *grad);
 
 /* Sum of the losses and number of targets (and, if want_hits, of those that came first), once the
- * last stage has run: after its backward in training, after its forward otherwise. */
+ * last stage has run: after its backward in training, after its forward otherwise. Where it runs
+ * elsewhere there is no loss. */
 struct tape_result {
     double loss;
     int64_t targets, hits;
@@ -73,5 +74,8 @@ struct tape_result tape_result(const struct tape *tape);
 size_t tape_edge_count(const struct tape *tape, int k);
 enum sotto_status tape_edge(struct tape *tape, int k, struct view *out);
 enum sotto_status tape_edge_gradient(struct tape *tape, int k, struct view *out);
+
+/* Gives both back, where what they held has been sent and is not needed here. */
+void tape_edge_drop(struct tape *tape, int k);
 
 #endif

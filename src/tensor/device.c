@@ -39,12 +39,23 @@ static void give(struct device *dev, void *memory, size_t bytes)
         dev->ops->release(dev, memory, bytes ? bytes : 1);
 }
 
+static void drop_room(struct device *dev)
+{
+    if (!dev->room_bytes)
+        return;
+    give(dev, dev->room, dev->room_bytes);
+    memory_remove(dev->memory, MEMORY_SCRATCH, dev->room_bytes);
+    dev->room = NULL;
+    dev->room_bytes = 0;
+}
+
 void device_close(struct device *dev)
 {
     if (dev->scratch_bytes) {
         give(dev, dev->scratch, dev->scratch_bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
+    drop_room(dev);
     if (dev->ops && dev->ops->close)
         dev->ops->close(dev);
     *dev = (struct device){0};
@@ -106,6 +117,18 @@ void *device_scratch(struct device *dev, size_t bytes)
     dev->scratch = more;
     dev->scratch_bytes = bytes;
     return more;
+}
+
+enum sotto_status device_room(struct device *dev, size_t bytes)
+{
+    if (bytes <= dev->room_bytes)
+        return SOTTO_OK;
+    drop_room(dev);
+    if (!take(dev, bytes, &dev->room))
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes);
+    dev->room_bytes = bytes;
+    memory_add(dev->memory, MEMORY_SCRATCH, bytes);
+    return SOTTO_OK;
 }
 
 enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type,

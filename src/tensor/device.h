@@ -22,6 +22,8 @@ struct device {
     int threads;           /* cores one op may use, >= 1 */
     void *scratch;         /* device_scratch */
     size_t scratch_bytes;
+    void *room; /* device_room */
+    size_t room_bytes;
     struct status_note failure; /* the first op that failed */
     const void *impl;           /* the table's own: kernels chosen for this machine, streams, ... */
 };
@@ -54,6 +56,11 @@ void device_follow(struct device *dev, struct device_mark mark);
  * Grows when needed, which after the first step it never is; NULL (and a kept failure) without
  * memory. */
 void *device_scratch(struct device *dev, size_t bytes);
+
+/* Makes sure of `bytes` at dev->room, 64-byte aligned: scratch of whoever computes with several ops
+ * (a layer), which ops leave alone. One for all that is computed on this line of work, as it is
+ * done one at a time; asked for before the first step. What was there may be lost. */
+enum sotto_status device_room(struct device *dev, size_t bytes);
 
 /* Memory that ops can work on, zeroed, tagged with what it is for. `dev` tells whether there is
  * one; the data of a null device's are NULL. */

@@ -127,8 +127,8 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
     struct strategy *s = NULL;
     enum sotto_status st;
     TRY_DONE(device_open(&dev, "null", &memory, 1));
-    TRY_DONE(
-        null_oracle_init(&oracle.null, t->run->table, w, &dev, &(struct null_config){1, 1, 0}));
+    TRY_DONE(null_oracle_init(&oracle.null, t->run->table, w, &dev,
+                              &(struct null_config){.seconds = 1, .tokens = 1}));
     oracle.ops = *oracle.null.base.ops;
     oracle.ops.needs = needs;
     oracle.null.base.ops = &oracle.ops;

@@ -4,17 +4,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static void drop(struct null_oracle *o, int k)
+static size_t *held(struct null_oracle *o, int slot, int k)
 {
-    if (o->held[k])
-        memory_remove(o->dev->memory, MEMORY_ACTIVATIONS, o->held[k]);
-    o->held[k] = 0;
+    return &o->held[slot * o->base.table->n_stage + k];
 }
 
-static void drop_all(struct null_oracle *o)
+static void give_back(struct null_oracle *o, int slot, int k)
+{
+    size_t *bytes = held(o, slot, k);
+    if (*bytes)
+        memory_remove(o->dev->memory, MEMORY_ACTIVATIONS, *bytes);
+    *bytes = 0;
+}
+
+static void give_all_back(struct null_oracle *o, int slot)
 {
     for (int k = 0; k < o->base.table->n_stage; k++)
-        drop(o, k);
+        give_back(o, slot, k);
 }
 
 /* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. */
@@ -39,60 +45,83 @@ static size_t activations_before(const struct null_oracle *o, int k)
                     (double)table_count(table));
 }
 
-static enum sotto_status begin(struct oracle *oracle, int64_t index, bool sum)
+static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
-    (void)index, (void)sum;
-    drop_all((struct null_oracle *)oracle); /* of one that was left unfinished */
+    (void)index, (void)rank, (void)sum;
+    give_all_back((struct null_oracle *)oracle, slot); /* of one that was left unfinished */
     return SOTTO_OK;
 }
 
-static enum sotto_status forward(struct oracle *oracle, int k, const struct view *theta)
+static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
     (void)theta;
     struct null_oracle *o = (struct null_oracle *)oracle;
-    drop(o, k); /* computed again */
-    o->held[k] = activations_before(o, k + 1) - activations_before(o, k);
-    memory_add(o->dev->memory, MEMORY_ACTIVATIONS, o->held[k]);
+    give_back(o, slot, k); /* computed again */
+    *held(o, slot, k) = activations_before(o, k + 1) - activations_before(o, k);
+    memory_add(o->dev->memory, MEMORY_ACTIVATIONS, *held(o, slot, k));
     return compute(o, k, 1);
 }
 
-static enum sotto_status backward(struct oracle *oracle, int k, const struct view *theta,
+static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
                                   const struct view *grad)
 {
     (void)theta, (void)grad;
     struct null_oracle *o = (struct null_oracle *)oracle;
     TRY(compute(o, k, 2));
-    drop(o, k);
+    give_back(o, slot, k);
     return SOTTO_OK;
 }
 
-static struct oracle_result result(struct oracle *oracle)
+/* Of a stage's declared activations, so there is nothing to account for. */
+static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradient,
+                              struct view *out, size_t *count)
 {
-    const struct null_oracle *o = (const struct null_oracle *)oracle;
-    return (struct oracle_result){0, o->config.tokens, o->config.tokens};
+    (void)slot, (void)k, (void)gradient;
+    *out = view_none;
+    *count = ((const struct null_oracle *)oracle)->config.edge;
+    return SOTTO_OK;
 }
 
-static const struct oracle_ops null_oracle_ops = {
-    .begin = begin, .forward = forward, .backward = backward, .result = result};
+static void drop(struct oracle *oracle, int slot, int k)
+{
+    (void)oracle, (void)slot, (void)k;
+}
+
+static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
+{
+    const struct null_oracle *o = (const struct null_oracle *)oracle;
+    (void)slot;
+    *out = (struct oracle_result){0, o->config.tokens, o->config.tokens};
+    return SOTTO_OK;
+}
+
+static const struct oracle_ops null_oracle_ops = {.begin = begin,
+                                                  .forward = forward,
+                                                  .backward = backward,
+                                                  .edge = edge,
+                                                  .drop = drop,
+                                                  .result = result};
 
 enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *table,
                                    struct worker *worker, struct device *dev,
                                    const struct null_config *config)
 {
-    *o = (struct null_oracle){.base = {.ops = &null_oracle_ops, .table = table},
-                              .worker = worker,
-                              .dev = dev,
-                              .config = *config};
+    const int slots = config->slots ? config->slots : 1;
+    *o = (struct null_oracle){
+        .base = {.ops = &null_oracle_ops, .table = table, .slots = slots, .rank = worker->rank},
+        .worker = worker,
+        .dev = dev,
+        .config = *config};
     if (!(config->seconds >= 0) || !isfinite(config->seconds))
         return fail(SOTTO_EINVAL, "a micro-batch of %g seconds: want 0 or more", config->seconds);
-    o->held = calloc((size_t)table->n_stage, sizeof *o->held);
+    o->held = calloc((size_t)slots * (size_t)table->n_stage, sizeof *o->held);
     return o->held ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
 }
 
 void null_oracle_free(struct null_oracle *o)
 {
-    if (o->held)
-        drop_all(o);
+    for (int i = 0; i < o->base.slots && o->held; i++)
+        give_all_back(o, i);
     free(o->held);
     *o = (struct null_oracle){0};
 }

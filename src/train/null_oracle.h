@@ -13,6 +13,8 @@ struct null_config {
     double seconds; /* a third of it forward */
     int64_t tokens;
     size_t activations; /* bytes */
+    size_t edge;        /* elements that pass between two stages, among those activations */
+    int slots;          /* micro-batches that may be under way at once; 0: one */
 };
 
 struct null_oracle {
@@ -20,7 +22,7 @@ struct null_oracle {
     struct worker *worker; /* not owned */
     struct device *dev;    /* not owned */
     struct null_config config;
-    size_t *held; /* (n_stage) bytes of activations of the micro-batch under way */
+    size_t *held; /* (slots, n_stage) bytes of activations of the micro-batches under way */
 };
 
 /* `table` stays the caller's; workers may share one. */

@@ -1,24 +1,27 @@
 #include "train/oracle.h"
 
-static enum sotto_status begin(struct oracle *oracle, int64_t index, bool sum)
+#include <stdlib.h>
+
+static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
-    o->place.index = index;
-    TRY(loader_fill(o->is.loader, o->place, o->is.rows, o->is.t, &o->batch));
-    double scale = sum ? 1 : o->batch.n_targets ? 1 / (double)o->batch.n_targets : 0;
-    return tape_begin(&o->tape, &o->batch, TAPE_TRAIN, (float)scale);
+    struct model_slot *s = &o->slot[slot];
+    const struct loader_place place = {o->is.seed, index, rank, o->is.worker->size};
+    TRY(loader_fill(o->is.loader, place, o->is.rows, o->is.t, &s->batch));
+    double scale = sum ? 1 : s->batch.n_targets ? 1 / (double)s->batch.n_targets : 0;
+    return tape_begin(&s->tape, &s->batch, TAPE_TRAIN, (float)scale);
 }
 
 static enum sotto_status forward_now(void *arg)
 {
     struct model_oracle *o = arg;
-    return tape_forward(&o->tape, o->now.k, o->now.theta);
+    return tape_forward(&o->now.slot->tape, o->now.k, o->now.theta);
 }
 
 static enum sotto_status backward_now(void *arg)
 {
     struct model_oracle *o = arg;
-    return tape_backward(&o->tape, o->now.k, o->now.theta, o->now.grad);
+    return tape_backward(&o->now.slot->tape, o->now.k, o->now.theta, o->now.grad);
 }
 
 /* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. One that
@@ -26,38 +29,55 @@ static enum sotto_status backward_now(void *arg)
 static enum sotto_status compute(struct model_oracle *o, lane_job *work, int parts)
 {
     struct worker *w = o->is.worker;
+    const struct batch *batch = &o->now.slot->batch;
     const struct extent e = {o->is.rows, o->is.t, DTYPE_F32};
     double share = model_stage_flops(o->is.model, o->now.k, e) / model_flops(o->is.model, e);
-    share *= ((double)o->batch.rows * o->batch.t) / ((double)o->is.rows * o->is.t);
+    share *= ((double)batch->rows * batch->t) / ((double)o->is.rows * o->is.t);
     double start = clock_now(w->clock);
     TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
     o->base.seconds += clock_now(w->clock) - start;
     return SOTTO_OK;
 }
 
-static enum sotto_status forward(struct oracle *oracle, int k, const struct view *theta)
+static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
+    o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
     return compute(o, forward_now, 1);
 }
 
-static enum sotto_status backward(struct oracle *oracle, int k, const struct view *theta,
+static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
                                   const struct view *grad)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
+    o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = grad;
     return compute(o, backward_now, 2);
 }
 
-static struct oracle_result result(struct oracle *oracle)
+static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradient,
+                              struct view *out, size_t *count)
 {
-    const struct model_oracle *o = (const struct model_oracle *)oracle;
-    struct tape_result r = tape_result(&o->tape);
-    return (struct oracle_result){r.loss, r.targets, (int64_t)o->batch.rows * o->batch.t};
+    struct tape *tape = &((struct model_oracle *)oracle)->slot[slot].tape;
+    *count = tape_edge_count(tape, k);
+    return gradient ? tape_edge_gradient(tape, k, out) : tape_edge(tape, k, out);
+}
+
+static void drop(struct oracle *oracle, int slot, int k)
+{
+    tape_edge_drop(&((struct model_oracle *)oracle)->slot[slot].tape, k);
+}
+
+static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
+{
+    const struct model_slot *s = &((const struct model_oracle *)oracle)->slot[slot];
+    struct tape_result r = tape_result(&s->tape);
+    *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
+    return SOTTO_OK;
 }
 
 static void needs(struct oracle *oracle, int k, bool *out)
@@ -65,29 +85,46 @@ static void needs(struct oracle *oracle, int k, bool *out)
     model_stage_needs(((struct model_oracle *)oracle)->is.model, k, out);
 }
 
-static const struct oracle_ops model_oracle_ops = {
-    .begin = begin, .forward = forward, .backward = backward, .needs = needs, .result = result};
+static const struct oracle_ops model_oracle_ops = {.begin = begin,
+                                                   .forward = forward,
+                                                   .backward = backward,
+                                                   .needs = needs,
+                                                   .edge = edge,
+                                                   .drop = drop,
+                                                   .result = result};
 
 enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup)
 {
     const struct worker *w = setup->worker;
+    const int slots = setup->slots ? setup->slots : 1;
+    const struct extent most = {setup->rows, setup->t, DTYPE_F32};
     *o = (struct model_oracle){.base = {.ops = &model_oracle_ops,
                                         .table = &setup->model->table,
+                                        .slots = slots,
+                                        .rank = w->rank,
                                         .data = loader_share(setup->loader, w->rank, w->size)},
-                               .is = *setup,
-                               .place = {setup->seed, 0, w->rank, w->size}};
-    TRY(batch_init(&o->batch, setup->rows, setup->t));
-    enum sotto_status st =
-        tape_init(&o->tape, setup->model, setup->dev, setup->pool,
-                  (struct extent){setup->rows, setup->t, DTYPE_F32}, setup->recompute);
+                               .is = *setup};
+    enum sotto_status st = SOTTO_OK;
+    if (!(o->slot = calloc((size_t)slots, sizeof *o->slot)))
+        return fail(SOTTO_ENOMEM, "no memory for %d micro-batches", slots);
+    for (int i = 0; i < slots && st == SOTTO_OK; i++) {
+        st = batch_init(&o->slot[i].batch, setup->rows, setup->t);
+        if (st == SOTTO_OK)
+            st = tape_init(&o->slot[i].tape, setup->model, setup->dev, setup->pool, most,
+                           setup->recompute);
+    }
     if (st != SOTTO_OK)
-        batch_free(&o->batch);
+        model_oracle_free(o);
     return st;
 }
 
 void model_oracle_free(struct model_oracle *o)
 {
-    if (o->tape.model)
-        tape_free(&o->tape);
-    batch_free(&o->batch);
+    for (int i = 0; i < o->base.slots && o->slot; i++) {
+        if (o->slot[i].tape.model)
+            tape_free(&o->slot[i].tape);
+        batch_free(&o->slot[i].batch);
+    }
+    free(o->slot);
+    *o = (struct model_oracle){0};
 }

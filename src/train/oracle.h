@@ -1,4 +1,4 @@
-/* The gradient oracle of a real model and its data: one worker's tape and place in the loader. */
+/* The gradient oracle of a real model and its data: one worker's tapes and place in the loader. */
 #ifndef SOTTO_TRAIN_ORACLE_H
 #define SOTTO_TRAIN_ORACLE_H
 
@@ -14,18 +14,24 @@ struct model_oracle_setup {
     const struct loader *loader;
     uint64_t seed; /* of the order of the data */
     int rows, t;   /* of a micro-batch         */
+    int slots;     /* micro-batches that may be under way at once; 0: one */
     bool recompute;
     struct worker *worker; /* whose share of the data it reads and whose time it takes */
     double seconds;        /* of a micro-batch, where time is modelled                 */
 };
 
+/* A micro-batch under way. */
+struct model_slot {
+    struct batch batch;
+    struct tape tape;
+};
+
 struct model_oracle {
     struct oracle base;
     struct model_oracle_setup is;
-    struct loader_place place; /* the index comes with each micro-batch */
-    struct batch batch;
-    struct tape tape;
-    struct { /* the stage being computed, for the line of work that does it */
+    struct model_slot *slot; /* (slots) */
+    struct {                 /* the stage being computed, for the line of work that does it */
+        struct model_slot *slot;
         int k;
         const struct view *theta, *grad;
     } now;

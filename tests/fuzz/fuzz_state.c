@@ -47,32 +47,33 @@ static void must(enum sotto_status st)
 }
 
 /* Gradients of 1 and a loss of 1, wherever it is. */
-static enum sotto_status begin(struct oracle *o, int64_t index, bool sum)
+static enum sotto_status begin(struct oracle *o, int slot, int64_t index, int rank, bool sum)
 {
-    (void)o, (void)sum;
+    (void)o, (void)slot, (void)rank, (void)sum;
     assert(index >= 0);
     return SOTTO_OK;
 }
 
-static enum sotto_status forward(struct oracle *o, int k, const struct view *theta)
+static enum sotto_status forward(struct oracle *o, int slot, int k, const struct view *theta)
 {
-    (void)o, (void)k, (void)theta;
+    (void)o, (void)slot, (void)k, (void)theta;
     return SOTTO_OK;
 }
 
-static enum sotto_status backward(struct oracle *o, int k, const struct view *theta,
+static enum sotto_status backward(struct oracle *o, int slot, int k, const struct view *theta,
                                   const struct view *grad)
 {
-    (void)theta;
+    (void)slot, (void)theta;
     for (size_t i = 0; i < table_stage_count(o->table, k); i++)
         ((float *)grad[k].data)[i] += 1;
     return SOTTO_OK;
 }
 
-static struct oracle_result result(struct oracle *o)
+static enum sotto_status result(struct oracle *o, int slot, struct oracle_result *out)
 {
-    (void)o;
-    return (struct oracle_result){1, 1, 1};
+    (void)o, (void)slot;
+    *out = (struct oracle_result){1, 1, 1};
+    return SOTTO_OK;
 }
 
 static const struct oracle_ops oracle_ops = {
@@ -106,7 +107,7 @@ static const struct model *model(void)
 
 static void lab_open(struct lab *lab, int method)
 {
-    *lab = (struct lab){.oracle = {.ops = &oracle_ops, .table = &model()->table}};
+    *lab = (struct lab){.oracle = {.ops = &oracle_ops, .table = &model()->table, .slots = 1}};
     struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
                                            &lab->optim};
     struct option_section sections[STRATEGY_SECTIONS];

@@ -86,22 +86,24 @@ static inline enum sotto_status lab_pause(void *arg)
 }
 
 /* The quadratic takes time: a second in virtual time, `pause` on threads. */
-static inline enum sotto_status lab_begin(struct oracle *o, int64_t index, bool sum)
+static inline enum sotto_status lab_begin(struct oracle *o, int slot, int64_t index, int rank,
+                                          bool sum)
 {
     struct seat *seat = (struct seat *)o;
     long pause = seat->lab->pause * (1 + seat->worker->rank);
-    TRY(quadratic_begin(o, index, sum));
+    TRY(quadratic_begin(o, slot, index, rank, sum));
     return seat->worker->ops->compute(seat->worker, lab_pause, &pause, 1);
 }
 
-static inline enum sotto_status lab_forward(struct oracle *o, int k, const struct view *theta)
+static inline enum sotto_status lab_forward(struct oracle *o, int slot, int k,
+                                            const struct view *theta)
 {
     struct seat *seat = (struct seat *)o;
     for (size_t i = 0; seat->seeing && i < table_stage_count(o->table, k); i++)
         seat->seen[o->table->stage_start[k] + i] = read_at(theta[k], i);
     if (k == STAGES - 1)
         seat->seeing = false;
-    return quadratic_forward(o, k, theta);
+    return quadratic_forward(o, slot, k, theta);
 }
 
 static const struct oracle_ops lab_ops = {.begin = lab_begin,
@@ -236,7 +238,7 @@ static inline enum sotto_status seat_work(struct worker *w, void *arg)
     seat_configure(seat);
     quadratic_make(&seat->q);
     seat->q.base.ops = &lab_ops;
-    seat->q.rank = w->rank;
+    seat->q.base.rank = w->rank;
     seat->q.size = w->size;
     seat->q.nan_at = lab->nan_at;
     seat->q.still = lab->still;

@@ -20,7 +20,7 @@ struct quadratic {
     int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
     bool huge;      /* gradients that overflow, with a loss that does not */
     bool still;     /* every micro-batch is the first                     */
-    int rank, size; /* of the worker */
+    int size;       /* workers */
     int64_t targets_of[BATCHES];
     int64_t index;
     bool sum;
@@ -46,10 +46,12 @@ static inline void add_at(struct view v, size_t i, double value)
         ((uint16_t *)v.data)[i] = bf16_round(bf16_widen(((uint16_t *)v.data)[i]) + (float)value);
 }
 
-static inline enum sotto_status quadratic_begin(struct oracle *o, int64_t index, bool sum)
+static inline enum sotto_status quadratic_begin(struct oracle *o, int slot, int64_t index, int rank,
+                                                bool sum)
 {
     struct quadratic *q = (struct quadratic *)o;
-    q->index = q->still ? 0 : (index * q->size + q->rank) % BATCHES;
+    assert_int_equal(slot, 0);
+    q->index = q->still ? 0 : (index * q->size + rank) % BATCHES;
     q->sum = sum;
     q->loss = 0;
     q->forwards = 0;
@@ -57,8 +59,10 @@ static inline enum sotto_status quadratic_begin(struct oracle *o, int64_t index,
     return SOTTO_OK;
 }
 
-static inline enum sotto_status quadratic_forward(struct oracle *o, int k, const struct view *theta)
+static inline enum sotto_status quadratic_forward(struct oracle *o, int slot, int k,
+                                                  const struct view *theta)
 {
+    (void)slot;
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(k, q->forwards++);
     size_t start = q->table.stage_start[k];
@@ -69,10 +73,11 @@ static inline enum sotto_status quadratic_forward(struct oracle *o, int k, const
     return SOTTO_OK;
 }
 
-static inline enum sotto_status quadratic_backward(struct oracle *o, int k,
+static inline enum sotto_status quadratic_backward(struct oracle *o, int slot, int k,
                                                    const struct view *theta,
                                                    const struct view *grad)
 {
+    (void)slot;
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(q->forwards, STAGES);
     assert_int_equal(k, q->backwards--);
@@ -85,12 +90,15 @@ static inline enum sotto_status quadratic_backward(struct oracle *o, int k,
     return SOTTO_OK;
 }
 
-static inline struct oracle_result quadratic_result(struct oracle *o)
+static inline enum sotto_status quadratic_result(struct oracle *o, int slot,
+                                                 struct oracle_result *out)
 {
+    (void)slot;
     struct quadratic *q = (struct quadratic *)o;
     int64_t n = q->targets_of[q->index];
     double loss = q->index == q->nan_at ? NAN : q->loss * (double)n;
-    return (struct oracle_result){loss, n, 2 * n};
+    *out = (struct oracle_result){loss, n, 2 * n};
+    return SOTTO_OK;
 }
 
 static const struct oracle_ops quadratic_ops = {.begin = quadratic_begin,
@@ -102,7 +110,7 @@ static inline void quadratic_make(struct quadratic *q)
 {
     static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
     static const char *const names[] = {"w", "b", "u"};
-    *q = (struct quadratic){.base = {.ops = &quadratic_ops}, .nan_at = -1, .size = 1};
+    *q = (struct quadratic){.base = {.ops = &quadratic_ops, .slots = 1}, .nan_at = -1, .size = 1};
     for (int i = 0; i < STAGES; i++) {
         table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
         q->table.entry[i].stage = i;

@@ -182,10 +182,11 @@ static inline enum sotto_status timed_nothing(void *arg)
     return SOTTO_OK;
 }
 
-static inline enum sotto_status timed_begin(struct oracle *o, int64_t index, bool sum)
+static inline enum sotto_status timed_begin(struct oracle *o, int slot, int64_t index, int rank,
+                                            bool sum)
 {
     struct worker *w = ((struct timed *)o)->worker;
-    TRY(quadratic_begin(o, index, sum));
+    TRY(quadratic_begin(o, slot, index, rank, sum));
     return w->ops->compute(w, timed_nothing, NULL, 1e-3);
 }
 
@@ -214,7 +215,7 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     quadratic_make(q);
     q->base.ops = &timed_ops;
     q->nan_at = lab->nan_at;
-    q->rank = w->rank;
+    q->base.rank = w->rank;
     q->size = w->size;
     q->base.data = lab->rule.data[w->rank];
     struct strategy_setup setup = {&config, &optim, &q->base, &dev, &mesh};

@@ -256,13 +256,13 @@ static void norm_is_free(void **state)
 /* The oracle sees what the method computes with: here it records it. */
 static uint16_t seen[COUNT];
 
-static enum sotto_status forward_seen(struct oracle *o, int k, const struct view *theta)
+static enum sotto_status forward_seen(struct oracle *o, int slot, int k, const struct view *theta)
 {
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(theta[k].type, DTYPE_BF16);
     memcpy(seen + q->table.stage_start[k], theta[k].data,
            table_stage_count(&q->table, k) * sizeof *seen);
-    return quadratic_forward(o, k, theta);
+    return quadratic_forward(o, slot, k, theta);
 }
 
 static const struct oracle_ops seen_ops = {.begin = quadratic_begin,
@@ -367,9 +367,9 @@ static void save_and_load(void **state)
 }
 
 /* A fault of the oracle comes through as it is. */
-static enum sotto_status refuse(struct oracle *o, int64_t index, bool sum)
+static enum sotto_status refuse(struct oracle *o, int slot, int64_t index, int rank, bool sum)
 {
-    (void)o, (void)sum;
+    (void)o, (void)slot, (void)rank, (void)sum;
     return fail(SOTTO_EIO, "no micro-batch %d", (int)index);
 }
 

@@ -82,7 +82,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     configure(c, &config, &optim);
     quadratic_make(&q);
     q.nan_at = c->nan_at;
-    q.rank = w->rank;
+    q.base.rank = w->rank;
     q.size = w->size;
     TRY(strategy_resolve(&config, w->size));
     TRY(device_open(&dev, "cpu", &memory, 1));

@@ -103,8 +103,8 @@ static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
         s->g_stage[k] = f->g_room[k % 2].view;
         TRY(work_fill(&s->on, s->g_stage[k], table_stage_count(s->is.oracle->table, k), 0));
     }
-    TRY(oracle_backward(s->is.oracle, k, s->theta_stage, s->g_stage)); /* g_k complete            */
-    TRY(settle(f, last));                                              /* k+1's overlapped it     */
+    TRY(oracle_backward(s->is.oracle, 0, k, s->theta_stage, s->g_stage)); /* g_k complete */
+    TRY(settle(f, last)); /* k+1's overlapped it     */
     f->reducing = k;
     return lane_start(f->reduces, reduce_stage, &s->job[k]);
 }
@@ -119,13 +119,14 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         TRY(work_fill(&s->on, f->g_kept[k].view, f->g_kept[k].count, 0));
         TRY(lane_start(f->gathers, gather_stage, &s->job[k]));
     }
-    TRY(oracle_begin(s->is.oracle, index, s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(s->is.oracle, 0, index, s->is.oracle->rank,
+                     s->is.config->weight == WEIGHT_TOKENS));
     TRY(prefetch(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
         TRY(lane_wait(f->gathers));  /* theta_k whole             */
         TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
         if (visit < n)
-            TRY(oracle_forward(s->is.oracle, visit, s->theta_stage));
+            TRY(oracle_forward(s->is.oracle, 0, visit, s->theta_stage));
         else
             TRY(backward_stage(f, stage_of(visit, n), last));
         if (visit == n)

@@ -99,7 +99,8 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
 
 enum sotto_status shard_count(struct shard *s, int64_t index)
 {
-    struct oracle_result r = s->is.oracle->ops->result(s->is.oracle);
+    struct oracle_result r;
+    TRY(oracle_result(s->is.oracle, 0, &r));
     if (!isfinite(r.loss))
         return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index, r.loss);
     s->counts.loss += r.loss;
@@ -203,11 +204,11 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 {
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
-    TRY(oracle_begin(o, index, s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(o, 0, index, o->rank, s->is.config->weight == WEIGHT_TOKENS));
     for (int k = 0; k < n; k++)
-        TRY(oracle_forward(o, k, s->theta_stage));
+        TRY(oracle_forward(o, 0, k, s->theta_stage));
     for (int k = n - 1; k >= 0; k--) {
-        TRY(oracle_backward(o, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
+        TRY(oracle_backward(o, 0, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
         if (k == n - 1)
             TRY(shard_count(s, index));
         if (complete && k == n - 1) {

@@ -6,10 +6,12 @@
 
 enum { THETA, GRAD };
 
-static enum sotto_status begin(struct oracle *oracle, int64_t index, bool sum)
+static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
     struct problem_oracle *o = (struct problem_oracle *)oracle;
+    (void)slot;
     o->batch.index = index;
+    o->batch.rank = rank;
     o->batch.sum = sum;
     o->batch.loss = 0;
     o->batch.targets = 1;
@@ -120,8 +122,9 @@ static enum sotto_status compute(struct problem_oracle *o, lane_job *work, doubl
 }
 
 /* A whole gradient is all backward; of stages, backward is twice the work of forward. */
-static enum sotto_status forward(struct oracle *oracle, int k, const struct view *theta)
+static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
+    (void)slot;
     struct problem_oracle *o = (struct problem_oracle *)oracle;
     if (o->problem->gradient)
         return SOTTO_OK;
@@ -131,9 +134,10 @@ static enum sotto_status forward(struct oracle *oracle, int k, const struct view
     return compute(o, forward_now, 1. / 3);
 }
 
-static enum sotto_status backward(struct oracle *oracle, int k, const struct view *theta,
+static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
                                   const struct view *grad)
 {
+    (void)slot;
     struct problem_oracle *o = (struct problem_oracle *)oracle;
     o->now.k = k;
     o->now.theta = theta;
@@ -141,10 +145,12 @@ static enum sotto_status backward(struct oracle *oracle, int k, const struct vie
     return compute(o, backward_now, o->problem->gradient ? 1 : 2. / 3);
 }
 
-static struct oracle_result result(struct oracle *oracle)
+static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
 {
+    (void)slot;
     const struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->batch;
-    return (struct oracle_result){b->loss, b->targets, b->targets};
+    *out = (struct oracle_result){b->loss, b->targets, b->targets};
+    return SOTTO_OK;
 }
 
 static void needs(struct oracle *oracle, int k, bool *out)
@@ -201,13 +207,14 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
 {
     const size_t n = (size_t)setup->table->n_stage, tensors = (size_t)setup->table->n;
     struct worker *w = setup->worker;
-    *o = (struct problem_oracle){.base = {.ops = &problem_oracle_ops, .table = setup->table},
-                                 .problem = setup->problem,
-                                 .worker = w,
-                                 .dev = setup->dev,
-                                 .user = setup->problem->user,
-                                 .seconds = setup->seconds,
-                                 .batch = {.rank = w->rank, .size = w->size, .seed = setup->seed}};
+    *o = (struct problem_oracle){
+        .base = {.ops = &problem_oracle_ops, .table = setup->table, .slots = 1, .rank = w->rank},
+        .problem = setup->problem,
+        .worker = w,
+        .dev = setup->dev,
+        .user = setup->problem->user,
+        .seconds = setup->seconds,
+        .batch = {.size = w->size, .seed = setup->seed}};
     enum sotto_status st = SOTTO_OK;
     o->share = calloc(n, sizeof *o->share);
     o->needs = calloc(n * n, sizeof *o->needs);
@@ -256,7 +263,7 @@ static enum sotto_status measure_now(void *arg)
     o->now.theta = m->stages;
     for (int i = 0; i < TRIES; i++) {
         double before = clock_now(&clock_real);
-        TRY(begin(&o->base, 0, false));
+        TRY(begin(&o->base, 0, 0, o->base.rank, false));
         o->now.grad = NULL;
         for (o->now.k = 0; o->now.k < n && !o->problem->gradient; o->now.k++)
             TRY(run_stage(o, false));

@@ -1,0 +1,340 @@
+/* Oracles that hold several micro-batches: two under way with parameters of their own are two, one
+ * after the other; a model cut into stages that live on workers of their own, with nothing but
+ * edges between them, is the whole model. All of it to the bit. */
+#include "nn/lab.h"
+#include "train/fixture.h"
+
+#include "train/null_oracle.h"
+#include "train/oracle.h"
+
+enum { STAGES = 3, ROWS = 2, T = 8, MOST = 1 << 15, BATCHES = 4, WORKERS = 4 };
+
+/* A worker that computes: its oracle, and parameters and gradients as large as the model. */
+struct seat {
+    struct memory memory;
+    struct device dev;
+    struct pool pool;
+    struct model_oracle oracle;
+    struct buffer theta[2], grad[BATCHES]; /* versions; of each micro-batch */
+    struct view theta_at[2][STAGES], grad_at[BATCHES][STAGES];
+};
+
+static struct loader *open_data(void)
+{
+    struct loader *loader;
+    struct run_config *c = malloc(sizeof *c);
+    assert_non_null(c);
+    *c = configure_run("run");
+    assert_ok(loader_open(&loader, &c->data, DATA_TRAIN, NULL));
+    free(c);
+    return loader;
+}
+
+static void open_seat(struct seat *s, const struct model *model, const struct loader *loader,
+                      struct worker *w, int slots, bool recompute)
+{
+    const struct table *table = &model->table;
+    memset(s, 0, sizeof *s);
+    assert_ok(device_open(&s->dev, "cpu", &s->memory, 1));
+    pool_init(&s->pool, &s->dev, MEMORY_ACTIVATIONS);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(
+            buffer_init(&s->theta[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_PARAMETERS));
+        tiny_parameters(model, 3 + (uint64_t)i, s->theta[i].view.data);
+        table_stages(table, s->theta[i].view, s->theta_at[i]);
+    }
+    for (int i = 0; i < BATCHES; i++) {
+        assert_ok(
+            buffer_init(&s->grad[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
+        table_stages(table, s->grad[i].view, s->grad_at[i]);
+    }
+    assert_ok(model_oracle_init(&s->oracle, &(struct model_oracle_setup){.model = model,
+                                                                         .dev = &s->dev,
+                                                                         .pool = &s->pool,
+                                                                         .loader = loader,
+                                                                         .seed = 5,
+                                                                         .rows = ROWS,
+                                                                         .t = T,
+                                                                         .slots = slots,
+                                                                         .recompute = recompute,
+                                                                         .worker = w}));
+}
+
+static void close_seat(struct seat *s)
+{
+    model_oracle_free(&s->oracle);
+    for (int i = 0; i < 2; i++)
+        buffer_free(&s->theta[i]);
+    for (int i = 0; i < BATCHES; i++)
+        buffer_free(&s->grad[i]);
+    pool_free(&s->pool);
+    device_close(&s->dev);
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        assert_int_equal(s->memory.now[c], 0);
+}
+
+/* What micro-batches are to give: number i is `index` i of data rank (i + 1) % WORKERS, computed
+ * with version i % 2. */
+struct truth {
+    float grad[BATCHES][MOST];
+    struct oracle_result result[BATCHES];
+};
+
+static int rank_of(int i)
+{
+    return (i + 1) % WORKERS;
+}
+
+/* One slot, each micro-batch whole before the next. */
+static void one_by_one(struct truth *out, const struct model *model, const struct loader *loader,
+                       struct worker *w, bool recompute)
+{
+    struct seat s;
+    open_seat(&s, model, loader, w, 1, recompute);
+    struct oracle *o = &s.oracle.base;
+    for (int i = 0; i < BATCHES; i++) {
+        assert_ok(oracle_begin(o, 0, i, rank_of(i), false));
+        for (int k = 0; k < STAGES; k++)
+            assert_ok(oracle_forward(o, 0, k, s.theta_at[i % 2]));
+        for (int k = STAGES - 1; k >= 0; k--)
+            assert_ok(oracle_backward(o, 0, k, s.theta_at[i % 2], s.grad_at[i]));
+        assert_ok(oracle_result(o, 0, &out->result[i]));
+        memcpy(out->grad[i], s.grad[i].view.data, s.grad[i].count * sizeof(float));
+    }
+    assert_int_equal(o->microbatches, BATCHES);
+    assert_true(out->result[0].loss != out->result[2].loss); /* other data */
+    close_seat(&s);
+}
+
+static void assert_result(const struct oracle_result *have, const struct oracle_result *want)
+{
+    assert_true(have->loss == want->loss);
+    assert_int_equal(have->targets, want->targets);
+    assert_int_equal(have->tokens, want->tokens);
+}
+
+/* Cyclic data parallelism's order: micro-batch i begins two time steps behind the one before it, so
+ * that at all times several are under way, at stages of their own. */
+static void in_flight(void **state)
+{
+    (void)state;
+    struct truth *want = malloc(sizeof *want);
+    struct loader *loader = open_data();
+    struct worker w;
+    assert_ok(worker_alone(&w));
+    w.size = WORKERS; /* whose data there are */
+    for (int which = 0; which < TINY; which++) {
+        for (int recompute = 0; recompute < 2; recompute++) {
+            struct model model;
+            struct seat s;
+            tiny_model(&model, which, STAGES, 8);
+            one_by_one(want, &model, loader, &w, recompute);
+            open_seat(&s, &model, loader, &w, BATCHES, recompute);
+            struct oracle *o = &s.oracle.base;
+            assert_int_equal(o->slots, BATCHES);
+            assert_int_equal(s.memory.now[MEMORY_SCRATCH], s.dev.room_bytes); /* one for all */
+            for (int step = 0; step < 2 * STAGES + 2 * (BATCHES - 1); step++) {
+                for (int i = 0; i < BATCHES; i++) {
+                    const int u = step - 2 * i;
+                    if (u == 0)
+                        assert_ok(oracle_begin(o, i, i, rank_of(i), false));
+                    if (u >= 0 && u < STAGES)
+                        assert_ok(oracle_forward(o, i, u, s.theta_at[i % 2]));
+                    else if (u >= STAGES && u < 2 * STAGES)
+                        assert_ok(oracle_backward(o, i, 2 * STAGES - 1 - u, s.theta_at[i % 2],
+                                                  s.grad_at[i]));
+                }
+            }
+            for (int i = 0; i < BATCHES; i++) {
+                struct oracle_result r;
+                assert_ok(oracle_result(o, i, &r));
+                assert_result(&r, &want->result[i]);
+                assert_memory_equal(s.grad[i].view.data, want->grad[i],
+                                    s.grad[i].count * sizeof(float));
+            }
+            close_seat(&s);
+            model_free(&model);
+        }
+    }
+    comm_free(w.world);
+    loader_close(loader);
+    free(want);
+}
+
+struct pipeline {
+    const struct model *model;
+    const struct loader *loader;
+    bool recompute;
+    float grad[BATCHES][MOST]; /* where the workers leave what their stages gave */
+    struct oracle_result result[STAGES][BATCHES];
+};
+
+static void show(const struct view *all, const bool *mine, struct view *out)
+{
+    for (int j = 0; j < STAGES; j++)
+        out[j] = mine[j] ? all[j] : view_none;
+}
+
+static enum sotto_status pass_on(struct oracle *o, struct worker *w, int slot, int k, bool gradient)
+{
+    struct view edge;
+    size_t count;
+    TRY(gradient ? oracle_edge_gradient(o, slot, k, &edge, &count)
+                 : oracle_edge(o, slot, k, &edge, &count));
+    TRY(comm_send(w->world, edge, count, gradient ? k - 1 : k));
+    oracle_drop(o, slot, k);
+    return SOTTO_OK;
+}
+
+static enum sotto_status take(struct oracle *o, struct worker *w, int slot, int k, bool gradient)
+{
+    struct view edge;
+    size_t count;
+    TRY(gradient ? oracle_edge_gradient(o, slot, k, &edge, &count)
+                 : oracle_edge(o, slot, k, &edge, &count));
+    return comm_recv(w->world, edge, count, gradient ? k : k - 1);
+}
+
+/* A tied table's gradient begins with what the other stages' backward has added to it. */
+static enum sotto_status pass_shared(struct worker *w, const bool *mine, const struct view *grad,
+                                     const struct table *table)
+{
+    for (int j = 0; j < w->rank; j++)
+        if (mine[j])
+            TRY(comm_send(w->world, grad[j], table_stage_count(table, j), j));
+    return SOTTO_OK;
+}
+
+/* Worker k has stage k and what it needs. All micro-batches go forward, then all come back: each
+ * has a slot of its own. */
+static enum sotto_status run_stage(struct worker *w, void *arg)
+{
+    struct pipeline *p = arg;
+    const struct table *table = &p->model->table;
+    const int k = w->rank;
+    struct seat s;
+    bool mine[STAGES], others[STAGES];
+    struct view theta[STAGES], grad[STAGES];
+    struct worker as = *w; /* a pipeline of its own among WORKERS that share the data */
+    as.size = WORKERS;
+    open_seat(&s, p->model, p->loader, &as, BATCHES, p->recompute);
+    struct oracle *o = &s.oracle.base;
+    oracle_needs(o, k, mine);
+    for (int i = 0; i < BATCHES; i++) {
+        TRY(oracle_begin(o, i, i, rank_of(i), false));
+        show(s.theta_at[i % 2], mine, theta);
+        if (k > 0)
+            TRY(take(o, w, i, k, false));
+        TRY(oracle_forward(o, i, k, theta));
+        if (k + 1 < STAGES)
+            TRY(pass_on(o, w, i, k + 1, false));
+    }
+    for (int i = BATCHES - 1; i >= 0; i--) {
+        show(s.theta_at[i % 2], mine, theta);
+        show(s.grad_at[i], mine, grad);
+        if (k + 1 < STAGES)
+            TRY(take(o, w, i, k + 1, true));
+        for (int j = STAGES - 1; j > k; j--) {
+            oracle_needs(o, j, others);
+            if (others[k])
+                TRY(comm_recv(w->world, grad[k], table_stage_count(table, k), j));
+        }
+        TRY(oracle_backward(o, i, k, theta, grad));
+        if (k > 0)
+            TRY(pass_on(o, w, i, k, true));
+        TRY(pass_shared(w, mine, grad, table));
+        TRY(oracle_result(o, i, &p->result[k][i]));
+        memcpy(p->grad[i] + table->stage_start[k], grad[k].data,
+               table_stage_count(table, k) * sizeof(float));
+    }
+    assert_int_equal(lab_idle(&s.pool), s.memory.now[MEMORY_ACTIVATIONS]); /* nothing is held */
+    close_seat(&s);
+    return SOTTO_OK;
+}
+
+static void over_edges(void **state)
+{
+    (void)state;
+    struct truth *want = malloc(sizeof *want);
+    struct pipeline *p = malloc(sizeof *p);
+    struct loader *loader = open_data();
+    struct worker w;
+    assert_ok(worker_alone(&w));
+    w.size = WORKERS;
+    for (int which = 0; which < TINY; which++) {
+        struct model model;
+        bool needs[STAGES];
+        tiny_model(&model, which, STAGES, 8);
+        model_stage_needs(&model, STAGES - 1, needs);
+        assert_int_equal(needs[0], model.config.tied == TIED_YES);
+        for (int recompute = 0; recompute < 2; recompute++) {
+            one_by_one(want, &model, loader, &w, recompute);
+            *p = (struct pipeline){.model = &model, .loader = loader, .recompute = recompute};
+            assert_ok(engine_threads(&(struct engine_config){.workers = STAGES}, run_stage, p));
+            for (int i = 0; i < BATCHES; i++) {
+                assert_result(&p->result[STAGES - 1][i], &want->result[i]);
+                assert_true(p->result[0][i].loss == 0);
+                assert_int_equal(p->result[0][i].targets, want->result[i].targets);
+                assert_memory_equal(p->grad[i], want->grad[i],
+                                    table_count(&model.table) * sizeof(float));
+            }
+        }
+        model_free(&model);
+    }
+    comm_free(w.world);
+    loader_close(loader);
+    free(p);
+    free(want);
+}
+
+/* Declared sizes: a slot's activations are accounted for until its backward, and edges are as long
+ * as they are said to be. */
+static void declared(void **state)
+{
+    (void)state;
+    enum { BYTES = 1000, EDGE = 37, SLOTS = 2 };
+    struct memory memory = {0};
+    struct device dev;
+    struct table table;
+    struct null_oracle null;
+    struct worker w;
+    struct view edge;
+    size_t count;
+    assert_ok(worker_alone(&w));
+    assert_ok(device_open(&dev, "null", &memory, 1));
+    assert_ok(null_table(&table, 500, STAGES, 1));
+    assert_ok(null_oracle_init(
+        &null, &table, &w, &dev,
+        &(struct null_config){.tokens = 7, .activations = BYTES, .edge = EDGE, .slots = SLOTS}));
+    struct oracle *o = &null.base;
+    for (int i = 0; i < SLOTS; i++) {
+        assert_ok(oracle_begin(o, i, i, 0, false));
+        for (int k = 0; k < STAGES; k++)
+            assert_ok(oracle_forward(o, i, k, NULL));
+        assert_int_equal(memory.now[MEMORY_ACTIVATIONS], (i + 1) * BYTES);
+    }
+    assert_ok(oracle_edge(o, 1, 1, &edge, &count));
+    assert_int_equal(count, EDGE);
+    assert_ok(oracle_edge_gradient(o, 1, 2, &edge, &count));
+    assert_int_equal(count, EDGE);
+    oracle_drop(o, 1, 1);
+    for (int k = STAGES - 1; k >= 0; k--)
+        assert_ok(oracle_backward(o, 0, k, NULL, NULL));
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], BYTES);
+    assert_ok(oracle_begin(o, 1, 5, 0, false)); /* leaves what was there unfinished */
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
+    null_oracle_free(&null);
+    table_free(&table);
+    device_close(&dev);
+    comm_free(w.world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_flight),
+        cmocka_unit_test(over_edges),
+        cmocka_unit_test(declared),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
