@@ -96,9 +96,11 @@ SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *for
 
 /* How it is trained: the options of `sotto train`.
  *
- * Sections [optim], [strategy], [worker], [link], [comm], and of [train]: steps, seed, workers,
- * nodes, time, threads, device, log_every, save_every. A key is "strategy.accumulate", or
- * "accumulate" where only one section has it; "strategy" alone is strategy.preset. */
+ * Sections [optim], [strategy], one for each method that has options (diloco.H), [worker], [link],
+ * [comm], and of [train]: steps, seed, workers, nodes, time, threads, device, log_every,
+ * save_every. A key is "strategy.accumulate", or "accumulate" where only one section has it;
+ * "strategy" alone is strategy.preset. A method's keys may go without its name once it is
+ * chosen. */
 struct sotto_options;
 
 SOTTO_API enum sotto_status sotto_options_create(struct sotto_options **out);

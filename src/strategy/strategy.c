@@ -261,39 +261,6 @@ void strategy_set_aside(struct strategy_config *c, const struct strategy_config 
     }
 }
 
-static const struct option *find_option(const struct method *m, const char *key)
-{
-    for (int i = 0; i < m->n_options; i++)
-        if (strcmp(m->options[i].key, key) == 0)
-            return &m->options[i];
-    return NULL;
-}
-
-bool strategy_old_key(const char *key)
-{
-    static const char *const keys[] = {
-        "warmup", "replay",  "tau",       "alpha",          "beta",
-        "phi",    "penalty", "H",         "outer",          "outer_lr",
-        "prune",  "drop",    "drop_seed", "outer_momentum", "replicas"};
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
-}
-
-enum sotto_status strategy_set_old(struct strategy_config *c, const char *key, const char *value)
-{
-    const struct method *m;
-    if (*value == '-') /* "the method's own" */
-        return SOTTO_OK;
-    for (int i = 0; (m = method_at(i)); i++) {
-        const struct option_section own = section_of_method(c, m);
-        if (uses(c, m) && find_option(m, key))
-            TRY(option_set(&own, 1, key, value));
-    }
-    return SOTTO_OK;
-}
-
 bool strategy_elastic(const struct strategy_config *c)
 {
     return c->sharding->shard->history != NULL;

@@ -175,7 +175,7 @@ static enum sotto_status save_config(const struct run *run, const char *folder)
     return st;
 }
 
-/* counts.tsv, where the method depends on timing: what strategy.replay takes. */
+/* counts.tsv, where the method depends on timing: what a method's `replay` takes. */
 static enum sotto_status save_history(struct trainer *t)
 {
     struct comm *world = t->worker->world;

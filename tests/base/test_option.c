@@ -195,6 +195,53 @@ static void unknown_keys(void **state)
     assert_null(strstr(sotto_error(), "did you mean"));
 }
 
+/* Two sections with the same key, of which `chosen` says which is in use. */
+struct choice {
+    char chosen[16];
+    int64_t red, blue;
+};
+
+static bool is_chosen(const void *of, const char *name)
+{
+    return strcmp(((const struct choice *)of)->chosen, name) == 0;
+}
+
+static void sections_in_use(void **state)
+{
+    (void)state;
+    static const struct option choose[] = {
+        OPTION_TEXT(struct choice, chosen, "", "which"),
+    };
+    static const struct option red[] = {
+        {"depth", OPTION_TYPE_LONG, offsetof(struct choice, red), "1", 0, 100, NULL, "of red"}};
+    static const struct option blue[] = {
+        {"depth", OPTION_TYPE_LONG, offsetof(struct choice, blue), "2", 0, 100, NULL, "of blue"}};
+    struct choice c;
+    const struct option_section s[] = {
+        {"", "", choose, 1, &c},
+        {"red", "", red, 1, &c, is_chosen, &c},
+        {"blue", "", blue, 1, &c, is_chosen, &c},
+    };
+    const char *const line[] = {"--depth=7", "--chosen=blue"}, *rest[2];
+    int n_rest;
+    bool left = false;
+    option_defaults(s, 3);
+    assert_fails(option_set(s, 3, "depth", "5"), SOTTO_EINVAL,
+                 "key 'depth' belongs to red, blue, and these are not chosen");
+    assert_fails(option_set(s, 3, "green.depth", "5"), SOTTO_EINVAL,
+                 "unknown key 'green.depth': did you mean 'red.depth', 'blue.depth'?");
+    assert_ok(option_set(s, 3, "red.depth", "5")); /* in full it is clear */
+    assert_fails(option_parse(s, 3, 1, line, rest, &n_rest), SOTTO_EINVAL, "these are not chosen");
+    assert_ok(option_parse_known(s, 3, 1, line, rest, &n_rest, &left));
+    assert_true(left && c.red == 5 && c.blue == 2);
+    left = false;
+    assert_ok(option_parse_known(s, 3, 2, line, rest, &n_rest, &left)); /* whatever comes first */
+    assert_true(!left && c.red == 5 && c.blue == 7);
+    char *text = option_dump(s, 3);
+    assert_string_equal(text, "chosen = blue\n[blue]\ndepth = 7\n");
+    free(text);
+}
+
 static void ambiguous_keys(void **state)
 {
     (void)state;
@@ -404,12 +451,19 @@ static void help_names_everything(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),      cmocka_unit_test(numbers),
-        cmocka_unit_test(ranges),        cmocka_unit_test(words),
-        cmocka_unit_test(unknown_keys),  cmocka_unit_test(ambiguous_keys),
-        cmocka_unit_test(files),         cmocka_unit_test(file_errors),
-        cmocka_unit_test(dump_and_load), cmocka_unit_test(long_values),
-        cmocka_unit_test(command_line),  cmocka_unit_test(help_names_everything),
+        cmocka_unit_test(defaults),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(ranges),
+        cmocka_unit_test(words),
+        cmocka_unit_test(unknown_keys),
+        cmocka_unit_test(ambiguous_keys),
+        cmocka_unit_test(sections_in_use),
+        cmocka_unit_test(files),
+        cmocka_unit_test(file_errors),
+        cmocka_unit_test(dump_and_load),
+        cmocka_unit_test(long_values),
+        cmocka_unit_test(command_line),
+        cmocka_unit_test(help_names_everything),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

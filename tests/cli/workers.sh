@@ -187,6 +187,21 @@ succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --out=given-ag
 says "\(state $hash\)"
 succeeds "$sotto" train given/checkpoints/step-00000004/sotto.ini --strategy=zero1 --slowmo.tau=12 --out=given-other
 says '^workers: 2 .*zero1$'
+# A key without its section is the method's that the run has; one of another method is refused.
+succeeds "$sotto" train --tau=3 --resume given --steps=6
+says '^changed: slowmo.tau 2 -> 3$'
+fails_with "key 'H' belongs to diloco, and that is not chosen" "$sotto" train --resume given --steps=8 --H=3
+succeeds "$sotto" train --resume given --steps=8 --H=3 --strategy=diloco
+says '^workers: 2 .*ddp x diloco$'
+# Methods' keys once stood under [strategy]; a run that was saved then goes on.
+rm given/checkpoints/step-00000008/files.txt # of their sizes
+sed -i -e '/^\[diloco\]$/,/^replicas/d' -e 's/^accumulate = 1$/&\nwarmup = 0\nreplay = \ntau = 12\nalpha = -1\nbeta = -1\nH = 3\nouter = sgd/' \
+    given/checkpoints/step-00000008/sotto.ini
+fails_with "unknown key 'strategy.warmup': did you mean 'optim.warmup', 'dpu.warmup'?" \
+    "$sotto" train given/checkpoints/step-00000008/sotto.ini --out=given-old
+succeeds "$sotto" train --resume given --steps=10 --outer=nesterov
+says '^changed: diloco.outer sgd -> nesterov$'
+! grep -q 'changed: diloco.H' out || die "H was lost"
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \

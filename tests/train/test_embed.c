@@ -282,6 +282,16 @@ static void options(void **state)
     assert_fails(sotto_options_get(o, "strategy", text, 4), SOTTO_EINVAL, "room for 3");
     assert_fails(sotto_options_get(o, "train.batch", text, sizeof text), SOTTO_EINVAL,
                  "unknown key 'train.batch'");
+    char *late[] = {"--H=7", "--strategy=diloco"}; /* the method's key comes first */
+    n = 2;
+    assert_fails(sotto_options_set(o, "H", "7"), SOTTO_EINVAL, "belongs to diloco");
+    assert_ok(sotto_options_parse(o, &n, late));
+    assert_ok(sotto_options_get(o, "diloco.H", text, sizeof text));
+    assert_string_equal(text, "7");
+    assert_ok(sotto_options_set(o, "strategy", "co2"));
+    assert_ok(sotto_options_set(o, "tau", "auto"));
+    assert_ok(sotto_options_get(o, "tau", text, sizeof text)); /* not local's */
+    assert_string_equal(text, "auto");
     sotto_options_destroy(o);
     sotto_options_destroy(other);
     o = options_of("worker.step=10ms");

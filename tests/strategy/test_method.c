@@ -1,0 +1,151 @@
+/* A method is one file and one line: this program has toy.c and a methods.c with one line more, and
+ * nothing else knows of it. */
+#include "strategy/method.h"
+
+#include "comm/worker.h"
+#include "strategy/quadratic.h"
+
+enum { WORKERS = 4, ROUNDS = 5, EACH = 2 };
+
+struct lab {
+    const char *options[4];
+    float x[COUNT];
+    struct round round[ROUNDS]; /* as the last worker saw them */
+};
+
+static enum sotto_status configure(const struct lab *lab, struct strategy_config *config)
+{
+    struct option_section sections[STRATEGY_SECTIONS];
+    strategy_defaults(config);
+    strategy_sections(config, sections);
+    for (int i = 0; i < 4 && lab->options[i]; i++) {
+        char key[64];
+        const char *value = strchr(lab->options[i], '=');
+        snprintf(key, sizeof key, "%.*s", (int)(value - lab->options[i]), lab->options[i]);
+        TRY(option_set(sections, STRATEGY_SECTIONS, key, value + 1));
+    }
+    config->accumulate = EACH;
+    return strategy_resolve(config, WORKERS);
+}
+
+static enum sotto_status work(struct worker *w, void *arg)
+{
+    struct lab *lab = arg;
+    struct quadratic q;
+    struct memory memory = {0};
+    struct device dev;
+    struct strategy_config *config = malloc(sizeof *config);
+    struct optim_config optim;
+    const struct option_section section = {"", "", optim_options, optim_options_count, &optim};
+    struct mesh mesh;
+    struct strategy *s;
+    float x[COUNT];
+    option_defaults(&section, 1);
+    TRY(configure(lab, config));
+    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(mesh_open(&mesh, w, config->groups));
+    quadratic_make(&q);
+    q.rank = w->rank;
+    q.size = w->size;
+    TRY(strategy_open(&s, &(struct strategy_setup){config, &optim, &q.base, &dev, &mesh}));
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 2 - 0.1f * (float)i;
+    TRY(s->ops->import(s, x));
+    for (int t = 0; t < ROUNDS; t++) {
+        struct round r;
+        TRY(s->ops->round(s, &(struct plan){.lr = 0.05}, &r));
+        if (w->rank == w->size - 1)
+            lab->round[t] = r;
+    }
+    TRY(s->ops->export(s, x));
+    if (w->rank == 0)
+        memcpy(lab->x, x, sizeof x);
+    s->ops->free(s);
+    mesh_close(&mesh);
+    table_free(&q.table);
+    device_close(&dev);
+    free(config);
+    return SOTTO_OK;
+}
+
+static void run(struct lab *lab)
+{
+    assert_ok(engine_virtual(&(struct engine_config){.workers = WORKERS}, work, lab));
+}
+
+/* Its gradient is each group's own until it has summed it, and its counts are everybody's: the same
+ * bits and numbers as with sync. */
+static void equals_sync(void **state)
+{
+    (void)state;
+    static const char *const shards[] = {"shard=ddp", "shard=zero1", "shard=fsdp"};
+    for (int i = 0; i < 3; i++) {
+        struct lab sync = {.options = {"replicate=sync", shards[i], "mesh=4x1"}};
+        struct lab toy = {.options = {"replicate=toy", shards[i], "mesh=4x1"}};
+        struct lab other = {.options = {"replicate=toy", shards[i], "mesh=4x1", "gain=2"}};
+        run(&sync);
+        run(&toy);
+        run(&other);
+        assert_memory_equal(sync.x, toy.x, sizeof sync.x);
+        assert_memory_not_equal(sync.x, other.x, sizeof sync.x);
+        for (int t = 0; t < ROUNDS; t++) {
+            assert_int_equal(toy.round[t].microbatches, WORKERS * EACH);
+            assert_int_equal(toy.round[t].tokens, sync.round[t].tokens);
+            assert_true(toy.round[t].whole && toy.round[t].loss == sync.round[t].loss);
+            assert_int_equal(toy.round[t].agreed->microbatches, WORKERS * EACH);
+        }
+    }
+}
+
+static void has_its_own_options(void **state)
+{
+    (void)state;
+    struct strategy_config config;
+    struct lab lab = {.options = {"preset=toy", "toy.gain=0"}};
+    assert_non_null(method_find(METHOD_REPLICATE, "toy"));
+    assert_null(method_find(METHOD_SHARD, "toy"));
+    assert_fails(configure(&lab, &config), SOTTO_EINVAL,
+                 "toy.gain = 0 leaves 4 groups where they are");
+    lab.options[1] = "gain=3";
+    assert_ok(configure(&lab, &config));
+    assert_string_equal(config.sharding->name, "ddp");
+    assert_string_equal(config.replicating->name, "toy");
+    lab = (struct lab){.options = {"gain=3"}};
+    assert_fails(configure(&lab, &config), SOTTO_EINVAL,
+                 "key 'gain' belongs to toy, and that is not chosen");
+    lab = (struct lab){.options = {"toy.gain=3"}};
+    assert_fails(configure(&lab, &config), SOTTO_EINVAL,
+                 "toy.gain = 3 has no effect: the method is ddp x sync");
+}
+
+/* What every line of the table must have; configurations do not overlap. */
+static void table(void **state)
+{
+    (void)state;
+    struct strategy_config *config = calloc(1, sizeof *config);
+    const struct method *m;
+    const char *end = (const char *)config->own;
+    for (int i = 0; (m = method_at(i)); i++) {
+        assert_true(m->name && m->about);
+        assert_ptr_equal(method_find(m->axis, m->name), m);
+        assert_int_equal(m->axis == METHOD_SHARD, m->shard != NULL);
+        assert_int_equal(m->axis == METHOD_REPLICATE, m->replicate != NULL);
+        assert_int_equal(m->n_options > 0, m->config_bytes > 0);
+        assert_true((const char *)method_own(config, m) >= end);
+        end = (const char *)method_own(config, m) + m->config_bytes;
+        for (int k = 0; k < m->n_options; k++)
+            assert_true(m->options[k].offset < m->config_bytes);
+    }
+    assert_true(end <= (const char *)config->own + sizeof config->own);
+    free(config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(equals_sync),
+        cmocka_unit_test(has_its_own_options),
+        cmocka_unit_test(table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
