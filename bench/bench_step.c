@@ -54,8 +54,7 @@ static enum sotto_status open_bench(struct bench *b)
                              .heads = b->c.heads,
                              .vocab = b->c.vocab,
                              .positions = b->c.seq};
-    struct option_section optim = {"", "", optim_options, optim_options_count, &b->optim_config};
-    option_defaults(&optim, 1);
+    optim_defaults(&b->optim_config);
     TRY(model_config_resolve(&m));
     TRY(model_init(&b->model, &m, 1, 1));
     TRY(device_open(&b->dev, "cpu", &b->memory, b->c.threads));

@@ -118,7 +118,7 @@ int main(int argc, char **argv)
     enum { SECTIONS = 2 + STRATEGY_SECTIONS };
     struct option_section sections[SECTIONS] = {
         OPTION_SECTION("", "", table, &b.c),
-        {"optim", "", optim_options, optim_options_count, &b.optim},
+        optim_section(&b.optim),
     };
     strategy_sections(&b.strategy, sections + 2);
     const char *rest[64];

@@ -47,41 +47,43 @@ struct option {
     bool file;       /* text: the name of a file */
 };
 
-#define OPTION_INT(S, field, preset, min, max, help)                                               \
+#define OPTION_OF(S, field, kind, initial, about)                                                  \
+    .key = #field, .type = kind, .offset = offsetof(S, field), .preset = initial, .help = about
+#define OPTION_INT(S, field, initial, least, most, about)                                          \
     {                                                                                              \
-#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0, NULL         \
+        OPTION_OF(S, field, OPTION_TYPE_INT, initial, about), .min = least, .max = most            \
     }
-#define OPTION_LONG(S, field, preset, min, max, help)                                              \
+#define OPTION_LONG(S, field, initial, least, most, about)                                         \
     {                                                                                              \
-#field, OPTION_TYPE_LONG, offsetof(S, field), preset, min, max, NULL, help, 0, NULL        \
+        OPTION_OF(S, field, OPTION_TYPE_LONG, initial, about), .min = least, .max = most           \
     }
-#define OPTION_REAL(S, field, preset, min, max, help)                                              \
+#define OPTION_REAL(S, field, initial, least, most, about)                                         \
     {                                                                                              \
-#field, OPTION_TYPE_REAL, offsetof(S, field), preset, min, max, NULL, help, 0, NULL        \
+        OPTION_OF(S, field, OPTION_TYPE_REAL, initial, about), .min = least, .max = most           \
     }
-#define OPTION_BOOL(S, field, preset, help)                                                        \
+#define OPTION_BOOL(S, field, initial, about)                                                      \
     {                                                                                              \
-#field, OPTION_TYPE_BOOL, offsetof(S, field), preset, 0, 0, NULL, help, 0, NULL            \
+        OPTION_OF(S, field, OPTION_TYPE_BOOL, initial, about)                                      \
     }
-#define OPTION_TEXT(S, field, preset, help)                                                        \
+#define OPTION_TEXT(S, field, initial, about)                                                      \
     {                                                                                              \
-#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
-            sizeof(((S *)0)->field), NULL                                                          \
+        OPTION_OF(S, field, OPTION_TYPE_TEXT, initial, about), .room = sizeof(((S *)0)->field)     \
     }
-#define OPTION_FILE(S, field, preset, help)                                                        \
+#define OPTION_FILE(S, field, initial, about)                                                      \
     {                                                                                              \
-#field, OPTION_TYPE_TEXT, offsetof(S, field), preset, 0, 0, NULL, help,                    \
-            sizeof(((S *)0)->field), NULL, true                                                    \
+        OPTION_OF(S, field, OPTION_TYPE_TEXT, initial, about), .file = true,                       \
+                                                               .room = sizeof(((S *)0)->field)     \
     }
-#define OPTION_ENUM(S, field, preset, names, help)                                                 \
+#define OPTION_ENUM(S, field, initial, values, about)                                              \
     {                                                                                              \
-#field, OPTION_TYPE_ENUM, offsetof(S, field), preset, 0, 0, names, help, 0, NULL           \
+        OPTION_OF(S, field, OPTION_TYPE_ENUM, initial, about), .names = values                     \
     }
 
 /* An integer that took the place of another key. */
-#define OPTION_INT_WAS(S, field, preset, min, max, help, was)                                      \
+#define OPTION_INT_WAS(S, field, initial, least, most, about, former)                              \
     {                                                                                              \
-#field, OPTION_TYPE_INT, offsetof(S, field), preset, min, max, NULL, help, 0, was          \
+        OPTION_OF(S, field, OPTION_TYPE_INT, initial, about), .min = least, .max = most,           \
+                                                              .was = former                        \
     }
 
 struct option_section {
@@ -96,10 +98,13 @@ struct option_section {
     const void *of;
 };
 
-#define OPTION_SECTION(name, about, table, config)                                                 \
+/* One that is always in use; OPTION_SECTION_OF: of a table that another file has. */
+#define OPTION_SECTION_OF(title, text, options, n, fields)                                         \
     {                                                                                              \
-        name, about, table, (int)(sizeof(table) / sizeof *(table)), config                         \
+        .name = title, .about = text, .table = options, .count = n, .config = fields               \
     }
+#define OPTION_SECTION(title, text, options, fields)                                               \
+    OPTION_SECTION_OF(title, text, options, (int)(sizeof(options) / sizeof *(options)), fields)
 
 /* Sets every field to its default. */
 void option_defaults(const struct option_section *sections, int n);

@@ -15,7 +15,7 @@ static const struct option *find(const struct option_section *s, const char *key
 /* One option as a section of its own. */
 static struct option_section alone(const struct option *o, void *config)
 {
-    return (struct option_section){"", "", o, 1, config};
+    return (struct option_section)OPTION_SECTION_OF("", "", o, 1, config);
 }
 
 bool option_is_default(const struct option *o, const void *config)
@@ -35,26 +35,30 @@ bool option_is_default(const struct option *o, const void *config)
     return strcmp(option_print(o, config, now), option_print(&at, &value, preset)) == 0;
 }
 
+/* Whether a list with commas names it. */
+static bool lists(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; (at = strstr(at, name)); at += length)
+        if ((at == list || at[-1] == ' ') && (!at[length] || at[length] == ','))
+            return true;
+    return false;
+}
+
 static bool has_effect(const struct option_section *s, const struct option_only *only)
 {
     const struct option *by = find(s, only->by);
-    const int value = *(const int *)(const void *)((const char *)s->config + by->offset);
+    char value[OPTION_ROOM];
     assert(by->type == OPTION_TYPE_ENUM);
-    return only->values >> value & 1;
+    return lists(only->values, option_print(by, s->config, value));
 }
 
 static enum sotto_status refuse(const struct option_section *s, const struct option_only *only)
 {
-    const struct option *by = find(s, only->by);
-    char value[OPTION_ROOM], choice[OPTION_ROOM], others[256] = "";
-    for (int i = 0; by->names[i]; i++) {
-        size_t used = strlen(others);
-        if (only->values >> i & 1)
-            snprintf(others + used, sizeof others - used, "%s%s", used ? ", " : "", by->names[i]);
-    }
+    char value[OPTION_ROOM], choice[OPTION_ROOM];
     return fail(SOTTO_EINVAL, "%s.%s = %.80s has no effect with %s = %s; it is for %s", s->name,
                 only->key, option_print(find(s, only->key), s->config, value), only->by,
-                option_print(by, s->config, choice), others);
+                option_print(find(s, only->by), s->config, choice), only->values);
 }
 
 enum sotto_status option_only_check(const struct option_section *s, const struct option_only *only,
@@ -66,8 +70,8 @@ enum sotto_status option_only_check(const struct option_section *s, const struct
     return SOTTO_OK;
 }
 
-void option_only_forget(const struct option_section *s, const struct option_only *only, int n,
-                        const void *base)
+void option_only_set_aside(const struct option_section *s, const struct option_only *only, int n,
+                           const void *base)
 {
     for (int i = 0; i < n; i++) {
         const struct option *o = find(s, only[i].key);

@@ -1,7 +1,7 @@
 /* Options that only some choices have a use for: set beside another choice they would be ignored
  * silently, so they are refused.
  *
- *     {"momentum", "kind", 1 << OPTIM_SGD},          optim.momentum is for kind = sgd
+ *     {"momentum", "kind", "sgd"},          optim.momentum is for kind = sgd
  *
  * An option counts as set where it differs from its default. */
 #ifndef SOTTO_BASE_OPTION_ONLY_H
@@ -11,8 +11,8 @@
 
 struct option_only {
     const char *key;
-    const char *by;  /* the enum, of the same section, that decides */
-    unsigned values; /* bit i: its i-th name has a use for the key  */
+    const char *by;     /* the enum, of the same section, that decides */
+    const char *values; /* which have a use for the key: "linear, cosine" */
 };
 
 /* Whether the field has its default, however that is written. */
@@ -24,7 +24,7 @@ enum sotto_status option_only_check(const struct option_section *section,
 
 /* Sets those without effect back to their defaults where `base` has the same value: they were
  * meant for others that share it. */
-void option_only_forget(const struct option_section *section, const struct option_only *only, int n,
-                        const void *base);
+void option_only_set_aside(const struct option_section *section, const struct option_only *only,
+                           int n, const void *base);
 
 #endif

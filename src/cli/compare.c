@@ -29,8 +29,9 @@ static int sections(void *config, struct option_section *out)
     _Static_assert(RUN_SECTIONS + 2 <= CLI_SECTIONS, "raise CLI_SECTIONS");
     struct compare_command *c = config;
     out[0] = (struct option_section)OPTION_SECTION("", "what to do", table, c);
-    out[1] = (struct option_section){"", "the comparison, over FILE's [compare]", compare_options,
-                                     compare_options_count, &c->compare};
+    out[1] = compare_section(&c->compare);
+    out[1].name = "";
+    out[1].about = "the comparison, over FILE's [compare]";
     run_sections(&c->base, out + 2);
     return RUN_SECTIONS + 2;
 }

@@ -41,8 +41,8 @@ static int sections(void *config, struct option_section *out)
 {
     struct eval_options *o = config;
     out[0] = (struct option_section)OPTION_SECTION("", "options", table, &o->eval);
-    out[1] = (struct option_section){"data", "what is evaluated", data_options, data_options_count,
-                                     &o->data};
+    out[1] = data_section(&o->data);
+    out[1].about = "what is evaluated";
     return 2;
 }
 

@@ -41,27 +41,30 @@ void plan_header(const struct run *run)
     fflush(stdout);
 }
 
-static const char *name_of(const struct option *table, int count, const char *key,
-                           const void *config, char room[OPTION_ROOM])
+/* The value of a key, as it would be typed. */
+static const char *value_of(const struct run_config *config, const char *section, const char *key,
+                            char room[OPTION_ROOM])
 {
-    for (int i = 0; i < count; i++)
-        if (strcmp(table[i].key, key) == 0)
-            return option_print(&table[i], config, room);
+    struct option_section all[RUN_SECTIONS];
+    run_sections((struct run_config *)config, all); /* they are only read */
+    for (int s = 0; s < RUN_SECTIONS; s++)
+        for (int i = 0; i < all[s].count; i++)
+            if (strcmp(all[s].name, section) == 0 && strcmp(all[s].table[i].key, key) == 0)
+                return option_print(&all[s].table[i], all[s].config, room);
     return "";
 }
 
 static void print_method(const struct run *run)
 {
-    const struct strategy_config *s = &run->config.strategy;
-    const struct optim_config *o = &run->config.optim;
+    const struct run_config *c = &run->config;
     char method[OPTION_ROOM], room[OPTION_ROOM];
-    strategy_describe(s, method);
-    printf("method: %s on a mesh of %d x %d (groups x workers of a group), %s\n", method, s->groups,
-           run->cluster.size / s->groups,
-           name_of(strategy_options, strategy_options_count, "precision", s, room));
-    printf("optimizer: %s, ", name_of(optim_options, optim_options_count, "kind", o, room));
-    printf("learning rate %g, %s schedule, %lld rounds of warm-up\n", o->lr,
-           name_of(optim_options, optim_options_count, "schedule", o, room), (long long)o->warmup);
+    strategy_describe(&c->strategy, method);
+    printf("method: %s on a mesh of %d x %d (groups x workers of a group), %s\n", method,
+           c->strategy.groups, run->cluster.size / c->strategy.groups,
+           value_of(c, "strategy", "precision", room));
+    printf("optimizer: %s, ", value_of(c, "optim", "kind", room));
+    printf("learning rate %g, %s schedule, %lld rounds of warm-up\n", c->optim.lr,
+           value_of(c, "optim", "schedule", room), (long long)c->optim.warmup);
 }
 
 /* What a round brings depends on timing for methods that compute beside communication. */

@@ -193,7 +193,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     *c = *before;
     TRY_DONE(command_overlay(line));
     strcpy(c->train.out, before->train.out);
-    optim_forget(&c->optim, &before->optim);
+    optim_set_aside(&c->optim, &before->optim);
     strategy_set_aside(&c->strategy, &before->strategy);
 done:
     free(before);

@@ -4,7 +4,7 @@ static const char *const formats[] = {"auto",   "text",  "jsonl",   "instruct",
                                       "tokens", "raw16", "stories", NULL};
 static const char *const shardings[] = {"iid", "source", NULL};
 
-const struct option data_options[] = {
+static const struct option options[] = {
     OPTION_TEXT(
         struct data_config, train, "",
         "files or folders, comma separated, each file a source; stories[:tales|weather|recipes|talks|letters] is made up"),
@@ -30,4 +30,15 @@ const struct option data_options[] = {
         "documents of each synthetic source (as validation data: the holdout fraction of it)"),
     OPTION_LONG(struct data_config, stories_seed, "1", 0, 9e15, "seed of the synthetic sources"),
 };
-const int data_options_count = sizeof data_options / sizeof *data_options;
+
+struct option_section data_section(struct data_config *c)
+{
+    return (struct option_section)OPTION_SECTION(
+        "data", "what it is trained on: files, tokenizer, held-out part", options, c);
+}
+
+void data_defaults(struct data_config *c)
+{
+    const struct option_section section = data_section(c);
+    option_defaults(&section, 1);
+}

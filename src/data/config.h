@@ -31,7 +31,7 @@ struct data_config {              /* [data] */
     int64_t stories_seed;
 };
 
-extern const struct option data_options[];
-extern const int data_options_count;
+struct option_section data_section(struct data_config *config);
+void data_defaults(struct data_config *config);
 
 #endif

@@ -12,7 +12,7 @@ static const char *const schedule_names[] = {"constant", "linear", "cosine", "ws
                                              "step",     "cyclic", NULL};
 
 #define S struct optim_config
-const struct option optim_options[] = {
+static const struct option options[] = {
     OPTION_ENUM(S, kind, "adamw", kind_names, "optimizer"),
     OPTION_REAL(S, lr, "1e-3", 0, 1e3, "learning rate (the highest, where a schedule moves it)"),
     OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
@@ -36,40 +36,46 @@ const struct option optim_options[] = {
                 "cyclic: rounds of one cycle; its peak halves each time"),
 };
 #undef S
-const int optim_options_count = sizeof optim_options / sizeof *optim_options;
 
 static const struct option_only only[] = {
-    {"beta1", "kind", 1 << OPTIM_ADAMW},
-    {"beta2", "kind", 1 << OPTIM_ADAMW},
-    {"eps", "kind", 1 << OPTIM_ADAMW},
-    {"momentum", "kind", 1 << OPTIM_SGD},
-    {"nesterov", "kind", 1 << OPTIM_SGD},
-    {"final", "schedule", 1 << SCHEDULE_LINEAR | 1 << SCHEDULE_COSINE | 1 << SCHEDULE_WSD},
-    {"wsd_decay", "schedule", 1 << SCHEDULE_WSD},
-    {"step_factor", "schedule", 1 << SCHEDULE_STEP},
-    {"step_every", "schedule", 1 << SCHEDULE_STEP},
-    {"cycle_floor", "schedule", 1 << SCHEDULE_CYCLIC},
-    {"cycle_rounds", "schedule", 1 << SCHEDULE_CYCLIC},
+    {"beta1", "kind", "adamw"},
+    {"beta2", "kind", "adamw"},
+    {"eps", "kind", "adamw"},
+    {"momentum", "kind", "sgd"},
+    {"nesterov", "kind", "sgd"},
+    {"final", "schedule", "linear, cosine, wsd"},
+    {"wsd_decay", "schedule", "wsd"},
+    {"step_factor", "schedule", "step"},
+    {"step_every", "schedule", "step"},
+    {"cycle_floor", "schedule", "cyclic"},
+    {"cycle_rounds", "schedule", "cyclic"},
 };
 enum { RULES = sizeof only / sizeof *only };
 
-static struct option_section section_of(struct optim_config *c)
+struct option_section optim_section(struct optim_config *c)
 {
-    return (struct option_section){"optim", "", optim_options, optim_options_count, c};
+    return (struct option_section)OPTION_SECTION(
+        "optim", "optimizer, learning rate and its schedule, clipping", options, c);
+}
+
+void optim_defaults(struct optim_config *c)
+{
+    const struct option_section section = optim_section(c);
+    option_defaults(&section, 1);
 }
 
 enum sotto_status optim_check(struct optim_config *c)
 {
-    const struct option_section section = section_of(c);
+    const struct option_section section = optim_section(c);
     if (c->nesterov && c->kind == OPTIM_SGD && c->momentum == 0)
         return fail(SOTTO_EINVAL, "optim.nesterov needs optim.momentum > 0");
     return option_only_check(&section, only, RULES);
 }
 
-void optim_forget(struct optim_config *c, const struct optim_config *base)
+void optim_set_aside(struct optim_config *c, const struct optim_config *base)
 {
-    const struct option_section section = section_of(c);
-    option_only_forget(&section, only, RULES, base);
+    const struct option_section section = optim_section(c);
+    option_only_set_aside(&section, only, RULES, base);
 }
 
 double optim_clip(const struct optim_config *c, double squared_norm)

@@ -42,14 +42,14 @@ struct optim_config { /* [optim] */
                              (triangular2) */
 };
 
-extern const struct option optim_options[];
-extern const int optim_options_count;
+struct option_section optim_section(struct optim_config *config);
+void optim_defaults(struct optim_config *config);
 
 /* Refuses what makes no sense, and what the optimizer or the schedule has no use for. */
 enum sotto_status optim_check(struct optim_config *config);
 
 /* As strategy_set_aside. */
-void optim_forget(struct optim_config *config, const struct optim_config *base);
+void optim_set_aside(struct optim_config *config, const struct optim_config *base);
 
 /* The learning rate of round t (from 0) of T rounds. */
 double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);

@@ -10,7 +10,7 @@ static const char *const grads_names[] = {"auto", "fp32", "bf16", NULL};
 static const char *const weight_names[] = {"microbatch", "tokens", NULL};
 
 #define S struct strategy_config
-const struct option strategy_options[] = {
+static const struct option options[] = {
     OPTION_TEXT(S, preset, "",
                 "a method by its usual name, such as zero1, acco, local-sgd or diloco (--help "
                 "methods); empty: ddp"),
@@ -37,17 +37,16 @@ const struct option strategy_options[] = {
         "they compute beside communication"),
 };
 #undef S
-const int strategy_options_count = sizeof strategy_options / sizeof *strategy_options;
 
 static const struct option_only only[] = {
-    {"grads", "precision", 1 << PRECISION_MIXED},
+    {"grads", "precision", "mixed"},
 };
 enum { RULES = sizeof only / sizeof *only };
 
 static struct option_section section_of(struct strategy_config *c)
 {
-    return (struct option_section){"strategy", "the training method: by name, or part by part",
-                                   strategy_options, strategy_options_count, c};
+    return (struct option_section)OPTION_SECTION(
+        "strategy", "the training method: by name, or part by part", options, c);
 }
 
 /* Of the pair that a configuration asks for, the methods that there are; NULL for the others. */
@@ -239,7 +238,7 @@ static void set_aside(struct strategy_config *c, const struct strategy_config *b
 {
     for (int k = 0; k < m->n_options; k++) {
         const struct option *o = &m->options[k];
-        const struct option_section alone = {"", "", o, 1, method_config(c, m), NULL, NULL};
+        const struct option_section alone = OPTION_SECTION_OF("", "", o, 1, method_config(c, m));
         char mine[OPTION_ROOM], shared[OPTION_ROOM];
         if (strcmp(option_print(o, alone.config, mine),
                    option_print(o, method_own(base, m), shared)) == 0)
@@ -251,11 +250,11 @@ void strategy_set_aside(struct strategy_config *c, const struct strategy_config 
 {
     const struct option_section section = section_of(c);
     const struct method *m;
-    option_only_forget(&section, only, RULES, base);
+    option_only_set_aside(&section, only, RULES, base);
     for (int i = 0; (m = method_at(i)); i++) {
         const struct option_section own = section_of_method(c, m);
         if (uses(c, m))
-            option_only_forget(&own, m->only, m->n_only, method_own(base, m));
+            option_only_set_aside(&own, m->only, m->n_only, method_own(base, m));
         else
             set_aside(c, base, m);
     }

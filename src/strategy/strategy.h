@@ -38,9 +38,6 @@ struct strategy_config { /* [strategy] */
     _Alignas(max_align_t) unsigned char own[METHODS_ROOM];
 };
 
-extern const struct option strategy_options[];
-extern const int strategy_options_count;
-
 /* Fills in what was left to the preset and to the number of workers; refuses combinations that make
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);

@@ -101,12 +101,11 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
     s[0] = (struct option_section)OPTION_SECTION(
         "train", "the run: its folder, length, batch, checkpoints, workers", train_options,
         &c->train);
-    s[1] = (struct option_section){"model", "what is trained: a preset, and sizes that override it",
-                                   model_options, model_options_count, &c->model};
-    s[2] = (struct option_section){"data", "what it is trained on: files, tokenizer, held-out part",
-                                   data_options, data_options_count, &c->data};
-    s[3] = (struct option_section){"optim", "optimizer, learning rate and its schedule, clipping",
-                                   optim_options, optim_options_count, &c->optim};
+    s[1] = (struct option_section)OPTION_SECTION_OF(
+        "model", "what is trained: a preset, and sizes that override it", model_options,
+        model_options_count, &c->model);
+    s[2] = data_section(&c->data);
+    s[3] = optim_section(&c->optim);
     s[4] = (struct option_section)OPTION_SECTION(
         "worker", "workers of a simulated cluster: speeds, time of a micro-batch", worker_options,
         &c->worker);

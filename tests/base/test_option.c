@@ -198,7 +198,9 @@ static void unknown_keys(void **state)
 /* Two sections with the same key, of which `chosen` says which is in use. */
 struct choice {
     char chosen[16];
-    int64_t red, blue;
+    struct colour {
+        int64_t depth;
+    } red, blue;
 };
 
 static bool is_chosen(const void *of, const char *name)
@@ -213,14 +215,16 @@ static void sections_in_use(void **state)
         OPTION_TEXT(struct choice, chosen, "", "which"),
     };
     static const struct option red[] = {
-        {"depth", OPTION_TYPE_LONG, offsetof(struct choice, red), "1", 0, 100, NULL, "of red"}};
+        OPTION_LONG(struct colour, depth, "1", 0, 100, "of red"),
+    };
     static const struct option blue[] = {
-        {"depth", OPTION_TYPE_LONG, offsetof(struct choice, blue), "2", 0, 100, NULL, "of blue"}};
+        OPTION_LONG(struct colour, depth, "2", 0, 100, "of blue"),
+    };
     struct choice c;
     const struct option_section s[] = {
-        {"", "", choose, 1, &c},
-        {"red", "", red, 1, &c, is_chosen, &c},
-        {"blue", "", blue, 1, &c, is_chosen, &c},
+        OPTION_SECTION("", "", choose, &c),
+        {.name = "red", .about = "", .table = red, 1, &c.red, is_chosen, &c},
+        {.name = "blue", .about = "", .table = blue, 1, &c.blue, is_chosen, &c},
     };
     const char *const line[] = {"--depth=7", "--chosen=blue"}, *rest[2];
     int n_rest;
@@ -233,10 +237,10 @@ static void sections_in_use(void **state)
     assert_ok(option_set(s, 3, "red.depth", "5")); /* in full it is clear */
     assert_fails(option_parse(s, 3, 1, line, rest, &n_rest), SOTTO_EINVAL, "these are not chosen");
     assert_ok(option_parse_known(s, 3, 1, line, rest, &n_rest, &left));
-    assert_true(left && c.red == 5 && c.blue == 2);
+    assert_true(left && c.red.depth == 5 && c.blue.depth == 2);
     left = false;
     assert_ok(option_parse_known(s, 3, 2, line, rest, &n_rest, &left)); /* whatever comes first */
-    assert_true(!left && c.red == 5 && c.blue == 7);
+    assert_true(!left && c.red.depth == 5 && c.blue.depth == 7);
     char *text = option_dump(s, 3);
     assert_string_equal(text, "chosen = blue\n[blue]\ndepth = 7\n");
     free(text);

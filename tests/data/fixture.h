@@ -28,8 +28,7 @@ static inline const char *make_text(const char *name, const char *text)
 /* The defaults with this source; in place, since a configuration holds a quarter of a megabyte. */
 static inline void config_source(struct data_config *config, const char *train)
 {
-    struct option_section section = {"data", "", data_options, data_options_count, config};
-    option_defaults(&section, 1);
+    data_defaults(config);
     snprintf(config->train, sizeof config->train, "%s", train);
 }
 

@@ -432,10 +432,9 @@ static void stories_have_to_be_named(void **state)
 {
     (void)state;
     struct data_config config;
-    struct option_section section = {"data", "", data_options, data_options_count, &config};
     struct loader *loader;
     struct tokenizer *made;
-    option_defaults(&section, 1);
+    data_defaults(&config);
     config.stories = 20;
     assert_error(loader_open(&loader, &config, DATA_TRAIN, tokenizer), SOTTO_EINVAL,
                  "no training data is named");

@@ -94,7 +94,8 @@ static const struct model *model(void)
 {
     static struct model made;
     struct model_config config;
-    struct option_section section = {"model", "", model_options, model_options_count, &config};
+    struct option_section section =
+        OPTION_SECTION_OF("model", "", model_options, model_options_count, &config);
     if (made.n_layer)
         return &made;
     option_defaults(&section, 1);
@@ -108,11 +109,9 @@ static const struct model *model(void)
 static void lab_open(struct lab *lab, int method)
 {
     *lab = (struct lab){.oracle = {.ops = &oracle_ops, .table = &model()->table, .slots = 1}};
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
-                                           &lab->optim};
     struct option_section sections[STRATEGY_SECTIONS];
     strategy_defaults(&lab->config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&lab->optim);
     for (int i = 0; i < 3 && methods[method][i]; i++) {
         char key[32];
         const char *value = strchr(methods[method][i], '=');

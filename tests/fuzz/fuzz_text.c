@@ -100,10 +100,10 @@ static void as_documents(const char *path, enum data_format format)
 static void as_data(const char *path)
 {
     struct data_config config;
-    struct option_section section = {"data", "", data_options, data_options_count, &config};
+    const struct option_section section = data_section(&config);
     struct loader *loader;
     struct batch batch;
-    option_defaults(&section, 1);
+    data_defaults(&config);
     must(option_set(&section, 1, "train", path));
     config.holdout = 0.25;
     if (loader_open(&loader, &config, DATA_TRAIN, tokenizer()) != SOTTO_OK)
@@ -136,7 +136,8 @@ static struct judge *judge(void)
 {
     static struct judge *made;
     struct model_config config;
-    struct option_section section = {"model", "", model_options, model_options_count, &config};
+    struct option_section section =
+        OPTION_SECTION_OF("model", "", model_options, model_options_count, &config);
     static const char *const sizes[][2] = {{"layers", "1"},  {"width", "8"},
                                            {"heads", "1"},   {"positions", "8"},
                                            {"vocab", "260"}, {"mlp_width", "8"}};

@@ -12,8 +12,7 @@ static const char *const devices[] = {"cpu", "reference"};
 static struct optim_config defaults(int kind)
 {
     struct optim_config c;
-    struct option_section section = {"", "", optim_options, optim_options_count, &c};
-    option_defaults(&section, 1);
+    optim_defaults(&c);
     c.kind = kind;
     return c;
 }
@@ -325,20 +324,20 @@ static void without_effect(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct optim_config c, base;
-        struct option_section s = {"optim", "", optim_options, optim_options_count, &c};
-        option_defaults(&s, 1);
+        const struct option_section s = optim_section(&c);
+        optim_defaults(&c);
         base = c;
         assert_ok(optim_check(&c));
         assert_ok(option_set(&s, 1, bad[i].key, bad[i].value));
         assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
-        optim_forget(&c, &base); /* its own: it stays */
+        optim_set_aside(&c, &base); /* its own: it stays */
         assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
         base = c;
-        optim_forget(&c, &base);
+        optim_set_aside(&c, &base);
         assert_ok(optim_check(&c));
         assert_ok(option_set(&s, 1, "lr", "5"));
         base = c;
-        optim_forget(&c, &base);
+        optim_set_aside(&c, &base);
         assert_true(c.lr == 5);
     }
 }

@@ -211,10 +211,8 @@ static inline void seat_configure(struct seat *seat)
 {
     const struct lab *lab = seat->lab;
     struct strategy_config *c = &seat->config;
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
-                                           &seat->optim};
     strategy_defaults(c);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&seat->optim);
     choose(c, lab->method, REPLICATE_AUTO);
     c->accumulate = lab->accumulate;
     set_own(c, "dpu", "warmup", "%lld", (long long)lab->warmup);

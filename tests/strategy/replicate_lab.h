@@ -96,9 +96,8 @@ static inline void lab_configure(const struct lab *lab, struct strategy_config *
                                  struct optim_config *optim)
 {
     const struct rule *rule = &lab->rule;
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count, optim};
     strategy_defaults(config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(optim);
     choose(config, rule->shard, rule->replicate);
     config->precision = lab->precision;
     config->accumulate = rule->accumulate;

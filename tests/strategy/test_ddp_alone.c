@@ -18,10 +18,8 @@ struct alone {
 static void method_configure(struct alone *m, int kind)
 {
     memset(m, 0, sizeof *m);
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
-                                           &m->optim};
     strategy_defaults(&m->config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&m->optim);
     m->optim.kind = kind;
     m->optim.weight_decay = 0;
 }

@@ -22,9 +22,8 @@ struct case_ {
 static void configure(const struct case_ *c, struct strategy_config *config,
                       struct optim_config *optim)
 {
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count, optim};
     strategy_defaults(config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(optim);
     choose(config, SHARD_DDP + c->method, REPLICATE_AUTO);
     if (c->groups)
         snprintf(config->mesh, sizeof config->mesh, "%dx%d", c->groups, c->workers / c->groups);

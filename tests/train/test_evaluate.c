@@ -43,14 +43,13 @@ static struct loader *zones(int batches, int n, int first)
     const int count = (batches * ROWS - 1) * T + 1;
     int32_t *ids = malloc((size_t)count * sizeof *ids);
     struct data_config c;
-    struct option_section section = {"data", "", data_options, data_options_count, &c};
     struct loader *loader;
     for (int i = 0; i < count; i++)
         ids[i] = first + i * n / count;
     snprintf(name, sizeof name, "zones%d.bin", number++);
     assert_ok(tokens_save(at(name), ids, count, 29));
     free(ids);
-    option_defaults(&section, 1);
+    data_defaults(&c);
     strcpy(c.train, at(name));
     c.holdout = 0;
     assert_ok(loader_open(&loader, &c, DATA_TRAIN, NULL));

@@ -75,10 +75,8 @@ static enum sotto_status work(struct worker *w, void *arg)
 
 static void run(struct case_ *c)
 {
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
-                                           &c->optim};
     strategy_defaults(&c->config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&c->optim);
     choose(&c->config, SHARD_DDP + (int)c->method, REPLICATE_AUTO);
     c->config.precision = PRECISION_MIXED;
     assert_ok(strategy_resolve(&c->config, c->workers));

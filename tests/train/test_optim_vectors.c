@@ -20,12 +20,11 @@ static double number(const json_t *object, const char *key)
 static struct optim_config read_config(const struct safetensors *set, const char *name)
 {
     struct optim_config c;
-    struct option_section section = {"", "", optim_options, optim_options_count, &c};
     json_t *json;
     const char *text = safetensors_metadata(set, name);
     assert_non_null(text);
     assert_ok(json_parse(&json, text, strlen(text), name));
-    option_defaults(&section, 1);
+    optim_defaults(&c);
     c.decay = DECAY_ALL; /* torch decays all that it is given */
     c.lr = number(json, "lr");
     c.weight_decay = number(json, "weight_decay");

@@ -152,8 +152,7 @@ static void check_gradients(struct setup *s)
 static void check_adamw(struct setup *s)
 {
     struct optim_config config;
-    struct option_section section = {"", "", optim_options, optim_options_count, &config};
-    option_defaults(&section, 1);
+    optim_defaults(&config);
     config.weight_decay = 0.1;
     struct optim optim;
     size_t count;

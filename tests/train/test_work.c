@@ -65,10 +65,8 @@ static enum sotto_status work(struct worker *w, void *arg)
 
 static void run(struct case_ *c, double memory)
 {
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count,
-                                           &c->optim};
     strategy_defaults(&c->config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&c->optim);
     strcpy(c->config.preset, c->preset);
     c->config.precision = c->precision;
     c->config.grads = c->grads;

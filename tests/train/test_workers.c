@@ -22,10 +22,9 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
 {
     struct strategy_config config;
     struct optim_config optim;
-    struct option_section optim_section = {"optim", "", optim_options, optim_options_count, &optim};
     struct strategy *s;
     strategy_defaults(&config);
-    option_defaults(&optim_section, 1);
+    optim_defaults(&optim);
     config.accumulate = g->accumulate;
     choose(&config, SHARD_DDP + g->method, REPLICATE_AUTO);
     snprintf(config.mesh, sizeof config.mesh, "%dx%d", g->groups, w->size / g->groups);
@@ -89,8 +88,7 @@ static void equals_alone(void **state)
         ids[i] = (i * i + 3 * i / 7) % 29;
     assert_ok(tokens_save(at("data.bin"), ids, 2000, 29));
     struct data_config data;
-    struct option_section section = {"data", "", data_options, data_options_count, &data};
-    option_defaults(&section, 1);
+    data_defaults(&data);
     strcpy(data.train, at("data.bin"));
     data.holdout = 0;
     struct loader *loader;

@@ -48,7 +48,7 @@ static const struct option options[] = {
 extern const struct method method_diloco;
 
 static const struct option_only rules[] = {
-    {"outer_momentum", "outer", 1 << OUTER_NESTEROV | 1 << OUTER_ADAM},
+    {"outer_momentum", "outer", "nesterov, adam"},
 };
 
 static const struct diloco_config *own(const struct replicate *r)

@@ -9,7 +9,7 @@
 static const char *const cut_names[] = {"auto", "rounds", "samples", "time", "none", NULL};
 
 #define S struct compare_config
-const struct option compare_options[] = {
+static const struct option options[] = {
     OPTION_TEXT(S, title, "", "of the table and the figures; empty: the file's name"),
     OPTION_TEXT(S, out, "", "folder of runs and results; empty: the file's name without .ini"),
     OPTION_TEXT(S, seeds, "", "each run once for each of these, as in 1,2,3; empty: as configured"),
@@ -27,7 +27,11 @@ const struct option compare_options[] = {
     OPTION_BOOL(S, plot, "true", "draw the curves with gnuplot"),
 };
 #undef S
-const int compare_options_count = sizeof compare_options / sizeof *compare_options;
+
+struct option_section compare_section(struct compare_config *c)
+{
+    return (struct option_section)OPTION_SECTION("compare", "", options, c);
+}
 
 struct reader {
     struct spec *spec;
@@ -46,8 +50,7 @@ static enum sotto_status set_base(struct run_config *config, const char *key, co
 static enum sotto_status set_compare(struct compare_config *config, const char *key,
                                      const char *value)
 {
-    const struct option_section section = {"compare", "", compare_options, compare_options_count,
-                                           config};
+    const struct option_section section = compare_section(config);
     char full[OPTION_ROOM + 16];
     snprintf(full, sizeof full, "compare.%s", key);
     return option_set(&section, 1, full, value);
@@ -226,8 +229,7 @@ enum sotto_status spec_load(struct spec *spec, const char *path)
 {
     *spec = (struct spec){0};
     struct option_section sections[RUN_SECTIONS];
-    const struct option_section compare = {"compare", "", compare_options, compare_options_count,
-                                           &spec->compare};
+    const struct option_section compare = compare_section(&spec->compare);
     struct reader r = {.spec = spec, .path = path, .run = -1};
     char *text;
     enum sotto_status st;

@@ -30,8 +30,7 @@ struct compare_config {                        /* [compare] */
     bool plot;
 };
 
-extern const struct option compare_options[];
-extern const int compare_options_count;
+struct option_section compare_section(struct compare_config *config);
 
 struct spec_setting {
     char *key, *value;
