@@ -7,7 +7,7 @@
 #include "tensor/carve.h"
 #include "tensor/ops.h"
 
-static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null};
+static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null, &ops_apart};
 
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
@@ -23,7 +23,8 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
             return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and null", name);
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference, null and apart",
+                name);
 }
 
 /* False: none left. */

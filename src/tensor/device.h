@@ -28,8 +28,8 @@ struct device {
     const void *impl;           /* the table's own: kernels chosen for this machine, streams, ... */
 };
 
-/* `name` picks the op table: "cpu", "reference" or "null" (no arithmetic, and buffers that are
- * accounted but hold nothing). `threads` 0: all cores of this process. */
+/* `name` picks the op table: "cpu", "reference", "null" (no arithmetic, and buffers that are
+ * accounted but hold nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for). `threads` 0: all cores of this process. */
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);

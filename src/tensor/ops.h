@@ -48,7 +48,8 @@ struct attention {
 struct rope {
     int batch, t, heads, width, stride; /* rows as in struct attention                */
     int start;                          /* position of the first token                */
-    const float *frequencies; /* (width/2): angle of pair i at position p is p*f[i]; host memory */
+    const float *frequencies; /* (width/2): angle of pair i at position p is p*f[i]; host memory,
+                                 the op's until it is done */
 };
 
 /* One of the vectors that a reduction takes at once. */
@@ -214,5 +215,6 @@ struct ops {
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
 extern const struct ops ops_null;      /* nothing: for sizes and times     */
+extern const struct ops ops_apart;     /* cpu, as far away as a GPU         */
 
 #endif

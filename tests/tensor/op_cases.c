@@ -67,8 +67,8 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     const struct pair p[] = {{.x = v[0], .count = n}, {v[0], v[6], n}};
     double each[2];
     const double sum = dev->ops->sum_squares(dev, p, 2, each);
-    *(float *)v[5].data = (float)each[0];
-    *(float *)v[7].data = (float)(sum - each[0]);
+    dev->ops->write(dev, v[5], &(float){(float)each[0]}, 1);
+    dev->ops->write(dev, v[7], &(float){(float)(sum - each[0])}, 1);
 }
 
 /* linear: d = rows, in, out */
@@ -222,6 +222,8 @@ static void rope_run(struct device *dev, const struct op_case *c, struct view *v
     if (!has(c, CASE_IN_PLACE))
         dev->ops->copy(dev, to, from, rope_count(c));
     dev->ops->rope(dev, &p, to, pass == 1);
+    if (device_check(dev) != SOTTO_OK) /* done with the frequencies */
+        abort();
 }
 
 /* embedding: d = batch, t, width, vocab, start */

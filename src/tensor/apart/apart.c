@@ -1,0 +1,336 @@
+/* A device for tests: the cpu table behind what a GPU asks of its callers.
+ *
+ * Its memory is at addresses that no process has, so that whoever reads or writes it on the host
+ * crashes. Its ops run late, on a thread of their own, in the order they were issued, so that
+ * whoever does not wait for them or for another context's has other bits than the cpu; how late can
+ * be made random by SOTTO_APART_DELAY, microseconds at most. The results are those of the cpu
+ * table, to the bit. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/apart/line.h"
+#include "tensor/cpu/cpu.h"
+
+struct apart {
+    struct device cpu; /* what computes; the thread's, but while nothing runs */
+    struct line *line;
+};
+
+static struct apart *apart_of(const struct device *dev)
+{
+    return (struct apart *)(void *)(uintptr_t)dev->impl;
+}
+
+/* Above all that is mapped, also with five levels of page tables and below what pointers carry
+ * tags in. */
+static const uintptr_t away = (uintptr_t)1 << 54;
+
+static struct view here(struct view v)
+{
+    assert(!v.data || v.place == PLACE_DEVICE);
+    v.place = PLACE_HOST;
+    if (v.data)
+        v.data = (void *)((uintptr_t)v.data - away);
+    return v;
+}
+
+static void issue(struct device *dev, line_job *job, const void *call, size_t bytes)
+{
+    line_issue(apart_of(dev)->line, job, call, bytes, NULL, 0);
+}
+
+/* Also takes over what has failed meanwhile. */
+static void apart_sync(struct device *dev)
+{
+    struct apart *a = apart_of(dev);
+    line_wait(a->line, line_issued(a->line));
+    if (dev->failure.code == SOTTO_OK)
+        dev->failure = a->cpu.failure;
+}
+
+static enum sotto_status apart_open(struct device *dev)
+{
+    struct apart *a = calloc(1, sizeof *a);
+    if (!a)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    enum sotto_status st = device_open(&a->cpu, "cpu", dev->memory, dev->threads);
+    if (st == SOTTO_OK)
+        st = line_open(&a->line, &a->cpu);
+    if (st != SOTTO_OK)
+        free(a);
+    else
+        dev->impl = a;
+    return st;
+}
+
+static void apart_close(struct device *dev)
+{
+    struct apart *a = apart_of(dev);
+    if (!a)
+        return;
+    line_close(a->line);
+    device_close(&a->cpu);
+    free(a);
+}
+
+static uint64_t apart_mark(struct device *dev)
+{
+    return line_issued(apart_of(dev)->line);
+}
+
+struct follow_call {
+    struct line *line;
+    uint64_t at;
+};
+
+static void follow_late(struct device *cpu, void *call)
+{
+    const struct follow_call *f = call;
+    (void)cpu;
+    line_wait(f->line, f->at);
+}
+
+static void apart_follow(struct device *dev, struct device_mark mark)
+{
+    issue(dev, follow_late, &(struct follow_call){apart_of(mark.dev)->line, mark.at},
+          sizeof(struct follow_call));
+}
+
+static void *apart_alloc(struct device *dev, size_t bytes)
+{
+    void *memory = host_alloc(dev, bytes);
+    return memory ? (void *)((uintptr_t)memory + away) : NULL;
+}
+
+static void release_late(struct device *cpu, void *call)
+{
+    host_release(cpu, *(void **)call, 0);
+}
+
+static void apart_release(struct device *dev, void *memory, size_t bytes)
+{
+    void *real = (void *)((uintptr_t)memory - away);
+    (void)bytes;
+    issue(dev, release_late, &real, sizeof real);
+}
+
+/* What is written travels with the call, or in memory that comes and goes where that is too long.
+ */
+struct write_call {
+    struct view to;
+    size_t count;
+    void *copy;
+};
+
+static void write_late(struct device *cpu, void *call)
+{
+    struct write_call *w = call;
+    host_write(cpu, w->to, w->copy ? w->copy : w + 1, w->count);
+    free(w->copy);
+}
+
+static void apart_write(struct device *dev, struct view to, const void *host, size_t count)
+{
+    const size_t bytes = count * dtype_size(to.type);
+    struct write_call w = {.to = here(to), .count = count};
+    const bool fits = sizeof w + bytes <= LINE_CALL;
+    if (!fits && !(w.copy = malloc(bytes))) {
+        apart_sync(dev);
+        host_write(dev, w.to, host, count);
+        return;
+    }
+    if (!fits)
+        memcpy(w.copy, host, bytes);
+    line_issue(apart_of(dev)->line, write_late, &w, sizeof w, host, fits ? bytes : 0);
+}
+
+struct read_call {
+    void *host;
+    struct view from;
+    size_t count;
+};
+
+static void read_late(struct device *cpu, void *call)
+{
+    const struct read_call *r = call;
+    host_read(cpu, r->host, r->from, r->count);
+}
+
+static void apart_read(struct device *dev, void *host, struct view from, size_t count)
+{
+    issue(dev, read_late, &(struct read_call){host, here(from), count}, sizeof(struct read_call));
+    apart_sync(dev);
+}
+
+struct squares_call {
+    const struct pair *p;
+    int n;
+    double *sum, *each;
+};
+
+static void squares_late(struct device *cpu, void *call)
+{
+    const struct squares_call *s = call;
+    *s->sum = 0;
+    for (int i = 0; i < s->n; i++) {
+        const struct pair p = {here(s->p[i].x), here(s->p[i].y), s->p[i].count};
+        const double part = cpu->ops->sum_squares(cpu, &p, 1, NULL);
+        *s->sum += part;
+        if (s->each)
+            s->each[i] = part;
+    }
+}
+
+static double apart_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+{
+    double sum;
+    issue(dev, squares_late, &(struct squares_call){p, n, &sum, each}, sizeof(struct squares_call));
+    apart_sync(dev);
+    return sum;
+}
+
+struct adamw_call {
+    struct adamw p;
+    int n;
+};
+
+struct sgd_call {
+    struct sgd p;
+    int n;
+};
+
+/* As many stretches as fit a call at once; they follow it. */
+enum { STRETCHES = (LINE_CALL - 256) / sizeof(struct stretch) };
+
+static void issue_stretches(struct device *dev, line_job *job, const void *call, size_t bytes,
+                            const struct stretch *s, int n)
+{
+    struct stretch real[STRETCHES];
+    for (int i = 0; i < n; i++)
+        real[i] = (struct stretch){here(s[i].x), here(s[i].theta), here(s[i].g), here(s[i].m),
+                                   here(s[i].v), s[i].count,       s[i].decay};
+    line_issue(apart_of(dev)->line, job, call, bytes, real, (size_t)n * sizeof *real);
+}
+
+static void adamw_late(struct device *cpu, void *call)
+{
+    const struct adamw_call *c = call;
+    for (int i = 0; i < c->n; i++) {
+        struct stretch s;
+        memcpy(&s, (const char *)(c + 1) + (size_t)i * sizeof s, sizeof s);
+        cpu->ops->adamw(cpu, &c->p, &s, 1);
+    }
+}
+
+static void apart_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
+{
+    for (int at = 0; at < n; at += STRETCHES) {
+        const struct adamw_call c = {*p, n - at < STRETCHES ? n - at : STRETCHES};
+        issue_stretches(dev, adamw_late, &c, sizeof c, s + at, c.n);
+    }
+}
+
+static void sgd_late(struct device *cpu, void *call)
+{
+    const struct sgd_call *c = call;
+    for (int i = 0; i < c->n; i++) {
+        struct stretch s;
+        memcpy(&s, (const char *)(c + 1) + (size_t)i * sizeof s, sizeof s);
+        cpu->ops->sgd(cpu, &c->p, &s, 1);
+    }
+}
+
+static void apart_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
+{
+    for (int at = 0; at < n; at += STRETCHES) {
+        const struct sgd_call c = {*p, n - at < STRETCHES ? n - at : STRETCHES};
+        issue_stretches(dev, sgd_late, &c, sizeof c, s + at, c.n);
+    }
+}
+
+/* The other ops, each by its parameters behind the device: V a view, N a number, P a struct by
+ * address, which is copied. LATE makes of them what a call carries, the function that issues it and
+ * the job that runs it. */
+#define ARGS_fill(V, N, P) V(y) N(size_t, count) N(float, value)
+#define ARGS_copy(V, N, P) V(y) V(x) N(size_t, count)
+#define ARGS_axpy(V, N, P) V(y) N(float, a) V(x) N(size_t, count)
+#define ARGS_scale(V, N, P) V(y) N(float, a) N(size_t, count)
+#define ARGS_linear_forward(V, N, P) P(struct linear, p) V(y) V(x) V(w) V(bias) V(residual)
+#define ARGS_linear_backward_x(V, N, P) P(struct linear, p) V(dx) V(dy) V(w) N(bool, add)
+#define ARGS_linear_backward_w(V, N, P) P(struct linear, p) V(dw) V(dbias) V(dy) V(x)
+#define ARGS_layernorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(bias) V(stats)
+#define ARGS_layernorm_backward(V, N, P)                                                           \
+    P(struct norm, p) V(dx) V(dgain) V(dbias) V(dy) V(x) V(gain) V(stats) N(bool, add)
+#define ARGS_rmsnorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(stats)
+#define ARGS_rmsnorm_backward(V, N, P)                                                             \
+    P(struct norm, p) V(dx) V(dgain) V(dy) V(x) V(gain) V(stats) N(bool, add)
+#define ARGS_gelu_forward(V, N, P) N(enum gelu_kind, kind) V(y) V(x) N(size_t, count)
+#define ARGS_gelu_backward(V, N, P) N(enum gelu_kind, kind) V(dx) V(dy) V(x) N(size_t, count)
+#define ARGS_swiglu_forward(V, N, P) V(y) V(gate) V(up) N(size_t, count)
+#define ARGS_swiglu_backward(V, N, P) V(dgate) V(dup) V(dy) V(gate) V(up) N(size_t, count)
+#define ARGS_rope(V, N, P) P(struct rope, p) V(x) N(bool, inverse)
+#define ARGS_embedding_forward(V, N, P)                                                            \
+    N(int, batch)                                                                                  \
+    N(int, t) N(int, width) N(int, start) V(y) N(const int32_t *, tokens) V(table) V(positions)
+#define ARGS_embedding_backward(V, N, P)                                                           \
+    N(int, batch) N(int, t) N(int, width) V(dtable) V(dpositions) N(const int32_t *, tokens) V(dy)
+#define ARGS_attention_forward(V, N, P) P(struct attention, p) V(o) V(q) V(k) V(v) V(lse)
+#define ARGS_attention_backward(V, N, P)                                                           \
+    P(struct attention, p) V(dq) V(dk) V(dv) V(dy) V(o) V(q) V(k) V(v) V(lse)
+#define ARGS_cross_entropy(V, N, P)                                                                \
+    N(int, rows)                                                                                   \
+    N(int, vocab) V(logits) N(const int32_t *, targets) N(float, scale) N(float *, losses)         \
+        N(uint8_t *, hits)
+#define ARGS_co2(V, N, P) P(struct co2_step, p) V(x) V(now) V(m) V(sent) V(d) N(size_t, count)
+
+#define FIELD_V(name) struct view name;
+#define FIELD_N(type, name) type name;
+#define PARAMETER_V(name) , struct view name
+#define PARAMETER_N(type, name) , type name
+#define PARAMETER_P(type, name) , const type *name
+#define TAKE_V(name) here(name),
+#define TAKE_N(type, name) name,
+#define TAKE_P(type, name) *name,
+#define PASS_V(name) , c->name
+#define PASS_N(type, name) , c->name
+#define PASS_P(type, name) , &c->name
+
+#define LATE(op)                                                                                   \
+    struct op##_call {                                                                             \
+        ARGS_##op(FIELD_V, FIELD_N, FIELD_N)                                                       \
+    };                                                                                             \
+    static void op##_late(struct device *cpu, void *call)                                          \
+    {                                                                                              \
+        const struct op##_call *c = call;                                                          \
+        cpu->ops->op(cpu ARGS_##op(PASS_V, PASS_N, PASS_P));                                       \
+    }                                                                                              \
+    static void apart_##op(struct device *dev ARGS_##op(PARAMETER_V, PARAMETER_N, PARAMETER_P))    \
+    {                                                                                              \
+        const struct op##_call c = {ARGS_##op(TAKE_V, TAKE_N, TAKE_P)};                            \
+        issue(dev, op##_late, &c, sizeof c);                                                       \
+    }
+
+/* clang-format off */
+LATE(fill) LATE(copy) LATE(axpy) LATE(scale)
+LATE(linear_forward) LATE(linear_backward_x) LATE(linear_backward_w)
+LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsnorm_backward)
+LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)
+LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
+LATE(attention_forward) LATE(attention_backward) LATE(cross_entropy) LATE(co2)
+    /* clang-format on */
+
+    const struct ops ops_apart = {
+        .name = "apart",
+        .place = PLACE_DEVICE,
+        .open = apart_open,
+        .close = apart_close,
+        .alloc = apart_alloc,
+        .release = apart_release,
+        .write = apart_write,
+        .read = apart_read,
+        .sync = apart_sync,
+        .mark = apart_mark,
+        .follow = apart_follow,
+        OPS_COMPUTE(apart),
+};
