@@ -291,7 +291,7 @@ static void a_named_tokenizer(void **state)
                                         "model.positions=8", NULL};
     assert_ok(file_make_directories(at("tok")));
     copy("scratch", "tok", "tokenizer.json");
-    const char *text = "{\"eos_token\": {\"content\": \"e\"}, \"bos_token\": \"T\","
+    const char *text = "{\"eos_token\": {\"content\": \"e\"}, \"bos_token\": \"<|endoftext|>\","
                        " \"model_max_length\": 1000000000000000019884624838656}";
     assert_ok(file_write(in("tok", "tokenizer_config.json"), text, strlen(text)));
     for (int k = 0; k < 2; k++) { /* the folder, and the file in it */
@@ -305,8 +305,9 @@ static void a_named_tokenizer(void **state)
         assert_same_file("tok", out, "tokenizer_config.json");
         assert_same_file("tok", out, "tokenizer.json");
         assert_ok(tokenizer_open(&tokenizer, at("tok")));
-        assert_ok(tokenizer_encode(tokenizer, "eT", 2, &ids));
+        assert_ok(tokenizer_encode(tokenizer, "e<|endoftext|>", 14, &ids));
         assert_int_equal(ids.count, 2);
+        assert_int_equal(ids.data[1], 0); /* a number like others */
         assert_int_equal(id_in(out, "config.json", "eos_token_id"), ids.data[0]);
         assert_int_equal(id_in(out, "config.json", "bos_token_id"), ids.data[1]);
         assert_int_equal(id_in(out, "generation_config.json", "bos_token_id"), ids.data[1]);
