@@ -234,6 +234,9 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
     char others[512];
     if (dot && list_sections(sections, n, bare, ".", others, sizeof others) > 0)
         return fail(SOTTO_EINVAL, "unknown key '%s': did you mean %s?", key, others);
+    for (int s = 0; s < n && dot; s++) /* "strategy" under [train] */
+        if (strcmp(sections[s].name, bare) == 0 && find(&sections[s], "preset"))
+            return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s.preset'?", key, bare);
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
     for (int s = 0; s < n; s++) {

@@ -750,6 +750,36 @@ static enum sotto_status jitter_worker(struct worker *w, void *arg)
     return SOTTO_OK;
 }
 
+/* Whatever the scatter, the mean is what was said. */
+static enum sotto_status scatter_worker(struct worker *w, void *arg)
+{
+    enum { N = 20000 };
+    const double want = *(const double *)arg;
+    double sum = 0, squares = 0;
+    for (int i = 0; i < N; i++) {
+        const double begin = now(w);
+        TRY(compute(w, 1));
+        const double took = now(w) - begin;
+        if (!(took > 0))
+            return fail(SOTTO_EINVAL, "a computation took %g s", took);
+        sum += took;
+        squares += took * took;
+    }
+    const double mean = sum / N, deviation = sqrt(squares / N - mean * mean);
+    if (fabs(mean - 1) > 4 * want / sqrt(N) || fabs(deviation / want - 1) > 0.1)
+        return fail(SOTTO_EINVAL, "mean %g, deviation %g, want 1 and %g", mean, deviation, want);
+    return SOTTO_OK;
+}
+
+static void jitter_keeps_the_mean(void **state)
+{
+    (void)state;
+    for (double jitter = 0.05; jitter < 1; jitter *= 4) {
+        struct engine_config config = {.workers = 1, .jitter = jitter, .seed = 3};
+        assert_ok(engine_virtual(&config, scatter_worker, &jitter));
+    }
+}
+
 static void jitter_has_numbers(void **state)
 {
     (void)state;
@@ -835,6 +865,7 @@ int main(void)
         cmocka_unit_test(free_computations_overlap),
         cmocka_unit_test(memory),
         cmocka_unit_test(jitter_has_numbers),
+        cmocka_unit_test(jitter_keeps_the_mean),
         cmocka_unit_test(lanes_compute),
         cmocka_unit_test(messages_stay_apart),
     };

@@ -248,6 +248,8 @@ static void options(void **state)
     assert_ok(sotto_options_create(&o));
     assert_fails(sotto_options_set(o, "strategy.accumulat", "2"), SOTTO_EINVAL,
                  "did you mean 'strategy.accumulate'?");
+    assert_fails(sotto_options_set(o, "train.strategy", "ddp"), SOTTO_EINVAL,
+                 "did you mean 'strategy.preset'?");
     assert_fails(sotto_options_set(o, "model.layers", "2"), SOTTO_EINVAL, "unknown key");
     assert_fails(sotto_options_set(o, "train.out", "here"), SOTTO_EINVAL, "unknown key");
     assert_fails(sotto_options_set(o, "steps", "many"), SOTTO_EINVAL, "want an integer");

@@ -79,7 +79,10 @@ static double jitter(const struct engine_config *config, const struct worker *w)
     struct rng rng = rng_make(config->seed, (uint64_t)w->rank);
     rng.block = (uint64_t)w->computed; /* one is enough for a number */
     rng_normal(&rng, &z, 1, 0, 1);
-    return fmax(0.1, 1 + config->jitter * (double)z);
+    /* Log-normal, of mean 1 and that standard deviation: a computation may take very long, but not
+     * no time. */
+    const double variance = log1p(config->jitter * config->jitter);
+    return exp(sqrt(variance) * (double)z - variance / 2);
 }
 
 static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)
