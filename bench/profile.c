@@ -118,7 +118,7 @@ static void gelu_backward(struct device *d, enum gelu_kind kind, struct view dx,
 }
 
 static void embedding_forward(struct device *d, int batch, int t, int width, int start,
-                              struct view y, const int32_t *tokens, struct view tab,
+                              struct view y, struct view tokens, struct view tab,
                               struct view positions)
 {
     TIMED(EMBEDDING_FORWARD, 0,
@@ -126,7 +126,7 @@ static void embedding_forward(struct device *d, int batch, int t, int width, int
 }
 
 static void embedding_backward(struct device *d, int batch, int t, int width, struct view dtable,
-                               struct view dpositions, const int32_t *tokens, struct view dy)
+                               struct view dpositions, struct view tokens, struct view dy)
 {
     TIMED(EMBEDDING_BACKWARD, 0,
           real->embedding_backward(d, batch, t, width, dtable, dpositions, tokens, dy));
@@ -152,7 +152,7 @@ static void attention_backward(struct device *d, const struct attention *p, stru
 }
 
 static void cross_entropy(struct device *d, int rows, int vocab, struct view logits,
-                          const int32_t *targets, float scale, float *losses, uint8_t *hits)
+                          struct view targets, float scale, struct view losses, struct view hits)
 {
     TIMED(CROSS_ENTROPY, 0,
           real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));

@@ -14,6 +14,7 @@
 struct eval_config {
     char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM];
     int batch, seq, threads;
+    int activations; /* enum dtype */
     int64_t batches;
 };
 
@@ -22,6 +23,8 @@ struct eval_options {
     struct eval_config eval;
     struct data_config data;
 };
+
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 
 #define S struct eval_config
 static const struct option table[] = {
@@ -33,6 +36,7 @@ static const struct option table[] = {
     OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches, spread over the data; 0: all"),
     OPTION_TEXT(S, logits, "",
                 "safetensors file that receives tokens and logits of the first batch"),
+    OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
 };
 #undef S
@@ -74,8 +78,8 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
     if (st == SOTTO_OK)
         st = loader_fill_in_order(loader, 0, c->batch, t, &batch);
     if (st == SOTTO_OK)
-        st = tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){c->batch, t, DTYPE_F32},
-                       false);
+        st = tape_init(&tape, &l->model, &l->dev, &l->pool,
+                       (struct extent){c->batch, t, (enum dtype)c->activations}, false);
     if (st == SOTTO_OK)
         st = tape_begin(&tape, &batch, TAPE_EVALUATE, 0);
     tape.pass.logits = logits;
@@ -149,7 +153,9 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
     if (st == SOTTO_OK) {
         loader_warn_cuts(loader, t);
         st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
-                      (struct evaluation_range){c->batch, t, c->batches, 0, 1, &watch}, &e);
+                      (struct evaluation_range){c->batch, t, (enum dtype)c->activations, c->batches,
+                                                0, 1, &watch},
+                      &e);
     }
     progress_end(&p.base);
     if (st == SOTTO_OK)
@@ -171,7 +177,8 @@ static enum sotto_status on_last_words(struct loaded *l, const struct eval_optio
     if (!l->tokenizer)
         return fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --data.tokenizer=FILE");
     enum sotto_status st = evaluate_last_words(&l->model, &l->dev, &l->pool, l->theta, l->tokenizer,
-                                               o->eval.last_words, o->data.text_key, &watch, &r);
+                                               o->eval.last_words, o->data.text_key,
+                                               (enum dtype)o->eval.activations, &watch, &r);
     progress_end(&p.base);
     TRY(st);
     printf("last words: loss %.6f  perplexity %.4f  accuracy %.2f%%  texts %lld\n", r.loss,

@@ -14,7 +14,10 @@
 struct info_config {
     int batch, seq, vocab, stages;
     bool recompute;
+    int activations; /* enum dtype */
 };
+
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 
 #define S struct info_config
 static const struct option table[] = {
@@ -24,6 +27,7 @@ static const struct option table[] = {
     OPTION_INT(S, vocab, "8192", 1, 1 << 24, "vocabulary of presets that take the tokenizer's"),
     OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
+    OPTION_ENUM(S, activations, "fp32", activation_names, "as train.activations"),
 };
 #undef S
 
@@ -56,9 +60,9 @@ static enum sotto_status print_memory(const struct model *model, const struct in
 {
     struct estimate_model m;
     const int t = c->seq ? c->seq : model->config.positions;
-    const struct extent e = {c->batch, t, DTYPE_F32};
+    const struct extent e = {c->batch, t, (enum dtype)c->activations};
     const double n = (double)table_count(&model->table);
-    TRY(estimate_model(model, c->batch, t, c->recompute, true, &m));
+    TRY(estimate_model(model, e, c->recompute, true, &m));
     const double rest = m.activations + m.scratch + 4 * n;
     printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch, t);
     printf("  %-12s %10s %10s\n", "", "fp32", "mixed");

@@ -14,7 +14,10 @@ struct sample_config {
     double temperature, top_p;
     int64_t seed;
     bool stop_at_end;
+    int activations; /* enum dtype */
 };
+
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 
 #define S struct sample_config
 static const struct option table[] = {
@@ -31,6 +34,7 @@ static const struct option table[] = {
     OPTION_REAL(S, top_p, "0.95", 0.000001, 1, "draw from the smallest set with this probability"),
     OPTION_LONG(S, seed, "1", 0, 1e15, "sample i uses seed + i"),
     OPTION_BOOL(S, stop_at_end, "true", "stop at the end-of-text token"),
+    OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
 };
 #undef S
@@ -77,7 +81,7 @@ static enum sotto_status one_sample(struct loaded *l, const struct sample_config
     struct token_list prompt = {0};
     struct generator g;
     struct generate_config how = {c->temperature, c->top_k, c->top_p,
-                                  (uint64_t)c->seed + (uint64_t)i};
+                                  (uint64_t)c->seed + (uint64_t)i, (enum dtype)c->activations};
     const int end = tokenizer_end(l->tokenizer);
     TRY(tokenizer_encode_prompt(l->tokenizer, text, strlen(text), &prompt));
     int32_t token = end;

@@ -52,16 +52,16 @@ struct cache {
 struct pass {
     struct device *dev;
     const struct table *table;
-    const struct batch *batch;
     struct extent extent;
-    bool training;       /* backward follows; the loss may be left to it         */
-    bool half;           /* parameters are bf16, whatever their gradients are    */
-    float loss_scale;    /* the gradient is that of loss_scale * sum of losses   */
-    int start;           /* position of the first token; 0 unless decoding       */
-    struct cache *cache; /* (optional) */
-    float *logits;       /* (optional) (rows, vocab): the last layer writes them here */
-    float *losses;       /* (rows): one a token, written by the last layer       */
-    uint8_t *hits;       /* (optional) (rows): 1 where the target came first     */
+    struct view tokens, targets; /* (rows) int32 */
+    bool training;               /* backward follows; the loss may be left to it         */
+    bool half;                   /* parameters are bf16, whatever their gradients are    */
+    float loss_scale;            /* the gradient is that of loss_scale * sum of losses   */
+    int start;                   /* position of the first token; 0 unless decoding       */
+    struct cache *cache;         /* (optional) */
+    float *logits;               /* (optional) (rows, vocab): the last layer writes them here */
+    struct view losses;          /* (optional) (rows) fp32: one a token, by the last layer   */
+    struct view hits;            /* (optional) (rows) uint8: 1 where the target came first   */
 };
 
 /* Where a layer reads and writes. Backward may be given dx == dy (see `in_place`). */

@@ -72,13 +72,21 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     size_t tokens = extent_tokens(most);
     tape->stage = calloc((size_t)model->n_stage + 1, sizeof *tape->stage);
     tape->flow = calloc((size_t)model->n_layer, sizeof *tape->flow);
-    tape->losses = calloc(tokens, sizeof *tape->losses);
-    tape->hits = calloc(tokens, sizeof *tape->hits);
+    tape->host_losses = calloc(tokens, sizeof *tape->host_losses);
+    tape->host_hits = calloc(tokens, sizeof *tape->host_hits);
     enum sotto_status st = SOTTO_OK;
-    if (!tape->stage || !tape->flow || !tape->losses || !tape->hits)
+    if (!tape->stage || !tape->flow || !tape->host_losses || !tape->host_hits)
         st = fail(SOTTO_ENOMEM, "no memory for a tape of %d x %d tokens", most.rows, most.t);
     if (st == SOTTO_OK)
         st = device_room(dev, scratch_bytes(model, most));
+    if (st == SOTTO_OK)
+        st = buffer_init(&tape->tokens, dev, DTYPE_I32, tokens, MEMORY_SCRATCH);
+    if (st == SOTTO_OK)
+        st = buffer_init(&tape->targets, dev, DTYPE_I32, tokens, MEMORY_SCRATCH);
+    if (st == SOTTO_OK)
+        st = buffer_init(&tape->losses, dev, DTYPE_F32, tokens, MEMORY_SCRATCH);
+    if (st == SOTTO_OK)
+        st = buffer_init(&tape->hits, dev, DTYPE_U8, tokens, MEMORY_SCRATCH);
     if (st != SOTTO_OK)
         tape_free(tape);
     return st;
@@ -105,8 +113,12 @@ void tape_free(struct tape *tape)
         drop_all(tape);
     free(tape->stage);
     free(tape->flow);
-    free(tape->losses);
-    free(tape->hits);
+    free(tape->host_losses);
+    free(tape->host_hits);
+    buffer_free(&tape->tokens);
+    buffer_free(&tape->targets);
+    buffer_free(&tape->losses);
+    buffer_free(&tape->hits);
     *tape = (struct tape){0};
 }
 
@@ -122,17 +134,22 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
                     batch->t, c->positions);
     drop_all(tape);
     tape->scored = false;
+    tape->batch = batch;
     tape->pass = (struct pass){
         .dev = tape->dev,
         .table = &tape->model->table,
-        .batch = batch,
         .extent = {batch->rows, batch->t, tape->most.type},
+        .tokens = tape->tokens.view,
+        .targets = tape->targets.view,
         .training = mode == TAPE_TRAIN,
         .loss_scale = scale,
-        .losses = tape->losses,
-        .hits = tape->want_hits ? tape->hits : NULL,
+        .losses = tape->losses.view,
+        .hits = tape->want_hits ? tape->hits.view : view_none,
     };
-    return SOTTO_OK;
+    const size_t count = extent_tokens(tape->pass.extent);
+    tape->dev->ops->write(tape->dev, tape->tokens.view, batch->tokens, count);
+    tape->dev->ops->write(tape->dev, tape->targets.view, batch->targets, count);
+    return device_failed(tape->dev);
 }
 
 static struct room room_of(const struct buffer *b)
@@ -274,18 +291,23 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
     return SOTTO_OK;
 }
 
-struct tape_result tape_result(const struct tape *tape)
+struct tape_result tape_result(struct tape *tape)
 {
     struct tape_result r = {0};
+    const struct ops *ops = tape->dev->ops;
     size_t tokens = extent_tokens(tape->pass.extent);
+    if (tape->scored)
+        ops->read(tape->dev, tape->host_losses, tape->losses.view, tokens);
+    if (tape->scored && tape->want_hits)
+        ops->read(tape->dev, tape->host_hits, tape->hits.view, tokens);
     for (size_t i = 0; i < tokens; i++) {
-        if (tape->pass.batch->targets[i] < 0)
+        if (tape->batch->targets[i] < 0)
             continue;
         r.targets++;
         if (!tape->scored)
             continue;
-        r.loss += tape->losses[i];
-        r.hits += tape->want_hits && tape->hits[i];
+        r.loss += tape->host_losses[i];
+        r.hits += tape->want_hits && tape->host_hits[i];
     }
     return r;
 }

@@ -32,8 +32,10 @@ struct tape {
     struct tape_stage *stage; /* (n_stage + 1)  */
     struct flow *flow;        /* (n_layer) where backward finds things; used within a call */
     struct extent most;       /* what it was made for */
-    float *losses;            /* (rows * t) */
-    uint8_t *hits;
+    const struct batch *batch;
+    struct buffer tokens, targets, losses, hits; /* (rows * t): see struct pass */
+    float *host_losses;                          /* ... and read from there */
+    uint8_t *host_hits;
     bool want_hits;
     bool scored; /* the last stage has run: there are losses */
 };
@@ -62,12 +64,12 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
 
 /* Sum of the losses and number of targets (and, if want_hits, of those that came first), once the
  * last stage has run: after its backward in training, after its forward otherwise. Where it runs
- * elsewhere there is no loss. */
+ * elsewhere there is no loss. Reads from the device: what fails there is raised by device_check. */
 struct tape_result {
     double loss;
     int64_t targets, hits;
 };
-struct tape_result tape_result(const struct tape *tape);
+struct tape_result tape_result(struct tape *tape);
 
 /* The border before stage k (k >= 1) as one flat buffer of tape_edge_count elements: written by
  * stage k - 1, or by whoever imports it. Makes the memory if it is not there yet. */

@@ -164,14 +164,14 @@ struct ops {
     /* Rotates pairs (i, i + width/2) of every head in place; `inverse` is its backward. */
     void (*rope)(struct device *dev, const struct rope *p, struct view x, bool inverse);
 
-    /* y[r] = table[tokens[r]] + positions[start + r % t]; positions (optional). */
+    /* y[r] = table[tokens[r]] + positions[start + r % t]; positions (optional), tokens int32. */
     void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start,
-                              struct view y, const int32_t *tokens, struct view table,
+                              struct view y, struct view tokens, struct view table,
                               struct view positions);
     /* dtable, dpositions (optional, both) +=; what a token or position occurs in is summed in fp32
      * and rounded once. */
     void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
-                               struct view dpositions, const int32_t *tokens, struct view dy);
+                               struct view dpositions, struct view tokens, struct view dy);
 
     /* lse is fp32 (batch, heads, t_q): log of the sum of exponentials of each query's scores. */
     void (*attention_forward)(struct device *dev, const struct attention *p, struct view o,
@@ -183,9 +183,10 @@ struct ops {
 
     /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored).
      * When `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where
-     * ignored. hits (optional, host) [r] = 1 where the target has the largest logit. */
+     * ignored. targets are int32, losses fp32; hits (optional) uint8, 1 where the target has the
+     * largest logit. */
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
-                          const int32_t *targets, float scale, float *losses, uint8_t *hits);
+                          struct view targets, float scale, struct view losses, struct view hits);
 
     void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
     void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);

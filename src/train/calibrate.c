@@ -33,6 +33,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         .rows = c->batch,
         .t = c->seq,
         .recompute = c->recompute,
+        .activations = (enum dtype)c->activations,
         .worker = &b->worker,
     };
     struct model_oracle o;
@@ -165,10 +166,11 @@ static void make_key(const struct run_config *c, char *key, size_t room)
     char text[OPTION_ROOM];
     const bool mixed = c->strategy.precision == PRECISION_MIXED;
     int used =
-        snprintf(key, room, "%s, batch %d x %d, %s%s%s", c->train.device, c->train.batch,
+        snprintf(key, room, "%s, batch %d x %d, %s%s%s%s", c->train.device, c->train.batch,
                  c->train.seq, mixed ? "mixed" : "fp32",
                  mixed && strategy_grad_type(&c->strategy) == DTYPE_F32 ? ", fp32 gradients" : "",
-                 c->train.recompute ? ", recompute" : "");
+                 c->train.recompute ? ", recompute" : "",
+                 c->train.activations == DTYPE_BF16 ? ", bf16 activations" : "");
     for (int i = 0; i < model_options_count && used > 0 && (size_t)used < room; i++) {
         const struct option *o = &model_options[i];
         if (strcmp(o->key, "preset") != 0)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 static const char *const time_names[] = {"real", "virtual", NULL};
 static const char *const save_dtype_names[] = {"auto", "fp32", "bf16", "fp16", NULL};
 static const char *const oracle_names[] = {"model", "null", NULL};
@@ -49,6 +50,9 @@ static const struct option train_options[] = {
     OPTION_INT(S, stages, "0", 0, 4096,
                "stages that the model is cut into; 0: one, with several workers one a layer"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
+    OPTION_ENUM(S, activations, "fp32", activation_names,
+                "what is kept of a micro-batch between layers, and sent between stages; bf16 takes "
+                "half the memory, and sums are in fp32 all the same"),
     OPTION_BOOL(S, check_memory, "true",
                 "refuse a run that by its estimate needs more memory than there is"),
     OPTION_TEXT(S, device, "cpu", "cpu, or reference (slow, double precision)"),

@@ -29,6 +29,7 @@ struct train_config { /* [train] */
     int threads;    /* of this process                          */
     int stages;     /* 0: one, or with several workers a layer each */
     bool recompute;
+    int activations;   /* enum dtype: fp32 or bf16         */
     bool check_memory; /* before anything large is allocated */
     char device[OPTION_ROOM];
 };

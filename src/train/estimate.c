@@ -56,15 +56,17 @@ static double on_the_line(double at_half, double at_most, double rows, double mo
     return at_most + (at_most - at_half) / (most - most / 2) * (rows - most);
 }
 
-enum sotto_status estimate_model(const struct model *model, int rows, int t, bool recompute,
+enum sotto_status estimate_model(const struct model *model, struct extent e, bool recompute,
                                  bool evaluates, struct estimate_model *out)
 {
-    int most = TOKENS_TRIED / t > 2 ? TOKENS_TRIED / t / 2 * 2 : 2;
+    const int rows = e.rows, most = TOKENS_TRIED / e.t > 2 ? TOKENS_TRIED / e.t / 2 * 2 : 2;
     if (rows <= most)
-        return try_model(model, (struct extent){rows, t, DTYPE_F32}, recompute, evaluates, out);
+        return try_model(model, e, recompute, evaluates, out);
     struct estimate_model a, b;
-    TRY(try_model(model, (struct extent){most / 2, t, DTYPE_F32}, recompute, evaluates, &a));
-    TRY(try_model(model, (struct extent){most, t, DTYPE_F32}, recompute, evaluates, &b));
+    e.rows = most / 2;
+    TRY(try_model(model, e, recompute, evaluates, &a));
+    e.rows = most;
+    TRY(try_model(model, e, recompute, evaluates, &b));
     out->activations = on_the_line(a.activations, b.activations, rows, most);
     out->scratch = on_the_line(a.scratch, b.scratch, rows, most);
     return SOTTO_OK;
@@ -202,7 +204,8 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     struct trial t = {.run = run, .strategy = run->config.strategy};
     struct estimate_model model;
     *out = (struct estimate){0};
-    TRY(estimate_model(&run->model, c->batch, c->seq, c->recompute, run->valid != NULL, &model));
+    const struct extent e = {c->batch, c->seq, (enum dtype)c->activations};
+    TRY(estimate_model(&run->model, e, c->recompute, run->valid != NULL, &model));
     enum sotto_status st = try_workers(&t);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
         if (!cluster->mpi || mpi_beside(cluster->mpi, r))

@@ -12,7 +12,7 @@
 struct estimate_model {
     double activations, scratch;
 };
-enum sotto_status estimate_model(const struct model *model, int rows, int t, bool recompute,
+enum sotto_status estimate_model(const struct model *model, struct extent e, bool recompute,
                                  bool evaluates, struct estimate_model *out);
 
 struct estimate {

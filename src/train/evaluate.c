@@ -25,7 +25,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     struct batch batch;
     TRY(batch_init(&batch, rows, t));
     enum sotto_status st =
-        tape_init(&tape, model, dev, pool, (struct extent){rows, t, DTYPE_F32}, false);
+        tape_init(&tape, model, dev, pool, (struct extent){rows, t, range.activations}, false);
     double loss = 0;
     for (int64_t i = range.part; i < want && st == SOTTO_OK; i += range.parts) {
         st = loader_fill_in_order(loader, spread(i, want, n), rows, t, &batch);
@@ -35,6 +35,9 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
         if (st != SOTTO_OK)
             break;
         struct tape_result r = tape_result(&tape);
+        st = device_check(dev);
+        if (st != SOTTO_OK)
+            break;
         loss += r.loss;
         out->targets += r.targets;
         out->hits += r.hits;
@@ -78,6 +81,7 @@ struct line {
     struct pool *pool;
     const struct view *theta;
     const struct tokenizer *tokenizer;
+    enum dtype activations;
     struct token_list ids;
     struct tape tape; /* room for one text of tape.most.t tokens; 0: none */
     struct batch batch;
@@ -102,7 +106,8 @@ static enum sotto_status make_room(struct line *l, int t)
     room = room < positions ? room : positions;
     free_room(l);
     TRY(batch_init(&l->batch, 1, room));
-    TRY(tape_init(&l->tape, l->model, l->dev, l->pool, (struct extent){1, room, DTYPE_F32}, false));
+    TRY(tape_init(&l->tape, l->model, l->dev, l->pool, (struct extent){1, room, l->activations},
+                  false));
     l->tape.want_hits = true;
     return SOTTO_OK;
 }
@@ -143,6 +148,7 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     l->batch.n_targets = (int64_t)word;
     TRY(tape_run(&l->tape, &l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
     struct tape_result r = tape_result(&l->tape);
+    TRY(device_check(l->dev));
     out->loss += r.loss;
     out->right += r.hits == r.targets;
     out->words++;
@@ -184,15 +190,19 @@ static enum sotto_status each_record(struct line *l, const char *text, size_t si
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, const struct evaluation_watch *watch,
-                                      struct last_word *out)
+                                      const char *key, enum dtype activations,
+                                      const struct evaluation_watch *watch, struct last_word *out)
 {
     *out = (struct last_word){0};
     char *text;
     size_t size;
     TRY(file_read(path, (size_t)1 << 32, &text, &size));
-    struct line line = {
-        .model = model, .dev = dev, .pool = pool, .theta = theta, .tokenizer = tokenizer};
+    struct line line = {.model = model,
+                        .dev = dev,
+                        .pool = pool,
+                        .theta = theta,
+                        .tokenizer = tokenizer,
+                        .activations = activations};
     enum sotto_status st = each_record(&line, text, size, path, key, watch, out);
     free_room(&line);
     free(line.ids.data);

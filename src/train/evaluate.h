@@ -16,6 +16,7 @@ struct evaluation {
  * the work. */
 struct evaluation_range {
     int rows, t;
+    enum dtype activations;
     int64_t batches;
     int part, parts;
     const struct evaluation_watch *watch; /* (optional) */
@@ -43,7 +44,7 @@ struct last_word {
 enum sotto_status evaluate_last_words(const struct model *model, struct device *dev,
                                       struct pool *pool, const struct view *theta,
                                       const struct tokenizer *tokenizer, const char *path,
-                                      const char *key, const struct evaluation_watch *watch,
-                                      struct last_word *out);
+                                      const char *key, enum dtype activations,
+                                      const struct evaluation_watch *watch, struct last_word *out);
 
 #endif

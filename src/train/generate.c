@@ -10,7 +10,7 @@ enum { FIRST = 8 };   /* tokens that the cache has room for at first */
 static enum sotto_status grow(struct generator *g, struct buffer *b, size_t used, size_t count)
 {
     struct buffer more;
-    TRY(buffer_init(&more, g->dev, DTYPE_F32, count, MEMORY_ACTIVATIONS));
+    TRY(buffer_init(&more, g->dev, g->config.activations, count, MEMORY_ACTIVATIONS));
     if (used)
         g->dev->ops->copy(g->dev, more.view, b->view, used);
     buffer_free(b);
@@ -55,7 +55,8 @@ enum sotto_status generator_init(struct generator *g, const struct model *model,
                             .config = *config,
                             .rng = rng_make(config->seed, 0x67656e65)};
     const struct model_config *c = &model->config;
-    const struct extent most = {1, c->positions < PIECE ? c->positions : PIECE, DTYPE_F32};
+    const struct extent most = {1, c->positions < PIECE ? c->positions : PIECE,
+                                config->activations};
     pool_init(&g->pool, dev, MEMORY_ACTIVATIONS);
     g->history = calloc((size_t)c->positions, sizeof *g->history);
     g->logits = calloc((size_t)c->vocab, sizeof *g->logits);
@@ -103,7 +104,7 @@ static enum sotto_status read_piece(struct generator *g, const int32_t *tokens, 
     TRY(tape_begin(&g->tape, &g->batch, TAPE_EVALUATE, 0));
     g->tape.pass.start = g->seen;
     g->tape.pass.cache = &g->cache;
-    g->tape.pass.losses = NULL;
+    g->tape.pass.losses = view_none;
     g->tape.pass.logits = last ? g->logits : NULL;
     for (int k = 0; k < n_stage; k++)
         TRY(tape_forward(&g->tape, k, g->theta));

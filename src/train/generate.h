@@ -10,6 +10,7 @@ struct generate_config {
     int top_k;          /* 0: all                              */
     double top_p;       /* 1: all                              */
     uint64_t seed;
+    enum dtype activations;
 };
 
 struct generator {

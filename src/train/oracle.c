@@ -74,10 +74,11 @@ static void drop(struct oracle *oracle, int slot, int k)
 
 static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
 {
-    const struct model_slot *s = &((const struct model_oracle *)oracle)->slot[slot];
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    struct model_slot *s = &o->slot[slot];
     struct tape_result r = tape_result(&s->tape);
     *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
-    return SOTTO_OK;
+    return device_check(o->is.dev);
 }
 
 static void needs(struct oracle *oracle, int k, bool *out)
@@ -97,7 +98,7 @@ enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_o
 {
     const struct worker *w = setup->worker;
     const int slots = setup->slots ? setup->slots : 1;
-    const struct extent most = {setup->rows, setup->t, DTYPE_F32};
+    const struct extent most = {setup->rows, setup->t, setup->activations};
     *o = (struct model_oracle){.base = {.ops = &model_oracle_ops,
                                         .table = &setup->model->table,
                                         .slots = slots,

@@ -16,6 +16,7 @@ struct model_oracle_setup {
     int rows, t;   /* of a micro-batch         */
     int slots;     /* micro-batches that may be under way at once; 0: one */
     bool recompute;
+    enum dtype activations;
     struct worker *worker; /* whose share of the data it reads and whose time it takes */
     double seconds;        /* of a micro-batch, where time is modelled                 */
 };

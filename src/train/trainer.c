@@ -54,6 +54,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         .rows = c->batch,
         .t = c->seq,
         .recompute = c->recompute,
+        .activations = (enum dtype)c->activations,
         .worker = t->worker,
         .seconds = run->microbatch_seconds,
     };
@@ -141,6 +142,7 @@ static enum sotto_status evaluate_share(void *arg)
     const struct train_config *c = &t->run->config.train;
     struct evaluation_range range = {.rows = c->batch,
                                      .t = c->seq,
+                                     .activations = (enum dtype)c->activations,
                                      .batches = c->eval_batches,
                                      .part = t->worker->rank,
                                      .parts = t->worker->size};

@@ -163,7 +163,7 @@ static void as_last_words(const char *path)
     struct judge *j = judge();
     struct last_word out;
     if (evaluate_last_words(&j->model, &j->dev, &j->pool, &j->theta, tokenizer(), path, "text",
-                            NULL, &out) == SOTTO_OK)
+                            DTYPE_F32, NULL, &out) == SOTTO_OK)
         assert(out.words > 0 && isfinite(out.loss));
 }
 

@@ -9,7 +9,7 @@ static void forward_all(struct lab *l, struct tape *tape, const struct batch *ba
 {
     assert_ok(tape_begin(tape, batch, TAPE_EVALUATE, 0));
     tape->pass.logits = logits;
-    tape->pass.losses = NULL;
+    tape->pass.losses = view_none;
     tape->pass.cache = cache;
     tape->pass.start = start;
     for (int k = 0; k < l->model.n_stage; k++)

@@ -25,6 +25,16 @@ static void make_tokens(int32_t *tokens, size_t count, int vocab, bool ignore)
     }
 }
 
+/* Device memory with these numbers in it, until it is freed. */
+static struct buffer upload(struct device *dev, enum dtype type, const void *data, size_t count)
+{
+    struct buffer out;
+    if (buffer_init(&out, dev, type, count, MEMORY_SCRATCH) != SOTTO_OK)
+        abort();
+    dev->ops->write(dev, out.view, data, count);
+    return out;
+}
+
 static struct operand normal(const char *name, enum role role, enum kind kind, size_t count,
                              float mean, float spread)
 {
@@ -244,12 +254,16 @@ static int embedding_operands(const struct op_case *c, struct operand *out)
 static void embedding_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
     int32_t tokens[TOKENS_MAX];
-    make_tokens(tokens, (size_t)c->d[0] * (size_t)c->d[1], c->d[3], false);
+    const size_t count = (size_t)c->d[0] * (size_t)c->d[1];
+    make_tokens(tokens, count, c->d[3], false);
+    struct buffer ids = upload(dev, DTYPE_I32, tokens, count);
     if (pass == 0)
-        dev->ops->embedding_forward(dev, c->d[0], c->d[1], c->d[2], c->d[4], v[2], tokens, v[0],
+        dev->ops->embedding_forward(dev, c->d[0], c->d[1], c->d[2], c->d[4], v[2], ids.view, v[0],
                                     v[1]);
     else
-        dev->ops->embedding_backward(dev, c->d[0], c->d[1], c->d[2], v[4], v[5], tokens, v[3]);
+        dev->ops->embedding_backward(dev, c->d[0], c->d[1], c->d[2], v[4], v[5], ids.view, v[3]);
+    (void)device_check(dev);
+    buffer_free(&ids);
 }
 
 /* attention: d = batch, t_q, t_k, heads, kv_heads, width, window, keys allocated beyond t_k. FUSED:
@@ -323,17 +337,25 @@ static int loss_operands(const struct op_case *c, struct operand *out)
 static void loss_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
     int32_t targets[TOKENS_MAX];
-    uint8_t hits[TOKENS_MAX];
+    uint8_t hits[TOKENS_MAX] = {0};
+    float counts[TOKENS_MAX];
     size_t rows = (size_t)c->d[0], n = rows * (size_t)c->d[1];
     make_tokens(targets, rows, c->d[1], has(c, CASE_IGNORE));
     struct view logits = v[pass ? 4 : 0];
     if (pass && !has(c, CASE_IN_PLACE))
         dev->ops->copy(dev, logits, v[0], n);
     bool counted = !has(c, CASE_SPARE);
-    dev->ops->cross_entropy(dev, c->d[0], c->d[1], logits, targets, pass ? 0.25f : 0, v[1].data,
-                            counted ? hits : NULL);
-    for (size_t r = 0; r < rows && counted; r++)
-        ((float *)v[2].data)[r] = hits[r];
+    struct buffer ids = upload(dev, DTYPE_I32, targets, rows);
+    struct buffer marks = upload(dev, DTYPE_U8, hits, rows);
+    dev->ops->cross_entropy(dev, c->d[0], c->d[1], logits, ids.view, pass ? 0.25f : 0, v[1],
+                            counted ? marks.view : view_none);
+    dev->ops->read(dev, hits, marks.view, rows);
+    for (size_t r = 0; r < rows; r++)
+        counts[r] = hits[r];
+    if (counted)
+        dev->ops->write(dev, v[2], counts, rows);
+    buffer_free(&ids);
+    buffer_free(&marks);
 }
 
 /* Two that differ in their decay; v: x, theta, g, m and, for adamw, v. */

@@ -218,7 +218,8 @@ static void test_cross_entropy_ties_and_ignored(void **state)
         int32_t targets[4] = {3, 37, -1, 5};
         uint8_t hits[4];
         struct view view = {logits, DTYPE_F32};
-        dev.ops->cross_entropy(&dev, 4, 40, view, targets, 1, losses, hits);
+        dev.ops->cross_entropy(&dev, 4, 40, view, (struct view){targets, DTYPE_I32}, 1,
+                               (struct view){losses, DTYPE_F32}, (struct view){hits, DTYPE_U8});
         assert_int_equal(hits[0], 1);
         assert_int_equal(hits[1], 0);
         assert_int_equal(hits[2], 0);
@@ -255,8 +256,9 @@ static void test_extreme_arguments(void **state)
             assert_true(fabs(y[e] - (x[e] > 0 ? x[e] : 0)) < 1e-6);
         float logits[3] = {1e4f, -1e4f, 0}, loss;
         int32_t target = 0;
-        dev.ops->cross_entropy(&dev, 1, 3, (struct view){logits, DTYPE_F32}, &target, 1, &loss,
-                               NULL);
+        dev.ops->cross_entropy(&dev, 1, 3, (struct view){logits, DTYPE_F32},
+                               (struct view){&target, DTYPE_I32}, 1,
+                               (struct view){&loss, DTYPE_F32}, view_none);
         assert_true(loss == 0 && logits[1] == 0 && logits[2] == 0);
         float bad[2] = {NAN, 1};
         dev.ops->gelu_forward(&dev, GELU_TANH, (struct view){bad, DTYPE_F32},

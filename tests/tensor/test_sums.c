@@ -50,7 +50,8 @@ static void check_embedding(struct device *dev)
     begin(table, VOCAB * WIDTH);
     begin(positions, T * WIDTH);
     dev->ops->embedding_backward(dev, ROWS / T, T, WIDTH, (struct view){table, DTYPE_BF16},
-                                 (struct view){positions, DTYPE_BF16}, tokens, v_dy);
+                                 (struct view){positions, DTYPE_BF16},
+                                 (struct view){tokens, DTYPE_I32}, v_dy);
     for (int i = 0; i < WIDTH; i++) {
         double token[VOCAB] = {0}, position[T] = {0};
         for (int r = 0; r < ROWS; r++) {

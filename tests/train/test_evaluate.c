@@ -76,7 +76,8 @@ static struct evaluation see(struct lab *l, const struct loader *loader, int64_t
     struct told told = {0};
     const struct evaluation_watch watch = {on_batch, &told};
     assert_ok(evaluate(&l->model, &l->dev, &l->pool, &l->theta, loader,
-                       (struct evaluation_range){ROWS, T, batches, part, parts, &watch}, &e));
+                       (struct evaluation_range){ROWS, T, DTYPE_F32, batches, part, parts, &watch},
+                       &e));
     assert_int_equal(told.times, told.of); /* up to the last one, with what it comes to */
     assert_true(told.loss == e.loss);
     return e;
@@ -162,19 +163,19 @@ static void last_words(void **state)
         strcat(lines, line);
         assert_ok(file_write(at("one.jsonl"), line, strlen(line)));
         assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
-                                      at("one.jsonl"), "text", NULL, &one));
+                                      at("one.jsonl"), "text", DTYPE_F32, NULL, &one));
         assert_int_equal(one.words, 1);
         loss += one.loss / TEXTS;
     }
     assert_ok(file_write(at("all.jsonl"), lines, strlen(lines)));
     assert_ok(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer, at("all.jsonl"),
-                                  "text", NULL, &all));
+                                  "text", DTYPE_F32, NULL, &all));
     assert_int_equal(all.words, TEXTS);
     assert_true(fabs(all.loss - loss) < 1e-5);
     assert_true(l.memory.total_peak < 1 << 20);
     assert_ok(file_write(at("nul.jsonl"), "{\"text\": \"a b\"}\n\0\n", 18));
     assert_fails(evaluate_last_words(&l.model, &l.dev, &l.pool, &l.theta, tokenizer,
-                                     at("nul.jsonl"), "text", NULL, &all),
+                                     at("nul.jsonl"), "text", DTYPE_F32, NULL, &all),
                  SOTTO_EFORMAT, "nul.jsonl:2: not valid JSON");
     close_lab(&l);
     tokenizer_close(tokenizer);

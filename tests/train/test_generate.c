@@ -6,7 +6,8 @@
 static const struct generate_config greedy = {0, 0, 1, 1};
 
 /* The logits of the last token of `tokens`, computed afresh. */
-static void logits_after(struct lab *l, const int32_t *tokens, int count, float *out)
+static void logits_after(struct lab *l, const int32_t *tokens, int count, enum dtype type,
+                         float *out)
 {
     struct batch batch;
     struct tape tape;
@@ -14,8 +15,8 @@ static void logits_after(struct lab *l, const int32_t *tokens, int count, float 
     float *all = malloc((size_t)(count * vocab) * sizeof *all);
     assert_ok(batch_init(&batch, 1, count));
     memcpy(batch.tokens, tokens, (size_t)count * sizeof *tokens);
-    assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){1, count, DTYPE_F32},
-                        false));
+    assert_ok(
+        tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){1, count, type}, false));
     assert_ok(tape_begin(&tape, &batch, TAPE_EVALUATE, 0));
     tape.pass.logits = all;
     for (int k = 0; k < l->model.n_stage; k++)
@@ -55,7 +56,8 @@ static void greedy_is_argmax(void **state)
 {
     (void)state;
     static const struct generate_config how[] = {
-        {0, 0, 1, 1}, {0, 5, 0.5, 2}, {1, 1, 1, 3}, {7.5, 1, 0.3, 4}, {1, 0, 1e-9, 5}, {1, 0, 0, 6},
+        {0, 0, 1, 1}, {0, 5, 0.5, 2},           {1, 1, 1, 3}, {7.5, 1, 0.3, 4}, {1, 0, 1e-9, 5},
+        {1, 0, 0, 6}, {0, 0, 1, 1, DTYPE_BF16},
     };
     for (int which = 0; which < TINY; which++) {
         struct lab l;
@@ -65,7 +67,7 @@ static void greedy_is_argmax(void **state)
         for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
             generate(&l, &how[i], prompt, 5, 7, text);
             for (int n = 5; n < 12; n++) {
-                logits_after(&l, text, n, logits);
+                logits_after(&l, text, n, how[i].activations, logits);
                 assert_int_equal(text[n], argmax(logits, 29));
             }
         }
@@ -143,7 +145,7 @@ static void frequencies(void **state)
     const int32_t prompt = 3;
     float logits[29];
     double p[29];
-    logits_after(&l, &prompt, 1, logits);
+    logits_after(&l, &prompt, 1, DTYPE_F32, logits);
     for (size_t h = 0; h < sizeof how / sizeof *how; h++) {
         int count[29] = {0}, support = 0;
         struct generator g;
@@ -185,14 +187,14 @@ static void longer_than_the_model(void **state)
         /* 12 positions: 3 + 9 tokens are read in full; reading the 13th leaves 6 and itself */
         int held = 3;
         for (int n = 3; n < 60; n++) {
-            logits_after(&l, text + n - held, held, logits);
+            logits_after(&l, text + n - held, held, DTYPE_F32, logits);
             if (text[n] != argmax(logits, 29))
                 fail_with("model %d: token %d is %d, want %d after %d tokens", which, n, text[n],
                           argmax(logits, 29), held);
             held = held == 12 ? 7 : held + 1;
         }
         generate(&l, &greedy, prompt, 40, 1, text);
-        logits_after(&l, prompt + 28, 12, logits);
+        logits_after(&l, prompt + 28, 12, DTYPE_F32, logits);
         assert_int_equal(text[40], argmax(logits, 29));
         lab_close(&l);
     }
@@ -213,7 +215,7 @@ static void long_prompt(void **state)
     struct generator g;
     assert_ok(generator_init(&g, &l.model, &l.dev, l.theta_stage, &greedy));
     assert_ok(generator_next(&g, prompt, 300, &next));
-    logits_after(&l, prompt, 300, logits);
+    logits_after(&l, prompt, 300, DTYPE_F32, logits);
     assert_int_equal(next, argmax(logits, 29));
     generator_free(&g);
     lab_close(&l);
@@ -232,7 +234,7 @@ static void room_follows_the_text(void **state)
     generate(&l, &greedy, prompt, 3, 37, text);
     assert_true(l.memory.total_peak < 1 << 20);
     for (int n = 3; n < 40; n++) {
-        logits_after(&l, text, n, logits);
+        logits_after(&l, text, n, DTYPE_F32, logits);
         assert_int_equal(text[n], argmax(logits, 29));
     }
     lab_close(&l);
@@ -250,7 +252,7 @@ static void smallest_model(void **state)
     lab_open(&l, "cpu", 1, &c, 1);
     generate(&l, &greedy, &prompt, 1, 5, text);
     for (int n = 1; n < 6; n++) {
-        logits_after(&l, &text[n - 1], 1, logits);
+        logits_after(&l, &text[n - 1], 1, DTYPE_F32, logits);
         assert_int_equal(text[n], argmax(logits, 29));
     }
     lab_close(&l);

@@ -132,7 +132,8 @@ static void in_flight(void **state)
             open_seat(&s, &model, loader, &w, BATCHES, recompute);
             struct oracle *o = &s.oracle.base;
             assert_int_equal(o->slots, BATCHES);
-            assert_int_equal(s.memory.now[MEMORY_SCRATCH], s.dev.room_bytes); /* one for all */
+            const size_t tokens = ROWS * T * (4 + 4 + 4 + 1); /* targets, losses, hits; layers' */
+            assert_int_equal(s.memory.now[MEMORY_SCRATCH], s.dev.room_bytes + BATCHES * tokens);
             for (int step = 0; step < 2 * STAGES + 2 * (BATCHES - 1); step++) {
                 for (int i = 0; i < BATCHES; i++) {
                     const int u = step - 2 * i;

@@ -86,10 +86,10 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
         if (pass->logits)
             ops->read(dev, pass->logits + row * (size_t)l->vocab, t.logits,
                       (size_t)here * (size_t)l->vocab);
-        if (pass->losses)
-            ops->cross_entropy(dev, here, l->vocab, t.logits, pass->batch->targets + row,
-                               grad ? pass->loss_scale : 0, pass->losses + row,
-                               pass->hits ? pass->hits + row : NULL);
+        if (pass->losses.data)
+            ops->cross_entropy(dev, here, l->vocab, t.logits, view_at(pass->targets, row),
+                               grad ? pass->loss_scale : 0, view_at(pass->losses, row),
+                               view_at(pass->hits, row));
         if (grad) {
             ops->linear_backward_w(dev, &p, param(pass, grad, l->w), view_none, t.logits, n_here);
             ops->linear_backward_x(dev, &p, view_at(t.dn, row * width), t.logits, w, false);
@@ -102,7 +102,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
                     struct flow flow)
 {
-    if (!pass->training && (pass->losses || pass->logits))
+    if (!pass->training && (pass->losses.data || pass->logits))
         chunked((const struct head_layer *)layer, pass, theta, NULL, flow);
 }
 

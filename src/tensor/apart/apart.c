@@ -272,16 +272,15 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_rope(V, N, P) P(struct rope, p) V(x) N(bool, inverse)
 #define ARGS_embedding_forward(V, N, P)                                                            \
     N(int, batch)                                                                                  \
-    N(int, t) N(int, width) N(int, start) V(y) N(const int32_t *, tokens) V(table) V(positions)
+    N(int, t) N(int, width) N(int, start) V(y) V(tokens) V(table) V(positions)
 #define ARGS_embedding_backward(V, N, P)                                                           \
-    N(int, batch) N(int, t) N(int, width) V(dtable) V(dpositions) N(const int32_t *, tokens) V(dy)
+    N(int, batch) N(int, t) N(int, width) V(dtable) V(dpositions) V(tokens) V(dy)
 #define ARGS_attention_forward(V, N, P) P(struct attention, p) V(o) V(q) V(k) V(v) V(lse)
 #define ARGS_attention_backward(V, N, P)                                                           \
     P(struct attention, p) V(dq) V(dk) V(dv) V(dy) V(o) V(q) V(k) V(v) V(lse)
 #define ARGS_cross_entropy(V, N, P)                                                                \
     N(int, rows)                                                                                   \
-    N(int, vocab) V(logits) N(const int32_t *, targets) N(float, scale) N(float *, losses)         \
-        N(uint8_t *, hits)
+    N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(hits)
 #define ARGS_co2(V, N, P) P(struct co2_step, p) V(x) V(now) V(m) V(sent) V(d) N(size_t, count)
 
 #define FIELD_V(name) struct view name;

@@ -146,12 +146,12 @@ void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view 
 
 void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
 void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                           struct view y, const int32_t *tokens, struct view table,
+                           struct view y, struct view tokens, struct view table,
                            struct view positions);
 void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
-                            struct view dpositions, const int32_t *tokens, struct view dy);
+                            struct view dpositions, struct view tokens, struct view dy);
 void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                       const int32_t *targets, float scale, float *losses, uint8_t *hits);
+                       struct view targets, float scale, struct view losses, struct view hits);
 
 void cpu_attention_forward(struct device *dev, const struct attention *p, struct view o,
                            struct view q, struct view k, struct view v, struct view lse);

@@ -33,10 +33,10 @@ static inline double get_or_zero(struct view v, size_t i)
 /* reference_tokens.c */
 void reference_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
 void reference_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                                 struct view y, const int32_t *tokens, struct view table,
+                                 struct view y, struct view tokens, struct view table,
                                  struct view positions);
 void reference_embedding_backward(struct device *dev, int batch, int t, int width,
-                                  struct view dtable, struct view dpositions, const int32_t *tokens,
+                                  struct view dtable, struct view dpositions, struct view tokens,
                                   struct view dy);
 void reference_attention_forward(struct device *dev, const struct attention *p, struct view o,
                                  struct view q, struct view k, struct view v, struct view lse);
@@ -44,6 +44,7 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
                                   struct view dk, struct view dv, struct view dy, struct view o,
                                   struct view q, struct view k, struct view v, struct view lse);
 void reference_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                             const int32_t *targets, float scale, float *losses, uint8_t *hits);
+                             struct view targets, float scale, struct view losses,
+                             struct view hits);
 
 #endif

@@ -22,34 +22,36 @@ void reference_rope(struct device *dev, const struct rope *p, struct view x, boo
 }
 
 void reference_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                                 struct view y, const int32_t *tokens, struct view table,
+                                 struct view y, struct view tokens, struct view table,
                                  struct view positions)
 {
     (void)dev;
+    const int32_t *token = tokens.data;
     size_t w = (size_t)width;
     for (size_t r = 0; r < (size_t)batch * (size_t)t; r++) {
         size_t position = (size_t)start + r % (size_t)t;
         for (size_t i = 0; i < w; i++)
             put(y, r * w + i,
-                get(table, (size_t)tokens[r] * w + i) + get_or_zero(positions, position * w + i));
+                get(table, (size_t)token[r] * w + i) + get_or_zero(positions, position * w + i));
     }
 }
 
 void reference_embedding_backward(struct device *dev, int batch, int t, int width,
-                                  struct view dtable, struct view dpositions, const int32_t *tokens,
+                                  struct view dtable, struct view dpositions, struct view tokens,
                                   struct view dy)
 {
     (void)dev;
+    const int32_t *token = tokens.data;
     const size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
     for (size_t r = 0; r < rows && dtable.data; r++) {
         size_t first = 0;
-        while (tokens[first] != tokens[r])
+        while (token[first] != token[r])
             first++;
         for (size_t i = 0; i < w && first == r; i++) { /* once for each token */
             double sum = 0;
             for (size_t s = r; s < rows; s++)
-                sum += tokens[s] == tokens[r] ? get(dy, s * w + i) : 0;
-            put_add(dtable, (size_t)tokens[r] * w + i, sum, true);
+                sum += token[s] == token[r] ? get(dy, s * w + i) : 0;
+            put_add(dtable, (size_t)token[r] * w + i, sum, true);
         }
     }
     for (size_t p = 0; p < (size_t)t && dpositions.data; p++) {
@@ -223,9 +225,10 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
 }
 
 void reference_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                             const int32_t *targets, float scale, float *losses, uint8_t *hits)
+                             struct view targets, float scale, struct view losses, struct view hits)
 {
     (void)dev;
+    const int32_t *target = targets.data;
     for (int r = 0; r < rows; r++) {
         struct view row = view_at(logits, (size_t)r * (size_t)vocab);
         int best = 0;
@@ -237,13 +240,13 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
         double max = get(row, (size_t)best);
         for (int i = 0; i < vocab; i++)
             sum += exp(get(row, (size_t)i) - max);
-        bool ignored = targets[r] < 0;
-        losses[r] = ignored ? 0 : (float)(log(sum) - (get(row, (size_t)targets[r]) - max));
-        if (hits)
-            hits[r] = !ignored && targets[r] == best;
+        bool ignored = target[r] < 0;
+        put(losses, (size_t)r, ignored ? 0 : log(sum) - (get(row, (size_t)target[r]) - max));
+        if (hits.data)
+            ((uint8_t *)hits.data)[r] = !ignored && target[r] == best;
         for (int i = 0; scale != 0 && i < vocab; i++) {
             double p = exp(get(row, (size_t)i) - max) / sum;
-            put(row, (size_t)i, ignored ? 0 : scale * (p - (i == targets[r])));
+            put(row, (size_t)i, ignored ? 0 : scale * (p - (i == target[r])));
         }
     }
 }

@@ -4,9 +4,10 @@
 #include "tensor/cpu/cpu.h"
 
 void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                           struct view y, const int32_t *tokens, struct view table,
+                           struct view y, struct view tokens, struct view table,
                            struct view positions)
 {
+    const int32_t *token = tokens.data;
     const struct kernels *k = kernels_of(dev);
     size_t w = (size_t)width, rows = (size_t)batch * (size_t)t;
     float *rooms = device_scratch(dev, 2 * w * (size_t)dev->threads * sizeof *rooms);
@@ -16,7 +17,7 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
     for (size_t r = 0; r < rows; r++) {
         float *room = rooms + 2 * w * (size_t)thread_index();
         float *out = place(y, r * w, room);
-        const float *from = load(k, table, (size_t)tokens[r] * w, w, out);
+        const float *from = load(k, table, (size_t)token[r] * w, w, out);
         if (from != out)
             memcpy(out, from, w * sizeof *out);
         if (positions.data) {
@@ -75,7 +76,7 @@ static void add_rows(const struct kernels *k, struct view y, struct view dy, siz
 
 /* A token may occur in many rows, so threads own columns, not rows. */
 void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
-                            struct view dpositions, const int32_t *tokens, struct view dy)
+                            struct view dpositions, struct view tokens, struct view dy)
 {
     const struct kernels *k = kernels_of(dev);
     size_t w = (size_t)width, rows = (size_t)batch * (size_t)t, period = (size_t)t;
@@ -83,7 +84,7 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
     struct row_token *room = device_scratch(dev, 2 * rows * sizeof *room);
     if (!room)
         return;
-    const struct row_token *order = sort_rows(room, tokens, rows);
+    const struct row_token *order = sort_rows(room, tokens.data, rows);
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
     for (size_t c = 0; c < w; c += step) {
         size_t n = min_size(step, w - c);
@@ -131,8 +132,11 @@ void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inve
 }
 
 void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                       const int32_t *targets, float scale, float *losses, uint8_t *hits)
+                       struct view targets, float scale, struct view losses, struct view hits)
 {
+    const int32_t *target = targets.data;
+    float *loss = losses.data;
+    uint8_t *hit = hits.data;
     const struct kernels *k = kernels_of(dev);
     size_t w = (size_t)vocab;
     bool widened = logits.type != DTYPE_F32;
@@ -143,14 +147,13 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
     for (int r = 0; r < rows; r++) {
         float *room = widened ? rooms + w * (size_t)thread_index() : NULL;
         float *row = load(k, logits, (size_t)r * w, w, room);
-        assert(targets[r] < vocab);
-        if (targets[r] >= 0) {
-            losses[r] =
-                k->loss->cross_entropy(row, vocab, targets[r], scale, hits ? &hits[r] : NULL);
+        assert(target[r] < vocab);
+        if (target[r] >= 0) {
+            loss[r] = k->loss->cross_entropy(row, vocab, target[r], scale, hit ? &hit[r] : NULL);
         } else {
-            losses[r] = 0;
-            if (hits)
-                hits[r] = 0;
+            loss[r] = 0;
+            if (hit)
+                hit[r] = 0;
             if (scale != 0)
                 k->vector->fill(row, 0, w);
         }

@@ -106,14 +106,14 @@ static void null_rope(struct device *dev, const struct rope *p, struct view x, b
 }
 
 static void null_embedding_forward(struct device *dev, int batch, int t, int width, int start,
-                                   struct view y, const int32_t *tokens, struct view table,
+                                   struct view y, struct view tokens, struct view table,
                                    struct view positions)
 {
 }
 
 static void null_embedding_backward(struct device *dev, int batch, int t, int width,
-                                    struct view dtable, struct view dpositions,
-                                    const int32_t *tokens, struct view dy)
+                                    struct view dtable, struct view dpositions, struct view tokens,
+                                    struct view dy)
 {
 }
 
@@ -129,11 +129,9 @@ static void null_attention_backward(struct device *dev, const struct attention *
 }
 
 static void null_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                               const int32_t *targets, float factor, float *losses, uint8_t *hits)
+                               struct view targets, float factor, struct view losses,
+                               struct view hits)
 {
-    memset(losses, 0, (size_t)rows * sizeof *losses);
-    if (hits)
-        memset(hits, 0, (size_t)rows * sizeof *hits);
 }
 
 static void null_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
