@@ -60,7 +60,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     const struct null_config micro_batch = {.seconds = b->c.seconds, .tokens = 4096};
     TRY(device_open(&dev, "null", &memory, 1));
     TRY(null_oracle_init(&oracle, &b->table, w, &dev, &micro_batch));
-    TRY(mesh_open(&mesh, w, b->strategy.groups));
+    TRY(mesh_open(&mesh, w, b->strategy.groups, &dev));
     const struct strategy_setup setup = {&b->strategy, &b->optim, &oracle.base, &dev, &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {

@@ -5,6 +5,9 @@
  * its own (comm_duplicate). Calls on one communicator are made in the same order by all of its
  * ranks.
  *
+ * Views are of host memory or of the device of that line of work, behind whose ops a call begins
+ * and whose next ops find what it received. Backends see host memory only (staging.h).
+ *
  * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
  * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
  * vectors in the order of places j+1, j+2, ..., j; these sums are added in the order of nodes k+1,
@@ -20,7 +23,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "comm/layout.h"
-#include "tensor/dtype.h"
+#include "tensor/device.h"
 
 enum comm_call {
     COMM_SEND,
@@ -98,6 +101,7 @@ struct comm {
     struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
     struct lane *lane;     /* whose line of work this is, so that it learns what it waits for;
                             * NULL: a worker's own */
+    struct device *dev;    /* of that line of work; NULL: host memory only; not owned */
 };
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);

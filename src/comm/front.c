@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "comm/lane.h"
+#include "comm/staging.h"
 #include "comm/tally.h"
 
 const char *comm_call_name(enum comm_call call)
@@ -46,7 +47,10 @@ enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
     assert(to >= 0 && to < c->size && to != c->rank);
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
-    TRY(c->ops->send(c, x.data, bytes, to));
+    struct view host;
+    TRY(staging_room(c, x, x, count, &host));
+    TRY(staging_take(c, host, x, count));
+    TRY(c->ops->send(c, host.data, bytes, to));
     tally_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
@@ -63,7 +67,11 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
     assert(from >= 0 && from < c->size && from != c->rank);
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
-    TRY(c->ops->recv(c, x.data, bytes, from, &came));
+    struct view host;
+    TRY(staging_room(c, x, x, count, &host));
+    TRY(c->ops->recv(c, host.data, bytes, from, &came));
+    if (came == bytes)
+        staging_give(c, x, host, count);
     count_call(c, COMM_RECV, begin);
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
@@ -75,12 +83,20 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     assert(from >= 0 && from < c->size && from != c->rank);
     double begin = enter(c);
     size_t unit = dtype_size(out.type), bytes = 0;
+    struct view host; /* both, where one of them is a device's */
+    TRY(staging_room(c, out, in, count + room, &host));
+    const bool staged = staging_used(out, in);
+    const struct view host_out = staged ? host : out, host_in = staged ? view_at(host, count) : in;
+    TRY(staging_take(c, host_out, out, count));
     if (c->ops->exchange) {
-        TRY(c->ops->exchange(c, out.data, count * unit, to, in.data, room * unit, from, &bytes));
+        TRY(c->ops->exchange(c, host_out.data, count * unit, to, host_in.data, room * unit, from,
+                             &bytes));
     } else {
-        TRY(c->ops->send(c, out.data, count * unit, to));
-        TRY(c->ops->recv(c, in.data, room * unit, from, &bytes));
+        TRY(c->ops->send(c, host_out.data, count * unit, to));
+        TRY(c->ops->recv(c, host_in.data, room * unit, from, &bytes));
     }
+    if (bytes <= room * unit)
+        staging_give(c, in, host_in, bytes / unit);
     tally_message(c, COMM_EXCHANGE, count * unit, to);
     count_call(c, COMM_EXCHANGE, begin);
     if (bytes > room * unit || bytes % unit)
@@ -89,11 +105,16 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     return SOTTO_OK;
 }
 
-static void copy(struct view y, struct view x, size_t count)
+static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    assert(y.type == x.type);
-    if (count && y.data && x.data && y.data != x.data) /* a null device has no data */
-        memmove(y.data, x.data, count * dtype_size(x.type));
+    struct view host;
+    if (!staging_used(y, x))
+        return c->ops->allreduce(c, y, x, count);
+    TRY(staging_room(c, y, x, count, &host));
+    TRY(staging_take(c, host, x, count));
+    TRY(c->ops->allreduce(c, host, host, count));
+    staging_give(c, y, host, count);
+    return SOTTO_OK;
 }
 
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)
@@ -101,11 +122,25 @@ enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, s
     assert(y.type == x.type);
     double begin = enter(c);
     if (c->size == 1)
-        copy(y, x, count);
+        staging_copy(c, y, x, count);
     else
-        TRY(c->ops->allreduce(c, y, x, count));
+        TRY(allreduce(c, y, x, count));
     tally_allreduce(c, x.type, count);
     count_call(c, COMM_ALLREDUCE, begin);
+    return SOTTO_OK;
+}
+
+static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    const struct comm_block mine = comm_block(count, c->size, c->rank);
+    struct view host;
+    if (!staging_used(y, x))
+        return c->ops->reduce_scatter(c, y, x, count);
+    TRY(staging_room(c, y, x, count, &host));
+    TRY(staging_take(c, host, x, count));
+    const struct view sum = view_at(host, mine.begin);
+    TRY(c->ops->reduce_scatter(c, sum, host, count));
+    staging_give(c, y, sum, mine.end - mine.begin);
     return SOTTO_OK;
 }
 
@@ -114,11 +149,26 @@ enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view
     assert(y.type == x.type);
     double begin = enter(c);
     if (c->size == 1)
-        copy(y, x, count);
+        staging_copy(c, y, x, count);
     else
-        TRY(c->ops->reduce_scatter(c, y, x, count));
+        TRY(reduce_scatter(c, y, x, count));
     tally_reduce_scatter(c, x.type, count);
     count_call(c, COMM_REDUCE_SCATTER, begin);
+    return SOTTO_OK;
+}
+
+static enum sotto_status allgather(struct comm *c, struct view y, struct view x, size_t count)
+{
+    const struct comm_block mine = comm_block(count, c->size, c->rank);
+    const size_t unit = dtype_size(x.type);
+    struct view host;
+    if (!staging_used(y, x))
+        return c->ops->allgather(c, y.data, x.data, count, unit);
+    TRY(staging_room(c, y, x, count, &host));
+    const struct view block = view_at(host, mine.begin);
+    TRY(staging_take(c, block, x, mine.end - mine.begin));
+    TRY(c->ops->allgather(c, host.data, block.data, count, unit));
+    staging_give(c, y, host, count);
     return SOTTO_OK;
 }
 
@@ -127,9 +177,9 @@ enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, s
     assert(y.type == x.type);
     double begin = enter(c);
     if (c->size == 1)
-        copy(y, x, count);
+        staging_copy(c, y, x, count);
     else
-        TRY(c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type)));
+        TRY(allgather(c, y, x, count));
     tally_allgather(c, count, dtype_size(x.type));
     count_call(c, COMM_ALLGATHER, begin);
     return SOTTO_OK;
@@ -140,8 +190,15 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
     assert(root >= 0 && root < c->size);
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
-    if (c->size > 1)
-        TRY(c->ops->broadcast(c, x.data, bytes, root));
+    struct view host;
+    if (c->size > 1) {
+        TRY(staging_room(c, x, x, count, &host));
+        if (c->rank == root)
+            TRY(staging_take(c, host, x, count));
+        TRY(c->ops->broadcast(c, host.data, bytes, root));
+        if (c->rank != root)
+            staging_give(c, x, host, count);
+    }
     tally_broadcast(c, bytes, root);
     count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
@@ -159,7 +216,9 @@ enum sotto_status comm_barrier(struct comm *c)
 enum sotto_status comm_split(struct comm *c, int color, struct comm **out)
 {
     *out = NULL;
-    return c->ops->split(c, color, out);
+    TRY(c->ops->split(c, color, out));
+    (*out)->dev = c->dev;
+    return SOTTO_OK;
 }
 
 enum sotto_status comm_duplicate(struct comm *c, struct comm **out)

@@ -12,6 +12,18 @@ void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock
     lane->since = INFINITY;
 }
 
+enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
+{
+    if (!lane->dev)
+        return call->job(call->arg);
+    device_follow(lane->dev, call->mark);
+    enum sotto_status st = call->job(call->arg);
+    struct status_note note;
+    status_save(&note, st);
+    st = device_check(lane->dev); /* also behind a job that failed: what it uses may be freed */
+    return note.code != SOTTO_OK ? status_raise(&note) : st;
+}
+
 enum sotto_status lane_wait(struct lane *lane)
 {
     double begin = clock_now(lane->clock);
@@ -63,10 +75,7 @@ struct thread_lane {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    struct {
-        lane_job *job;
-        void *arg;
-    } queue[QUEUE];
+    struct lane_call queue[QUEUE];
     unsigned started, finished; /* jobs ever; those between them wait or run */
     bool closing;
     struct status_note failure; /* of the first job that failed */
@@ -86,12 +95,10 @@ static void *serve(void *arg)
             pthread_cond_wait(&l->moved, &l->lock);
         if (l->closing)
             break;
-        unsigned place = l->finished % QUEUE;
-        lane_job *job = l->queue[place].job;
-        void *job_arg = l->queue[place].arg;
+        const struct lane_call call = l->queue[l->finished % QUEUE];
         pthread_mutex_unlock(&l->lock);
         double begin = clock_now(l->base.clock);
-        enum sotto_status st = job(job_arg);
+        enum sotto_status st = lane_run(&l->base, &call);
         double took = clock_now(l->base.clock) - begin;
         pthread_mutex_lock(&l->lock);
         l->base.busy += took;
@@ -104,7 +111,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
+static enum sotto_status start(struct lane *lane, struct lane_call call)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
@@ -112,9 +119,7 @@ static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
         pthread_cond_wait(&l->moved, &l->lock);
     enum sotto_status st = status_raise(&l->failure);
     if (st == SOTTO_OK) {
-        l->queue[l->started % QUEUE].job = job;
-        l->queue[l->started % QUEUE].arg = arg;
-        l->started++;
+        l->queue[l->started++ % QUEUE] = call;
         pthread_cond_broadcast(&l->moved);
     }
     pthread_mutex_unlock(&l->lock);

@@ -6,6 +6,9 @@
  *     ...                                                  compute goes on
  *     TRY(lane_wait(lane));                                all started jobs are done
  *
+ * A lane has a device context of its own. A job's ops begin when all that the starter issued before
+ * is done, and a job ends when its ops have.
+ *
  * A job that fails ends the lane: jobs behind it are not run, and lane_wait and lane_done return
  * its status and message, again and again. */
 #ifndef SOTTO_COMM_LANE_H
@@ -21,8 +24,15 @@ typedef enum sotto_status lane_job(void *arg);
 
 struct lane;
 
+/* A job that was started, behind what the starter's device was to do by then. */
+struct lane_call {
+    lane_job *job;
+    void *arg;
+    struct device_mark mark;
+};
+
 struct lane_ops {
-    enum sotto_status (*start)(struct lane *lane, lane_job *job, void *arg);
+    enum sotto_status (*start)(struct lane *lane, struct lane_call call);
     enum sotto_status (*done)(struct lane *lane, bool *done); /* never blocks */
     enum sotto_status (*wait)(struct lane *lane);
     void (*close)(struct lane *lane); /* waits for the job that runs; those behind it are dropped */
@@ -36,6 +46,8 @@ struct lane_ops {
 struct lane {
     const struct lane_ops *ops;
     const struct clock *clock;
+    struct device *dev;    /* of its jobs; NULL: they have none; not owned              */
+    struct device *before; /* of who starts them; NULL: likewise                        */
     struct lane *above;    /* that waits for this one; NULL: a worker does              */
     double busy;           /* seconds that its jobs took                                */
     double exposed;        /* seconds that lane_wait kept waiting, of these in calls ... */
@@ -54,10 +66,12 @@ void lane_worked(struct lane *lane, double begin, double end);
 
 /* For backends. */
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);
+enum sotto_status lane_run(struct lane *lane, const struct lane_call *call);
 
 static inline enum sotto_status lane_start(struct lane *lane, lane_job *job, void *arg)
 {
-    return lane->ops->start(lane, job, arg);
+    const struct lane_call call = {job, arg, device_mark(lane->before)};
+    return lane->ops->start(lane, call);
 }
 
 static inline enum sotto_status lane_done(struct lane *lane, bool *done)

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "tensor/ops.h"
+
 static enum sotto_status split(struct mesh *mesh, int color, struct comm **out)
 {
     assert(mesh->n_comm < MESH_COMMS);
@@ -16,6 +18,7 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
     assert(mesh->n_comm < MESH_COMMS);
     TRY(comm_duplicate(like, out));
     (*out)->lane = lane;
+    (*out)->dev = lane->dev;
     mesh->comm[mesh->n_comm++] = *out;
     return SOTTO_OK;
 }
@@ -23,15 +26,26 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out)
 {
     assert(mesh->n_lane < MESH_LANES);
-    TRY(mesh->worker->ops->lane(mesh->worker, out));
+    struct device *dev = &mesh->lane_dev[mesh->n_lane], *own = mesh->dev;
+    if (own)
+        TRY(device_open(dev, own->ops->name, own->memory, own->threads));
+    const enum sotto_status st = mesh->worker->ops->lane(mesh->worker, out);
+    if (st != SOTTO_OK) {
+        if (own)
+            device_close(dev);
+        return st;
+    }
     (*out)->above = waiter->lane;
+    (*out)->dev = own ? dev : NULL;
+    (*out)->before = waiter->dev;
     mesh->lanes[mesh->n_lane++] = *out;
     return SOTTO_OK;
 }
 
-enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups)
+enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups,
+                            struct device *dev)
 {
-    *mesh = (struct mesh){.worker = worker, .n_r = groups};
+    *mesh = (struct mesh){.worker = worker, .dev = dev, .n_r = groups};
     if (groups < 1 || worker->size % groups)
         return fail(SOTTO_EINVAL, "%d workers cannot be cut into %d equal groups", worker->size,
                     groups);
@@ -39,6 +53,7 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
     mesh->r = worker->rank / mesh->n_s;
     mesh->s = worker->rank % mesh->n_s;
     enum sotto_status st;
+    worker->world->dev = dev;
     TRY_DONE(split(mesh, mesh->r, &mesh->shard));
     TRY_DONE(split(mesh, mesh->s, &mesh->replicate));
     TRY_DONE(mesh_lane(mesh, worker->world, &mesh->lane));
@@ -53,10 +68,15 @@ done:
 
 void mesh_close(struct mesh *mesh)
 {
-    while (mesh->n_lane > 0) /* first: their jobs may be using the communicators */
-        lane_close(mesh->lanes[--mesh->n_lane]);
+    for (int i = 0; i < mesh->n_lane; i++) /* first: their jobs may be using all the rest */
+        lane_close(mesh->lanes[i]);
     while (mesh->n_comm > 0)
         comm_free(mesh->comm[--mesh->n_comm]);
+    while (mesh->n_lane > 0)
+        if (mesh->lane_dev[--mesh->n_lane].ops)
+            device_close(&mesh->lane_dev[mesh->n_lane]);
+    if (mesh->worker)
+        mesh->worker->world->dev = NULL;
     *mesh = (struct mesh){0};
 }
 

@@ -1,8 +1,9 @@
 /* The mesh |R| x |S| of workers: S = shard groups on fast links, R = the same place in every group,
  * across slow links. rank = r*|S| + s. A one-level run is a mesh with the other side 1.
  *
- * Communicators and lanes of a method are opened here, so that a failure can bring all of them to
- * rest and what they cost is counted in one place. */
+ * Communicators and lanes of a method are opened here, with the device contexts that they belong
+ * to, so that a failure can bring all of them to rest and what they cost is counted in one place.
+ */
 #ifndef SOTTO_STRATEGY_MESH_H
 #define SOTTO_STRATEGY_MESH_H
 
@@ -12,6 +13,7 @@ enum { MESH_COMMS = 12, MESH_LANES = 4 };
 
 struct mesh {
     struct worker *worker; /* not owned */
+    struct device *dev;    /* of the worker's own line of work; not owned */
     int n_r, n_s;          /* |R|, |S|  */
     int r, s;
     struct comm *shard, *replicate; /* of this worker's group; of its place in all groups */
@@ -21,16 +23,20 @@ struct mesh {
 
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
+    struct device lane_dev[MESH_LANES]; /* theirs */
     int n_comm, n_lane;
     double worked; /* seconds of work over vectors on the worker's own line (work.h) */
 };
 
-/* `groups` = |R|, which must divide the number of workers. Called by all of them. */
-enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups);
+/* `groups` = |R|, which must divide the number of workers; `dev`: the worker's, NULL: host memory
+ * only. Called by all of them. */
+enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups,
+                            struct device *dev);
 void mesh_close(struct mesh *mesh);
 
 /* One more lane, and a communicator of the ranks of `like` for it. Called by all workers; closed
- * with the mesh. `waiter`: a communicator of the line of work that will wait for the lane. */
+ * with the mesh. `waiter`: a communicator of the line of work that starts its jobs and waits for
+ * it. */
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out);
 enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct lane *lane,
                                  struct comm **out);

@@ -16,6 +16,11 @@ struct work {
     struct device *dev; /* of that line                                 */
 };
 
+static inline struct work work_in(struct mesh *mesh, struct lane *lane)
+{
+    return (struct work){mesh, lane, lane ? lane->dev : mesh->dev};
+}
+
 /* `job` moves `bytes`. */
 enum sotto_status work_run(const struct work *on, lane_job *job, void *arg, double bytes);
 

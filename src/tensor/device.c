@@ -57,6 +57,7 @@ void device_close(struct device *dev)
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
     drop_room(dev);
+    memory_give(dev->memory, MEMORY_COMMUNICATION, dev->staging, dev->staging_bytes);
     if (dev->ops && dev->ops->close)
         dev->ops->close(dev);
     *dev = (struct device){0};
@@ -130,6 +131,16 @@ enum sotto_status device_room(struct device *dev, size_t bytes)
     dev->room_bytes = bytes;
     memory_add(dev->memory, MEMORY_SCRATCH, bytes);
     return SOTTO_OK;
+}
+
+void *device_staging(struct device *dev, size_t bytes)
+{
+    if (bytes <= dev->staging_bytes)
+        return dev->staging;
+    memory_give(dev->memory, MEMORY_COMMUNICATION, dev->staging, dev->staging_bytes);
+    dev->staging = memory_resize(dev->memory, MEMORY_COMMUNICATION, NULL, 0, bytes);
+    dev->staging_bytes = dev->staging ? bytes : 0;
+    return dev->staging;
 }
 
 enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dtype type,

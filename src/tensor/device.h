@@ -22,6 +22,8 @@ struct device {
     int threads;           /* cores one op may use, >= 1 */
     void *scratch;         /* device_scratch */
     size_t scratch_bytes;
+    void *staging; /* device_staging */
+    size_t staging_bytes;
     void *room; /* device_room */
     size_t room_bytes;
     struct status_note failure; /* the first op that failed */
@@ -29,7 +31,8 @@ struct device {
 };
 
 /* `name` picks the op table: "cpu", "reference", "null" (no arithmetic, and buffers that are
- * accounted but hold nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for). `threads` 0: all cores of this process. */
+ * accounted but hold nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for).
+ * `threads` 0: all cores of this process. */
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);
@@ -61,6 +64,11 @@ void *device_scratch(struct device *dev, size_t bytes);
  * (a layer), which ops leave alone. One for all that is computed on this line of work, as it is
  * done one at a time; asked for before the first step. What was there may be lost. */
 enum sotto_status device_room(struct device *dev, size_t bytes);
+
+/* At least `bytes` of host memory that data pass through between the device and elsewhere, valid
+ * until the next call; it grows as scratch does, and NULL is without memory. It is paid for as
+ * communication's. */
+void *device_staging(struct device *dev, size_t bytes);
 
 /* Memory that ops can work on, zeroed, tagged with what it is for. `dev` tells whether there is
  * one; the data of a null device's are NULL. */

@@ -134,7 +134,7 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
     oracle.ops = *oracle.null.base.ops;
     oracle.ops.needs = needs;
     oracle.null.base.ops = &oracle.ops;
-    TRY_DONE(mesh_open(&mesh, w, t->strategy.groups));
+    TRY_DONE(mesh_open(&mesh, w, t->strategy.groups, &dev));
     const struct strategy_setup setup = {&t->strategy, &t->run->config.optim, &oracle.null.base,
                                          &dev, &mesh};
     TRY_DONE(strategy_open(&s, &setup));

@@ -94,7 +94,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     TRY_DONE(agree_start(run, w));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, cluster_threads(&run->cluster, w)));
     TRY_DONE(open_oracle(t));
-    TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups));
+    TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     struct strategy_setup setup = {&c->strategy, &c->optim, t->oracle, &t->dev, &t->mesh};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "comm/worker.h"
+#include "tensor/ops.h"
 
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
@@ -64,10 +65,50 @@ static inline float suite_total(int size, size_t i, int call)
 
 struct suite {
     struct comm *c;
-    struct view x, y;
+    struct view x, y;   /* host, y behind x */
+    struct buffer away; /* both again, where the communicator has a device */
     int call;
     float sum[SUITE_PERIOD]; /* of all ranks' values in this call */
 };
+
+static inline enum sotto_status suite_init(struct suite *s, struct comm *c, size_t most)
+{
+    *s = (struct suite){.c = c};
+    s->x.data = calloc(2 * (most + 1), 4);
+    s->y.data = (float *)s->x.data + most + 1;
+    return c->dev ? buffer_init(&s->away, c->dev, DTYPE_F32, 2 * (most + 1), MEMORY_OUTER)
+                  : SOTTO_OK;
+}
+
+static inline void suite_free(struct suite *s)
+{
+    buffer_free(&s->away);
+    free(s->x.data);
+}
+
+/* Where the communicator finds what lies at v. */
+static inline struct view suite_at(const struct suite *s, struct view v)
+{
+    if (!s->away.dev)
+        return v;
+    const struct view to = s->away.view;
+    return (struct view){(char *)to.data + ((char *)v.data - (char *)s->x.data), v.type, to.place};
+}
+
+/* Before a call, and behind it. */
+static inline void suite_push(const struct suite *s, size_t count)
+{
+    const struct view all[] = {s->x, s->y};
+    for (int i = 0; i < 2 && s->away.dev; i++)
+        s->c->dev->ops->write(s->c->dev, suite_at(s, all[i]), all[i].data, count);
+}
+
+static inline void suite_pull(const struct suite *s, size_t count)
+{
+    const struct view all[] = {s->x, s->y};
+    for (int i = 0; i < 2 && s->away.dev; i++)
+        s->c->dev->ops->read(s->c->dev, all[i].data, suite_at(s, all[i]), count);
+}
 
 static inline float suite_sum(const struct suite *s, size_t i)
 {
@@ -89,7 +130,9 @@ static inline enum sotto_status suite_allreduce(struct suite *s, size_t count, b
 {
     suite_fill(s, count);
     struct view y = in_place ? s->x : s->y;
-    TRY(comm_allreduce(s->c, y, s->x, count));
+    suite_push(s, count);
+    TRY(comm_allreduce(s->c, suite_at(s, y), suite_at(s, s->x), count));
+    suite_pull(s, count);
     for (size_t i = 0; i < count; i++)
         CHECK(suite_get(y, i) == suite_sum(s, i), "allreduce of %zu: [%zu] is %g", count, i,
               suite_get(y, i));
@@ -105,12 +148,15 @@ static inline enum sotto_status suite_scatter_gather(struct suite *s, size_t cou
     struct comm_block b = comm_block(count, c->size, c->rank);
     suite_fill(s, count);
     struct view block = view_at(in_place ? s->x : s->y, b.begin);
-    TRY(comm_reduce_scatter(c, block, s->x, count));
+    suite_push(s, count);
+    TRY(comm_reduce_scatter(c, suite_at(s, block), suite_at(s, s->x), count));
+    suite_pull(s, count);
     for (size_t i = b.begin; i < b.end; i++)
         CHECK(suite_get(block, i - b.begin) == suite_sum(s, i),
               "reduce_scatter of %zu: [%zu] is %g", count, i, suite_get(block, i - b.begin));
     struct view whole = in_place ? s->x : s->y;
-    TRY(comm_allgather(c, whole, block, count));
+    TRY(comm_allgather(c, suite_at(s, whole), suite_at(s, block), count));
+    suite_pull(s, count);
     for (size_t i = 0; i < count; i++)
         CHECK(suite_get(whole, i) == suite_sum(s, i), "allgather of %zu: [%zu] is %g", count, i,
               suite_get(whole, i));
@@ -121,7 +167,9 @@ static inline enum sotto_status suite_broadcast(struct suite *s, size_t count)
 {
     for (int root = 0; root < s->c->size; root++) {
         suite_fill(s, count);
-        TRY(comm_broadcast(s->c, s->x, count, root));
+        suite_push(s, count);
+        TRY(comm_broadcast(s->c, suite_at(s, s->x), count, root));
+        suite_pull(s, count);
         for (size_t i = 0; i < count; i++)
             CHECK(suite_get(s->x, i) == suite_value(root, i, s->call),
                   "broadcast of %zu from %d: [%zu]", count, root, i);
@@ -137,13 +185,16 @@ static inline enum sotto_status suite_messages(struct suite *s, size_t count)
     if (c->size == 1)
         return SOTTO_OK;
     suite_fill(s, count);
-    TRY(comm_send(c, s->x, count, right));
+    suite_push(s, count);
+    TRY(comm_send(c, suite_at(s, s->x), count, right));
     s->call++;
     for (size_t i = 0; i < count; i++)
         suite_put(s->x, i, suite_value(c->rank, i, s->call));
-    TRY(comm_send(c, s->x, count, right));
+    suite_push(s, count);
+    TRY(comm_send(c, suite_at(s, s->x), count, right));
     for (int k = 1; k >= 0; k--) {
-        TRY(comm_recv(c, s->y, count, left));
+        TRY(comm_recv(c, suite_at(s, s->y), count, left));
+        suite_pull(s, count);
         for (size_t i = 0; i < count; i++)
             CHECK(suite_get(s->y, i) == suite_value(left, i, s->call - k), "message of %zu: [%zu]",
                   count, i);
@@ -160,7 +211,9 @@ static inline enum sotto_status suite_exchange(struct suite *s, size_t count)
         size_t mine = count > (size_t)c->rank ? count - (size_t)c->rank : 0, came;
         size_t want = count > (size_t)from ? count - (size_t)from : 0;
         suite_fill(s, count);
-        TRY(comm_exchange(c, s->x, mine, to, s->y, count, from, &came));
+        suite_push(s, count);
+        TRY(comm_exchange(c, suite_at(s, s->x), mine, to, suite_at(s, s->y), count, from, &came));
+        suite_pull(s, count);
         CHECK(came == want, "exchange of %zu: %zu came", want, came);
         for (size_t i = 0; i < count; i++)
             CHECK(suite_get(s->y, i) == (i < want ? suite_value(from, i, s->call) : -77),
@@ -218,22 +271,24 @@ static inline enum sotto_status suite_order(struct suite *s, size_t count, bool 
     const struct view y = in_place ? s->x : s->y;
     for (size_t i = 0; i < count; i++)
         suite_put(s->x, i, suite_real(s->x, c->rank, i));
-    TRY(comm_allreduce(c, y, s->x, count));
+    suite_push(s, count);
+    TRY(comm_allreduce(c, suite_at(s, y), suite_at(s, s->x), count));
+    suite_pull(s, count);
     for (int b = 0; b < c->size; b++)
         TRY(suite_compare(s, "allreduce", y, 0, b, count));
     for (size_t i = 0; i < count; i++)
         suite_put(s->x, i, suite_real(s->x, c->rank, i));
-    TRY(comm_reduce_scatter(c, view_at(y, begin), s->x, count));
+    suite_push(s, count);
+    TRY(comm_reduce_scatter(c, suite_at(s, view_at(y, begin)), suite_at(s, s->x), count));
+    suite_pull(s, count);
     return suite_compare(s, "reduce_scatter", view_at(y, begin), begin, c->rank, count);
 }
 
 static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool ordered)
 {
     static const size_t counts[] = {0, 1, 7, 1023, 20000, SUITE_LONGEST};
-    struct suite s = {.c = c};
-    s.x.data = calloc(most + 1, 4);
-    s.y.data = calloc(most + 1, 4);
-    enum sotto_status st = SOTTO_OK;
+    struct suite s;
+    enum sotto_status st = suite_init(&s, c, most);
     for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
         s.x.type = s.y.type = (enum dtype)type;
         for (size_t k = 0; k < sizeof counts / sizeof *counts && st == SOTTO_OK; k++) {
@@ -255,8 +310,7 @@ static inline enum sotto_status suite_vectors(struct comm *c, size_t most, bool 
                 st = comm_barrier(c);
         }
     }
-    free(s.x.data);
-    free(s.y.data);
+    suite_free(&s);
     return st;
 }
 
@@ -293,26 +347,47 @@ static inline enum sotto_status suite_split(struct comm *c, bool ordered)
 struct suite_lane {
     struct comm *c;
     float x[1000];
+    struct buffer away; /* the worker's, where it has a device */
 };
 
 static inline enum sotto_status suite_lane_job(void *arg)
 {
     struct suite_lane *l = arg;
-    struct view v = {l->x, DTYPE_F32};
+    const struct view host = {l->x, DTYPE_F32}, v = l->away.dev ? l->away.view : host;
     return comm_allreduce(l->c, v, v, 1000);
+}
+
+/* The lane's device context, of the same kind as the worker's; its jobs begin behind the worker's
+ * ops. */
+static inline enum sotto_status suite_lane_device(struct lane *lane, struct comm *own,
+                                                  struct device *dev)
+{
+    struct device *before = own->dev;
+    if (!before)
+        return SOTTO_OK;
+    TRY(device_open(dev, before->ops->name, before->memory, 1));
+    lane->before = before;
+    lane->dev = own->dev = dev;
+    return SOTTO_OK;
 }
 
 static inline enum sotto_status suite_lanes(struct worker *w)
 {
-    struct suite_lane job[3];
+    struct suite_lane job[3] = {0};
+    struct device *dev = w->world->dev, lane_dev = {0};
     struct lane *lane;
     struct comm *own;
     TRY(comm_duplicate(w->world, &own));
     TRY(w->ops->lane(w, &lane));
+    TRY(suite_lane_device(lane, own, &lane_dev));
     for (int k = 0; k < 3; k++) {
         job[k].c = own;
         for (int i = 0; i < 1000; i++)
             job[k].x[i] = suite_value(w->rank, (size_t)i, k);
+        if (dev) {
+            TRY(buffer_init(&job[k].away, dev, DTYPE_F32, 1000, MEMORY_OUTER));
+            dev->ops->write(dev, job[k].away.view, job[k].x, 1000);
+        }
         TRY(lane_start(lane, suite_lane_job, &job[k]));
     }
     TRY(suite_vectors(w->world, 1023, false));
@@ -320,11 +395,17 @@ static inline enum sotto_status suite_lanes(struct worker *w)
     bool done;
     TRY(lane_done(lane, &done));
     CHECK(done, "a lane that was waited for is not done");
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 3; k++) {
+        if (dev)
+            dev->ops->read(dev, job[k].x, job[k].away.view, 1000);
         for (int i = 0; i < 1000; i++)
             CHECK(job[k].x[i] == suite_total(w->size, (size_t)i, k), "lane: job %d, [%d]", k, i);
+        buffer_free(&job[k].away);
+    }
     lane_close(lane);
     comm_free(own);
+    if (dev)
+        device_close(&lane_dev);
     return SOTTO_OK;
 }
 
@@ -352,33 +433,47 @@ static inline enum sotto_status suite_on_nodes(struct worker *w, void *arg)
     static const size_t counts[] = {0, 1, 7, 1023, SUITE_LARGE};
     const struct suite_nodes *n = arg;
     const struct layout l = w->world->layout;
-    struct suite s = {.c = w->world};
-    enum sotto_status st = SOTTO_OK;
+    struct suite s;
     CHECK(l.nodes == n->want.nodes && l.each == n->want.each, "ranks lie on %d x %d, not %d x %d",
           l.nodes, l.each, n->want.nodes, n->want.each);
-    s.x.data = calloc(SUITE_LARGE, sizeof(float));
-    s.y.data = calloc(SUITE_LARGE, sizeof(float));
+    enum sotto_status st = suite_init(&s, w->world, SUITE_LARGE);
     for (size_t k = 0; k < 4 * sizeof counts / sizeof *counts && st == SOTTO_OK; k++) {
         s.x.type = s.y.type = k % 2 ? DTYPE_BF16 : DTYPE_F32;
         st = suite_order(&s, counts[k / 4], k / 2 % 2);
     }
-    free(s.x.data);
-    free(s.y.data);
+    suite_free(&s);
     return st;
 }
 
 struct suite_config {
-    size_t most;  /* longest vector */
-    bool ordered; /* sums have the promised order */
+    size_t most;        /* longest vector */
+    bool ordered;       /* sums have the promised order */
+    const char *device; /* that has the vectors; NULL: the host */
 };
 
-static inline enum sotto_status suite_run(struct worker *w, void *arg)
+static inline enum sotto_status suite_calls(struct worker *w, const struct suite_config *config)
 {
-    const struct suite_config *config = arg;
     TRY(suite_vectors(w->world, config->most, config->ordered));
     TRY(suite_small(w->world));
     TRY(suite_split(w->world, config->ordered));
     return suite_lanes(w);
+}
+
+static inline enum sotto_status suite_run(struct worker *w, void *arg)
+{
+    const struct suite_config *config = arg;
+    struct memory memory = {0};
+    struct device dev;
+    if (!config->device)
+        return suite_calls(w, config);
+    TRY(device_open(&dev, config->device, &memory, 1));
+    w->world->dev = &dev;
+    enum sotto_status st = suite_calls(w, config);
+    w->world->dev = NULL;
+    device_close(&dev);
+    if (st == SOTTO_OK)
+        CHECK(memory.total == 0, "%zu bytes are left", (size_t)memory.total);
+    return st;
 }
 
 #endif

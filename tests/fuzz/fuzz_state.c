@@ -122,7 +122,7 @@ static void lab_open(struct lab *lab, int method)
     must(strategy_resolve(&lab->config, 1));
     must(worker_alone(&lab->worker));
     must(device_open(&lab->dev, "cpu", &lab->memory, 1));
-    must(mesh_open(&lab->mesh, &lab->worker, lab->config.groups));
+    must(mesh_open(&lab->mesh, &lab->worker, lab->config.groups, &lab->dev));
     struct strategy_setup setup = {&lab->config, &lab->optim, &lab->oracle, &lab->dev, &lab->mesh};
     must(strategy_open(&lab->s, &setup));
     float *flat = calloc(table_count(lab->oracle.table), sizeof *flat);

@@ -243,7 +243,7 @@ static inline enum sotto_status seat_work(struct worker *w, void *arg)
     enum sotto_status st;
     TRY_DONE(strategy_resolve(&seat->config, w->size));
     TRY_DONE(device_open(&seat->dev, "cpu", &seat->memory, 1));
-    TRY_DONE(mesh_open(&seat->mesh, w, seat->config.groups));
+    TRY_DONE(mesh_open(&seat->mesh, w, seat->config.groups, &seat->dev));
     struct strategy_setup setup = {&seat->config, &seat->optim, &seat->q.base, &seat->dev,
                                    &seat->mesh};
     TRY_DONE(strategy_open(&seat->s, &setup));

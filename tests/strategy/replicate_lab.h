@@ -210,7 +210,7 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     lab_start(start);
     TRY(strategy_resolve(&config, w->size));
     TRY(device_open(&dev, "cpu", &memory, 1));
-    TRY(mesh_open(&mesh, w, config.groups));
+    TRY(mesh_open(&mesh, w, config.groups, &dev));
     quadratic_make(q);
     q->base.ops = &timed_ops;
     q->nan_at = lab->nan_at;

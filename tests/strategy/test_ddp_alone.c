@@ -30,7 +30,7 @@ static void method_open(struct alone *m)
     assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
     assert_ok(worker_alone(&m->worker));
     assert_ok(strategy_resolve(&m->config, 1));
-    assert_ok(mesh_open(&m->mesh, &m->worker, 1));
+    assert_ok(mesh_open(&m->mesh, &m->worker, 1, &m->dev));
     struct strategy_setup setup = {&m->config, &m->optim, &m->q.base, &m->dev, &m->mesh};
     assert_ok(strategy_open(&m->s, &setup));
     for (int i = 0; i < COUNT; i++)
@@ -404,7 +404,7 @@ static void the_first_failure(void **state)
     struct mesh mesh;
     struct lane *lane[2];
     assert_ok(worker_alone(&worker));
-    assert_ok(mesh_open(&mesh, &worker, 1));
+    assert_ok(mesh_open(&mesh, &worker, 1, NULL));
     assert_ok(mesh_rest(&mesh));
     for (int i = 0; i < 2; i++)
         assert_ok(mesh_lane(&mesh, worker.world, &lane[i]));

@@ -43,7 +43,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     optim_defaults(&optim);
     TRY(configure(lab, config));
     TRY(device_open(&dev, "cpu", &memory, 1));
-    TRY(mesh_open(&mesh, w, config->groups));
+    TRY(mesh_open(&mesh, w, config->groups, &dev));
     quadratic_make(&q);
     q.base.rank = w->rank;
     q.size = w->size;

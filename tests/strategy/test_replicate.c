@@ -407,10 +407,9 @@ static double paced_now(const struct clock *clock)
         ->now;
 }
 
-static enum sotto_status paced_start(struct lane *lane, lane_job *job, void *arg)
+static enum sotto_status paced_start(struct lane *lane, struct lane_call call)
 {
-    (void)job;
-    (void)arg;
+    (void)call;
     ((struct paced *)lane)->started = true;
     return SOTTO_OK;
 }

@@ -85,7 +85,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     q.size = w->size;
     TRY(strategy_resolve(&config, w->size));
     TRY(device_open(&dev, "cpu", &memory, 1));
-    TRY(mesh_open(&mesh, w, config.groups));
+    TRY(mesh_open(&mesh, w, config.groups, &dev));
     struct strategy_setup setup = {&config, &optim, &q.base, &dev, &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
@@ -240,7 +240,7 @@ static enum sotto_status shape(struct worker *w, void *arg)
 {
     int groups = *(int *)arg;
     struct mesh m;
-    TRY(mesh_open(&m, w, groups));
+    TRY(mesh_open(&m, w, groups, NULL));
     bool right = m.n_r == groups && m.n_s == w->size / groups && w->rank == m.r * m.n_s + m.s &&
                  m.shard->size == m.n_s && m.shard->rank == m.s && m.replicate->size == m.n_r &&
                  m.replicate->rank == m.r;

@@ -46,7 +46,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     const struct null_config micro_batch = {c->seconds, 100, 0};
     TRY(device_open(&dev, "null", &memory, 1));
     TRY(null_oracle_init(&oracle, &c->table, w, &dev, &micro_batch));
-    TRY(mesh_open(&mesh, w, c->config.groups));
+    TRY(mesh_open(&mesh, w, c->config.groups, &dev));
     const struct strategy_setup setup = {&c->config, &c->optim, &oracle.base, &dev, &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {

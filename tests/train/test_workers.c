@@ -69,7 +69,7 @@ static enum sotto_status work(struct worker *w, void *arg)
                                        .seconds = 0.01};
     enum sotto_status st = model_oracle_init(&oracle, &setup);
     if (st == SOTTO_OK)
-        st = mesh_open(&mesh, w, g->groups);
+        st = mesh_open(&mesh, w, g->groups, &dev);
     if (st == SOTTO_OK)
         st = train(g, w, &dev, &oracle, &mesh);
     if (mesh.worker)

@@ -5,15 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct call {
-    lane_job *job;
-    void *arg;
-};
-
 struct virtual_lane {
     struct lane base;
     struct virtual_process process;
-    struct call *queue; /* a ring of `room`, a power of two */
+    struct lane_call *queue; /* a ring of `room`, a power of two */
     size_t room, started, finished;
     bool running, closing;
     struct virtual_process *waiter;
@@ -49,10 +44,10 @@ static void serve(void *arg)
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
             continue;
         }
-        struct call call = l->queue[l->finished & (l->room - 1)];
+        struct lane_call call = l->queue[l->finished & (l->room - 1)];
         double begin = l->process.time;
         l->running = true;
-        enum sotto_status st = call.job(call.arg);
+        enum sotto_status st = lane_run(&l->base, &call);
         l->running = false;
         l->base.busy += l->process.time - begin;
         l->finished++;
@@ -71,7 +66,7 @@ static void serve(void *arg)
 static enum sotto_status grow(struct virtual_lane *l)
 {
     size_t room = l->room ? 2 * l->room : 16;
-    struct call *queue = malloc(room * sizeof *queue);
+    struct lane_call *queue = malloc(room * sizeof *queue);
     if (!queue)
         return fail(SOTTO_ENOMEM, "no memory for %zu jobs of a lane", room);
     for (size_t i = l->finished; i != l->started; i++)
@@ -82,13 +77,13 @@ static enum sotto_status grow(struct virtual_lane *l)
     return SOTTO_OK;
 }
 
-static enum sotto_status start(struct lane *lane, lane_job *job, void *arg)
+static enum sotto_status start(struct lane *lane, struct lane_call call)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     TRY(status_raise(&l->failure));
     if (l->started - l->finished == l->room)
         TRY(grow(l));
-    l->queue[l->started++ & (l->room - 1)] = (struct call){job, arg};
+    l->queue[l->started++ & (l->room - 1)] = call;
     if (l->process.state == PROCESS_IDLE)
         virtual_wake(&l->process, fmax(l->process.sim->current->time, l->until));
     return SOTTO_OK;

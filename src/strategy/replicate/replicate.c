@@ -126,7 +126,7 @@ enum sotto_status replicate_publish(struct replicate *r)
 
 enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y)
 {
-    const struct work on = {r->is.mesh, across->lane, r->is.dev};
+    const struct work on = work_in(r->is.mesh, across->lane);
     if (across->size == 1)
         return SOTTO_OK;
     if (r->weight != 1)

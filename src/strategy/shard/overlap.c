@@ -147,7 +147,7 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
     const struct mesh *mesh = s->is.mesh;
-    const struct work on = {s->is.mesh, mesh->lane, &o->lane_dev};
+    const struct work on = work_in(s->is.mesh, mesh->lane);
     double squared;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
     shard_tell(s, &o->sent);
@@ -181,7 +181,8 @@ static enum sotto_status refresh(struct overlap *o)
     struct shard *s = &o->shard;
     const struct table *table = s->is.oracle->table;
     assign_lane(o);
-    TRY(replicate_publish(s->replicate));
+    TRY(replicate_publish(s->replicate)); /* by the lane's device */
+    TRY(device_check(s->replicate->is.dev));
     for (int k = 0; k < table->n_stage; k++)
         TRY(comm_allgather(s->is.mesh->shard, wire_stage(o, k), own_slice(s, k),
                            table_stage_count(table, k)));
@@ -260,7 +261,6 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
                                                 MEMORY_COMMUNICATION};
     TRY(shard_check(table, setup->mesh));
     TRY(shard_init(&o->shard, ops, setup));
-    TRY(device_open(&o->lane_dev, dev->ops->name, dev->memory, dev->threads));
     o->theta = 0;
     o->g = 1;
     o->wire = 2;
@@ -274,7 +274,7 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
                     MEMORY_OPTIMIZER));
     assign(o);
     TRY(open_history(o));
-    return shard_replicate(&o->shard, o->x.view, true, &o->lane_dev, own_slice, own_slice);
+    return shard_replicate(&o->shard, o->x.view, true, setup->mesh->lane, own_slice, own_slice);
 }
 
 void overlap_free(struct strategy *strategy)
@@ -293,8 +293,6 @@ void overlap_free(struct strategy *strategy)
     free(o->history);
     free(o->replay);
     shard_free(&o->shard);
-    if (o->lane_dev.ops)
-        device_close(&o->lane_dev);
     free(o);
 }
 

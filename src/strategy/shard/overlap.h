@@ -29,7 +29,6 @@ struct overlap {
     int theta, g, wire;      /* which room has which role                               */
     struct buffer sum;       /* mixed, fp32 gradients: has the role of room g           */
     struct buffer x;         /* fp32 truth of the own slices                            */
-    struct device lane_dev;  /* the lane's                                              */
     struct counts sent;      /* of the gradient with the lane: own, then everybody's    */
     struct plan plan;        /* of the round under way: a failed one's job may outlive  */
     struct round round;      /* its caller's                                            */

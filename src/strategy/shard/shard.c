@@ -31,8 +31,6 @@ void shard_free(struct shard *s)
     buffer_free(&s->whole);
     buffer_free(&s->mean);
     buffer_free(&s->wire);
-    if (s->wire_dev.ops)
-        device_close(&s->wire_dev);
     free(s->theta_stage);
     free(s->g_stage);
     free(s->asked_stage);
@@ -40,7 +38,7 @@ void shard_free(struct shard *s)
     free(s->own_g);
 }
 
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct lane *lane,
                                   struct view (*theta)(struct shard *s, int k),
                                   struct view (*g)(struct shard *s, int k))
 {
@@ -64,7 +62,7 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, s
         .config = s->is.config,
         .optim = s->is.optim,
         .table = table,
-        .dev = lane ? lane : s->is.dev,
+        .dev = lane ? lane->dev : s->is.dev,
         .mesh = s->is.mesh,
         .across = lane ? mesh->lane_replicate : mesh->replicate,
         .within = lane ? mesh->lane_shard : mesh->shard,
@@ -301,6 +299,7 @@ enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
     TRY(s->replicate->ops->visit(s->replicate, v));
     if (state_loading(v))
         TRY(replicate_publish(s->replicate));
+    TRY(device_check(s->replicate->is.dev));
     return device_check(s->is.dev);
 }
 
@@ -421,7 +420,8 @@ enum sotto_status shard_import(struct shard *s, const float *flat)
                         flat + table->stage_start[k] + at.in_stage, at.count);
     }
     s->carried = false;
+    TRY(device_check(dev)); /* the replicate method's may be another */
     replicate_anchor(s->replicate);
     TRY(replicate_publish(s->replicate));
-    return device_check(dev);
+    return device_check(s->replicate->is.dev);
 }

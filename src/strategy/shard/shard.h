@@ -38,7 +38,6 @@ struct shard {
     struct buffer whole;                /* real parameters, between rounds, for whoever asks */
     struct buffer mean;                 /* ... own slices, while groups differ               */
     struct buffer wire;                 /* gradients on their way: shard_wire_open           */
-    struct device wire_dev;             /* the lane's                                        */
     struct agreed agreed;               /* of a round, where all workers' gradients are averaged */
     bool carried;       /* between rounds: g and counts hold gradients that were not applied yet */
     lane_job *complete; /* of a stage, unless the round is abandoned */
@@ -51,9 +50,9 @@ void shard_free(struct shard *s);
 
 /* The replicate method over the own slices `x`, whose place in the stages `theta` and `g` tell;
  * theta NULL: what is computed with is x itself. `sliced`: a worker owns a slice of every stage,
- * otherwise all of it. `lane`: the steps are made in the mesh's lane, with a device of its own;
- * NULL: between the computations, with theirs. */
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct device *lane,
+ * otherwise all of it. `lane`: the steps are made in the mesh's lane, with its device; NULL:
+ * between the computations, with theirs. */
+enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct lane *lane,
                                   struct view (*theta)(struct shard *s, int k),
                                   struct view (*g)(struct shard *s, int k));
 

@@ -20,7 +20,6 @@ enum sotto_status shard_wire_open(struct shard *s, size_t most)
     const struct strategy_config *c = s->is.config;
     if (c->precision != PRECISION_MIXED || strategy_grad_type(c) == DTYPE_BF16)
         return SOTTO_OK;
-    TRY(device_open(&s->wire_dev, dev->ops->name, dev->memory, dev->threads));
     return buffer_init(&s->wire, dev, DTYPE_BF16, most, MEMORY_COMMUNICATION);
 }
 
@@ -30,12 +29,14 @@ enum sotto_status shard_narrow(struct shard *s, struct view g, size_t count, str
     if (!s->wire.dev)
         return SOTTO_OK;
     *sent = s->wire.view;
-    return work_copy(&(struct work){s->is.mesh, s->is.mesh->lane, &s->wire_dev}, *sent, g, count);
+    const struct work on = work_in(s->is.mesh, s->is.mesh->lane);
+    return work_copy(&on, *sent, g, count);
 }
 
 enum sotto_status shard_widen(struct shard *s, struct view g, struct view sent, size_t count)
 {
     if (!s->wire.dev)
         return SOTTO_OK;
-    return work_copy(&(struct work){s->is.mesh, s->is.mesh->lane, &s->wire_dev}, g, sent, count);
+    const struct work on = work_in(s->is.mesh, s->is.mesh->lane);
+    return work_copy(&on, g, sent, count);
 }

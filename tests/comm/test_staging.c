@@ -1,0 +1,134 @@
+/* Vectors that are a device's: every call has the bits of host memory, whoever moves it, and lanes
+ * begin behind what their starter has issued. */
+#include "base/scratch.h"
+#include "comm/suite.h"
+
+typedef enum sotto_status engine(const struct engine_config *config, worker_job *job, void *arg);
+static engine *const engines[] = {engine_threads, engine_virtual};
+
+static void suite_on_a_device(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 4; size++) {
+        const struct engine_config config = {.workers = size};
+        struct suite_config how = {size == 3 ? 20000 : 1023, true, "apart"};
+        for (int e = 0; e < 2; e++)
+            assert_ok(engines[e](&config, suite_run, &how));
+    }
+}
+
+/* Host memory on one side of a call, a device's on the other. */
+static enum sotto_status mix(struct worker *w, void *arg)
+{
+    enum { N = 100 };
+    struct memory memory = {0};
+    struct device dev;
+    struct buffer b;
+    float host[N], back[N];
+    (void)arg;
+    TRY(device_open(&dev, "apart", &memory, 1));
+    TRY(buffer_init(&b, &dev, DTYPE_F32, N, MEMORY_OUTER));
+    w->world->dev = &dev;
+    for (int i = 0; i < N; i++)
+        host[i] = suite_value(w->rank, (size_t)i, 0);
+    const struct view h = {host, DTYPE_F32}, r = {back, DTYPE_F32};
+    TRY(comm_allreduce(w->world, b.view, h, N)); /* host to device, and back */
+    TRY(comm_allreduce(w->world, r, b.view, N));
+    for (int i = 0; i < N; i++)
+        CHECK(back[i] == (float)w->size * suite_total(w->size, (size_t)i, 0), "[%d] is %g", i,
+              back[i]);
+    const size_t whole = N * sizeof(float);
+    CHECK(memory.now[MEMORY_COMMUNICATION] == (w->size > 1 ? whole : 0) &&
+              memory.peak[MEMORY_COMMUNICATION] == memory.now[MEMORY_COMMUNICATION],
+          "%zu bytes to stage vectors of %zu", (size_t)memory.now[MEMORY_COMMUNICATION], whole);
+    w->world->dev = NULL;
+    buffer_free(&b);
+    device_close(&dev);
+    CHECK(memory.total == 0, "%zu bytes are left", (size_t)memory.total);
+    return SOTTO_OK;
+}
+
+static void places_mix(void **state)
+{
+    (void)state;
+    for (int size = 1; size <= 3; size++)
+        for (int e = 0; e < 2; e++)
+            assert_ok(engines[e](&(struct engine_config){.workers = size}, mix, NULL));
+}
+
+enum { N = 64, ROUNDS = 20 };
+
+struct copying {
+    struct device dev[2]; /* the worker's, the lane's */
+    struct buffer x, y;
+};
+
+static enum sotto_status copy_job(void *arg)
+{
+    struct copying *c = arg;
+    c->dev[1].ops->copy(&c->dev[1], c->y.view, c->x.view, N);
+    return SOTTO_OK; /* not waited for here: a job ends when its ops have */
+}
+
+/* How often a lane's job did not see what its starter had issued. */
+static enum sotto_status start_and_look(struct worker *w, struct copying *c, bool behind,
+                                        int *wrong)
+{
+    struct lane *lane;
+    float host[N];
+    TRY(w->ops->lane(w, &lane));
+    lane->dev = &c->dev[1];
+    lane->before = behind ? &c->dev[0] : NULL;
+    *wrong = 0;
+    for (int i = 1; i <= ROUNDS; i++) {
+        c->dev[0].ops->fill(&c->dev[0], c->x.view, N, (float)i);
+        TRY(lane_start(lane, copy_job, c));
+        TRY(lane_wait(lane));
+        c->dev[0].ops->read(&c->dev[0], host, c->y.view, N);
+        *wrong += host[0] != (float)i || host[N - 1] != (float)i;
+    }
+    lane_close(lane);
+    return SOTTO_OK;
+}
+
+static enum sotto_status look(struct worker *w, void *arg)
+{
+    struct memory memory = {0};
+    struct copying c;
+    int wrong;
+    (void)arg;
+    for (int i = 0; i < 2; i++)
+        TRY(device_open(&c.dev[i], "apart", &memory, 1));
+    TRY(buffer_init(&c.x, &c.dev[0], DTYPE_F32, N, MEMORY_OUTER));
+    TRY(buffer_init(&c.y, &c.dev[0], DTYPE_F32, N, MEMORY_OUTER));
+    TRY(start_and_look(w, &c, true, &wrong));
+    CHECK(wrong == 0, "%d jobs began before what was issued", wrong);
+#ifndef __SANITIZE_THREAD__ /* which sees the race */
+    TRY(start_and_look(w, &c, false, &wrong));
+    CHECK(wrong > 0, "a lane that follows nobody goes unnoticed");
+#endif
+    buffer_free(&c.x);
+    buffer_free(&c.y);
+    for (int i = 0; i < 2; i++)
+        device_close(&c.dev[i]);
+    return SOTTO_OK;
+}
+
+static void lanes_begin_behind_a_mark(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SOTTO_APART_DELAY", "2000", 1), 0);
+    for (int e = 0; e < 2; e++)
+        assert_ok(engines[e](&(struct engine_config){.workers = 1}, look, NULL));
+    assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(suite_on_a_device),
+        cmocka_unit_test(places_mix),
+        cmocka_unit_test(lanes_begin_behind_a_mark),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
