@@ -164,7 +164,12 @@ static void add(struct launch *l, const struct part *p, const struct segment *s)
 static void apply(struct optim *o, const struct part *part, int n, double lr, double grad_scale,
                   bool peek)
 {
-    struct launch l = {.o = o, .lr = lr, .grad_scale = grad_scale, .peek = peek};
+    struct launch l; /* set one by one: nobody needs a clean list */
+    l.o = o;
+    l.lr = lr;
+    l.grad_scale = grad_scale;
+    l.peek = peek;
+    l.n = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < o->n_segment; k++)
             add(&l, &part[i], &o->segment[k]);

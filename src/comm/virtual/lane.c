@@ -12,7 +12,6 @@ struct virtual_lane {
     size_t room, started, finished;
     bool running, closing;
     struct virtual_process *waiter;
-    struct status_note failure; /* of the first job that failed */
     bool held;                  /* had something under way when a pause began, ... */
     double paused;              /* ... which was then */
     double later;               /* what is under way counts as done so much later, ... */
@@ -20,6 +19,7 @@ struct virtual_lane {
     double asked_at;            /* lane_done, how many times in a row at one time */
     int asked;
     struct virtual_lane *next, **link;
+    struct status_note failure; /* of the first job that failed; large, so last */
 };
 
 static bool idle(const struct virtual_lane *l)
