@@ -30,11 +30,15 @@ static enum sotto_status measure(const struct sotto_options *common, const char 
                                  const char *tau, int real, struct sotto_cost *cost)
 {
     static float x[COUNT];
-    struct sotto_problem problem = {
-        .tensors = tensors, .count = 1, .gradient = gradient, .user = real ? &problem : NULL};
-    struct sotto_training training = {.problem = &problem, .parameters = x};
+    struct sotto_problem problem = {.struct_size = sizeof problem,
+                                    .tensors = tensors,
+                                    .count = 1,
+                                    .gradient = gradient,
+                                    .user = real ? &problem : NULL};
+    struct sotto_training training = {
+        .struct_size = sizeof training, .problem = &problem, .parameters = x};
     struct sotto_options *options;
-    struct sotto_result result = {0};
+    struct sotto_result result = {.struct_size = sizeof result};
     char step[16];
     snprintf(step, sizeof step, "%dms", STEP_MS);
     enum sotto_status st = sotto_options_copy(&options, common);

@@ -64,12 +64,13 @@ static int observe(void *user, const struct sotto_round *round)
 static enum sotto_status train(struct sotto_options *options, double milliseconds)
 {
     struct sleeper sleeper = {0};
-    const struct sotto_problem problem = {.tensors = tensors,
+    const struct sotto_problem problem = {.struct_size = sizeof problem,
+                                          .tensors = tensors,
                                           .count = STAGES,
                                           .forward = forward,
                                           .backward = backward,
                                           .user = &sleeper};
-    struct sotto_result r = {0};
+    struct sotto_result r = {.struct_size = sizeof r};
     char step[32];
     if (options->config.train.time != TIME_VIRTUAL)
         sleeper.seconds = milliseconds / 1e3;
@@ -82,7 +83,9 @@ static enum sotto_status train(struct sotto_options *options, double millisecond
     for (size_t i = 0; i < STAGES * COUNT; i++)
         x[i] = 1;
     enum sotto_status st =
-        sotto_train(&(struct sotto_training){&problem, options, x, observe, &sleeper, NULL}, &r);
+        sotto_train(&(struct sotto_training){sizeof(struct sotto_training), &problem, options, x,
+                                             observe, &sleeper, NULL},
+                    &r);
     free(x);
     if (st == SOTTO_OK && r.rank == 0)
         printf(

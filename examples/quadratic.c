@@ -75,16 +75,18 @@ static int observe(void *observer, const struct sotto_round *round)
  */
 static enum sotto_status train(const struct sotto_options *options, const char *checkpoint)
 {
-    struct sotto_problem problem = {.tensors = tensors, .count = 2, .gradient = gradient};
+    struct sotto_problem problem = {
+        .struct_size = sizeof problem, .tensors = tensors, .count = 2, .gradient = gradient};
     struct watch watch = {0};
     float x[COUNT] = {0}; /* where training begins; then where it came to */
-    struct sotto_training training = {.problem = &problem,
+    struct sotto_training training = {.struct_size = sizeof training,
+                                      .problem = &problem,
                                       .options = options,
                                       .parameters = x,
                                       .observe = observe,
                                       .observer = &watch,
                                       .checkpoint = checkpoint};
-    struct sotto_result result;
+    struct sotto_result result = {.struct_size = sizeof result};
     char name[64], time[64], seed[64];
     long long seed_number = 0;
     enum sotto_status st = sotto_train(&training, &result);

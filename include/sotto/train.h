@@ -3,14 +3,22 @@
  * program.
  *
  *     struct sotto_tensor tensors[] = {{"w", {3, 4}, 0}, {"b", {4}, 0}};
- *     struct sotto_problem problem = {.tensors = tensors, .count = 2, .gradient = my_gradient};
+ *     struct sotto_problem problem = {sizeof problem, tensors, 2, my_gradient};
  *     float parameters[16] = {0};
+ *     struct sotto_training training = {sizeof training, &problem, options, parameters};
  *     sotto_options_create(&options);
  *     sotto_options_set(options, "strategy", "zero1");
  *     sotto_options_set(options, "workers", "4");
- *     sotto_train(&(struct sotto_training){&problem, options, parameters}, NULL);
+ *     sotto_train(&training, NULL);
  *
- * Numbers of parameters and gradients are fp32 in host memory. */
+ * Numbers of parameters and gradients are fp32 in host memory.
+ *
+ * Structs that may get more members begin with `struct_size`. Whoever makes one sets it to its
+ * sizeof; what the library makes has it set. A program that was compiled with an older header hands
+ * over less: the library takes the members that it lacks as 0, and writes no further than it
+ * reaches. One that was compiled with a newer header hands over more, which must be 0 as far as the
+ * library does not know it. A size that is too small for the first such header, such as 0, is
+ * refused. New members come last; the other structs (tensors, costs) do not grow. */
 #ifndef SOTTO_TRAIN_H
 #define SOTTO_TRAIN_H
 
@@ -34,13 +42,24 @@ struct sotto_tensor {
 /* Which micro-batch it is, and what came out. It should be a function of these four numbers: then
  * runs can be repeated and resumed, and no two workers see the same data. */
 struct sotto_microbatch {
-    int64_t index;   /* this worker's, from 0                                                */
-    int rank, size;  /* of the worker                                                        */
+    size_t struct_size;
+    int64_t index;   /* of those of `rank`, from 0                                           */
+    int rank, size;  /* the worker whose data they are, and the workers                      */
     int64_t seed;    /* train.seed                                                           */
     bool sum;        /* false: the gradient of the mean loss over the targets is wanted;
                       * true (strategy.weight = tokens): of the sum                          */
     double loss;     /* out: summed over the targets                                         */
     int64_t targets; /* out: how many; 1 unless set, which makes `sum` meaningless           */
+
+    /* Methods that pipeline have several micro-batches under way: what a worker keeps of one from
+     * forward to backward belongs to its slot. 0 unless the problem has worker_slots. */
+    int slot;
+    /* With problem.edges, what passes between stages. Forward of a stage reads x and writes y,
+     * backward reads x and dy and writes dx; NULL before the first and behind the last stage. */
+    const float *x;
+    float *y;
+    const float *dy;
+    float *dx;
 };
 
 /* Adds this micro-batch's gradient to grad[] and sets batch->loss. theta[i] and grad[i] are tensor
@@ -50,7 +69,8 @@ typedef enum sotto_status sotto_gradient(void *worker, struct sotto_microbatch *
                                          const float *const *theta, float *const *grad);
 
 /* The same stage by stage, so that communication overlaps the rest of the computation: forward of
- * stages 0 .. n-1, then backward of n-1 .. 0. What passes between stages stays with the worker. The
+ * stages 0 .. n-1, then backward of n-1 .. 0. What passes between stages stays with the worker,
+ * unless problem.edges says how much it is. The
  * loss is known behind the last stage's backward. Tensors of other stages are NULL. */
 typedef enum sotto_status sotto_forward(void *worker, struct sotto_microbatch *batch, int stage,
                                         const float *const *theta);
@@ -60,6 +80,7 @@ typedef enum sotto_status sotto_backward(void *worker, struct sotto_microbatch *
 /* All that it points to is the caller's and must stay as it is while it is in use. Members left 0
  * are absent. */
 struct sotto_problem {
+    size_t struct_size;
     const struct sotto_tensor *tensors; /* (count) */
     int count;
     sotto_gradient *gradient; /* this one, ...        */
@@ -81,6 +102,14 @@ struct sotto_problem {
     const bool *needs;
     /* (optional) (stages): the work of each, for virtual time; NULL: as their parameters. */
     const double *work;
+
+    /* (optional) (stages): how many numbers pass from stage k - 1 to stage k in a micro-batch; [0]
+     * is not used. The library then keeps them, as batch->x, y, dy and dx, and may have stages
+     * computed by different workers. */
+    const size_t *edges;
+    /* (optional) Behind worker_open: so many micro-batches may be under way at once, and
+     * batch->slot is below that. Without it stages hold one at a time. */
+    enum sotto_status (*worker_slots)(void *worker, int slots);
 };
 
 /* Elements of all tensors together, the length of a whole vector: the tensors in the table's order.
@@ -138,6 +167,7 @@ struct sotto_cost {
 };
 
 struct sotto_round {
+    size_t struct_size;
     int64_t step, steps; /* rounds done, rounds in all                        */
     double loss;         /* mean over the targets of the round                */
     double grad_norm;    /* before clipping; negative: not computed           */
@@ -157,22 +187,25 @@ enum sotto_memory { /* what memory is for */
                     SOTTO_MEMORY_ACTIVATIONS, /* precision = mixed: fp32 copies for the callbacks */
                     SOTTO_MEMORY_SCRATCH,
                     SOTTO_MEMORY_CHECKPOINT, /* while one is written */
-                    SOTTO_MEMORY_CATEGORIES
+                    SOTTO_MEMORY_CATEGORIES,
+                    SOTTO_MEMORY_ROOM = 16 /* of arrays of them: there may be more one day */
 };
 SOTTO_API const char *sotto_memory_name(enum sotto_memory category);
 
 enum { SOTTO_CLUSTER_ROOM = 320 };
 
 struct sotto_result {
+    size_t struct_size;
     int64_t step;           /* rounds done                                    */
     int rank, workers;      /* of the first worker in this process; in all    */
     double loss;            /* of the last round                              */
     struct sotto_cost cost; /* mean over the workers; seconds: the slowest's  */
-    size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total; /* peaks of the worst worker, bytes */
+    size_t memory[SOTTO_MEMORY_ROOM], memory_total; /* peaks of the worst worker, bytes */
     char cluster[SOTTO_CLUSTER_ROOM]; /* "4 nodes x 2 workers; inside 10GB/s,5us; ..." */
 };
 
 struct sotto_training {
+    size_t struct_size;
     const struct sotto_problem *problem;
     const struct sotto_options *options; /* NULL: the defaults                              */
     float *parameters;                   /* (sotto_problem_count) in: to begin with, the same in
@@ -250,7 +283,7 @@ SOTTO_API enum sotto_status sotto_trainer_load(struct sotto_trainer *trainer, co
 
 /* Peaks by category into memory[], bytes; returns their peak together. */
 SOTTO_API size_t sotto_trainer_memory(const struct sotto_trainer *trainer,
-                                      size_t memory[SOTTO_MEMORY_CATEGORIES]);
+                                      size_t memory[SOTTO_MEMORY_ROOM]);
 
 /* This program's place among those that mpirun or srun started; alone, rank 0 of 1. MPI starts once
  * in a process: a program that trains several times holds this open meanwhile. */

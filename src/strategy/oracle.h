@@ -38,9 +38,9 @@ struct oracle_ops {
     /* (optional) The stages whose parameters stage k reads, and to whose gradients its backward
      * adds: needs[j] for all j. Without it: k alone. */
     void (*needs)(struct oracle *o, int k, bool *needs);
-    /* (optional, both or none) What passes the border before stage k >= 1 of the micro-batch in
+    /* (optional) What passes the border before stage k >= 1 of the micro-batch in
      * `slot`, to be read or to be written: activations, or, if `gradient`, their gradient. It stays
-     * until the stages beside it have no more use for it, or it is dropped. */
+     * until the stages beside it have no more use for it, or (optional) it is dropped. */
     enum sotto_status (*edge)(struct oracle *o, int slot, int k, bool gradient, struct view *out,
                               size_t *count);
     void (*drop)(struct oracle *o, int slot, int k);

@@ -174,7 +174,8 @@ static struct lab lab_new(void)
 
 static struct sotto_problem problem_of(struct lab *lab, bool stages)
 {
-    struct sotto_problem p = {.tensors = stages ? staged : whole,
+    struct sotto_problem p = {.struct_size = sizeof p,
+                              .tensors = stages ? staged : whole,
                               .count = TENSORS,
                               .user = lab,
                               .worker_open = open_hand,
@@ -236,7 +237,8 @@ static enum sotto_status train(struct lab *lab, bool stages, const char *setting
     struct sotto_options *o = options_of(settings);
     struct seen ignored = {0};
     start_at(x);
-    struct sotto_training t = {.problem = &p,
+    struct sotto_training t = {.struct_size = sizeof t,
+                               .problem = &p,
                                .options = o,
                                .parameters = x,
                                .observe = observe,

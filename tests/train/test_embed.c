@@ -14,7 +14,7 @@ static void closed_form(void **state)
         const bool tokens = variant / 18 % 2, stages = variant / 36;
         struct lab lab = lab_new();
         struct seen seen = {0};
-        struct sotto_result result;
+        struct sotto_result result = {.struct_size = sizeof result};
         char settings[256];
         float x[COUNT];
         double want[COUNT], loss[ROUNDS];
@@ -101,7 +101,7 @@ static void mixed_precision(void **state)
 {
     (void)state;
     struct lab lab = lab_new();
-    struct sotto_result mixed, full;
+    struct sotto_result mixed = {.struct_size = sizeof mixed}, full = mixed;
     float x[COUNT], y[COUNT];
     assert_ok(train(&lab, true, "workers=2 precision=mixed", x, NULL, &mixed));
     assert_ok(train(&lab, true, "workers=2", y, NULL, &full));
@@ -119,7 +119,7 @@ static void virtual_costs(void **state)
 {
     (void)state;
     struct lab lab = lab_new();
-    struct sotto_result r;
+    struct sotto_result r = {.struct_size = sizeof r};
     float x[COUNT];
     for (int stages = 0; stages < 2; stages++) {
         assert_ok(train(&lab, stages, "time=virtual worker.step=10ms accumulate=2 worker.speed=0.5",
@@ -188,7 +188,11 @@ static void wrong_problems(void **state)
 {
     (void)state;
     struct sotto_tensor t[3] = {{"a", {2, 3}, 0}, {"b", {2}, 0}, {"c", {1}, 0}};
-    struct sotto_problem p = {.tensors = t, .count = 3, .gradient = gradient};
+    struct sotto_problem p = {.struct_size = sizeof p,
+
+                              .tensors = t,
+                              .count = 3,
+                              .gradient = gradient};
     assert_int_equal(sotto_problem_count(&p), 9);
 #define assert_unsound(part) (assert_int_equal(sotto_problem_count(&p), 0), assert_says(part))
 #define assert_says(part)                                                                          \
@@ -234,10 +238,64 @@ static void wrong_problems(void **state)
     p.work = NULL;
     p.count = 0;
     assert_unsound("no tensors");
-    struct sotto_training training = {.problem = &p};
+    struct sotto_training training = {.struct_size = sizeof training, .problem = &p};
     assert_fails(sotto_train(&training, NULL), SOTTO_EINVAL, "no tensors");
     p.count = 3;
     assert_fails(sotto_train(&training, NULL), SOTTO_EINVAL, "no parameters");
+}
+
+/* Programs that were compiled with another header: an older one, which knew fewer members and has
+ * something else behind them, and newer ones. */
+static void other_sizes(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct sotto_options *o = options_of("workers=2");
+    float x[COUNT], y[COUNT];
+    struct {
+        struct sotto_problem is;
+        char more[16];
+    } problem = {.is = problem_of(&lab, true)};
+    struct {
+        struct sotto_result is;
+        char more[16];
+    } result = {.is.struct_size = sizeof(struct sotto_result)};
+    struct sotto_training t = {
+        .struct_size = sizeof t, .problem = &problem.is, .options = o, .parameters = x};
+    start_at(x);
+    assert_ok(sotto_train(&t, &result.is));
+    assert_int_equal(result.is.struct_size, sizeof result.is);
+
+    const size_t old = offsetof(struct sotto_problem, edges);
+    memset((char *)&problem + old, 0xa5, sizeof problem - old);
+    problem.is.struct_size = old;
+    result.is.struct_size = offsetof(struct sotto_result, cluster) + SOTTO_CLUSTER_ROOM;
+    memset((char *)&result + result.is.struct_size, 0x5a, sizeof result - result.is.struct_size);
+    t.parameters = y;
+    start_at(y);
+    assert_int_equal(sotto_problem_count(&problem.is), COUNT);
+    assert_ok(sotto_train(&t, &result.is));
+    assert_memory_equal(x, y, sizeof x);
+    for (size_t i = result.is.struct_size; i < sizeof result; i++)
+        assert_int_equal(((char *)&result)[i], 0x5a);
+
+    memset((char *)&problem + old, 0, sizeof problem - old);
+    problem.is.struct_size = sizeof problem;
+    result.is.struct_size = sizeof result;
+    start_at(y);
+    assert_ok(sotto_train(&t, &result.is));
+    assert_memory_equal(x, y, sizeof x);
+    assert_int_equal(result.more[3], 0);
+    problem.more[3] = 1;
+    assert_fails(sotto_train(&t, NULL), SOTTO_EINVAL, "members that this version");
+    problem.is.struct_size = 0;
+    assert_fails(sotto_train(&t, NULL), SOTTO_EINVAL, "struct_size of a sotto_problem is 0");
+    problem.is.struct_size = sizeof problem.is;
+    result.is.struct_size = 8;
+    assert_fails(sotto_train(&t, &result.is), SOTTO_EINVAL, "struct_size of a sotto_result is 8");
+    t.struct_size = 0;
+    assert_fails(sotto_train(&t, NULL), SOTTO_EINVAL, "struct_size of a sotto_training is 0");
+    sotto_options_destroy(o);
 }
 
 static void options(void **state)
@@ -325,7 +383,7 @@ static enum sotto_status own_rounds(struct own *own, struct sotto_worker *w,
 {
     const int rank = sotto_worker_rank(w);
     double ranks[2] = {rank, 1};
-    struct sotto_round r = {0};
+    struct sotto_round r = {.struct_size = sizeof r};
     TRY(sotto_worker_sum(w, ranks, 2));
     if (own->load)
         TRY(sotto_trainer_load(t, own->load));
@@ -505,10 +563,14 @@ static void checkpoint(void **state)
     struct sotto_options *o =
         options_of("workers=2 strategy=zero1 kind=adamw momentum=0 save_every=2");
     struct seen straight = {0}, cut = {.stop_at = 4};
-    struct sotto_result result;
+    struct sotto_result result = {.struct_size = sizeof result};
     float x[COUNT], y[COUNT];
-    struct sotto_training t = {
-        .problem = &p, .options = o, .parameters = x, .observe = observe, .observer = &straight};
+    struct sotto_training t = {.struct_size = sizeof t,
+                               .problem = &p,
+                               .options = o,
+                               .parameters = x,
+                               .observe = observe,
+                               .observer = &straight};
     start_at(x);
     assert_ok(sotto_train(&t, NULL));
     t.checkpoint = at("train.safetensors");
@@ -569,6 +631,7 @@ int main(void)
         cmocka_unit_test(virtual_costs),
         cmocka_unit_test(failing_callbacks),
         cmocka_unit_test(wrong_problems),
+        cmocka_unit_test(other_sizes),
         cmocka_unit_test(options),
         cmocka_unit_test(own_loop),
         cmocka_unit_test(resume),

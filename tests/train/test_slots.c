@@ -1,9 +1,11 @@
 /* Oracles that hold several micro-batches: two under way with parameters of their own are two, one
  * after the other; a model cut into stages that live on workers of their own, with nothing but
- * edges between them, is the whole model. All of it to the bit. */
+ * edges between them, is the whole model, and so is a problem of the public interface. All of it to
+ * the bit. */
 #include "nn/lab.h"
 #include "train/fixture.h"
 
+#include "train/embed/embed.h"
 #include "train/null_oracle.h"
 #include "train/oracle.h"
 
@@ -330,12 +332,228 @@ static void declared(void **state)
     comm_free(w.world);
 }
 
+/* A problem of the public interface: a chain of tanh(w x), and 1/2 |w x - t|^2 behind it. What
+ * forward keeps for backward is the slot's. */
+enum { WIDTH = 5 };
+
+struct hand {
+    float (*kept)[STAGES][WIDTH]; /* (slots) */
+};
+
+static enum sotto_status open_hand(void *user, int rank, int size, void **worker)
+{
+    (void)user, (void)rank, (void)size;
+    *worker = calloc(1, sizeof(struct hand));
+    return SOTTO_OK;
+}
+
+static enum sotto_status hand_slots(void *worker, int slots)
+{
+    struct hand *h = worker;
+    h->kept = calloc((size_t)slots, sizeof *h->kept);
+    return SOTTO_OK;
+}
+
+static void close_hand(void *worker)
+{
+    struct hand *h = worker;
+    free(h->kept);
+    free(h);
+}
+
+static float datum(const struct sotto_microbatch *b, int i)
+{
+    return sinf(1.7f * (float)(b->index * b->size + b->rank) + 0.3f * (float)i);
+}
+
+static enum sotto_status hand_forward(void *worker, struct sotto_microbatch *b, int stage,
+                                      const float *const *theta)
+{
+    struct hand *h = worker;
+    assert_true((b->x == NULL) == (stage == 0) && (b->y == NULL) == (stage == STAGES - 1));
+    for (int i = 0; i < WIDTH; i++) {
+        const float in = stage ? b->x[i] : datum(b, i), z = theta[stage][i] * in;
+        h->kept[b->slot][stage][i] = stage < STAGES - 1 ? tanhf(z) : z - datum(b, i + 7);
+        if (stage < STAGES - 1)
+            b->y[i] = h->kept[b->slot][stage][i];
+        else
+            b->loss += 0.5 * h->kept[b->slot][stage][i] * h->kept[b->slot][stage][i];
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status hand_backward(void *worker, struct sotto_microbatch *b, int stage,
+                                       const float *const *theta, float *const *grad)
+{
+    struct hand *h = worker;
+    assert_true((b->dx == NULL) == (stage == 0) && (b->dy == NULL) == (stage == STAGES - 1));
+    for (int i = 0; i < WIDTH; i++) {
+        const float in = stage ? b->x[i] : datum(b, i), kept = h->kept[b->slot][stage][i];
+        const float d = stage < STAGES - 1 ? b->dy[i] * (1 - kept * kept) : kept;
+        grad[stage][i] += d * in;
+        if (stage > 0)
+            b->dx[i] = d * theta[stage][i];
+    }
+    return SOTTO_OK;
+}
+
+static const struct sotto_tensor chain[STAGES] = {
+    {"a", {WIDTH}, 0}, {"b", {WIDTH}, 1}, {"c", {WIDTH}, 2}};
+static const size_t chain_edges[STAGES] = {0, WIDTH, WIDTH};
+static const struct sotto_problem chain_problem = {.struct_size = sizeof chain_problem,
+                                                   .tensors = chain,
+                                                   .count = STAGES,
+                                                   .forward = hand_forward,
+                                                   .backward = hand_backward,
+                                                   .worker_open = open_hand,
+                                                   .worker_close = close_hand,
+                                                   .edges = chain_edges,
+                                                   .worker_slots = hand_slots};
+
+struct chain_lab {
+    struct table table;
+    float theta[STAGES * WIDTH];
+    float grad[2][BATCHES][STAGES * WIDTH]; /* whole; in stages */
+    double loss[2][BATCHES];
+};
+
+struct chain_seat {
+    struct memory memory;
+    struct device dev;
+    struct problem_oracle oracle;
+};
+
+static void open_chain(struct chain_seat *s, struct chain_lab *lab, struct worker *w, int slots)
+{
+    memset(s, 0, sizeof *s);
+    assert_ok(device_open(&s->dev, "cpu", &s->memory, 1));
+    assert_ok(
+        problem_oracle_init(&s->oracle, &(struct problem_oracle_setup){.problem = &chain_problem,
+                                                                       .table = &lab->table,
+                                                                       .dev = &s->dev,
+                                                                       .worker = w,
+                                                                       .slots = slots}));
+    assert_int_equal(s->memory.now[MEMORY_ACTIVATIONS],
+                     slots * 2 * (STAGES - 1) * WIDTH * sizeof(float));
+}
+
+static void close_chain(struct chain_seat *s)
+{
+    problem_oracle_free(&s->oracle);
+    device_close(&s->dev);
+    assert_int_equal(s->memory.total, 0);
+}
+
+static void chain_views(const struct table *table, float *flat, struct view *out)
+{
+    table_stages(table, (struct view){flat, DTYPE_F32, PLACE_HOST}, out);
+}
+
+static enum sotto_status run_chain_stage(struct worker *w, void *arg)
+{
+    struct chain_lab *lab = arg;
+    const int k = w->rank;
+    struct chain_seat s;
+    bool mine[STAGES];
+    struct view all[STAGES], theta[STAGES], grad[STAGES];
+    open_chain(&s, lab, w, BATCHES);
+    struct oracle *o = &s.oracle.base;
+    oracle_needs(o, k, mine);
+    chain_views(&lab->table, lab->theta, all);
+    show(all, mine, theta);
+    for (int i = 0; i < BATCHES; i++) {
+        TRY(oracle_begin(o, i, i, i % STAGES, false));
+        if (k > 0)
+            TRY(take(o, w, i, k, false));
+        TRY(oracle_forward(o, i, k, theta));
+        if (k + 1 < STAGES)
+            TRY(pass_on(o, w, i, k + 1, false));
+    }
+    for (int i = 0; i < BATCHES; i++) {
+        struct oracle_result r;
+        chain_views(&lab->table, lab->grad[1][i], all);
+        show(all, mine, grad);
+        if (k + 1 < STAGES)
+            TRY(take(o, w, i, k + 1, true));
+        TRY(oracle_backward(o, i, k, theta, grad));
+        if (k > 0)
+            TRY(pass_on(o, w, i, k, true));
+        TRY(oracle_result(o, i, &r));
+        if (k == STAGES - 1)
+            lab->loss[1][i] = r.loss;
+    }
+    close_chain(&s);
+    return SOTTO_OK;
+}
+
+static enum sotto_status run_chain(struct worker *w, void *arg)
+{
+    struct chain_lab *lab = arg;
+    struct chain_seat s;
+    struct view theta[STAGES], grad[STAGES];
+    struct worker as = *w;
+    as.size = STAGES;
+    open_chain(&s, lab, &as, 1);
+    struct oracle *o = &s.oracle.base;
+    chain_views(&lab->table, lab->theta, theta);
+    for (int i = 0; i < BATCHES; i++) {
+        struct oracle_result r;
+        chain_views(&lab->table, lab->grad[0][i], grad);
+        TRY(oracle_begin(o, 0, i, i % STAGES, false));
+        for (int k = 0; k < STAGES; k++)
+            TRY(oracle_forward(o, 0, k, theta));
+        for (int k = STAGES - 1; k >= 0; k--)
+            TRY(oracle_backward(o, 0, k, theta, grad));
+        TRY(oracle_result(o, 0, &r));
+        lab->loss[0][i] = r.loss;
+    }
+    close_chain(&s);
+    return SOTTO_OK;
+}
+
+static void embedded_over_edges(void **state)
+{
+    (void)state;
+    struct chain_lab lab = {0};
+    assert_ok(problem_table(&chain_problem, 1, &lab.table));
+    for (int i = 0; i < STAGES * WIDTH; i++)
+        lab.theta[i] = 0.5f + 0.1f * (float)i;
+    assert_ok(engine_threads(&(struct engine_config){.workers = 1}, run_chain, &lab));
+    assert_ok(engine_threads(&(struct engine_config){.workers = STAGES}, run_chain_stage, &lab));
+    assert_memory_equal(lab.grad[1], lab.grad[0], sizeof lab.grad[0]);
+    assert_memory_equal(lab.loss[1], lab.loss[0], sizeof lab.loss[0]);
+    assert_true(lab.loss[0][0] > 0 && lab.grad[0][1][0] != 0);
+
+    struct worker w; /* stages that cannot keep two apart, or keep what passes to themselves */
+    struct sotto_problem p = chain_problem;
+    struct problem_oracle o;
+    struct memory memory = {0};
+    struct device dev;
+    struct view edge;
+    size_t count;
+    p.worker_slots = NULL;
+    p.edges = NULL;
+    struct problem_oracle_setup setup = {
+        .problem = &p, .table = &lab.table, .dev = &dev, .worker = &w, .slots = 2};
+    assert_ok(worker_alone(&w));
+    assert_ok(device_open(&dev, "cpu", &memory, 1));
+    assert_fails(problem_oracle_init(&o, &setup), SOTTO_EINVAL, "no worker_slots");
+    setup.slots = 1;
+    assert_ok(problem_oracle_init(&o, &setup));
+    assert_fails(oracle_edge(&o.base, 0, 1, &edge, &count), SOTTO_EINVAL, "(edges)");
+    problem_oracle_free(&o);
+    device_close(&dev);
+    comm_free(w.world);
+    table_free(&lab.table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_flight),
         cmocka_unit_test(over_edges),
         cmocka_unit_test(declared),
+        cmocka_unit_test(embedded_over_edges),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -20,6 +20,20 @@ struct embed_sections {
 };
 void embed_sections(struct embed_sections *out, struct run_config *config);
 
+/* A caller's struct, which begins with its size, over one of the library's `size` bytes; `least`:
+ * of the first version. What the caller's lacks is 0; what the library does not know must be. And
+ * the other way: as much as the caller has room for. `name` for the message. */
+enum sotto_status embed_take(const char *name, void *own, size_t size, size_t least,
+                             const void *theirs);
+enum sotto_status embed_hand(const char *name, void *theirs, const void *own, size_t size,
+                             size_t least);
+#define EMBED_TAKE(type, last, own, theirs)                                                        \
+    embed_take(#type, own, sizeof(struct type), EMBED_LEAST(type, last), theirs)
+#define EMBED_HAND(type, last, theirs, own)                                                        \
+    embed_hand(#type, theirs, own, sizeof(struct type), EMBED_LEAST(type, last))
+#define EMBED_LEAST(type, last)                                                                    \
+    (offsetof(struct type, last) + sizeof(((struct type *)0)->last)) /* its last member then */
+
 /* The table of a problem's tensors, its stages padded to a multiple of `pad`; refuses a problem
  * that is not sound. */
 enum sotto_status problem_table(const struct sotto_problem *problem, int pad, struct table *out);
@@ -28,24 +42,35 @@ enum sotto_status problem_table(const struct sotto_problem *problem, int pad, st
 void problem_pack(const struct table *table, float *padded, const float *flat);
 void problem_unpack(const struct table *table, float *flat, const float *padded);
 
+/* A micro-batch under way. */
+struct problem_slot {
+    struct sotto_microbatch batch;
+    float **edge[2]; /* (n_stage) what passes before a stage, and its gradient; NULL: none */
+};
+
 /* A problem as a method sees it. Callbacks get fp32: where a method holds bf16 (precision = mixed),
  * parameters are widened into a copy and the gradient is added back from one. */
 struct problem_oracle {
     struct oracle base;
-    const struct sotto_problem *problem;
+    struct sotto_problem problem;
     struct worker *worker;
     struct device *dev;
-    void *user;              /* the problem's `worker` */
-    bool open;               /* and it is to be closed */
-    double seconds;          /* of a micro-batch, where time is modelled */
-    double *share;           /* (n_stage) of that time */
-    bool *needs;             /* (n_stage, n_stage) */
-    const float **theta;     /* (tensors) as the callbacks see them */
-    float **grad;            /* (tensors) */
-    struct buffer wide[2];   /* mixed: theta and grad in fp32 */
-    struct view *wide_at[2]; /* (n_stage) their stages */
-    struct sotto_microbatch batch;
-    struct { /* the stage being computed, for the line of work that does it */
+    void *user;                    /* the problem's `worker` */
+    bool open;                     /* and it is to be closed */
+    double seconds;                /* of a micro-batch, where time is modelled */
+    double *share;                 /* (n_stage) of that time */
+    bool *needs;                   /* (n_stage, n_stage) */
+    const float **theta;           /* (tensors) as the callbacks see them */
+    float **grad;                  /* (tensors) */
+    struct buffer wide[2];         /* mixed, or memory that the host cannot reach: theta and grad in
+                                      fp32 */
+    struct view *wide_at[2];       /* (n_stage) their stages */
+    float *host[2];                /* ... and in host memory, where they are not */
+    struct view *host_at[2];       /* (n_stage) */
+    const struct view *seen_at[2]; /* (n_stage) which of the two the callbacks see */
+    struct problem_slot *slot;     /* (slots) */
+    struct {                       /* the stage being computed, for the line of work that does it */
+        struct problem_slot *slot;
         int k;
         const struct view *theta, *grad;
     } now;
@@ -59,6 +84,7 @@ struct problem_oracle_setup {
     int64_t seed;
     double seconds; /* of a micro-batch */
     bool mixed;
+    int slots; /* micro-batches that may be under way at once; 0: one */
 };
 enum sotto_status problem_oracle_init(struct problem_oracle *o,
                                       const struct problem_oracle_setup *setup);

@@ -1,5 +1,6 @@
 /* The gradient oracle of a caller's problem. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/ops.h"
 #include "train/embed/embed.h"
@@ -8,13 +9,12 @@ enum { THETA, GRAD };
 
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
-    struct problem_oracle *o = (struct problem_oracle *)oracle;
-    (void)slot;
-    o->batch.index = index;
-    o->batch.rank = rank;
-    o->batch.sum = sum;
-    o->batch.loss = 0;
-    o->batch.targets = 1;
+    struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->slot[slot].batch;
+    b->index = index;
+    b->rank = rank;
+    b->sum = sum;
+    b->loss = 0;
+    b->targets = 1;
     return SOTTO_OK;
 }
 
@@ -35,27 +35,50 @@ static void show(struct problem_oracle *o, const struct view *theta, const struc
     }
 }
 
-/* bf16: fp32 copies of the parameters, and a gradient that begins with nothing. */
+/* bf16, or a device's memory: fp32 copies of the parameters, and a gradient that begins with
+ * nothing. */
 static void widen(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
     for (int j = 0; j < table->n_stage; j++) {
         if (!needs_stage(o, o->now.k, j))
             continue;
-        size_t count = table_stage_count(table, j);
+        const size_t count = table_stage_count(table, j), start = table->stage_start[j];
         o->dev->ops->copy(o->dev, o->wide_at[THETA][j], o->now.theta[j], count);
         if (o->now.grad)
             o->dev->ops->fill(o->dev, o->wide_at[GRAD][j], count, 0);
+        if (!o->host[THETA])
+            continue;
+        o->dev->ops->read(o->dev, o->host[THETA] + start, o->wide_at[THETA][j], count);
+        memset(o->host[GRAD] + start, 0, count * sizeof *o->host[GRAD]);
     }
 }
 
 static void add_back(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
-    for (int j = 0; j < table->n_stage; j++)
-        if (needs_stage(o, o->now.k, j))
-            o->dev->ops->axpy(o->dev, o->now.grad[j], 1, o->wide_at[GRAD][j],
-                              table_stage_count(table, j));
+    for (int j = 0; j < table->n_stage; j++) {
+        const size_t count = table_stage_count(table, j), start = table->stage_start[j];
+        if (!needs_stage(o, o->now.k, j))
+            continue;
+        if (o->host[GRAD])
+            o->dev->ops->write(o->dev, o->wide_at[GRAD][j], o->host[GRAD] + start, count);
+        o->dev->ops->axpy(o->dev, o->now.grad[j], 1, o->wide_at[GRAD][j], count);
+    }
+}
+
+/* What passes between stages, as the callback of stage k sees it. */
+static void show_edges(struct problem_oracle *o, bool backward)
+{
+    const int k = o->now.k, n = o->base.table->n_stage;
+    const struct problem_slot *s = o->now.slot;
+    struct sotto_microbatch *b = &o->now.slot->batch;
+    if (!o->problem.edges)
+        return;
+    b->x = k > 0 ? s->edge[0][k] : NULL;
+    b->y = !backward && k + 1 < n ? s->edge[0][k + 1] : NULL;
+    b->dy = backward && k + 1 < n ? s->edge[1][k + 1] : NULL;
+    b->dx = backward && k > 0 ? s->edge[1][k] : NULL;
 }
 
 /* A callback that fails without a word must not be explained by an older message. */
@@ -73,31 +96,37 @@ static enum sotto_status explain(enum sotto_status st, const char *callback)
 
 static enum sotto_status call(struct problem_oracle *o, bool backward)
 {
-    const struct sotto_problem *p = o->problem;
+    const struct sotto_problem *p = &o->problem;
+    struct sotto_microbatch *b = &o->now.slot->batch;
     forget_message();
     if (!backward)
-        return explain(p->forward(o->user, &o->batch, o->now.k, o->theta), "forward");
+        return explain(p->forward(o->user, b, o->now.k, o->theta), "forward");
     if (p->gradient)
-        return explain(p->gradient(o->user, &o->batch, o->theta, o->grad), "gradient");
-    return explain(p->backward(o->user, &o->batch, o->now.k, o->theta, o->grad), "backward");
+        return explain(p->gradient(o->user, b, o->theta, o->grad), "gradient");
+    return explain(p->backward(o->user, b, o->now.k, o->theta, o->grad), "backward");
 }
 
 static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
 {
-    const bool mixed = o->now.theta[o->now.k].type != DTYPE_F32;
-    if (mixed)
+    const struct view *theta = o->now.theta, *grad = backward ? o->now.grad : NULL;
+    const struct view own = theta[o->now.k];
+    const struct sotto_microbatch *b = &o->now.slot->batch;
+    const bool copies = own.type != DTYPE_F32 || own.place != PLACE_HOST;
+    if (copies) {
         widen(o);
-    show(o, mixed ? o->wide_at[THETA] : o->now.theta,
-         !backward ? NULL
-         : mixed   ? o->wide_at[GRAD]
-                   : o->now.grad);
+        TRY(device_check(o->dev));
+        theta = o->seen_at[THETA];
+        grad = backward ? o->seen_at[GRAD] : NULL;
+    }
+    show(o, theta, grad);
+    show_edges(o, backward);
     enum sotto_status st = call(o, backward);
-    if (st == SOTTO_OK && o->batch.targets < 0)
+    if (st == SOTTO_OK && b->targets < 0)
         st = fail(SOTTO_EINVAL, "a callback says that there are %lld targets",
-                  (long long)o->batch.targets);
+                  (long long)b->targets);
     if (st != SOTTO_OK)
-        return fail_in(st, "micro-batch %lld: ", (long long)o->batch.index);
-    if (mixed && backward)
+        return fail_in(st, "micro-batch %lld: ", (long long)b->index);
+    if (copies && backward)
         add_back(o);
     return device_failed(o->dev);
 }
@@ -124,10 +153,10 @@ static enum sotto_status compute(struct problem_oracle *o, lane_job *work, doubl
 /* A whole gradient is all backward; of stages, backward is twice the work of forward. */
 static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
-    (void)slot;
     struct problem_oracle *o = (struct problem_oracle *)oracle;
-    if (o->problem->gradient)
+    if (o->problem.gradient)
         return SOTTO_OK;
+    o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = NULL;
@@ -137,18 +166,17 @@ static enum sotto_status forward(struct oracle *oracle, int slot, int k, const s
 static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
                                   const struct view *grad)
 {
-    (void)slot;
     struct problem_oracle *o = (struct problem_oracle *)oracle;
+    o->now.slot = &o->slot[slot];
     o->now.k = k;
     o->now.theta = theta;
     o->now.grad = grad;
-    return compute(o, backward_now, o->problem->gradient ? 1 : 2. / 3);
+    return compute(o, backward_now, o->problem.gradient ? 1 : 2. / 3);
 }
 
 static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
 {
-    (void)slot;
-    const struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->batch;
+    const struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->slot[slot].batch;
     *out = (struct oracle_result){b->loss, b->targets, b->targets};
     return SOTTO_OK;
 }
@@ -160,25 +188,43 @@ static void needs(struct oracle *oracle, int k, bool *out)
         out[j] = needs_stage(o, k, j);
 }
 
-static const struct oracle_ops problem_oracle_ops = {
-    .begin = begin, .forward = forward, .backward = backward, .needs = needs, .result = result};
+static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradient,
+                              struct view *out, size_t *count)
+{
+    const struct problem_oracle *o = (const struct problem_oracle *)oracle;
+    if (!o->problem.edges)
+        return fail(SOTTO_EINVAL, "the problem does not say what passes between stages (edges)");
+    *out = (struct view){o->slot[slot].edge[gradient][k], DTYPE_F32, PLACE_HOST};
+    *count = o->problem.edges[k];
+    return SOTTO_OK;
+}
+
+static const struct oracle_ops problem_oracle_ops = {.begin = begin,
+                                                     .forward = forward,
+                                                     .backward = backward,
+                                                     .needs = needs,
+                                                     .edge = edge,
+                                                     .result = result};
 
 /* The caller's own code runs where its gradients do: with a whole thread's stack. */
 static enum sotto_status open_user(void *arg)
 {
     struct problem_oracle *o = arg;
-    const struct sotto_problem *p = o->problem;
+    const struct sotto_problem *p = &o->problem;
     forget_message();
-    enum sotto_status st =
-        explain(p->worker_open(p->user, o->worker->rank, o->worker->size, &o->user), "worker_open");
-    o->open = st == SOTTO_OK;
-    return st;
+    if (p->worker_open)
+        TRY(explain(p->worker_open(p->user, o->worker->rank, o->worker->size, &o->user),
+                    "worker_open"));
+    o->open = p->worker_open;
+    if (p->worker_slots)
+        return explain(p->worker_slots(o->user, o->base.slots), "worker_slots");
+    return SOTTO_OK;
 }
 
 static void set_stages(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
-    const struct sotto_problem *p = o->problem;
+    const struct sotto_problem *p = &o->problem;
     const int n = table->n_stage;
     double all = 0;
     for (int k = 0; k < n; k++)
@@ -190,6 +236,11 @@ static void set_stages(struct problem_oracle *o)
     }
 }
 
+static size_t copy_bytes(const struct problem_oracle *o)
+{
+    return table_count(o->base.table) * sizeof(float);
+}
+
 static enum sotto_status open_wide(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
@@ -198,8 +249,56 @@ static enum sotto_status open_wide(struct problem_oracle *o)
             return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
         TRY(buffer_init(&o->wide[i], o->dev, DTYPE_F32, table_count(table), MEMORY_ACTIVATIONS));
         table_stages(table, o->wide[i].view, o->wide_at[i]);
+        o->seen_at[i] = o->wide_at[i];
+        if (o->dev->ops->place == PLACE_HOST)
+            continue;
+        o->host[i] = memory_resize(o->dev->memory, MEMORY_ACTIVATIONS, NULL, 0, copy_bytes(o));
+        o->seen_at[i] = o->host_at[i] = calloc((size_t)table->n_stage, sizeof *o->host_at[i]);
+        if (!o->host[i] || !o->host_at[i])
+            return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(table));
+        table_stages(table, (struct view){o->host[i], DTYPE_F32, PLACE_HOST}, o->host_at[i]);
     }
     return SOTTO_OK;
+}
+
+static enum sotto_status open_slots(struct problem_oracle *o, int64_t seed)
+{
+    const struct sotto_problem *p = &o->problem;
+    const int n = o->base.table->n_stage, slots = o->base.slots;
+    if (slots > 1 && !p->gradient && !p->worker_slots)
+        return fail(SOTTO_EINVAL, "%d micro-batches at once: the problem has no worker_slots",
+                    slots);
+    if (!(o->slot = calloc((size_t)slots, sizeof *o->slot)))
+        return fail(SOTTO_ENOMEM, "no memory for %d micro-batches", slots);
+    for (int i = 0; i < slots; i++) {
+        o->slot[i].batch = (struct sotto_microbatch){.struct_size = sizeof o->slot[i].batch,
+                                                     .size = o->worker->size,
+                                                     .seed = seed,
+                                                     .slot = i};
+        for (int g = 0; g < 2 && p->edges; g++) {
+            float **edge = o->slot[i].edge[g] = calloc((size_t)n, sizeof *edge);
+            for (int k = 1; k < n && edge; k++)
+                if (!(edge[k] = memory_resize(o->dev->memory, MEMORY_ACTIVATIONS, NULL, 0,
+                                              p->edges[k] * sizeof **edge)))
+                    edge = NULL;
+            if (!edge)
+                return fail(SOTTO_ENOMEM, "no memory for what passes between %d stages", n);
+        }
+    }
+    return SOTTO_OK;
+}
+
+static void free_slots(struct problem_oracle *o)
+{
+    for (int i = 0; i < o->base.slots && o->slot; i++) {
+        for (int g = 0; g < 2 && o->slot[i].edge[g]; g++) {
+            for (int k = 1; k < o->base.table->n_stage; k++)
+                memory_give(o->dev->memory, MEMORY_ACTIVATIONS, o->slot[i].edge[g][k],
+                            o->problem.edges[k] * sizeof(float));
+            free(o->slot[i].edge[g]);
+        }
+    }
+    free(o->slot);
 }
 
 enum sotto_status problem_oracle_init(struct problem_oracle *o,
@@ -207,14 +306,15 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
 {
     const size_t n = (size_t)setup->table->n_stage, tensors = (size_t)setup->table->n;
     struct worker *w = setup->worker;
-    *o = (struct problem_oracle){
-        .base = {.ops = &problem_oracle_ops, .table = setup->table, .slots = 1, .rank = w->rank},
-        .problem = setup->problem,
-        .worker = w,
-        .dev = setup->dev,
-        .user = setup->problem->user,
-        .seconds = setup->seconds,
-        .batch = {.size = w->size, .seed = setup->seed}};
+    *o = (struct problem_oracle){.base = {.ops = &problem_oracle_ops,
+                                          .table = setup->table,
+                                          .slots = setup->slots ? setup->slots : 1,
+                                          .rank = w->rank},
+                                 .problem = *setup->problem,
+                                 .worker = w,
+                                 .dev = setup->dev,
+                                 .user = setup->problem->user,
+                                 .seconds = setup->seconds};
     enum sotto_status st = SOTTO_OK;
     o->share = calloc(n, sizeof *o->share);
     o->needs = calloc(n * n, sizeof *o->needs);
@@ -224,9 +324,11 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
         st = fail(SOTTO_ENOMEM, "no memory for %zu stages of %zu tensors", n, tensors);
     if (st == SOTTO_OK)
         set_stages(o);
-    if (st == SOTTO_OK && setup->mixed)
+    if (st == SOTTO_OK && (setup->mixed || setup->dev->ops->place != PLACE_HOST))
         st = open_wide(o);
-    if (st == SOTTO_OK && setup->problem->worker_open)
+    if (st == SOTTO_OK)
+        st = open_slots(o, setup->seed);
+    if (st == SOTTO_OK && (o->problem.worker_open || o->problem.worker_slots))
         st = w->ops->compute(w, open_user, o, 0);
     if (st != SOTTO_OK)
         problem_oracle_free(o);
@@ -235,12 +337,15 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
 
 void problem_oracle_free(struct problem_oracle *o)
 {
-    if (o->open && o->problem->worker_close)
-        o->problem->worker_close(o->user);
+    if (o->open && o->problem.worker_close)
+        o->problem.worker_close(o->user);
     for (int i = THETA; i <= GRAD; i++) {
         buffer_free(&o->wide[i]);
         free(o->wide_at[i]);
+        memory_give(o->dev->memory, MEMORY_ACTIVATIONS, o->host[i], copy_bytes(o));
+        free(o->host_at[i]);
     }
+    free_slots(o);
     free(o->share);
     free(o->needs);
     free(o->theta);
@@ -260,12 +365,13 @@ static enum sotto_status measure_now(void *arg)
     struct measuring *m = arg;
     struct problem_oracle *o = m->o;
     const int n = o->base.table->n_stage;
+    o->now.slot = &o->slot[0];
     o->now.theta = m->stages;
     for (int i = 0; i < TRIES; i++) {
         double before = clock_now(&clock_real);
         TRY(begin(&o->base, 0, 0, o->base.rank, false));
         o->now.grad = NULL;
-        for (o->now.k = 0; o->now.k < n && !o->problem->gradient; o->now.k++)
+        for (o->now.k = 0; o->now.k < n && !o->problem.gradient; o->now.k++)
             TRY(run_stage(o, false));
         o->now.grad = m->stages + n;
         for (o->now.k = n - 1; o->now.k >= 0; o->now.k--)

@@ -3,6 +3,42 @@
 
 #include <string.h>
 
+static enum sotto_status wrong_size(const char *name, size_t has, size_t least)
+{
+    return fail(SOTTO_EINVAL, "struct_size of a %s is %zu: want its sizeof, at least %zu", name,
+                has, least);
+}
+
+enum sotto_status embed_take(const char *name, void *own, size_t size, size_t least,
+                             const void *theirs)
+{
+    size_t has;
+    memcpy(&has, theirs, sizeof has);
+    if (has < least)
+        return wrong_size(name, has, least);
+    for (size_t i = size; i < has; i++)
+        if (((const char *)theirs)[i])
+            return fail(SOTTO_EINVAL,
+                        "a %s of %zu bytes has members that this version (%zu bytes) lacks", name,
+                        has, size);
+    memset(own, 0, size);
+    memcpy(own, theirs, has < size ? has : size);
+    return SOTTO_OK;
+}
+
+enum sotto_status embed_hand(const char *name, void *theirs, const void *own, size_t size,
+                             size_t least)
+{
+    size_t has;
+    memcpy(&has, theirs, sizeof has);
+    if (has < least)
+        return wrong_size(name, has, least);
+    memset(theirs, 0, has);
+    memcpy(theirs, own, has < size ? has : size);
+    memcpy(theirs, &has, sizeof has);
+    return SOTTO_OK;
+}
+
 /* Names are written to checkpoints, long after they were given. */
 static enum sotto_status check_name(const struct sotto_problem *p, int i)
 {
@@ -79,6 +115,9 @@ static enum sotto_status check(const struct sotto_problem *p)
     }
     if (p->work && work == 0)
         return fail(SOTTO_EINVAL, "no stage has any work");
+    for (int k = 1; p->edges && k < stages; k++)
+        if (p->edges[k] < 1 || p->edges[k] > SIZE_MAX / 64)
+            return fail(SOTTO_EINVAL, "%zu numbers pass to stage %d", p->edges[k], k);
     return SOTTO_OK;
 }
 
@@ -102,8 +141,10 @@ enum sotto_status problem_table(const struct sotto_problem *p, int pad, struct t
 
 size_t sotto_problem_count(const struct sotto_problem *problem)
 {
+    struct sotto_problem own;
     struct table table;
-    if (problem_table(problem, 1, &table) != SOTTO_OK)
+    if (EMBED_TAKE(sotto_problem, work, &own, problem) != SOTTO_OK ||
+        problem_table(&own, 1, &table) != SOTTO_OK)
         return 0;
     size_t count = table.parameters;
     table_free(&table);

@@ -18,10 +18,10 @@ static enum sotto_status run_job(struct worker *w, void *arg)
     return r->job(&worker, r->arg);
 }
 
-/* Callbacks read and write what the device computes with. */
+/* Callbacks want numbers. */
 static enum sotto_status check_device(const char *name)
 {
-    if (strcmp(name, "cpu") == 0 || strcmp(name, "reference") == 0)
+    if (strcmp(name, "null") != 0)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL, "train.device = %s: callbacks need cpu or reference", name);
 }
@@ -52,7 +52,7 @@ enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
 }
 
 struct loop {
-    const struct sotto_training *is;
+    struct sotto_training is;
     struct sotto_result result; /* of the first worker here */
     bool stopped;
 };
@@ -60,7 +60,7 @@ struct loop {
 /* What a worker tells the others in the end. */
 struct account {
     struct cost cost;
-    size_t memory[SOTTO_MEMORY_CATEGORIES], memory_total;
+    size_t memory[SOTTO_MEMORY_ROOM], memory_total;
 };
 
 static void sum_up(struct sotto_result *r, const struct account *all)
@@ -85,14 +85,17 @@ static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, doubl
     TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
     struct account mine = {.cost = meter_read(&t->meter)};
     mine.memory_total = sotto_trainer_memory(t, mine.memory);
-    TRY(sotto_trainer_parameters(t, first ? l->is->parameters : NULL));
+    TRY(sotto_trainer_parameters(t, first ? l->is.parameters : NULL));
     struct account *all = calloc((size_t)w->size, sizeof *all);
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
     enum sotto_status st = comm_gather_bytes(w->world, all, &mine, sizeof mine);
     if (st == SOTTO_OK && first) {
-        l->result = (struct sotto_result){
-            .step = t->step, .rank = w->rank, .workers = w->size, .loss = loss};
+        l->result = (struct sotto_result){.struct_size = sizeof l->result,
+                                          .step = t->step,
+                                          .rank = w->rank,
+                                          .workers = w->size,
+                                          .loss = loss};
         sum_up(&l->result, all);
         cluster_describe(t->worker->cluster, l->result.cluster);
     }
@@ -104,7 +107,7 @@ static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, doubl
 static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
 {
     struct worker *w = t->worker->worker;
-    const char *path = l->is->checkpoint;
+    const char *path = l->is.checkpoint;
     double found = path && w->rank == 0 && file_exists(path);
     TRY(comm_sum(w->world, &found, 1));
     return found > 0 ? sotto_trainer_load(t, path) : SOTTO_OK;
@@ -112,9 +115,9 @@ static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
 
 static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
 {
-    const struct sotto_training *is = l->is;
+    const struct sotto_training *is = &l->is;
     const struct train_config *c = &t->worker->cluster->config->train;
-    struct sotto_round r = {0};
+    struct sotto_round r = {.struct_size = sizeof r};
     TRY(go_on(l, t));
     while (t->step < c->steps && !r.stop) {
         TRY(sotto_trainer_round(t, &r));
@@ -133,16 +136,20 @@ static enum sotto_status train(struct sotto_worker *worker, void *arg)
 {
     struct loop *l = arg;
     struct sotto_trainer *t;
-    TRY(sotto_trainer_create(&t, worker, l->is->problem, l->is->parameters));
+    TRY(sotto_trainer_create(&t, worker, l->is.problem, l->is.parameters));
     return sotto_trainer_destroy(t, rounds(l, t));
 }
 
 enum sotto_status sotto_train(const struct sotto_training *training, struct sotto_result *result)
 {
-    struct loop l = {.is = training};
-    TRY(sotto_run(training->options, train, &l));
-    if (result)
-        *result = l.result;
+    struct loop l = {.stopped = false};
+    struct sotto_result none = {.struct_size = sizeof none};
+    TRY(EMBED_TAKE(sotto_training, checkpoint, &l.is, training));
+    if (!result)
+        result = &none;
+    TRY(EMBED_HAND(sotto_result, cluster, result, &none)); /* refused before, not behind training */
+    TRY(sotto_run(l.is.options, train, &l));
+    TRY(EMBED_HAND(sotto_result, cluster, result, &l.result));
     return l.stopped ? fail(SOTTO_ESTOPPED, "stopped at step %lld", (long long)l.result.step)
                      : SOTTO_OK;
 }

@@ -104,8 +104,9 @@ static void close_trainer(struct sotto_trainer *t)
 }
 
 enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
-                                       const struct sotto_problem *problem, const float *parameters)
+                                       const struct sotto_problem *theirs, const float *parameters)
 {
+    struct sotto_problem problem;
     const struct run_config *c = worker->cluster->config;
     struct worker *w = worker->worker;
     *out = NULL;
@@ -115,13 +116,14 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     t->worker = worker;
     t->lr = -1;
     enum sotto_status st;
-    TRY_DONE(problem_table(problem, w->size / c->strategy.groups, &t->table));
+    TRY_DONE(EMBED_TAKE(sotto_problem, work, &problem, theirs));
+    TRY_DONE(problem_table(&problem, w->size / c->strategy.groups, &t->table));
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
     TRY_DONE(agree(t, parameters));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory,
                          cluster_threads(worker->cluster, worker->worker)));
-    TRY_DONE(open_oracle(t, problem));
+    TRY_DONE(open_oracle(t, &problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base, &t->dev, &t->mesh};
     TRY_DONE(strategy_open(&t->strategy, &setup));
@@ -178,7 +180,8 @@ static struct sotto_round round_of(const struct sotto_trainer *t, double seconds
 {
     const struct round *r = &t->round;
     const struct cost cost = meter_read(&t->meter);
-    return (struct sotto_round){.step = t->step,
+    return (struct sotto_round){.struct_size = sizeof(struct sotto_round),
+                                .step = t->step,
                                 .steps = t->worker->cluster->config->train.steps,
                                 .loss = r->loss,
                                 .grad_norm = r->grad_norm,
@@ -212,9 +215,10 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     meter_stop(&t->meter);
     t->ended = clock_now(t->worker->worker->clock);
     t->step = step;
-    if (out)
-        *out = round_of(t, clock_now(t->worker->worker->clock) - begin);
-    return SOTTO_OK;
+    if (!out)
+        return SOTTO_OK;
+    const struct sotto_round r = round_of(t, clock_now(t->worker->worker->clock) - begin);
+    return trainer_failed(t, EMBED_HAND(sotto_round, cost, out, &r));
 }
 
 void sotto_trainer_set_lr(struct sotto_trainer *t, double lr)
@@ -280,7 +284,7 @@ enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
     return trainer_failed(t, trainer_go_on(t));
 }
 
-size_t sotto_trainer_memory(const struct sotto_trainer *t, size_t memory[SOTTO_MEMORY_CATEGORIES])
+size_t sotto_trainer_memory(const struct sotto_trainer *t, size_t memory[SOTTO_MEMORY_ROOM])
 {
     for (int i = 0; i < MEMORY_CATEGORIES; i++)
         memory[i] = t->memory.peak[i];
