@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "comm/virtual/comm.h"
+#include "comm/virtual/world.h"
 #include "comm/virtual/lane.h"
 #include "comm/worker.h"
 

@@ -12,11 +12,11 @@ struct virtual_lane {
     size_t room, started, finished;
     bool running, closing;
     struct virtual_process *waiter;
-    bool held;                  /* had something under way when a pause began, ... */
-    double paused;              /* ... which was then */
-    double later;               /* what is under way counts as done so much later, ... */
-    double until;               /* ... and what is done not before this time */
-    double asked_at;            /* lane_done, how many times in a row at one time */
+    bool held;       /* had something under way when a pause began, ... */
+    double paused;   /* ... which was then */
+    double later;    /* what is under way counts as done so much later, ... */
+    double until;    /* ... and what is done not before this time */
+    double asked_at; /* lane_done, how many times in a row at one time */
     int asked;
     struct virtual_lane *next, **link;
     struct status_note failure; /* of the first job that failed; large, so last */

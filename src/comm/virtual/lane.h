@@ -13,9 +13,9 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct vi
                                     struct lane **out);
 void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed */
 
-/* A pause of the worker whose lanes these are begins; it ends `later` than it began. In the worker's
- * time of training none passes meanwhile, so what its lanes had under way is done so much later than
- * it is. */
+/* A pause of the worker whose lanes these are begins; it ends `later` than it began. In the
+ * worker's time of training none passes meanwhile, so what its lanes had under way is done so much
+ * later than it is. */
 void virtual_lanes_pause(struct virtual_lane *all, double now);
 void virtual_lanes_go_on(struct virtual_lane *all, double later);
 

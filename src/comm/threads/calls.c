@@ -1,0 +1,107 @@
+/* Collectives: every rank shows the others its memory, and reads theirs. */
+#include <string.h>
+
+#include "comm/sum.h"
+#include "comm/threads/state.h"
+
+/* Publishes what this rank brings and waits for the others; then whether all brought the same. */
+static enum sotto_status open_call(struct member *m, struct offer mine)
+{
+    struct group *g = m->group;
+    mine.since = clock_now(&clock_real);
+    g->offer[m->base.rank] = mine;
+    TRY(threads_meet(m));
+    for (int r = 0; r < g->size; r++) {
+        const struct offer *o = &g->offer[r];
+        m->x[r] = o->x;
+        m->y[r] = o->y;
+        if (o->call != mine.call || o->count != mine.count || o->unit != mine.unit ||
+            o->root != mine.root)
+            return fail(
+                SOTTO_EPEER,
+                "workers call different things: rank %d %s of %zu elements of %zu bytes, rank %d "
+                "%s of %zu elements of %zu bytes",
+                m->base.rank, comm_call_name(mine.call), mine.count, mine.unit, r,
+                comm_call_name(o->call), o->count, o->unit);
+    }
+    return SOTTO_OK;
+}
+
+/* Waits until nobody reads this rank's memory any more and, with links, until a call of `bytes` in
+ * all has crossed them, from when the last one came. */
+static enum sotto_status close_call(struct member *m, size_t bytes)
+{
+    struct group *g = m->group;
+    const struct offer *mine = &g->offer[m->base.rank];
+    const struct way_call call = {.call = mine->call,
+                                  .bytes = (double)bytes,
+                                  .bf16 = mine->unit == dtype_size(DTYPE_BF16),
+                                  .root = mine->root};
+    double last = 0;
+    for (int r = 0; r < g->size; r++)
+        last = g->offer[r].since > last ? g->offer[r].since : last;
+    m->base.wait.to = last;
+    threads_meet_again(m);
+    if (!g->world->shaped)
+        return SOTTO_OK;
+    return shaped_travel(g->world->shaped, &g->trip, &g->way, call, ++m->trips, last);
+}
+
+enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct member *m = (struct member *)c;
+    size_t unit = dtype_size(x.type);
+    TRY(open_call(
+        m, (struct offer){.call = COMM_ALLREDUCE, .x = x, .y = y, .count = count, .unit = unit}));
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    sum_block(m->y, c->size, m->x, c->layout, c->rank, b.begin, b.end);
+    return close_call(m, count * unit);
+}
+
+enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct member *m = (struct member *)c;
+    size_t unit = dtype_size(x.type);
+    TRY(open_call(
+        m,
+        (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
+    struct comm_block b = comm_block(count, c->size, c->rank);
+    struct view out = {(char *)y.data - b.begin * unit, y.type}; /* as if y were the whole vector */
+    sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
+    return close_call(m, count * unit);
+}
+
+enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size_t count,
+                                    size_t unit)
+{
+    struct member *m = (struct member *)c;
+    TRY(open_call(
+        m,
+        (struct offer){.call = COMM_ALLGATHER, .x.data = (void *)x, .count = count, .unit = unit}));
+    for (int i = 0; i < c->size; i++) {
+        int r = (c->rank + i) % c->size; /* not all from the same one at once */
+        struct comm_block b = comm_block(count, c->size, r);
+        char *to = (char *)y + b.begin * unit;
+        if (b.end > b.begin && to != m->x[r].data)
+            memmove(to, m->x[r].data, (b.end - b.begin) * unit);
+    }
+    return close_call(m, count * unit);
+}
+
+enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, int root)
+{
+    struct member *m = (struct member *)c;
+    TRY(open_call(
+        m, (struct offer){
+               .call = COMM_BROADCAST, .x.data = data, .count = bytes, .unit = 1, .root = root}));
+    if (c->rank != root && bytes)
+        memcpy(data, m->x[root].data, bytes);
+    return close_call(m, bytes);
+}
+
+enum sotto_status threads_barrier(struct comm *c)
+{
+    struct member *m = (struct member *)c;
+    TRY(open_call(m, (struct offer){.call = COMM_BARRIER}));
+    return close_call(m, 0);
+}

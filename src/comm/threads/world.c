@@ -1,0 +1,271 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/threads/state.h"
+#include "comm/threads/threads.h"
+
+static void leave_world(struct world *w)
+{
+    if (atomic_fetch_sub(&w->users, 1) == 1) {
+        pthread_mutex_destroy(&w->lock);
+        shaped_close(w->shaped);
+        free(w->node);
+        free(w);
+    }
+}
+
+static void free_group(struct group *g)
+{
+    struct world *w = g->world;
+    pthread_mutex_lock(&w->lock);
+    struct group **at = &w->groups;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; g->box && i < g->size * g->size; i++) {
+        struct message *lists[] = {g->box[i].first, g->box[i].idle};
+        for (int k = 0; k < 2; k++) {
+            while (lists[k]) {
+                struct message *next = lists[k]->next;
+                free(lists[k]->data);
+                free(lists[k]);
+                lists[k] = next;
+            }
+        }
+    }
+    pthread_cond_destroy(&g->moved);
+    pthread_mutex_destroy(&g->lock);
+    way_close(&g->way);
+    free(g->offer);
+    free(g->box);
+    free(g->color);
+    free(g->made);
+    free(g->node);
+    free(g->visits);
+    free(g->world_rank);
+    free(g);
+    leave_world(w);
+}
+
+/* A group of `size` ranks, the i-th of them worker[i] of the world; NULL without memory. */
+static struct group *make_group(struct world *w, int size, const int *worker)
+{
+    struct group *g = calloc(1, sizeof *g);
+    if (!g)
+        return NULL;
+    size_t n = (size_t)size;
+    g->world = w;
+    g->size = size;
+    atomic_init(&g->users, size);
+    pthread_mutex_init(&g->lock, NULL);
+    pthread_condattr_t monotonic; /* as clock_real is */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->moved, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    g->offer = calloc(n, sizeof *g->offer);
+    g->box = calloc(n * n, sizeof *g->box);
+    g->color = calloc(n, sizeof *g->color);
+    g->made = calloc(n, sizeof *g->made);
+    g->node = calloc(n, sizeof *g->node);
+    g->visits = calloc(n, sizeof *g->visits);
+    g->world_rank = calloc(n, sizeof *g->world_rank);
+    atomic_fetch_add(&w->users, 1);
+    pthread_mutex_lock(&w->lock);
+    g->next = w->groups;
+    w->groups = g;
+    pthread_mutex_unlock(&w->lock);
+    if (!g->offer || !g->box || !g->color || !g->made || !g->node || !g->visits || !g->world_rank) {
+        free_group(g);
+        return NULL;
+    }
+    for (int i = 0; i < size; i++) {
+        g->world_rank[i] = worker[i];
+        g->node[i] = w->node[worker[i]];
+    }
+    if (w->shaped)
+        way_open(&g->way, shaped_network(w->shaped), g->world_rank, g->node, size);
+    for (size_t i = 0; i < n * n; i++)
+        g->box[i].last = &g->box[i].first;
+    return g;
+}
+
+static void leave_group(struct group *g)
+{
+    if (atomic_fetch_sub(&g->users, 1) == 1)
+        free_group(g);
+}
+
+static void free_member(struct comm *c)
+{
+    struct member *m = (struct member *)c;
+    leave_group(m->group);
+    free(m->x);
+    free(m->y);
+    free(m);
+}
+
+/* Wakes everybody who waits anywhere in the world. The first note counts. */
+static void abort_world(struct comm *c, const struct status_note *note)
+{
+    const struct member *m = (const struct member *)c;
+    struct world *w = m->group->world;
+    pthread_mutex_lock(&w->lock);
+    if (!atomic_load(&w->aborted)) {
+        w->note.code = note->code;
+        snprintf(w->note.text, sizeof w->note.text, "worker %d: %.*s", m->world_rank,
+                 STATUS_ROOM - 32, note->text);
+        atomic_store(&w->aborted, true);
+        for (struct group *g = w->groups; g; g = g->next) {
+            pthread_mutex_lock(&g->lock);
+            pthread_cond_broadcast(&g->moved);
+            pthread_mutex_unlock(&g->lock);
+        }
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+static enum sotto_status split(struct comm *c, int color, struct comm **out);
+
+static const struct comm_ops threads_ops = {
+    .name = "threads",
+    .send = threads_send,
+    .recv = threads_recv,
+    .allreduce = threads_allreduce,
+    .reduce_scatter = threads_reduce_scatter,
+    .allgather = threads_allgather,
+    .broadcast = threads_broadcast,
+    .barrier = threads_barrier,
+    .split = split,
+    .abort = abort_world,
+    .free = free_member,
+};
+
+static enum sotto_status make_member(struct group *g, int rank, struct comm **out)
+{
+    struct member *m = calloc(1, sizeof *m);
+    struct view *x = calloc((size_t)g->size, sizeof *x), *y = calloc((size_t)g->size, sizeof *y);
+    if (!m || !x || !y) {
+        free(m);
+        free(x);
+        free(y);
+        leave_group(g);
+        return fail(SOTTO_ENOMEM, "no memory for a communicator of %d ranks", g->size);
+    }
+    m->base = (struct comm){.ops = &threads_ops,
+                            .rank = rank,
+                            .size = g->size,
+                            .node = g->node,
+                            .layout = layout_of(g->node, g->size),
+                            .clock = &clock_real};
+    m->group = g;
+    m->world_rank = g->world_rank[rank];
+    m->x = x;
+    m->y = y;
+    *out = &m->base;
+    return SOTTO_OK;
+}
+
+/* The lowest rank of each color makes the group for all of them. */
+static enum sotto_status split(struct comm *c, int color, struct comm **out)
+{
+    struct member *m = (struct member *)c;
+    struct group *g = m->group;
+    g->color[c->rank] = color;
+    TRY(threads_meet(m));
+    int lowest = -1, rank = 0, size = 0;
+    int *worker = calloc((size_t)g->size, sizeof *worker);
+    for (int r = 0; r < g->size; r++) {
+        if (g->color[r] != color)
+            continue;
+        lowest = lowest < 0 ? r : lowest;
+        rank += r < c->rank;
+        if (worker)
+            worker[size] = g->world_rank[r];
+        size++;
+    }
+    if (lowest == c->rank)
+        g->made[c->rank] = worker ? make_group(g->world, size, worker) : NULL;
+    free(worker);
+    threads_meet_again(m);
+    struct group *mine = g->made[lowest];
+    enum sotto_status st =
+        mine ? make_member(mine, rank, out) : fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
+    threads_meet_again(m); /* color and made may be written again */
+    return st;
+}
+
+enum sotto_status threads_check(int size)
+{
+    if (size <= THREADS_MOST)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "%d workers are more than this process can run as threads, at most %d, on %ld "
+                "cores: virtual time simulates as many as you like, MPI spreads them over machines",
+                size, THREADS_MOST, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+/* The world of `config`, used by who makes it. */
+static enum sotto_status make_world(const struct threads_config *config, struct world **out)
+{
+    struct world *w = *out = calloc(1, sizeof *w);
+    if (!w)
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
+    pthread_mutex_init(&w->lock, NULL);
+    atomic_init(&w->users, 1);
+    w->absence.patience = config->patience > 0 ? config->patience : ABSENCE_PATIENCE;
+    w->spins = sysconf(_SC_NPROCESSORS_ONLN) >= config->size;
+    w->node = calloc((size_t)config->size, sizeof *w->node);
+    if (!w->node)
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);
+    if (config->node)
+        memcpy(w->node, config->node, (size_t)config->size * sizeof *w->node);
+    return config->links ? shaped_open(&w->shaped, config->links, w->node, config->size) : SOTTO_OK;
+}
+
+/* Its communicators: all or none. */
+static enum sotto_status make_members(struct world *w, int size, struct comm **out)
+{
+    int *worker = calloc((size_t)size, sizeof *worker);
+    for (int r = 0; r < size && worker; r++)
+        worker[r] = r;
+    struct group *g = worker ? make_group(w, size, worker) : NULL;
+    free(worker);
+    if (!g)
+        return fail(SOTTO_ENOMEM, "no memory for %d workers", size);
+    enum sotto_status st = SOTTO_OK;
+    for (int r = 0; r < size; r++) {
+        if (st == SOTTO_OK)
+            st = make_member(g, r, &out[r]); /* leaves the group when it fails */
+        else
+            leave_group(g);
+    }
+    for (int r = 0; r < size && st != SOTTO_OK; r++) {
+        comm_free(out[r]);
+        out[r] = NULL;
+    }
+    return st;
+}
+
+enum sotto_status threads_world(const struct threads_config *config, struct comm **out)
+{
+    TRY(threads_check(config->size));
+    for (int r = 0; r < config->size; r++)
+        out[r] = NULL;
+    struct world *w = NULL;
+    enum sotto_status st = make_world(config, &w);
+    if (st == SOTTO_OK)
+        st = make_members(w, config->size, out);
+    if (w)
+        leave_world(w);
+    return st;
+}
+
+enum sotto_status threads_aborted(struct comm *c)
+{
+    return threads_status(((struct member *)c)->group->world);
+}

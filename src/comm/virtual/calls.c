@@ -1,0 +1,110 @@
+#include "comm/virtual/state.h"
+
+static struct group *group_of(struct trip *trip)
+{
+    return (struct group *)((char *)trip - offsetof(struct group, trip));
+}
+
+/* The last to come need not have begun to wait. */
+void virtual_let_go(struct trip *trip, double time)
+{
+    struct group *g = group_of(trip);
+    g->over = true;
+    g->end = time;
+    for (int r = 0; r < g->size; r++)
+        if (g->there[r]->state == PROCESS_WAITING)
+            virtual_wake(g->there[r], time);
+}
+
+/* It sets out through the network. Making communicators costs no time, nor does a pause. */
+static enum sotto_status set_out(struct group *g)
+{
+    const struct offer *o = &g->offer[0];
+    struct way_call call = {.call = (enum comm_call)o->call,
+                            .bytes = (double)o->count * (double)o->unit,
+                            .bf16 = o->unit == dtype_size(DTYPE_BF16),
+                            .root = o->root};
+    if (o->call == CALL_SUM) { /* each rank's numbers go to all */
+        call.call = COMM_ALLGATHER;
+        call.bytes *= g->size;
+    }
+    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free)
+        return trip_start(&g->trip, &g->way, call, g->met);
+    virtual_let_go(&g->trip, g->met);
+    return SOTTO_OK;
+}
+
+static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
+                                    struct view x)
+{
+    struct group *g = ((struct member *)c)->group;
+    struct virtual_sim *sim = g->sim;
+    TRY(status_raise(&sim->stop));
+    TRY(status_raise(&g->failure));
+    g->offer[c->rank] = offer;
+    g->x[c->rank] = x;
+    g->y[c->rank] = y;
+    g->there[c->rank] = sim->current;
+    g->over = false;
+    if (++g->arrived == g->size) {
+        g->arrived = 0;
+        g->met = sim->current->time;
+        enum sotto_status st = virtual_complete(g);
+        if (st == SOTTO_OK)
+            st = set_out(g);
+        if (st != SOTTO_OK) {
+            status_save(&g->failure, st);
+            virtual_let_go(&g->trip, g->met);
+        }
+    }
+    if (g->over)
+        virtual_advance(sim, g->end);
+    else
+        TRY(virtual_block(sim, virtual_call_name(offer.call), -1));
+    c->wait.to = g->met; /* nobody comes to the next one before all have left this */
+    return status_raise(&g->failure);
+}
+
+enum sotto_status virtual_allreduce(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct offer offer = {.call = COMM_ALLREDUCE, .count = count, .unit = dtype_size(x.type)};
+    return collective(c, offer, y, x);
+}
+
+enum sotto_status virtual_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
+{
+    struct offer offer = {.call = COMM_REDUCE_SCATTER, .count = count, .unit = dtype_size(x.type)};
+    return collective(c, offer, y, x);
+}
+
+enum sotto_status virtual_allgather(struct comm *c, void *y, const void *x, size_t count,
+                                    size_t unit)
+{
+    struct offer offer = {.call = COMM_ALLGATHER, .count = count, .unit = unit};
+    return collective(c, offer, (struct view){.data = y}, (struct view){.data = (void *)x});
+}
+
+enum sotto_status virtual_broadcast(struct comm *c, void *data, size_t bytes, int root)
+{
+    struct view x = {.data = data};
+    return collective(
+        c, (struct offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root}, x, x);
+}
+
+enum sotto_status virtual_sum(struct comm *c, double *x, int count)
+{
+    struct view v = {.data = x};
+    return collective(
+        c, (struct offer){.call = CALL_SUM, .count = (size_t)count, .unit = sizeof *x}, v, v);
+}
+
+enum sotto_status virtual_barrier(struct comm *c)
+{
+    return collective(c, (struct offer){.call = COMM_BARRIER}, view_none, view_none);
+}
+
+enum sotto_status virtual_split(struct comm *c, int color, struct comm **out)
+{
+    return collective(c, (struct offer){.call = CALL_SPLIT, .color = color, .out = out}, view_none,
+                      view_none);
+}

@@ -1,0 +1,92 @@
+/* What the files of communicators in virtual time share. */
+#ifndef SOTTO_COMM_VIRTUAL_STATE_H
+#define SOTTO_COMM_VIRTUAL_STATE_H
+
+#include "comm/model/way.h"
+#include "comm/virtual/sim.h"
+
+enum { CALL_SPLIT = COMM_CALLS, CALL_SUM };
+
+/* What a rank brings to a collective. */
+struct offer {
+    int call;
+    size_t count, unit;
+    int root;
+    int color;         /* split */
+    struct comm **out; /* split */
+};
+
+struct message {
+    struct flow flow;
+    struct network_use use[2];
+    struct message *next;
+    size_t bytes, room;
+    double sent, ready; /* when it set out, when its last byte arrives */
+    double latency;
+    bool gone; /* the last byte has left */
+    int from;
+    struct member *to;
+    struct virtual_process *sender; /* waits for that */
+    void *data;
+    bool empty; /* only its size was declared */
+};
+
+/* From one rank to another. */
+struct box {
+    struct message *first, *last;
+};
+
+struct group {
+    struct virtual_sim *sim;
+    int size, users;
+    int *node;   /* (size) */
+    int *worker; /* (size): its ranks in the world */
+    struct way way;
+    struct trip trip; /* the collective that is under way */
+    int arrived;
+    double met;                     /* when the last rank came to the collective before ... */
+    double end;                     /* ... when it was over, which it */
+    bool over;                      /* ... is */
+    struct offer *offer;            /* (size) */
+    struct view *x, *y;             /* (size) */
+    struct virtual_process **there; /* (size): who waits in the collective */
+    struct member **member;         /* (size) */
+    struct message *idle;           /* memory for the next messages */
+    struct status_note failure;     /* once workers disagree, for good */
+};
+
+struct member {
+    struct comm base;
+    struct group *group;
+    struct box *box;                  /* (size): from each rank; NULL until a message comes */
+    struct virtual_process *receiver; /* waits for a message from rank `from` */
+    int from;
+};
+
+const char *virtual_call_name(int call);
+
+/* All have come to a collective: moves the data. */
+enum sotto_status virtual_complete(struct group *g);
+
+/* New groups, one a color. Either all are made or none. */
+enum sotto_status virtual_make_split(struct group *g);
+
+/* The collective has come through: all go on. */
+void virtual_let_go(struct trip *trip, double time);
+
+void virtual_free_messages(struct message *m);
+
+/* The entries of comm_ops: calls.c, messages.c. */
+enum sotto_status virtual_allreduce(struct comm *c, struct view y, struct view x, size_t count);
+enum sotto_status virtual_reduce_scatter(struct comm *c, struct view y, struct view x,
+                                         size_t count);
+enum sotto_status virtual_allgather(struct comm *c, void *y, const void *x, size_t count,
+                                    size_t unit);
+enum sotto_status virtual_broadcast(struct comm *c, void *data, size_t bytes, int root);
+enum sotto_status virtual_sum(struct comm *c, double *x, int count);
+enum sotto_status virtual_barrier(struct comm *c);
+enum sotto_status virtual_split(struct comm *c, int color, struct comm **out);
+enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
+enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+
+#endif
