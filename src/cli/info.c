@@ -143,7 +143,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 0));
     printf("sotto %s\n", sotto_version());
-    printf("devices: cpu (%s, %d threads), reference\n", device_describe(&dev), dev.threads);
+    printf("devices: cpu (%s, %d threads), reference, apart\n", device_describe(&dev), dev.threads);
     device_close(&dev);
     print_programs();
     return print_presets(c);

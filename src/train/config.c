@@ -55,7 +55,10 @@ static const struct option train_options[] = {
                 "half the memory, and sums are in fp32 all the same"),
     OPTION_BOOL(S, check_memory, "true",
                 "refuse a run that by its estimate needs more memory than there is"),
-    OPTION_TEXT(S, device, "cpu", "cpu, or reference (slow, double precision)"),
+    OPTION_TEXT(
+        S, device, "cpu",
+        "cpu; reference: slow, in double precision; apart: the cpu's bits the way a GPU would "
+        "compute them, for tests of sotto itself"),
 };
 #undef S
 

@@ -1,0 +1,28 @@
+# A device whose memory no host access reaches and whose ops run late: training, resuming and what is printed of memory are
+# as on the cpu, for methods of both axes, in threads and in virtual time.
+. "$(dirname "$0")/lib.bash"
+
+list='^(threads/2x2/((ddp|zero1|fsdp|acco/replay)/(co2|diloco|overlap-local|mixed|killed)|zero1/slowmo/resume|ddp/diloco/prune'
+list+='|ddp/co2/norm|fsdp/mixed/accumulate6|fsdp/olmo2|zero1/mixed/grads-fp32)|threads/1x1/fsdp/recompute'
+list+='|virtual/2x2/(ddp|dpu|acco-wp)|virtual/2x2/nodes2/slow/acco/mixed)$'
+bits=$(dirname "$self")/../../tools/bits
+"$bits" "$sotto" "$list" >here || die "cpu: $(cat here)"
+SOTTO_APART_DELAY=100 "$bits" "$sotto" "$list" --device=apart >there || die "apart: $(cat there)"
+[ "$(wc -l <here)" -ge 30 ] || die "only $(wc -l <here) configurations"
+diff here there || die "a device that is apart gives other bits"
+
+# All memory is accounted as on the cpu; communication has what data are staged in besides.
+for device in cpu apart; do
+    succeeds "$sotto" train "${tiny[@]}" --steps=4 --workers=2 --shard=zero1 --device=$device --out=$device
+    grep -o '"memory_.*' $device/report.json | grep -v '"memory_communication"' >$device.memory
+done
+[ -s cpu.memory ] || die "no memory in the report"
+diff cpu.memory apart.memory || die "a device that is apart needs other memory"
+communication() { sed -n 's/.*"memory_communication": \([0-9]*\).*/\1/p' "$1/report.json"; }
+[ "$(communication apart)" -gt "$(communication cpu)" ] || die "staging is not accounted"
+
+# What was trained on one is gone on with on the other.
+succeeds "$sotto" train --resume apart --steps=8 --device=cpu
+state=$(grep -o 'state [0-9a-f]*' out)
+succeeds "$sotto" train --resume cpu --steps=8 --device=apart
+[ "$(grep -o 'state [0-9a-f]*' out)" = "$state" ] || die "resumed on the other device, the bits differ"
