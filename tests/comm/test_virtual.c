@@ -812,6 +812,46 @@ static enum sotto_status beside_worker(struct worker *w, void *arg)
     return st;
 }
 
+/* As many jobs at once as there is time to start, in their order, again and again. */
+struct counted {
+    int *next, number, wrong;
+};
+
+static enum sotto_status counted_job(void *arg)
+{
+    struct counted *c = arg;
+    c->wrong = (*c->next)++ != c->number;
+    return SOTTO_OK;
+}
+
+static enum sotto_status many_jobs_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    enum { MOST_JOBS = 200 };
+    struct counted job[MOST_JOBS];
+    struct lane *lane;
+    TRY(w->ops->lane(w, &lane));
+    for (int jobs = 1; jobs <= MOST_JOBS; jobs = 2 * jobs + 7) {
+        int next = 0;
+        for (int i = 0; i < jobs; i++) {
+            job[i] = (struct counted){&next, i, 1};
+            TRY(lane_start(lane, counted_job, &job[i]));
+        }
+        TRY(lane_wait(lane));
+        for (int i = 0; i < jobs; i++)
+            CHECK(!job[i].wrong, "job %d of %d is not run in its turn", i, jobs);
+    }
+    lane_close(lane);
+    return SOTTO_OK;
+}
+
+static void many_jobs(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 2};
+    assert_ok(engine_virtual(&config, many_jobs_worker, NULL));
+}
+
 static void lanes_compute(void **state)
 {
     (void)state;
@@ -867,6 +907,7 @@ int main(void)
         cmocka_unit_test(jitter_has_numbers),
         cmocka_unit_test(jitter_keeps_the_mean),
         cmocka_unit_test(lanes_compute),
+        cmocka_unit_test(many_jobs),
         cmocka_unit_test(messages_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

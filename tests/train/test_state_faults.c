@@ -100,6 +100,7 @@ static const struct fault acco[] = {
     {"cost.seconds", "1e9", "the costs of a worker are 1e+09 seconds"},
     {"cost.between", "-1", "the costs of a worker are -1 bytes"},
     {"cost.each", "-1", "the costs of a worker are -1e-09 seconds"},
+    {"cost.owed", "-1", "an exchange is to take -1e-09 seconds more"},
     {"microbatches", "-4", "state 'microbatches' is -4"},
     {"microbatches", "9223372036854775807", "state 'microbatches' is 9223372036854775807"},
     {"place.next", "-2", "state 'place.next' is -2"},
