@@ -69,7 +69,7 @@ static enum sotto_status open_bench(struct bench *b)
     TRY(buffer_init(&b->grad, &b->dev, type, count, MEMORY_GRADIENTS));
     if (b->c.mixed)
         TRY(buffer_init(&b->x, &b->dev, DTYPE_F32, count, MEMORY_OPTIMIZER));
-    TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, 0, 1, MEMORY_OPTIMIZER));
+    TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, NULL, MEMORY_OPTIMIZER));
     TRY(batch_init(&b->batch, b->c.batch, b->c.seq));
     b->theta_stage = calloc(2, sizeof(struct view));
     b->grad_stage = b->theta_stage + 1;

@@ -98,16 +98,21 @@ enum sotto_status state_tensor(struct state_visitor *v, const char *name,
     return tensor(v, name, category, dev, view, count, 0, count, false);
 }
 
-enum sotto_status state_table(struct state_visitor *v, const struct table *table, int index,
-                              int parts, enum memory_category category, struct device *dev,
-                              struct view view)
+enum sotto_status state_table(struct state_visitor *v, const struct table *table,
+                              const struct owned *owned, enum memory_category category,
+                              struct device *dev, struct view view)
 {
-    assert(0 <= index && index < parts);
-    for (int i = 0; i < table->n; i++) { /* count 0: a loader still learns of the tensor */
+    const bool sliced = owned_count(owned, table) < table_count(table);
+    for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
-        struct span s = table_span(table, i, index, parts);
-        TRY(tensor(v, e->name, category, dev, view_at(view, s.begin), e->count, s.first, s.count,
-                   parts > 1));
+        const struct range in = table_range(table, i);
+        struct piece p = {0};
+        bool more = owned_next(owned, in, &p);
+        if (!more) /* a loader still learns of the tensor */
+            TRY(tensor(v, e->name, category, dev, view, e->count, 0, 0, sliced));
+        for (; more; more = owned_next(owned, in, &p))
+            TRY(tensor(v, e->name, category, dev, view_at(view, p.own), e->count,
+                       p.whole - in.begin, p.count, sliced));
     }
     return SOTTO_OK;
 }

@@ -25,7 +25,7 @@
 #include "base/status.h"
 #include "io/safetensors.h"
 #include "tensor/device.h"
-#include "tensor/table.h"
+#include "tensor/owned.h"
 
 #define STATE_NAME_ROOM 512
 #define STATE_DEPTH 8 /* groups within groups */
@@ -123,12 +123,11 @@ enum sotto_status state_slice(struct state_visitor *v, const char *name,
                               enum memory_category category, struct device *dev, struct view view,
                               size_t whole, size_t offset, size_t count);
 
-/* Slice `index` of `parts` equal slices of every stage of a flat vector, laid side by side from
- * `view` on: each tensor of the table under its own name, padding left out. 0 of 1 is the whole
- * vector. */
-enum sotto_status state_table(struct state_visitor *v, const struct table *table, int index,
-                              int parts, enum memory_category category, struct device *dev,
-                              struct view view);
+/* What is owned of a flat vector, from `view` on: each tensor of the table under its own name,
+ * padding left out. */
+enum sotto_status state_table(struct state_visitor *v, const struct table *table,
+                              const struct owned *owned, enum memory_category category,
+                              struct device *dev, struct view view);
 
 /* Loading only: whether the file has this entry (name inside the current group; with a '.' at its
  * end: any entry of that group), and that this worker leaves the rest of a group to others. */

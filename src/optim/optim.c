@@ -98,14 +98,13 @@ static const struct optim_ops *const members[] = {
 };
 
 enum sotto_status optim_init(struct optim *o, const struct optim_config *config, struct device *dev,
-                             const struct table *table, int index, int parts,
+                             const struct table *table, const struct owned *owned,
                              enum memory_category category)
 {
     *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev};
-    o->count = table_count(table) / (size_t)parts;
+    o->count = owned_count(owned, table);
     enum sotto_status st;
-    TRY_DONE(table_segments(table, index, parts, config->decay == DECAY_ALL, &o->segment,
-                            &o->n_segment));
+    TRY_DONE(owned_segments(owned, table, config->decay == DECAY_ALL, &o->segment, &o->n_segment));
     int states = config->kind == OPTIM_SGD && config->momentum == 0 ? 0 : o->ops->states;
     for (int i = 0; i < states; i++)
         TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, category));

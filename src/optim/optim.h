@@ -1,4 +1,4 @@
-/* Optimizers over a worker's flat slice of the parameters.
+/* Optimizers over what a worker owns of the flat parameters.
  *
  * Two entry points: `step` moves the parameters and the state; `peek` writes where the parameters
  * would go and moves nothing. `x` is the fp32 truth; `theta` is a rounded copy of it for computing
@@ -8,7 +8,7 @@
 
 #include "base/option.h"
 #include "tensor/device.h"
-#include "tensor/table.h"
+#include "tensor/owned.h"
 
 enum optim_kind { OPTIM_ADAMW, OPTIM_SGD };
 enum optim_decay { DECAY_MATRICES, DECAY_ALL };
@@ -54,8 +54,8 @@ void optim_set_aside(struct optim_config *config, const struct optim_config *bas
 /* The learning rate of round t (from 0) of T rounds. */
 double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);
 
-/* Elements [begin, end) of a worker's slice, which lie side by side in each of the three vectors;
- * the views are at `begin`. */
+/* Elements [begin, end) of a worker's own vector, which lie side by side in each of the three
+ * vectors; the views are at `begin`. */
 struct part {
     size_t begin, end;
     struct view x;     /* fp32 truth                                                          */
@@ -79,17 +79,17 @@ struct optim {
     const struct optim_ops *ops;
     const struct optim_config *config; /* not owned */
     struct device *dev;                /* not owned */
-    struct segment *segment;           /* owned; cover the slice */
+    struct segment *segment;           /* owned; cover the own vector */
     int n_segment;
     size_t count;
     struct buffer state[2]; /* fp32, count each */
     int64_t t;              /* steps made       */
 };
 
-/* For slice `index` of `parts` of the table's vector; its state is accounted as `category`. */
+/* For what is owned of the table's vector; its state is accounted as `category`. */
 enum sotto_status optim_init(struct optim *optim, const struct optim_config *config,
-                             struct device *dev, const struct table *table, int index, int parts,
-                             enum memory_category category);
+                             struct device *dev, const struct table *table,
+                             const struct owned *owned, enum memory_category category);
 void optim_free(struct optim *optim);
 
 /* The gradient is g * grad_scale. */

@@ -157,7 +157,7 @@ struct strategy {
     const struct strategy_ops *ops;
 };
 
-/* Methods that own slices want the stages of the oracle's table padded to a multiple of |S|. Called
+/* Methods that share by slices want the stages of the oracle's table padded to a multiple of |S|. Called
  * by all workers. */
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup);
 

@@ -1,9 +1,9 @@
 /* The table that names every tensor of a flat parameter vector.
  *
  * The flat vector is stage after stage, each stage padded to a multiple of `pad` so that it can be
- * cut into equal slices. Parameters, gradients and optimizer state all follow this layout.
- * Parameters are handed around as an array of views, one a stage, so that stages may live in
- * different buffers or versions. */
+ * cut into equal slices (owned.h). Parameters, gradients and optimizer state all follow this
+ * layout. Parameters are handed around as an array of views, one a stage, so that stages may live
+ * in different buffers or versions. */
 #ifndef SOTTO_TENSOR_TABLE_H
 #define SOTTO_TENSOR_TABLE_H
 
@@ -59,6 +59,23 @@ static inline size_t table_stage_count(const struct table *table, int stage)
     return table->stage_start[stage + 1] - table->stage_start[stage];
 }
 
+/* Elements of the flat vector: a stage's, padding included, and a tensor's. */
+struct range {
+    size_t begin, end;
+};
+
+static inline struct range table_stage_range(const struct table *table, int stage)
+{
+    return (struct range){table->stage_start[stage], table->stage_start[stage + 1]};
+}
+
+static inline struct range table_range(const struct table *table, int i)
+{
+    const struct table_entry *e = &table->entry[i];
+    const size_t begin = table->stage_start[e->stage] + e->offset;
+    return (struct range){begin, begin + e->count};
+}
+
 /* Tensor `i` inside parameters given a view a stage; view_none for i < 0. */
 static inline struct view table_view(const struct table *table, const struct view *stages, int i)
 {
@@ -70,24 +87,5 @@ static inline struct view table_view(const struct table *table, const struct vie
 
 /* Cuts a whole flat vector into its stages. */
 void table_stages(const struct table *table, struct view flat, struct view *stages);
-
-/* What slice `index` of `parts` equal slices of every stage, laid side by side, holds of tensor i:
- * where in the slices, from which of its elements on, how many. */
-struct span {
-    size_t begin, first, count;
-};
-struct span table_span(const struct table *table, int i, int index, int parts);
-
-/* A run of elements of a worker's vector that are decayed alike. */
-struct segment {
-    size_t begin, end;
-    bool decay;
-};
-
-/* The segments of slice `index` of `parts` equal slices of every stage, laid side by side (0 of 1:
- * the whole vector). `all`: matrices and vectors alike, otherwise tensors of two or more
- * dimensions. The caller frees. */
-enum sotto_status table_segments(const struct table *table, int index, int parts, bool all,
-                                 struct segment **out, int *n);
 
 #endif

@@ -128,7 +128,7 @@ enum sotto_status calibrate_memory(const char *device, size_t count, bool mixed,
     enum sotto_status st;
     TRY_DONE(device_open(&dev, device, &account, 1));
     TRY_DONE(null_table(&table, n, 1, 1));
-    TRY_DONE(optim_init(&optim, &config, &dev, &table, 0, 1, MEMORY_OPTIMIZER));
+    TRY_DONE(optim_init(&optim, &config, &dev, &table, NULL, MEMORY_OPTIMIZER));
     TRY_DONE(buffer_init(&x, &dev, DTYPE_F32, table_count(&table), MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&g, &dev, type, table_count(&table), MEMORY_GRADIENTS));
     if (mixed)

@@ -247,7 +247,7 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
     gather_share(&v, world->rank, t->mesh.r == 0);
     enum sotto_status st = all ? visit(t, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
     if (st == SOTTO_OK && leads(t))
-        st = state_table(&v, t->run->table, 0, 1, MEMORY_PARAMETERS, NULL,
+        st = state_table(&v, t->run->table, NULL, MEMORY_PARAMETERS, NULL,
                          (struct view){flat, DTYPE_F32});
     if (st == SOTTO_OK)
         st = comm_gather_bytes(world, all, &v.hash, sizeof v.hash);

@@ -196,7 +196,7 @@ static const struct safetensors *saved(int method)
 }
 
 /* A file under construction: the entries of a saved state, edited. */
-struct piece {
+struct value {
     char name[256];
     const char *type;
     size_t size, count; /* of an element; elements */
@@ -205,7 +205,7 @@ struct piece {
 };
 
 struct draft {
-    struct piece *piece;
+    struct value *piece;
     size_t n;
     json_t *notes;
 };
@@ -219,8 +219,8 @@ static void draft_open(struct draft *d, const struct safetensors *from)
         abort();
     for (size_t i = 0; i < d->n; i++) {
         const struct safetensors_entry *e = &from->entry[i];
-        struct piece *p = &d->piece[i];
-        *p = (struct piece){
+        struct value *p = &d->piece[i];
+        *p = (struct value){
             .type = e->type_name, .size = safetensors_type_size(e->type), .count = e->count};
         snprintf(p->name, sizeof p->name, "%s", e->name);
         if (!(p->data = malloc(e->bytes + 1)))
@@ -238,7 +238,7 @@ static void draft_close(struct draft *d)
     json_decref(d->notes);
 }
 
-static void resize(struct piece *p, size_t count)
+static void resize(struct value *p, size_t count)
 {
     uint8_t *data = calloc(count * p->size + 1, 1);
     if (!data)
@@ -251,7 +251,7 @@ static void resize(struct piece *p, size_t count)
 }
 
 /* "a.b" becomes "a.N.b", as earlier versions named what is worker N's. */
-static void number(struct piece *p, unsigned n)
+static void number(struct value *p, unsigned n)
 {
     char name[256];
     char *dot = strchr(p->name, '.');
@@ -277,7 +277,7 @@ enum { EDIT = 12 }; /* bytes: kind, place, which (2), value (8) */
 static void edit(struct draft *d, const uint8_t *e)
 {
     const unsigned which = e[2] | (unsigned)e[3] << 8;
-    struct piece *p = &d->piece[which % d->n];
+    struct value *p = &d->piece[which % d->n];
     int64_t integer;
     double real;
     char text[64];
@@ -321,7 +321,7 @@ static uint8_t *draft_write(const struct draft *d, size_t *size)
     size_t bytes = 0;
     json_object_set(header, "__metadata__", d->notes);
     for (size_t i = 0; i < d->n; i++) {
-        const struct piece *p = &d->piece[i];
+        const struct value *p = &d->piece[i];
         if (p->dropped || json_object_get(header, p->name))
             continue;
         json_object_set_new(header, p->name,
@@ -340,7 +340,7 @@ static uint8_t *draft_write(const struct draft *d, size_t *size)
     memcpy(file + 8, text, length);
     uint8_t *to = file + 8 + length;
     for (size_t i = 0; i < d->n; i++) {
-        const struct piece *p = &d->piece[i];
+        const struct value *p = &d->piece[i];
         if (p->dropped || json_object_del(header, p->name) != 0)
             continue;
         memcpy(to, p->data, p->count * p->size);

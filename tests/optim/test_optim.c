@@ -82,7 +82,7 @@ static void bench_open(struct bench *b, const char *device, const struct optim_c
     b->config = *config;
     assert_ok(device_open(&b->dev, device, &b->memory, 1));
     make_table(&b->table);
-    assert_ok(optim_init(&b->optim, &b->config, &b->dev, &b->table, 0, 1, MEMORY_OPTIMIZER));
+    assert_ok(optim_init(&b->optim, &b->config, &b->dev, &b->table, NULL, MEMORY_OPTIMIZER));
     draw(1, b->x);
 }
 
@@ -243,48 +243,64 @@ static void mixed_precision(void **state)
     }
 }
 
-/* Workers that each own a slice make together the bits of one that owns all. */
-static void slices(void **state)
+/* Worker `index` has every of-th run of 7 elements, across tensors, padding and stages. */
+static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
+{
+    const size_t count = table_count(table);
+    for (size_t at = 7 * (size_t)index; at < count; at += 7 * (size_t)of)
+        TRY(owned_add(out, at, at + 7 < count ? at + 7 : count));
+    return SOTTO_OK;
+}
+
+static enum sotto_status own_stage(struct owned *out, const struct table *table, int index, int of)
+{
+    (void)of; /* with more workers than stages the rest own nothing */
+    return index < table->n_stage
+               ? owned_add(out, table->stage_start[index], table->stage_start[index + 1])
+               : SOTTO_OK;
+}
+
+/* own <- what of `whole` is owned. */
+static void take(const struct owned *owned, float *own, const float *whole)
+{
+    for (struct piece p = {0}; owned_next(owned, (struct range){0, COUNT}, &p);)
+        memcpy(own + p.own, whole + p.whole, p.count * sizeof *own);
+}
+
+/* Workers that each own some ranges make together the bits of one that owns all. */
+static void ranges(void **state)
 {
     (void)state;
+    owned_rule *const rules[] = {owned_slices, own_stage, own_runs};
     for (int method = 0; method < METHODS; method++) {
-        for (int parts = 2; parts <= 4; parts += 2) {
+        for (int which = 0; which < 6; which++) {
+            const int of = which % 2 ? 4 : 2;
             struct optim_config c = config_of(method);
             struct bench whole;
+            struct owned owned[4] = {0};
             struct optim part[4];
-            float x[4][COUNT], g[4][COUNT];
+            float x[4][COUNT], g[COUNT];
             bench_open(&whole, "cpu", &c);
+            for (int p = 0; p < of; p++) {
+                assert_ok(rules[which / 2](&owned[p], &whole.table, p, of));
+                assert_ok(optim_init(&part[p], &whole.config, &whole.dev, &whole.table, &owned[p],
+                                     MEMORY_OPTIMIZER));
+                assert_int_equal(part[p].count, owned[p].count);
+                take(&owned[p], x[p], whole.x);
+            }
             for (int t = 0; t < 3; t++) {
                 draw(40 + (uint64_t)t, whole.g);
-                for (int p = 0; p < parts; p++) {
-                    if (t == 0)
-                        assert_ok(optim_init(&part[p], &whole.config, &whole.dev, &whole.table, p,
-                                             parts, MEMORY_OPTIMIZER));
-                    assert_int_equal(part[p].count, COUNT / parts);
-                    size_t to = 0;
-                    for (int k = 0; k < 2; k++) {
-                        size_t n = table_stage_count(&whole.table, k) / (size_t)parts;
-                        size_t from = whole.table.stage_start[k] + n * (size_t)p;
-                        if (t == 0)
-                            memcpy(&x[p][to], &whole.x[from], n * sizeof(float));
-                        memcpy(&g[p][to], &whole.g[from], n * sizeof(float));
-                        to += n;
-                    }
-                }
                 optim_step(&whole.optim, f32(whole.x), view_none, f32(whole.g), 0.1, 1);
-                for (int p = 0; p < parts; p++)
-                    optim_step(&part[p], f32(x[p]), view_none, f32(g[p]), 0.1, 1);
-            }
-            for (int p = 0; p < parts; p++) {
-                size_t at = 0;
-                for (int k = 0; k < 2; k++) {
-                    size_t n = table_stage_count(&whole.table, k) / (size_t)parts;
-                    assert_memory_equal(&x[p][at],
-                                        &whole.x[whole.table.stage_start[k] + n * (size_t)p],
-                                        n * sizeof(float));
-                    at += n;
+                for (int p = 0; p < of; p++) {
+                    take(&owned[p], g, whole.g);
+                    optim_step(&part[p], f32(x[p]), view_none, f32(g), 0.1, 1);
                 }
+            }
+            for (int p = 0; p < of; p++) {
+                take(&owned[p], g, whole.x);
+                assert_memory_equal(x[p], g, owned[p].count * sizeof(float));
                 optim_free(&part[p]);
+                owned_free(&owned[p]);
             }
             bench_close(&whole);
         }
@@ -452,7 +468,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formula),         cmocka_unit_test(peek_is_a_step_not_made),
-        cmocka_unit_test(mixed_precision), cmocka_unit_test(slices),
+        cmocka_unit_test(mixed_precision), cmocka_unit_test(ranges),
         cmocka_unit_test(memory_of_state), cmocka_unit_test(without_effect),
         cmocka_unit_test(schedules),       cmocka_unit_test(clip),
     };

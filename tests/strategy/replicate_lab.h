@@ -128,17 +128,16 @@ static inline enum sotto_status lab_look(struct worker *w, struct strategy *s, b
     return SOTTO_OK;
 }
 
-/* The group's own parameters, from the slices that its workers own. */
+/* The group's own parameters, from what its workers own. */
 static inline void lab_note(struct lab *lab, const struct mesh *mesh, const struct strategy *s,
                             int t)
 {
     const struct replicate *r = ((const struct shard *)s)->replicate;
-    const int slice = STAGE / r->is.parts;
-    if (r->is.parts == 1 && mesh->s > 0)
+    if (r->count == COUNT && mesh->s > 0)
         return;
-    for (int i = 0; i < COUNT / r->is.parts; i++)
-        lab->own[t][mesh->r][i / slice * STAGE + r->is.index * slice + i % slice] =
-            ((const float *)r->x.data)[i];
+    for (struct piece p = {0}; owned_next(r->is.own, (struct range){0, COUNT}, &p);)
+        memcpy(&lab->own[t][mesh->r][p.whole], (const float *)r->x.data + p.own,
+               p.count * sizeof(float));
 }
 
 static int64_t bytes_sent(const struct mesh *mesh)

@@ -65,7 +65,7 @@ static uint64_t hash_of(struct alone *m)
     float x[COUNT];
     assert_ok(m->s->ops->export(m->s, x));
     assert_ok(
-        state_table(&v, &m->q.table, 0, 1, MEMORY_PARAMETERS, NULL, (struct view){x, DTYPE_F32}));
+        state_table(&v, &m->q.table, NULL, MEMORY_PARAMETERS, NULL, (struct view){x, DTYPE_F32}));
     uint64_t hash = v.hash;
     state_free(&v);
     return hash;

@@ -273,7 +273,7 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     struct mesh mesh = {.worker = w, .n_r = w->size};
     const struct work on = {&mesh, NULL, &dev};
     float *want = calloc(LONG, sizeof *want), *mine = calloc(LONG, sizeof *mine);
-    enum sotto_status st = sparse_init(&s, &on, table, 0, 1, LONG, 0.75);
+    enum sotto_status st = sparse_init(&s, &on, table, NULL, 0.75);
     for (int i = 0; i < LONG; i++)
         s.value[i] = (float)value_of(w->rank, i);
     if (st == SOTTO_OK)
@@ -335,8 +335,7 @@ static enum sotto_status sum_of_nothing(struct worker *w, void *arg)
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 1));
     struct mesh mesh = {.worker = w, .n_r = w->size};
-    enum sotto_status st =
-        sparse_init(&s, &(struct work){&mesh, NULL, &dev}, table, 0, 1, count, 0.5);
+    enum sotto_status st = sparse_init(&s, &(struct work){&mesh, NULL, &dev}, table, NULL, 0.5);
     for (size_t i = 0; i < count && st == SOTTO_OK; i++)
         s.value[i] = -0.0f;
     if (st == SOTTO_OK)
@@ -352,8 +351,8 @@ static enum sotto_status sum_of_nothing(struct worker *w, void *arg)
 static void odd_values(void **state)
 {
     (void)state;
-    static const float row[2][5] = {{1, -1, 1, 1, 1}, {3, 1, NAN, 2, -4}};
-    static const bool kept[2][5] = {{1, 1, 1, 0, 0}, {1, 0, 1, 0, 1}}; /* ties; no number */
+    static const float row[3][5] = {{1, -1, 1, 1, 1}, {3, 1, NAN, 2, -4}, {9, 8, 1, 2}};
+    static const bool kept[3][5] = {{1, 1, 1, 0, 0}, {1, 0, 1, 0, 1}, {1, 0, 0, 1}};
     for (int64_t n = 1; n <= 5; n++) {
         struct table table = {0};
         const int64_t shape[] = {n, 0};
@@ -363,21 +362,26 @@ static void odd_values(void **state)
             struct engine_config engine = {.workers = size};
             assert_ok(engine_threads(&engine, sum_of_nothing, &table));
         }
-        for (int k = 0; n == 5 && k < 2; k++) {
+        for (int k = 0; n == 5 && k < 3; k++) { /* ties; no number; two ends of the row */
             struct sparse s;
+            struct owned owned = {0};
             struct memory memory = {0};
             struct device dev;
             assert_ok(device_open(&dev, "cpu", &memory, 1));
             struct worker w;
             assert_ok(worker_alone(&w));
             struct mesh mesh = {.worker = &w, .n_r = 1};
-            assert_ok(sparse_init(&s, &(struct work){&mesh, NULL, &dev}, &table, 0, 1, 5, 0.5));
-            memcpy(s.value, row[k], sizeof row[k]);
+            assert_ok(owned_add(&owned, 0, 2));
+            assert_ok(owned_add(&owned, 3, 5));
+            assert_ok(sparse_init(&s, &(struct work){&mesh, NULL, &dev}, &table,
+                                  k == 2 ? &owned : NULL, 0.5));
+            memcpy(s.value, row[k], s.count * sizeof row[k][0]);
             assert_ok(sparse_prune(&s));
             comm_free(w.world);
-            for (int i = 0; i < 5; i++)
+            for (size_t i = 0; i < s.count; i++)
                 assert_int_equal(s.value[i] != 0, kept[k][i]);
             sparse_free(&s);
+            owned_free(&owned);
             device_close(&dev);
         }
         table_free(&table);

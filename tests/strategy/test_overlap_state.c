@@ -15,7 +15,7 @@ static struct lab optimizer(int method, int workers, int which)
     return lab;
 }
 
-/* Of this worker's state and slice of the parameters. */
+/* Of this worker's state and its part of the parameters. */
 static enum sotto_status hash_of(struct seat *seat, uint64_t *hash)
 {
     struct state_visitor v;
@@ -23,8 +23,8 @@ static enum sotto_status hash_of(struct seat *seat, uint64_t *hash)
     state_hasher_init(&v);
     enum sotto_status st = seat->s->ops->visit(seat->s, &v);
     if (st == SOTTO_OK)
-        st = state_table(&v, &seat->q.table, seat->mesh.s, seat->mesh.n_s, MEMORY_PARAMETERS,
-                         &seat->dev, o->x.view);
+        st = state_table(&v, &seat->q.table, &o->shard.own, MEMORY_PARAMETERS, &seat->dev,
+                         o->x.view);
     *hash = v.hash;
     state_free(&v);
     return st;

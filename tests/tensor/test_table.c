@@ -1,7 +1,7 @@
 /* The table: how tensors lie in the flat vector, and how the vector is cut for workers. */
 #include "base/scratch.h"
 
-#include "tensor/table.h"
+#include "tensor/owned.h"
 
 enum { STAGES = 3 };
 
@@ -144,64 +144,142 @@ static bool decayed(const struct table *table, size_t at, bool all)
     return false;
 }
 
-/* Walks worker `index`'s vector and marks in `seen` the flat elements that it covers. */
-static void walk(const struct table *table, int index, int parts, bool all, char *seen)
+/* Walks an own vector and marks in `seen` the elements of the whole that it covers: segments leave
+ * no gap and do not overlap, pieces lie where the ranges say, and each element is decayed as its
+ * tensor says. */
+static void walk(const struct table *table, const struct owned *owned, bool all, char *seen)
 {
     struct segment *segment;
-    int n;
-    assert_ok(table_segments(table, index, parts, all, &segment, &n));
+    int n, s = 0;
     size_t at = 0;
-    int s = 0;
-    for (int k = 0; k < table->n_stage; k++) {
-        size_t length = table_stage_count(table, k) / (size_t)parts;
-        for (size_t j = 0; j < length; j++, at++) {
+    assert_ok(owned_segments(owned, table, all, &segment, &n));
+    for (struct piece p = {0}; owned_next(owned, (struct range){0, table_count(table)}, &p);) {
+        assert_int_equal(p.own, at);
+        for (size_t j = 0; j < p.count; j++, at++) {
             while (s < n && segment[s].end == at)
                 s++;
             assert_true(s < n);
-            assert_true(segment[s].begin <= at && at < segment[s].end); /* no gap, no overlap */
-            size_t flat = table->stage_start[k] + length * (size_t)index + j;
-            assert_int_equal(segment[s].decay, decayed(table, flat, all));
-            assert_int_equal(seen[flat]++, 0);
+            assert_true(segment[s].begin <= at && at < segment[s].end);
+            assert_int_equal(segment[s].decay, decayed(table, p.whole + j, all));
+            assert_int_equal(seen[p.whole + j]++, 0);
         }
     }
-    assert_int_equal(segment[n - 1].end, at);
-    assert_int_equal(at, table_count(table) / (size_t)parts);
+    assert_int_equal(n ? segment[n - 1].end : 0, at);
+    assert_int_equal(at, owned_count(owned, table));
     for (int i = 0; i + 1 < n; i++) /* neighbours differ, else they would be one */
         assert_true(segment[i].decay != segment[i + 1].decay);
     free(segment);
 }
 
-/* The slices of all workers cover the flat vector exactly once, each element decayed as its tensor
- * says. */
-static void segments_cover_once(void **state)
+/* Worker `index` has the stages index, index + of, ... */
+static enum sotto_status own_stages(struct owned *out, const struct table *table, int index, int of)
+{
+    for (int k = index; k < table->n_stage; k += of)
+        TRY(owned_add(out, table->stage_start[k], table->stage_start[k + 1]));
+    return SOTTO_OK;
+}
+
+/* ... has every of-th run of 5 elements, across tensors and stages. */
+static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
+{
+    const size_t count = table_count(table);
+    for (size_t at = 5 * (size_t)index; at < count; at += 5 * (size_t)of)
+        TRY(owned_add(out, at, at + 5 < count ? at + 5 : count));
+    return SOTTO_OK;
+}
+
+/* What all workers own covers the flat vector exactly once, however it is shared. */
+static void workers_cover_once(void **state)
 {
     (void)state;
     static const int pads[] = {1, 2, 4, 8, 24};
+    owned_rule *const rules[] = {owned_slices, own_stages, own_runs};
     for (int p = 0; p < 5; p++) {
-        for (int parts = 1; parts <= pads[p]; parts++) {
-            if (pads[p] % parts)
-                continue;
-            struct table table;
-            make(&table, pads[p]);
-            for (int all = 0; all < 2; all++) {
-                char *seen = calloc(table_count(&table), 1);
-                for (int index = 0; index < parts; index++)
-                    walk(&table, index, parts, all, seen);
-                for (size_t i = 0; i < table_count(&table); i++)
+        struct table table;
+        make(&table, pads[p]);
+        for (int of = 1; of <= pads[p]; of++) {
+            for (int rule = pads[p] % of ? 1 : 0; rule < 3; rule++) {
+                char *seen = calloc(2, table_count(&table));
+                for (int index = 0; index < of; index++) {
+                    struct owned owned = {0};
+                    assert_ok(rules[rule](&owned, &table, index, of));
+                    for (int all = 0; all < 2; all++)
+                        walk(&table, &owned, all, seen + (all ? table_count(&table) : 0));
+                    owned_free(&owned);
+                }
+                for (size_t i = 0; i < 2 * table_count(&table); i++)
                     assert_int_equal(seen[i], 1);
                 free(seen);
             }
-            table_free(&table);
         }
+        table_free(&table);
+    }
+}
+
+/* Ranges that touch are one; one of everything is the same as none; what cannot be cut is said. */
+static void lists(void **state)
+{
+    (void)state;
+    struct table table;
+    struct owned owned = {0};
+    make(&table, 1);
+    assert_ok(owned_slices(&owned, &table, 0, 1));
+    assert_true(owned.n == 1 && owned.count == table_count(&table));
+    char *seen = calloc(2, table_count(&table));
+    walk(&table, &owned, false, seen);
+    walk(&table, NULL, false, seen + table_count(&table));
+    owned_free(&owned);
+    free(seen);
+    assert_fails(owned_slices(&owned, &table, 1, 2), SOTTO_EINVAL,
+                 "stage 2 of 1 elements cannot be cut into 2 slices");
+    owned_free(&owned);
+    for (size_t i = 0; i < 40; i += 2) { /* more than the first allocation holds */
+        assert_ok(owned_add(&owned, i, i + 1));
+        assert_ok(owned_add(&owned, i + 1, i + 1));
+    }
+    assert_true(owned.n == 20 && owned.count == 20);
+    struct piece p = {0};
+    assert_true(owned_next(&owned, (struct range){3, 5}, &p));
+    assert_true(p.whole == 4 && p.own == 2 && p.count == 1);
+    assert_false(owned_next(&owned, (struct range){3, 5}, &p));
+    p = (struct piece){0};
+    assert_false(owned_next(&owned, (struct range){39, 45}, &p));
+    owned_free(&owned);
+    table_free(&table);
+}
+
+/* A method that works on chunks pads stages to whole ones of every slice. */
+static void slices_of_whole_chunks(void **state)
+{
+    (void)state;
+    enum { CHUNK = 8 };
+    for (int of = 1; of <= 3; of++) {
+        struct table table;
+        make(&table, of * CHUNK);
+        for (int index = 0; index < of; index++) {
+            struct owned owned = {0};
+            assert_ok(owned_slices(&owned, &table, index, of));
+            for (int i = 0; i < owned.n; i++) {
+                assert_int_equal(owned.range[i].begin % CHUNK, 0);
+                assert_int_equal(owned.range[i].end % CHUNK, 0);
+                assert_int_equal(owned.range[i].at % CHUNK, 0);
+            }
+            owned_free(&owned);
+        }
+        table_free(&table);
     }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layout_is_tight),     cmocka_unit_test(entries_are_as_added),
-        cmocka_unit_test(table_grows),         cmocka_unit_test(views_point_at_tensors),
-        cmocka_unit_test(segments_cover_once),
+        cmocka_unit_test(layout_is_tight),
+        cmocka_unit_test(entries_are_as_added),
+        cmocka_unit_test(table_grows),
+        cmocka_unit_test(views_point_at_tensors),
+        cmocka_unit_test(workers_cover_once),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(slices_of_whole_chunks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

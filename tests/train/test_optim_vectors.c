@@ -69,7 +69,7 @@ static void follow(const char *name, const char *device)
     assert_int_equal(table_add(&table, "x", shape, TABLE_ZERO, 0), 0);
     assert_ok(table_layout(&table, 1, 1));
     assert_ok(device_open(&dev, device, &memory, 1));
-    assert_ok(optim_init(&optim, &config, &dev, &table, 0, 1, MEMORY_OPTIMIZER));
+    assert_ok(optim_init(&optim, &config, &dev, &table, NULL, MEMORY_OPTIMIZER));
     for (int t = 0; t < STEPS; t++) {
         optim_step(&optim, (struct view){x, DTYPE_F32}, view_none,
                    (struct view){grads + t * COUNT, DTYPE_F32}, config.lr, 1);

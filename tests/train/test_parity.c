@@ -158,7 +158,7 @@ static void check_adamw(struct setup *s)
     size_t count;
     float *want = read_floats(&s->vectors, "adamw.losses", &count);
     assert_int_equal(count, 10);
-    assert_ok(optim_init(&optim, &config, &s->dev, &s->model.table, 0, 1, MEMORY_OPTIMIZER));
+    assert_ok(optim_init(&optim, &config, &s->dev, &s->model.table, NULL, MEMORY_OPTIMIZER));
     for (size_t step = 0; step < count; step++) {
         s->dev.ops->fill(&s->dev, s->grad.view, s->grad.count, 0);
         assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets,

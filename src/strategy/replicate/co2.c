@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "strategy/method.h"
+#include "strategy/replicate/norms.h"
 #include "strategy/replicate/pace.h"
 #include "tensor/ops.h"
 
@@ -64,18 +65,15 @@ static enum sotto_status resolve(void *config, const struct strategy_config *str
 
 struct co2 {
     struct replicate base;
-    struct buffer now;   /* x_{t,0}                                                       */
-    struct buffer m;     /* outer momentum, not clipped                                   */
-    struct buffer sent;  /* what the groups moved in the last round, penalized; sums      */
-    struct buffer d;     /* this round's first displacement; sums; elementwise only       */
-    float *moved;        /* (tensors) squares of |x_{t,0} - x_{t-1,0}|; norm only         */
-    float *first, *last; /* (tensors) of |d_t|, |d_{t-1}|, summed over groups; norm only  */
-    struct pair *pair;   /* (tensors) what is measured, and ...                           */
-    double *square;      /* ... how long it is; norm only                                 */
+    struct buffer now;  /* x_{t,0}                                                       */
+    struct buffer m;    /* outer momentum, not clipped                                   */
+    struct buffer sent; /* what the groups moved in the last round, penalized; sums      */
+    struct buffer d;    /* this round's first displacement; sums; elementwise only       */
+    struct norms norms; /* norm only                                                     */
     struct lane *lane;
     struct comm *across, *within;
     bool under_way;    /* there was a round before this one */
-    bool knows_d;      /* d or `first` is of this round     */
+    bool knows_d;      /* d or norms.first is of this round */
     struct tally told; /* travels with `sent`         */
     int64_t tau;       /* 0: still to be measured     */
     struct pace pace;
@@ -91,18 +89,12 @@ static void anchor(struct replicate *r)
     c->under_way = c->knows_d = false;
 }
 
-static enum sotto_status sum_over(struct comm *comm, float *x, int n)
-{
-    const struct view v = {x, DTYPE_F32};
-    return comm_allreduce(comm, v, v, (size_t)n);
-}
-
 static enum sotto_status average(void *arg)
 {
     struct co2 *c = arg;
     TRY(comm_allreduce(c->across, c->sent.view, c->sent.view, c->base.count));
-    if (c->moved)
-        TRY(sum_over(c->within, c->moved, c->base.is.table->n)); /* tensors are spread over it */
+    if (c->norms.table)
+        TRY(norms_sum(&c->norms, c->within, c->norms.moved)); /* tensors are spread over it */
     return tally_sum(&c->told, c->across);
 }
 
@@ -111,8 +103,8 @@ static enum sotto_status average_first(void *arg)
     struct co2 *c = arg;
     if (c->d.dev)
         return comm_allreduce(c->across, c->d.view, c->d.view, c->base.count);
-    TRY(sum_over(c->within, c->first, c->base.is.table->n));
-    return sum_over(c->across, c->first, c->base.is.table->n);
+    TRY(norms_sum(&c->norms, c->within, c->norms.first));
+    return norms_sum(&c->norms, c->across, c->norms.first);
 }
 
 /* All that a round sends, to be timed; in round 0 nothing else is under way. */
@@ -124,27 +116,12 @@ static enum sotto_status time_round(void *arg)
     return average(c);
 }
 
-/* Squares of |x - now|, of every tensor's own part. */
-static enum sotto_status measure_tensors(struct co2 *c, float *squares)
-{
-    const struct replicate *r = &c->base;
-    const int n = r->is.table->n;
-    for (int i = 0; i < n; i++) {
-        const struct span s = table_span(r->is.table, i, r->is.index, r->is.parts);
-        c->pair[i] = (struct pair){view_at(r->x, s.begin), view_at(c->now.view, s.begin), s.count};
-    }
-    TRY(work_distances(&r->on, c->pair, n, c->square));
-    for (int i = 0; i < n; i++)
-        squares[i] = (float)c->square[i];
-    return SOTTO_OK;
-}
-
 /* d_t = x_{t,1} - x_{t,0} sets out. */
 static enum sotto_status send_first(struct co2 *c)
 {
     struct replicate *r = &c->base;
-    if (c->first) {
-        TRY(measure_tensors(c, c->first));
+    if (c->norms.table) {
+        TRY(norms_measure(&c->norms, &r->on, r->x, c->now.view, c->norms.first));
     } else {
         TRY(work_copy(&r->on, c->d.view, r->x, r->count));
         TRY(work_axpy(&r->on, c->d.view, -1, c->now.view, r->count));
@@ -171,20 +148,19 @@ static void outer(struct co2 *c, size_t begin, size_t count, double lambda)
                         view_at(c->m.view, begin), view_at(c->sent.view, begin), d, count);
 }
 
-/* m_t and x_{t+1,0}; what is to be sent of this round. Of norms only scalars travel, so |d| is the
- * root mean square of the groups' |d|, not the norm of their mean; x holds x_{t,0} meanwhile. */
+/* m_t and x_{t+1,0}; what is to be sent of this round; x holds x_{t,0} meanwhile. */
 static enum sotto_status outer_update(void *arg)
 {
     struct co2 *c = arg;
     struct replicate *r = &c->base;
     const struct table *table = r->is.table;
-    if (!c->moved)
+    if (!c->norms.table)
         outer(c, 0, r->count, 1);
-    for (int i = 0; i < table->n && c->moved; i++) {
-        const struct span s = table_span(table, i, r->is.index, r->is.parts);
-        const double first = sqrt(c->last[i] / (double)r->is.mesh->n_r);
-        outer(c, s.begin, s.count, sqrt(c->moved[i]) / ((double)c->tau * first + 1e-12) + 1);
-        c->last[i] = c->first[i];
+    for (int i = 0; i < table->n && c->norms.table; i++) {
+        const double lambda = norms_lambda(&c->norms, i, c->tau, r->is.mesh->n_r);
+        for (struct piece p = {0}; owned_next(r->is.own, table_range(table, i), &p);)
+            outer(c, p.own, p.count, lambda);
+        c->norms.last[i] = c->norms.first[i];
     }
     return device_failed(r->is.dev);
 }
@@ -203,8 +179,8 @@ static enum sotto_status boundary(struct co2 *c)
     if (c->under_way)
         tally_tell(&c->told, r);
     TRY(work_run(&r->on, outer_update, c, outer_bytes(c)));
-    if (c->moved)
-        TRY(measure_tensors(c, c->moved));
+    if (c->norms.table)
+        TRY(norms_measure(&c->norms, &r->on, r->x, c->now.view, c->norms.moved));
     TRY(work_copy(&r->on, r->x, c->now.view, r->count));
     r->apart = false;
     TRY(replicate_publish(r));
@@ -222,23 +198,11 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     if (c->tau == 1 && own(r)->steps == 0 && c->d.dev)
         c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
-    if (r->steps == 0 && c->under_way && (c->d.dev || c->first))
+    if (r->steps == 0 && c->under_way && (c->d.dev || c->norms.table))
         TRY(send_first(c));
     if (!replicate_boundary(r, c->tau ? c->tau : INT64_MAX))
         return SOTTO_OK;
     return boundary(c);
-}
-
-/* Squares of tensors, the same on all; sums over groups as replicate_visit_sum has them. */
-static enum sotto_status visit_squares(struct co2 *c, struct state_visitor *v, const char *name,
-                                       float *x, bool summed)
-{
-    const struct replicate *r = &c->base;
-    const size_t n = (size_t)r->is.table->n;
-    TRY(state_tensor(v, name, MEMORY_OUTER, NULL, (struct view){x, DTYPE_F32}, n));
-    for (size_t i = 0; i < n && state_loading(v) && summed; i++)
-        x[i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
-    return SOTTO_OK;
 }
 
 /* What the penalty knows. A run that goes on with another penalty has a round without. */
@@ -248,15 +212,11 @@ static enum sotto_status visit_penalty(struct co2 *c, struct state_visitor *v)
     int64_t knows = c->knows_d;
     TRY(state_count(v, "outer.knows_d", &knows, 1));
     c->knows_d = knows && (!loads || (c->d.dev && state_has(v, "outer.d.")) ||
-                           (c->first && state_has(v, "outer.first")));
+                           (c->norms.table && state_has(v, "outer.first")));
     if (c->d.dev && c->knows_d)
         TRY(replicate_visit_sum(&c->base, v, "outer.d", &c->d));
-    if (c->moved && (!loads || state_has(v, "outer.moved"))) {
-        TRY(visit_squares(c, v, "outer.moved", c->moved, false));
-        TRY(visit_squares(c, v, "outer.last", c->last, true));
-    }
-    if (c->first && c->knows_d)
-        TRY(visit_squares(c, v, "outer.first", c->first, true));
+    if (c->norms.table)
+        TRY(norms_visit(&c->norms, &c->base, v, c->knows_d));
     static const char *const others[] = {"outer.d.", "outer.moved", "outer.last", "outer.first"};
     for (int i = 0; i < 4 && loads; i++)
         state_ignore(v, others[i]);
@@ -305,26 +265,9 @@ static void free_co2(struct replicate *r)
     buffer_free(&c->m);
     buffer_free(&c->sent);
     buffer_free(&c->d);
-    free(c->moved);
-    free(c->first);
-    free(c->last);
-    free(c->pair);
-    free(c->square);
+    norms_free(&c->norms);
     replicate_free(r);
     free(c);
-}
-
-static enum sotto_status open_norms(struct co2 *c)
-{
-    const size_t n = (size_t)c->base.is.table->n;
-    c->moved = calloc(n, sizeof *c->moved);
-    c->first = calloc(n, sizeof *c->first);
-    c->last = calloc(n, sizeof *c->last);
-    c->pair = calloc(n, sizeof *c->pair);
-    c->square = calloc(n, sizeof *c->square);
-    if (!c->moved || !c->first || !c->last || !c->pair || !c->square)
-        return fail(SOTTO_ENOMEM, "no memory for the norms of %zu tensors", n);
-    return SOTTO_OK;
 }
 
 static const struct replicate_ops ops;
@@ -344,7 +287,7 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
     if (config->penalty == PENALTY_ELEMENTWISE)
         TRY_DONE(replicate_buffer(&c->base, &c->d, MEMORY_COMMUNICATION));
     if (config->penalty == PENALTY_NORM)
-        TRY_DONE(open_norms(c));
+        TRY_DONE(norms_open(&c->norms, setup->table, setup->own));
     TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, c->lane, &c->across));
     TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, c->lane, &c->within));

@@ -310,12 +310,11 @@ static enum sotto_status open(struct replicate **out, const struct replicate_set
     TRY_DONE(replicate_init(r, &ops, setup));
     TRY_DONE(replicate_buffer(r, &d->x0, MEMORY_OUTER));
     TRY_DONE(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
-    TRY_DONE(optim_init(&d->outer, &d->outer_config, setup->dev, setup->table, setup->index,
-                        setup->parts, MEMORY_OUTER));
+    TRY_DONE(optim_init(&d->outer, &d->outer_config, setup->dev, setup->table, setup->own,
+                        MEMORY_OUTER));
     TRY_DONE(gather_shares(d));
     if (config->prune > 0)
-        TRY_DONE(sparse_init(&d->sparse, &r->on, setup->table, setup->index, setup->parts, r->count,
-                             config->prune));
+        TRY_DONE(sparse_init(&d->sparse, &r->on, setup->table, setup->own, config->prune));
     enter_phase(d);
     *out = r;
 done:

@@ -30,16 +30,16 @@ enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops
 {
     r->ops = ops;
     r->is = *setup;
-    r->is.part = malloc((size_t)setup->n_part * sizeof *setup->part);
+    r->is.part = calloc((size_t)setup->n_part + 1, sizeof *setup->part);
     if (!r->is.part)
         return fail(SOTTO_ENOMEM, "no memory for %d parts", setup->n_part);
     memcpy(r->is.part, setup->part, (size_t)setup->n_part * sizeof *setup->part);
     r->on = (struct work){setup->mesh, setup->across->lane, setup->dev};
-    r->count = setup->part[setup->n_part - 1].end;
-    r->x = setup->part[0].x;
+    r->count = setup->own->count;
+    r->x = setup->x;
     r->weight = 1;
     r->weights = setup->mesh->n_r;
-    return optim_init(&r->optim, setup->optim, setup->dev, setup->table, setup->index, setup->parts,
+    return optim_init(&r->optim, setup->optim, setup->dev, setup->table, setup->own,
                       MEMORY_OPTIMIZER);
 }
 
@@ -155,11 +155,17 @@ static enum sotto_status visit_optimizer(struct replicate *r, struct state_visit
     return SOTTO_OK;
 }
 
+bool replicate_shown(const struct replicate *r, const struct state_visitor *v)
+{
+    const bool all = r->count == table_count(r->is.table);
+    return !state_loading(v) && all && r->is.mesh->s > 0; /* by the first */
+}
+
 enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visitor *v,
                                          const char *name, const struct buffer *b)
 {
     TRY(state_enter(v, name));
-    TRY(state_table(v, r->is.table, r->is.index, r->is.parts, b->category, r->is.dev, b->view));
+    TRY(state_table(v, r->is.table, r->is.own, b->category, r->is.dev, b->view));
     state_leave(v);
     return SOTTO_OK;
 }
@@ -199,8 +205,8 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     const struct mesh *mesh = r->is.mesh;
     const bool loads = state_loading(v);
     const struct buffer x = {.view = r->x, .count = r->count, .category = MEMORY_PARAMETERS};
-    if (!loads && r->is.parts == 1 && mesh->s > 0)
-        return SOTTO_OK; /* the first of the group shows the same */
+    if (replicate_shown(r, v))
+        return SOTTO_OK;
     const int64_t whose = r->ops->in_step ? 0 : mesh->r % groups;
     TRY(state_enter_own(v, "replica", whose, groups)); /* who never differ take the first one's */
     TRY(visit_optimizer(r, v));

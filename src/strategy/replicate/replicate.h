@@ -2,8 +2,9 @@
  *
  * The seam between the axes is one call. The shard method hands over what its worker owns, with the
  * gradient averaged inside the group; the replicate method makes the optimizer step and whatever
- * agreement is due, and hands the parameters back to be gathered inside the group. It sees the own
- * slices only, so it composes with every sharding; under ddp the slice is the whole vector.
+ * agreement is due, and hands the parameters back to be gathered inside the group. It sees only
+ * what the worker owns, whatever ranges of the vector that is (tensor/owned.h), so it composes with
+ * every sharding; under ddp it is the whole vector.
  *
  * Members embed struct replicate first, one file each. */
 #ifndef SOTTO_STRATEGY_REPLICATE_REPLICATE_H
@@ -22,8 +23,9 @@ struct replicate_setup {
     struct part *part;            /* copied; they cover the own vector, in order, side by side in
                                      its x; g is summed over the group's micro-batches */
     int n_part;
-    int index, parts; /* the own slices: which of how many of every stage */
-    double data;      /* this group's share of the data; 0: as all others' */
+    const struct owned *own; /* what of the table's vector; outlives the method */
+    struct view x;           /* the own vector                                 */
+    double data;             /* this group's share of the data; 0: as all others' */
 };
 
 /* What a group did in a round. */
@@ -120,6 +122,9 @@ static inline bool replicate_divides(double lr)
 /* Counts a local step; whether `every` of them are complete. The groups are apart until
  * replicate_agree. */
 bool replicate_boundary(struct replicate *r, int64_t every);
+
+/* Whether another worker of the group shows the same to a visitor that takes each thing once. */
+bool replicate_shown(const struct replicate *r, const struct state_visitor *v);
 
 /* What the groups did since the last exchange, and whether one of them wants to stop, for members
  * to sum at a boundary, when all groups come together anyway. In three parts for those whose

@@ -19,17 +19,17 @@ static size_t row_length(const struct table_entry *e)
 }
 
 enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
-                              int index, int parts, size_t count, double prune)
+                              const struct owned *own, double prune)
 {
     struct device *dev = on->dev;
+    const size_t count = owned_count(own, table);
     const int size = on->mesh->n_r;
     size_t longest = 1, block = size == 2 ? count : comm_block(count, size, 0).end;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
             longest = row_length(&table->entry[i]);
     *s = (struct sparse){.table = table,
-                         .index = index,
-                         .parts = parts,
+                         .own = own,
                          .prune = prune,
                          .count = count,
                          .memory = dev->memory,
@@ -117,16 +117,23 @@ static void prune_row(struct sparse *s, float *x, size_t n)
     }
 }
 
+/* Row by row; a piece of a tensor, which begins with its element `first`, may cut some. */
+static void prune_piece(struct sparse *s, struct piece p, size_t first, size_t length)
+{
+    const size_t end = first + p.count;
+    for (size_t at = first, next; at < end; at = next) {
+        next = (at / length + 1) * length < end ? (at / length + 1) * length : end;
+        prune_row(s, s->value + p.own + (at - first), next - at);
+    }
+}
+
 static enum sotto_status prune(void *arg)
 {
     struct sparse *s = arg;
     for (int i = 0; s->value && i < s->table->n; i++) {
-        struct span span = table_span(s->table, i, s->index, s->parts);
-        size_t length = row_length(&s->table->entry[i]), end = span.first + span.count;
-        for (size_t at = span.first, next; at < end; at = next) { /* a slice may cut a row */
-            next = (at / length + 1) * length < end ? (at / length + 1) * length : end;
-            prune_row(s, s->value + span.begin + (at - span.first), next - at);
-        }
+        const struct range tensor = table_range(s->table, i);
+        for (struct piece p = {0}; owned_next(s->own, tensor, &p);)
+            prune_piece(s, p, p.whole - tensor.begin, row_length(&s->table->entry[i]));
     }
     return SOTTO_OK;
 }

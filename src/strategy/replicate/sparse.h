@@ -7,16 +7,16 @@
 #define SOTTO_STRATEGY_REPLICATE_SPARSE_H
 
 #include "strategy/work.h"
-#include "tensor/table.h"
+#include "tensor/owned.h"
 
 struct sparse {
     const struct table *table;
-    int index, parts; /* the own slices            */
-    double prune;     /* share that is not sent    */
-    size_t count;     /* of the own vector         */
-    float *value;     /* (count) host              */
-    float *row;       /* (longest row)             */
-    float *out, *in;  /* messages                  */
+    const struct owned *own; /* what the vector is of it  */
+    double prune;            /* share that is not sent    */
+    size_t count;            /* of the own vector         */
+    float *value;            /* (count) host              */
+    float *row;              /* (longest row)             */
+    float *out, *in;         /* messages                  */
     struct memory *memory;
     size_t bytes;   /* of all of them            */
     struct work on; /* the line that it is done in */
@@ -30,7 +30,7 @@ struct sparse {
 /* For vectors of on->dev and the groups of its mesh. On a device without data it has none either:
  * what is kept is counted, not chosen. */
 enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
-                              int index, int parts, size_t count, double prune);
+                              const struct owned *own, double prune);
 void sparse_free(struct sparse *s);
 
 /* value <- value without its small entries: what this group sends. */

@@ -48,7 +48,7 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     if (state_loading(v) ? !state_has(v, "est.") : !o->shard.carried)
         return SOTTO_OK; /* nothing was predicted yet: theta itself */
     TRY(state_enter(v, "est"));
-    TRY(state_table(v, o->shard.is.oracle->table, 0, 1, MEMORY_PARAMETERS, o->shard.is.dev,
+    TRY(state_table(v, o->shard.is.oracle->table, NULL, MEMORY_PARAMETERS, o->shard.is.dev,
                     o->room[o->theta].view));
     state_leave(v);
     return SOTTO_OK;

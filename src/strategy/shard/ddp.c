@@ -75,16 +75,6 @@ static void free_ddp(struct strategy *s)
     free(d);
 }
 
-static struct view theta_of(struct shard *s, int k)
-{
-    return s->theta_stage[k];
-}
-
-static struct view g_of(struct shard *s, int k)
-{
-    return s->g_stage[k];
-}
-
 static const struct strategy_ops ops;
 
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
@@ -97,7 +87,7 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     if (!d)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     enum sotto_status st;
-    TRY_DONE(shard_init(&d->shard, &ops, setup));
+    TRY_DONE(shard_init(&d->shard, &ops, setup, owned_all));
     TRY_DONE(
         buffer_init(&d->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
@@ -105,7 +95,8 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     TRY_DONE(buffer_init(&d->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
     table_stages(table, mixed ? d->theta.view : d->x.view, d->shard.theta_stage);
     table_stages(table, d->g.view, d->shard.g_stage);
-    TRY_DONE(shard_replicate(&d->shard, d->x.view, false, NULL, mixed ? theta_of : NULL, g_of));
+    TRY_DONE(
+        shard_replicate(&d->shard, d->x.view, NULL, mixed ? shard_theta_at : NULL, shard_g_at));
     if (!shard_alone(&d->shard))
         TRY_DONE(shard_wire_open(&d->shard, shard_largest(&d->shard)));
     *out = &d->shard.base;

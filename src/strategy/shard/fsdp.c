@@ -258,39 +258,37 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
     return st;
 }
 
-static struct view theta_of(struct shard *s, int k)
+static struct view theta_at(struct shard *s, const struct slice *at)
 {
-    return own_theta((const struct fsdp *)s, k);
+    return view_at(((struct fsdp *)s)->theta.view, at->in_own);
 }
 
-static struct view g_of(struct shard *s, int k)
+static struct view g_at(struct shard *s, const struct slice *at)
 {
-    return view_at(((struct fsdp *)s)->g.view, shard_slice(s, k).in_own);
+    return view_at(((struct fsdp *)s)->g.view, at->in_own);
 }
 
 static const struct strategy_ops ops;
 
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
 {
-    const struct table *table = setup->oracle->table;
     struct mesh *mesh = setup->mesh;
     struct device *dev = setup->dev;
-    const size_t count = table_count(table) / (size_t)mesh->n_s;
     const bool mixed = setup->config->precision == PRECISION_MIXED;
     const enum dtype type = mixed ? DTYPE_BF16 : DTYPE_F32;
-    TRY(shard_check(table, mesh));
     struct fsdp *f = calloc(1, sizeof *f);
     if (!f)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     f->reduces = mesh->lane;
     enum sotto_status st;
-    TRY_DONE(shard_init(&f->shard, &ops, setup));
+    TRY_DONE(shard_init(&f->shard, &ops, setup, owned_slices));
+    const size_t count = f->shard.own.count;
     TRY_DONE(
         buffer_init(&f->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
     if (mixed)
         TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&f->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
-    TRY_DONE(shard_replicate(&f->shard, f->x.view, true, NULL, mixed ? theta_of : NULL, g_of));
+    TRY_DONE(shard_replicate(&f->shard, f->x.view, NULL, mixed ? theta_at : NULL, g_at));
     if (f->shard.replicate->ops->sums_gradient && mesh->n_r > 1)
         TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
     TRY_DONE(make_rooms(f, type));

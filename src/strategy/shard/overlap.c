@@ -38,17 +38,17 @@ static struct view wire_stage(const struct overlap *o, int k)
     return view_at(o->room[o->wire].view, o->shard.is.oracle->table->stage_start[k]);
 }
 
-static struct view own_slice(struct shard *s, int k)
+static struct view wire_at(struct shard *s, const struct slice *at)
 {
-    return view_at(wire_stage((struct overlap *)s, k), shard_slice(s, k).in_stage);
+    return view_at(wire_stage((struct overlap *)s, at->stage), at->in_stage);
 }
 
 /* The own slices of the room that is with the lane: gradients first, then parameters. */
 static void assign_lane(struct overlap *o)
 {
     struct replicate *r = o->shard.replicate;
-    for (int k = 0; k < r->is.n_part; k++)
-        r->is.part[k].g = r->is.part[k].theta = own_slice(&o->shard, k);
+    for (int i = 0; i < r->is.n_part; i++)
+        r->is.part[i].g = r->is.part[i].theta = wire_at(&o->shard, &o->shard.slice[i]);
 }
 
 enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead)
@@ -153,11 +153,11 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     shard_tell(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
     for (int k = 0; k < table->n_stage; k++) {
-        struct view g = wire_stage(o, k), mine = own_slice(s, k);
-        size_t count = shard_slice(s, k).count;
+        const struct slice at = shard_slice(s, k);
+        struct view g = wire_stage(o, k), mine = wire_at(s, &at);
         TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
-        TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, count));
-        s->own_g[k] = (struct pair){.x = mine, .count = count};
+        TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, at.count));
+        s->own_g[k] = (struct pair){.x = mine, .count = at.count};
     }
     if (s->is.optim->clip <= 0 && !want_norm)
         return SOTTO_OK;
@@ -166,26 +166,25 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     return shard_norm(s, squared * *scale * *scale, &o->round, scale);
 }
 
+static enum sotto_status gather_wire(struct overlap *o, struct comm *within)
+{
+    for (int k = 0; k < o->shard.is.oracle->table->n_stage; k++)
+        TRY(shard_complete(&o->shard, within, k, wire_stage(o, k)));
+    return SOTTO_OK;
+}
+
 enum sotto_status overlap_gather(struct overlap *o)
 {
-    const struct shard *s = &o->shard;
-    for (int k = 0; k < s->is.oracle->table->n_stage; k++)
-        TRY(comm_allgather(s->is.mesh->lane_shard, wire_stage(o, k), own_slice(&o->shard, k),
-                           table_stage_count(s->is.oracle->table, k)));
-    return SOTTO_OK;
+    return gather_wire(o, o->shard.is.mesh->lane_shard);
 }
 
 /* What is computed with, from the own slices of x. */
 static enum sotto_status refresh(struct overlap *o)
 {
-    struct shard *s = &o->shard;
-    const struct table *table = s->is.oracle->table;
     assign_lane(o);
-    TRY(replicate_publish(s->replicate)); /* by the lane's device */
-    TRY(device_check(s->replicate->is.dev));
-    for (int k = 0; k < table->n_stage; k++)
-        TRY(comm_allgather(s->is.mesh->shard, wire_stage(o, k), own_slice(s, k),
-                           table_stage_count(table, k)));
+    TRY(replicate_publish(o->shard.replicate)); /* by the lane's device */
+    TRY(device_check(o->shard.replicate->is.dev));
+    TRY(gather_wire(o, o->shard.is.mesh->shard));
     overlap_take(o);
     return SOTTO_OK;
 }
@@ -259,8 +258,7 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
     const enum dtype type = setup->config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
     static const enum memory_category tag[3] = {MEMORY_PARAMETERS, MEMORY_GRADIENTS,
                                                 MEMORY_COMMUNICATION};
-    TRY(shard_check(table, setup->mesh));
-    TRY(shard_init(&o->shard, ops, setup));
+    TRY(shard_init(&o->shard, ops, setup, owned_slices));
     o->theta = 0;
     o->g = 1;
     o->wire = 2;
@@ -270,11 +268,10 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
             TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
     if (apart)
         TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
-    TRY(buffer_init(&o->x, dev, DTYPE_F32, table_count(table) / (size_t)setup->mesh->n_s,
-                    MEMORY_OPTIMIZER));
+    TRY(buffer_init(&o->x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
     assign(o);
     TRY(open_history(o));
-    return shard_replicate(&o->shard, o->x.view, true, setup->mesh->lane, own_slice, own_slice);
+    return shard_replicate(&o->shard, o->x.view, setup->mesh->lane, wire_at, wire_at);
 }
 
 void overlap_free(struct strategy *strategy)

@@ -14,9 +14,9 @@ static enum sotto_status visit_gradient(struct shard *s, struct state_visitor *v
     const enum dtype type =
         state_loading(v) ? state_stored_type(v, table->entry[0].name, g.type) : g.type;
     if (type == g.type)
-        return state_table(v, table, 0, 1, MEMORY_GRADIENTS, dev, g);
+        return state_table(v, table, NULL, MEMORY_GRADIENTS, dev, g);
     TRY(buffer_init(&saved, dev, type, table_count(table), MEMORY_SCRATCH));
-    enum sotto_status st = state_table(v, table, 0, 1, MEMORY_GRADIENTS, dev, saved.view);
+    enum sotto_status st = state_table(v, table, NULL, MEMORY_GRADIENTS, dev, saved.view);
     if (st == SOTTO_OK)
         dev->ops->copy(dev, g, saved.view, table_count(table));
     buffer_free(&saved);

@@ -6,7 +6,7 @@
 #include "tensor/ops.h"
 
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_setup *setup)
+                             const struct strategy_setup *setup, owned_rule *rule)
 {
     const int n = setup->oracle->table->n_stage;
     s->base.ops = ops;
@@ -21,7 +21,7 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
-    return SOTTO_OK;
+    return shard_own(s, rule);
 }
 
 void shard_free(struct shard *s)
@@ -36,45 +36,8 @@ void shard_free(struct shard *s)
     free(s->asked_stage);
     free(s->job);
     free(s->own_g);
-}
-
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct lane *lane,
-                                  struct view (*theta)(struct shard *s, int k),
-                                  struct view (*g)(struct shard *s, int k))
-{
-    const struct table *table = s->is.oracle->table;
-    const struct mesh *mesh = s->is.mesh;
-    struct part *part = calloc((size_t)table->n_stage, sizeof *part);
-    if (!part)
-        return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
-    for (int k = 0; k < table->n_stage; k++) {
-        struct slice at = {table_stage_count(table, k), 0, table->stage_start[k]};
-        if (sliced)
-            at = shard_slice(s, k);
-        part[k] = (struct part){.begin = at.in_own,
-                                .end = at.in_own + at.count,
-                                .x = view_at(x, at.in_own),
-                                .theta = theta ? theta(s, k) : view_none,
-                                .copied = theta,
-                                .g = g(s, k)};
-    }
-    struct replicate_setup setup = {
-        .config = s->is.config,
-        .optim = s->is.optim,
-        .table = table,
-        .dev = lane ? lane->dev : s->is.dev,
-        .mesh = s->is.mesh,
-        .across = lane ? mesh->lane_replicate : mesh->replicate,
-        .within = lane ? mesh->lane_shard : mesh->shard,
-        .data = s->is.oracle->data,
-        .part = part,
-        .n_part = table->n_stage,
-        .index = sliced ? mesh->s : 0,
-        .parts = sliced ? mesh->n_s : 1,
-    };
-    enum sotto_status st = replicate_open(&s->replicate, &setup);
-    free(part);
-    return st;
+    free(s->slice);
+    owned_free(&s->own);
 }
 
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
@@ -301,127 +264,4 @@ enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
         TRY(replicate_publish(s->replicate));
     TRY(device_check(s->replicate->is.dev));
     return device_check(s->is.dev);
-}
-
-struct slice shard_slice(const struct shard *s, int k)
-{
-    const struct table *table = s->is.oracle->table;
-    const size_t parts = (size_t)s->is.mesh->n_s;
-    const size_t count = table_stage_count(table, k) / parts;
-    return (struct slice){count, count * (size_t)s->is.mesh->s, table->stage_start[k] / parts};
-}
-
-enum sotto_status shard_check(const struct table *table, const struct mesh *mesh)
-{
-    for (int k = 0; k < table->n_stage; k++)
-        if (table_stage_count(table, k) % (size_t)mesh->n_s)
-            return fail(SOTTO_EINVAL, "stage %d of %zu elements cannot be cut into %d slices", k,
-                        table_stage_count(table, k), mesh->n_s);
-    return SOTTO_OK;
-}
-
-/* The own slices of the real parameters: x, or the groups' mean of it. */
-static enum sotto_status truth(struct shard *s, struct view *out)
-{
-    struct replicate *r = s->replicate;
-    struct device *dev = s->is.dev;
-    *out = r->x;
-    if (!r->apart)
-        return SOTTO_OK;
-    if (!s->mean.dev)
-        TRY(buffer_init(&s->mean, dev, DTYPE_F32, r->count, MEMORY_SCRATCH));
-    *out = s->mean.view;
-    dev->ops->copy(dev, *out, r->x, r->count);
-    return replicate_mean(r, s->is.mesh->replicate, *out);
-}
-
-/* Where the own part of stage k lies, in the stage and in the own vector. */
-static struct slice own(const struct shard *s, int k)
-{
-    const struct table *table = s->is.oracle->table;
-    if (s->replicate->is.parts > 1)
-        return shard_slice(s, k);
-    return (struct slice){table_stage_count(table, k), 0, table->stage_start[k]};
-}
-
-/* The group's slices of a stage, into place; where everybody has all of it, nothing is to do. */
-static enum sotto_status complete_stage(struct shard *s, int k, struct view stage)
-{
-    if (s->replicate->is.parts == 1)
-        return SOTTO_OK;
-    return comm_allgather(s->is.mesh->shard, stage, view_at(stage, own(s, k).in_stage),
-                          table_stage_count(s->is.oracle->table, k));
-}
-
-enum sotto_status shard_export(struct strategy *strategy, float *flat)
-{
-    struct shard *s = (struct shard *)strategy;
-    const struct table *table = s->is.oracle->table;
-    struct device *dev = s->is.dev;
-    struct view x;
-    float *room = NULL; /* for a stage that this worker only helps to gather */
-    enum sotto_status st = truth(s, &x);
-    for (int k = 0; k < table->n_stage && st == SOTTO_OK; k++) {
-        const struct slice at = own(s, k);
-        size_t count = table_stage_count(table, k);
-        float *stage = flat ? flat + table->stage_start[k] : realloc(room, count * sizeof *room);
-        if (!stage) {
-            st = fail(SOTTO_ENOMEM, "no memory for a stage of %zu parameters", count);
-            break;
-        }
-        if (!flat)
-            room = stage;
-        dev->ops->read(dev, stage + at.in_stage, view_at(x, at.in_own), at.count);
-        st = device_check(dev);
-        if (st == SOTTO_OK)
-            st = complete_stage(s, k, (struct view){stage, DTYPE_F32});
-    }
-    free(room);
-    return st;
-}
-
-enum sotto_status shard_gather(struct strategy *strategy, const struct view **theta)
-{
-    struct shard *s = (struct shard *)strategy;
-    const struct table *table = s->is.oracle->table;
-    struct device *dev = s->is.dev;
-    const enum dtype type = s->is.config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
-    struct view x;
-    TRY(truth(s, &x));
-    if (!s->whole.dev)
-        TRY(buffer_init(&s->whole, dev, type, table_count(table), MEMORY_SCRATCH));
-    for (int k = 0; k < table->n_stage; k++) {
-        const struct slice at = own(s, k);
-        struct view stage = view_at(s->whole.view, table->stage_start[k]);
-        dev->ops->copy(dev, view_at(stage, at.in_stage), view_at(x, at.in_own), at.count);
-        TRY(complete_stage(s, k, stage));
-        s->asked_stage[k] = stage;
-    }
-    *theta = s->asked_stage;
-    return device_check(dev);
-}
-
-enum sotto_status shard_theta(struct strategy *strategy, const struct view **theta)
-{
-    const struct shard *s = (const struct shard *)strategy;
-    if (s->replicate->apart)
-        return shard_gather(strategy, theta);
-    *theta = s->theta_stage;
-    return SOTTO_OK;
-}
-
-enum sotto_status shard_import(struct shard *s, const float *flat)
-{
-    const struct table *table = s->is.oracle->table;
-    struct device *dev = s->is.dev;
-    for (int k = 0; k < table->n_stage; k++) {
-        const struct slice at = own(s, k);
-        dev->ops->write(dev, view_at(s->replicate->x, at.in_own),
-                        flat + table->stage_start[k] + at.in_stage, at.count);
-    }
-    s->carried = false;
-    TRY(device_check(dev)); /* the replicate method's may be another */
-    replicate_anchor(s->replicate);
-    TRY(replicate_publish(s->replicate));
-    return device_check(s->replicate->is.dev);
 }

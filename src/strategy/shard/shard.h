@@ -24,9 +24,19 @@ struct counts {
 };
 enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
 
+/* Owned elements side by side in one stage: where they lie there and in the own vector. */
+struct slice {
+    int stage;
+    size_t count, in_stage, in_own;
+};
+
 struct shard {
     struct strategy base;
     struct strategy_setup is;
+    owned_rule *rule;    /* how the group shares the vector   */
+    struct owned own;    /* what this worker has of it        */
+    struct slice *slice; /* (n_slice) the same, stage by stage */
+    int n_slice;
     struct work on;                     /* the worker's own line             */
     struct replicate *replicate;        /* owned                             */
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
@@ -44,17 +54,31 @@ struct shard {
     const volatile sig_atomic_t *asked; /* plan.asked, where a round can be abandoned */
 };
 
+/* `rule`: what of the parameters each worker of the group owns. */
 enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_setup *setup);
+                             const struct strategy_setup *setup, owned_rule *rule);
 void shard_free(struct shard *s);
 
-/* The replicate method over the own slices `x`, whose place in the stages `theta` and `g` tell;
- * theta NULL: what is computed with is x itself. `sliced`: a worker owns a slice of every stage,
- * otherwise all of it. `lane`: the steps are made in the mesh's lane, with its device; NULL:
- * between the computations, with theirs. */
-enum sotto_status shard_replicate(struct shard *s, struct view x, bool sliced, struct lane *lane,
-                                  struct view (*theta)(struct shard *s, int k),
-                                  struct view (*g)(struct shard *s, int k));
+/* Its own part of shard_init. */
+enum sotto_status shard_own(struct shard *s, owned_rule *rule);
+bool shard_owns_all(const struct shard *s);
+
+/* What this worker owns of stage k, for methods that have one piece of every stage at the most. */
+struct slice shard_slice(const struct shard *s, int k);
+
+/* Where a vector has the elements of a slice: in theta_stage, in g_stage, or as the member says. */
+typedef struct view shard_place(struct shard *s, const struct slice *at);
+shard_place shard_theta_at, shard_g_at;
+
+/* The replicate method over the own vector `x`, of which `theta` and `g` tell the places in the
+ * stages; theta NULL: what is computed with is x itself. `lane`: the steps are made in the mesh's
+ * lane, with its device; NULL: between the computations, with theirs. */
+enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *lane,
+                                  shard_place *theta, shard_place *g);
+
+/* What the others of the group own of stage k comes into its place beside what this worker owns;
+ * `within`: the group, for the line of work that this is. */
+enum sotto_status shard_complete(struct shard *s, struct comm *within, int k, struct view stage);
 
 /* g += the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
@@ -117,18 +141,8 @@ enum sotto_status shard_visit(struct shard *s, struct state_visitor *v); /* x ma
  * behind; nothing of it is lost. */
 enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, struct view g);
 
-/* For methods that own a slice of every stage: where the slice lies in its stage, and where among
- * the own slices, which are kept side by side. */
-struct slice {
-    size_t count, in_stage, in_own;
-};
-struct slice shard_slice(const struct shard *s, int k);
-
-/* Whether every stage can be cut into |S| equal slices. */
-enum sotto_status shard_check(const struct table *table, const struct mesh *mesh);
-
-/* Members' ops, for those that have their own slices (or all, under ddp) in replicate->x: the whole
- * fp32 vector in host memory, and whole parameters to compute with in a buffer of their own. While
+/* Members' ops, for those that have what they own in replicate->x: the whole fp32 vector in host
+ * memory, and whole parameters to compute with in a buffer of their own. While
  * groups differ, both are the groups' mean. Called by all workers. */
 enum sotto_status shard_export(struct strategy *s, float *flat);
 enum sotto_status shard_gather(struct strategy *s, const struct view **theta);
@@ -136,7 +150,7 @@ enum sotto_status shard_gather(struct strategy *s, const struct view **theta);
 /* The same where theta_stage is whole between rounds, and real while groups agree. */
 enum sotto_status shard_theta(struct strategy *s, const struct view **theta);
 
-/* The own slices from the whole vector; the replicate method begins there. */
+/* What is owned from the whole vector; the replicate method begins there. */
 enum sotto_status shard_import(struct shard *s, const float *flat);
 
 #endif

@@ -44,11 +44,9 @@ static enum sotto_status squared_norm(struct zero1 *z, double *squared)
 
 static enum sotto_status gather_stages(struct zero1 *z)
 {
-    const struct shard *s = &z->shard;
+    struct shard *s = &z->shard;
     for (int k = 0; k < s->is.oracle->table->n_stage; k++)
-        TRY(comm_allgather(s->is.mesh->shard, s->theta_stage[k],
-                           view_at(s->theta_stage[k], shard_slice(s, k).in_stage),
-                           table_stage_count(s->is.oracle->table, k)));
+        TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
     return SOTTO_OK;
 }
 
@@ -100,16 +98,6 @@ static void free_zero1(struct strategy *s)
     free(z);
 }
 
-static struct view theta_of(struct shard *s, int k)
-{
-    return view_at(s->theta_stage[k], shard_slice(s, k).in_stage);
-}
-
-static struct view g_of(struct shard *s, int k)
-{
-    return view_at(s->g_stage[k], shard_slice(s, k).in_stage);
-}
-
 static const struct strategy_ops ops;
 
 static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
@@ -117,20 +105,18 @@ static enum sotto_status open(struct strategy **out, const struct strategy_setup
     const struct table *table = setup->oracle->table;
     struct device *dev = setup->dev;
     const enum dtype type = setup->config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
-    TRY(shard_check(table, setup->mesh));
     struct zero1 *z = calloc(1, sizeof *z);
     if (!z)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     enum sotto_status st;
-    TRY_DONE(shard_init(&z->shard, &ops, setup));
+    TRY_DONE(shard_init(&z->shard, &ops, setup, owned_slices));
     TRY_DONE(buffer_init(&z->theta, dev, type, table_count(table), MEMORY_PARAMETERS));
     TRY_DONE(buffer_init(&z->g, dev, strategy_grad_type(setup->config), table_count(table),
                          MEMORY_GRADIENTS));
-    TRY_DONE(buffer_init(&z->x, dev, DTYPE_F32, table_count(table) / (size_t)setup->mesh->n_s,
-                         MEMORY_OPTIMIZER));
+    TRY_DONE(buffer_init(&z->x, dev, DTYPE_F32, z->shard.own.count, MEMORY_OPTIMIZER));
     table_stages(table, z->theta.view, z->shard.theta_stage);
     table_stages(table, z->g.view, z->shard.g_stage);
-    TRY_DONE(shard_replicate(&z->shard, z->x.view, true, NULL, theta_of, g_of));
+    TRY_DONE(shard_replicate(&z->shard, z->x.view, NULL, shard_theta_at, shard_g_at));
     if (!shard_alone(&z->shard))
         TRY_DONE(shard_wire_open(&z->shard, shard_largest(&z->shard)));
     *out = &z->shard.base;

@@ -1,0 +1,201 @@
+/* What a worker owns, and the whole that the group's workers own together. */
+#include "strategy/shard/shard.h"
+
+#include <stdlib.h>
+
+#include "tensor/ops.h"
+
+/* Every piece of what is owned lies in one stage. */
+static enum sotto_status list_slices(struct shard *s)
+{
+    const struct table *table = s->is.oracle->table;
+    s->slice = calloc((size_t)(s->own.n + table->n_stage), sizeof *s->slice);
+    if (!s->slice)
+        return fail(SOTTO_ENOMEM, "no memory for %d slices", s->own.n + table->n_stage);
+    for (int k = 0; k < table->n_stage; k++)
+        for (struct piece p = {0}; owned_next(&s->own, table_stage_range(table, k), &p);)
+            s->slice[s->n_slice++] =
+                (struct slice){k, p.count, p.whole - table->stage_start[k], p.own};
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_own(struct shard *s, owned_rule *rule)
+{
+    s->rule = rule;
+    TRY(rule(&s->own, s->is.oracle->table, s->is.mesh->s, s->is.mesh->n_s));
+    return list_slices(s);
+}
+
+bool shard_owns_all(const struct shard *s)
+{
+    return s->own.count == table_count(s->is.oracle->table);
+}
+
+struct slice shard_slice(const struct shard *s, int k)
+{
+    const struct table *table = s->is.oracle->table;
+    struct piece p = {0};
+    if (!owned_next(&s->own, table_stage_range(table, k), &p))
+        return (struct slice){.stage = k};
+    return (struct slice){k, p.count, p.whole - table->stage_start[k], p.own};
+}
+
+struct view shard_theta_at(struct shard *s, const struct slice *at)
+{
+    return view_at(s->theta_stage[at->stage], at->in_stage);
+}
+
+struct view shard_g_at(struct shard *s, const struct slice *at)
+{
+    return view_at(s->g_stage[at->stage], at->in_stage);
+}
+
+enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *lane,
+                                  shard_place *theta, shard_place *g)
+{
+    const struct mesh *mesh = s->is.mesh;
+    struct part *part = calloc((size_t)s->n_slice + 1, sizeof *part);
+    if (!part)
+        return fail(SOTTO_ENOMEM, "no memory for %d parts", s->n_slice);
+    for (int i = 0; i < s->n_slice; i++) {
+        const struct slice *at = &s->slice[i];
+        part[i] = (struct part){.begin = at->in_own,
+                                .end = at->in_own + at->count,
+                                .x = view_at(x, at->in_own),
+                                .theta = theta ? theta(s, at) : view_none,
+                                .copied = theta,
+                                .g = g(s, at)};
+    }
+    struct replicate_setup setup = {
+        .config = s->is.config,
+        .optim = s->is.optim,
+        .table = s->is.oracle->table,
+        .dev = lane ? lane->dev : s->is.dev,
+        .mesh = s->is.mesh,
+        .across = lane ? mesh->lane_replicate : mesh->replicate,
+        .within = lane ? mesh->lane_shard : mesh->shard,
+        .data = s->is.oracle->data,
+        .part = part,
+        .n_part = s->n_slice,
+        .own = &s->own,
+        .x = x,
+    };
+    enum sotto_status st = replicate_open(&s->replicate, &setup);
+    free(part);
+    return st;
+}
+
+/* Every worker's pieces of stage k, one after the other, where they are not equal slices. */
+static enum sotto_status send_pieces(struct shard *s, struct comm *within, int k, struct view stage)
+{
+    const struct table *table = s->is.oracle->table;
+    enum sotto_status st = SOTTO_OK;
+    for (int i = 0; i < within->size && st == SOTTO_OK; i++) {
+        struct owned its = {0};
+        st = s->rule(&its, table, i, within->size);
+        for (struct piece p = {0};
+             st == SOTTO_OK && owned_next(&its, table_stage_range(table, k), &p);)
+            st =
+                comm_broadcast(within, view_at(stage, p.whole - table->stage_start[k]), p.count, i);
+        owned_free(&its);
+    }
+    return st;
+}
+
+enum sotto_status shard_complete(struct shard *s, struct comm *within, int k, struct view stage)
+{
+    if (shard_owns_all(s))
+        return SOTTO_OK;
+    if (s->rule != owned_slices)
+        return send_pieces(s, within, k, stage);
+    return comm_allgather(within, stage, view_at(stage, shard_slice(s, k).in_stage),
+                          table_stage_count(s->is.oracle->table, k));
+}
+
+/* What is owned of the real parameters: x, or the groups' mean of it. */
+static enum sotto_status truth(struct shard *s, struct view *out)
+{
+    struct replicate *r = s->replicate;
+    struct device *dev = s->is.dev;
+    *out = r->x;
+    if (!r->apart)
+        return SOTTO_OK;
+    if (!s->mean.dev)
+        TRY(buffer_init(&s->mean, dev, DTYPE_F32, r->count, MEMORY_SCRATCH));
+    *out = s->mean.view;
+    dev->ops->copy(dev, *out, r->x, r->count);
+    return replicate_mean(r, s->is.mesh->replicate, *out);
+}
+
+enum sotto_status shard_export(struct strategy *strategy, float *flat)
+{
+    struct shard *s = (struct shard *)strategy;
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    struct view x;
+    float *room = NULL; /* for a stage that this worker only helps to gather */
+    enum sotto_status st = truth(s, &x);
+    for (int k = 0, i = 0; k < table->n_stage && st == SOTTO_OK; k++) {
+        size_t count = table_stage_count(table, k);
+        float *stage = flat ? flat + table->stage_start[k] : realloc(room, count * sizeof *room);
+        if (!stage) {
+            st = fail(SOTTO_ENOMEM, "no memory for a stage of %zu parameters", count);
+            break;
+        }
+        if (!flat)
+            room = stage;
+        for (; i < s->n_slice && s->slice[i].stage == k; i++)
+            dev->ops->read(dev, stage + s->slice[i].in_stage, view_at(x, s->slice[i].in_own),
+                           s->slice[i].count);
+        st = device_check(dev);
+        if (st == SOTTO_OK)
+            st = shard_complete(s, s->is.mesh->shard, k, (struct view){stage, DTYPE_F32});
+    }
+    free(room);
+    return st;
+}
+
+enum sotto_status shard_gather(struct strategy *strategy, const struct view **theta)
+{
+    struct shard *s = (struct shard *)strategy;
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    const enum dtype type = s->is.config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+    struct view x;
+    TRY(truth(s, &x));
+    if (!s->whole.dev)
+        TRY(buffer_init(&s->whole, dev, type, table_count(table), MEMORY_SCRATCH));
+    for (int k = 0, i = 0; k < table->n_stage; k++) {
+        struct view stage = view_at(s->whole.view, table->stage_start[k]);
+        for (; i < s->n_slice && s->slice[i].stage == k; i++)
+            dev->ops->copy(dev, view_at(stage, s->slice[i].in_stage),
+                           view_at(x, s->slice[i].in_own), s->slice[i].count);
+        TRY(shard_complete(s, s->is.mesh->shard, k, stage));
+        s->asked_stage[k] = stage;
+    }
+    *theta = s->asked_stage;
+    return device_check(dev);
+}
+
+enum sotto_status shard_theta(struct strategy *strategy, const struct view **theta)
+{
+    const struct shard *s = (const struct shard *)strategy;
+    if (s->replicate->apart)
+        return shard_gather(strategy, theta);
+    *theta = s->theta_stage;
+    return SOTTO_OK;
+}
+
+enum sotto_status shard_import(struct shard *s, const float *flat)
+{
+    struct device *dev = s->is.dev;
+    for (int i = 0; i < s->own.n; i++) {
+        const struct owned_range *r = &s->own.range[i];
+        dev->ops->write(dev, view_at(s->replicate->x, r->at), flat + r->begin, r->end - r->begin);
+    }
+    s->carried = false;
+    TRY(device_check(dev)); /* the replicate method's may be another */
+    replicate_anchor(s->replicate);
+    TRY(replicate_publish(s->replicate));
+    return device_check(s->replicate->is.dev);
+}
