@@ -91,7 +91,7 @@ static enum sotto_status step(struct bench *b, double *loss)
     float scale = 1 / (float)(b->c.batch * b->c.seq);
     b->dev.ops->fill(&b->dev, b->grad.view, b->grad.count, 0);
     TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
-    struct tape_result r = tape_result(&b->tape);
+    struct tape_result r = tape_result(&b->tape, b->tape.dev);
     *loss = r.loss / (double)r.targets;
     if (b->c.mixed)
         optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);

@@ -291,15 +291,14 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
     return SOTTO_OK;
 }
 
-struct tape_result tape_result(struct tape *tape)
+struct tape_result tape_result(struct tape *tape, struct device *dev)
 {
     struct tape_result r = {0};
-    const struct ops *ops = tape->dev->ops;
     size_t tokens = extent_tokens(tape->pass.extent);
     if (tape->scored)
-        ops->read(tape->dev, tape->host_losses, tape->losses.view, tokens);
+        dev->ops->read(dev, tape->host_losses, tape->losses.view, tokens);
     if (tape->scored && tape->want_hits)
-        ops->read(tape->dev, tape->host_hits, tape->hits.view, tokens);
+        dev->ops->read(dev, tape->host_hits, tape->hits.view, tokens);
     for (size_t i = 0; i < tokens; i++) {
         if (tape->batch->targets[i] < 0)
             continue;

@@ -64,12 +64,13 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
 
 /* Sum of the losses and number of targets (and, if want_hits, of those that came first), once the
  * last stage has run: after its backward in training, after its forward otherwise. Where it runs
- * elsewhere there is no loss. Reads from the device: what fails there is raised by device_check. */
+ * elsewhere there is no loss. It is read on `dev`, the tape's or one that has followed it: what
+ * fails is raised by device_check. */
 struct tape_result {
     double loss;
     int64_t targets, hits;
 };
-struct tape_result tape_result(struct tape *tape);
+struct tape_result tape_result(struct tape *tape, struct device *dev);
 
 /* The border before stage k (k >= 1) as one flat buffer of tape_edge_count elements: written by
  * stage k - 1, or by whoever imports it. Makes the memory if it is not there yet. */

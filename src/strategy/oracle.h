@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tensor/device.h"
 #include "tensor/table.h"
 
 struct oracle_result {
@@ -44,9 +45,11 @@ struct oracle_ops {
     enum sotto_status (*edge)(struct oracle *o, int slot, int k, bool gradient, struct view *out,
                               size_t *count);
     void (*drop)(struct oracle *o, int slot, int k);
-    /* Of the micro-batch in `slot`, once the last stage's backward is done; waits for the device.
-     */
-    enum sotto_status (*result)(struct oracle *o, int slot, struct oracle_result *out);
+    /* Of the micro-batch in `slot`, once the last stage's backward was issued. It is read on `dev`,
+     * which waits for that: the oracle's own (NULL), or of a lane whose job began behind it, so
+     * that the stages before need not wait. */
+    enum sotto_status (*result)(struct oracle *o, int slot, struct device *dev,
+                                struct oracle_result *out);
 };
 
 struct oracle {
@@ -79,9 +82,10 @@ static inline enum sotto_status oracle_backward(struct oracle *o, int slot, int 
     return o->ops->backward(o, slot, k, theta, grad);
 }
 
-static inline enum sotto_status oracle_result(struct oracle *o, int slot, struct oracle_result *out)
+static inline enum sotto_status oracle_result(struct oracle *o, int slot, struct device *dev,
+                                              struct oracle_result *out)
 {
-    return o->ops->result(o, slot, out);
+    return o->ops->result(o, slot, dev, out);
 }
 
 static inline void oracle_needs(struct oracle *o, int k, bool *needs)
@@ -128,7 +132,7 @@ static inline enum sotto_status oracle_gradient(struct oracle *o, int64_t index,
         TRY(oracle_forward(o, 0, k, theta));
     for (int k = o->table->n_stage - 1; k >= 0; k--)
         TRY(oracle_backward(o, 0, k, theta, grad));
-    return oracle_result(o, 0, result);
+    return oracle_result(o, 0, NULL, result);
 }
 
 #endif

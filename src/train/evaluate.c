@@ -34,7 +34,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
             st = tape_run(&tape, &batch, TAPE_EVALUATE, 0, theta, NULL);
         if (st != SOTTO_OK)
             break;
-        struct tape_result r = tape_result(&tape);
+        struct tape_result r = tape_result(&tape, tape.dev);
         st = device_check(dev);
         if (st != SOTTO_OK)
             break;
@@ -147,7 +147,7 @@ static enum sotto_status one_text(struct line *l, const char *text, size_t size,
     }
     l->batch.n_targets = (int64_t)word;
     TRY(tape_run(&l->tape, &l->batch, TAPE_EVALUATE, 0, l->theta, NULL));
-    struct tape_result r = tape_result(&l->tape);
+    struct tape_result r = tape_result(&l->tape, l->tape.dev);
     TRY(device_check(l->dev));
     out->loss += r.loss;
     out->right += r.hits == r.targets;

@@ -87,10 +87,11 @@ static void drop(struct oracle *oracle, int slot, int k)
     (void)oracle, (void)slot, (void)k;
 }
 
-static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
+static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
+                                struct oracle_result *out)
 {
     const struct null_oracle *o = (const struct null_oracle *)oracle;
-    (void)slot;
+    (void)slot, (void)dev;
     *out = (struct oracle_result){0, o->config.tokens, o->config.tokens};
     return SOTTO_OK;
 }

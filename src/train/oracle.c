@@ -72,13 +72,15 @@ static void drop(struct oracle *oracle, int slot, int k)
     tape_edge_drop(&((struct model_oracle *)oracle)->slot[slot].tape, k);
 }
 
-static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
+static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
+                                struct oracle_result *out)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
-    struct tape_result r = tape_result(&s->tape);
+    dev = dev ? dev : o->is.dev;
+    struct tape_result r = tape_result(&s->tape, dev);
     *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
-    return device_check(o->is.dev);
+    return device_check(dev);
 }
 
 static void needs(struct oracle *oracle, int k, bool *out)

@@ -69,9 +69,10 @@ static enum sotto_status backward(struct oracle *o, int slot, int k, const struc
     return SOTTO_OK;
 }
 
-static enum sotto_status result(struct oracle *o, int slot, struct oracle_result *out)
+static enum sotto_status result(struct oracle *o, int slot, struct device *dev,
+                                struct oracle_result *out)
 {
-    (void)o, (void)slot;
+    (void)o, (void)slot, (void)dev;
     *out = (struct oracle_result){1, 1, 1};
     return SOTTO_OK;
 }

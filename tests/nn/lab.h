@@ -72,7 +72,7 @@ static inline double lab_gradient(struct lab *l, const struct batch *batch, bool
     lab_zero(l);
     assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
                        l->grad_stage));
-    struct tape_result r = tape_result(&tape);
+    struct tape_result r = tape_result(&tape, tape.dev);
     assert_int_equal(r.targets, batch->n_targets);
     tape_free(&tape);
     *gradient = lab_tensors(l, l->grad.view.data);

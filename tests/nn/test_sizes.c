@@ -70,7 +70,7 @@ static float *gradient(struct lab *l, struct batch *batch, struct extent most, d
     lab_zero(l);
     assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
                        l->grad_stage));
-    *loss = tape_result(&tape).loss;
+    *loss = tape_result(&tape, tape.dev).loss;
     tape_free(&tape);
     return lab_tensors(l, l->grad.view.data);
 }
@@ -140,14 +140,14 @@ static void check_evaluation(struct lab *l, struct tape *tape, struct batch *bat
     for (int i = 0; i < n; i++)
         if (batch->targets[i] >= 0)
             sum += loss_of(logits + (size_t)i * (size_t)vocab, vocab, batch->targets[i]);
-    assert_true(tape_result(tape).loss == loss && fabs(sum - loss) < 1e-5 * loss);
-    assert_int_equal(tape_result(tape).hits, 0);
+    assert_true(tape_result(tape, tape->dev).loss == loss && fabs(sum - loss) < 1e-5 * loss);
+    assert_int_equal(tape_result(tape, tape->dev).hits, 0);
     const float *row = logits + (size_t)(n - 1) * (size_t)vocab;
     for (int i = batch->targets[n - 1] = 0; i < vocab; i++)
         if (row[i] > row[batch->targets[n - 1]])
             batch->targets[n - 1] = i;
     assert_ok(tape_run(tape, batch, TAPE_EVALUATE, 0, l->theta_stage, NULL));
-    assert_int_equal(tape_result(tape).hits, 1);
+    assert_int_equal(tape_result(tape, tape->dev).hits, 1);
     free(logits);
 }
 
@@ -158,7 +158,7 @@ static float *run_ends(struct lab *l, struct tape *tape, const struct batch *all
     ends_of(all, first, rows, &batch);
     lab_zero(l);
     assert_ok(tape_run(tape, &batch, TAPE_TRAIN, 1, l->theta_stage, l->grad_stage));
-    const struct tape_result r = tape_result(tape);
+    const struct tape_result r = tape_result(tape, tape->dev);
     assert_int_equal(r.targets, batch.n_targets);
     check_evaluation(l, tape, &batch, r.loss);
     batch_free(&batch);

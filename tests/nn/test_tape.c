@@ -82,7 +82,7 @@ static void interleaved_tapes(void **state)
             }
             run_cyclic(tape, batch, 2, l.theta_stage, stages);
             for (int i = 0; i < N; i++)
-                loss[i] = tape_result(&tape[i]).loss;
+                loss[i] = tape_result(&tape[i], tape[i].dev).loss;
             for (int i = 0; i < N; i++) {
                 lab_zero(&l);
                 for (int round = 0; round < 2; round++) {
@@ -90,7 +90,7 @@ static void interleaved_tapes(void **state)
                     assert_ok(tape_run(&tape[0], b, TAPE_TRAIN, 1 / (float)b->n_targets,
                                        l.theta_stage, l.grad_stage));
                 }
-                want_loss[i] = tape_result(&tape[0]).loss;
+                want_loss[i] = tape_result(&tape[0], tape[0].dev).loss;
                 lab_assert_bits(grad[i].view.data, l.grad.view.data, l.grad.count, "gradient");
             }
             assert_memory_equal(loss, want_loss, sizeof loss);
@@ -131,7 +131,7 @@ static void mixed_versions(void **state)
             versions[j] = view_at(other.view, table->stage_start[j]);
             lab_zero(&l);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, versions, l.grad_stage));
-            double loss = tape_result(&tape).loss;
+            double loss = tape_result(&tape, tape.dev).loss;
             float *have = lab_tensors(&l, l.grad.view.data);
 
             memcpy(mixed.view.data, l.theta.view.data, l.theta.count * sizeof(float));
@@ -141,7 +141,7 @@ static void mixed_versions(void **state)
             table_stages(table, mixed.view, flat);
             lab_zero(&l);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, flat, l.grad_stage));
-            assert_true(tape_result(&tape).loss == loss);
+            assert_true(tape_result(&tape, tape.dev).loss == loss);
             assert_true(fabs(loss / (double)batch.n_targets - pure_loss) > 1e-6);
             float *want = lab_tensors(&l, l.grad.view.data);
             lab_assert_bits(have, want, table->parameters, "gradient");
@@ -221,7 +221,7 @@ static void pipeline_over_edges(void **state)
                        table_stage_count(&p.model.table, 0) * sizeof(float));
             for (int k = cut - 1; k >= 0; k--)
                 assert_ok(tape_backward(&tp, k, p_theta, p_grad));
-            assert_true(tape_result(&tq).loss / (double)batch.n_targets == want_loss);
+            assert_true(tape_result(&tq, tq.dev).loss / (double)batch.n_targets == want_loss);
             for (int k = cut; k < N; k++)
                 memcpy(p.grad_stage[k].data, q.grad_stage[k].data,
                        table_stage_count(&p.model.table, k) * sizeof(float));

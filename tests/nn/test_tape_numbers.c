@@ -6,7 +6,7 @@
 static double loss_at(struct lab *l, struct tape *tape, const struct batch *batch)
 {
     assert_ok(tape_run(tape, batch, TAPE_EVALUATE, 0, l->theta_stage, NULL));
-    struct tape_result r = tape_result(tape);
+    struct tape_result r = tape_result(tape, tape->dev);
     return r.loss / (double)r.targets;
 }
 
@@ -89,7 +89,7 @@ static void ignored_targets(void **state)
             tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){1, 9, DTYPE_F32}, false));
         lab_zero(&l);
         assert_ok(tape_run(&tape, &one, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
-        struct tape_result r = tape_result(&tape);
+        struct tape_result r = tape_result(&tape, tape.dev);
         assert_true(r.loss == 0 && r.targets == 0);
         none = lab_tensors(&l, l.grad.view.data);
         for (size_t i = 0; i < l.model.table.parameters; i++)
@@ -119,11 +119,11 @@ static void scale_and_accumulation(void **state)
             tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32}, false));
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
-        double loss = tape_result(&tape).loss;
+        double loss = tape_result(&tape, tape.dev).loss;
         float *once = lab_tensors(&l, l.grad.view.data);
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 0.25f, l.theta_stage, l.grad_stage));
-        assert_true(tape_result(&tape).loss == loss);
+        assert_true(tape_result(&tape, tape.dev).loss == loss);
         float *quarter = lab_tensors(&l, l.grad.view.data);
         for (size_t i = 0; i < l.model.table.parameters; i++)
             assert_true(quarter[i] == once[i] / 4);
@@ -164,7 +164,7 @@ static void small_batches(void **state)
             lab_zero(&l);
             assert_ok(tape_run(&tape, &small, TAPE_TRAIN, 1 / (float)small.n_targets, l.theta_stage,
                                l.grad_stage));
-            struct tape_result r = tape_result(&tape);
+            struct tape_result r = tape_result(&tape, tape.dev);
             assert_true(r.loss / (double)r.targets == loss);
             float *have = lab_tensors(&l, l.grad.view.data);
             lab_assert_bits(have, want, l.model.table.parameters, "gradient");
@@ -208,7 +208,7 @@ static void evaluation(void **state)
             hits += i % 4 != 0 && i % 3 == 0;
         }
         assert_ok(tape_run(&tape, &batch, TAPE_EVALUATE, 0, l.theta_stage, NULL));
-        struct tape_result r = tape_result(&tape);
+        struct tape_result r = tape_result(&tape, tape.dev);
         assert_int_equal(r.hits, hits);
         assert_int_equal(r.targets, batch.n_targets);
         for (int k = 0; k <= 3; k++)
@@ -261,7 +261,7 @@ static void bf16(void **state)
             memset(grad.view.data, 0, 2 * count);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, theta_stage,
                                grad_stage));
-            double have_loss = tape_result(&tape).loss / (double)batch.n_targets;
+            double have_loss = tape_result(&tape, tape.dev).loss / (double)batch.n_targets;
             l.dev.ops->copy(&l.dev, l.grad.view, grad.view, count);
             float *have = lab_tensors(&l, l.grad.view.data);
             double off = lab_distance(have, want, l.model.table.parameters);

@@ -26,6 +26,7 @@ struct quadratic {
     bool sum;
     double loss;
     int forwards, backwards; /* stage the next call must be for */
+    struct device *read_on;  /* that the last result was asked for on; NULL: its own */
 };
 
 static inline double centre(int64_t index, int i)
@@ -90,11 +91,12 @@ static inline enum sotto_status quadratic_backward(struct oracle *o, int slot, i
     return SOTTO_OK;
 }
 
-static inline enum sotto_status quadratic_result(struct oracle *o, int slot,
+static inline enum sotto_status quadratic_result(struct oracle *o, int slot, struct device *dev,
                                                  struct oracle_result *out)
 {
     (void)slot;
     struct quadratic *q = (struct quadratic *)o;
+    q->read_on = dev;
     int64_t n = q->targets_of[q->index];
     double loss = q->index == q->nan_at ? NAN : q->loss * (double)n;
     *out = (struct oracle_result){loss, n, 2 * n};

@@ -90,6 +90,9 @@ static enum sotto_status work(struct worker *w, void *arg)
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
         st = train(w, c, s, &memory);
+        /* A round's last loss is read by the lane, so that backward need not wait for it. */
+        if (st == SOTTO_OK && mesh.n_s * mesh.n_r > 1)
+            assert_ptr_equal(q.read_on, mesh.lane->dev);
         if (w->rank == 0)
             c->across = mesh.lane_replicate->tally[COMM_ALLREDUCE].inside;
         if (st != SOTTO_OK)

@@ -127,7 +127,7 @@ static void check_gradients(struct setup *s)
     s->dev.ops->fill(&s->dev, s->grad.view, s->grad.count, 0);
     assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets,
                        s->theta_stage, s->grad_stage));
-    struct tape_result r = tape_result(&s->tape);
+    struct tape_result r = tape_result(&s->tape, s->tape.dev);
     assert_int_equal(r.targets, s->batch.n_targets);
     assert_true(fabs(r.loss / (double)r.targets - *loss) < 1e-5);
     free(loss);
@@ -163,7 +163,7 @@ static void check_adamw(struct setup *s)
         s->dev.ops->fill(&s->dev, s->grad.view, s->grad.count, 0);
         assert_ok(tape_run(&s->tape, &s->batch, TAPE_TRAIN, 1 / (float)s->batch.n_targets,
                            s->theta_stage, s->grad_stage));
-        struct tape_result r = tape_result(&s->tape);
+        struct tape_result r = tape_result(&s->tape, s->tape.dev);
         if (!(fabs(r.loss / (double)r.targets - want[step]) < 1e-4))
             fail_with("AdamW step %zu: loss %f, transformers %f", step, r.loss / (double)r.targets,
                       want[step]);

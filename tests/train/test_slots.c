@@ -100,7 +100,7 @@ static void one_by_one(struct truth *out, const struct model *model, const struc
             assert_ok(oracle_forward(o, 0, k, s.theta_at[i % 2]));
         for (int k = STAGES - 1; k >= 0; k--)
             assert_ok(oracle_backward(o, 0, k, s.theta_at[i % 2], s.grad_at[i]));
-        assert_ok(oracle_result(o, 0, &out->result[i]));
+        assert_ok(oracle_result(o, 0, NULL, &out->result[i]));
         memcpy(out->grad[i], s.grad[i].view.data, s.grad[i].count * sizeof(float));
     }
     assert_int_equal(o->microbatches, BATCHES);
@@ -150,7 +150,7 @@ static void in_flight(void **state)
             }
             for (int i = 0; i < BATCHES; i++) {
                 struct oracle_result r;
-                assert_ok(oracle_result(o, i, &r));
+                assert_ok(oracle_result(o, i, NULL, &r));
                 assert_result(&r, &want->result[i]);
                 assert_memory_equal(s.grad[i].view.data, want->grad[i],
                                     s.grad[i].count * sizeof(float));
@@ -246,7 +246,7 @@ static enum sotto_status run_stage(struct worker *w, void *arg)
         if (k > 0)
             TRY(pass_on(o, w, i, k, true));
         TRY(pass_shared(w, mine, grad, table));
-        TRY(oracle_result(o, i, &p->result[k][i]));
+        TRY(oracle_result(o, i, NULL, &p->result[k][i]));
         memcpy(p->grad[i] + table->stage_start[k], grad[k].data,
                table_stage_count(table, k) * sizeof(float));
     }
@@ -478,7 +478,7 @@ static enum sotto_status run_chain_stage(struct worker *w, void *arg)
         TRY(oracle_backward(o, i, k, theta, grad));
         if (k > 0)
             TRY(pass_on(o, w, i, k, true));
-        TRY(oracle_result(o, i, &r));
+        TRY(oracle_result(o, i, NULL, &r));
         if (k == STAGES - 1)
             lab->loss[1][i] = r.loss;
     }
@@ -504,7 +504,7 @@ static enum sotto_status run_chain(struct worker *w, void *arg)
             TRY(oracle_forward(o, 0, k, theta));
         for (int k = STAGES - 1; k >= 0; k--)
             TRY(oracle_backward(o, 0, k, theta, grad));
-        TRY(oracle_result(o, 0, &r));
+        TRY(oracle_result(o, 0, NULL, &r));
         lab->loss[0][i] = r.loss;
     }
     close_chain(&s);

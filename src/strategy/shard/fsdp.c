@@ -129,11 +129,11 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
             TRY(oracle_forward(s->is.oracle, 0, visit, s->theta_stage));
         else
             TRY(backward_stage(f, stage_of(visit, n), last));
-        if (visit == n)
-            TRY(shard_count(s, index));
         if (visit == n && last)
-            TRY(shard_count_sum(s));
+            TRY(shard_count_last(s, index));
     }
+    if (!last)
+        TRY(shard_count(s, index));
     return settle(f, last);
 }
 

@@ -58,10 +58,10 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
     return SOTTO_OK;
 }
 
-enum sotto_status shard_count(struct shard *s, int64_t index)
+static enum sotto_status count(struct shard *s, int64_t index, struct device *dev)
 {
     struct oracle_result r;
-    TRY(oracle_result(s->is.oracle, 0, &r));
+    TRY(oracle_result(s->is.oracle, 0, dev, &r));
     if (!isfinite(r.loss))
         return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index, r.loss);
     s->counts.loss += r.loss;
@@ -69,6 +69,11 @@ enum sotto_status shard_count(struct shard *s, int64_t index)
     s->counts.tokens += (double)r.tokens;
     s->counts.microbatches++;
     return SOTTO_OK;
+}
+
+enum sotto_status shard_count(struct shard *s, int64_t index)
+{
+    return count(s, index, NULL);
 }
 
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
@@ -94,6 +99,20 @@ static enum sotto_status sum_counts(void *arg)
 enum sotto_status shard_count_sum(struct shard *s)
 {
     return lane_start(s->is.mesh->lane, sum_counts, s);
+}
+
+/* The loss is read by the lane, behind the backward of the last stage, while the others run. */
+static enum sotto_status count_last(void *arg)
+{
+    struct shard *s = arg;
+    TRY(count(s, s->last, s->is.mesh->lane->dev));
+    return sum_counts(s);
+}
+
+enum sotto_status shard_count_last(struct shard *s, int64_t index)
+{
+    s->last = index;
+    return lane_start(s->is.mesh->lane, count_last, s);
 }
 
 static void agree(struct shard *s, const struct counts *c, struct round *out)
@@ -170,16 +189,14 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
         TRY(oracle_forward(o, 0, k, s->theta_stage));
     for (int k = n - 1; k >= 0; k--) {
         TRY(oracle_backward(o, 0, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
-        if (k == n - 1)
-            TRY(shard_count(s, index));
         if (complete && k == n - 1) {
             s->complete = complete;
-            TRY(shard_count_sum(s));
+            TRY(shard_count_last(s, index));
         }
         if (complete)
             TRY(start_stage(s, k)); /* overlaps backward k-1 */
     }
-    return SOTTO_OK;
+    return complete ? SOTTO_OK : shard_count(s, index);
 }
 
 /* What the others wait for: the counts, which say so, and the stages, which then take no time. */

@@ -44,6 +44,7 @@ struct shard {
     struct stage_job *job;              /* (n_stage)                         */
     struct pair *own_g;                 /* (n_stage) where a norm is of many parts */
     int64_t next;                       /* micro-batch of this worker        */
+    int64_t last;                       /* ... that the lane is to count     */
     struct counts counts;               /* of the round: own, then everybody's */
     struct buffer whole;                /* real parameters, between rounds, for whoever asks */
     struct buffer mean;                 /* ... own slices, while groups differ               */
@@ -91,11 +92,13 @@ bool shard_abandoned(const struct shard *s, struct round *out);
 
 /* Its parts, for methods that run their micro-batches themselves. g += the gradient of a
  * micro-batch, which is counted; with `complete` it is the round's last one. A micro-batch whose
- * loss is known (one that is no number is an error) is counted; the sum over the workers is started
- * in the lane, and once the lane is done makes the round's numbers. */
+ * backward is done is counted (a loss that is no number is an error); the sum over the workers is
+ * started in the lane, and once the lane is done makes the round's numbers. Of a round's last
+ * micro-batch both are the lane's, and are started behind the backward of its last stage. */
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete);
 enum sotto_status shard_count(struct shard *s, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
+enum sotto_status shard_count_last(struct shard *s, int64_t index);
 void shard_count_end(struct shard *s, const struct counts *all, struct round *out);
 
 /* Hands a round's counts, summed over the group, to the replicate method, before its step. */

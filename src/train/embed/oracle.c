@@ -9,12 +9,14 @@ enum { THETA, GRAD };
 
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
-    struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->slot[slot].batch;
+    struct problem_slot *s = &((struct problem_oracle *)oracle)->slot[slot];
+    struct sotto_microbatch *b = &s->batch;
     b->index = index;
     b->rank = rank;
     b->sum = sum;
     b->loss = 0;
     b->targets = 1;
+    s->result = (struct oracle_result){.targets = 1, .tokens = 1};
     return SOTTO_OK;
 }
 
@@ -128,6 +130,8 @@ static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
         return fail_in(st, "micro-batch %lld: ", (long long)b->index);
     if (copies && backward)
         add_back(o);
+    if (backward && o->now.k == o->base.table->n_stage - 1) /* others' callbacks may write there */
+        o->now.slot->result = (struct oracle_result){b->loss, b->targets, b->targets};
     return device_failed(o->dev);
 }
 
@@ -174,10 +178,11 @@ static enum sotto_status backward(struct oracle *oracle, int slot, int k, const 
     return compute(o, backward_now, o->problem.gradient ? 1 : 2. / 3);
 }
 
-static enum sotto_status result(struct oracle *oracle, int slot, struct oracle_result *out)
+static enum sotto_status result(struct oracle *oracle, int slot, struct device *dev,
+                                struct oracle_result *out)
 {
-    const struct sotto_microbatch *b = &((struct problem_oracle *)oracle)->slot[slot].batch;
-    *out = (struct oracle_result){b->loss, b->targets, b->targets};
+    (void)dev;
+    *out = ((const struct problem_oracle *)oracle)->slot[slot].result;
     return SOTTO_OK;
 }
 
