@@ -5,7 +5,8 @@
 
 #include "nn/arch/arch.h"
 
-static const char *const arch_names[] = {"preset", "gpt2", "gpt_neo", "llama", "olmo2", NULL};
+#define NAME(id, name) #name,
+static const char *const arch_names[] = {"preset", ARCHS(NAME) NULL};
 static const char *const tied_names[] = {"preset", "yes", "no", NULL};
 
 #define S struct model_config
@@ -151,7 +152,7 @@ enum sotto_status model_config_from_json(struct model_config *c, const json_t *j
     *c = (struct model_config){0};
     const char *type;
     TRY(json_get_text(json, "model_type", &type));
-    for (int a = ARCH_GPT2; arch_names[a]; a++) {
+    for (int a = ARCH_UNSET + 1; arch_names[a]; a++) {
         if (strcmp(arch_names[a], type) != 0)
             continue;
         c->arch = a;

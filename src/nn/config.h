@@ -3,10 +3,22 @@
 #ifndef SOTTO_NN_CONFIG_H
 #define SOTTO_NN_CONFIG_H
 
+#include <stddef.h>
+
 #include "base/json.h"
 #include "base/option.h"
 
-enum model_arch { ARCH_UNSET, ARCH_GPT2, ARCH_GPT_NEO, ARCH_LLAMA, ARCH_OLMO2 };
+/* The architectures there are: a line each, and a file with its struct arch. The name is Hugging
+ * Face's model_type. */
+#define ARCHS(ARCH)                                                                                \
+    ARCH(GPT2, gpt2)                                                                               \
+    ARCH(GPT_NEO, gpt_neo)                                                                         \
+    ARCH(LLAMA, llama)                                                                             \
+    ARCH(OLMO2, olmo2)
+
+#define ARCH_NUMBER(id, name) ARCH_##id,
+enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
+enum { ARCH_ROOM = 1024 }; /* bytes of their own configurations */
 enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
 
 /* [model]. A field that is 0, "" or unset is filled in by model_config_resolve. */
@@ -20,10 +32,15 @@ struct model_config {
     char activation[OPTION_ROOM]; /* as Hugging Face names them                       */
     double norm_eps, rope_theta, init_std;
     int tied; /* enum model_tied: the output projection is the token embedding */
+    _Alignas(max_align_t) unsigned char own[ARCH_ROOM]; /* architectures' own, see nn/arch/arch.h */
 };
 
 extern const struct option model_options[];
 extern const int model_options_count;
+
+/* [model], and a section of each architecture that has keys of its own. */
+enum { MODEL_SECTIONS = ARCH_COUNT };
+void model_sections(struct model_config *config, struct option_section out[MODEL_SECTIONS]);
 
 struct model_preset {
     const char *about;

@@ -53,15 +53,19 @@ struct pass {
     struct device *dev;
     const struct table *table;
     struct extent extent;
-    struct view tokens, targets; /* (rows) int32 */
-    bool training;               /* backward follows; the loss may be left to it         */
-    bool half;                   /* parameters are bf16, whatever their gradients are    */
-    float loss_scale;            /* the gradient is that of loss_scale * sum of losses   */
-    int start;                   /* position of the first token; 0 unless decoding       */
-    struct cache *cache;         /* (optional) */
-    float *logits;               /* (optional) (rows, vocab): the last layer writes them here */
-    struct view losses;          /* (optional) (rows) fp32: one a token, by the last layer   */
-    struct view hits;            /* (optional) (rows) uint8: 1 where the target came first   */
+    struct view input;   /* the samples: tokens int32, or numbers fp32                  */
+    struct view targets; /* int32: a token to predict at each position, or a class      */
+    struct view state;   /* (optional) fp32, all of the model's that is not trained     */
+    const struct table *state_table;
+    bool again;       /* forward is run once more, for backward: state is not to be moved twice */
+    bool training;    /* backward follows; the loss may be left to it         */
+    bool half;        /* parameters are bf16, whatever their gradients are    */
+    float loss_scale; /* the gradient is that of loss_scale * sum of losses   */
+    int start;        /* position of the first token; 0 unless decoding       */
+    struct cache *cache; /* (optional) */
+    float *logits;       /* (optional) (rows, vocab): the last layer writes them here */
+    struct view losses;  /* (optional) (rows) fp32: one a token, by the last layer   */
+    struct view hits;    /* (optional) (rows) uint8: 1 where the target came first   */
 };
 
 /* Where a layer reads and writes. Backward may be given dx == dy (see `in_place`). */
@@ -84,12 +88,22 @@ struct layer_ops {
                     struct flow flow);
     void (*backward)(const struct layer *layer, struct pass *pass, const struct view *theta,
                      const struct view *grad, struct flow flow);
+    /* (optional) Marks the stages beside its own whose parameters it reads, and to whose gradients
+     * it adds (tied weights). */
+    void (*needs)(const struct layer *layer, const struct table *table, bool *needs);
+    void (*free)(struct layer *layer); /* (optional) what it owns beside itself */
 };
 
 struct layer {
     const struct layer_ops *ops;
     int stage;
 };
+
+/* A tensor of the model's state that is not trained. */
+static inline struct view state_of(const struct pass *pass, int tensor)
+{
+    return table_view(pass->state_table, &pass->state, tensor);
+}
 
 static inline struct view param(const struct pass *pass, const struct view *stages, int tensor)
 {

@@ -13,8 +13,8 @@
 static enum sotto_status cut(struct model *m)
 {
     const int n = m->n_layer, stages = m->n_stage;
-    const struct extent nominal = {1, m->config.positions < 512 ? m->config.positions : 512,
-                                   DTYPE_F32};
+    const struct extent nominal =
+        model_extent(m, 1, m->config.positions < 512 ? m->config.positions : 512, DTYPE_F32);
     size_t cells = (size_t)(stages + 1) * (size_t)(n + 1);
     double *sum = calloc((size_t)n + 1, sizeof *sum), *best = calloc(cells, sizeof *best);
     int *from = calloc(cells, sizeof *from);
@@ -63,10 +63,17 @@ static void assign_stages(struct model *m)
 enum sotto_status model_init(struct model *m, const struct model_config *config, int n_stage,
                              int pad)
 {
+    *m = (struct model){0};
+    TRY(model_config_check(config));
+    return model_init_as(m, archs[config->arch], config, n_stage, pad);
+}
+
+enum sotto_status model_init_as(struct model *m, const struct arch *arch,
+                                const struct model_config *config, int n_stage, int pad)
+{
     *m = (struct model){.config = *config, .n_stage = n_stage};
     enum sotto_status st;
-    TRY(model_config_check(config));
-    TRY_DONE(archs[config->arch]->build(m));
+    TRY_DONE(arch->build(m));
     if (m->no_memory) {
         st = fail(SOTTO_ENOMEM, "no memory for the table of tensors");
         goto done;
@@ -79,6 +86,8 @@ enum sotto_status model_init(struct model *m, const struct model_config *config,
     TRY_DONE(cut(m));
     assign_stages(m);
     TRY_DONE(table_layout(&m->table, n_stage, pad));
+    if (m->state.n)
+        TRY_DONE(table_layout(&m->state, 1, 1));
 done:
     if (st != SOTTO_OK)
         model_free(m);
@@ -88,13 +97,14 @@ done:
 void model_free(struct model *m)
 {
     for (int i = 0; i < m->n_layer; i++) {
-        if (m->layer[i]->ops == &attention_ops)
-            free(((struct attention_layer *)m->layer[i])->frequencies);
+        if (m->layer[i]->ops->free)
+            m->layer[i]->ops->free(m->layer[i]);
         free(m->layer[i]);
     }
     free(m->layer);
     free(m->first);
     table_free(&m->table);
+    table_free(&m->state);
     *m = (struct model){0};
 }
 
@@ -102,9 +112,15 @@ void model_stage_needs(const struct model *m, int k, bool *needs)
 {
     for (int j = 0; j < m->n_stage; j++)
         needs[j] = j == k;
-    const struct layer *last = m->layer[m->n_layer - 1]; /* only a tied head reaches elsewhere */
-    if (last->stage == k)
-        needs[m->table.entry[((const struct head_layer *)last)->w].stage] = true;
+    for (int i = m->first[k]; i < m->first[k + 1]; i++)
+        if (m->layer[i]->ops->needs)
+            m->layer[i]->ops->needs(m->layer[i], &m->table, needs);
+}
+
+struct extent model_extent(const struct model *m, int rows, int t, enum dtype type)
+{
+    const bool tokens = m->sample.kind == SAMPLE_TOKENS;
+    return (struct extent){rows, tokens ? t : m->sample.positions, type};
 }
 
 double model_stage_flops(const struct model *m, int k, struct extent e)
@@ -121,6 +137,15 @@ double model_flops(const struct model *m, struct extent e)
     for (int k = 0; k < m->n_stage; k++)
         sum += 3 * model_stage_flops(m, k, e); /* backward does each product twice */
     return sum;
+}
+
+void model_state_start(const struct model *m, float *flat)
+{
+    for (int i = 0; i < m->state.n; i++) {
+        const struct table_entry *e = &m->state.entry[i];
+        for (size_t j = 0; j < e->count; j++)
+            flat[e->offset + j] = e->init == TABLE_ONE;
+    }
 }
 
 void model_randomize(const struct model *m, uint64_t seed, float *flat)

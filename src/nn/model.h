@@ -11,6 +11,8 @@
 struct model {
     struct model_config config;
     struct table table;
+    struct table state;   /* what is kept beside the parameters and not trained; n 0: nothing */
+    struct sample sample; /* what it is computed from */
     struct layer **layer; /* owned; parameters of layer i are the tensors it names */
     int n_layer, room;
     int n_stage;
@@ -24,9 +26,17 @@ enum sotto_status model_init(struct model *model, const struct model_config *con
                              int pad);
 void model_free(struct model *model);
 
+/* The same with an architecture that is not among those a configuration can name. */
+struct arch;
+enum sotto_status model_init_as(struct model *model, const struct arch *arch,
+                                const struct model_config *config, int n_stage, int pad);
+
 /* The stages whose parameters stage k reads, its own and those it shares a tensor with: needs[j]
  * for all j. */
 void model_stage_needs(const struct model *model, int k, bool *needs);
+
+/* A micro-batch of `rows` samples, of up to `t` tokens each if they are of tokens. */
+struct extent model_extent(const struct model *model, int rows, int t, enum dtype type);
 
 /* FLOPs of one forward and backward over a micro-batch, and of stage k's forward alone. */
 double model_flops(const struct model *model, struct extent e);
@@ -35,5 +45,8 @@ double model_stage_flops(const struct model *model, int k, struct extent e);
 /* New parameters into a whole flat fp32 vector, a function of the seed and each tensor's name
  * alone. */
 void model_randomize(const struct model *model, uint64_t seed, float *flat);
+
+/* The state as it begins, (table_count of model->state). */
+void model_state_start(const struct model *model, float *flat);
 
 #endif

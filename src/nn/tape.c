@@ -69,24 +69,28 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
 {
     *tape = (struct tape){
         .model = model, .dev = dev, .pool = pool, .most = most, .recompute = recompute};
-    size_t tokens = extent_tokens(most);
+    const struct sample *sample = &model->sample;
+    if (sample->kind != SAMPLE_TOKENS) /* as the model cuts it */
+        tape->most.t = sample->positions;
+    const size_t input = (size_t)most.rows * sample_count(sample, most.t);
+    const size_t targets = (size_t)most.rows * (size_t)sample_targets(sample, most.t);
     tape->stage = calloc((size_t)model->n_stage + 1, sizeof *tape->stage);
     tape->flow = calloc((size_t)model->n_layer, sizeof *tape->flow);
-    tape->host_losses = calloc(tokens, sizeof *tape->host_losses);
-    tape->host_hits = calloc(tokens, sizeof *tape->host_hits);
+    tape->host_losses = calloc(targets, sizeof *tape->host_losses);
+    tape->host_hits = calloc(targets, sizeof *tape->host_hits);
     enum sotto_status st = SOTTO_OK;
     if (!tape->stage || !tape->flow || !tape->host_losses || !tape->host_hits)
-        st = fail(SOTTO_ENOMEM, "no memory for a tape of %d x %d tokens", most.rows, most.t);
+        st = fail(SOTTO_ENOMEM, "no memory for a tape of %d samples", most.rows);
     if (st == SOTTO_OK)
-        st = device_room(dev, scratch_bytes(model, most));
+        st = device_room(dev, scratch_bytes(model, tape->most));
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->tokens, dev, DTYPE_I32, tokens, MEMORY_SCRATCH);
+        st = buffer_init(&tape->input, dev, sample_type(sample), input, MEMORY_SCRATCH);
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->targets, dev, DTYPE_I32, tokens, MEMORY_SCRATCH);
+        st = buffer_init(&tape->targets, dev, DTYPE_I32, targets, MEMORY_SCRATCH);
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->losses, dev, DTYPE_F32, tokens, MEMORY_SCRATCH);
+        st = buffer_init(&tape->losses, dev, DTYPE_F32, targets, MEMORY_SCRATCH);
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->hits, dev, DTYPE_U8, tokens, MEMORY_SCRATCH);
+        st = buffer_init(&tape->hits, dev, DTYPE_U8, targets, MEMORY_SCRATCH);
     if (st != SOTTO_OK)
         tape_free(tape);
     return st;
@@ -115,40 +119,71 @@ void tape_free(struct tape *tape)
     free(tape->flow);
     free(tape->host_losses);
     free(tape->host_hits);
-    buffer_free(&tape->tokens);
+    buffer_free(&tape->input);
     buffer_free(&tape->targets);
     buffer_free(&tape->losses);
     buffer_free(&tape->hits);
     *tape = (struct tape){0};
 }
 
-enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
-                             float scale)
+static enum sotto_status check_tokens(const struct tape *tape, const struct batch *batch)
 {
-    const struct model_config *c = &tape->model->config;
+    const int positions = tape->model->config.positions;
     if (batch->rows > tape->most.rows || batch->t > tape->most.t || batch->rows < 1 || batch->t < 1)
         return fail(SOTTO_EINVAL, "a batch of %d x %d tokens does not fit a tape of %d x %d",
                     batch->rows, batch->t, tape->most.rows, tape->most.t);
-    if (batch->t > c->positions)
+    if (batch->t > positions)
         return fail(SOTTO_EINVAL, "a sequence of %d tokens is longer than the model's %d positions",
-                    batch->t, c->positions);
+                    batch->t, positions);
+    return SOTTO_OK;
+}
+
+static enum sotto_status check_batch(const struct tape *tape, const struct batch *batch)
+{
+    const struct sample *want = &tape->model->sample, *have = &batch->sample;
+    if (have->kind != want->kind)
+        return fail(SOTTO_EINVAL, "the model is computed from %s, the batch has %s",
+                    want->kind == SAMPLE_TOKENS ? "tokens" : "numbers",
+                    have->kind == SAMPLE_TOKENS ? "tokens" : "numbers");
+    if (want->kind == SAMPLE_TOKENS)
+        return check_tokens(tape, batch);
+    for (int d = 0; d < SAMPLE_DIMS; d++)
+        if (have->dims[d] != want->dims[d])
+            return fail(SOTTO_EINVAL, "a sample's dimension %d is %d, the model wants %d", d,
+                        have->dims[d], want->dims[d]);
+    if (batch->t != want->targets || batch->rows < 1 || batch->rows > tape->most.rows)
+        return fail(SOTTO_EINVAL,
+                    "a batch of %d samples with %d targets does not fit a tape of %d with %d",
+                    batch->rows, batch->t, tape->most.rows, want->targets);
+    return SOTTO_OK;
+}
+
+enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
+                             float scale)
+{
+    const bool tokens = tape->model->sample.kind == SAMPLE_TOKENS;
+    TRY(check_batch(tape, batch));
     drop_all(tape);
     tape->scored = false;
     tape->batch = batch;
     tape->pass = (struct pass){
         .dev = tape->dev,
         .table = &tape->model->table,
-        .extent = {batch->rows, batch->t, tape->most.type},
-        .tokens = tape->tokens.view,
+        .extent = {batch->rows, tokens ? batch->t : tape->most.t, tape->most.type},
+        .input = tape->input.view,
         .targets = tape->targets.view,
+        .state = tape->state,
+        .state_table = &tape->model->state,
         .training = mode == TAPE_TRAIN,
         .loss_scale = scale,
         .losses = tape->losses.view,
         .hits = tape->want_hits ? tape->hits.view : view_none,
     };
-    const size_t count = extent_tokens(tape->pass.extent);
-    tape->dev->ops->write(tape->dev, tape->tokens.view, batch->tokens, count);
-    tape->dev->ops->write(tape->dev, tape->targets.view, batch->targets, count);
+    const struct ops *ops = tape->dev->ops;
+    const size_t rows = (size_t)batch->rows;
+    ops->write(tape->dev, tape->input.view, batch_input(batch),
+               rows * sample_count(&batch->sample, batch->t));
+    ops->write(tape->dev, tape->targets.view, batch->targets, rows * (size_t)batch->t);
     return device_failed(tape->dev);
 }
 
@@ -214,6 +249,7 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
     assert(k == 0 || tape->stage[k].edge);
     if (tape->recompute && tape->pass.training && k + 1 == tape->model->n_stage)
         return SOTTO_OK; /* its output is wanted by nobody; backward runs it */
+    tape->pass.again = false;
     TRY(run_forward(tape, k, theta));
     struct tape_stage *s = &tape->stage[k];
     if (tape->recompute || !tape->pass.training)
@@ -232,8 +268,10 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
     struct tape_stage *s = &tape->stage[k];
     assert(tape->pass.training);
     assert(k + 1 == m->n_stage || tape->stage[k + 1].dedge);
-    if (!s->saved)
+    if (!s->saved) {
+        tape->pass.again = k + 1 < m->n_stage; /* the last one's was put off until now */
         TRY(run_forward(tape, k, theta));
+    }
     tape->pass.half = theta[k].type == DTYPE_BF16;
 
     struct flow *flow = tape->flow;
@@ -294,12 +332,12 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
 struct tape_result tape_result(struct tape *tape, struct device *dev)
 {
     struct tape_result r = {0};
-    size_t tokens = extent_tokens(tape->pass.extent);
+    const size_t targets = (size_t)tape->batch->rows * (size_t)tape->batch->t;
     if (tape->scored)
-        dev->ops->read(dev, tape->host_losses, tape->losses.view, tokens);
+        dev->ops->read(dev, tape->host_losses, tape->losses.view, targets);
     if (tape->scored && tape->want_hits)
-        dev->ops->read(dev, tape->host_hits, tape->hits.view, tokens);
-    for (size_t i = 0; i < tokens; i++) {
+        dev->ops->read(dev, tape->host_hits, tape->hits.view, targets);
+    for (size_t i = 0; i < targets; i++) {
         if (tape->batch->targets[i] < 0)
             continue;
         r.targets++;

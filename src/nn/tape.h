@@ -33,9 +33,10 @@ struct tape {
     struct flow *flow;        /* (n_layer) where backward finds things; used within a call */
     struct extent most;       /* what it was made for */
     const struct batch *batch;
-    struct buffer tokens, targets, losses, hits; /* (rows * t): see struct pass */
-    float *host_losses;                          /* ... and read from there */
+    struct buffer input, targets, losses, hits; /* see struct pass */
+    float *host_losses;                         /* ... and read from there */
     uint8_t *host_hits;
+    struct view state; /* (optional) of the model, not owned: see struct pass. Without it none */
     bool want_hits;
     bool scored; /* the last stage has run: there are losses */
 };

@@ -1,20 +1,51 @@
-/* A micro-batch of sequences, the one thing that flows from data to models. Host memory, owned. */
+/* A micro-batch of samples, the one thing that flows from data to models. Host memory, owned. */
 #ifndef SOTTO_TENSOR_BATCH_H
 #define SOTTO_TENSOR_BATCH_H
 
 #include <stdint.h>
 
 #include "base/status.h"
+#include "tensor/dtype.h"
 
-struct batch {
-    int rows, t;       /* sequences and positions in use; rows * t <= room */
-    int32_t *tokens;   /* (rows, t)                                        */
-    int32_t *targets;  /* (rows, t): the token to predict, negative: none  */
-    int64_t n_targets; /* targets that are not negative                    */
-    int64_t room;      /* elements allocated                               */
+/* What a sample is: a sequence of tokens with a target at each position, or an array of numbers
+ * with some targets (the class of an image is one). */
+enum sample_kind { SAMPLE_TOKENS, SAMPLE_FLOATS };
+enum { SAMPLE_DIMS = 3 };
+
+struct sample {
+    enum sample_kind kind;
+    int dims[SAMPLE_DIMS]; /* floats: rows, columns, channels; 0 behind the last     */
+    int targets;           /* floats: of a sample                                    */
+    int positions;         /* floats: that a model cuts it into (extent.t), 1: none  */
 };
 
+struct batch {
+    struct sample sample;
+    int rows, t;       /* samples in use, and the targets of each; rows * t <= room */
+    int32_t *tokens;   /* (rows, t), or ...                                         */
+    float *floats;     /* (rows, dims)                                              */
+    int32_t *targets;  /* (rows, t): the token or class to predict, negative: none  */
+    int64_t n_targets; /* targets that are not negative                             */
+    int64_t room;      /* targets allocated                                         */
+};
+
+/* Tokens; and samples of any kind, `t` for tokens only. */
 enum sotto_status batch_init(struct batch *batch, int rows, int t);
+enum sotto_status batch_init_of(struct batch *batch, const struct sample *sample, int rows, int t);
 void batch_free(struct batch *batch);
+
+/* Numbers and targets of one sample, of `t` tokens if it is of tokens. */
+size_t sample_count(const struct sample *sample, int t);
+int sample_targets(const struct sample *sample, int t);
+
+static inline enum dtype sample_type(const struct sample *sample)
+{
+    return sample->kind == SAMPLE_TOKENS ? DTYPE_I32 : DTYPE_F32;
+}
+
+static inline const void *batch_input(const struct batch *batch)
+{
+    return batch->sample.kind == SAMPLE_TOKENS ? (const void *)batch->tokens : batch->floats;
+}
 
 #endif

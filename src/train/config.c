@@ -105,12 +105,12 @@ static const struct option null_options[] = {
 
 void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
 {
+    struct option_section models[MODEL_SECTIONS];
+    model_sections(&c->model, models);
     s[0] = (struct option_section)OPTION_SECTION(
         "train", "the run: its folder, length, batch, checkpoints, workers", train_options,
         &c->train);
-    s[1] = (struct option_section)OPTION_SECTION_OF(
-        "model", "what is trained: a preset, and sizes that override it", model_options,
-        model_options_count, &c->model);
+    s[1] = models[0];
     s[2] = data_section(&c->data);
     s[3] = optim_section(&c->optim);
     s[4] = (struct option_section)OPTION_SECTION(
@@ -123,7 +123,8 @@ void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
                                                  &c->comm);
     s[7] = (struct option_section)OPTION_SECTION(
         "null", "sizes of what is not computed (train.oracle = null)", null_options, &c->null);
-    strategy_sections(&c->strategy, s + RUN_SHARED);
+    memcpy(s + RUN_SHARED, models + 1, RUN_MODELS * sizeof *s);
+    strategy_sections(&c->strategy, s + RUN_SHARED + RUN_MODELS);
 }
 
 static enum sotto_status load_one(void *arg, const char *section, const char *bare,

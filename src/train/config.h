@@ -69,8 +69,12 @@ struct run_config {
     struct null_size_config null;
 };
 
-/* The methods' sections come last. */
-enum { RUN_SHARED = 8, RUN_SECTIONS = RUN_SHARED + STRATEGY_SECTIONS };
+/* The architectures' and the methods' sections come last. */
+enum {
+    RUN_SHARED = 8,
+    RUN_MODELS = MODEL_SECTIONS - 1, /* all but [model] */
+    RUN_SECTIONS = RUN_SHARED + RUN_MODELS + STRATEGY_SECTIONS
+};
 void run_sections(struct run_config *config, struct option_section sections[RUN_SECTIONS]);
 
 /* Reads a configuration that a run has kept, over the defaults. Keys of methods may be those of

@@ -23,7 +23,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     const int64_t want = range.batches > 0 && range.batches < n ? range.batches : n;
     struct tape tape;
     struct batch batch;
-    TRY(batch_init(&batch, rows, t));
+    TRY(batch_init_of(&batch, &model->sample, rows, t));
     enum sotto_status st =
         tape_init(&tape, model, dev, pool, (struct extent){rows, t, range.activations}, false);
     double loss = 0;

@@ -30,9 +30,10 @@ static enum sotto_status compute(struct model_oracle *o, lane_job *work, int par
 {
     struct worker *w = o->is.worker;
     const struct batch *batch = &o->now.slot->batch;
-    const struct extent e = {o->is.rows, o->is.t, DTYPE_F32};
+    const struct extent e = model_extent(o->is.model, o->is.rows, o->is.t, DTYPE_F32);
     double share = model_stage_flops(o->is.model, o->now.k, e) / model_flops(o->is.model, e);
-    share *= ((double)batch->rows * batch->t) / ((double)o->is.rows * o->is.t);
+    const int targets = sample_targets(&o->is.model->sample, o->is.t);
+    share *= ((double)batch->rows * batch->t) / ((double)o->is.rows * targets);
     double start = clock_now(w->clock);
     TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
     o->base.seconds += clock_now(w->clock) - start;
@@ -111,7 +112,7 @@ enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_o
     if (!(o->slot = calloc((size_t)slots, sizeof *o->slot)))
         return fail(SOTTO_ENOMEM, "no memory for %d micro-batches", slots);
     for (int i = 0; i < slots && st == SOTTO_OK; i++) {
-        st = batch_init(&o->slot[i].batch, setup->rows, setup->t);
+        st = batch_init_of(&o->slot[i].batch, &setup->model->sample, setup->rows, setup->t);
         if (st == SOTTO_OK)
             st = tape_init(&o->slot[i].tape, setup->model, setup->dev, setup->pool, most,
                            setup->recompute);

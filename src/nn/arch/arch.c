@@ -1,17 +1,60 @@
 #include "nn/arch/arch.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-const struct arch *const archs[] = {
-    [ARCH_GPT2] = &arch_gpt2,
-    [ARCH_GPT_NEO] = &arch_gpt_neo,
-    [ARCH_LLAMA] = &arch_llama,
-    [ARCH_OLMO2] = &arch_olmo2,
-};
+#define ADDRESS(id, name) [ARCH_##id] = &arch_##name,
+const struct arch *const archs[] = {ARCHS(ADDRESS)};
+
+static size_t rounded(size_t bytes)
+{
+    const size_t unit = _Alignof(max_align_t);
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Configurations lie one behind the other; that of an architecture without a name here last. */
+static size_t place(const struct arch *arch)
+{
+    size_t at = 0;
+    for (int i = ARCH_UNSET + 1; i < ARCH_COUNT && archs[i] != arch; i++)
+        at += rounded(archs[i]->config_bytes);
+    assert(at + arch->config_bytes <= sizeof((struct model_config *)0)->own && "raise ARCH_ROOM");
+    return at;
+}
+
+void *arch_config(struct model_config *c, const struct arch *arch)
+{
+    return c->own + place(arch);
+}
+
+const void *arch_own(const struct model_config *c, const struct arch *arch)
+{
+    return c->own + place(arch);
+}
+
+struct option_section arch_section(struct model_config *c, const struct arch *arch)
+{
+    return (struct option_section){arch->name, arch->about, arch->options, arch->n_options,
+                                   arch_config(c, arch)};
+}
+
+void model_sections(struct model_config *c, struct option_section out[MODEL_SECTIONS])
+{
+    int n = 0;
+    out[n++] =
+        (struct option_section){"model", "what is trained: a preset, and sizes that override it",
+                                model_options, model_options_count, c};
+    for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++)
+        if (archs[i]->n_options)
+            out[n++] = arch_section(c, archs[i]);
+    while (n < MODEL_SECTIONS)
+        out[n++] = (struct option_section){.name = "", .about = ""};
+}
 
 void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes)
 {
@@ -29,6 +72,19 @@ void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes)
     layer->ops = ops;
     m->layer[m->n_layer++] = layer;
     return layer;
+}
+
+int model_state(struct model *m, bool ones, int d0, const char *format, ...)
+{
+    char name[TABLE_NAME_ROOM];
+    const int64_t shape[TABLE_DIMS] = {d0};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(name, sizeof name, format, args);
+    va_end(args);
+    int index = table_add(&m->state, name, shape, ones ? TABLE_ONE : TABLE_ZERO, 0);
+    m->no_memory |= index < 0;
+    return index;
 }
 
 static int add(struct model *m, enum table_init init, double std, int d0, int d1,

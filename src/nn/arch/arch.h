@@ -6,7 +6,13 @@
 #include "nn/model.h"
 
 struct arch {
-    const char *hf_class;                     /* in config.json's "architectures" */
+    const char *hf_class; /* in config.json's "architectures" */
+    /* (optional) Keys of its own, with its own defaults, beside those of [model] that all share:
+     * the section of its name. Where their values are kept, arch_own tells. */
+    const char *name, *about;
+    const struct option *options;
+    int n_options;
+    size_t config_bytes;
     void (*defaults)(struct model_config *c); /* fills what is still open */
     enum sotto_status (*check)(const struct model_config *c);
     enum sotto_status (*from_json)(struct model_config *c, const json_t *json);
@@ -14,8 +20,18 @@ struct arch {
     enum sotto_status (*build)(struct model *m);
 };
 
-extern const struct arch arch_gpt2, arch_gpt_neo, arch_llama, arch_olmo2;
-extern const struct arch *const archs[]; /* by enum model_arch */
+#define ARCH_OPTIONS(S, table)                                                                     \
+    .options = (table), .n_options = (int)(sizeof(table) / sizeof *(table)),                       \
+    .config_bytes = sizeof(S)
+
+#define ARCH_DECLARE(id, name) extern const struct arch arch_##name;
+ARCHS(ARCH_DECLARE)
+extern const struct arch *const archs[]; /* by enum model_arch; [0]: none */
+
+/* Where an architecture's own configuration is, and its section. */
+void *arch_config(struct model_config *config, const struct arch *arch);
+const void *arch_own(const struct model_config *config, const struct arch *arch);
+struct option_section arch_section(struct model_config *config, const struct arch *arch);
 
 /* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
  * zeroed memory of the layer's own struct, NULL without memory. */
@@ -29,6 +45,10 @@ int model_ones(struct model *m, int d0, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int model_zeros(struct model *m, int d0, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same for state that is not trained: of ones or of zeros, to begin with. */
+int model_state(struct model *m, bool ones, int d0, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* config.json by table: integer and real members of struct model_config under their Hugging Face
  * names. */

@@ -177,4 +177,9 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt2 = {"GPT2LMHeadModel", gpt2_defaults, check, from_json, to_json, build};
+const struct arch arch_gpt2 = {.hf_class = "GPT2LMHeadModel",
+                               .defaults = gpt2_defaults,
+                               .check = check,
+                               .from_json = from_json,
+                               .to_json = to_json,
+                               .build = build};

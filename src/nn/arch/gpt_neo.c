@@ -121,4 +121,9 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt_neo = {"GPTNeoForCausalLM", defaults, check, from_json, to_json, build};
+const struct arch arch_gpt_neo = {.hf_class = "GPTNeoForCausalLM",
+                                  .defaults = defaults,
+                                  .check = check,
+                                  .from_json = from_json,
+                                  .to_json = to_json,
+                                  .build = build};

@@ -194,5 +194,9 @@ static json_t *to_json(const struct model_config *c)
     return llama_write(c, arch_llama.hf_class);
 }
 
-const struct arch arch_llama = {"LlamaForCausalLM", defaults, llama_check,
-                                from_json,          to_json,  build};
+const struct arch arch_llama = {.hf_class = "LlamaForCausalLM",
+                                .defaults = defaults,
+                                .check = llama_check,
+                                .from_json = from_json,
+                                .to_json = to_json,
+                                .build = build};

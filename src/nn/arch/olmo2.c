@@ -32,4 +32,9 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_olmo2 = {"Olmo2ForCausalLM", defaults, check, from_json, to_json, build};
+const struct arch arch_olmo2 = {.hf_class = "Olmo2ForCausalLM",
+                                .defaults = defaults,
+                                .check = check,
+                                .from_json = from_json,
+                                .to_json = to_json,
+                                .build = build};

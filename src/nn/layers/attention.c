@@ -5,6 +5,8 @@
  * the norm's output is computed again. */
 #include "nn/layers/layers.h"
 
+#include <stdlib.h>
+
 static struct edge output(const struct layer *layer, struct extent e)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
@@ -291,5 +293,17 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, true);
 }
 
-const struct layer_ops attention_ops = {"attention", true,  output,  saved,
-                                        scratch,     flops, forward, backward};
+static void free_frequencies(struct layer *layer)
+{
+    free(((struct attention_layer *)layer)->frequencies);
+}
+
+const struct layer_ops attention_ops = {.name = "attention",
+                                        .in_place = true,
+                                        .output = output,
+                                        .saved = saved,
+                                        .scratch = scratch,
+                                        .flops = flops,
+                                        .forward = forward,
+                                        .backward = backward,
+                                        .free = free_frequencies};

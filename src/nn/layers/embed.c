@@ -30,7 +30,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
 {
     const struct embed_layer *l = (const struct embed_layer *)layer;
     pass->dev->ops->embedding_forward(
-        pass->dev, pass->extent.rows, pass->extent.t, l->width, pass->start, flow.y, pass->tokens,
+        pass->dev, pass->extent.rows, pass->extent.t, l->width, pass->start, flow.y, pass->input,
         param(pass, theta, l->table), param(pass, theta, l->positions));
 }
 
@@ -41,7 +41,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct embed_layer *l = (const struct embed_layer *)layer;
     pass->dev->ops->embedding_backward(pass->dev, pass->extent.rows, pass->extent.t, l->width,
                                        param(pass, grad, l->table), param(pass, grad, l->positions),
-                                       pass->tokens, flow.dy);
+                                       pass->input, flow.dy);
 }
 
 const struct layer_ops embed_ops = {"embed", false, output,  saved,

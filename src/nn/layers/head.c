@@ -112,4 +112,17 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     chunked((const struct head_layer *)layer, pass, theta, grad, flow);
 }
 
-const struct layer_ops head_ops = {"head", false, output, saved, scratch, flops, forward, backward};
+/* A tied table is the embedding's. */
+static void needs(const struct layer *layer, const struct table *table, bool *out)
+{
+    out[table->entry[((const struct head_layer *)layer)->w].stage] = true;
+}
+
+const struct layer_ops head_ops = {.name = "head",
+                                   .output = output,
+                                   .saved = saved,
+                                   .scratch = scratch,
+                                   .flops = flops,
+                                   .forward = forward,
+                                   .backward = backward,
+                                   .needs = needs};

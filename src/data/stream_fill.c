@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "base/rng.h"
-#include "data/loader.h"
-#include "data/loader_state.h"
+#include "data/stream.h"
 
 /* What one worker reads: sources [first, last), together with `members` - 1 others. */
 struct share {
@@ -24,7 +23,7 @@ static uint64_t draw(int what, int first, int64_t epoch)
     return (uint64_t)what << 48 ^ (uint64_t)first << 32 ^ (uint64_t)epoch;
 }
 
-static struct share share_of(const struct loader *loader, int rank, int size)
+static struct share share_of(const struct stream *loader, int rank, int size)
 {
     const int n = loader->count;
     if (loader->sharding == DATA_IID)
@@ -36,13 +35,14 @@ static struct share share_of(const struct loader *loader, int rank, int size)
     return (struct share){mine, mine + 1, rank / n, (size - 1 - mine) / n + 1};
 }
 
-static int64_t share_count(const struct loader *loader, struct share s)
+static int64_t share_count(const struct stream *loader, struct share s)
 {
     return loader->before[s.last] - loader->before[s.first];
 }
 
-double loader_share(const struct loader *loader, int rank, int size)
+static double stream_share(const struct loader *base, int rank, int size)
 {
+    const struct stream *loader = stream_of(base);
     struct share s = share_of(loader, rank, size);
     return (double)share_count(loader, s) / s.members;
 }
@@ -61,7 +61,7 @@ static int64_t window_offset(int64_t tokens, int t, uint64_t seed, uint64_t stre
     return (int64_t)(rng_at(seed, stream, 0) % (uint64_t)(most + 1));
 }
 
-static enum sotto_status too_short(const struct loader *loader, struct share s, int t)
+static enum sotto_status too_short(const struct stream *loader, struct share s, int t)
 {
     bool one = s.last - s.first == 1;
     return fail(SOTTO_EINVAL, "%s has %lld tokens, one sequence needs %lld",
@@ -69,22 +69,23 @@ static enum sotto_status too_short(const struct loader *loader, struct share s, 
                 (long long)t + 1);
 }
 
-static enum sotto_status check_share(const struct loader *loader, struct share s, int t)
+static enum sotto_status check_share(const struct stream *loader, struct share s, int t)
 {
     if (!loader->instruct && share_count(loader, s) <= t)
         return too_short(loader, s, t);
     return SOTTO_OK;
 }
 
-enum sotto_status loader_check(const struct loader *loader, int size, int t)
+static enum sotto_status stream_check(const struct loader *base, int size, int t)
 {
+    const struct stream *loader = stream_of(base);
     for (int rank = 0; rank < size; rank++)
         TRY(check_share(loader, share_of(loader, rank, size), t));
     return SOTTO_OK;
 }
 
 /* The source that holds element `at` of the whole stream. */
-static int source_at(const struct loader *loader, int64_t at)
+static int source_at(const struct stream *loader, int64_t at)
 {
     int low = 0, high = loader->count;
     while (high - low > 1) {
@@ -98,7 +99,7 @@ static int source_at(const struct loader *loader, int64_t at)
 }
 
 /* Tokens [at, at + count) of the whole stream, over the borders of sources. */
-static enum sotto_status read_stream(const struct loader *loader, int64_t at, int64_t count,
+static enum sotto_status read_stream(const struct stream *loader, int64_t at, int64_t count,
                                      int32_t *out)
 {
     for (int s = source_at(loader, at); count > 0; s++) {
@@ -117,7 +118,7 @@ static enum sotto_status read_stream(const struct loader *loader, int64_t at, in
 }
 
 /* The t + 1 tokens from `at` on: targets are tokens shifted by one. */
-static enum sotto_status fill_window(const struct loader *loader, int64_t at, struct batch *batch,
+static enum sotto_status fill_window(const struct stream *loader, int64_t at, struct batch *batch,
                                      int row)
 {
     int t = batch->t;
@@ -129,14 +130,14 @@ static enum sotto_status fill_window(const struct loader *loader, int64_t at, st
     return SOTTO_OK;
 }
 
-static const struct instruct_set *example_at(const struct loader *loader, int64_t at, int64_t *i)
+static const struct instruct_set *example_at(const struct stream *loader, int64_t at, int64_t *i)
 {
     int s = source_at(loader, at);
     *i = loader->sources[s].begin + at - loader->before[s];
     return &loader->sources[s].examples;
 }
 
-static void fill_example(const struct loader *loader, int64_t at, int t, struct batch *batch,
+static void fill_example(const struct stream *loader, int64_t at, int t, struct batch *batch,
                          int row)
 {
     int64_t i;
@@ -159,7 +160,7 @@ struct order {
     int t;
 };
 
-static int64_t place_of(const struct loader *loader, const struct order *o, int row)
+static int64_t place_of(const struct stream *loader, const struct order *o, int row)
 {
     const int64_t base = loader->before[o->share.first], count = share_count(loader, o->share);
     const int64_t g = o->g + row;
@@ -175,7 +176,7 @@ static int64_t place_of(const struct loader *loader, const struct order *o, int 
     return base + k * o->t + window_offset(count, o->t, o->seed, draw(DRAW_OFFSET, first, epoch));
 }
 
-static enum sotto_status fill(const struct loader *loader, const struct order *o, int rows,
+static enum sotto_status fill(const struct stream *loader, const struct order *o, int rows,
                               struct batch *batch)
 {
     assert(rows > 0 && o->t > 0 && (int64_t)rows * o->t <= batch->room);
@@ -203,9 +204,10 @@ static enum sotto_status fill(const struct loader *loader, const struct order *o
     return SOTTO_OK;
 }
 
-enum sotto_status loader_fill(const struct loader *loader, struct loader_place place, int rows,
-                              int t, struct batch *batch)
+static enum sotto_status stream_fill(const struct loader *base, struct loader_place place, int rows,
+                                     int t, struct batch *batch)
 {
+    const struct stream *loader = stream_of(base);
     assert(place.index >= 0 && place.rank >= 0 && place.rank < place.size);
     struct share share = share_of(loader, place.rank, place.size);
     TRY(check_share(loader, share, t));
@@ -214,20 +216,21 @@ enum sotto_status loader_fill(const struct loader *loader, struct loader_place p
     return fill(loader, &order, rows, batch);
 }
 
-static int64_t sequences_in_order(const struct loader *loader, int t)
+static int64_t sequences_in_order(const struct stream *loader, int t)
 {
     int64_t count = loader->before[loader->count];
     return loader->instruct ? count : (count - 1) / t;
 }
 
-int64_t loader_batches(const struct loader *loader, int rows, int t)
+static int64_t stream_batches(const struct loader *base, int rows, int t)
 {
-    return (sequences_in_order(loader, t) + rows - 1) / rows;
+    return (sequences_in_order(stream_of(base), t) + rows - 1) / rows;
 }
 
-enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t index, int rows, int t,
-                                       struct batch *batch)
+static enum sotto_status stream_fill_in_order(const struct loader *base, int64_t index, int rows,
+                                              int t, struct batch *batch)
 {
+    const struct stream *loader = stream_of(base);
     struct share all = {0, loader->count, 0, 1};
     TRY(check_share(loader, all, t));
     int64_t left = sequences_in_order(loader, t) - index * rows;
@@ -235,3 +238,11 @@ enum sotto_status loader_fill_in_order(const struct loader *loader, int64_t inde
     struct order order = {.share = all, .g = index * rows, .t = t};
     return fill(loader, &order, left < rows ? (int)left : rows, batch);
 }
+
+const struct loader_ops stream_ops = {.fill = stream_fill,
+                                      .batches = stream_batches,
+                                      .fill_in_order = stream_fill_in_order,
+                                      .share = stream_share,
+                                      .amount = stream_tokens,
+                                      .check = stream_check,
+                                      .close = stream_close};

@@ -1,18 +1,18 @@
-#include "data/loader.h"
-
+/* Loaders of tokens: sources one behind the other, opened and closed; stream_fill.c makes batches.
+ */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "data/loader_state.h"
+#include "data/stream.h"
 
 static bool is_text(const struct source_spec *spec)
 {
     return spec->format != DATA_TOKENS && spec->format != DATA_RAW16;
 }
 
-static enum sotto_status make_room(struct loader *loader, int n)
+static enum sotto_status make_room(struct stream *loader, int n)
 {
     loader->sources = calloc((size_t)n, sizeof *loader->sources);
     loader->before = calloc((size_t)n + 1, sizeof *loader->before);
@@ -21,14 +21,14 @@ static enum sotto_status make_room(struct loader *loader, int n)
     return SOTTO_OK;
 }
 
-static void count_source(struct loader *loader)
+static void count_source(struct stream *loader)
 {
     const struct source *source = &loader->sources[loader->count];
     loader->before[loader->count + 1] = loader->before[loader->count] + source->end - source->begin;
     loader->count++;
 }
 
-static enum sotto_status open_sources(struct loader *loader, const struct source_spec *specs, int n,
+static enum sotto_status open_sources(struct stream *loader, const struct source_spec *specs, int n,
                                       const struct data_config *config, enum data_split split,
                                       const struct tokenizer *tokenizer)
 {
@@ -59,32 +59,34 @@ enum sotto_status loader_open(struct loader **out, const struct data_config *con
         return fail(SOTTO_EINVAL,
                     "no validation data: name some with valid, or set holdout above 0");
     TRY(source_list(&specs, &n, config, split));
-    struct loader *loader = calloc(1, sizeof *loader);
+    struct stream *loader = calloc(1, sizeof *loader);
     enum sotto_status st;
     if (!loader) {
         st = fail(SOTTO_ENOMEM, "no memory for a loader");
         goto done;
     }
+    loader->base.ops = &stream_ops;
     loader->holdout = holdout;
     loader->instruct = specs[0].format == DATA_INSTRUCT;
     loader->sharding = (enum data_sharding)config->sharding;
     if (tokenizer && tokenizer_end(tokenizer) >= 0)
         loader->pad = tokenizer_end(tokenizer);
     TRY_DONE(open_sources(loader, specs, n, config, split, tokenizer));
-    *out = loader;
+    *out = &loader->base;
 done:
     free(specs);
     if (st != SOTTO_OK)
-        loader_close(loader);
+        stream_close((struct loader *)loader);
     return st;
 }
 
-enum sotto_status loader_open_rest(struct loader **out, const struct loader *train)
+enum sotto_status loader_open_rest(struct loader **out, const struct loader *from)
 {
-    assert(train->holdout > 0);
+    assert(stream_of(from)->holdout > 0);
     enum sotto_status st;
     *out = NULL;
-    struct loader *loader = malloc(sizeof *loader);
+    const struct stream *train = stream_of(from);
+    struct stream *loader = malloc(sizeof *loader);
     if (!loader)
         return fail(SOTTO_ENOMEM, "no memory for a loader");
     *loader = *train;
@@ -94,15 +96,16 @@ enum sotto_status loader_open_rest(struct loader **out, const struct loader *tra
         TRY_DONE(source_borrow_rest(&loader->sources[i], &train->sources[i], train->holdout));
         count_source(loader);
     }
-    *out = loader;
+    *out = &loader->base;
 done:
     if (st != SOTTO_OK)
-        loader_close(loader);
+        stream_close((struct loader *)loader);
     return st;
 }
 
-void loader_close(struct loader *loader)
+void stream_close(struct loader *base)
 {
+    struct stream *loader = (struct stream *)base;
     if (!loader)
         return;
     for (int i = 0; i < loader->count; i++)
@@ -114,11 +117,12 @@ void loader_close(struct loader *loader)
 
 int64_t loader_vocab(const struct loader *loader)
 {
-    return loader->vocab;
+    return stream_of(loader)->vocab;
 }
 
-int64_t loader_tokens(const struct loader *loader)
+int64_t stream_tokens(const struct loader *base)
 {
+    const struct stream *loader = stream_of(base);
     int64_t sum = 0;
     for (int i = 0; i < loader->count; i++) {
         const struct source *s = &loader->sources[i];
@@ -130,16 +134,17 @@ int64_t loader_tokens(const struct loader *loader)
 
 int loader_sources(const struct loader *loader)
 {
-    return loader->count;
+    return stream_of(loader)->count;
 }
 
 bool loader_instructs(const struct loader *loader)
 {
-    return loader->instruct;
+    return stream_of(loader)->instruct;
 }
 
-struct loader_cuts loader_cuts(const struct loader *loader, int t)
+struct loader_cuts loader_cuts(const struct loader *base, int t)
 {
+    const struct stream *loader = stream_of(base);
     struct loader_cuts sum = {0};
     for (int s = 0; s < loader->count && loader->instruct; s++)
         for (int64_t i = loader->sources[s].begin; i < loader->sources[s].end; i++) {
