@@ -153,8 +153,8 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
     if (st == SOTTO_OK) {
         loader_warn_cuts(loader, t);
         st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
-                      (struct evaluation_range){c->batch, t, (enum dtype)c->activations, c->batches,
-                                                0, 1, &watch},
+                      (struct evaluation_range){c->batch, t, (enum dtype)c->activations,
+                                                l->state.view, c->batches, 0, 1, &watch},
                       &e);
     }
     progress_end(&p.base);

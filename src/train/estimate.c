@@ -191,6 +191,8 @@ static void add_worker(const struct trial *t, int rank, const struct estimate_mo
     const struct account *a = of_rank(t, rank);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         out->bytes[c] += (double)a->memory[c];
+    if (t->run->model.state.n) /* running.h: a worker's own, and the mean */
+        out->bytes[MEMORY_PARAMETERS] += 2 * 4.0 * (double)table_count(&t->run->model.state);
     out->bytes[MEMORY_ACTIVATIONS] += model->activations;
     out->bytes[MEMORY_SCRATCH] += model->scratch;
     out->bytes[MEMORY_CHECKPOINT] += of_checkpoint(t, rank);

@@ -30,6 +30,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     for (int64_t i = range.part; i < want && st == SOTTO_OK; i += range.parts) {
         st = loader_fill_in_order(loader, spread(i, want, n), rows, t, &batch);
         tape.want_hits = true;
+        tape.state = range.state;
         if (st == SOTTO_OK)
             st = tape_run(&tape, &batch, TAPE_EVALUATE, 0, theta, NULL);
         if (st != SOTTO_OK)

@@ -17,6 +17,7 @@ struct evaluation {
 struct evaluation_range {
     int rows, t;
     enum dtype activations;
+    struct view state; /* of the model that is not trained */
     int64_t batches;
     int part, parts;
     const struct evaluation_watch *watch; /* (optional) */

@@ -34,6 +34,15 @@ static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, co
     return loaded_check_tokenizer(l->tokenizer, named, folder);
 }
 
+static enum sotto_status load_state(struct loaded *l, const char *folder)
+{
+    if (!l->model.state.n)
+        return SOTTO_OK;
+    TRY(buffer_init(&l->state, &l->dev, DTYPE_F32, table_count(&l->model.state),
+                    MEMORY_PARAMETERS));
+    return weights_load_state(&l->model, folder, l->state.view.data);
+}
+
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
                               int threads)
 {
@@ -49,6 +58,7 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     TRY_DONE(buffer_init(&l->parameters, &l->dev, DTYPE_F32, table_count(&l->model.table),
                          MEMORY_PARAMETERS));
     TRY_DONE(weights_load(&l->model, folder, l->parameters.view.data));
+    TRY_DONE(load_state(l, folder));
     l->theta = calloc((size_t)l->model.n_stage, sizeof *l->theta);
     if (!l->theta) {
         st = fail(SOTTO_ENOMEM, "no memory for the model in %s", folder);
@@ -79,6 +89,7 @@ void loaded_close(struct loaded *l)
 {
     free(l->theta);
     buffer_free(&l->parameters);
+    buffer_free(&l->state);
     if (l->pool.dev)
         pool_free(&l->pool);
     if (l->dev.ops)

@@ -12,6 +12,7 @@ struct loaded {
     struct device dev;
     struct pool pool;
     struct buffer parameters;
+    struct buffer state;         /* of the model that is not trained */
     struct view *theta;          /* (n_stage) */
     struct tokenizer *tokenizer; /* NULL: the folder has none */
 };

@@ -116,6 +116,7 @@ enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_o
         if (st == SOTTO_OK)
             st = tape_init(&o->slot[i].tape, setup->model, setup->dev, setup->pool, most,
                            setup->recompute);
+        o->slot[i].tape.state = setup->state;
     }
     if (st != SOTTO_OK)
         model_oracle_free(o);

@@ -17,6 +17,7 @@ struct model_oracle_setup {
     int slots;     /* micro-batches that may be under way at once; 0: one */
     bool recompute;
     enum dtype activations;
+    struct view state;     /* of the model that is not trained, this worker's; without data: none */
     struct worker *worker; /* whose share of the data it reads and whose time it takes */
     double seconds;        /* of a micro-batch, where time is modelled                 */
 };

@@ -118,6 +118,20 @@ static enum sotto_status open_model(struct run *run)
     return open_table(run);
 }
 
+static enum sotto_status open_start_state(struct run *run, const char *from)
+{
+    if (!run->model.state.n)
+        return SOTTO_OK;
+    const size_t count = table_count(&run->model.state);
+    run->start_state = calloc(count, sizeof *run->start_state);
+    if (!run->start_state)
+        return fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model's state", count);
+    if (*from)
+        return weights_load_state(&run->model, from, run->start_state);
+    model_state_start(&run->model, run->start_state);
+    return SOTTO_OK;
+}
+
 /* The parameters that all workers begin with. */
 static enum sotto_status open_start(struct run *run, const char *from)
 {
@@ -136,6 +150,7 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
                            (enum save_dtype)run->config.train.save_dtype));
+    TRY(open_start_state(run, *from ? parameters : ""));
     if (*from)
         return weights_load(&run->model, parameters, run->start);
     model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
@@ -267,6 +282,7 @@ void run_close(struct run *run)
     rundir_close(&run->dir);
     free(run->result.worker);
     free(run->start);
+    free(run->start_state);
     free(run->before);
     state_file_close(&run->state);
     hf_folder_close(&run->folder);

@@ -79,6 +79,7 @@ struct run {
     struct cluster cluster;
     double microbatch_seconds;       /* where time is modelled */
     float *start;                    /* the parameters to begin with, until all workers have them */
+    float *start_state;              /* ... and what the model keeps beside them; NULL: nothing   */
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
     struct run_config *before;       /* what that was made with; NULL: a new run */
     bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */

@@ -18,6 +18,7 @@ static enum sotto_status visit(void *trainer, struct state_visitor *v)
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_count(v, "tokens", &t->tokens, STATE_TOTAL));
     TRY(state_count(v, "samples", &t->samples, STATE_TOTAL));
+    TRY(running_visit(&t->running, v, t->worker));
     return t->strategy->ops->visit(t->strategy, v);
 }
 
@@ -134,23 +135,33 @@ static enum sotto_status copy_parameters(struct trainer *t, float **flat)
     return st;
 }
 
-static enum sotto_status write_model(const struct run *run, const char *folder, const float *flat)
+static enum sotto_status write_model(const struct run *run, const char *folder, const float *flat,
+                                     const float *state)
 {
     char path[FILE_PATH_ROOM];
     TRY(hf_folder_write(&run->folder, &run->model, run->tokenizer, folder));
     TRY(file_join(path, folder, "model.safetensors"));
-    TRY(weights_save(&run->model, path, flat, run->folder.types));
+    TRY(weights_save(&run->model, path, flat, state, run->folder.types));
     if (hf_folder_exact(&run->folder, &run->model))
         return SOTTO_OK;
     TRY(file_join(path, folder, CHECKPOINT_PARAMETERS));
-    return weights_save(&run->model, path, flat, NULL);
+    return weights_save(&run->model, path, flat, state, NULL);
 }
 
 static enum sotto_status save_model(struct trainer *t, const char *folder)
 {
-    float *flat;
+    float *flat, *state = NULL;
+    const size_t count = t->running.mean.count;
+    TRY(running_average(&t->running, t->worker->world));
     TRY(copy_parameters(t, &flat));
-    enum sotto_status st = leads(t) ? write_model(t->run, folder, flat) : SOTTO_OK;
+    enum sotto_status st = SOTTO_OK;
+    if (leads(t) && count && !(state = calloc(count, sizeof *state)))
+        st = fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model's state", count);
+    if (state)
+        t->dev.ops->read(&t->dev, state, t->running.mean.view, count);
+    if (leads(t) && st == SOTTO_OK)
+        st = write_model(t->run, folder, flat, state);
+    free(state);
     drop_parameters(t, flat);
     return st;
 }
@@ -241,6 +252,7 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
     *out = 0;
     if (t->run->config.train.oracle == ORACLE_NULL)
         return SOTTO_OK;
+    TRY(running_average(&t->running, world));
     TRY(copy_parameters(t, &flat));
     uint64_t *all = calloc((size_t)world->size, sizeof *all);
     state_hasher_init(&v);

@@ -45,6 +45,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         t->oracle = &t->null_oracle.base;
         return SOTTO_OK;
     }
+    TRY(running_init(&t->running, &run->model, &t->dev, run->start_state));
     struct model_oracle_setup setup = {
         .model = &run->model,
         .dev = &t->dev,
@@ -55,6 +56,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         .t = c->seq,
         .recompute = c->recompute,
         .activations = (enum dtype)c->activations,
+        .state = t->running.own.view,
         .worker = t->worker,
         .seconds = run->microbatch_seconds,
     };
@@ -81,7 +83,8 @@ static enum sotto_status set_parameters(struct trainer *t)
     TRY(comm_barrier(t->worker->world));
     if (t->worker->rank == 0 || run->cluster.mpi) {
         free(run->start);
-        run->start = NULL;
+        free(run->start_state);
+        run->start = run->start_state = NULL;
     }
     return SOTTO_OK;
 }
@@ -122,6 +125,7 @@ void trainer_close(struct trainer *t)
         model_oracle_free(&t->model_oracle);
     if (t->oracle == &t->null_oracle.base)
         null_oracle_free(&t->null_oracle);
+    running_free(&t->running);
     if (t->pool.dev)
         pool_free(&t->pool);
     if (t->dev.ops)
@@ -143,6 +147,7 @@ static enum sotto_status evaluate_share(void *arg)
     struct evaluation_range range = {.rows = c->batch,
                                      .t = c->seq,
                                      .activations = (enum dtype)c->activations,
+                                     .state = t->running.mean.view,
                                      .batches = c->eval_batches,
                                      .part = t->worker->rank,
                                      .parts = t->worker->size};
@@ -154,6 +159,7 @@ enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out)
     struct worker *w = t->worker;
     struct evaluating job = {.t = t};
     TRY(t->strategy->ops->gather(t->strategy, &job.theta));
+    TRY(running_average(&t->running, w->world));
     TRY(w->ops->compute(w, evaluate_share, &job, 0));
     double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits};
     TRY(comm_sum(w->world, all, 3));

@@ -6,6 +6,7 @@
 #include "train/null_oracle.h"
 #include "train/roundup.h"
 #include "train/run.h"
+#include "train/running.h"
 
 struct trainer {
     struct run *run; /* shared: written to by rank 0 alone */
@@ -13,6 +14,7 @@ struct trainer {
     struct memory memory;
     struct device dev;
     struct pool pool;
+    struct running running;
     struct model_oracle model_oracle; /* one of the two ... */
     struct null_oracle null_oracle;
     struct oracle *oracle; /* ... is this */

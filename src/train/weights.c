@@ -53,11 +53,10 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
     return safetensors_read_f32(entry, out);
 }
 
-enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
+static enum sotto_status load_table(const struct table *table, const char *path, float *flat)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
-    const struct table *table = &model->table;
     enum sotto_status st = SOTTO_OK;
     memset(flat, 0, table_count(table) * sizeof *flat);
     for (int i = 0; i < table->n && st == SOTTO_OK; i++) {
@@ -66,6 +65,16 @@ enum sotto_status weights_load(const struct model *model, const char *path, floa
     }
     safetensors_close(&set);
     return fail_in(st, "%s: ", path);
+}
+
+enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
+{
+    return load_table(&model->table, path, flat);
+}
+
+enum sotto_status weights_load_state(const struct model *model, const char *path, float *state)
+{
+    return load_table(&model->state, path, state);
 }
 
 enum sotto_status weights_types(const struct model *model, const char *path,
@@ -116,31 +125,44 @@ static enum sotto_status check_numbers(const struct table *table, const float *f
     return SOTTO_OK;
 }
 
+/* Declares or writes those of the table whose elements are wide, or those that are not; all are F32
+ * without `types`. */
+static enum sotto_status put_table(const struct table *table, struct safetensors_writer *writer,
+                                   const float *flat, const enum safetensors_type *types, bool wide,
+                                   bool write)
+{
+    for (int i = 0; i < table->n; i++) {
+        const struct table_entry *e = &table->entry[i];
+        const float *x = flat + table->stage_start[e->stage] + e->offset;
+        const enum safetensors_type type = types ? types[i] : SAFETENSORS_F32;
+        if ((type == SAFETENSORS_F32) != wide)
+            continue;
+        if (write)
+            TRY(safetensors_writer_put_f32(writer, type, x, e->count));
+        else
+            TRY(safetensors_writer_declare(writer, e->name, type, e->ndim, e->shape));
+    }
+    return SOTTO_OK;
+}
+
 /* Wider elements first, which keeps all of them aligned. */
-static enum sotto_status put_tensors(const struct table *table, struct safetensors_writer *writer,
-                                     const char *path, const float *flat,
+static enum sotto_status put_tensors(const struct model *model, struct safetensors_writer *writer,
+                                     const char *path, const float *flat, const float *state,
                                      const enum safetensors_type *types)
 {
     for (int pass = 0; pass < 4; pass++) {
-        const bool wide = pass % 2 == 0;
+        const bool wide = pass % 2 == 0, write = pass >= 2;
         if (pass == 2)
             TRY(safetensors_writer_start(writer, path));
-        for (int i = 0; i < table->n; i++) {
-            const struct table_entry *e = &table->entry[i];
-            const float *x = flat + table->stage_start[e->stage] + e->offset;
-            if ((types[i] == SAFETENSORS_F32) != wide)
-                continue;
-            if (pass < 2)
-                TRY(safetensors_writer_declare(writer, e->name, types[i], e->ndim, e->shape));
-            else
-                TRY(safetensors_writer_put_f32(writer, types[i], x, e->count));
-        }
+        TRY(put_table(&model->table, writer, flat, types, wide, write));
+        if (state)
+            TRY(put_table(&model->state, writer, state, NULL, wide, write));
     }
     return safetensors_writer_finish(writer);
 }
 
 enum sotto_status weights_save(const struct model *model, const char *path, const float *flat,
-                               const enum safetensors_type *types)
+                               const float *state, const enum safetensors_type *types)
 {
     const struct table *table = &model->table;
     struct safetensors_writer writer;
@@ -152,7 +174,7 @@ enum sotto_status weights_save(const struct model *model, const char *path, cons
         memcpy(mine, types, (size_t)table->n * sizeof *mine);
     TRY_DONE(check_numbers(table, flat, mine));
     TRY_DONE(safetensors_writer_init(&writer));
-    st = put_tensors(table, &writer, path, flat, mine);
+    st = put_tensors(model, &writer, path, flat, state, mine);
     safetensors_writer_free(&writer);
 done:
     free(mine);

@@ -13,6 +13,9 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
  * files hold buffers too. */
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
+/* ... and what the model keeps beside its parameters (model->state). */
+enum sotto_status weights_load_state(const struct model *model, const char *path, float *state);
+
 /* The types (model->table.n) that the tensors have in those files: F32, BF16 or F16; what was wider
  * is F32, which it is read as. NULL: only looks whether all are there in their shapes, which is to
  * be done before memory is taken for sizes that a file claims. */
@@ -23,6 +26,6 @@ enum sotto_status weights_types(const struct model *model, const char *path,
  * too large for its type is written as F32 all the same, with a warning. A parameter that is no
  * number is SOTTO_ENUMERIC, and leaves the old file as it was. */
 enum sotto_status weights_save(const struct model *model, const char *path, const float *flat,
-                               const enum safetensors_type *types);
+                               const float *state, const enum safetensors_type *types);
 
 #endif

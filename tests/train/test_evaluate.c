@@ -75,9 +75,10 @@ static struct evaluation see(struct lab *l, const struct loader *loader, int64_t
     struct evaluation e;
     struct told told = {0};
     const struct evaluation_watch watch = {on_batch, &told};
-    assert_ok(evaluate(&l->model, &l->dev, &l->pool, &l->theta, loader,
-                       (struct evaluation_range){ROWS, T, DTYPE_F32, batches, part, parts, &watch},
-                       &e));
+    assert_ok(evaluate(
+        &l->model, &l->dev, &l->pool, &l->theta, loader,
+        (struct evaluation_range){ROWS, T, DTYPE_F32, view_none, batches, part, parts, &watch},
+        &e));
     assert_int_equal(told.times, told.of); /* up to the last one, with what it comes to */
     assert_true(told.loss == e.loss);
     return e;

@@ -110,7 +110,7 @@ static void make_foreign(const char *name, enum safetensors_type type, const cha
     assert_ok(weights_load(&model, at("scratch"), flat));
     for (int i = 0; i < model.table.n; i++)
         types[i] = model.table.entry[i].ndim < 2 ? SAFETENSORS_F32 : type;
-    assert_ok(weights_save(&model, in(name, "model.safetensors"), flat, types));
+    assert_ok(weights_save(&model, in(name, "model.safetensors"), flat, NULL, types));
     free(flat);
     model_free(&model);
     json_t *json = read_json("scratch", "config.json");

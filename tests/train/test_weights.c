@@ -119,7 +119,7 @@ static void same_bits(void **state)
         open_setup(&other, which, 2, 4);
         s.flat[0] = -0.0f; /* bits, not values */
         s.flat[1] = 1e-42f;
-        assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL));
+        assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL, NULL));
         assert_ok(weights_load(&s.model, s.folder, s.back));
         assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
         assert_ok(weights_load(&other.model, s.folder, other.back));
@@ -198,7 +198,7 @@ static void check_types(struct setup *s, const enum safetensors_type *asked,
     enum safetensors_type found[64];
     int warnings = 0;
     log_set(count_warnings, &warnings);
-    assert_ok(weights_save(&s->model, in(s, "model.safetensors"), s->flat, asked));
+    assert_ok(weights_save(&s->model, in(s, "model.safetensors"), s->flat, NULL, asked));
     log_set(NULL, NULL);
     assert_int_equal(warnings, want_warnings);
     assert_ok(weights_types(&s->model, s->folder, found));
@@ -281,13 +281,13 @@ static void no_numbers(void **state)
     (void)state;
     struct setup s;
     open_setup(&s, 0, 2, 8);
-    assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL));
+    assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL, NULL));
     for (int i = 0; i < s.model.table.n; i++) {
         const struct table_entry *e = &s.model.table.entry[i];
         float *x = s.flat + s.model.table.stage_start[e->stage] + e->offset + e->count - 1;
         const float good = *x, bad[] = {NAN, INFINITY, -INFINITY};
         *x = bad[i % 3];
-        assert_fails(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL),
+        assert_fails(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL, NULL),
                      SOTTO_ENUMERIC, e->name);
         *x = good;
     }
@@ -295,7 +295,7 @@ static void no_numbers(void **state)
     assert_memory_equal(s.back, s.flat, s.count * sizeof *s.flat);
     for (size_t i = 0; i < s.count; i++)
         s.flat[i] = 3e38f; /* large, but numbers: their sum must not be taken for an overflow */
-    assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL));
+    assert_ok(weights_save(&s.model, in(&s, "model.safetensors"), s.flat, NULL, NULL));
     close_setup(&s);
 }
 
@@ -319,7 +319,7 @@ static void config_faults(void **state)
         assert_fails(weights_config(&config, s.folder), SOTTO_EFORMAT, bad[i].part);
         assert_non_null(strstr(sotto_error(), "config.json"));
     }
-    assert_fails(weights_save(&s.model, at("nowhere/m"), s.flat, NULL), SOTTO_EIO, "nowhere");
+    assert_fails(weights_save(&s.model, at("nowhere/m"), s.flat, NULL, NULL), SOTTO_EIO, "nowhere");
     close_setup(&s);
 }
 
