@@ -154,6 +154,11 @@ static enum sotto_status unknown_method(enum method_axis axis, const char *name)
     return unknown(axis == METHOD_SHARD ? "shard" : "replicate", name, names);
 }
 
+enum dtype strategy_type(const struct strategy_config *c)
+{
+    return c->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+}
+
 /* A bf16 sum loses half a percent with each term and stops growing at 256 that point the same way.
  * How many micro-batches the delayed methods put into one is up to the network. */
 enum dtype strategy_grad_type(const struct strategy_config *c)
@@ -316,6 +321,16 @@ double strategy_rounds_to_stop(const struct strategy_config *c)
 
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup)
 {
+    const struct strategy_ops *ops = setup->config->sharding->shard;
+    struct strategy *s = calloc(1, ops->bytes);
     *out = NULL;
-    return setup->config->sharding->shard->open(out, setup);
+    if (!s)
+        return fail(SOTTO_ENOMEM, "no memory for the strategy");
+    s->ops = ops;
+    enum sotto_status st = ops->init(s, setup);
+    if (st != SOTTO_OK)
+        ops->free(s);
+    else
+        *out = s;
+    return st;
 }

@@ -42,7 +42,8 @@ struct strategy_config { /* [strategy] */
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 
-/* What gradients are added up in. */
+/* What parameters are computed with, and what gradients are added up in. */
+enum dtype strategy_type(const struct strategy_config *config);
 enum dtype strategy_grad_type(const struct strategy_config *config);
 
 /* The sections: [strategy] and one for each method that has options, in the order of methods.c; the
@@ -133,7 +134,9 @@ struct strategy_setup {
 
 struct strategy_ops {
     bool abandons; /* a round between two micro-batches, when a worker is asked to stop */
-    enum sotto_status (*open)(struct strategy **out, const struct strategy_setup *setup);
+    size_t bytes;  /* of the member's struct, which begins with a struct strategy */
+    /* The struct is zero but for its ops; behind a failure it is freed too. */
+    enum sotto_status (*init)(struct strategy *s, const struct strategy_setup *setup);
     /* One update of the real parameters. A loss that is no number is SOTTO_ENUMERIC, before
      * anything moves. After a failure the other workers still wait, and lanes may be at work:
      * mesh_abort before anything is freed. */
@@ -150,15 +153,15 @@ struct strategy_ops {
     /* (optional) How many micro-batches this worker computed each time it computed beside its
      * lane: what makes the bits of a method that depends on timing. */
     const int32_t *(*history)(struct strategy *s, int64_t *count);
-    void (*free)(struct strategy *s);
+    void (*free)(struct strategy *s); /* with the struct */
 };
 
 struct strategy {
     const struct strategy_ops *ops;
 };
 
-/* Methods that share by slices want the stages of the oracle's table padded to a multiple of |S|. Called
- * by all workers. */
+/* Methods that share by slices want the stages of the oracle's table padded to a multiple of |S|.
+ * Called by all workers. */
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup);
 
 #endif

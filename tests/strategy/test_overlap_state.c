@@ -24,7 +24,7 @@ static enum sotto_status hash_of(struct seat *seat, uint64_t *hash)
     enum sotto_status st = seat->s->ops->visit(seat->s, &v);
     if (st == SOTTO_OK)
         st = state_table(&v, &seat->q.table, &o->shard.own, MEMORY_PARAMETERS, &seat->dev,
-                         o->x.view);
+                         o->shard.x.view);
     *hash = v.hash;
     state_free(&v);
     return st;

@@ -9,8 +9,6 @@ static const struct option options[] = {
     OPTION_REAL(struct toy_config, gain, "1", 0, 100, "what the gradient is multiplied by"),
 };
 
-extern const struct method method_toy;
-
 static enum sotto_status resolve(void *own, const struct strategy_config *config)
 {
     const struct toy_config *c = own;
@@ -21,7 +19,7 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    const struct toy_config *c = method_own(r->is.config, &method_toy);
+    const struct toy_config *c = replicate_options(r);
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
         TRY(comm_allreduce(r->is.across, p->g, p->g, p->end - p->begin));
@@ -29,21 +27,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     return replicate_local_step(r, plan->lr, c->gain * scale / r->is.mesh->n_r);
 }
 
-static const struct replicate_ops ops;
+static const struct replicate_ops ops = {.in_step = true, .step = step};
 
-static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
-{
-    return replicate_open_plain(out, setup, &ops);
-}
-
-static const struct replicate_ops ops = {
-    .in_step = true,
-    .open = open,
-    .step = step,
-    .visit = replicate_visit,
-    .free = replicate_free_plain,
-};
-
+extern const struct method method_toy;
 const struct method method_toy = {
     .name = "toy",
     .axis = METHOD_REPLICATE,

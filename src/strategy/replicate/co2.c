@@ -38,11 +38,9 @@ static const struct option options[] = {
 };
 #undef S
 
-extern const struct method method_co2;
-
 static const struct co2_config *own(const struct replicate *r)
 {
-    return method_own(r->is.config, &method_co2);
+    return replicate_options(r);
 }
 
 static int64_t every(const void *own)
@@ -266,40 +264,28 @@ static void free_co2(struct replicate *r)
     buffer_free(&c->sent);
     buffer_free(&c->d);
     norms_free(&c->norms);
-    replicate_free(r);
-    free(c);
 }
 
-static const struct replicate_ops ops;
-
-static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+static enum sotto_status init(struct replicate *r)
 {
-    struct co2 *c = calloc(1, sizeof *c);
-    if (!c)
-        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    const struct co2_config *config = method_own(setup->config, &method_co2);
-    c->tau = config->steps;
-    enum sotto_status st;
-    TRY_DONE(replicate_init(&c->base, &ops, setup));
-    TRY_DONE(replicate_buffer(&c->base, &c->now, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&c->base, &c->m, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&c->base, &c->sent, MEMORY_COMMUNICATION));
-    if (config->penalty == PENALTY_ELEMENTWISE)
-        TRY_DONE(replicate_buffer(&c->base, &c->d, MEMORY_COMMUNICATION));
-    if (config->penalty == PENALTY_NORM)
-        TRY_DONE(norms_open(&c->norms, setup->table, setup->own));
-    TRY_DONE(mesh_lane(setup->mesh, setup->across, &c->lane));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, c->lane, &c->across));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->shard, c->lane, &c->within));
-    *out = &c->base;
-done:
-    if (st != SOTTO_OK)
-        free_co2(&c->base);
-    return st;
+    struct co2 *c = (struct co2 *)r;
+    struct mesh *mesh = r->is.mesh;
+    c->tau = own(r)->steps;
+    TRY(replicate_buffer(r, &c->now, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &c->m, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &c->sent, MEMORY_COMMUNICATION));
+    if (own(r)->penalty == PENALTY_ELEMENTWISE)
+        TRY(replicate_buffer(r, &c->d, MEMORY_COMMUNICATION));
+    if (own(r)->penalty == PENALTY_NORM)
+        TRY(norms_open(&c->norms, r->is.table, r->is.own));
+    TRY(mesh_lane(mesh, r->is.across, &c->lane));
+    TRY(mesh_duplicate(mesh, mesh->replicate, c->lane, &c->across));
+    return mesh_duplicate(mesh, mesh->shard, c->lane, &c->within);
 }
 
 static const struct replicate_ops ops = {
-    .open = open,
+    .bytes = sizeof(struct co2),
+    .init = init,
     .anchor = anchor,
     .step = step,
     .visit = visit,

@@ -45,15 +45,13 @@ static const struct option options[] = {
 };
 #undef S
 
-extern const struct method method_diloco;
-
 static const struct option_only rules[] = {
     {"outer_momentum", "outer", "nesterov, adam"},
 };
 
 static const struct diloco_config *own(const struct replicate *r)
 {
-    return method_own(r->is.config, &method_diloco);
+    return replicate_options(r);
 }
 
 static int64_t every(const void *own)
@@ -267,8 +265,6 @@ static void free_diloco(struct replicate *r)
     optim_free(&d->outer);
     sparse_free(&d->sparse);
     free(d->share);
-    replicate_free(r);
-    free(d);
 }
 
 static struct optim_config outer_config(const struct diloco_config *c)
@@ -296,35 +292,23 @@ static enum sotto_status gather_shares(struct diloco *d)
     return comm_gather_bytes(r->is.across, d->share, &mine, sizeof mine);
 }
 
-static const struct replicate_ops ops;
-
-static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+static enum sotto_status init(struct replicate *r)
 {
-    struct diloco *d = calloc(1, sizeof *d);
-    if (!d)
-        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    struct replicate *r = &d->base;
-    const struct diloco_config *config = method_own(setup->config, &method_diloco);
-    d->outer_config = outer_config(config);
-    enum sotto_status st;
-    TRY_DONE(replicate_init(r, &ops, setup));
-    TRY_DONE(replicate_buffer(r, &d->x0, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
-    TRY_DONE(optim_init(&d->outer, &d->outer_config, setup->dev, setup->table, setup->own,
-                        MEMORY_OUTER));
-    TRY_DONE(gather_shares(d));
-    if (config->prune > 0)
-        TRY_DONE(sparse_init(&d->sparse, &r->on, setup->table, setup->own, config->prune));
+    struct diloco *d = (struct diloco *)r;
+    d->outer_config = outer_config(own(r));
+    TRY(replicate_buffer(r, &d->x0, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
+    TRY(optim_init(&d->outer, &d->outer_config, r->is.dev, r->is.table, r->is.own, MEMORY_OUTER));
+    TRY(gather_shares(d));
+    if (own(r)->prune > 0)
+        TRY(sparse_init(&d->sparse, &r->on, r->is.table, r->is.own, own(r)->prune));
     enter_phase(d);
-    *out = r;
-done:
-    if (st != SOTTO_OK)
-        free_diloco(r);
-    return st;
+    return SOTTO_OK;
 }
 
 static const struct replicate_ops ops = {
-    .open = open,
+    .bytes = sizeof(struct diloco),
+    .init = init,
     .anchor = anchor,
     .step = step,
     .visit = visit,

@@ -2,34 +2,15 @@
  * is under way while they step, one boundary stale. */
 #include "strategy/method.h"
 
-#include <stdlib.h>
-
 #include "tensor/ops.h"
 
-struct overlap_local_config {
-    int64_t tau;
-    double alpha, beta;
-};
-
-#define S struct overlap_local_config
+#define S struct momentum_config
 static const struct option options[] = {
-    OPTION_LONG(S, tau, "12", 1, 1e15, "steps between boundaries"),
+    OPTION_TAU("steps between boundaries"),
     OPTION_REAL(S, alpha, "0.6", 0, 100, "pull towards the anchor"),
     OPTION_REAL(S, beta, "0.7", 0, 1, "momentum of the anchor"),
 };
 #undef S
-
-extern const struct method method_overlap_local;
-
-static const struct overlap_local_config *own(const struct replicate *r)
-{
-    return method_own(r->is.config, &method_overlap_local);
-}
-
-static int64_t every(const void *own)
-{
-    return ((const struct overlap_local_config *)own)->tau;
-}
 
 struct overlap_local {
     struct replicate base;
@@ -76,7 +57,7 @@ static enum sotto_status finish(struct overlap_local *o)
 static enum sotto_status pull(struct overlap_local *o, double inner_lr)
 {
     struct replicate *r = &o->base;
-    const struct overlap_local_config *c = own(r);
+    const struct momentum_config *c = replicate_options(r);
     const struct work *on = &r->on;
     const struct view z = o->z.view, v = o->v.view, to = o->to.view;
     const float a = (float)c->alpha, lr = (float)inner_lr;
@@ -95,7 +76,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 {
     struct overlap_local *o = (struct overlap_local *)r;
     TRY(replicate_local_step(r, plan->lr, scale));
-    if (!replicate_boundary(r, own(r)->tau))
+    if (!replicate_boundary(r, tau_every(replicate_options(r))))
         return SOTTO_OK;
     TRY(finish(o)); /* z: also says whether to stop */
     TRY(pull(o, plan->lr));
@@ -132,33 +113,22 @@ static void free_overlap_local(struct replicate *r)
     buffer_free(&o->z);
     buffer_free(&o->v);
     buffer_free(&o->to);
-    replicate_free(r);
-    free(o);
 }
 
-static const struct replicate_ops ops;
-
-static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+static enum sotto_status init(struct replicate *r)
 {
-    struct overlap_local *o = calloc(1, sizeof *o);
-    if (!o)
-        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    enum sotto_status st;
-    TRY_DONE(replicate_init(&o->base, &ops, setup));
-    TRY_DONE(replicate_buffer(&o->base, &o->z, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&o->base, &o->v, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&o->base, &o->to, MEMORY_COMMUNICATION));
-    TRY_DONE(mesh_lane(setup->mesh, setup->across, &o->lane));
-    TRY_DONE(mesh_duplicate(setup->mesh, setup->mesh->replicate, o->lane, &o->across));
-    *out = &o->base;
-done:
-    if (st != SOTTO_OK)
-        free_overlap_local(&o->base);
-    return st;
+    struct overlap_local *o = (struct overlap_local *)r;
+    struct mesh *mesh = r->is.mesh;
+    TRY(replicate_buffer(r, &o->z, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &o->v, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &o->to, MEMORY_COMMUNICATION));
+    TRY(mesh_lane(mesh, r->is.across, &o->lane));
+    return mesh_duplicate(mesh, mesh->replicate, o->lane, &o->across);
 }
 
 static const struct replicate_ops ops = {
-    .open = open,
+    .bytes = sizeof(struct overlap_local),
+    .init = init,
     .anchor = anchor,
     .step = step,
     .visit = visit,
@@ -171,8 +141,7 @@ const struct method method_overlap_local = {
     .about =
         "Overlap-Local-SGD: groups are pulled towards an anchor whose average is under way while "
         "they step, one boundary late",
-    METHOD_OPTIONS(struct overlap_local_config, options),
-    .every = every,
-    .every_key = "tau",
+    METHOD_OPTIONS(struct momentum_config, options),
+    METHOD_EVERY_TAU,
     .replicate = &ops,
 };

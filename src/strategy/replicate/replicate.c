@@ -5,30 +5,8 @@
 
 #include "tensor/ops.h"
 
-enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup)
+static enum sotto_status init(struct replicate *r, const struct replicate_setup *setup)
 {
-    *out = NULL;
-    return setup->config->replicating->replicate->open(out, setup);
-}
-
-enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
-                                size_t count)
-{
-    return r->ops->sums_gradient ? comm_allreduce(across, g, g, count) : SOTTO_OK;
-}
-
-void replicate_anchor(struct replicate *r)
-{
-    r->apart = false;
-    r->steps = 0;
-    if (r->ops->anchor)
-        r->ops->anchor(r);
-}
-
-enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
-                                 const struct replicate_setup *setup)
-{
-    r->ops = ops;
     r->is = *setup;
     r->is.part = calloc((size_t)setup->n_part + 1, sizeof *setup->part);
     if (!r->is.part)
@@ -43,30 +21,60 @@ enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops
                       MEMORY_OPTIMIZER);
 }
 
-void replicate_free(struct replicate *r)
+enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup)
 {
-    optim_free(&r->optim);
-    free(r->is.part);
-}
-
-void replicate_free_plain(struct replicate *r)
-{
-    replicate_free(r);
-    free(r);
-}
-
-enum sotto_status replicate_open_plain(struct replicate **out, const struct replicate_setup *setup,
-                                       const struct replicate_ops *ops)
-{
-    struct replicate *r = calloc(1, sizeof *r);
+    const struct replicate_ops *ops = setup->config->replicating->replicate;
+    struct replicate *r = calloc(1, ops->bytes ? ops->bytes : sizeof *r);
+    *out = NULL;
     if (!r)
         return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    enum sotto_status st = replicate_init(r, ops, setup);
+    r->ops = ops;
+    enum sotto_status st = init(r, setup);
+    if (st == SOTTO_OK && ops->init)
+        st = ops->init(r);
     if (st != SOTTO_OK)
-        replicate_free_plain(r);
+        replicate_close(r);
     else
         *out = r;
     return st;
+}
+
+void replicate_close(struct replicate *r)
+{
+    if (r->ops->free)
+        r->ops->free(r);
+    optim_free(&r->optim);
+    free(r->is.part);
+    free(r);
+}
+
+enum sotto_status replicate_show(struct replicate *r, struct state_visitor *v)
+{
+    return (r->ops->visit ? r->ops->visit : replicate_visit)(r, v);
+}
+
+const void *replicate_options(const struct replicate *r)
+{
+    return method_own(r->is.config, r->is.config->replicating);
+}
+
+int64_t tau_every(const void *own)
+{
+    return ((const struct tau_config *)own)->tau;
+}
+
+enum sotto_status replicate_sum(struct replicate *r, struct comm *across, struct view g,
+                                size_t count)
+{
+    return r->ops->sums_gradient ? comm_allreduce(across, g, g, count) : SOTTO_OK;
+}
+
+void replicate_anchor(struct replicate *r)
+{
+    r->apart = false;
+    r->steps = 0;
+    if (r->ops->anchor)
+        r->ops->anchor(r);
 }
 
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,

@@ -71,16 +71,22 @@ struct replicate_ops {
     /* Groups meet in every step and never differ: by that sum, or by what the method exchanges
      * itself. */
     bool in_step;
-    enum sotto_status (*open)(struct replicate **out, const struct replicate_setup *setup);
+    size_t bytes; /* of the member's struct, which begins with a struct replicate; 0: that is all */
+    /* (optional) Behind the base's: what is its own. The rest of the struct is zero. */
+    enum sotto_status (*init)(struct replicate *r);
     /* (optional) The parameters were set: what is remembered of them starts here. */
     void (*anchor)(struct replicate *r);
     /* x <- the parameters after this round's step; the gradient is part.g * scale. */
     enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
+    /* (optional) All that must survive; without it: replicate_visit. */
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
+    /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);
 };
 
 enum sotto_status replicate_open(struct replicate **out, const struct replicate_setup *setup);
+void replicate_close(struct replicate *r);
+enum sotto_status replicate_show(struct replicate *r, struct state_visitor *v);
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale);
 
@@ -98,15 +104,9 @@ void replicate_anchor(struct replicate *r);
 /* y <- the groups' weighted average of y, in the line of work that `across` belongs to. */
 enum sotto_status replicate_mean(struct replicate *r, struct comm *across, struct view y);
 
-/* For members. The base; one more own vector for the method's memory; the optimizer's step on all
- * parts; theta <- x where they are two. */
-enum sotto_status replicate_init(struct replicate *r, const struct replicate_ops *ops,
-                                 const struct replicate_setup *setup);
-void replicate_free(struct replicate *r);
-/* Members without memory of their own are the base alone. */
-enum sotto_status replicate_open_plain(struct replicate **out, const struct replicate_setup *setup,
-                                       const struct replicate_ops *ops);
-void replicate_free_plain(struct replicate *r);
+/* For members. Their options; one more own vector for the method's memory; the optimizer's step on
+ * all parts; theta <- x where they are two. */
+const void *replicate_options(const struct replicate *r);
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
                                    enum memory_category category);
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
@@ -118,6 +118,20 @@ static inline bool replicate_divides(double lr)
 {
     return lr >= 1e-30;
 }
+
+/* Options of methods that meet every tau steps, which are the first of their own. */
+struct tau_config {
+    int64_t tau;
+};
+#define OPTION_TAU(help) OPTION_LONG(struct tau_config, tau, "12", 1, 1e15, help)
+int64_t tau_every(const void *own);
+#define METHOD_EVERY_TAU .every = tau_every, .every_key = "tau"
+
+/* ... and that have an outer step with momentum. */
+struct momentum_config {
+    struct tau_config meets;
+    double alpha, beta;
+};
 
 /* Counts a local step; whether `every` of them are complete. The groups are apart until
  * replicate_agree. */

@@ -2,34 +2,15 @@
  */
 #include "strategy/method.h"
 
-#include <stdlib.h>
-
 #include "tensor/ops.h"
 
-struct slowmo_config {
-    int64_t tau;
-    double alpha, beta;
-};
-
-#define S struct slowmo_config
+#define S struct momentum_config
 static const struct option options[] = {
-    OPTION_LONG(S, tau, "12", 1, 1e15, "steps between averages"),
+    OPTION_TAU("steps between averages"),
     OPTION_REAL(S, alpha, "1", 0, 100, "outer learning rate"),
     OPTION_REAL(S, beta, "0.5", 0, 1, "outer momentum"),
 };
 #undef S
-
-extern const struct method method_slowmo;
-
-static const struct slowmo_config *own(const struct replicate *r)
-{
-    return method_own(r->is.config, &method_slowmo);
-}
-
-static int64_t every(const void *own)
-{
-    return ((const struct slowmo_config *)own)->tau;
-}
 
 struct slowmo {
     struct replicate base;
@@ -47,7 +28,7 @@ static void anchor(struct replicate *r)
 static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
 {
     struct replicate *r = &s->base;
-    const struct slowmo_config *c = own(r);
+    const struct momentum_config *c = replicate_options(r);
     const struct work *on = &r->on;
     const struct view m = s->m.view, x0 = s->x0.view;
     const float lr = (float)inner_lr, alpha = (float)c->alpha;
@@ -66,9 +47,9 @@ static enum sotto_status outer_step(struct slowmo *s, double inner_lr)
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct slowmo *s = (struct slowmo *)r;
-    const struct slowmo_config *c = own(r);
+    const struct momentum_config *c = replicate_options(r);
     TRY(replicate_local_step(r, plan->lr, scale));
-    if (!replicate_boundary(r, c->tau))
+    if (!replicate_boundary(r, c->meets.tau))
         return SOTTO_OK;
     TRY(replicate_mean(r, r->is.across, r->x)); /* xbar */
     TRY(outer_step(s, plan->lr));
@@ -92,30 +73,18 @@ static void free_slowmo(struct replicate *r)
     struct slowmo *s = (struct slowmo *)r;
     buffer_free(&s->x0);
     buffer_free(&s->m);
-    replicate_free(r);
-    free(s);
 }
 
-static const struct replicate_ops ops;
-
-static enum sotto_status open(struct replicate **out, const struct replicate_setup *setup)
+static enum sotto_status init(struct replicate *r)
 {
-    struct slowmo *s = calloc(1, sizeof *s);
-    if (!s)
-        return fail(SOTTO_ENOMEM, "no memory for the replicate method");
-    enum sotto_status st;
-    TRY_DONE(replicate_init(&s->base, &ops, setup));
-    TRY_DONE(replicate_buffer(&s->base, &s->x0, MEMORY_OUTER));
-    TRY_DONE(replicate_buffer(&s->base, &s->m, MEMORY_OUTER));
-    *out = &s->base;
-done:
-    if (st != SOTTO_OK)
-        free_slowmo(&s->base);
-    return st;
+    struct slowmo *s = (struct slowmo *)r;
+    TRY(replicate_buffer(r, &s->x0, MEMORY_OUTER));
+    return replicate_buffer(r, &s->m, MEMORY_OUTER);
 }
 
 static const struct replicate_ops ops = {
-    .open = open,
+    .bytes = sizeof(struct slowmo),
+    .init = init,
     .anchor = anchor,
     .step = step,
     .visit = visit,
@@ -126,8 +95,7 @@ const struct method method_slowmo = {
     .name = "slowmo",
     .axis = METHOD_REPLICATE,
     .about = "SlowMo: local steps, then a step with slow momentum from where they all began",
-    METHOD_OPTIONS(struct slowmo_config, options),
-    .every = every,
-    .every_key = "tau",
+    METHOD_OPTIONS(struct momentum_config, options),
+    METHOD_EVERY_TAU,
     .replicate = &ops,
 };

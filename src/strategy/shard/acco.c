@@ -40,32 +40,19 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
-static const struct strategy_ops ops;
-
-static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
-{
-    return overlap_open(out, setup, &ops);
-}
-
 static const struct strategy_ops ops = {
-    .open = open,
+    OVERLAP_OPS,
     .round = run_round,
     .gather = shard_theta,
-    .export = shard_export,
-    .import = overlap_import,
     .visit = overlap_visit,
-    .history = overlap_history,
-    .free = overlap_free,
 };
 
 const struct method method_acco = {
     .name = "acco",
-    .axis = METHOD_SHARD,
+    OVERLAP_METHOD,
     .about =
         "accumulate while you communicate: two half-rounds, the second of which computes at an "
         "estimate of the next parameters, so that communication is hidden without delay",
     METHOD_OPTIONS(struct overlap_config, overlap_options),
-    .trial = overlap_trial,
-    .timed = overlap_timed,
     .shard = &ops,
 };

@@ -54,32 +54,19 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     return SOTTO_OK;
 }
 
-static const struct strategy_ops ops;
-
-static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
-{
-    return overlap_open(out, setup, &ops);
-}
-
 static const struct strategy_ops ops = {
-    .open = open,
+    OVERLAP_OPS,
     .round = run_round,
     .gather = shard_gather,
-    .export = shard_export,
-    .import = overlap_import,
     .visit = visit,
-    .history = overlap_history,
-    .free = overlap_free,
 };
 
 const struct method method_acco_wp = {
     .name = "acco-wp",
-    .axis = METHOD_SHARD,
+    OVERLAP_METHOD,
     .about =
         "acco with weight prediction: as dpu, but gradients are computed where the parameters will "
         "probably be",
     METHOD_OPTIONS(struct overlap_config, overlap_options),
-    .trial = overlap_trial,
-    .timed = overlap_timed,
     .shard = &ops,
 };

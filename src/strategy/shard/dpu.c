@@ -61,32 +61,19 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
-static const struct strategy_ops ops;
-
-static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
-{
-    return overlap_open(out, setup, &ops);
-}
-
 static const struct strategy_ops ops = {
-    .open = open,
+    OVERLAP_OPS,
     .round = run_round,
     .gather = shard_theta,
-    .export = shard_export,
-    .import = overlap_import,
     .visit = overlap_visit,
-    .history = overlap_history,
-    .free = overlap_free,
 };
 
 const struct method method_dpu = {
     .name = "dpu",
-    .axis = METHOD_SHARD,
+    OVERLAP_METHOD,
     .about =
         "delayed parameter update: gradients are computed while the last round's are applied, so "
         "each is one round late",
     METHOD_OPTIONS(struct dpu_config, options),
-    .trial = overlap_trial,
-    .timed = overlap_timed,
     .shard = &ops,
 };

@@ -14,9 +14,6 @@
 
 struct fsdp {
     struct shard shard;
-    struct buffer x;                /* fp32 truth of the own slices                             */
-    struct buffer theta;            /* mixed: x rounded to bf16; fp32: not there                */
-    struct buffer g;                /* the own slices of this round's gradient                  */
     struct lane *gathers, *reduces; /* the mesh's */
     struct comm *gather_comm;
     struct buffer room[2], g_room[2]; /* stages in turn: computed with, and on their way */
@@ -27,8 +24,8 @@ struct fsdp {
 
 static struct view own_theta(const struct fsdp *f, int k)
 {
-    struct view all = f->theta.dev ? f->theta.view : f->x.view;
-    return view_at(all, shard_slice(&f->shard, k).in_own);
+    const struct shard *s = &f->shard;
+    return view_at(s->theta.dev ? s->theta.view : s->x.view, shard_slice(s, k).in_own);
 }
 
 static enum sotto_status gather_stage(void *arg)
@@ -55,7 +52,7 @@ static enum sotto_status sum_stage(void *arg)
     const struct stage_job *job = arg;
     struct shard *s = job->shard;
     const struct slice at = shard_slice(s, job->k);
-    struct view g = view_at(((const struct fsdp *)s)->g.view, at.in_own), sent;
+    struct view g = view_at(s->g.view, at.in_own), sent;
     TRY(shard_narrow(s, g, at.count, &sent));
     TRY(replicate_sum(s->replicate, s->is.mesh->lane_replicate, sent, at.count));
     return shard_widen(s, g, sent, at.count);
@@ -90,7 +87,7 @@ static enum sotto_status settle(struct fsdp *f, bool last)
         return SOTTO_OK;
     TRY(lane_wait(f->reduces));
     struct slice at = shard_slice(s, k);
-    TRY(work_axpy(&s->on, view_at(f->g.view, at.in_own), 1, view_at(s->g_stage[k], at.in_stage),
+    TRY(work_axpy(&s->on, view_at(s->g.view, at.in_own), 1, view_at(s->g_stage[k], at.in_stage),
                   at.count));
     f->reducing = -1;
     return last ? lane_start(f->reduces, sum_stage, &s->job[k]) : SOTTO_OK;
@@ -142,7 +139,7 @@ static enum sotto_status add_pending(struct fsdp *f)
 {
     struct shard *s = &f->shard;
     const struct table *table = s->is.oracle->table;
-    TRY(work_fill(&s->on, f->g.view, f->g.count, 0));
+    TRY(work_fill(&s->on, s->g.view, s->g.count, 0));
     for (int k = 0; k < table->n_stage; k++) {
         s->g_stage[k] = f->g_kept[k].dev ? f->g_kept[k].view : f->g_room[0].view;
         TRY(work_copy(&s->on, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
@@ -162,30 +159,21 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = &f->shard;
     struct device *dev = s->is.dev;
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
+    const struct pair g = {.x = s->g.view, .count = s->g.count};
     const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
-    TRY(shard_begin(s, plan, &f->g));
+    TRY(shard_begin(s, plan, &s->g));
     if (carried)
         TRY(add_pending(f));
     for (int i = 0; i < n; i++)
         TRY(micro_batch(f, s->next + i, i == n - 1));
     TRY(lane_wait(f->reduces));
     double scale = shard_scale(s, &s->counts);
-    if (s->is.optim->clip > 0 || plan->want_norm) {
-        double squared;
-        const struct pair g = {.x = f->g.view, .count = f->g.count};
-        TRY(work_sum_squares(&s->on, &g, 1, &squared));
-        TRY(comm_sum(s->is.mesh->shard, &squared, 1));
-        TRY(shard_norm(s, squared * scale * scale, out, &scale));
-    }
+    if (s->is.optim->clip > 0 || plan->want_norm)
+        TRY(shard_clip(s, &s->on, &g, 1, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
     return device_check(dev);
-}
-
-static enum sotto_status import(struct strategy *s, const float *flat)
-{
-    return shard_import((struct shard *)s, flat);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
@@ -193,7 +181,7 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
     struct fsdp *f = (struct fsdp *)s;
     TRY(shard_visit(&f->shard, v));
     if (state_loading(v) && state_has(v, "pending") && !f->pending.dev)
-        TRY(buffer_init(&f->pending, f->shard.is.dev, f->g.view.type,
+        TRY(buffer_init(&f->pending, f->shard.is.dev, f->shard.g.view.type,
                         table_count(f->shard.is.oracle->table), MEMORY_GRADIENTS));
     return shard_visit_pending(&f->shard, v, f->pending.view);
 }
@@ -210,14 +198,10 @@ static void free_fsdp(struct strategy *s)
         buffer_free(&f->room[i]);
         buffer_free(&f->g_room[i]);
     }
-    buffer_free(&f->x);
-    buffer_free(&f->theta);
-    buffer_free(&f->g);
     buffer_free(&f->pending);
     free(f->kept);
     free(f->g_kept);
-    shard_free(&f->shard);
-    free(f);
+    shard_free(s);
 }
 
 /* Memory for the stages that others need, and two rooms for the largest of the rest. */
@@ -260,53 +244,37 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
 
 static struct view theta_at(struct shard *s, const struct slice *at)
 {
-    return view_at(((struct fsdp *)s)->theta.view, at->in_own);
+    return view_at(s->theta.view, at->in_own);
 }
 
 static struct view g_at(struct shard *s, const struct slice *at)
 {
-    return view_at(((struct fsdp *)s)->g.view, at->in_own);
+    return view_at(s->g.view, at->in_own);
 }
 
-static const struct strategy_ops ops;
-
-static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
+static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
+    struct fsdp *f = (struct fsdp *)strategy;
+    struct shard *s = &f->shard;
     struct mesh *mesh = setup->mesh;
-    struct device *dev = setup->dev;
-    const bool mixed = setup->config->precision == PRECISION_MIXED;
-    const enum dtype type = mixed ? DTYPE_BF16 : DTYPE_F32;
-    struct fsdp *f = calloc(1, sizeof *f);
-    if (!f)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
     f->reduces = mesh->lane;
-    enum sotto_status st;
-    TRY_DONE(shard_init(&f->shard, &ops, setup, owned_slices));
-    const size_t count = f->shard.own.count;
-    TRY_DONE(
-        buffer_init(&f->x, dev, DTYPE_F32, count, mixed ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
-    if (mixed)
-        TRY_DONE(buffer_init(&f->theta, dev, type, count, MEMORY_PARAMETERS));
-    TRY_DONE(buffer_init(&f->g, dev, strategy_grad_type(setup->config), count, MEMORY_GRADIENTS));
-    TRY_DONE(shard_replicate(&f->shard, f->x.view, NULL, mixed ? theta_at : NULL, g_at));
-    if (f->shard.replicate->ops->sums_gradient && mesh->n_r > 1)
-        TRY_DONE(shard_wire_open(&f->shard, shard_largest(&f->shard) / (size_t)mesh->n_s));
-    TRY_DONE(make_rooms(f, type));
-    TRY_DONE(mesh_lane(mesh, mesh->shard, &f->gathers));
-    TRY_DONE(mesh_duplicate(mesh, mesh->shard, f->gathers, &f->gather_comm));
-    *out = &f->shard.base;
-done:
-    if (st != SOTTO_OK)
-        free_fsdp(&f->shard.base);
-    return st;
+    TRY(shard_init(s, setup, owned_slices));
+    TRY(shard_vectors(s, s->own.count, false));
+    TRY(shard_replicate(s, NULL, s->theta.dev ? theta_at : NULL, g_at));
+    if (s->replicate->ops->sums_gradient && mesh->n_r > 1)
+        TRY(shard_wire_open(s, shard_largest(s) / (size_t)mesh->n_s));
+    TRY(make_rooms(f, strategy_type(setup->config)));
+    TRY(mesh_lane(mesh, mesh->shard, &f->gathers));
+    return mesh_duplicate(mesh, mesh->shard, f->gathers, &f->gather_comm);
 }
 
 static const struct strategy_ops ops = {
-    .open = open,
+    .bytes = sizeof(struct fsdp),
+    .init = init,
     .round = run_round,
     .gather = shard_gather,
     .export = shard_export,
-    .import = import,
+    .import = shard_import,
     .visit = visit,
     .free = free_fsdp,
 };

@@ -148,7 +148,6 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     const struct table *table = s->is.oracle->table;
     const struct mesh *mesh = s->is.mesh;
     const struct work on = work_in(s->is.mesh, mesh->lane);
-    double squared;
     TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
     shard_tell(s, &o->sent);
     *scale = shard_scale(s, &o->sent);
@@ -157,13 +156,10 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
         struct view g = wire_stage(o, k), mine = wire_at(s, &at);
         TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
         TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, at.count));
-        s->own_g[k] = (struct pair){.x = mine, .count = at.count};
     }
     if (s->is.optim->clip <= 0 && !want_norm)
         return SOTTO_OK;
-    TRY(work_sum_squares(&on, s->own_g, table->n_stage, &squared));
-    TRY(comm_sum(mesh->lane_shard, &squared, 1));
-    return shard_norm(s, squared * *scale * *scale, &o->round, scale);
+    return shard_clip(s, &on, shard_own_g(s), s->n_slice, mesh->lane_shard, &o->round, scale);
 }
 
 static enum sotto_status gather_wire(struct overlap *o, struct comm *within)
@@ -192,7 +188,7 @@ static enum sotto_status refresh(struct overlap *o)
 enum sotto_status overlap_import(struct strategy *s, const float *flat)
 {
     struct overlap *o = (struct overlap *)s;
-    TRY(shard_import(&o->shard, flat));
+    TRY(shard_import(s, flat));
     return refresh(o);
 }
 
@@ -250,15 +246,15 @@ static enum sotto_status open_history(struct overlap *o)
     return history_read(o->replay, path, w->rank, w->size);
 }
 
-static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
-                              const struct strategy_setup *setup)
+enum sotto_status overlap_init(struct strategy *strategy, const struct strategy_setup *setup)
 {
+    struct overlap *o = (struct overlap *)strategy;
     const struct table *table = setup->oracle->table;
     struct device *dev = setup->dev;
-    const enum dtype type = setup->config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+    const enum dtype type = strategy_type(setup->config);
     static const enum memory_category tag[3] = {MEMORY_PARAMETERS, MEMORY_GRADIENTS,
                                                 MEMORY_COMMUNICATION};
-    TRY(shard_init(&o->shard, ops, setup, owned_slices));
+    TRY(shard_init(&o->shard, setup, owned_slices));
     o->theta = 0;
     o->g = 1;
     o->wire = 2;
@@ -268,41 +264,25 @@ static enum sotto_status init(struct overlap *o, const struct strategy_ops *ops,
             TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
     if (apart)
         TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
-    TRY(buffer_init(&o->x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
+    TRY(buffer_init(&o->shard.x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
     assign(o);
     TRY(open_history(o));
-    return shard_replicate(&o->shard, o->x.view, setup->mesh->lane, wire_at, wire_at);
+    return shard_replicate(&o->shard, setup->mesh->lane, wire_at, wire_at);
 }
 
-void overlap_free(struct strategy *strategy)
+void overlap_free(struct strategy *s)
 {
-    struct overlap *o = (struct overlap *)strategy;
+    struct overlap *o = (struct overlap *)s;
     if (o->shard.is.mesh)
         lane_wait(o->shard.is.mesh->lane);
     for (int i = 0; i < 3; i++)
         buffer_free(&o->room[i]);
     buffer_free(&o->sum);
-    buffer_free(&o->x);
     if (o->history)
         history_free(o->history);
     if (o->replay)
         history_free(o->replay);
     free(o->history);
     free(o->replay);
-    shard_free(&o->shard);
-    free(o);
-}
-
-enum sotto_status overlap_open(struct strategy **out, const struct strategy_setup *setup,
-                               const struct strategy_ops *ops)
-{
-    struct overlap *o = calloc(1, sizeof *o);
-    if (!o)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
-    enum sotto_status st = init(o, ops, setup);
-    if (st != SOTTO_OK)
-        overlap_free(&o->shard.base);
-    else
-        *out = &o->shard.base;
-    return st;
+    shard_free(s);
 }

@@ -28,7 +28,6 @@ struct overlap {
     struct buffer room[3];
     int theta, g, wire;      /* which room has which role                               */
     struct buffer sum;       /* mixed, fp32 gradients: has the role of room g           */
-    struct buffer x;         /* fp32 truth of the own slices                            */
     struct counts sent;      /* of the gradient with the lane: own, then everybody's    */
     struct plan plan;        /* of the round under way: a failed one's job may outlive  */
     struct round round;      /* its caller's                                            */
@@ -59,12 +58,16 @@ enum sotto_status overlap_end(struct overlap *o, struct round *out);
 enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale);
 enum sotto_status overlap_gather(struct overlap *o);
 
-/* Members' ops, and what their `open` calls with them. */
-enum sotto_status overlap_open(struct strategy **out, const struct strategy_setup *setup,
-                               const struct strategy_ops *ops);
+/* Members' ops and methods have these; a round, a visit, and what is shown of the parameters
+ * between rounds are each one's own. */
+enum sotto_status overlap_init(struct strategy *s, const struct strategy_setup *setup);
 void overlap_free(struct strategy *s);
 enum sotto_status overlap_import(struct strategy *s, const float *flat);
 enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
 const int32_t *overlap_history(struct strategy *s, int64_t *count);
+#define OVERLAP_OPS                                                                                \
+    .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
+    .import = overlap_import, .history = overlap_history, .free = overlap_free
+#define OVERLAP_METHOD .axis = METHOD_SHARD, .trial = overlap_trial, .timed = overlap_timed
 
 #endif

@@ -9,9 +9,11 @@
 static enum sotto_status list_slices(struct shard *s)
 {
     const struct table *table = s->is.oracle->table;
-    s->slice = calloc((size_t)(s->own.n + table->n_stage), sizeof *s->slice);
-    if (!s->slice)
-        return fail(SOTTO_ENOMEM, "no memory for %d slices", s->own.n + table->n_stage);
+    const size_t most = (size_t)(s->own.n + table->n_stage);
+    s->slice = calloc(most, sizeof *s->slice);
+    s->own_g = calloc(most, sizeof *s->own_g);
+    if (!s->slice || !s->own_g)
+        return fail(SOTTO_ENOMEM, "no memory for %zu slices", most);
     for (int k = 0; k < table->n_stage; k++)
         for (struct piece p = {0}; owned_next(&s->own, table_stage_range(table, k), &p);)
             s->slice[s->n_slice++] =
@@ -50,8 +52,15 @@ struct view shard_g_at(struct shard *s, const struct slice *at)
     return view_at(s->g_stage[at->stage], at->in_stage);
 }
 
-enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *lane,
-                                  shard_place *theta, shard_place *g)
+const struct pair *shard_own_g(struct shard *s)
+{
+    for (int i = 0; i < s->n_slice; i++)
+        s->own_g[i] = (struct pair){.x = s->replicate->is.part[i].g, .count = s->slice[i].count};
+    return s->own_g;
+}
+
+enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_place *theta,
+                                  shard_place *g)
 {
     const struct mesh *mesh = s->is.mesh;
     struct part *part = calloc((size_t)s->n_slice + 1, sizeof *part);
@@ -61,7 +70,7 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *l
         const struct slice *at = &s->slice[i];
         part[i] = (struct part){.begin = at->in_own,
                                 .end = at->in_own + at->count,
-                                .x = view_at(x, at->in_own),
+                                .x = view_at(s->x.view, at->in_own),
                                 .theta = theta ? theta(s, at) : view_none,
                                 .copied = theta,
                                 .g = g(s, at)};
@@ -78,7 +87,7 @@ enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *l
         .part = part,
         .n_part = s->n_slice,
         .own = &s->own,
-        .x = x,
+        .x = s->x.view,
     };
     enum sotto_status st = replicate_open(&s->replicate, &setup);
     free(part);
@@ -160,7 +169,7 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
     struct shard *s = (struct shard *)strategy;
     const struct table *table = s->is.oracle->table;
     struct device *dev = s->is.dev;
-    const enum dtype type = s->is.config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+    const enum dtype type = strategy_type(s->is.config);
     struct view x;
     TRY(truth(s, &x));
     if (!s->whole.dev)
@@ -186,8 +195,9 @@ enum sotto_status shard_theta(struct strategy *strategy, const struct view **the
     return SOTTO_OK;
 }
 
-enum sotto_status shard_import(struct shard *s, const float *flat)
+enum sotto_status shard_import(struct strategy *strategy, const float *flat)
 {
+    struct shard *s = (struct shard *)strategy;
     struct device *dev = s->is.dev;
     for (int i = 0; i < s->own.n; i++) {
         const struct owned_range *r = &s->own.range[i];

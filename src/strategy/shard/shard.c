@@ -5,29 +5,48 @@
 
 #include "tensor/ops.h"
 
-enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_setup *setup, owned_rule *rule)
+enum sotto_status shard_init(struct shard *s, const struct strategy_setup *setup, owned_rule *rule)
 {
     const int n = setup->oracle->table->n_stage;
-    s->base.ops = ops;
     s->is = *setup;
     s->on = (struct work){setup->mesh, NULL, setup->dev};
     s->theta_stage = calloc((size_t)n, sizeof *s->theta_stage);
     s->g_stage = calloc((size_t)n, sizeof *s->g_stage);
     s->asked_stage = calloc((size_t)n, sizeof *s->asked_stage);
     s->job = calloc((size_t)n, sizeof *s->job);
-    s->own_g = calloc((size_t)n, sizeof *s->own_g);
-    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job || !s->own_g)
+    if (!s->theta_stage || !s->g_stage || !s->asked_stage || !s->job)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
     return shard_own(s, rule);
 }
 
-void shard_free(struct shard *s)
+enum sotto_status shard_vectors(struct shard *s, size_t count, bool copied)
 {
+    const struct table *table = s->is.oracle->table;
+    struct device *dev = s->is.dev;
+    const enum dtype type = strategy_type(s->is.config);
+    copied |= type != DTYPE_F32;
+    TRY(buffer_init(&s->x, dev, DTYPE_F32, s->own.count,
+                    copied ? MEMORY_OPTIMIZER : MEMORY_PARAMETERS));
+    if (copied)
+        TRY(buffer_init(&s->theta, dev, type, count, MEMORY_PARAMETERS));
+    TRY(buffer_init(&s->g, dev, strategy_grad_type(s->is.config), count, MEMORY_GRADIENTS));
+    if (count == table_count(table)) {
+        table_stages(table, copied ? s->theta.view : s->x.view, s->theta_stage);
+        table_stages(table, s->g.view, s->g_stage);
+    }
+    return SOTTO_OK;
+}
+
+void shard_free(struct strategy *strategy)
+{
+    struct shard *s = (struct shard *)strategy;
     if (s->replicate)
-        s->replicate->ops->free(s->replicate);
+        replicate_close(s->replicate);
+    buffer_free(&s->x);
+    buffer_free(&s->theta);
+    buffer_free(&s->g);
     buffer_free(&s->whole);
     buffer_free(&s->mean);
     buffer_free(&s->wire);
@@ -38,6 +57,7 @@ void shard_free(struct shard *s)
     free(s->own_g);
     free(s->slice);
     owned_free(&s->own);
+    free(s);
 }
 
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
@@ -246,9 +266,14 @@ double shard_scale(const struct shard *s, const struct counts *all)
     return parts > 0 ? 1 / parts : 0;
 }
 
-enum sotto_status shard_norm(const struct shard *s, double squared, struct round *out,
-                             double *scale)
+enum sotto_status shard_clip(const struct shard *s, const struct work *on, const struct pair *p,
+                             int n, struct comm *within, struct round *out, double *scale)
 {
+    double squared;
+    TRY(work_sum_squares(on, p, n, &squared));
+    if (within)
+        TRY(comm_sum(within, &squared, 1));
+    squared = squared * *scale * *scale;
     out->grad_norm = sqrt(squared);
     if (!isfinite(out->grad_norm))
         return fail(SOTTO_ENUMERIC, "the gradient's norm is %f", out->grad_norm);
@@ -276,7 +301,7 @@ static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
 {
     TRY(visit_place(s, v));
-    TRY(s->replicate->ops->visit(s->replicate, v));
+    TRY(replicate_show(s->replicate, v));
     if (state_loading(v))
         TRY(replicate_publish(s->replicate));
     TRY(device_check(s->replicate->is.dev));

@@ -39,6 +39,9 @@ struct shard {
     int n_slice;
     struct work on;                     /* the worker's own line             */
     struct replicate *replicate;        /* owned                             */
+    struct buffer x;                    /* fp32 truth of what is owned       */
+    struct buffer theta;                /* what is computed with; not there: x itself */
+    struct buffer g;                    /* the round's gradient              */
     struct view *theta_stage, *g_stage; /* (n_stage) set by the member       */
     struct view *asked_stage;           /* (n_stage) of `whole`              */
     struct stage_job *job;              /* (n_stage)                         */
@@ -56,9 +59,13 @@ struct shard {
 };
 
 /* `rule`: what of the parameters each worker of the group owns. */
-enum sotto_status shard_init(struct shard *s, const struct strategy_ops *ops,
-                             const struct strategy_setup *setup, owned_rule *rule);
-void shard_free(struct shard *s);
+enum sotto_status shard_init(struct shard *s, const struct strategy_setup *setup, owned_rule *rule);
+void shard_free(struct strategy *s);
+
+/* x of what is owned, theta and g of `count` elements; if that is everything they are cut into
+ * theta_stage and g_stage. theta is there in mixed precision, and where `copied` says so: otherwise
+ * x itself is computed with. */
+enum sotto_status shard_vectors(struct shard *s, size_t count, bool copied);
 
 /* Its own part of shard_init. */
 enum sotto_status shard_own(struct shard *s, owned_rule *rule);
@@ -71,11 +78,11 @@ struct slice shard_slice(const struct shard *s, int k);
 typedef struct view shard_place(struct shard *s, const struct slice *at);
 shard_place shard_theta_at, shard_g_at;
 
-/* The replicate method over the own vector `x`, of which `theta` and `g` tell the places in the
- * stages; theta NULL: what is computed with is x itself. `lane`: the steps are made in the mesh's
- * lane, with its device; NULL: between the computations, with theirs. */
-enum sotto_status shard_replicate(struct shard *s, struct view x, struct lane *lane,
-                                  shard_place *theta, shard_place *g);
+/* The replicate method over x, of which `theta` and `g` tell the places in the stages; theta NULL:
+ * what is computed with is x itself. `lane`: the steps are made in the mesh's lane, with its
+ * device; NULL: between the computations, with theirs. */
+enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_place *theta,
+                                  shard_place *g);
 
 /* What the others of the group own of stage k comes into its place beside what this worker owns;
  * `within`: the group, for the line of work that this is. */
@@ -131,10 +138,14 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
 double shard_scale(const struct shard *s, const struct counts *all);
 
-/* Clipping, and the norm for whoever wants to see it: `squared` is that of the averaged gradient.
- */
-enum sotto_status shard_norm(const struct shard *s, double squared, struct round *out,
-                             double *scale);
+/* Clipping, and the norm for whoever wants to see it. `p`: n pieces of the gradient, which are all
+ * of it together with those of the other workers of `within`; NULL: they are already. `scale` makes
+ * it the average, and is left as what makes it the clipped one. */
+enum sotto_status shard_clip(const struct shard *s, const struct work *on, const struct pair *p,
+                             int n, struct comm *within, struct round *out, double *scale);
+
+/* The pieces of the own slices, where the replicate method finds the gradient: n_slice of them. */
+const struct pair *shard_own_g(struct shard *s);
 
 /* All that must survive but the parameters: the place in the data, and the replicate method's. */
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v); /* x may have changed */
@@ -154,6 +165,6 @@ enum sotto_status shard_gather(struct strategy *s, const struct view **theta);
 enum sotto_status shard_theta(struct strategy *s, const struct view **theta);
 
 /* What is owned from the whole vector; the replicate method begins there. */
-enum sotto_status shard_import(struct shard *s, const float *flat);
+enum sotto_status shard_import(struct strategy *s, const float *flat);
 
 #endif

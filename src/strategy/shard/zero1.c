@@ -5,15 +5,7 @@
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
-#include <stdlib.h>
-
 #include "tensor/ops.h"
-
-struct zero1 {
-    struct shard shard;
-    struct buffer theta, g; /* whole                        */
-    struct buffer x;        /* fp32 truth of the own slices */
-};
 
 /* gbar_k of the own slice, left in its place in g. */
 static enum sotto_status reduce_stage(void *arg)
@@ -30,21 +22,8 @@ static enum sotto_status reduce_stage(void *arg)
     return shard_widen(s, view_at(g, at.in_stage), mine, at.count);
 }
 
-static enum sotto_status squared_norm(struct zero1 *z, double *squared)
+static enum sotto_status gather_stages(struct shard *s)
 {
-    const struct shard *s = &z->shard;
-    const int n = s->is.oracle->table->n_stage;
-    for (int k = 0; k < n; k++) {
-        const struct slice at = shard_slice(s, k);
-        s->own_g[k] = (struct pair){.x = view_at(s->g_stage[k], at.in_stage), .count = at.count};
-    }
-    TRY(work_sum_squares(&s->on, s->own_g, n, squared));
-    return comm_sum(s->is.mesh->shard, squared, 1);
-}
-
-static enum sotto_status gather_stages(struct zero1 *z)
-{
-    struct shard *s = &z->shard;
     for (int k = 0; k < s->is.oracle->table->n_stage; k++)
         TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
     return SOTTO_OK;
@@ -53,88 +32,54 @@ static enum sotto_status gather_stages(struct zero1 *z)
 static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
                                    struct round *out)
 {
-    struct zero1 *z = (struct zero1 *)strategy;
-    struct shard *s = &z->shard;
-    struct device *dev = s->is.dev;
+    struct shard *s = (struct shard *)strategy;
     *out = (struct round){.grad_norm = -1};
-    TRY(shard_begin(s, plan, &z->g));
+    TRY(shard_begin(s, plan, &s->g));
     TRY(shard_accumulate(s, reduce_stage));
     if (shard_abandoned(s, out))
-        return device_check(dev);
+        return device_check(s->is.dev);
     double scale = shard_scale(s, &s->counts);
-    if (s->is.optim->clip > 0 || plan->want_norm) {
-        double squared;
-        TRY(squared_norm(z, &squared));
-        TRY(shard_norm(s, squared * scale * scale, out, &scale));
-    }
+    if (s->is.optim->clip > 0 || plan->want_norm)
+        TRY(shard_clip(s, &s->on, shard_own_g(s), s->n_slice, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
-    TRY(gather_stages(z));
-    return device_check(dev);
+    TRY(gather_stages(s));
+    return device_check(s->is.dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
-    struct zero1 *z = (struct zero1 *)s;
-    TRY(shard_import(&z->shard, flat));
-    return gather_stages(z);
+    TRY(shard_import(s, flat));
+    return gather_stages((struct shard *)s);
 }
 
-static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+static enum sotto_status visit(struct strategy *strategy, struct state_visitor *v)
 {
-    struct zero1 *z = (struct zero1 *)s;
-    TRY(shard_visit(&z->shard, v));
+    struct shard *s = (struct shard *)strategy;
+    TRY(shard_visit(s, v));
     if (state_loading(v))
-        TRY(gather_stages(z));
-    return shard_visit_pending(&z->shard, v, z->g.view);
+        TRY(gather_stages(s));
+    return shard_visit_pending(s, v, s->g.view);
 }
 
-static void free_zero1(struct strategy *s)
+static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
-    struct zero1 *z = (struct zero1 *)s;
-    buffer_free(&z->theta);
-    buffer_free(&z->g);
-    buffer_free(&z->x);
-    shard_free(&z->shard);
-    free(z);
-}
-
-static const struct strategy_ops ops;
-
-static enum sotto_status open(struct strategy **out, const struct strategy_setup *setup)
-{
-    const struct table *table = setup->oracle->table;
-    struct device *dev = setup->dev;
-    const enum dtype type = setup->config->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
-    struct zero1 *z = calloc(1, sizeof *z);
-    if (!z)
-        return fail(SOTTO_ENOMEM, "no memory for the strategy");
-    enum sotto_status st;
-    TRY_DONE(shard_init(&z->shard, &ops, setup, owned_slices));
-    TRY_DONE(buffer_init(&z->theta, dev, type, table_count(table), MEMORY_PARAMETERS));
-    TRY_DONE(buffer_init(&z->g, dev, strategy_grad_type(setup->config), table_count(table),
-                         MEMORY_GRADIENTS));
-    TRY_DONE(buffer_init(&z->x, dev, DTYPE_F32, z->shard.own.count, MEMORY_OPTIMIZER));
-    table_stages(table, z->theta.view, z->shard.theta_stage);
-    table_stages(table, z->g.view, z->shard.g_stage);
-    TRY_DONE(shard_replicate(&z->shard, z->x.view, NULL, shard_theta_at, shard_g_at));
-    if (!shard_alone(&z->shard))
-        TRY_DONE(shard_wire_open(&z->shard, shard_largest(&z->shard)));
-    *out = &z->shard.base;
-done:
-    if (st != SOTTO_OK)
-        free_zero1(&z->shard.base);
-    return st;
+    struct shard *s = (struct shard *)strategy;
+    TRY(shard_init(s, setup, owned_slices));
+    TRY(shard_vectors(s, table_count(setup->oracle->table), true));
+    TRY(shard_replicate(s, NULL, shard_theta_at, shard_g_at));
+    return shard_alone(s) ? SOTTO_OK : shard_wire_open(s, shard_largest(s));
 }
 
 static const struct strategy_ops ops = {
     .abandons = true,
-    .open = open,
+    .bytes = sizeof(struct shard),
+    .init = init,
     .round = run_round,
     .gather = shard_theta,
     .export = shard_export,
     .import = import,
     .visit = visit,
-    .free = free_zero1,
+    .free = shard_free,
 };
 
 const struct method method_zero1 = {
