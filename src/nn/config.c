@@ -43,38 +43,6 @@ static enum sotto_status unknown_preset(const char *name)
                 near ? near : "", near ? "'?" : "");
 }
 
-/* What the user left open comes from the preset. */
-static void inherit(struct model_config *c, const struct model_config *from)
-{
-#define TAKE(field)                                                                                \
-    if (!c->field)                                                                                 \
-    c->field = from->field
-    /* Sizes that follow from others are not inherited once the others were changed. */
-    bool reshaped = c->width && c->width != from->width;
-    bool reheaded = reshaped || (c->heads && c->heads != from->heads);
-    if (!reheaded) {
-        TAKE(kv_heads);
-        TAKE(head_width);
-    }
-    if (!reshaped)
-        TAKE(mlp_width);
-    TAKE(layers);
-    TAKE(width);
-    TAKE(heads);
-    TAKE(vocab);
-    TAKE(positions);
-    TAKE(window);
-    TAKE(norm_eps);
-    TAKE(rope_theta);
-    TAKE(init_std);
-    TAKE(tied);
-#undef TAKE
-    if (!*c->pattern)
-        strcpy(c->pattern, from->pattern);
-    if (!*c->activation)
-        strcpy(c->activation, from->activation);
-}
-
 enum sotto_status model_config_resolve(struct model_config *c)
 {
     if (*c->preset) {
@@ -86,65 +54,31 @@ enum sotto_status model_config_resolve(struct model_config *c)
             return unknown_preset(c->preset);
         if (!c->arch)
             c->arch = found->config.arch;
-        if (c->arch == (int)found->config.arch) {
-            inherit(c, &found->config);
-        } else { /* another architecture: of the preset only the sizes make sense */
-            struct model_config sizes = {.layers = found->config.layers,
-                                         .width = found->config.width,
-                                         .heads = found->config.heads,
-                                         .vocab = found->config.vocab,
-                                         .positions = found->config.positions};
-            inherit(c, &sizes);
-        }
+        if (archs[c->arch]->text)
+            text_inherit(c, &found->config);
     }
     if (!c->arch)
         return fail(SOTTO_EINVAL, "model.arch is needed without a preset");
-    if (!c->kv_heads)
-        c->kv_heads = c->heads;
-    if (!c->head_width && c->heads) {
-        if (c->width % c->heads)
-            return fail(SOTTO_EINVAL, "heads = %d do not divide width = %d", c->heads, c->width);
-        c->head_width = c->width / c->heads;
-    }
     if (c->init_std == 0)
         c->init_std = 0.02;
-    archs[c->arch]->defaults(c);
-    if (!c->vocab)
+    const struct arch *arch = archs[c->arch];
+    if (arch->text)
+        TRY(text_sizes(c));
+    if (arch->defaults)
+        arch->defaults(c);
+    if (arch->text && !c->vocab)
         return SOTTO_OK;
     return model_config_check(c);
 }
 
 enum sotto_status model_config_check(const struct model_config *c)
 {
-    if (c->layers < 1 || c->width < 1 || c->heads < 1 || c->vocab < 1 || c->positions < 1)
-        return fail(SOTTO_EINVAL,
-                    "a model needs layers, width, heads, vocab and positions of at least 1: "
-                    "got %d, %d, %d, %d, %d",
-                    c->layers, c->width, c->heads, c->vocab, c->positions);
-    if (c->layers > 1024 || c->width > 1 << 20 || c->vocab > 1 << 24 || c->positions > 1 << 22 ||
-        c->mlp_width > 1 << 22 || c->heads > 4096 || c->head_width > 4096)
-        return fail(SOTTO_EINVAL,
-                    "model sizes are out of range: layers %d, width %d, vocab %d, mlp %d",
-                    c->layers, c->width, c->vocab, c->mlp_width);
-    if (c->kv_heads < 1 || c->heads % c->kv_heads)
-        return fail(SOTTO_EINVAL, "heads = %d is not a multiple of kv_heads = %d", c->heads,
-                    c->kv_heads);
-    if (c->head_width < 1 || c->mlp_width < 1)
-        return fail(SOTTO_EINVAL, "head_width = %d and mlp_width = %d must be at least 1",
-                    c->head_width, c->mlp_width);
-    if (!(c->norm_eps >= 0 && c->norm_eps <= 1) || !(c->init_std >= 0 && c->init_std <= 10) ||
-        !(c->rope_theta >= 0 && c->rope_theta <= 1e12))
-        return fail(SOTTO_EINVAL,
-                    "norm_eps = %g, init_std = %g and rope_theta = %g must lie in [0, 1], [0, 10] "
-                    "and [0, 1e12]",
-                    c->norm_eps, c->init_std, c->rope_theta);
-    return archs[c->arch]->check(c);
-}
-
-bool model_config_local(const struct model_config *c, int i)
-{
-    size_t length = strlen(c->pattern);
-    return length && c->pattern[(size_t)i % length] == 'l';
+    const struct arch *arch = archs[c->arch];
+    if (!(c->init_std >= 0 && c->init_std <= 10))
+        return fail(SOTTO_EINVAL, "init_std = %g must lie in [0, 10]", c->init_std);
+    if (arch->text)
+        TRY(text_check(c));
+    return arch->check ? arch->check(c) : SOTTO_OK;
 }
 
 enum sotto_status model_config_from_json(struct model_config *c, const json_t *json)
@@ -171,8 +105,10 @@ enum sotto_status model_config_to_json(const struct model_config *c, json_t **js
         return fail(SOTTO_ENOMEM, "no memory for the model's config.json");
     json_object_set_new(*json, "model_type", json_string(arch_names[c->arch]));
     json_object_set_new(*json, "torch_dtype", json_string("float32"));
-    json_object_set_new(*json, "tie_word_embeddings", json_boolean(c->tied == TIED_YES));
-    json_object_set_new(*json, "vocab_size", json_integer(c->vocab));
+    if (archs[c->arch]->text) {
+        json_object_set_new(*json, "tie_word_embeddings", json_boolean(c->tied == TIED_YES));
+        json_object_set_new(*json, "vocab_size", json_integer(c->vocab));
+    }
     json_object_set_new(*json, "initializer_range", json_real(c->init_std));
     return SOTTO_OK;
 }

@@ -13,8 +13,10 @@ struct arch {
     const struct option *options;
     int n_options;
     size_t config_bytes;
-    void (*defaults)(struct model_config *c); /* fills what is still open */
-    enum sotto_status (*check)(const struct model_config *c);
+    bool
+        text; /* a language model: it has the sizes of [model], which text.c completes and checks */
+    void (*defaults)(struct model_config *c); /* (optional) fills what is still open */
+    enum sotto_status (*check)(const struct model_config *c); /* (optional) */
     enum sotto_status (*from_json)(struct model_config *c, const json_t *json);
     json_t *(*to_json)(const struct model_config *c); /* all but the members every model has */
     enum sotto_status (*build)(struct model *m);
@@ -32,6 +34,12 @@ extern const struct arch *const archs[]; /* by enum model_arch; [0]: none */
 void *arch_config(struct model_config *config, const struct arch *arch);
 const void *arch_own(const struct model_config *config, const struct arch *arch);
 struct option_section arch_section(struct model_config *config, const struct arch *arch);
+
+/* Of language models: what the user left open from a preset, sizes that follow from others, and
+ * whether they go together. */
+void text_inherit(struct model_config *c, const struct model_config *preset);
+enum sotto_status text_sizes(struct model_config *c);
+enum sotto_status text_check(const struct model_config *c);
 
 /* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
  * zeroed memory of the layer's own struct, NULL without memory. */

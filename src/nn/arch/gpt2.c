@@ -178,6 +178,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_gpt2 = {.hf_class = "GPT2LMHeadModel",
+                               .text = true,
                                .defaults = gpt2_defaults,
                                .check = check,
                                .from_json = from_json,

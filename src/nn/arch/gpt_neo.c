@@ -122,6 +122,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_gpt_neo = {.hf_class = "GPTNeoForCausalLM",
+                                  .text = true,
                                   .defaults = defaults,
                                   .check = check,
                                   .from_json = from_json,

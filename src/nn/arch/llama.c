@@ -195,6 +195,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_llama = {.hf_class = "LlamaForCausalLM",
+                                .text = true,
                                 .defaults = defaults,
                                 .check = llama_check,
                                 .from_json = from_json,

@@ -33,6 +33,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_olmo2 = {.hf_class = "Olmo2ForCausalLM",
+                                .text = true,
                                 .defaults = defaults,
                                 .check = check,
                                 .from_json = from_json,
