@@ -34,16 +34,24 @@
                       sotto_status_name(st_), sotto_error());                                      \
     } while (0)
 
-/* Loops over many like cases step by this: races lie in the ways between threads, which few cases
- * take all of, and the thread sanitizer makes each ten times as slow. It divides no count of them.
- */
+/* The device of tests that are run on several; the cpu unless ctest says otherwise. */
+static inline const char *test_device(void)
+{
+    const char *name = getenv("SOTTO_TEST_DEVICE");
+    return name ? name : "cpu";
+}
+
+/* Loops over many like cases step by this: races and missing waits lie in the ways between threads,
+ * which few cases take all of, and the thread sanitizer or a device that is apart makes each ten
+ * times as slow. It divides no count of them. */
 #ifdef __SANITIZE_THREAD__
-enum { STRIDE = 7 };
+#define STRIDE 7
 #else
-enum { STRIDE = 1 };
+#define STRIDE (strcmp(test_device(), "cpu") == 0 ? 1 : 7)
 #endif
 
-/* The same for loops that are all arithmetic: what leaves its memory does so in one of five, too. */
+/* The same for loops that are all arithmetic: what leaves its memory does so in one of five, too.
+ */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 enum { LEAP = 5 };
 #else

@@ -15,6 +15,35 @@ struct lab {
     struct view theta_stage[LAB_STAGES], grad_stage[LAB_STAGES];
 };
 
+/* Elements of a vector as the host sees them; the caller frees. */
+static inline float *lab_read(struct lab *l, struct view x, size_t count)
+{
+    float *host = malloc((count + 1) * sizeof *host);
+    assert_non_null(host);
+    l->dev.ops->read(&l->dev, host, x, count);
+    assert_ok(device_check(&l->dev));
+    return host;
+}
+
+/* y of one lab <- x of another, as if it were sent. */
+static inline void lab_send(struct lab *to, struct view y, struct lab *from, struct view x,
+                            size_t count)
+{
+    float *host = lab_read(from, x, count);
+    to->dev.ops->write(&to->dev, y, host, count);
+    free(host);
+}
+
+static inline void lab_randomize(struct lab *l, uint64_t seed, const struct buffer *theta)
+{
+    float *host = calloc(theta->count, sizeof *host);
+    assert_non_null(host);
+    tiny_parameters(&l->model, seed, host);
+    l->dev.ops->write(&l->dev, theta->view, host, theta->count);
+    free(host);
+}
+
+/* `device` "cpu": the one that is tested. */
 static inline void lab_open(struct lab *l, const char *device, int threads,
                             const struct model_config *config, int stages)
 {
@@ -22,12 +51,13 @@ static inline void lab_open(struct lab *l, const char *device, int threads,
     memset(l, 0, sizeof *l);
     assert_ok(model_config_resolve(&c));
     assert_ok(model_init(&l->model, &c, stages, 8));
-    assert_ok(device_open(&l->dev, device, &l->memory, threads));
+    const char *name = strcmp(device, "cpu") == 0 ? test_device() : device;
+    assert_ok(device_open(&l->dev, name, &l->memory, threads));
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
     const size_t count = table_count(&l->model.table);
     assert_ok(buffer_init(&l->theta, &l->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
     assert_ok(buffer_init(&l->grad, &l->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
-    tiny_parameters(&l->model, 3, l->theta.view.data);
+    lab_randomize(l, 3, &l->theta);
     table_stages(&l->model.table, l->theta.view, l->theta_stage);
     table_stages(&l->model.table, l->grad.view, l->grad_stage);
 }
@@ -46,19 +76,21 @@ static inline void lab_close(struct lab *l)
 
 static inline void lab_zero(struct lab *l)
 {
-    memset(l->grad.view.data, 0, l->grad.count * sizeof(float));
+    l->dev.ops->fill(&l->dev, l->grad.view, l->grad.count, 0);
 }
 
-/* The tensors of a flat vector one after another, which no cut or padding changes; the caller
+/* The tensors of a whole vector one after another, which no cut or padding changes; the caller
  * frees. */
-static inline float *lab_tensors(const struct lab *l, const float *flat)
+static inline float *lab_tensors(struct lab *l, struct view whole)
 {
     float *out = malloc(l->model.table.parameters * sizeof *out), *to = out;
+    float *flat = lab_read(l, whole, table_count(&l->model.table));
     for (int i = 0; i < l->model.table.n; i++) {
         const struct table_entry *e = &l->model.table.entry[i];
         memcpy(to, flat + l->model.table.stage_start[e->stage] + e->offset, e->count * sizeof *to);
         to += e->count;
     }
+    free(flat);
     return out;
 }
 
@@ -75,7 +107,7 @@ static inline double lab_gradient(struct lab *l, const struct batch *batch, bool
     struct tape_result r = tape_result(&tape, tape.dev);
     assert_int_equal(r.targets, batch->n_targets);
     tape_free(&tape);
-    *gradient = lab_tensors(l, l->grad.view.data);
+    *gradient = lab_tensors(l, l->grad.view);
     return r.loss / (double)r.targets;
 }
 

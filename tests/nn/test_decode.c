@@ -44,8 +44,8 @@ static void check(const struct model_config *config, const char *device, int sta
     for (size_t p = 0; p < sizeof pieces / sizeof *pieces; p++) {
         for (int i = 0; i < l.model.n_attention;
              i++) { /* nothing may be read before it is written */
-            memset(k[i].view.data, 0xff, k[i].count * sizeof(float));
-            memset(v[i].view.data, 0xff, v[i].count * sizeof(float));
+            l.dev.ops->fill(&l.dev, k[i].view, k[i].count, NAN);
+            l.dev.ops->fill(&l.dev, v[i].view, v[i].count, NAN);
         }
         for (int start = 0, n = 0; start < T; start += pieces[p][n++]) {
             const int t = pieces[p][n];

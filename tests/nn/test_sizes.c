@@ -72,7 +72,7 @@ static float *gradient(struct lab *l, struct batch *batch, struct extent most, d
                        l->grad_stage));
     *loss = tape_result(&tape, tape.dev).loss;
     tape_free(&tape);
-    return lab_tensors(l, l->grad.view.data);
+    return lab_tensors(l, l->grad.view);
 }
 
 /* A tape of 6 x 12 tokens computes every smaller batch, and the same. */
@@ -163,7 +163,7 @@ static float *run_ends(struct lab *l, struct tape *tape, const struct batch *all
     check_evaluation(l, tape, &batch, r.loss);
     batch_free(&batch);
     *loss += r.loss;
-    return lab_tensors(l, l->grad.view.data);
+    return lab_tensors(l, l->grad.view);
 }
 
 /* A batch of a large vocabulary has what its first and its last sequence have alone, on a tape that

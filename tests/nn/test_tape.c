@@ -91,7 +91,10 @@ static void interleaved_tapes(void **state)
                                        l.theta_stage, l.grad_stage));
                 }
                 want_loss[i] = tape_result(&tape[0], tape[0].dev).loss;
-                lab_assert_bits(grad[i].view.data, l.grad.view.data, l.grad.count, "gradient");
+                float *have = lab_tensors(&l, grad[i].view), *want = lab_tensors(&l, l.grad.view);
+                lab_assert_bits(have, want, l.model.table.parameters, "gradient");
+                free(have);
+                free(want);
             }
             assert_memory_equal(loss, want_loss, sizeof loss);
             for (int i = 0; i < N; i++) {
@@ -119,7 +122,7 @@ static void mixed_versions(void **state)
         tiny_batch(&batch, 2, 9, 29, 21, false);
         assert_ok(buffer_init(&other, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
         assert_ok(buffer_init(&mixed, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
-        tiny_parameters(&l.model, 99, other.view.data);
+        lab_randomize(&l, 99, &other);
         assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32},
                             which % 2));
         float *pure;
@@ -132,18 +135,18 @@ static void mixed_versions(void **state)
             lab_zero(&l);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, versions, l.grad_stage));
             double loss = tape_result(&tape, tape.dev).loss;
-            float *have = lab_tensors(&l, l.grad.view.data);
+            float *have = lab_tensors(&l, l.grad.view);
 
-            memcpy(mixed.view.data, l.theta.view.data, l.theta.count * sizeof(float));
-            memcpy((float *)mixed.view.data + table->stage_start[j],
-                   (float *)other.view.data + table->stage_start[j],
-                   table_stage_count(table, j) * sizeof(float));
+            l.dev.ops->copy(&l.dev, mixed.view, l.theta.view, l.theta.count);
+            l.dev.ops->copy(&l.dev, view_at(mixed.view, table->stage_start[j]),
+                            view_at(other.view, table->stage_start[j]),
+                            table_stage_count(table, j));
             table_stages(table, mixed.view, flat);
             lab_zero(&l);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, flat, l.grad_stage));
             assert_true(tape_result(&tape, tape.dev).loss == loss);
             assert_true(fabs(loss / (double)batch.n_targets - pure_loss) > 1e-6);
-            float *want = lab_tensors(&l, l.grad.view.data);
+            float *want = lab_tensors(&l, l.grad.view);
             lab_assert_bits(have, want, table->parameters, "gradient");
             free(have);
             free(want);
@@ -208,24 +211,24 @@ static void pipeline_over_edges(void **state)
             assert_int_equal(count, 2 * 7 * 16);
             assert_ok(tape_edge(&tp, cut, &from));
             assert_ok(tape_edge(&tq, cut, &to));
-            memcpy(to.data, from.data, count * sizeof(float)); /* "send" */
+            lab_send(&q, to, &p, from, count);
             for (int k = cut; k < N; k++)
                 assert_ok(tape_forward(&tq, k, q_theta));
             for (int k = N - 1; k >= cut; k--)
                 assert_ok(tape_backward(&tq, k, q_theta, q_grad));
             assert_ok(tape_edge_gradient(&tq, cut, &from));
             assert_ok(tape_edge_gradient(&tp, cut, &to));
-            memcpy(to.data, from.data, count * sizeof(float));
+            lab_send(&p, to, &q, from, count);
             if (p.model.config.tied == TIED_YES)
-                memcpy(p.grad_stage[0].data, q.grad_stage[0].data,
-                       table_stage_count(&p.model.table, 0) * sizeof(float));
+                lab_send(&p, p.grad_stage[0], &q, q.grad_stage[0],
+                         table_stage_count(&p.model.table, 0));
             for (int k = cut - 1; k >= 0; k--)
                 assert_ok(tape_backward(&tp, k, p_theta, p_grad));
             assert_true(tape_result(&tq, tq.dev).loss / (double)batch.n_targets == want_loss);
             for (int k = cut; k < N; k++)
-                memcpy(p.grad_stage[k].data, q.grad_stage[k].data,
-                       table_stage_count(&p.model.table, k) * sizeof(float));
-            float *have = lab_tensors(&p, p.grad.view.data);
+                lab_send(&p, p.grad_stage[k], &q, q.grad_stage[k],
+                         table_stage_count(&p.model.table, k));
+            float *have = lab_tensors(&p, p.grad.view);
             lab_assert_bits(have, want, p.model.table.parameters, "gradient");
             free(have);
         }
@@ -362,7 +365,7 @@ static void abandoned_tapes(void **state)
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, l.theta_stage,
                            l.grad_stage));
-        float *have = lab_tensors(&l, l.grad.view.data);
+        float *have = lab_tensors(&l, l.grad.view);
         lab_assert_bits(have, want, l.model.table.parameters, "gradient");
         free(have);
     }

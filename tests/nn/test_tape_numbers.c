@@ -91,7 +91,7 @@ static void ignored_targets(void **state)
         assert_ok(tape_run(&tape, &one, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
         struct tape_result r = tape_result(&tape, tape.dev);
         assert_true(r.loss == 0 && r.targets == 0);
-        none = lab_tensors(&l, l.grad.view.data);
+        none = lab_tensors(&l, l.grad.view);
         for (size_t i = 0; i < l.model.table.parameters; i++)
             assert_true(none[i] == 0);
         free(a);
@@ -120,17 +120,17 @@ static void scale_and_accumulation(void **state)
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
         double loss = tape_result(&tape, tape.dev).loss;
-        float *once = lab_tensors(&l, l.grad.view.data);
+        float *once = lab_tensors(&l, l.grad.view);
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 0.25f, l.theta_stage, l.grad_stage));
         assert_true(tape_result(&tape, tape.dev).loss == loss);
-        float *quarter = lab_tensors(&l, l.grad.view.data);
+        float *quarter = lab_tensors(&l, l.grad.view);
         for (size_t i = 0; i < l.model.table.parameters; i++)
             assert_true(quarter[i] == once[i] / 4);
         lab_zero(&l);
         for (int i = 0; i < 3; i++)
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
-        float *thrice = lab_tensors(&l, l.grad.view.data);
+        float *thrice = lab_tensors(&l, l.grad.view);
         for (size_t i = 0; i < l.model.table.parameters; i++)
             quarter[i] = 3 * once[i];
         assert_true(lab_distance(thrice, quarter, l.model.table.parameters) < 1e-6);
@@ -166,7 +166,7 @@ static void small_batches(void **state)
                                l.grad_stage));
             struct tape_result r = tape_result(&tape, tape.dev);
             assert_true(r.loss / (double)r.targets == loss);
-            float *have = lab_tensors(&l, l.grad.view.data);
+            float *have = lab_tensors(&l, l.grad.view);
             lab_assert_bits(have, want, l.model.table.parameters, "gradient");
             free(have);
             free(want);
@@ -258,12 +258,12 @@ static void bf16(void **state)
             struct tape tape;
             assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
                                 (struct extent){2, 12, (enum dtype)type}, type == DTYPE_BF16));
-            memset(grad.view.data, 0, 2 * count);
+            l.dev.ops->fill(&l.dev, grad.view, count, 0);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, theta_stage,
                                grad_stage));
             double have_loss = tape_result(&tape, tape.dev).loss / (double)batch.n_targets;
             l.dev.ops->copy(&l.dev, l.grad.view, grad.view, count);
-            float *have = lab_tensors(&l, l.grad.view.data);
+            float *have = lab_tensors(&l, l.grad.view);
             double off = lab_distance(have, want, l.model.table.parameters);
             if (!(fabs(have_loss - loss) < (type == DTYPE_F32 ? 3e-3 : 2e-2) &&
                   off < (type == DTYPE_F32 ? 1.5e-2 : 5e-2) && off > 0))
@@ -306,9 +306,9 @@ static void many_micro_batches(void **state)
         for (int i = 0; i < MANY; i++) {
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1e-3f, theta_stage, l.grad_stage));
             if (i == 0)
-                one = lab_tensors(&l, l.grad.view.data);
+                one = lab_tensors(&l, l.grad.view);
         }
-        float *all = lab_tensors(&l, l.grad.view.data);
+        float *all = lab_tensors(&l, l.grad.view);
         for (size_t i = 0, at = 0; i < (size_t)table->n; at += table->entry[i++].count) {
             double off = 0, norm = 0;
             for (size_t j = at; j < at + table->entry[i].count; j++) {

@@ -99,8 +99,12 @@ static inline enum sotto_status lab_forward(struct oracle *o, int slot, int k,
                                             const struct view *theta)
 {
     struct seat *seat = (struct seat *)o;
-    for (size_t i = 0; seat->seeing && i < table_stage_count(o->table, k); i++)
-        seat->seen[o->table->stage_start[k] + i] = read_at(theta[k], i);
+    const size_t count = table_stage_count(o->table, k);
+    float x[COUNT];
+    if (seat->seeing)
+        read_floats(&seat->dev, theta[k], count, x);
+    for (size_t i = 0; seat->seeing && i < count; i++)
+        seat->seen[o->table->stage_start[k] + i] = x[i];
     if (k == STAGES - 1)
         seat->seeing = false;
     return quadratic_forward(o, slot, k, theta);
@@ -118,8 +122,11 @@ static inline enum sotto_status seat_gather(struct seat *seat, double theta[COUN
     float x[COUNT];
     TRY(seat->s->ops->export(seat->s, x));
     TRY(seat->s->ops->gather(seat->s, &stage));
+    float shown[COUNT];
+    for (int k = 0; k < STAGES; k++)
+        read_floats(&seat->dev, stage[k], 8, shown + 8 * k);
     for (int i = 0; i < COUNT; i++) {
-        theta[i] = read_at(stage[i / 8], (size_t)i % 8);
+        theta[i] = shown[i];
         double want =
             seat->config.precision == PRECISION_MIXED ? bf16_widen(bf16_round(x[i])) : (double)x[i];
         if (theta[i] != want)
@@ -234,7 +241,7 @@ static inline enum sotto_status seat_work(struct worker *w, void *arg)
     seat->lab = lab;
     seat->worker = w;
     seat_configure(seat);
-    quadratic_make(&seat->q);
+    quadratic_make(&seat->q, &seat->dev);
     seat->q.base.ops = &lab_ops;
     seat->q.base.rank = w->rank;
     seat->q.size = w->size;
@@ -242,7 +249,7 @@ static inline enum sotto_status seat_work(struct worker *w, void *arg)
     seat->q.still = lab->still;
     enum sotto_status st;
     TRY_DONE(strategy_resolve(&seat->config, w->size));
-    TRY_DONE(device_open(&seat->dev, "cpu", &seat->memory, 1));
+    TRY_DONE(device_open(&seat->dev, test_device(), &seat->memory, 1));
     TRY_DONE(mesh_open(&seat->mesh, w, seat->config.groups, &seat->dev));
     struct strategy_setup setup = {&seat->config, &seat->optim, &seat->q.base, &seat->dev,
                                    &seat->mesh};

@@ -10,12 +10,14 @@
 
 #include "base/scratch.h"
 #include "strategy/names.h"
+#include "tensor/ops.h"
 
 enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
 
 struct quadratic {
     struct oracle base;
     struct table table;
+    struct device *dev; /* that has the parameters */
     float a[COUNT];
     int64_t nan_at; /* micro-batch whose loss is no number; -1: none      */
     bool huge;      /* gradients that overflow, with a loss that does not */
@@ -29,22 +31,34 @@ struct quadratic {
     struct device *read_on;  /* that the last result was asked for on; NULL: its own */
 };
 
+/* What a device whose memory is apart stages of a vector to send. */
+static inline size_t staged(size_t bytes)
+{
+    return strcmp(test_device(), "apart") == 0 ? bytes : 0;
+}
+
 static inline double centre(int64_t index, int i)
 {
     return sin(1.7 * (double)index + 0.3 * i);
 }
 
-static inline double read_at(struct view v, size_t i)
+/* Elements of a device's, of either type. */
+static inline void read_floats(struct device *dev, struct view v, size_t count, float *out)
 {
-    return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);
+    uint16_t half[COUNT];
+    assert_true(count <= COUNT);
+    dev->ops->read(dev, v.type == DTYPE_F32 ? (void *)out : half, v, count);
+    for (size_t i = 0; i < count && v.type == DTYPE_BF16; i++)
+        out[i] = bf16_widen(half[i]);
 }
 
-static inline void add_at(struct view v, size_t i, double value)
+static inline void write_floats(struct device *dev, struct view v, size_t count, const float *in)
 {
-    if (v.type == DTYPE_F32)
-        ((float *)v.data)[i] += (float)value;
-    else
-        ((uint16_t *)v.data)[i] = bf16_round(bf16_widen(((uint16_t *)v.data)[i]) + (float)value);
+    uint16_t half[COUNT];
+    assert_true(count <= COUNT);
+    for (size_t i = 0; i < count; i++)
+        half[i] = bf16_round(in[i]);
+    dev->ops->write(dev, v, v.type == DTYPE_F32 ? (const void *)in : half, count);
 }
 
 static inline enum sotto_status quadratic_begin(struct oracle *o, int slot, int64_t index, int rank,
@@ -66,9 +80,11 @@ static inline enum sotto_status quadratic_forward(struct oracle *o, int slot, in
     (void)slot;
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(k, q->forwards++);
-    size_t start = q->table.stage_start[k];
-    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
-        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
+    const size_t start = q->table.stage_start[k], count = table_stage_count(&q->table, k);
+    float x[COUNT];
+    read_floats(q->dev, theta[k], count, x);
+    for (size_t i = 0; i < count; i++) {
+        double d = q->a[start + i] * ((double)x[i] - centre(q->index, (int)(start + i)));
         q->loss += 0.5 * d * d;
     }
     return SOTTO_OK;
@@ -82,12 +98,16 @@ static inline enum sotto_status quadratic_backward(struct oracle *o, int slot, i
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(q->forwards, STAGES);
     assert_int_equal(k, q->backwards--);
-    size_t start = q->table.stage_start[k];
+    const size_t start = q->table.stage_start[k], count = table_stage_count(&q->table, k);
     double factor = q->sum ? (double)q->targets_of[q->index] : 1;
-    for (size_t i = 0; i < table_stage_count(&q->table, k); i++) {
-        double d = q->a[start + i] * (read_at(theta[k], i) - centre(q->index, (int)(start + i)));
-        add_at(grad[k], i, q->huge ? HUGE_VAL : factor * q->a[start + i] * d);
+    float x[COUNT], g[COUNT];
+    read_floats(q->dev, theta[k], count, x);
+    read_floats(q->dev, grad[k], count, g);
+    for (size_t i = 0; i < count; i++) {
+        double d = q->a[start + i] * ((double)x[i] - centre(q->index, (int)(start + i)));
+        g[i] += (float)(q->huge ? HUGE_VAL : factor * q->a[start + i] * d);
     }
+    write_floats(q->dev, grad[k], count, g);
     return SOTTO_OK;
 }
 
@@ -108,11 +128,12 @@ static const struct oracle_ops quadratic_ops = {.begin = quadratic_begin,
                                                 .backward = quadratic_backward,
                                                 .result = quadratic_result};
 
-static inline void quadratic_make(struct quadratic *q)
+static inline void quadratic_make(struct quadratic *q, struct device *dev)
 {
     static const int64_t shapes[][TABLE_DIMS] = {{4, 2}, {8}, {2, 2, 2}};
     static const char *const names[] = {"w", "b", "u"};
-    *q = (struct quadratic){.base = {.ops = &quadratic_ops, .slots = 1}, .nan_at = -1, .size = 1};
+    *q = (struct quadratic){
+        .base = {.ops = &quadratic_ops, .slots = 1}, .dev = dev, .nan_at = -1, .size = 1};
     for (int i = 0; i < STAGES; i++) {
         table_add(&q->table, names[i], shapes[i], TABLE_ZERO, 0);
         q->table.entry[i].stage = i;

@@ -120,9 +120,12 @@ static inline enum sotto_status lab_look(struct worker *w, struct strategy *s, b
         if (memcmp(all[r], x, sizeof all[0]) != 0)
             return fail(SOTTO_EINVAL, "ranks %d and %d export other parameters", w->rank, r);
     TRY(s->ops->gather(s, &stage));
+    float theta[COUNT];
+    for (int k = 0; k < STAGES; k++)
+        read_floats(((struct shard *)s)->is.dev, stage[k], STAGE, theta + k * STAGE);
     for (int i = 0; i < COUNT; i++) {
         float want = mixed ? bf16_widen(bf16_round(x[i])) : x[i];
-        if (read_at(stage[i / STAGE], (size_t)(i % STAGE)) != want)
+        if (theta[i] != want)
             return fail(SOTTO_EINVAL, "rank %d gathers another %d", w->rank, i);
     }
     return SOTTO_OK;
@@ -135,9 +138,10 @@ static inline void lab_note(struct lab *lab, const struct mesh *mesh, const stru
     const struct replicate *r = ((const struct shard *)s)->replicate;
     if (r->count == COUNT && mesh->s > 0)
         return;
+    float x[COUNT];
+    read_floats(r->is.dev, r->x, r->count, x);
     for (struct piece p = {0}; owned_next(r->is.own, (struct range){0, COUNT}, &p);)
-        memcpy(&lab->own[t][mesh->r][p.whole], (const float *)r->x.data + p.own,
-               p.count * sizeof(float));
+        memcpy(&lab->own[t][mesh->r][p.whole], x + p.own, p.count * sizeof *x);
 }
 
 static int64_t bytes_sent(const struct mesh *mesh)
@@ -208,9 +212,9 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     lab_configure(lab, &config, &optim);
     lab_start(start);
     TRY(strategy_resolve(&config, w->size));
-    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(device_open(&dev, test_device(), &memory, 1));
     TRY(mesh_open(&mesh, w, config.groups, &dev));
-    quadratic_make(q);
+    quadratic_make(q, &dev);
     q->base.ops = &timed_ops;
     q->nan_at = lab->nan_at;
     q->base.rank = w->rank;

@@ -26,8 +26,8 @@ static void method_configure(struct alone *m, int kind)
 
 static void method_open(struct alone *m)
 {
-    quadratic_make(&m->q);
-    assert_ok(device_open(&m->dev, "cpu", &m->memory, 1));
+    quadratic_make(&m->q, &m->dev);
+    assert_ok(device_open(&m->dev, test_device(), &m->memory, 1));
     assert_ok(worker_alone(&m->worker));
     assert_ok(strategy_resolve(&m->config, 1));
     assert_ok(mesh_open(&m->mesh, &m->worker, 1, &m->dev));
@@ -258,8 +258,8 @@ static enum sotto_status forward_seen(struct oracle *o, int slot, int k, const s
 {
     struct quadratic *q = (struct quadratic *)o;
     assert_int_equal(theta[k].type, DTYPE_BF16);
-    memcpy(seen + q->table.stage_start[k], theta[k].data,
-           table_stage_count(&q->table, k) * sizeof *seen);
+    q->dev->ops->read(q->dev, seen + q->table.stage_start[k], theta[k],
+                      table_stage_count(&q->table, k));
     return quadratic_forward(o, slot, k, theta);
 }
 

@@ -42,9 +42,9 @@ static enum sotto_status work(struct worker *w, void *arg)
     float x[COUNT];
     optim_defaults(&optim);
     TRY(configure(lab, config));
-    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(device_open(&dev, test_device(), &memory, 1));
     TRY(mesh_open(&mesh, w, config->groups, &dev));
-    quadratic_make(&q);
+    quadratic_make(&q, &dev);
     q.base.rank = w->rank;
     q.size = w->size;
     TRY(strategy_open(&s, &(struct strategy_setup){config, &optim, &q.base, &dev, &mesh}));

@@ -72,7 +72,7 @@ static enum sotto_status load(const char *path, struct strategy *s)
 static enum sotto_status train(struct lab *lab, struct strategy *s, const struct mesh *mesh)
 {
     const struct view *stage;
-    float x[COUNT];
+    float x[COUNT], shown[COUNT];
     TRY(s->ops->import(s, lab->x));
     if (lab->from)
         TRY(load(lab->from, s));
@@ -83,9 +83,11 @@ static enum sotto_status train(struct lab *lab, struct strategy *s, const struct
     }
     TRY(s->ops->export(s, x));
     TRY(s->ops->gather(s, &stage));
-    for (int k = 0; k < STAGES; k++)
-        if (memcmp(stage[k].data, x + k * COUNT / STAGES, sizeof x / STAGES) != 0)
+    for (int k = 0; k < STAGES; k++) {
+        read_floats(((struct shard *)s)->is.dev, stage[k], COUNT / STAGES, shown);
+        if (memcmp(shown, x + k * COUNT / STAGES, sizeof x / STAGES) != 0)
             return fail(SOTTO_EINVAL, "stage %d is gathered and exported otherwise", k);
+    }
     if (lab->to)
         TRY(save(lab, s, mesh));
     if (mesh->worker->rank == 0)
@@ -104,9 +106,9 @@ static enum sotto_status work(struct worker *w, void *arg)
     struct mesh mesh;
     struct strategy *s;
     TRY(configure(lab, &config, &optim));
-    TRY(device_open(&dev, "cpu", &memory, 1));
+    TRY(device_open(&dev, test_device(), &memory, 1));
     TRY(mesh_open(&mesh, w, config.groups, &dev));
-    quadratic_make(&q);
+    quadratic_make(&q, &dev);
     q.base.rank = w->rank;
     q.size = w->size;
     TRY(strategy_open(&s, &(struct strategy_setup){&config, &optim, &q.base, &dev, &mesh}));

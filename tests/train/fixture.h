@@ -57,6 +57,7 @@ static inline struct run_config configure_run(const char *out)
     option_defaults(sections, RUN_SECTIONS);
     strcpy(c.train.out, at(out));
     strcpy(c.data.train, at("data.tok"));
+    strcpy(c.train.device, test_device());
     return c;
 }
 
