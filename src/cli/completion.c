@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nn/config.h"
+#include "strategy/config.h"
 #include "strategy/method.h"
 
 /* Where `key` without its section means this option: the first that has it, and no other. */

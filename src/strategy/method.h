@@ -1,22 +1,24 @@
 /* A method is one file and one line: the file ends with a struct method, which says all that the
  * rest of the program knows of it, and methods.c names it. docs/adding-a-method.md goes through it.
  *
- *     struct slowmo_config { int64_t tau; double alpha, beta; };
+ *     struct toy_config { double gain; };
  *     static const struct option options[] = {
- *         OPTION_LONG(struct slowmo_config, tau, "12", 1, 1e15, "steps between averages"),
- *         ...
- *     const struct method method_slowmo = {
- *         .name = "slowmo", .axis = METHOD_REPLICATE, .about = "...",
- *         METHOD_OPTIONS(struct slowmo_config, options), .replicate = &ops };
+ *         OPTION_REAL(struct toy_config, gain, "1", 0, 100, "what gradients are multiplied by"),
+ *     };
+ *     const struct method method_toy = {
+ *         .name = "toy", .axis = METHOD_REPLICATE, .about = "...",
+ *         METHOD_OPTIONS(struct toy_config, options), .replicate = &ops };
  *
- * Its options are the section of its name: [slowmo] tau = 12, --slowmo.tau=12, or --tau=12 where
- * the method is chosen. */
+ * Its options are the section of its name: [toy] gain = 2, --toy.gain=2, or --gain=2 where the
+ * method is chosen. */
 #ifndef SOTTO_STRATEGY_METHOD_H
 #define SOTTO_STRATEGY_METHOD_H
 
 #include "base/option_only.h"
-#include "strategy/replicate/replicate.h"
-#include "strategy/strategy.h"
+
+struct strategy_config;
+struct strategy_ops;
+struct replicate_ops;
 
 enum method_axis { METHOD_SHARD, METHOD_REPLICATE };
 

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "strategy/config.h"
+
 #define METHODS(METHOD)                                                                            \
     METHOD(ddp)                                                                                    \
     METHOD(zero1)                                                                                  \

@@ -2,7 +2,7 @@
  * runs wrote then are still read. */
 #include <string.h>
 
-#include "strategy/strategy.h"
+#include "strategy/config.h"
 
 bool strategy_old_key(const char *key)
 {

@@ -1,5 +1,6 @@
 /* The method of docs/adding-a-method.md: groups are in step, since it sums the gradient itself. */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 struct toy_config {
     double gain;

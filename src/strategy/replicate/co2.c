@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 #include "strategy/replicate/norms.h"
 #include "strategy/replicate/pace.h"
 #include "tensor/ops.h"

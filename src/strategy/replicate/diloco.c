@@ -5,6 +5,7 @@
  * number sit out, and the dropped ones come from a seed. Both take part in the collective with
  * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0. */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* Local SGD: groups step on their own and average their parameters every tau steps. The optimizer's
  * state is kept, not averaged. */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 static const struct option options[] = {OPTION_TAU("steps between averages")};
 

@@ -1,6 +1,7 @@
 /* Overlap-Local-SGD (Wang, Liang and Joshi 2020): groups are pulled towards an anchor whose average
  * is under way while they step, one boundary stale. */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 #include "tensor/ops.h"
 

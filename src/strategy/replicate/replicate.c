@@ -1,4 +1,5 @@
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 #include <stdlib.h>
 #include <string.h>

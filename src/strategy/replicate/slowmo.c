@@ -1,6 +1,7 @@
 /* SlowMo (Wang et al. 2020): local steps, then a step with slow momentum from where they all began.
  */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 #include "tensor/ops.h"
 

@@ -1,6 +1,7 @@
 /* Synchronous replication: gradients are averaged over all groups in every step, stage by stage,
  * while backward runs (hybrid sharding). */
 #include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {

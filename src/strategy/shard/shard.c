@@ -78,102 +78,6 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
     return SOTTO_OK;
 }
 
-static enum sotto_status count(struct shard *s, int64_t index, struct device *dev)
-{
-    struct oracle_result r;
-    TRY(oracle_result(s->is.oracle, 0, dev, &r));
-    if (!isfinite(r.loss))
-        return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index, r.loss);
-    s->counts.loss += r.loss;
-    s->counts.targets += (double)r.targets;
-    s->counts.tokens += (double)r.tokens;
-    s->counts.microbatches++;
-    return SOTTO_OK;
-}
-
-enum sotto_status shard_count(struct shard *s, int64_t index)
-{
-    return count(s, index, NULL);
-}
-
-enum sotto_status counts_sum(const struct shard *s, struct counts *c)
-{
-    const struct mesh *mesh = s->is.mesh;
-    double all[COUNTS] = {c->loss, c->targets, c->tokens,  c->microbatches,
-                          c->stop, c->workers, c->seconds, c->abandoned};
-    const struct replicate_ops *r = s->replicate->ops;
-    TRY(comm_sum(r->sums_gradient ? mesh->lane_world : mesh->lane_shard, all, COUNTS));
-    const double parts = s->is.config->weight == WEIGHT_TOKENS ? all[1] : all[3];
-    if (r->in_step && !r->sums_gradient)
-        TRY(comm_sum(mesh->lane_replicate, all, COUNTS));
-    *c = (struct counts){all[0], all[1], all[2], all[3], all[4], all[5], all[6], all[7], parts};
-    return SOTTO_OK;
-}
-
-static enum sotto_status sum_counts(void *arg)
-{
-    struct shard *s = arg;
-    return counts_sum(s, &s->counts);
-}
-
-enum sotto_status shard_count_sum(struct shard *s)
-{
-    return lane_start(s->is.mesh->lane, sum_counts, s);
-}
-
-/* The loss is read by the lane, behind the backward of the last stage, while the others run. */
-static enum sotto_status count_last(void *arg)
-{
-    struct shard *s = arg;
-    TRY(count(s, s->last, s->is.mesh->lane->dev));
-    return sum_counts(s);
-}
-
-enum sotto_status shard_count_last(struct shard *s, int64_t index)
-{
-    s->last = index;
-    return lane_start(s->is.mesh->lane, count_last, s);
-}
-
-static void agree(struct shard *s, const struct counts *c, struct round *out)
-{
-    const struct replicate *r = s->replicate;
-    if (r->ops->in_step) {
-        s->agreed = (struct agreed){.rounds = 1,
-                                    .tokens = out->tokens,
-                                    .microbatches = out->microbatches,
-                                    .seconds = c->seconds / c->workers};
-        out->agreed = &s->agreed;
-        out->stop = c->stop > 0;
-    } else {
-        out->agreed = r->agreed.rounds ? &r->agreed : NULL;
-        out->stop = r->stop;
-    }
-}
-
-/* Groups that train apart for a while are taken to do as much as this one until they meet. */
-void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
-{
-    const struct replicate *r = s->replicate;
-    const double groups = r->ops->in_step ? 1 : r->weights;
-    out->targets = (int64_t)(groups * c->targets);
-    out->tokens = (int64_t)(groups * c->tokens);
-    out->microbatches = (int64_t)(groups * c->microbatches);
-    out->own_tokens = (int64_t)c->tokens;
-    out->own_microbatches = (int64_t)c->microbatches;
-    out->loss = c->targets > 0 ? c->loss / c->targets : 0;
-    out->whole = r->ops->in_step || s->is.mesh->n_r == 1;
-    agree(s, c, out);
-}
-
-void shard_tell(struct shard *s, const struct counts *c)
-{
-    s->replicate->own = (struct replicate_own){.tokens = c->tokens,
-                                               .microbatches = c->microbatches,
-                                               .seconds = c->seconds / c->workers,
-                                               .stop = c->stop > 0};
-}
-
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
                              struct round *out)
 {
@@ -182,7 +86,7 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
         s->next += s->is.config->accumulate;
     shard_count_end(s, &s->counts, out); /* by the groups that train in this round ... */
     TRY(replicate_step(s->replicate, plan, scale));
-    agree(s, &s->counts, out); /* ... before another number of them begins    */
+    shard_agree(s, &s->counts, out); /* ... before another number of them begins    */
     return SOTTO_OK;
 }
 
@@ -256,14 +160,6 @@ bool shard_alone(const struct shard *s)
 {
     const struct mesh *mesh = s->is.mesh;
     return (s->replicate->ops->in_step ? mesh->worker->size : mesh->n_s) == 1;
-}
-
-double shard_scale(const struct shard *s, const struct counts *all)
-{
-    double parts = all->parts;
-    if (shard_alone(s))
-        parts = s->is.config->weight == WEIGHT_TOKENS ? all->targets : all->microbatches;
-    return parts > 0 ? 1 / parts : 0;
 }
 
 enum sotto_status shard_clip(const struct shard *s, const struct work *on, const struct pair *p,

@@ -107,6 +107,8 @@ enum sotto_status shard_count(struct shard *s, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
 enum sotto_status shard_count_last(struct shard *s, int64_t index);
 void shard_count_end(struct shard *s, const struct counts *all, struct round *out);
+/* ... of which this is what all workers know alike, which a step may have moved. */
+void shard_agree(struct shard *s, const struct counts *all, struct round *out);
 
 /* Hands a round's counts, summed over the group, to the replicate method, before its step. */
 void shard_tell(struct shard *s, const struct counts *c);

@@ -1,0 +1,249 @@
+#include "strategy/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "strategy/method.h"
+
+static const char *const precision_names[] = {"fp32", "mixed", NULL};
+static const char *const grads_names[] = {"auto", "fp32", "bf16", NULL};
+static const char *const weight_names[] = {"microbatch", "tokens", NULL};
+
+#define S struct strategy_config
+static const struct option options[] = {
+    OPTION_TEXT(S, preset, "",
+                "a method by its usual name, such as zero1, acco, local-sgd or diloco (--help "
+                "methods); empty: ddp"),
+    OPTION_TEXT(S, shard, "auto",
+                "how one group of workers turns gradients into parameters: a method's name; auto: "
+                "the preset's"),
+    OPTION_TEXT(S, replicate, "auto",
+                "how groups stay in agreement: a method's name; auto: the preset's"),
+    OPTION_TEXT(S, mesh, "",
+                "RxS: R groups of S workers; empty: one group, or as many as workers where the "
+                "replicate method is meant for slow links"),
+    OPTION_ENUM(
+        S, precision, "fp32", precision_names,
+        "mixed: parameters and gradients bf16, the fp32 truth kept beside them; products of bf16 "
+        "where the processor has them"),
+    OPTION_ENUM(S, grads, "auto", grads_names,
+                "mixed: what a worker adds its gradients up in (they are sent as bf16); auto: fp32 "
+                "where a round has more than 4 micro-batches or, with dpu, acco-wp and acco, may"),
+    OPTION_ENUM(S, weight, "microbatch", weight_names,
+                "a round's gradient averages micro-batches, or target tokens (padded data)"),
+    OPTION_INT(
+        S, accumulate, "1", 1, 1e6,
+        "micro-batches a worker and round; dpu, acco-wp and acco: at least so many each time "
+        "they compute beside communication"),
+};
+#undef S
+
+static const struct option_only only[] = {
+    {"grads", "precision", "mixed"},
+};
+enum { RULES = sizeof only / sizeof *only };
+
+static struct option_section section_of(struct strategy_config *c)
+{
+    return (struct option_section)OPTION_SECTION(
+        "strategy", "the training method: by name, or part by part", options, c);
+}
+
+/* Of the pair that a configuration asks for, the methods that there are; NULL for the others. */
+struct pair {
+    const struct method *shard, *replicate;
+};
+
+/* A preset, or a method's own name. */
+static struct pair find_preset(const char *name)
+{
+    const struct method_preset *p;
+    for (int i = 0; (p = method_preset(i)); i++)
+        if (!*name || strcmp(p->name, name) == 0)
+            return (struct pair){p->shard, p->replicate};
+    const struct method_preset *plain = method_preset(0);
+    const struct method *shard = method_find(METHOD_SHARD, name),
+                        *replicate = method_find(METHOD_REPLICATE, name);
+    if (!shard && !replicate)
+        return (struct pair){0};
+    return (struct pair){shard ? shard : plain->shard, replicate ? replicate : plain->replicate};
+}
+
+static struct pair find_pair(const struct strategy_config *c)
+{
+    struct pair p = find_preset(c->preset);
+    if (strcmp(c->shard, "auto") != 0)
+        p.shard = method_find(METHOD_SHARD, c->shard);
+    if (strcmp(c->replicate, "auto") != 0)
+        p.replicate = method_find(METHOD_REPLICATE, c->replicate);
+    return p;
+}
+
+static bool uses(const struct strategy_config *c, const struct method *m)
+{
+    const struct pair p = find_pair(c);
+    return p.shard == m || p.replicate == m;
+}
+
+static bool section_used(const void *config, const char *section)
+{
+    const struct pair p = find_pair(config);
+    return (p.shard && strcmp(p.shard->name, section) == 0) ||
+           (p.replicate && strcmp(p.replicate->name, section) == 0);
+}
+
+static struct option_section section_of_method(struct strategy_config *c, const struct method *m)
+{
+    return (struct option_section){.name = m->name,
+                                   .about = m->about,
+                                   .table = m->options,
+                                   .count = m->n_options,
+                                   .config = method_config(c, m),
+                                   .used = section_used,
+                                   .of = c};
+}
+
+void strategy_sections(struct strategy_config *c, struct option_section out[STRATEGY_SECTIONS])
+{
+    const struct method *m;
+    int n = 0;
+    out[n++] = section_of(c);
+    for (int i = 0; (m = method_at(i)); i++)
+        if (m->n_options)
+            out[n++] = section_of_method(c, m);
+    while (n < STRATEGY_SECTIONS)
+        out[n++] = (struct option_section){.name = "", .about = ""};
+}
+
+void strategy_defaults(struct strategy_config *c)
+{
+    struct option_section sections[STRATEGY_SECTIONS];
+    *c = (struct strategy_config){0};
+    strategy_sections(c, sections);
+    option_defaults(sections, STRATEGY_SECTIONS);
+}
+
+const char *strategy_preset(int i)
+{
+    const struct method_preset *p = method_preset(i);
+    return p ? p->name : NULL;
+}
+
+static enum sotto_status unknown(const char *key, const char *name, const char *const *names)
+{
+    const char *near = option_closest(name, names);
+    return fail(SOTTO_EINVAL, "strategy.%s = %s: no such method%s%s%s", key, name,
+                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+}
+
+static enum sotto_status unknown_preset(const char *name)
+{
+    const char *names[2 * METHODS_MOST + 1] = {0};
+    for (int i = 0; i < 2 * METHODS_MOST && strategy_preset(i); i++)
+        names[i] = strategy_preset(i);
+    return unknown("preset", name, names);
+}
+
+static enum sotto_status unknown_method(enum method_axis axis, const char *name)
+{
+    const char *names[METHODS_MOST + 1] = {0};
+    const struct method *m;
+    for (int i = 0, n = 0; (m = method_at(i)); i++)
+        if (m->axis == axis)
+            names[n++] = m->name;
+    return unknown(axis == METHOD_SHARD ? "shard" : "replicate", name, names);
+}
+
+/* "2x4" */
+static enum sotto_status parse_mesh(struct strategy_config *c, int workers)
+{
+    char *end;
+    long r = strtol(c->mesh, &end, 10), s = *end == 'x' ? strtol(end + 1, &end, 10) : 0;
+    if (r < 1 || s < 1 || *end)
+        return fail(SOTTO_EINVAL, "strategy.mesh = %s: want RxS, groups times workers of a group",
+                    c->mesh);
+    if (r > workers || s > workers || r * s != workers)
+        return fail(SOTTO_EINVAL, "strategy.mesh = %s needs %ld workers, there are %d", c->mesh,
+                    r * s, workers);
+    c->groups = (int)r;
+    return SOTTO_OK;
+}
+
+static enum sotto_status resolve_methods(struct strategy_config *c)
+{
+    const struct pair p = find_pair(c);
+    if (!find_preset(c->preset).shard)
+        return unknown_preset(c->preset);
+    if (!p.shard)
+        return unknown_method(METHOD_SHARD, c->shard);
+    if (!p.replicate)
+        return unknown_method(METHOD_REPLICATE, c->replicate);
+    c->sharding = p.shard;
+    c->replicating = p.replicate;
+    return SOTTO_OK;
+}
+
+/* Options of methods that are not chosen would be ignored silently. */
+static enum sotto_status refuse_unused(struct strategy_config *c)
+{
+    const struct method *m;
+    for (int i = 0; (m = method_at(i)); i++) {
+        for (int k = 0; k < m->n_options && !uses(c, m); k++) {
+            char value[OPTION_ROOM];
+            const void *own = method_own(c, m);
+            if (!option_is_default(&m->options[k], own))
+                return fail(SOTTO_EINVAL, "%s.%s = %.80s has no effect: the method is %s x %s",
+                            m->name, m->options[k].key, option_print(&m->options[k], own, value),
+                            c->sharding->name, c->replicating->name);
+        }
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status resolve_own(struct strategy_config *c, const struct method *m)
+{
+    const struct option_section section = section_of_method(c, m);
+    TRY(option_only_check(&section, m->only, m->n_only));
+    return m->resolve ? m->resolve(method_config(c, m), c) : SOTTO_OK;
+}
+
+enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
+{
+    const struct option_section section = section_of(c);
+    TRY(resolve_methods(c));
+    TRY(option_only_check(&section, only, RULES));
+    TRY(refuse_unused(c));
+    c->groups = strategy_groups(c, workers);
+    if (*c->mesh)
+        TRY(parse_mesh(c, workers));
+    TRY(resolve_own(c, c->sharding));
+    return resolve_own(c, c->replicating);
+}
+
+/* Of a method that is not chosen. */
+static void set_aside(struct strategy_config *c, const struct strategy_config *base,
+                      const struct method *m)
+{
+    for (int k = 0; k < m->n_options; k++) {
+        const struct option *o = &m->options[k];
+        const struct option_section alone = OPTION_SECTION_OF("", "", o, 1, method_config(c, m));
+        char mine[OPTION_ROOM], shared[OPTION_ROOM];
+        if (strcmp(option_print(o, alone.config, mine),
+                   option_print(o, method_own(base, m), shared)) == 0)
+            option_defaults(&alone, 1);
+    }
+}
+
+void strategy_set_aside(struct strategy_config *c, const struct strategy_config *base)
+{
+    const struct option_section section = section_of(c);
+    const struct method *m;
+    option_only_set_aside(&section, only, RULES, base);
+    for (int i = 0; (m = method_at(i)); i++) {
+        const struct option_section own = section_of_method(c, m);
+        if (uses(c, m))
+            option_only_set_aside(&own, m->only, m->n_only, method_own(base, m));
+        else
+            set_aside(c, base, m);
+    }
+}

@@ -1,0 +1,92 @@
+/* [strategy] and the sections of the methods: which method, on which mesh, with which options. */
+#ifndef SOTTO_STRATEGY_CONFIG_H
+#define SOTTO_STRATEGY_CONFIG_H
+
+#include <stddef.h>
+
+#include "base/option.h"
+#include "tensor/dtype.h"
+
+struct method; /* method.h */
+
+enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
+enum strategy_grads { GRADS_AUTO, GRADS_FP32, GRADS_BF16 };
+enum strategy_weight { WEIGHT_MICROBATCH, WEIGHT_TOKENS };
+
+/* Room for methods, and for what is their own in a configuration. */
+enum { METHODS_MOST = 24, METHODS_ROOM = 24 * 1024 };
+
+struct strategy_config { /* [strategy] */
+    char preset[OPTION_ROOM];
+    char shard[OPTION_ROOM]; /* a method's name, or "auto": the preset's          */
+    char replicate[OPTION_ROOM];
+    char mesh[OPTION_ROOM]; /* "RxS"                                            */
+    int precision;          /* enum strategy_precision                          */
+    int grads;              /* enum strategy_grads                              */
+    int weight;             /* enum strategy_weight: what a round's average counts */
+    int accumulate;         /* micro-batches a worker and round, or half-round  */
+    /* By strategy_resolve; no options of their own. */
+    const struct method *sharding, *replicating;
+    int groups; /* |R| */
+
+    /* The methods' own configurations (method_config). */
+    _Alignas(max_align_t) unsigned char own[METHODS_ROOM];
+};
+
+/* Fills in what was left to the preset and to the number of workers; refuses combinations that make
+ * no sense. */
+enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
+
+/* Groups, where the mesh is left open: one, or as many as workers where the replicate method is
+ * meant for slow links. */
+int strategy_groups(const struct strategy_config *config, int workers);
+
+/* What parameters are computed with, and what gradients are added up in. */
+enum dtype strategy_type(const struct strategy_config *config);
+enum dtype strategy_grad_type(const struct strategy_config *config);
+
+/* The sections: [strategy] and one for each method that has options, in the order of methods.c; the
+ * rest of them are empty. */
+enum { STRATEGY_SECTIONS = 1 + METHODS_MOST };
+void strategy_sections(struct strategy_config *config,
+                       struct option_section out[STRATEGY_SECTIONS]);
+void strategy_defaults(struct strategy_config *config);
+
+/* Sets options that config's methods have no use for back to their defaults, where `base` has the
+ * same value: what runs share, or an earlier one had, is for the methods that use it. Others are
+ * strategy_resolve's to refuse. */
+void strategy_set_aside(struct strategy_config *config, const struct strategy_config *base);
+
+/* A key of [strategy] as it was before methods had sections: it is given to the chosen methods that
+ * have it. For files of earlier runs. Returns whether there is such a key. */
+bool strategy_old_key(const char *key);
+enum sotto_status strategy_set_old(struct strategy_config *config, const char *key,
+                                   const char *value);
+
+/* The preset's name, i = 0, 1, ...; NULL behind the last. */
+const char *strategy_preset(int i);
+
+/* "zero1", "fsdp x sync": for people. */
+void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
+
+/* Whether a round has as many micro-batches as fit beside communication; whether what is computed
+ * depends on that. */
+bool strategy_elastic(const struct strategy_config *config);
+bool strategy_timed(const struct strategy_config *config);
+
+/* For a trial of a round or two with fewer groups. */
+void strategy_trial(struct strategy_config *config, int groups);
+
+/* Groups never differ. */
+bool strategy_in_step(const struct strategy_config *config);
+
+/* Steps between two meetings of groups that train apart, with the key that says so and whether they
+ * meet at the end of a run that is shorter; 0: they are in step, or it is not known yet. */
+int64_t strategy_every(const struct strategy_config *config, char key[OPTION_ROOM],
+                       bool *meets_at_end);
+
+/* How many rounds it may take workers that are asked to stop until all of them can; part of one,
+ * where rounds can be abandoned. */
+double strategy_rounds_to_stop(const struct strategy_config *config);
+
+#endif

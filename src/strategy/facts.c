@@ -1,0 +1,81 @@
+/* What follows from a configuration once its methods are known. */
+#include "strategy/config.h"
+
+#include "strategy/method.h"
+#include "strategy/replicate/replicate.h"
+
+enum dtype strategy_type(const struct strategy_config *c)
+{
+    return c->precision == PRECISION_MIXED ? DTYPE_BF16 : DTYPE_F32;
+}
+
+/* A bf16 sum loses half a percent with each term and stops growing at 256 that point the same way.
+ * How many micro-batches the delayed methods put into one is up to the network. */
+enum dtype strategy_grad_type(const struct strategy_config *c)
+{
+    enum { FEW = 4 };
+    if (c->precision == PRECISION_FP32 || c->grads == GRADS_FP32)
+        return DTYPE_F32;
+    if (c->grads == GRADS_BF16)
+        return DTYPE_BF16;
+    return strategy_elastic(c) || c->accumulate > FEW ? DTYPE_F32 : DTYPE_BF16;
+}
+
+bool strategy_elastic(const struct strategy_config *c)
+{
+    return c->sharding->shard->history != NULL;
+}
+
+bool strategy_timed(const struct strategy_config *c)
+{
+    const struct method *m = c->sharding;
+    return m->timed && m->timed(method_own(c, m));
+}
+
+bool strategy_in_step(const struct strategy_config *c)
+{
+    return c->replicating->replicate->in_step;
+}
+
+int64_t strategy_every(const struct strategy_config *c, char key[OPTION_ROOM], bool *meets_at_end)
+{
+    const struct method *m = c->replicating;
+    if (!m->every)
+        return 0;
+    snprintf(key, OPTION_ROOM, "%s.%s", m->name, m->every_key);
+    *meets_at_end = m->meets_at_end;
+    return m->every(method_own(c, m));
+}
+
+void strategy_trial(struct strategy_config *c, int groups)
+{
+    c->groups = groups;
+    if (c->sharding->trial)
+        c->sharding->trial(method_config(c, c->sharding));
+    if (c->replicating->trial)
+        c->replicating->trial(method_config(c, c->replicating));
+}
+
+void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])
+{
+    if (c->groups > 1)
+        snprintf(out, OPTION_ROOM, "%s x %s", c->sharding->name, c->replicating->name);
+    else
+        snprintf(out, OPTION_ROOM, "%s", c->sharding->name);
+}
+
+double strategy_rounds_to_stop(const struct strategy_config *c)
+{
+    if (c->groups > 1 && !strategy_in_step(c)) {
+        char key[OPTION_ROOM];
+        bool meets;
+        const int64_t every = strategy_every(c, key, &meets);
+        return every > 0 ? (double)every : 1;
+    }
+    return c->sharding->shard->abandons ? 1.0 / c->accumulate : 1;
+}
+
+int strategy_groups(const struct strategy_config *c, int workers)
+{
+    return c->replicating->replicate->sums_gradient ? 1 : workers;
+}

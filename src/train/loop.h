@@ -1,0 +1,59 @@
+/* The parts of the loop over rounds: the rounds themselves (loop.c), what is told of them
+ * (loop_tell.c), and how long the run will be (loop_length.c). */
+#ifndef SOTTO_TRAIN_LOOP_H
+#define SOTTO_TRAIN_LOOP_H
+
+#include "train/budget.h"
+#include "train/trainer.h"
+
+struct loop {
+    struct trainer *t;
+    struct cost since; /* at the last report */
+    double slowest;    /* worker's seconds then */
+    int64_t tokens, step;
+    int64_t began; /* at this step */
+    double real;   /* real time, for what is left */
+    int64_t saved; /* step of the newest checkpoint, -1: none */
+    double pause;  /* between the last two rounds, in the worker's time */
+    struct budget_spent spent;
+    double *clock;   /* (workers) NULL: clocks are told with every round */
+    int64_t compare; /* behind this round clocks are compared */
+    bool warned;
+    bool abandoned; /* the last round: the run is as it was before it */
+};
+
+static inline bool loop_leads(const struct loop *l)
+{
+    return l->t->worker->rank == 0;
+}
+
+/* Rank 0 tells the watcher of a round; a reported one is written to the metrics too. */
+void loop_tell(struct loop *l, struct run_step *s);
+
+/* The same for the reported rounds that all workers have done; `wait`: for all that were. */
+enum sotto_status loop_tell_reported(struct loop *l, bool wait);
+
+/* The reports after this step make the run's loss: those of its last tenth. */
+int64_t loop_tail(const struct loop *l);
+
+/* The loss over the held-out data, which is told. */
+enum sotto_status loop_evaluate(struct loop *l);
+
+/* Everybody's numbers, for the run's report. */
+enum sotto_status loop_conclude(struct loop *l);
+
+/* What the workers have agreed on is the pace of the run, which tells how long it will be. NULL:
+ * nothing new. */
+void loop_learn(struct loop *l, const struct agreed *a);
+
+/* Groups that would exchange for the first time behind the end: it is said what becomes of that. */
+void loop_warn_rare(struct loop *l);
+
+/* Where the clocks of all workers stand. */
+enum sotto_status loop_read_clocks(struct loop *l);
+
+/* Groups that train apart may not meet before the time is up. They compare their clocks in few
+ * rounds, the same for all; a run that is late ends with the next round, with its last exchange. */
+enum sotto_status loop_compare_clocks(struct loop *l);
+
+#endif

@@ -1,0 +1,69 @@
+/* How long a run will be, by what its workers have agreed on and by their clocks. */
+#include "train/loop.h"
+
+#include <math.h>
+
+#include "base/log.h"
+
+void loop_learn(struct loop *l, const struct agreed *a)
+{
+    struct trainer *t = l->t;
+    const struct run_config *c = &t->run->config;
+    struct budget_spent *spent = &l->spent;
+    if (a) {
+        spent->rounds += a->rounds;
+        spent->tokens += a->tokens;
+        spent->samples += a->microbatches * c->train.batch;
+        if (!l->clock) {
+            spent->timed = spent->rounds - 1; /* the clock was read before the last one */
+            spent->seconds = a->seconds;
+        }
+    }
+    t->rounds = budget_rounds(&c->train, spent,
+                              (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
+}
+
+void loop_warn_rare(struct loop *l)
+{
+    const struct trainer *t = l->t;
+    const struct strategy_config *c = &t->run->config.strategy;
+    char key[OPTION_ROOM];
+    bool meets = false;
+    const int64_t every = strategy_every(c, key, &meets);
+    if (!loop_leads(l) || c->groups == 1 || every <= t->rounds || t->rounds <= 0 || l->warned)
+        return;
+    l->warned = true;
+    log_warn("%s = %lld is more than the %lld steps of this run: %s", key, (long long)every,
+             (long long)t->rounds,
+             meets ? "its groups exchange once, at the end"
+                   : "its groups train without an exchange, and the model is their mean");
+}
+
+enum sotto_status loop_read_clocks(struct loop *l)
+{
+    struct trainer *t = l->t;
+    const double mine = meter_read(&t->meter).seconds;
+    TRY(comm_gather_bytes(t->worker->world, l->clock, &mine, sizeof mine));
+    l->spent.timed = t->step;
+    l->spent.seconds = 0;
+    for (int i = 0; i < t->worker->size; i++)
+        l->spent.seconds = fmax(l->spent.seconds, l->clock[i]);
+    return SOTTO_OK;
+}
+
+enum sotto_status loop_compare_clocks(struct loop *l)
+{
+    struct trainer *t = l->t;
+    if (!l->clock || t->step < l->compare || t->step >= t->rounds)
+        return SOTTO_OK;
+    const double before = clock_now(t->worker->clock);
+    TRY(loop_read_clocks(l));
+    loop_learn(l, NULL);
+    if (t->rounds <= t->step)
+        t->rounds = t->step + 1;
+    if (t->step > 1) /* the first round is not like the others */
+        loop_warn_rare(l);
+    l->compare = budget_compare(t->step, t->rounds);
+    l->pause += clock_now(t->worker->clock) - before;
+    return SOTTO_OK;
+}

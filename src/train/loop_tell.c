@@ -1,0 +1,137 @@
+/* What is told of a run: to its watcher, in its metrics, and in the end. */
+#include "train/loop.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+/* A full disk must not end a run that could still free itself: the first failure is said, training
+ * goes on. */
+static void write_metrics(struct run *run)
+{
+    if (metrics_end(&run->metrics) != SOTTO_OK)
+        log_warn("metrics are not written: %s", sotto_error());
+}
+
+/* All that is cumulative counts from the run's beginning, so that curves can be drawn over it. */
+static void report(struct trainer *t, const struct run_step *s, const struct cost *all)
+{
+    struct metrics *m = &t->run->metrics;
+    metrics_begin(m, s->step);
+    metrics_put(m, "train/loss", s->round.loss);
+    metrics_put(m, "train/lr", s->lr);
+    metrics_put(m, "train/grad_norm", s->round.grad_norm);
+    metrics_put_int(m, "train/tokens", s->tokens);
+    metrics_put_int(m, "train/samples", s->samples);
+    metrics_put(m, "speed/tokens_per_s", s->tokens_per_s);
+    metrics_put(m, "speed/seconds", s->seconds);
+    metrics_put(m, "time/seconds", s->slowest);
+    metrics_put(m, "time/compute", all->compute);
+    metrics_put(m, "time/update", all->update);
+    metrics_put(m, "time/wire", all->wire);
+    metrics_put(m, "time/waited_others", all->waited_others);
+    metrics_put(m, "time/waited_wire", all->waited_wire);
+    metrics_put_int(m, "comm/bytes", all->inside + all->between);
+    metrics_put_int(m, "comm/inside", all->inside);
+    metrics_put_int(m, "comm/between", all->between);
+    write_metrics(t->run);
+}
+
+/* The numbers of a round, and the time that is left. */
+void loop_tell(struct loop *l, struct run_step *s)
+{
+    struct trainer *t = l->t;
+    const struct cost all = s->cost;
+    const double seconds = s->slowest - l->slowest;
+    const double real = clock_now(&clock_real);
+    cost_add(&s->cost, &l->since, -1);
+    s->tokens_per_s = seconds > 0 ? (double)(s->tokens - l->tokens) / seconds : 0;
+    s->eta = (real - l->real) / (double)(s->step - l->step) * (double)(s->steps - s->step);
+    s->trainer = t;
+    if (t->run->watch.step)
+        t->run->watch.step(t->run->watch.arg, s);
+    if (!s->report)
+        return;
+    report(t, s, &all);
+    l->since = all;
+    l->slowest = s->slowest;
+    l->tokens = s->tokens;
+    l->step = s->step;
+    l->real = real;
+}
+
+int64_t loop_tail(const struct loop *l)
+{
+    const struct trainer *t = l->t;
+    return t->rounds - t->rounds / 10 - t->run->config.train.log_every;
+}
+
+enum sotto_status loop_tell_reported(struct loop *l, bool wait)
+{
+    struct trainer *t = l->t;
+    struct run_step s;
+    for (bool found = true; found;) {
+        TRY(roundup_next(t->roundup, wait, &s, &found));
+        if (!found)
+            break;
+        if (s.step > loop_tail(l)) {
+            t->tail_loss += s.round.loss;
+            t->tail_reports++;
+        }
+        loop_tell(l, &s);
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status loop_evaluate(struct loop *l)
+{
+    struct trainer *t = l->t;
+    struct run *run = t->run;
+    if (!run->valid)
+        return SOTTO_OK;
+    TRY(trainer_evaluate(t, &t->evaluation));
+    const struct evaluation *e = &t->evaluation;
+    if (!loop_leads(l))
+        return SOTTO_OK;
+    metrics_begin(&run->metrics, t->step);
+    metrics_put(&run->metrics, "eval/loss", e->loss);
+    metrics_put(&run->metrics, "eval/perplexity", exp(e->loss));
+    metrics_put(&run->metrics, "eval/accuracy", (double)e->hits / (double)e->targets);
+    write_metrics(run);
+    if (run->watch.evaluated)
+        run->watch.evaluated(run->watch.arg, t->step, e);
+    return SOTTO_OK;
+}
+
+enum sotto_status loop_conclude(struct loop *l)
+{
+    struct trainer *t = l->t;
+    struct run *run = t->run;
+    TRY(mesh_rest(&t->mesh)); /* what was sent is counted, also where nobody waited for it */
+    struct worker_report mine = {.cost = meter_read(&t->meter)};
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        mine.memory[c] = t->memory.peak[c];
+    mine.memory_total = t->memory.total_peak;
+    struct run_result result = {.complete = t->step >= t->rounds,
+                                .rounds = t->step - l->began,
+                                .step = t->step,
+                                .steps = t->rounds > t->step ? t->rounds : t->step,
+                                .tokens = t->tokens,
+                                .samples = t->samples,
+                                .loss =
+                                    t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
+                                .evaluation = t->evaluation};
+    TRY(trainer_hash(t, &result.hash));
+    result.worker = calloc((size_t)t->worker->size, sizeof *result.worker);
+    if (!result.worker)
+        return fail(SOTTO_ENOMEM, "no memory for the report of %d workers", t->worker->size);
+    enum sotto_status st = comm_gather_bytes(t->worker->world, result.worker, &mine, sizeof mine);
+    for (int i = 0; i < t->worker->size; i++)
+        result.seconds = fmax(result.seconds, result.worker[i].cost.seconds);
+    if (st == SOTTO_OK && loop_leads(l))
+        run->result = result;
+    else
+        free(result.worker);
+    return st;
+}

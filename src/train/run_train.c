@@ -1,0 +1,38 @@
+/* The workers of a run, from their opening to its report. */
+#include "train/budget.h"
+#include "train/report.h"
+#include "train/trainer.h"
+
+static enum sotto_status train(struct worker *w, void *arg)
+{
+    struct trainer t;
+    struct run *run = arg;
+    TRY(trainer_open(&t, run, w));
+    enum sotto_status st = trainer_loop(&t);
+    if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
+        struct status_note note;
+        status_save(&note, st);
+        run->watch.failed(run->watch.arg, run);
+        status_raise(&note);
+    }
+    if (st != SOTTO_OK)
+        mesh_abort(&t.mesh, st); /* before its lanes are closed: they may wait for others */
+    trainer_close(&t);
+    return st;
+}
+
+enum sotto_status run_train(struct run *run)
+{
+    const struct train_config *t = &run->config.train;
+    TRY(cluster_run(&run->cluster, train, run));
+    if (!run->cluster.leads)
+        return SOTTO_OK;
+    TRY(report_write(run));
+    if (run->result.complete)
+        return SOTTO_OK;
+    if (run->result.steps >= BUDGET_UNKNOWN)
+        return fail(SOTTO_ESTOPPED, "stopped at step %lld; everything is saved in %s",
+                    (long long)run->result.step, t->out);
+    return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
+                (long long)run->result.step, (long long)run->result.steps, t->out);
+}
