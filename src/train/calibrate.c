@@ -15,8 +15,8 @@ struct bench {
     struct memory memory;
     struct device dev;
     struct pool pool;
-    struct buffer theta, g;
-    struct view *stages; /* (2 n_stage) */
+    struct buffer x, theta, g; /* x: where the device cannot compute with the run's own */
+    struct view *stages;       /* (2 n_stage) */
 };
 
 static enum sotto_status measure(struct bench *b, double *seconds)
@@ -70,6 +70,11 @@ static enum sotto_status open_bench(struct bench *b)
     TRY(device_open(&b->dev, c->train.device, &b->memory, 1));
     pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);
     TRY(buffer_init(&b->g, &b->dev, strategy_grad_type(&c->strategy), count, MEMORY_GRADIENTS));
+    if (b->dev.ops->place != PLACE_HOST) {
+        TRY(buffer_init(&b->x, &b->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
+        b->dev.ops->write(&b->dev, b->x.view, b->run->start, count);
+        theta = b->x.view;
+    }
     if (mixed) {
         TRY(buffer_init(&b->theta, &b->dev, DTYPE_BF16, count, MEMORY_PARAMETERS));
         b->dev.ops->copy(&b->dev, b->theta.view, theta, count);
@@ -86,6 +91,7 @@ static void close_bench(struct bench *b)
         pool_free(&b->pool);
     buffer_free(&b->g);
     buffer_free(&b->theta);
+    buffer_free(&b->x);
     if (b->dev.ops)
         device_close(&b->dev);
     comm_free(b->worker.world);

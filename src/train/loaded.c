@@ -40,7 +40,7 @@ static enum sotto_status load_state(struct loaded *l, const char *folder)
         return SOTTO_OK;
     TRY(buffer_init(&l->state, &l->dev, DTYPE_F32, table_count(&l->model.state),
                     MEMORY_PARAMETERS));
-    return weights_load_state(&l->model, folder, l->state.view.data);
+    return weights_load_state(&l->model, folder, view_host(l->state.view));
 }
 
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
@@ -57,7 +57,7 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
     TRY_DONE(buffer_init(&l->parameters, &l->dev, DTYPE_F32, table_count(&l->model.table),
                          MEMORY_PARAMETERS));
-    TRY_DONE(weights_load(&l->model, folder, l->parameters.view.data));
+    TRY_DONE(weights_load(&l->model, folder, view_host(l->parameters.view)));
     TRY_DONE(load_state(l, folder));
     l->theta = calloc((size_t)l->model.n_stage, sizeof *l->theta);
     if (!l->theta) {

@@ -26,3 +26,6 @@ succeeds "$sotto" train --resume apart --steps=8 --device=cpu
 state=$(grep -o 'state [0-9a-f]*' out)
 succeeds "$sotto" train --resume cpu --steps=8 --device=apart
 [ "$(grep -o 'state [0-9a-f]*' out)" = "$state" ] || die "resumed on the other device, the bits differ"
+
+# How long a micro-batch takes is measured there, too.
+succeeds "$sotto" train "${tiny[@]}" --steps=2 --workers=2 --time=virtual --precision=mixed --device=apart --out=measured

@@ -197,8 +197,8 @@ static struct sotto_options *options_of(const char *settings)
     assert_ok(sotto_options_create(&o));
     snprintf(text, sizeof text,
              "seed=11 steps=8 kind=sgd lr=0.05 momentum=0.5 weight_decay=0 schedule=step "
-             "step_every=3 step_factor=0.5 threads=2 %s",
-             settings);
+             "step_every=3 step_factor=0.5 threads=2 device=%s %s",
+             test_device(), settings);
     for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
         char *value = strchr(word, '=');
         *value++ = '\0';

@@ -108,9 +108,10 @@ static void mixed_precision(void **state)
     for (int i = 0; i < COUNT; i++) /* gradients of 8 bits */
         assert_true(fabsf(x[i] - y[i]) < 0.02f);
     const size_t padded = 16 + 2 + 14; /* stages of 15, 1 and 13, cut in two */
-    assert_int_equal(mixed.memory[SOTTO_MEMORY_ACTIVATIONS], 8 * padded);
+    const size_t shown = strcmp(test_device(), "cpu") == 0 ? 0 : 8 * padded; /* of a device's */
+    assert_int_equal(mixed.memory[SOTTO_MEMORY_ACTIVATIONS], 8 * padded + shown);
     assert_int_equal(mixed.memory[SOTTO_MEMORY_PARAMETERS], 2 * padded);
-    assert_int_equal(full.memory[SOTTO_MEMORY_ACTIVATIONS], 0);
+    assert_int_equal(full.memory[SOTTO_MEMORY_ACTIVATIONS], shown);
     assert_int_equal(full.memory[SOTTO_MEMORY_PARAMETERS], 4 * padded);
     assert_string_equal(sotto_memory_name(SOTTO_MEMORY_GRADIENTS), "gradients");
 }

@@ -63,10 +63,9 @@ struct problem_oracle {
     bool *needs;                   /* (n_stage, n_stage) */
     const float **theta;           /* (tensors) as the callbacks see them */
     float **grad;                  /* (tensors) */
-    struct buffer wide[2];         /* mixed, or memory that the host cannot reach: theta and grad in
-                                      fp32 */
-    struct view *wide_at[2];       /* (n_stage) their stages */
-    float *host[2];                /* ... and in host memory, where they are not */
+    struct buffer wide[2];         /* mixed: theta and grad in fp32 */
+    struct view *wide_at[2];       /* (n_stage) their stages; NULL: not mixed */
+    float *host[2];                /* what the host sees of memory that it cannot reach */
     struct view *host_at[2];       /* (n_stage) */
     const struct view *seen_at[2]; /* (n_stage) which of the two the callbacks see */
     struct problem_slot *slot;     /* (slots) */

@@ -1,6 +1,5 @@
 /* The gradient oracle of a caller's problem. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "tensor/ops.h"
 #include "train/embed/embed.h"
@@ -37,35 +36,46 @@ static void show(struct problem_oracle *o, const struct view *theta, const struc
     }
 }
 
-/* bf16, or a device's memory: fp32 copies of the parameters, and a gradient that begins with
- * nothing. */
-static void widen(struct problem_oracle *o)
+/* What the host sees of stage j is a copy of this: of bf16, of the fp32 copy. */
+static struct view copied(const struct problem_oracle *o, int which, int j)
+{
+    const struct view *stages = which == THETA ? o->now.theta : o->now.grad;
+    return o->wide_at[which] ? o->wide_at[which][j] : stages[j];
+}
+
+/* bf16: fp32 copies of the parameters, and a gradient that begins with nothing. A device's memory:
+ * a copy of both. */
+static void show_copies(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
+    const struct ops *ops = o->dev->ops;
     for (int j = 0; j < table->n_stage; j++) {
+        const size_t count = table_stage_count(table, j), start = table->stage_start[j];
         if (!needs_stage(o, o->now.k, j))
             continue;
-        const size_t count = table_stage_count(table, j), start = table->stage_start[j];
-        o->dev->ops->copy(o->dev, o->wide_at[THETA][j], o->now.theta[j], count);
-        if (o->now.grad)
-            o->dev->ops->fill(o->dev, o->wide_at[GRAD][j], count, 0);
-        if (!o->host[THETA])
-            continue;
-        o->dev->ops->read(o->dev, o->host[THETA] + start, o->wide_at[THETA][j], count);
-        memset(o->host[GRAD] + start, 0, count * sizeof *o->host[GRAD]);
+        if (o->wide_at[THETA])
+            ops->copy(o->dev, o->wide_at[THETA][j], o->now.theta[j], count);
+        if (o->wide_at[GRAD] && o->now.grad)
+            ops->fill(o->dev, o->wide_at[GRAD][j], count, 0);
+        if (o->host[THETA])
+            ops->read(o->dev, o->host[THETA] + start, copied(o, THETA, j), count);
+        if (o->host[GRAD] && o->now.grad)
+            ops->read(o->dev, o->host[GRAD] + start, copied(o, GRAD, j), count);
     }
 }
 
 static void add_back(struct problem_oracle *o)
 {
     const struct table *table = o->base.table;
+    const struct ops *ops = o->dev->ops;
     for (int j = 0; j < table->n_stage; j++) {
         const size_t count = table_stage_count(table, j), start = table->stage_start[j];
         if (!needs_stage(o, o->now.k, j))
             continue;
         if (o->host[GRAD])
-            o->dev->ops->write(o->dev, o->wide_at[GRAD][j], o->host[GRAD] + start, count);
-        o->dev->ops->axpy(o->dev, o->now.grad[j], 1, o->wide_at[GRAD][j], count);
+            ops->write(o->dev, copied(o, GRAD, j), o->host[GRAD] + start, count);
+        if (o->wide_at[GRAD])
+            ops->axpy(o->dev, o->now.grad[j], 1, o->wide_at[GRAD][j], count);
     }
 }
 
@@ -115,7 +125,7 @@ static enum sotto_status run_stage(struct problem_oracle *o, bool backward)
     const struct sotto_microbatch *b = &o->now.slot->batch;
     const bool copies = own.type != DTYPE_F32 || own.place != PLACE_HOST;
     if (copies) {
-        widen(o);
+        show_copies(o);
         TRY(device_check(o->dev));
         theta = o->seen_at[THETA];
         grad = backward ? o->seen_at[GRAD] : NULL;
@@ -246,15 +256,23 @@ static size_t copy_bytes(const struct problem_oracle *o)
     return table_count(o->base.table) * sizeof(float);
 }
 
-static enum sotto_status open_wide(struct problem_oracle *o)
+static enum sotto_status open_wide(struct problem_oracle *o, int i)
+{
+    const struct table *table = o->base.table;
+    if (!(o->wide_at[i] = calloc((size_t)table->n_stage, sizeof *o->wide_at[i])))
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
+    TRY(buffer_init(&o->wide[i], o->dev, DTYPE_F32, table_count(table), MEMORY_ACTIVATIONS));
+    table_stages(table, o->wide[i].view, o->wide_at[i]);
+    o->seen_at[i] = o->wide_at[i];
+    return SOTTO_OK;
+}
+
+static enum sotto_status open_copies(struct problem_oracle *o, bool mixed)
 {
     const struct table *table = o->base.table;
     for (int i = THETA; i <= GRAD; i++) {
-        if (!(o->wide_at[i] = calloc((size_t)table->n_stage, sizeof *o->wide_at[i])))
-            return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
-        TRY(buffer_init(&o->wide[i], o->dev, DTYPE_F32, table_count(table), MEMORY_ACTIVATIONS));
-        table_stages(table, o->wide[i].view, o->wide_at[i]);
-        o->seen_at[i] = o->wide_at[i];
+        if (mixed)
+            TRY(open_wide(o, i));
         if (o->dev->ops->place == PLACE_HOST)
             continue;
         o->host[i] = memory_resize(o->dev->memory, MEMORY_ACTIVATIONS, NULL, 0, copy_bytes(o));
@@ -329,8 +347,8 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
         st = fail(SOTTO_ENOMEM, "no memory for %zu stages of %zu tensors", n, tensors);
     if (st == SOTTO_OK)
         set_stages(o);
-    if (st == SOTTO_OK && (setup->mixed || setup->dev->ops->place != PLACE_HOST))
-        st = open_wide(o);
+    if (st == SOTTO_OK)
+        st = open_copies(o, setup->mixed);
     if (st == SOTTO_OK)
         st = open_slots(o, setup->seed);
     if (st == SOTTO_OK && (o->problem.worker_open || o->problem.worker_slots))
