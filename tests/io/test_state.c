@@ -1,6 +1,7 @@
 /* The state visitor: what is saved comes back bit for bit, whole or in slices. */
 #include "base/scratch.h"
 #include "io/state.h"
+#include "tensor/shares.h"
 #include "tensor/ops.h"
 
 #include <math.h>
@@ -364,23 +365,6 @@ static void devices(void **state)
     free(host);
     free(far);
     free(back);
-}
-
-/* Worker `index` has every of-th run of 3 elements, across tensors and stages. */
-static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
-{
-    const size_t count = table_count(table);
-    for (size_t from = 3 * (size_t)index; from < count; from += 3 * (size_t)of)
-        TRY(owned_add(out, from, from + 3 < count ? from + 3 : count));
-    return SOTTO_OK;
-}
-
-static enum sotto_status own_stage(struct owned *out, const struct table *table, int index, int of)
-{
-    (void)of; /* with more workers than stages the rest own nothing */
-    return index < table->n_stage
-               ? owned_add(out, table->stage_start[index], table->stage_start[index + 1])
-               : SOTTO_OK;
 }
 
 enum { WORKERS = 6, LENGTH = 64 };

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "optim/optim.h"
+#include "tensor/shares.h"
 #include "tensor/ops.h"
 
 static const char *const devices[] = {"cpu", "reference"};
@@ -241,23 +242,6 @@ static void mixed_precision(void **state)
         bench_close(&plain);
         bench_close(&mixed);
     }
-}
-
-/* Worker `index` has every of-th run of 7 elements, across tensors, padding and stages. */
-static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
-{
-    const size_t count = table_count(table);
-    for (size_t at = 7 * (size_t)index; at < count; at += 7 * (size_t)of)
-        TRY(owned_add(out, at, at + 7 < count ? at + 7 : count));
-    return SOTTO_OK;
-}
-
-static enum sotto_status own_stage(struct owned *out, const struct table *table, int index, int of)
-{
-    (void)of; /* with more workers than stages the rest own nothing */
-    return index < table->n_stage
-               ? owned_add(out, table->stage_start[index], table->stage_start[index + 1])
-               : SOTTO_OK;
 }
 
 /* own <- what of `whole` is owned. */

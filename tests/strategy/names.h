@@ -70,4 +70,19 @@ static inline void set_own(struct strategy_config *c, const char *method, const 
                 abort();
 }
 
+/* "replicate=toy", "toy.gain=2", ... of n, or up to a NULL. */
+static inline enum sotto_status set_options(struct strategy_config *c, const char *const *options,
+                                            int n)
+{
+    struct option_section all[STRATEGY_SECTIONS];
+    strategy_sections(c, all);
+    for (int i = 0; i < n && options[i]; i++) {
+        char key[64];
+        const char *value = strchr(options[i], '=');
+        snprintf(key, sizeof key, "%.*s", (int)(value - options[i]), options[i]);
+        TRY(option_set(all, STRATEGY_SECTIONS, key, value + 1));
+    }
+    return SOTTO_OK;
+}
+
 #endif

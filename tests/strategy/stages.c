@@ -3,6 +3,7 @@
  * gradients, steps what it owns and sends it to the others. */
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
+#include "tensor/shares.h"
 
 struct stages_config {
     bool runs;
@@ -13,22 +14,6 @@ static const struct option options[] = {
 };
 
 extern const struct method method_stages;
-
-static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
-{
-    const size_t count = table_count(table);
-    for (size_t at = 2 * (size_t)index; at < count; at += 2 * (size_t)of)
-        TRY(owned_add(out, at, at + 2 < count ? at + 2 : count));
-    return SOTTO_OK;
-}
-
-static enum sotto_status own_stage(struct owned *out, const struct table *table, int index, int of)
-{
-    (void)of;
-    return index < table->n_stage
-               ? owned_add(out, table->stage_start[index], table->stage_start[index + 1])
-               : SOTTO_OK;
-}
 
 static enum sotto_status sum_stage(void *arg)
 {

@@ -16,15 +16,8 @@ struct lab {
 
 static enum sotto_status configure(const struct lab *lab, struct strategy_config *config)
 {
-    struct option_section sections[STRATEGY_SECTIONS];
     strategy_defaults(config);
-    strategy_sections(config, sections);
-    for (int i = 0; i < 4 && lab->options[i]; i++) {
-        char key[64];
-        const char *value = strchr(lab->options[i], '=');
-        snprintf(key, sizeof key, "%.*s", (int)(value - lab->options[i]), lab->options[i]);
-        TRY(option_set(sections, STRATEGY_SECTIONS, key, value + 1));
-    }
+    TRY(set_options(config, lab->options, 4));
     config->accumulate = EACH;
     return strategy_resolve(config, WORKERS);
 }

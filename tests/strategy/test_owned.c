@@ -20,19 +20,12 @@ struct lab {
 static enum sotto_status configure(const struct lab *lab, struct strategy_config *config,
                                    struct optim_config *optim)
 {
-    struct option_section sections[STRATEGY_SECTIONS];
     strategy_defaults(config);
     optim_defaults(optim);
-    strategy_sections(config, sections);
-    TRY(option_set(sections, STRATEGY_SECTIONS, "strategy.shard", lab->shard));
+    strcpy(config->shard, lab->shard);
     if (lab->runs)
-        TRY(option_set(sections, STRATEGY_SECTIONS, "stages.runs", "true"));
-    for (int i = 0; i < 4 && lab->options[i]; i++) {
-        char key[64];
-        const char *value = strchr(lab->options[i], '=');
-        snprintf(key, sizeof key, "%.*s", (int)(value - lab->options[i]), lab->options[i]);
-        TRY(option_set(sections, STRATEGY_SECTIONS, key, value + 1));
-    }
+        TRY(set_options(config, &(const char *){"stages.runs=true"}, 1));
+    TRY(set_options(config, lab->options, 4));
     snprintf(config->mesh, sizeof config->mesh, "%dx%d", lab->groups, lab->workers / lab->groups);
     return strategy_resolve(config, lab->workers);
 }

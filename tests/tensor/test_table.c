@@ -1,7 +1,7 @@
 /* The table: how tensors lie in the flat vector, and how the vector is cut for workers. */
 #include "base/scratch.h"
 
-#include "tensor/owned.h"
+#include "tensor/shares.h"
 
 enum { STAGES = 3 };
 
@@ -176,15 +176,6 @@ static enum sotto_status own_stages(struct owned *out, const struct table *table
 {
     for (int k = index; k < table->n_stage; k += of)
         TRY(owned_add(out, table->stage_start[k], table->stage_start[k + 1]));
-    return SOTTO_OK;
-}
-
-/* ... has every of-th run of 5 elements, across tensors and stages. */
-static enum sotto_status own_runs(struct owned *out, const struct table *table, int index, int of)
-{
-    const size_t count = table_count(table);
-    for (size_t at = 5 * (size_t)index; at < count; at += 5 * (size_t)of)
-        TRY(owned_add(out, at, at + 5 < count ? at + 5 : count));
     return SOTTO_OK;
 }
 

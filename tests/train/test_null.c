@@ -1,90 +1,39 @@
 /* The null device and the null oracle: methods take the time and the memory that arithmetic says,
  * on clusters and models that are not there. */
-#include "base/scratch.h"
-#include "comm/formula.h"
+#include "train/null_lab.h"
 
 #include <math.h>
 
-#include "strategy/names.h"
+#include "comm/formula.h"
 #include "tensor/ops.h"
 #include "tensor/pool.h"
-#include "train/null_oracle.h"
 
 enum which { DDP, ZERO1, FSDP, METHODS };
-enum { STAGES = 5, ROUNDS = 3, PARAMETERS = 70000001, ACTIVATIONS = 1000003 };
+enum { STAGES = 5, ROUNDS = NULL_ROUNDS, PARAMETERS = 70000001, ACTIVATIONS = 1000003 };
 
 static const char *const method_names[] = {"ddp", "zero1", "fsdp"};
 
 struct case_ {
+    struct null_lab lab;
     enum which method;
     int workers;
     const struct link_model *links;
-    int node[64];
-    double seconds; /* of a micro-batch */
-    struct table table;
-    struct strategy_config config;
-    struct optim_config optim;
-    double end[64];                                           /* when each worker was done */
-    size_t bytes[MEMORY_CATEGORIES], peak[MEMORY_CATEGORIES]; /* of the last rank */
-    size_t left;                                              /* when all is freed */
-    struct round round;
-    double computed, exposed; /* seconds */
+    int node[NULL_WORKERS];
 };
-
-static enum sotto_status rounds(struct worker *w, struct case_ *c, struct strategy *s)
-{
-    for (int t = 0; t < ROUNDS; t++)
-        TRY(s->ops->round(s, &(struct plan){.lr = 1e-3, .next_lr = 1e-3}, &c->round));
-    c->end[w->rank] = clock_now(w->clock);
-    return SOTTO_OK;
-}
-
-static enum sotto_status work(struct worker *w, void *arg)
-{
-    struct case_ *c = arg;
-    struct memory memory = {0};
-    struct device dev;
-    struct null_oracle oracle;
-    struct mesh mesh;
-    struct strategy *s;
-    const struct null_config micro_batch = {c->seconds, 100, ACTIVATIONS};
-    TRY(device_open(&dev, "null", &memory, 1));
-    TRY(null_oracle_init(&oracle, &c->table, w, &dev, &micro_batch));
-    TRY(mesh_open(&mesh, w, c->config.groups, &dev));
-    const struct strategy_setup setup = {&c->config, &c->optim, &oracle.base, &dev, &mesh};
-    enum sotto_status st = strategy_open(&s, &setup);
-    if (st == SOTTO_OK) {
-        st = rounds(w, c, s);
-        if (st != SOTTO_OK)
-            mesh_abort(&mesh, st);
-        for (int i = 0; i < MEMORY_CATEGORIES; i++) {
-            c->bytes[i] = memory.now[i];
-            c->peak[i] = memory.peak[i];
-        }
-        c->computed = oracle.base.seconds;
-        const struct mesh_account a = mesh_account_own(&mesh);
-        c->exposed = a.waited_others + a.waited_wire;
-        s->ops->free(s);
-    }
-    mesh_close(&mesh);
-    null_oracle_free(&oracle);
-    device_close(&dev);
-    c->left = memory.total;
-    return st;
-}
 
 static void run(struct case_ *c)
 {
-    strategy_defaults(&c->config);
-    optim_defaults(&c->optim);
-    choose(&c->config, SHARD_DDP + (int)c->method, REPLICATE_AUTO);
-    c->config.precision = PRECISION_MIXED;
-    assert_ok(strategy_resolve(&c->config, c->workers));
+    struct null_lab *lab = &c->lab;
+    null_lab_defaults(lab);
+    choose(&lab->config, SHARD_DDP + (int)c->method, REPLICATE_AUTO);
+    lab->config.precision = PRECISION_MIXED;
+    lab->activations = ACTIVATIONS;
+    assert_ok(strategy_resolve(&lab->config, c->workers));
     for (int r = 0; r < c->workers; r++)
         c->node[r] = r / 8;
-    assert_ok(null_table(&c->table, PARAMETERS, STAGES, c->workers));
+    assert_ok(null_table(&lab->table, PARAMETERS, STAGES, c->workers));
     const struct engine_config engine = {.workers = c->workers, .node = c->node, .links = c->links};
-    assert_ok(engine_virtual(&engine, work, c));
+    assert_ok(engine_virtual(&engine, null_lab_work, lab));
 }
 
 static struct formula formula_of(const struct case_ *c)
@@ -97,13 +46,13 @@ static struct formula formula_of(const struct case_ *c)
 static double stage_ring(const struct case_ *c, int k, int turns)
 {
     const struct formula f = formula_of(c);
-    return turns * formula_turn(&f, 2.0 * (double)table_stage_count(&c->table, k));
+    return turns * formula_turn(&f, 2.0 * (double)table_stage_count(&c->lab.table, k));
 }
 
 static double forward_time(const struct case_ *c, int k)
 {
-    return c->seconds / 3 * (double)table_stage_count(&c->table, k) /
-           (double)table_count(&c->table);
+    return c->lab.seconds / 3 * (double)table_stage_count(&c->lab.table, k) /
+           (double)table_count(&c->lab.table);
 }
 
 /* The counts of a round, five numbers from each worker. */
@@ -169,21 +118,23 @@ static void time_is_arithmetic(void **state)
         struct case_ c = {.method = (enum which)(i % METHODS),
                           .workers = sizes[i / METHODS % 3],
                           .links = &links[i / 9],
-                          .seconds = 0.25};
+                          .lab.seconds = 0.25};
         if (c.method == FSDP)
             c.links = &latencies[i / 9];
         run(&c);
         double want = ROUNDS * (c.method == FSDP ? fsdp_round(&c) : replicated_round(&c));
         for (int r = 0; r < c.workers; r++)
-            if (fabs(c.end[r] - want) > 1e-9 * want)
+            if (fabs(c.lab.end[r] - want) > 1e-9 * want)
                 fail_with("%s, %d workers, links %d: worker %d ends at %.12g, not %.12g",
-                          method_names[c.method], c.workers, i / 9, r, c.end[r], want);
-        assert_true(fabs(c.computed - ROUNDS * c.seconds) < 1e-9 * want);
-        assert_true(fabs(c.exposed - (want - c.computed)) < 1e-9 * want);
-        assert_int_equal(c.round.targets, 100 * c.workers);
-        assert_int_equal(c.round.microbatches, c.workers);
-        assert_true(c.round.loss == 0);
-        table_free(&c.table);
+                          method_names[c.method], c.workers, i / 9, r, c.lab.end[r], want);
+        assert_true(fabs(c.lab.computed - ROUNDS * c.lab.seconds) < 1e-9 * want);
+        const struct mesh_account *a = &c.lab.account[c.workers - 1];
+        assert_true(fabs(a->waited_others + a->waited_wire - (want - c.lab.computed)) <
+                    1e-9 * want);
+        assert_int_equal(c.lab.round.targets, NULL_TARGETS * c.workers);
+        assert_int_equal(c.lab.round.microbatches, c.workers);
+        assert_true(c.lab.round.loss == 0);
+        table_free(&c.lab.table);
     }
 }
 
@@ -195,21 +146,21 @@ static void memory_is_arithmetic(void **state)
     static const int sizes[] = {8, 64};
     for (int i = 0; i < 2 * METHODS; i++) {
         struct case_ c = {
-            .method = (enum which)(i % METHODS), .workers = sizes[i / METHODS], .seconds = 1};
+            .method = (enum which)(i % METHODS), .workers = sizes[i / METHODS], .lab.seconds = 1};
         run(&c);
-        size_t count = table_count(&c.table), n = (size_t)c.workers;
+        size_t count = table_count(&c.lab.table), n = (size_t)c.workers;
         size_t whole = c.method == FSDP ? count / n : count;
         size_t own = c.method == DDP ? count : count / n;
         assert_true(count >= PARAMETERS && count < PARAMETERS + STAGES * n && count % n == 0);
-        assert_int_equal(c.bytes[MEMORY_PARAMETERS], 2 * whole);
-        assert_int_equal(c.bytes[MEMORY_GRADIENTS], 2 * whole);
-        assert_int_equal(c.bytes[MEMORY_OPTIMIZER], 12 * own);
-        assert_int_equal(c.bytes[MEMORY_COMMUNICATION],
-                         c.method == FSDP ? 4 * 2 * table_stage_count(&c.table, 0) : 0);
-        assert_int_equal(c.bytes[MEMORY_ACTIVATIONS], 0);
-        assert_int_equal(c.peak[MEMORY_ACTIVATIONS], ACTIVATIONS);
-        assert_int_equal(c.left, 0);
-        table_free(&c.table);
+        assert_int_equal(c.lab.bytes[MEMORY_PARAMETERS], 2 * whole);
+        assert_int_equal(c.lab.bytes[MEMORY_GRADIENTS], 2 * whole);
+        assert_int_equal(c.lab.bytes[MEMORY_OPTIMIZER], 12 * own);
+        assert_int_equal(c.lab.bytes[MEMORY_COMMUNICATION],
+                         c.method == FSDP ? 4 * 2 * table_stage_count(&c.lab.table, 0) : 0);
+        assert_int_equal(c.lab.bytes[MEMORY_ACTIVATIONS], 0);
+        assert_int_equal(c.lab.peak[MEMORY_ACTIVATIONS], ACTIVATIONS);
+        assert_int_equal(c.lab.left, 0);
+        table_free(&c.lab.table);
     }
 }
 

@@ -1,87 +1,37 @@
 /* Work over vectors takes time: what a round of each method reads and writes, to the byte. */
-#include "base/scratch.h"
+#include "train/null_lab.h"
 
 #include <math.h>
 
-#include "strategy/names.h"
-#include "train/null_oracle.h"
-
-enum { WORKERS = 4, STAGES = 3, ROUNDS = 3, PARAMETERS = 4 * 3 * 50000 };
+enum { WORKERS = 4, STAGES = 3, ROUNDS = NULL_ROUNDS, PARAMETERS = 4 * 3 * 50000 };
 
 struct case_ {
+    struct null_lab lab;
     const char *preset;
     int precision, grads;
-    double seconds; /* of a micro-batch */
     double clip;
     double bytes; /* of all rounds, times the parameters */
-    double end[WORKERS], update[WORKERS];
-    struct table table;
-    struct strategy_config config;
-    struct optim_config optim;
-    int32_t history[2 * ROUNDS];
-    int64_t computed; /* times beside the lane */
 };
-
-static enum sotto_status rounds(struct worker *w, struct case_ *c, struct strategy *s)
-{
-    struct round round;
-    for (int t = 0; t < ROUNDS; t++)
-        TRY(s->ops->round(s, &(struct plan){.lr = 1e-3, .next_lr = 1e-3}, &round));
-    c->end[w->rank] = clock_now(w->clock);
-    if (s->ops->history && w->rank == 0) {
-        const int32_t *counts = s->ops->history(s, &c->computed);
-        memcpy(c->history, counts, (size_t)c->computed * sizeof *counts);
-    }
-    return SOTTO_OK;
-}
-
-static enum sotto_status work(struct worker *w, void *arg)
-{
-    struct case_ *c = arg;
-    struct memory memory = {0};
-    struct device dev;
-    struct null_oracle oracle;
-    struct mesh mesh;
-    struct strategy *s;
-    const struct null_config micro_batch = {c->seconds, 100, 0};
-    TRY(device_open(&dev, "null", &memory, 1));
-    TRY(null_oracle_init(&oracle, &c->table, w, &dev, &micro_batch));
-    TRY(mesh_open(&mesh, w, c->config.groups, &dev));
-    const struct strategy_setup setup = {&c->config, &c->optim, &oracle.base, &dev, &mesh};
-    enum sotto_status st = strategy_open(&s, &setup);
-    if (st == SOTTO_OK) {
-        st = rounds(w, c, s);
-        if (st != SOTTO_OK)
-            mesh_abort(&mesh, st);
-        const struct mesh_account a = mesh_account_own(&mesh);
-        c->update[w->rank] = a.update;
-        s->ops->free(s);
-    }
-    mesh_close(&mesh);
-    null_oracle_free(&oracle);
-    device_close(&dev);
-    return st;
-}
 
 static void run(struct case_ *c, double memory)
 {
-    strategy_defaults(&c->config);
-    optim_defaults(&c->optim);
-    strcpy(c->config.preset, c->preset);
-    c->config.precision = c->precision;
-    c->config.grads = c->grads;
+    struct null_lab *lab = &c->lab;
+    null_lab_defaults(lab);
+    strcpy(lab->config.preset, c->preset);
+    lab->config.precision = c->precision;
+    lab->config.grads = c->grads;
     for (int i = REPLICATE_LOCAL; i <= REPLICATE_DILOCO; i++) {
-        set_own(&c->config, replicate_name(i), "tau", "1");
-        set_own(&c->config, replicate_name(i), "H", "1");
+        set_own(&lab->config, replicate_name(i), "tau", "1");
+        set_own(&lab->config, replicate_name(i), "H", "1");
     }
-    strategy_set_aside(&c->config, &c->config);
-    c->optim.clip = c->clip;
-    assert_ok(strategy_resolve(&c->config, WORKERS));
-    assert_ok(null_table(&c->table, PARAMETERS, STAGES, WORKERS));
-    assert_int_equal(table_count(&c->table), PARAMETERS);
+    strategy_set_aside(&lab->config, &lab->config);
+    lab->optim.clip = c->clip;
+    assert_ok(strategy_resolve(&lab->config, WORKERS));
+    assert_ok(null_table(&lab->table, PARAMETERS, STAGES, WORKERS));
+    assert_int_equal(table_count(&lab->table), PARAMETERS);
     const struct engine_config engine = {.workers = WORKERS, .memory = memory};
-    assert_ok(engine_virtual(&engine, work, c));
-    table_free(&c->table);
+    assert_ok(engine_virtual(&engine, null_lab_work, lab));
+    table_free(&lab->table);
 }
 
 /* Bytes a parameter: fill g, step (x, m, v twice, g, a copy) and what the method adds. A worker of
@@ -117,15 +67,15 @@ static void bytes_of_methods(void **state)
         run(c, memory);
         const double want = c->bytes * PARAMETERS / memory;
         for (int r = 0; r < WORKERS; r++) {
-            if (!(fabs(c->end[r] - want) < 1e-9 * want))
+            if (!(fabs(c->lab.end[r] - want) < 1e-9 * want))
                 fail_with("%s %d: worker %d moves %.9g bytes a parameter, not %.9g", c->preset,
-                          (int)i, r, c->end[r] * memory / PARAMETERS, c->bytes);
-            if (!(fabs(c->update[r] - want) < 1e-9 * want))
+                          (int)i, r, c->lab.end[r] * memory / PARAMETERS, c->bytes);
+            if (!(fabs(c->lab.account[r].update - want) < 1e-9 * want))
                 fail_with("%s %d: worker %d counts %.9g s, not %.9g", c->preset, (int)i, r,
-                          c->update[r], want);
+                          c->lab.account[r].update, want);
         }
         run(c, 0); /* as fast as can be */
-        assert_true(c->end[0] == 0);
+        assert_true(c->lab.end[0] == 0);
     }
 }
 
@@ -134,12 +84,12 @@ static void bytes_of_methods(void **state)
 static void lanes_take_time(void **state)
 {
     (void)state;
-    struct case_ c = {.preset = "acco", .seconds = 1};
+    struct case_ c = {.preset = "acco", .lab.seconds = 1};
     run(&c, (12 + 4 + 4) * PARAMETERS / 4 / 1.6);
-    assert_int_equal(c.computed, 2 * ROUNDS);
+    assert_int_equal(c.lab.beside, 2 * ROUNDS);
     for (int t = 0; t < ROUNDS; t++) {
-        assert_int_equal(c.history[2 * t], 2);
-        assert_int_equal(c.history[2 * t + 1], 3); /* 1.6 * 32 / 20 = 2.56 */
+        assert_int_equal(c.lab.history[2 * t], 2);
+        assert_int_equal(c.lab.history[2 * t + 1], 3); /* 1.6 * 32 / 20 = 2.56 */
     }
 }
 
