@@ -37,12 +37,15 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
 {
     const struct table *table = &model->table;
     memset(s, 0, sizeof *s);
-    assert_ok(device_open(&s->dev, "cpu", &s->memory, 1));
+    assert_ok(device_open(&s->dev, test_device(), &s->memory, 1));
     pool_init(&s->pool, &s->dev, MEMORY_ACTIVATIONS);
     for (int i = 0; i < 2; i++) {
         assert_ok(
             buffer_init(&s->theta[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_PARAMETERS));
-        tiny_parameters(model, 3 + (uint64_t)i, s->theta[i].view.data);
+        float *x = calloc(s->theta[i].count, sizeof *x);
+        tiny_parameters(model, 3 + (uint64_t)i, x);
+        s->dev.ops->write(&s->dev, s->theta[i].view, x, s->theta[i].count);
+        free(x);
         table_stages(table, s->theta[i].view, s->theta_at[i]);
     }
     for (int i = 0; i < BATCHES; i++) {
@@ -101,7 +104,7 @@ static void one_by_one(struct truth *out, const struct model *model, const struc
         for (int k = STAGES - 1; k >= 0; k--)
             assert_ok(oracle_backward(o, 0, k, s.theta_at[i % 2], s.grad_at[i]));
         assert_ok(oracle_result(o, 0, NULL, &out->result[i]));
-        memcpy(out->grad[i], s.grad[i].view.data, s.grad[i].count * sizeof(float));
+        s.dev.ops->read(&s.dev, out->grad[i], s.grad[i].view, s.grad[i].count);
     }
     assert_int_equal(o->microbatches, BATCHES);
     assert_true(out->result[0].loss != out->result[2].loss); /* other data */
@@ -152,8 +155,9 @@ static void in_flight(void **state)
                 struct oracle_result r;
                 assert_ok(oracle_result(o, i, NULL, &r));
                 assert_result(&r, &want->result[i]);
-                assert_memory_equal(s.grad[i].view.data, want->grad[i],
-                                    s.grad[i].count * sizeof(float));
+                float have[MOST];
+                s.dev.ops->read(&s.dev, have, s.grad[i].view, s.grad[i].count);
+                assert_memory_equal(have, want->grad[i], s.grad[i].count * sizeof(float));
             }
             close_seat(&s);
             model_free(&model);
@@ -221,6 +225,7 @@ static enum sotto_status run_stage(struct worker *w, void *arg)
     struct worker as = *w; /* a pipeline of its own among WORKERS that share the data */
     as.size = WORKERS;
     open_seat(&s, p->model, p->loader, &as, BATCHES, p->recompute);
+    w->world->dev = &s.dev; /* edges are its memory */
     struct oracle *o = &s.oracle.base;
     oracle_needs(o, k, mine);
     for (int i = 0; i < BATCHES; i++) {
@@ -247,10 +252,11 @@ static enum sotto_status run_stage(struct worker *w, void *arg)
             TRY(pass_on(o, w, i, k, true));
         TRY(pass_shared(w, mine, grad, table));
         TRY(oracle_result(o, i, NULL, &p->result[k][i]));
-        memcpy(p->grad[i] + table->stage_start[k], grad[k].data,
-               table_stage_count(table, k) * sizeof(float));
+        s.dev.ops->read(&s.dev, p->grad[i] + table->stage_start[k], grad[k],
+                        table_stage_count(table, k));
     }
     assert_int_equal(lab_idle(&s.pool), s.memory.now[MEMORY_ACTIVATIONS]); /* nothing is held */
+    w->world->dev = NULL;
     close_seat(&s);
     return SOTTO_OK;
 }
