@@ -7,17 +7,8 @@
 
 #include "base/json.h"
 #include "base/option.h"
+#include "nn/arch/arch.h"
 
-/* The architectures there are: a line each, and a file with its struct arch. The name is Hugging
- * Face's model_type. */
-#define ARCHS(ARCH)                                                                                \
-    ARCH(GPT2, gpt2)                                                                               \
-    ARCH(GPT_NEO, gpt_neo)                                                                         \
-    ARCH(LLAMA, llama)                                                                             \
-    ARCH(OLMO2, olmo2)
-
-#define ARCH_NUMBER(id, name) ARCH_##id,
-enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
 enum { ARCH_ROOM = 1024 }; /* bytes of their own configurations */
 enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
 

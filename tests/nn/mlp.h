@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "nn/arch/arch.h"
+#include "nn/arch/build.h"
 
 struct mlp_config {
     int hidden, classes, height, width, channels;

@@ -336,12 +336,12 @@ static void stopped_at_once(void **state)
 static void divergence(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"gpt2", "gpt_neo", "llama", "olmo2"};
+    static const char *const names[] = {"gpt2", "gpt_neo", "llama", "olmo2"};
     for (int a = 0; a < 4; a++) {
         for (int log_every = 1; log_every <= 10; log_every += 9) {
             char name[32], arch[32], folder[FILE_PATH_ROOM];
             snprintf(name, sizeof name, "diverged.%d.%d", a, log_every);
-            snprintf(arch, sizeof arch, "model.arch=%s", archs[a]);
+            snprintf(arch, sizeof arch, "model.arch=%s", names[a]);
             const char *const options[] = {arch,
                                            "optim.kind=sgd",
                                            "optim.schedule=constant",

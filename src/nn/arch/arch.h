@@ -2,8 +2,22 @@
 #ifndef SOTTO_NN_ARCH_ARCH_H
 #define SOTTO_NN_ARCH_ARCH_H
 
-#include "nn/layers/layers.h"
-#include "nn/model.h"
+#include "base/json.h"
+#include "base/option.h"
+
+struct model;
+struct model_config;
+
+/* The architectures there are: a line each, and a file with its struct arch. The name is Hugging
+ * Face's model_type. */
+#define ARCHS(ARCH)                                                                                \
+    ARCH(GPT2, gpt2)                                                                               \
+    ARCH(GPT_NEO, gpt_neo)                                                                         \
+    ARCH(LLAMA, llama)                                                                             \
+    ARCH(OLMO2, olmo2)
+
+#define ARCH_NUMBER(id, name) ARCH_##id,
+enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
 
 struct arch {
     const char *hf_class; /* in config.json's "architectures" */
@@ -40,23 +54,6 @@ struct option_section arch_section(struct model_config *config, const struct arc
 void text_inherit(struct model_config *c, const struct model_config *preset);
 enum sotto_status text_sizes(struct model_config *c);
 enum sotto_status text_check(const struct model_config *c);
-
-/* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
- * zeroed memory of the layer's own struct, NULL without memory. */
-void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
-
-/* Adds a tensor of the layer begun last and returns its index, -1 without memory. d1 0: a vector.
- */
-int model_matrix(struct model *m, double std, int d0, int d1, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
-int model_ones(struct model *m, int d0, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-int model_zeros(struct model *m, int d0, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* The same for state that is not trained: of ones or of zeros, to begin with. */
-int model_state(struct model *m, bool ones, int d0, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
 
 /* config.json by table: integer and real members of struct model_config under their Hugging Face
  * names. */

@@ -2,7 +2,7 @@
 #ifndef SOTTO_NN_ARCH_GPT2_H
 #define SOTTO_NN_ARCH_GPT2_H
 
-#include "nn/arch/arch.h"
+#include "nn/arch/build.h"
 
 /* How a family names and stores its attention. */
 struct gpt2_names {

@@ -2,7 +2,7 @@
 #ifndef SOTTO_NN_ARCH_LLAMA_H
 #define SOTTO_NN_ARCH_LLAMA_H
 
-#include "nn/arch/arch.h"
+#include "nn/arch/build.h"
 
 /* Sizes that both derive in the same way; norm_eps and rope_theta are the caller's. */
 void llama_defaults(struct model_config *c, double norm_eps, double rope_theta);

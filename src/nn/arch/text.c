@@ -1,7 +1,7 @@
 /* What language models share: sizes of a transformer, and what follows from them. */
 #include <string.h>
 
-#include "nn/arch/arch.h"
+#include "nn/config.h"
 
 /* What the user left open comes from the preset. */
 static void take(struct model_config *c, const struct model_config *from)

@@ -1,3 +1,4 @@
+/* Device contexts: opening one of a table, its failures and marks, scratch and buffers. */
 #include "tensor/device.h"
 
 #include <stdbool.h>

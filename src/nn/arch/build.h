@@ -1,0 +1,25 @@
+/* What architectures make a model with. */
+#ifndef SOTTO_NN_ARCH_BUILD_H
+#define SOTTO_NN_ARCH_BUILD_H
+
+#include "nn/layers/layers.h"
+#include "nn/model.h"
+
+/* Building: a layer is begun, its tensors are added, the next one is begun. `model_begin` returns
+ * zeroed memory of the layer's own struct, NULL without memory. */
+void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
+
+/* Adds a tensor of the layer begun last and returns its index, -1 without memory. d1 0: a vector.
+ */
+int model_matrix(struct model *m, double std, int d0, int d1, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+int model_ones(struct model *m, int d0, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+int model_zeros(struct model *m, int d0, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for state that is not trained: of ones or of zeros, to begin with. */
+int model_state(struct model *m, bool ones, int d0, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
