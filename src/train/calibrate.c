@@ -48,7 +48,8 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         st = oracle_gradient(&o.base, i, false, b->stages, b->stages + n, &r);
         double took = clock_now(b->worker.clock) - before;
         if (st == SOTTO_OK) /* of a whole one, where the data make it shorter */
-            took *= (double)c->batch * c->seq / (double)r.tokens;
+            took *=
+                (double)c->batch * sample_targets(&run->model.sample, c->seq) / (double)r.tokens;
         if (i == 0 || took < *seconds) /* the least disturbed */
             *seconds = took;
     }

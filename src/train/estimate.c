@@ -16,7 +16,7 @@ static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
     struct batch batch = {0};
     struct tape tape[2] = {{0}};
     struct view *none = calloc((size_t)model->n_stage, sizeof *none);
-    enum sotto_status st = batch_init(&batch, e.rows, e.t);
+    enum sotto_status st = batch_init_of(&batch, &model->sample, e.rows, e.t);
     if (st == SOTTO_OK && !none)
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
     if (st == SOTTO_OK)

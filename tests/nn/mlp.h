@@ -117,6 +117,8 @@ static inline void batchnorm_forward(const struct layer *layer, struct pass *pas
 {
     const struct batchnorm_layer *l = (const struct batchnorm_layer *)layer;
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
+    if (!flow.x.data)
+        return; /* a device that only counts */
     float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
     float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
     const float *x = view_host(flow.x), *gain = view_host(param(pass, theta, l->gain));
@@ -153,6 +155,8 @@ static inline void batchnorm_backward(const struct layer *layer, struct pass *pa
 {
     const struct batchnorm_layer *l = (const struct batchnorm_layer *)layer;
     const size_t w = (size_t)l->width, rows = extent_tokens(pass->extent);
+    if (!flow.x.data)
+        return;
     const float *stats = view_host(carve(&flow.saved, 2 * w, DTYPE_F32));
     const float *kept = view_host(carve(&flow.saved, rows * w, DTYPE_F32));
     const float *x = view_host(flow.x), *dy = view_host(flow.dy);

@@ -4,6 +4,7 @@
 
 #include "io/safetensors.h"
 #include "nn/mlp.h"
+#include "train/estimate.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -137,8 +138,17 @@ static uint64_t train(const char *out, const char *const *options, const char *f
 {
     struct run run;
     const struct run_watch watch = {.saved = on_saved, .arg = seen};
+    struct estimate e;
     open_run(&run, out, options, from, &watch);
+    assert_ok(estimate_run(&run, &e));
     assert_ok(run_train(&run));
+    double parameters = 0, activations = 0; /* as was estimated of a model of such samples */
+    for (int r = 0; r < run.cluster.size; r++) {
+        parameters += (double)run.result.worker[r].memory[MEMORY_PARAMETERS];
+        activations += (double)run.result.worker[r].memory[MEMORY_ACTIVATIONS];
+    }
+    assert_true(e.bytes[MEMORY_PARAMETERS] == parameters);
+    assert_true(e.bytes[MEMORY_ACTIVATIONS] == activations);
     const uint64_t hash = run.result.hash;
     seen->last = run.result.evaluation.loss;
     assert_int_equal(run.result.evaluation.targets, IMAGES);
