@@ -36,11 +36,14 @@ struct lane_ops {
     enum sotto_status (*done)(struct lane *lane, bool *done); /* never blocks */
     enum sotto_status (*wait)(struct lane *lane);
     void (*close)(struct lane *lane); /* waits for the job that runs; those behind it are dropped */
-    /* (optional, both) Where lanes stand still in a pause: in it, how many seconds of what was
+    /* (optional, both) Where lanes stand still in a pause: how many seconds of what was
      * under way when it began are still to come behind it; and, for a run that goes on from what
      * was saved there, waits for them. */
     double (*owed)(const struct lane *lane);
     void (*owe)(struct lane *lane, double seconds);
+    /* (optional) What its jobs send is no part of the training, and takes no time where that is
+     * modelled. */
+    void (*observe)(struct lane *lane);
 };
 
 struct lane {

@@ -36,9 +36,10 @@ struct worker {
     struct comm *world; /* owned by the engine */
     const struct clock *clock;
     double memory; /* virtual: bytes a second at speed 1; 0: infinitely fast              */
-    /* virtual: computations so far that took time. A computation's jitter is a function of its
-     * number, so whoever resumes sets it. */
-    int64_t computed;
+    /* virtual: how many micro-batches there have been, for whoever numbers them, and the number of
+     * the one that `compute` is of: its jitter is a function of that, so whoever resumes sets it.
+     */
+    int64_t begun, computing;
 };
 
 typedef enum sotto_status worker_job(struct worker *w, void *arg);

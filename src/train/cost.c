@@ -94,8 +94,20 @@ void meter_start(struct meter *m)
     m->running = true;
 }
 
+/* Whether lanes are still to be waited for, for what an earlier pause has put off. */
+static bool lanes_owe(const struct meter *m)
+{
+    double owed[MESH_LANES], sum = 0;
+    mesh_owed(m->mesh, owed);
+    for (int i = 0; i < MESH_LANES; i++)
+        sum += owed[i];
+    return sum > 0;
+}
+
 void meter_stop(struct meter *m)
 {
+    if (!lanes_owe(m))
+        m->kept = 0;
     m->mark = own(m);
     m->beside = mesh_account_lanes(m->mesh).wire;
     m->running = false;
@@ -104,8 +116,15 @@ void meter_stop(struct meter *m)
 void meter_keep_lanes(struct meter *m)
 {
     const double wire = mesh_account_lanes(m->mesh).wire;
+    m->kept += wire - m->beside;
     m->mark.wire += wire - m->beside;
     m->beside = wire;
+}
+
+void meter_forget_lanes(struct meter *m)
+{
+    m->mark.wire -= m->kept;
+    m->kept = 0;
 }
 
 void meter_owe(struct meter *m)
@@ -213,13 +232,13 @@ static enum sotto_status check(const struct cost *c)
 }
 
 /* The jitter goes on where it was; one more worker goes on as another did. */
-static enum sotto_status visit_computed(struct worker *w, struct state_visitor *v)
+static enum sotto_status visit_begun(struct worker *w, struct state_visitor *v)
 {
     int64_t of = w->size;
-    if (state_loading(v) && (of = state_owners(v, "jitter", "computed")) < 1)
-        return SOTTO_OK;
+    if (state_loading(v) && (of = state_owners(v, "jitter", "begun")) < 1)
+        return state_ignore(v, "jitter."); /* of a version that counted otherwise */
     TRY(state_enter_own(v, "jitter", w->rank % of, of));
-    TRY(state_count(v, "computed", &w->computed, STATE_TOTAL));
+    TRY(state_count(v, "begun", &w->begun, STATE_TOTAL));
     state_leave(v);
     return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
 }
@@ -266,5 +285,5 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
         m->running = false;
         state_ignore(v, "cost.");
     }
-    return visit_computed(m->worker, v);
+    return visit_begun(m->worker, v);
 }

@@ -52,6 +52,7 @@ struct meter {
     struct cost pause; /* what the pauses took up to the last start  */
     struct cost mark;  /* what the clocks showed when the last began */
     double beside;     /* seconds on the wire in lanes then          */
+    double kept;       /* of them, in pauses, and not waited for yet */
     bool running;
     double owed[MESH_LANES]; /* by the lanes of the run that this one goes on from */
     int64_t *each;           /* (workers, COST_FIELDS) for checkpoints */
@@ -65,6 +66,7 @@ void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
 void meter_keep_lanes(struct meter *m);
+void meter_forget_lanes(struct meter *m); /* of a run that ends before it waits for them */
 void meter_owe(struct meter *m); /* before the first start: the lanes wait for what they owe */
 struct cost meter_read(const struct meter *m);
 

@@ -103,14 +103,21 @@ static enum sotto_status go_on(struct trainer *t)
     if (w->ops->go_on) {
         TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
         meter_owe(&t->meter);
-        if (t->step < t->rounds) /* who waits for the lanes else? */
-            meter_keep_lanes(&t->meter);
+        meter_keep_lanes(&t->meter);
     }
     meter_start(&t->meter);
     return SOTTO_OK;
 }
 
-/* What is due between two rounds is not the training's time. */
+/* What follows is not the training's time. */
+static void pause_training(struct trainer *t)
+{
+    meter_stop(&t->meter);
+    if (t->worker->ops->pause)
+        t->worker->ops->pause(t->worker);
+}
+
+/* What is due between two rounds. */
 static enum sotto_status between_rounds(struct loop *l)
 {
     struct trainer *t = l->t;
@@ -122,9 +129,7 @@ static enum sotto_status between_rounds(struct loop *l)
     if (!evaluates && !saves)
         return SOTTO_OK;
     const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
-    meter_stop(&t->meter);
-    if (t->worker->ops->pause)
-        t->worker->ops->pause(t->worker);
+    pause_training(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     if (evaluates)
         TRY(loop_evaluate(l));
@@ -147,6 +152,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     *stop = asked > 0;
     l->spent = (struct budget_spent){.rounds = t->step, .tokens = t->tokens, .samples = t->samples};
     TRY(loop_read_clocks(l));
+    l->slowest = l->spent.seconds;
     if (c->train.seconds <= 0 || strategy_in_step(&c->strategy)) {
         free(l->clock);
         l->clock = NULL;
@@ -176,7 +182,8 @@ static enum sotto_status go(struct loop *l)
         TRY(between_rounds(l));
         TRY(loop_compare_clocks(l));
     }
-    meter_stop(&t->meter);
+    pause_training(t);
+    meter_forget_lanes(&t->meter);
     TRY(loop_tell_reported(l, true));
     if (t->step != l->saved)
         TRY(save_now(l));

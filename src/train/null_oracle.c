@@ -24,12 +24,13 @@ static void give_all_back(struct null_oracle *o, int slot)
 }
 
 /* A micro-batch is three parts: the forward pass, and a backward pass of twice its work. */
-static enum sotto_status compute(struct null_oracle *o, int k, int parts)
+static enum sotto_status compute(struct null_oracle *o, int slot, int k, int parts)
 {
     const struct table *table = o->base.table;
     struct worker *w = o->worker;
     double share = (double)table_stage_count(table, k) / (double)table_count(table);
     double start = clock_now(w->clock);
+    w->computing = o->number[slot];
     TRY(w->ops->compute(w, NULL, NULL, o->config.seconds * share * parts / 3));
     o->base.seconds += clock_now(w->clock) - start;
     return SOTTO_OK;
@@ -48,7 +49,9 @@ static size_t activations_before(const struct null_oracle *o, int k)
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
     (void)index, (void)rank, (void)sum;
-    give_all_back((struct null_oracle *)oracle, slot); /* of one that was left unfinished */
+    struct null_oracle *o = (struct null_oracle *)oracle;
+    give_all_back(o, slot); /* of one that was left unfinished */
+    o->number[slot] = o->worker->begun++;
     return SOTTO_OK;
 }
 
@@ -59,7 +62,7 @@ static enum sotto_status forward(struct oracle *oracle, int slot, int k, const s
     give_back(o, slot, k); /* computed again */
     *held(o, slot, k) = activations_before(o, k + 1) - activations_before(o, k);
     memory_add(o->dev->memory, MEMORY_ACTIVATIONS, *held(o, slot, k));
-    return compute(o, k, 1);
+    return compute(o, slot, k, 1);
 }
 
 static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
@@ -67,7 +70,7 @@ static enum sotto_status backward(struct oracle *oracle, int slot, int k, const 
 {
     (void)theta, (void)grad;
     struct null_oracle *o = (struct null_oracle *)oracle;
-    TRY(compute(o, k, 2));
+    TRY(compute(o, slot, k, 2));
     give_back(o, slot, k);
     return SOTTO_OK;
 }
@@ -115,8 +118,10 @@ enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *ta
         .config = *config};
     if (!(config->seconds >= 0) || !isfinite(config->seconds))
         return fail(SOTTO_EINVAL, "a micro-batch of %g seconds: want 0 or more", config->seconds);
+    o->number = calloc((size_t)slots, sizeof *o->number);
     o->held = calloc((size_t)slots * (size_t)table->n_stage, sizeof *o->held);
-    return o->held ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
+    return o->held && o->number ? SOTTO_OK
+                                : fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
 }
 
 void null_oracle_free(struct null_oracle *o)
@@ -124,6 +129,7 @@ void null_oracle_free(struct null_oracle *o)
     for (int i = 0; i < o->base.slots && o->held; i++)
         give_all_back(o, i);
     free(o->held);
+    free(o->number);
     *o = (struct null_oracle){0};
 }
 

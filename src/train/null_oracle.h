@@ -22,7 +22,8 @@ struct null_oracle {
     struct worker *worker; /* not owned */
     struct device *dev;    /* not owned */
     struct null_config config;
-    size_t *held; /* (slots, n_stage) bytes of activations of the micro-batches under way */
+    int64_t *number; /* (slots) worker.begun */
+    size_t *held;    /* (slots, n_stage) bytes of activations of the micro-batches under way */
 };
 
 /* `table` stays the caller's; workers may share one. */

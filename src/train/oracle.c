@@ -6,6 +6,7 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
+    s->number = o->is.worker->begun++;
     const struct loader_place place = {o->is.seed, index, rank, o->is.worker->size};
     TRY(loader_fill(o->is.loader, place, o->is.rows, o->is.t, &s->batch));
     double scale = sum ? 1 : s->batch.n_targets ? 1 / (double)s->batch.n_targets : 0;
@@ -35,6 +36,7 @@ static enum sotto_status compute(struct model_oracle *o, lane_job *work, int par
     const int targets = sample_targets(&o->is.model->sample, o->is.t);
     share *= ((double)batch->rows * batch->t) / ((double)o->is.rows * targets);
     double start = clock_now(w->clock);
+    w->computing = o->now.slot->number;
     TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
     o->base.seconds += clock_now(w->clock) - start;
     return SOTTO_OK;

@@ -24,6 +24,7 @@ struct model_oracle_setup {
 
 /* A micro-batch under way. */
 struct model_slot {
+    int64_t number; /* worker.begun */
     struct batch batch;
     struct tape tape;
 };

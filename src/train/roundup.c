@@ -41,7 +41,10 @@ enum sotto_status roundup_open(struct roundup **out, struct worker *w)
     if (w->size == 1)
         return SOTTO_OK;
     TRY(comm_duplicate(w->world, &r->comm));
-    return w->ops->lane(w, &r->lane);
+    TRY(w->ops->lane(w, &r->lane));
+    if (r->lane->ops->observe)
+        r->lane->ops->observe(r->lane);
+    return SOTTO_OK;
 }
 
 static void free_entries(struct entry *e)

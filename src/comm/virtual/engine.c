@@ -71,16 +71,16 @@ static double at_speed(const struct engine_config *config, const struct worker *
     return config->speed ? seconds / config->speed[w->rank] : seconds;
 }
 
-/* A function of the worker and of the number of its computation: what else a run does, or that it
- * was resumed, changes nothing. */
+/* Of a micro-batch, all parts of it alike: a function of the worker and of its number, so that what
+ * else a run does, or that it was resumed, changes nothing. */
 static double jitter(const struct engine_config *config, const struct worker *w)
 {
     float z;
     struct rng rng = rng_make(config->seed, (uint64_t)w->rank);
-    rng.block = (uint64_t)w->computed; /* one is enough for a number */
+    rng.block = (uint64_t)w->computing; /* one is enough for a number */
     rng_normal(&rng, &z, 1, 0, 1);
-    /* Log-normal, of mean 1 and that standard deviation: a computation may take very long, but not
-     * no time. */
+    /* Log-normal, of mean 1 and that standard deviation: one may take very long, but not no time.
+     */
     const double variance = log1p(config->jitter * config->jitter);
     return exp(sqrt(variance) * (double)z - variance / 2);
 }
@@ -92,7 +92,6 @@ static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, do
     double cost = at_speed(k->config, w, seconds);
     if (k->config->jitter > 0 && cost > 0)
         cost *= jitter(k->config, w);
-    w->computed += cost > 0;
     return spend(k, work, arg, cost);
 }
 

@@ -167,13 +167,20 @@ void virtual_lanes_go_on(struct virtual_lane *all, double later)
 static double owed(const struct lane *lane)
 {
     const struct virtual_lane *l = (const struct virtual_lane *)lane;
-    return l->held ? fmax(0, fmax(l->until, l->process.time) - l->paused) : 0;
+    if (!l->held)
+        return fmax(0, l->until - l->process.sim->current->time);
+    return fmax(0, fmax(l->until, l->process.time) - l->paused);
 }
 
 static void owe(struct lane *lane, double seconds)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     l->until = l->process.sim->current->time + seconds;
+}
+
+static void observe(struct lane *lane)
+{
+    ((struct virtual_lane *)lane)->process.free = true;
 }
 
 static void release(struct virtual_lane *l)
@@ -196,8 +203,13 @@ static void close_lane(struct lane *lane)
     release(l);
 }
 
-static const struct lane_ops virtual_lane_ops = {
-    .start = start, .done = done, .wait = wait_idle, .close = close_lane, .owed = owed, .owe = owe};
+static const struct lane_ops virtual_lane_ops = {.start = start,
+                                                 .done = done,
+                                                 .wait = wait_idle,
+                                                 .close = close_lane,
+                                                 .owed = owed,
+                                                 .owe = owe,
+                                                 .observe = observe};
 
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out)

@@ -44,6 +44,7 @@ void problem_unpack(const struct table *table, float *flat, const float *padded)
 
 /* A micro-batch under way. */
 struct problem_slot {
+    int64_t number; /* worker.begun */
     struct sotto_microbatch batch;
     struct oracle_result result;
     float **edge[2]; /* (n_stage) what passes before a stage, and its gradient; NULL: none */

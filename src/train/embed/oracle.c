@@ -8,8 +8,10 @@ enum { THETA, GRAD };
 
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
-    struct problem_slot *s = &((struct problem_oracle *)oracle)->slot[slot];
+    struct problem_oracle *o = (struct problem_oracle *)oracle;
+    struct problem_slot *s = &o->slot[slot];
     struct sotto_microbatch *b = &s->batch;
+    s->number = o->worker->begun++;
     b->index = index;
     b->rank = rank;
     b->sum = sum;
@@ -159,6 +161,7 @@ static enum sotto_status compute(struct problem_oracle *o, lane_job *work, doubl
 {
     struct worker *w = o->worker;
     double start = clock_now(w->clock);
+    w->computing = o->now.slot->number;
     TRY(w->ops->compute(w, work, o, o->seconds * o->share[o->now.k] * part));
     o->base.seconds += clock_now(w->clock) - start;
     return SOTTO_OK;
