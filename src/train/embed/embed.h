@@ -91,6 +91,11 @@ enum sotto_status problem_oracle_init(struct problem_oracle *o,
                                       const struct problem_oracle_setup *setup);
 void problem_oracle_free(struct problem_oracle *o);
 
+/* Part of both: the copies, and the slots. */
+enum { PROBLEM_THETA, PROBLEM_GRAD };
+enum sotto_status problem_memory_init(struct problem_oracle *o, bool mixed, int64_t seed);
+void problem_memory_free(struct problem_oracle *o);
+
 /* How long a micro-batch takes on this machine, in real time, at parameters `padded`. */
 enum sotto_status problem_oracle_measure(struct problem_oracle *o, float *padded, double *seconds);
 
