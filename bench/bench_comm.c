@@ -43,13 +43,13 @@ struct side {
 
 static enum sotto_status call_comm(struct side *s, size_t count)
 {
-    struct view v = {s->x, DTYPE_F32};
+    struct view v = view_of(s->x, DTYPE_F32);
     return comm_allreduce(s->comm, v, v, count);
 }
 
 static enum sotto_status call_ring(struct side *s, size_t count)
 {
-    struct view v = {s->x, DTYPE_F32};
+    struct view v = view_of(s->x, DTYPE_F32);
     return comm_allreduce(s->ring, v, v, count);
 }
 
@@ -169,7 +169,7 @@ static enum sotto_status serve(struct side *s)
         double seconds = 0;
         if (s->comm->rank == 0)
             TRY(read_request(s, &r));
-        TRY(comm_broadcast(s->comm, (struct view){&r, DTYPE_F32}, sizeof r / 4, 0));
+        TRY(comm_broadcast(s->comm, view_of(&r, DTYPE_F32), sizeof r / 4, 0));
         if (r.what < 0)
             return SOTTO_OK;
         const struct contender *k = &contenders[r.what];

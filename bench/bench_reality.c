@@ -115,7 +115,7 @@ static enum sotto_status exchange(void *arg)
 {
     struct side *s = arg;
     size_t came;
-    struct view x = {s->x, DTYPE_F32}, y = {s->y, DTYPE_F32};
+    struct view x = view_of(s->x, DTYPE_F32), y = view_of(s->y, DTYPE_F32);
     if (s->to >= 0 && s->from >= 0)
         return comm_exchange(s->comm, x, s->count, s->to, y, s->count, s->from, &came);
     if (s->to >= 0)
@@ -126,7 +126,7 @@ static enum sotto_status exchange(void *arg)
 static enum sotto_status allreduce(void *arg)
 {
     struct side *s = arg;
-    struct view x = {s->x, DTYPE_F32};
+    struct view x = view_of(s->x, DTYPE_F32);
     return comm_allreduce(s->comm, x, x, s->count);
 }
 

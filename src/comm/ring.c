@@ -231,7 +231,7 @@ static enum sotto_status allreduce_small(const struct ring *r, struct view y, st
         return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %d ranks", bytes, c->size);
     char *all = (char *)(of + size);
     for (int i = 0; i < c->size; i++)
-        of[(c->rank + i) % c->size] = (struct view){all + (size_t)i * bytes, x.type};
+        of[(c->rank + i) % c->size] = view_of(all + (size_t)i * bytes, x.type);
     if (bytes)
         memcpy(all, x.data, bytes);
     TRY(gather_rounds(r, all, size * bytes, 1));

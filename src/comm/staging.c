@@ -12,7 +12,7 @@ enum sotto_status staging_room(struct comm *c, struct view a, struct view b, siz
         return SOTTO_OK;
     assert(c->dev && a.type == b.type);
     const size_t bytes = count * dtype_size(a.type);
-    *host = (struct view){device_staging(c->dev, bytes), a.type};
+    *host = view_of(device_staging(c->dev, bytes), a.type);
     return host->data || !bytes ? SOTTO_OK
                                 : fail(SOTTO_ENOMEM, "no memory to stage %zu bytes", bytes);
 }

@@ -34,7 +34,7 @@ static inline uint16_t bf16_round(float value)
 }
 
 /* Whose memory it is: the host's, which anybody may read and write, or a device's, which only its
- * ops may. A view that is written as {data, type} is of host memory. */
+ * ops may. */
 enum place { PLACE_HOST, PLACE_DEVICE };
 
 /* Elements somewhere in a buffer, passed by value. `data` NULL: absent. */
@@ -43,6 +43,12 @@ struct view {
     enum dtype type;
     enum place place;
 };
+
+/* Of the host's memory. */
+static inline struct view view_of(void *data, enum dtype type)
+{
+    return (struct view){data, type, PLACE_HOST};
+}
 
 static inline struct view view_at(struct view v, size_t element)
 {

@@ -63,7 +63,7 @@ static enum sotto_status open_bench(struct bench *b)
     const struct table *table = &b->run->model.table;
     const bool mixed = c->strategy.precision == PRECISION_MIXED;
     const size_t count = table_count(table);
-    struct view theta = {b->run->start, DTYPE_F32};
+    struct view theta = view_of(b->run->start, DTYPE_F32);
     b->stages = calloc(2 * (size_t)table->n_stage, sizeof *b->stages);
     if (!b->stages)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);

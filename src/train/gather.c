@@ -125,7 +125,7 @@ static enum sotto_status unpack(const char *parcel, size_t bytes, struct state_v
 /* Parcels are whole words, which travel as two fp32 each. */
 static struct view words(void *data)
 {
-    return (struct view){data, DTYPE_F32};
+    return view_of(data, DTYPE_F32);
 }
 
 static enum sotto_status send_parcel(struct comm *world, struct packer *p)

@@ -86,10 +86,10 @@ static enum sotto_status bring(void *arg)
     if (c->rank == 0)
         join(e, &e->mine);
     else
-        TRY(comm_send(c, (struct view){&e->mine, DTYPE_F32}, WORDS, 0));
+        TRY(comm_send(c, view_of(&e->mine, DTYPE_F32), WORDS, 0));
     for (int from = 1; from < c->size && c->rank == 0; from++) {
         struct numbers theirs;
-        TRY(comm_recv(c, (struct view){&theirs, DTYPE_F32}, WORDS, from));
+        TRY(comm_recv(c, view_of(&theirs, DTYPE_F32), WORDS, from));
         join(e, &theirs);
     }
     atomic_store(&e->done, true);

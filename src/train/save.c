@@ -259,8 +259,8 @@ enum sotto_status trainer_hash(struct trainer *t, uint64_t *out)
     gather_share(&v, world->rank, t->mesh.r == 0);
     enum sotto_status st = all ? visit(t, &v) : fail(SOTTO_ENOMEM, "no memory for hashes");
     if (st == SOTTO_OK && leads(t))
-        st = state_table(&v, t->run->table, NULL, MEMORY_PARAMETERS, NULL,
-                         (struct view){flat, DTYPE_F32});
+        st =
+            state_table(&v, t->run->table, NULL, MEMORY_PARAMETERS, NULL, view_of(flat, DTYPE_F32));
     if (st == SOTTO_OK)
         st = comm_gather_bytes(world, all, &v.hash, sizeof v.hash);
     for (int r = 0; r < world->size && st == SOTTO_OK; r++)

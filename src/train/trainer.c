@@ -39,8 +39,9 @@ static enum sotto_status open_oracle(struct trainer *t)
     const struct train_config *c = &run->config.train;
     pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
     if (c->oracle == ORACLE_NULL) {
-        const struct null_config null = {run->microbatch_seconds, (int64_t)c->batch * c->seq,
-                                         (size_t)run->config.null.activations};
+        const struct null_config null = {.seconds = run->microbatch_seconds,
+                                         .tokens = (int64_t)c->batch * c->seq,
+                                         .activations = (size_t)run->config.null.activations};
         TRY(null_oracle_init(&t->null_oracle, run->table, t->worker, &t->dev, &null));
         t->oracle = &t->null_oracle.base;
         return SOTTO_OK;

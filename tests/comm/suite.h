@@ -353,7 +353,7 @@ struct suite_lane {
 static inline enum sotto_status suite_lane_job(void *arg)
 {
     struct suite_lane *l = arg;
-    const struct view host = {l->x, DTYPE_F32}, v = l->away.dev ? l->away.view : host;
+    const struct view host = view_of(l->x, DTYPE_F32), v = l->away.dev ? l->away.view : host;
     return comm_allreduce(l->c, v, v, 1000);
 }
 

@@ -196,7 +196,7 @@ static void two_lanes(void **state)
 static enum sotto_status incast_worker(struct worker *w, void *arg)
 {
     (void)arg;
-    const struct view v = {NULL, DTYPE_F32};
+    const struct view v = view_of(NULL, DTYPE_F32);
     if (w->rank > 0) {
         TRY(comm_send(w->world, v, MB / 4, 0));
         CHECK(near(now(w), 7), "rank %d is done at %.12g", w->rank, now(w));
@@ -213,7 +213,7 @@ static enum sotto_status incast_worker(struct worker *w, void *arg)
 static enum sotto_status pairs_worker(struct worker *w, void *arg)
 {
     const double want = *(const double *)arg;
-    const struct view v = {NULL, DTYPE_F32};
+    const struct view v = view_of(NULL, DTYPE_F32);
     const int other = (w->rank + 4) % 8;
     if (w->rank < 4)
         TRY(comm_send(w->world, v, MB / 4, other));
@@ -248,7 +248,7 @@ static void many_at_once(void **state)
 static enum sotto_status ring_worker(struct worker *w, void *arg)
 {
     const size_t *count = arg;
-    const struct view v = {NULL, DTYPE_F32};
+    const struct view v = view_of(NULL, DTYPE_F32);
     const int next = (w->rank + 1) % w->size, previous = (w->rank + w->size - 1) % w->size;
     size_t came;
     TRY(comm_barrier(w->world));

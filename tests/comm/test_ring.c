@@ -95,8 +95,8 @@ static enum sotto_status calls(struct traced *t, enum dtype type, size_t count)
     static float room[MOST][3][MOST_COUNT];
     struct comm *c = t->c;
     const struct ring ring = {&transport, c, 1 << 10}; /* several pieces a block */
-    struct view x = {room[c->rank][0], type}, y = {room[c->rank][1], type},
-                want = {room[c->rank][2], type};
+    struct view x = view_of(room[c->rank][0], type), y = view_of(room[c->rank][1], type),
+                want = view_of(room[c->rank][2], type);
     struct comm_block b = comm_block(count, c->size, c->rank);
     for (size_t i = 0; i < count; i++)
         suite_put(x, i, suite_real(x, c->rank, i));

@@ -31,7 +31,7 @@ static enum sotto_status mix(struct worker *w, void *arg)
     w->world->dev = &dev;
     for (int i = 0; i < N; i++)
         host[i] = suite_value(w->rank, (size_t)i, 0);
-    const struct view h = {host, DTYPE_F32}, r = {back, DTYPE_F32};
+    const struct view h = view_of(host, DTYPE_F32), r = view_of(back, DTYPE_F32);
     TRY(comm_allreduce(w->world, b.view, h, N)); /* host to device, and back */
     TRY(comm_allreduce(w->world, r, b.view, N));
     for (int i = 0; i < N; i++)

@@ -15,7 +15,7 @@ static void suite(void **state)
     (void)state;
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {suite_longest(size), true};
+        struct suite_config how = {.most = suite_longest(size), .ordered = true};
         assert_ok(engine_threads(&config, suite_run, &how));
     }
 }
@@ -37,7 +37,7 @@ static enum sotto_status fail_in_call(struct worker *w, void *arg)
         return fail(SOTTO_ENUMERIC, "the loss is no number");
     for (;;) { /* the others are in the middle of something */
         float x[64] = {0};
-        struct view v = {x, DTYPE_F32};
+        struct view v = view_of(x, DTYPE_F32);
         TRY(comm_allreduce(w->world, v, v, 64));
     }
 }
@@ -47,7 +47,7 @@ static enum sotto_status fail_in_recv(struct worker *w, void *arg)
     float x;
     if (w->rank == *(int *)arg)
         return fail(SOTTO_EIO, "the disk is gone");
-    return comm_recv(w->world, (struct view){&x, DTYPE_F32}, 1, *(int *)arg);
+    return comm_recv(w->world, view_of(&x, DTYPE_F32), 1, *(int *)arg);
 }
 
 static enum sotto_status failing_job(void *arg)
@@ -122,7 +122,7 @@ static void gave_up_is_gone(void **state)
 static enum sotto_status differ(struct worker *w, void *arg)
 {
     float x[8] = {0};
-    struct view v = {x, DTYPE_F32};
+    struct view v = view_of(x, DTYPE_F32);
     switch (*(int *)arg) {
     case 0:
         return comm_allreduce(w->world, v, v, w->rank ? 8 : 7);
@@ -160,7 +160,7 @@ static enum sotto_status time_ring(struct worker *w, void *arg)
 {
     struct timing *t = arg;
     static float x[4][100000];
-    struct view v = {x[w->rank], DTYPE_F32};
+    struct view v = view_of(x[w->rank], DTYPE_F32);
     TRY(comm_barrier(w->world));
     double begin = clock_now(w->clock);
     TRY(comm_allreduce(w->world, v, v, 100000));
@@ -190,7 +190,7 @@ static enum sotto_status time_pairs(struct worker *w, void *arg)
 {
     struct timing *t = arg;
     static float x[4][25000];
-    struct view v = {x[w->rank], DTYPE_F32};
+    struct view v = view_of(x[w->rank], DTYPE_F32);
     const int other = (w->rank + 2) % 4;
     t->begin[w->rank] = clock_now(w->clock);
     if (w->rank < 2)
@@ -237,7 +237,7 @@ static enum sotto_status count_bytes(struct worker *w, void *arg)
 {
     (void)arg;
     static float x[4][20000];
-    struct view v = {x[w->rank], DTYPE_F32};
+    struct view v = view_of(x[w->rank], DTYPE_F32);
     const struct comm_tally *all = &w->world->tally[COMM_ALLREDUCE],
                             *gather = &w->world->tally[COMM_ALLGATHER];
     TRY(comm_allreduce(w->world, v, v, 20000));
@@ -270,7 +270,7 @@ static enum sotto_status count_broadcast(struct worker *w, void *arg)
     int64_t before[2] = {0, 0};
     (void)arg;
     for (int large = 0; large < 2; large++) {
-        TRY(comm_broadcast(w->world, (struct view){x[w->rank], DTYPE_F32}, large ? 20000 : 100, 1));
+        TRY(comm_broadcast(w->world, view_of(x[w->rank], DTYPE_F32), large ? 20000 : 100, 1));
         CHECK(t->inside - before[0] == inside[large][w->rank] &&
                   t->between - before[1] == between[large][w->rank],
               "broadcast counted %lld, %lld", (long long)(t->inside - before[0]),

@@ -27,7 +27,7 @@ static void suite(void **state)
     const int node[] = {0, 0, 1, 1, 1, 2, 2, 3};
     for (int size = 1; size <= 8; size++) {
         struct engine_config config = {.workers = size};
-        struct suite_config how = {suite_longest(size), true};
+        struct suite_config how = {.most = suite_longest(size), .ordered = true};
         assert_ok(engine_virtual(&config, suite_run, &how));
         config.links = &links;
         config.node = node;
@@ -327,7 +327,7 @@ static enum sotto_status message_worker(struct worker *w, void *arg)
     (void)arg;
     static const double arrives[] = {3, 10, 10};
     float *x = calloc(MB / 4, sizeof *x);
-    struct view v = {x, DTYPE_F32};
+    struct view v = view_of(x, DTYPE_F32);
     enum sotto_status st = x ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory");
     for (int i = 0; i < 3 && st == SOTTO_OK && w->rank == 0; i++) {
         x[0] = x[MB / 4 - 1] = (float)i;

@@ -127,7 +127,7 @@ static enum sotto_status sleepy_worker(struct worker *w, void *arg)
 {
     (void)arg;
     float x[4] = {0};
-    const struct view v = {x, DTYPE_F32};
+    const struct view v = view_of(x, DTYPE_F32);
     const struct timespec nap = {0, 50000000};
     TRY(comm_barrier(w->world));
     const double before = w->world->tally[COMM_ALLREDUCE].waiting;

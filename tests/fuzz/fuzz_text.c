@@ -154,7 +154,7 @@ static struct judge *judge(void)
     pool_init(&made->pool, &made->dev, MEMORY_ACTIVATIONS);
     made->flat = calloc(table_count(&made->model.table), sizeof *made->flat);
     model_randomize(&made->model, 1, made->flat);
-    made->theta = (struct view){made->flat, DTYPE_F32};
+    made->theta = view_of(made->flat, DTYPE_F32);
     return made;
 }
 

@@ -36,9 +36,9 @@ static enum sotto_status owner_visit(struct owner *o, struct state_visitor *v)
     TRY(state_enter(v, "optim"));
     TRY(state_real(v, "lr", &o->lr));
     TRY(state_enter(v, "adamw"));
-    TRY(state_tensor(v, "m", MEMORY_OPTIMIZER, NULL, (struct view){o->m, DTYPE_F32}, N));
+    TRY(state_tensor(v, "m", MEMORY_OPTIMIZER, NULL, view_of(o->m, DTYPE_F32), N));
     state_leave(v);
-    TRY(state_tensor(v, "half", MEMORY_PARAMETERS, NULL, (struct view){o->half, DTYPE_BF16}, N));
+    TRY(state_tensor(v, "half", MEMORY_PARAMETERS, NULL, view_of(o->half, DTYPE_BF16), N));
     state_leave(v);
     TRY(state_ints(v, "counts", o->counts, 3));
     return state_text(v, "method", o->method, sizeof o->method);
@@ -152,8 +152,8 @@ static void counts_by_category(void **state)
 
 static enum sotto_status slice(struct state_visitor *v, float *x, size_t offset, size_t count)
 {
-    return state_slice(v, "x", MEMORY_OPTIMIZER, NULL, (struct view){x + offset, DTYPE_F32}, N,
-                       offset, count);
+    return state_slice(v, "x", MEMORY_OPTIMIZER, NULL, view_of(x + offset, DTYPE_F32), N, offset,
+                       count);
 }
 
 static void slices(void **state)
@@ -214,8 +214,7 @@ static void slices_must_tile(void **state)
     }
     assert_ok(state_saver_init(&v));
     assert_ok(slice(&v, a.m, 0, 5));
-    assert_ok(
-        state_slice(&v, "x", MEMORY_OPTIMIZER, NULL, (struct view){a.half, DTYPE_BF16}, N, 5, 5));
+    assert_ok(state_slice(&v, "x", MEMORY_OPTIMIZER, NULL, view_of(a.half, DTYPE_BF16), N, 5, 5));
     assert_fails(state_saver_write(&v, at("bad.safetensors")), SOTTO_EINVAL,
                  "slices of state 'x' disagree: F32 [10] and BF16 [10]");
     state_free(&v);
@@ -238,16 +237,15 @@ static void refuses(enum sotto_status (*visit)(struct state_visitor *v), const c
 static float one[1];
 static enum sotto_status absent(struct state_visitor *v)
 {
-    return state_tensor(v, "optim.v", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32}, 1);
+    return state_tensor(v, "optim.v", MEMORY_OPTIMIZER, NULL, view_of(one, DTYPE_F32), 1);
 }
 static enum sotto_status other_count(struct state_visitor *v)
 {
-    return state_tensor(v, "optim.adamw.m", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32},
-                        1);
+    return state_tensor(v, "optim.adamw.m", MEMORY_OPTIMIZER, NULL, view_of(one, DTYPE_F32), 1);
 }
 static enum sotto_status other_type(struct state_visitor *v)
 {
-    return state_tensor(v, "optim.half", MEMORY_OPTIMIZER, NULL, (struct view){one, DTYPE_F32}, N);
+    return state_tensor(v, "optim.half", MEMORY_OPTIMIZER, NULL, view_of(one, DTYPE_F32), N);
 }
 static enum sotto_status no_scalar(struct state_visitor *v)
 {
@@ -339,27 +337,27 @@ static void devices(void **state)
     assert_true(host && far && back);
     for (size_t i = 0; i < count; i++)
         host[i] = (uint16_t)(i * 40503) & 0xbfff; /* any number, and none that is no number */
-    dev.ops->write(&dev, (struct view){far, DTYPE_BF16}, host, count);
+    dev.ops->write(&dev, view_of(far, DTYPE_BF16), host, count);
 
     struct state_visitor v;
     assert_ok(state_saver_init(&v));
-    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, view_of(far, DTYPE_BF16), count));
     assert_ok(state_saver_write(&v, at("far.safetensors")));
     state_free(&v);
     assert_ok(state_loader_open(&v, at("far.safetensors"))); /* far -> file -> host */
-    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, (struct view){back, DTYPE_BF16}, count));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, view_of(back, DTYPE_BF16), count));
     state_free(&v);
     assert_memory_equal(back, host, 2 * count);
     memset(far, 0, 2 * count);
     assert_ok(state_loader_open(&v, at("far.safetensors"))); /* file -> far */
-    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, view_of(far, DTYPE_BF16), count));
     state_free(&v);
     state_hasher_init(&v);
-    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, (struct view){far, DTYPE_BF16}, count));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, &dev, view_of(far, DTYPE_BF16), count));
     uint64_t h = v.hash;
     state_free(&v);
     state_hasher_init(&v);
-    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, (struct view){host, DTYPE_BF16}, count));
+    assert_ok(state_tensor(&v, "x", MEMORY_OUTER, NULL, view_of(host, DTYPE_BF16), count));
     assert_true(h == v.hash);
     state_free(&v);
     free(host);
@@ -393,7 +391,7 @@ static void group_free(struct group *g)
 static void group_visit(struct group *g, int i, struct state_visitor *v)
 {
     assert_ok(state_table(v, g->table, &g->owned[i], MEMORY_PARAMETERS, NULL,
-                          (struct view){g->x[i], DTYPE_F32}));
+                          view_of(g->x[i], DTYPE_F32)));
 }
 
 static void group_load(struct group *g, const char *path)
@@ -469,7 +467,7 @@ static void tables(void **state)
     }
     assert_ok(table_layout(&table, 2, 6));
     float whole[LENGTH] = {0};
-    const struct view all = {whole, DTYPE_F32};
+    const struct view all = view_of(whole, DTYPE_F32);
     assert_true(table_count(&table) <= LENGTH);
     for (int i = 0; i < 4; i++)
         for (size_t j = 0; j < table.entry[i].count; j++)
@@ -538,7 +536,7 @@ static enum sotto_status own_visit(struct own *o, struct state_visitor *v, int i
     TRY(state_enter_own(v, "worker", i, of));
     TRY(state_count(v, "next", &next, 1000));
     TRY(state_within(v, "loss", &o->loss, -1, 100));
-    TRY(state_slice(v, "m", MEMORY_OUTER, NULL, (struct view){o->m, DTYPE_F32}, 3, 0, 3));
+    TRY(state_slice(v, "m", MEMORY_OUTER, NULL, view_of(o->m, DTYPE_F32), 3, 0, 3));
     TRY(state_bytes(v, "flags", o->flags, 2));
     state_leave(v);
     o->next = next;
@@ -606,7 +604,7 @@ static void earlier_own_groups(void **state)
         assert_ok(state_enter(&v, group));
         assert_ok(state_int(&v, "next", &all[i].next));
         assert_ok(state_real(&v, "loss", &all[i].loss));
-        assert_ok(state_tensor(&v, "m", MEMORY_OUTER, NULL, (struct view){all[i].m, DTYPE_F32}, 3));
+        assert_ok(state_tensor(&v, "m", MEMORY_OUTER, NULL, view_of(all[i].m, DTYPE_F32), 3));
         assert_ok(state_bytes(&v, "flags", all[i].flags, 2));
         state_leave(&v);
     }

@@ -97,7 +97,7 @@ static void bench_close(struct bench *b)
 
 static struct view f32(float *x)
 {
-    return (struct view){x, DTYPE_F32};
+    return view_of(x, DTYPE_F32);
 }
 
 /* One element by the books, in double. */
@@ -196,8 +196,7 @@ static void peek_is_a_step_not_made(void **state)
                 draw(20 + (uint64_t)t, b.g);
                 state_bytes_of(&b, before);
                 optim_peek(&b.optim, f32(b.x), f32(ahead), f32(b.g), 0.02, scale);
-                optim_peek(&b.optim, f32(b.x), (struct view){half, DTYPE_BF16}, f32(b.g), 0.02,
-                           scale);
+                optim_peek(&b.optim, f32(b.x), view_of(half, DTYPE_BF16), f32(b.g), 0.02, scale);
                 optim_peek(&b.optim, f32(b.x), f32(again), f32(b.g), 0.02, scale);
                 assert_ok(device_check(&b.dev));
                 state_bytes_of(&b, after);
@@ -233,8 +232,8 @@ static void mixed_precision(void **state)
                 plain.g[i] = bf16_widen(half[i]);
             }
             optim_step(&plain.optim, f32(plain.x), view_none, f32(plain.g), 0.05, 0.5);
-            optim_step(&mixed.optim, f32(mixed.x), (struct view){theta, DTYPE_BF16},
-                       (struct view){half, DTYPE_BF16}, 0.05, 0.5);
+            optim_step(&mixed.optim, f32(mixed.x), view_of(theta, DTYPE_BF16),
+                       view_of(half, DTYPE_BF16), 0.05, 0.5);
             assert_memory_equal(plain.x, mixed.x, sizeof plain.x);
             for (int i = 0; i < COUNT; i++)
                 assert_int_equal(theta[i], bf16_round(mixed.x[i]));

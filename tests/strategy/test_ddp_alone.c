@@ -64,8 +64,7 @@ static uint64_t hash_of(struct alone *m)
     assert_ok(m->s->ops->visit(m->s, &v));
     float x[COUNT];
     assert_ok(m->s->ops->export(m->s, x));
-    assert_ok(
-        state_table(&v, &m->q.table, NULL, MEMORY_PARAMETERS, NULL, (struct view){x, DTYPE_F32}));
+    assert_ok(state_table(&v, &m->q.table, NULL, MEMORY_PARAMETERS, NULL, view_of(x, DTYPE_F32)));
     uint64_t hash = v.hash;
     state_free(&v);
     return hash;

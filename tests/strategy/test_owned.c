@@ -136,13 +136,13 @@ static const struct {
     bool rounded; /* sums in another order                    */
     bool rows;    /* goes by rows, which ranges cut elsewhere */
 } methods[] = {
-    {{"replicate=sync"}, 1, false},
-    {{"replicate=local", "local.tau=3"}, 2, false},
-    {{"replicate=overlap-local", "overlap-local.tau=2"}, 2, false},
-    {{"replicate=slowmo", "slowmo.tau=3"}, 2, false},
-    {{"replicate=co2", "co2.tau=2"}, 2, false},
-    {{"replicate=co2", "co2.tau=2", "co2.penalty=norm"}, 2, true},
-    {{"replicate=diloco", "diloco.H=3", "diloco.outer=adam"}, 2, false},
+    {{"replicate=sync"}, 1, false, false},
+    {{"replicate=local", "local.tau=3"}, 2, false, false},
+    {{"replicate=overlap-local", "overlap-local.tau=2"}, 2, false, false},
+    {{"replicate=slowmo", "slowmo.tau=3"}, 2, false, false},
+    {{"replicate=co2", "co2.tau=2"}, 2, false, false},
+    {{"replicate=co2", "co2.tau=2", "co2.penalty=norm"}, 2, true, false},
+    {{"replicate=diloco", "diloco.H=3", "diloco.outer=adam"}, 2, false, false},
     {{"replicate=diloco", "diloco.H=3", "diloco.prune=0.5"}, 2, false, true},
 };
 enum { METHODS = sizeof methods / sizeof *methods };

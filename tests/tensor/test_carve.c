@@ -58,7 +58,7 @@ static void pieces_lie_apart(void **state)
         assert_null(carve(&sizes, n, n % 2 ? DTYPE_F32 : DTYPE_BF16).data);
     assert_ok(buffer_init(&b, &dev, DTYPE_F32, sizes.used / 4, MEMORY_SCRATCH));
     for (size_t from = 0; from < 3; from++) { /* each leaves other guards behind */
-        struct room room = {b.view.data, 0, sizes.used};
+        struct room room = {.data = b.view.data, .size = sizes.used};
         char *end = b.view.data;
         for (size_t n = from; n < MOST; n++) {
             const enum dtype type = n % 2 ? DTYPE_F32 : DTYPE_BF16;

@@ -110,8 +110,10 @@ static void products(void **state)
     (void)state;
     enum { ROWS = 70, IN = 66, OUT = 68 };
     static float x[ROWS * IN], w[OUT * IN], y[ROWS * OUT], dx[ROWS * IN], dw[OUT * IN];
-    static const struct view vx = {x, DTYPE_F32}, vy = {y, DTYPE_F32}, vdx = {dx, DTYPE_F32},
-                             vdw = {dw, DTYPE_F32};
+    static const struct view vx = {.data = x, .type = DTYPE_F32},
+                             vy = {.data = y, .type = DTYPE_F32},
+                             vdx = {.data = dx, .type = DTYPE_F32},
+                             vdw = {.data = dw, .type = DTYPE_F32};
     struct device dev;
     assert_ok(device_open(&dev, "cpu", &memory, 1));
     for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
@@ -120,7 +122,7 @@ static void products(void **state)
             for (int k = 0; k < 4; k++) {
                 const struct linear l = {ROWS, IN, OUT, k & 1 ? LINEAR_IN_OUT : LINEAR_OUT_IN,
                                          k & 2};
-                const struct view vw = {w, k & 2 ? DTYPE_BF16 : DTYPE_F32};
+                const struct view vw = view_of(w, k & 2 ? DTYPE_BF16 : DTYPE_F32);
                 const size_t in = 5, row = 40;
                 memset(w, 0, sizeof w);
                 memset(x, 0, sizeof x);

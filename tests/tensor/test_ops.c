@@ -217,9 +217,9 @@ static void test_cross_entropy_ties_and_ignored(void **state)
         }
         int32_t targets[4] = {3, 37, -1, 5};
         uint8_t hits[4];
-        struct view view = {logits, DTYPE_F32};
-        dev.ops->cross_entropy(&dev, 4, 40, view, (struct view){targets, DTYPE_I32}, 1,
-                               (struct view){losses, DTYPE_F32}, (struct view){hits, DTYPE_U8});
+        struct view view = view_of(logits, DTYPE_F32);
+        dev.ops->cross_entropy(&dev, 4, 40, view, view_of(targets, DTYPE_I32), 1,
+                               view_of(losses, DTYPE_F32), view_of(hits, DTYPE_U8));
         assert_int_equal(hits[0], 1);
         assert_int_equal(hits[1], 0);
         assert_int_equal(hits[2], 0);
@@ -243,26 +243,24 @@ static void test_extreme_arguments(void **state)
         if (cpu_select(&dev, variants[i]) != SOTTO_OK)
             continue;
         for (int kind = GELU_TANH; kind <= GELU_EXACT; kind++) {
-            dev.ops->gelu_forward(&dev, (enum gelu_kind)kind, (struct view){y, DTYPE_F32},
-                                  (struct view){x, DTYPE_F32}, 8);
+            dev.ops->gelu_forward(&dev, (enum gelu_kind)kind, view_of(y, DTYPE_F32),
+                                  view_of(x, DTYPE_F32), 8);
             for (int e = 0; e < 8; e++)
                 assert_true(fabs(y[e] - (x[e] > 0 ? x[e] : 0)) < 1e-6);
         }
         for (int e = 0; e < 8; e++)
             one[e] = 1;
-        dev.ops->swiglu_forward(&dev, (struct view){y, DTYPE_F32}, (struct view){x, DTYPE_F32},
-                                (struct view){one, DTYPE_F32}, 8);
+        dev.ops->swiglu_forward(&dev, view_of(y, DTYPE_F32), view_of(x, DTYPE_F32),
+                                view_of(one, DTYPE_F32), 8);
         for (int e = 0; e < 8; e++)
             assert_true(fabs(y[e] - (x[e] > 0 ? x[e] : 0)) < 1e-6);
         float logits[3] = {1e4f, -1e4f, 0}, loss;
         int32_t target = 0;
-        dev.ops->cross_entropy(&dev, 1, 3, (struct view){logits, DTYPE_F32},
-                               (struct view){&target, DTYPE_I32}, 1,
-                               (struct view){&loss, DTYPE_F32}, view_none);
+        dev.ops->cross_entropy(&dev, 1, 3, view_of(logits, DTYPE_F32), view_of(&target, DTYPE_I32),
+                               1, view_of(&loss, DTYPE_F32), view_none);
         assert_true(loss == 0 && logits[1] == 0 && logits[2] == 0);
         float bad[2] = {NAN, 1};
-        dev.ops->gelu_forward(&dev, GELU_TANH, (struct view){bad, DTYPE_F32},
-                              (struct view){bad, DTYPE_F32}, 2);
+        dev.ops->gelu_forward(&dev, GELU_TANH, view_of(bad, DTYPE_F32), view_of(bad, DTYPE_F32), 2);
         assert_true(isnan(bad[0]) && !isnan(bad[1]));
     }
     device_close(&dev);
@@ -336,10 +334,10 @@ static void products_of_bf16(void **state)
     enum { ROWS = 37, IN = 65, OUT = 50 };
     static float x[ROWS * IN], dy[ROWS * OUT], w[IN * OUT];
     static uint16_t half[IN * OUT], dw[IN * OUT];
-    struct view v_x = {x, DTYPE_F32}, v_dy = {dy, DTYPE_F32}, v_w = {half, DTYPE_BF16},
-                v_dw = {dw, DTYPE_BF16};
+    struct view v_x = view_of(x, DTYPE_F32), v_dy = view_of(dy, DTYPE_F32),
+                v_w = view_of(half, DTYPE_BF16), v_dw = view_of(dw, DTYPE_BF16);
     static float y[ROWS * OUT], dx[ROWS * IN], dw_wide[IN * OUT];
-    const struct view v_wide = {dw_wide, DTYPE_F32};
+    const struct view v_wide = view_of(dw_wide, DTYPE_F32);
     for (int i = 0; i < ROWS * IN; i++)
         x[i] = (float)sin(0.37 * i);
     for (int i = 0; i < ROWS * OUT; i++)
@@ -358,18 +356,17 @@ static void products_of_bf16(void **state)
             const bool out_in = layout == LINEAR_OUT_IN;
             const int w_in = out_in ? 1 : OUT, w_out = out_in ? IN : 1;
             memset(dw, 0, sizeof dw);
-            dev.ops->linear_forward(&dev, &p, (struct view){y, DTYPE_F32}, v_x, v_w, view_none,
+            dev.ops->linear_forward(&dev, &p, view_of(y, DTYPE_F32), v_x, v_w, view_none,
                                     view_none);
-            dev.ops->linear_backward_x(&dev, &p, (struct view){dx, DTYPE_F32}, v_dy, v_w, false);
+            dev.ops->linear_backward_x(&dev, &p, view_of(dx, DTYPE_F32), v_dy, v_w, false);
             dev.ops->linear_backward_w(&dev, &p, v_dw, view_none, v_dy, v_x);
             struct product forward = {ROWS, OUT, IN, x, w, IN, 1, w_in, w_out};
             struct product backward = {ROWS, IN, OUT, dy, w, OUT, 1, w_out, w_in};
             struct product weight = {IN, OUT, ROWS, x, dy, 1, IN, OUT, 1};
             if (out_in)
                 weight = (struct product){OUT, IN, ROWS, dy, x, 1, OUT, IN, 1};
-            bool rounded = is_rounded(&forward, (struct view){y, DTYPE_F32}, variants[k]);
-            assert_int_equal(is_rounded(&backward, (struct view){dx, DTYPE_F32}, variants[k]),
-                             rounded);
+            bool rounded = is_rounded(&forward, view_of(y, DTYPE_F32), variants[k]);
+            assert_int_equal(is_rounded(&backward, view_of(dx, DTYPE_F32), variants[k]), rounded);
             assert_int_equal(is_rounded(&weight, v_dw, variants[k]), rounded);
             struct linear half_p = p;
             half_p.half = true; /* a gradient that is summed in fp32 is made as fast */

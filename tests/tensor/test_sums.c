@@ -11,8 +11,10 @@ enum { ROWS = 8192, WIDTH = 5, VOCAB = 7, T = 4 };
 static struct memory memory;
 static float x[ROWS * WIDTH], dy[ROWS * WIDTH], stats[2 * ROWS], dx[ROWS * WIDTH];
 static int32_t tokens[ROWS];
-static const struct view v_x = {x, DTYPE_F32}, v_dy = {dy, DTYPE_F32}, v_stats = {stats, DTYPE_F32},
-                         v_dx = {dx, DTYPE_F32};
+static const struct view v_x = {.data = x, .type = DTYPE_F32},
+                         v_dy = {.data = dy, .type = DTYPE_F32},
+                         v_stats = {.data = stats, .type = DTYPE_F32},
+                         v_dx = {.data = dx, .type = DTYPE_F32};
 
 /* All of the same sign, and most rows are of one token. */
 static void make(void)
@@ -49,9 +51,8 @@ static void check_embedding(struct device *dev)
     uint16_t table[VOCAB * WIDTH], positions[T * WIDTH];
     begin(table, VOCAB * WIDTH);
     begin(positions, T * WIDTH);
-    dev->ops->embedding_backward(dev, ROWS / T, T, WIDTH, (struct view){table, DTYPE_BF16},
-                                 (struct view){positions, DTYPE_BF16},
-                                 (struct view){tokens, DTYPE_I32}, v_dy);
+    dev->ops->embedding_backward(dev, ROWS / T, T, WIDTH, view_of(table, DTYPE_BF16),
+                                 view_of(positions, DTYPE_BF16), view_of(tokens, DTYPE_I32), v_dy);
     for (int i = 0; i < WIDTH; i++) {
         double token[VOCAB] = {0}, position[T] = {0};
         for (int r = 0; r < ROWS; r++) {
@@ -72,8 +73,8 @@ static void check_linear(struct device *dev, enum linear_layout layout)
     const struct linear p = {ROWS, WIDTH, WIDTH, layout, true};
     begin(dw, WIDTH * WIDTH);
     begin(dbias, WIDTH);
-    dev->ops->linear_backward_w(dev, &p, (struct view){dw, DTYPE_BF16},
-                                (struct view){dbias, DTYPE_BF16}, v_dy, v_x);
+    dev->ops->linear_backward_w(dev, &p, view_of(dw, DTYPE_BF16), view_of(dbias, DTYPE_BF16), v_dy,
+                                v_x);
     for (int o = 0; o < WIDTH; o++) {
         double bias = 0;
         for (int i = 0; i < WIDTH; i++) {
@@ -94,14 +95,14 @@ static void check_norm(struct device *dev, bool rms)
     uint16_t dgain[WIDTH], dbias[WIDTH];
     float gain[WIDTH] = {1, 1, 1, 1, 1};
     const struct norm p = {ROWS, WIDTH, 0};
-    const struct view v_dgain = {dgain, DTYPE_BF16}, v_gain = {gain, DTYPE_F32};
+    const struct view v_dgain = view_of(dgain, DTYPE_BF16), v_gain = view_of(gain, DTYPE_F32);
     begin(dgain, WIDTH);
     begin(dbias, WIDTH);
     if (rms)
         dev->ops->rmsnorm_backward(dev, &p, v_dx, v_dgain, v_dy, v_x, v_gain, v_stats, false);
     else
-        dev->ops->layernorm_backward(dev, &p, v_dx, v_dgain, (struct view){dbias, DTYPE_BF16}, v_dy,
-                                     v_x, v_gain, v_stats, false);
+        dev->ops->layernorm_backward(dev, &p, v_dx, v_dgain, view_of(dbias, DTYPE_BF16), v_dy, v_x,
+                                     v_gain, v_stats, false);
     for (int i = 0; i < WIDTH; i++) {
         double sum = 0, sum_hat = 0;
         for (int r = 0; r < ROWS; r++) {

@@ -110,7 +110,7 @@ static void views_point_at_tensors(void **state)
     static char memory[STAGES + 1][4096];
     for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
         struct view stages[STAGES];
-        table_stages(&table, (struct view){memory[0], (enum dtype)type}, stages);
+        table_stages(&table, view_of(memory[0], (enum dtype)type), stages);
         for (int i = 0; i < table.n; i++) {
             const struct table_entry *e = &table.entry[i];
             struct view v = table_view(&table, stages, i);

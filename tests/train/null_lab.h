@@ -54,7 +54,8 @@ static inline enum sotto_status null_lab_work(struct worker *w, void *arg)
     struct null_oracle oracle;
     struct mesh mesh;
     struct strategy *s;
-    const struct null_config micro_batch = {lab->seconds, NULL_TARGETS, lab->activations};
+    const struct null_config micro_batch = {
+        .seconds = lab->seconds, .tokens = NULL_TARGETS, .activations = lab->activations};
     TRY(device_open(&dev, "null", &memory, 1));
     TRY(null_oracle_init(&oracle, &lab->table, w, &dev, &micro_batch));
     TRY(mesh_open(&mesh, w, lab->config.groups, &dev));

@@ -23,7 +23,7 @@ static void open_lab(struct lab *l)
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
     l->flat = calloc(table_count(&l->model.table), sizeof *l->flat);
     tiny_parameters(&l->model, 5, l->flat);
-    l->theta = (struct view){l->flat, DTYPE_F32};
+    l->theta = view_of(l->flat, DTYPE_F32);
 }
 
 static void close_lab(struct lab *l)
@@ -158,7 +158,7 @@ static void last_words(void **state)
     pool_init(&l.pool, &l.dev, MEMORY_ACTIVATIONS);
     l.flat = calloc(table_count(&l.model.table), sizeof *l.flat);
     tiny_parameters(&l.model, 5, l.flat);
-    l.theta = (struct view){l.flat, DTYPE_F32};
+    l.theta = view_of(l.flat, DTYPE_F32);
     for (int i = 0; i < TEXTS; i++) {
         snprintf(line, sizeof line, "{\"text\": \"%s\"}\n", texts[i]);
         strcat(lines, line);

@@ -20,10 +20,10 @@ static enum sotto_status visit(void *arg, struct state_visitor *v)
     for (int i = 0; i < NAMES; i++) {
         char name[64];
         snprintf(name, sizeof name, "a.name.that.is.as.long.as.those.of.models.%d", i);
-        struct view x = {o->small + (size_t)i * each, DTYPE_F32};
+        struct view x = view_of(o->small + (size_t)i * each, DTYPE_F32);
         TRY(state_slice(v, name, MEMORY_OPTIMIZER, &o->dev, x, WORKERS, index * each, each));
     }
-    struct view x = {o->large, DTYPE_F32};
+    struct view x = view_of(o->large, DTYPE_F32);
     return state_slice(v, "large", MEMORY_OPTIMIZER, &o->dev, x, WORKERS * LARGE,
                        index * each * LARGE, each * LARGE);
 }

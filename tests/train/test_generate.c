@@ -3,7 +3,7 @@
 
 #include "train/generate.h"
 
-static const struct generate_config greedy = {0, 0, 1, 1};
+static const struct generate_config greedy = {0, 0, 1, 1, DTYPE_F32};
 
 /* The logits of the last token of `tokens`, computed afresh. */
 static void logits_after(struct lab *l, const int32_t *tokens, int count, enum dtype type,
@@ -56,8 +56,9 @@ static void greedy_is_argmax(void **state)
 {
     (void)state;
     static const struct generate_config how[] = {
-        {0, 0, 1, 1}, {0, 5, 0.5, 2},           {1, 1, 1, 3}, {7.5, 1, 0.3, 4}, {1, 0, 1e-9, 5},
-        {1, 0, 0, 6}, {0, 0, 1, 1, DTYPE_BF16},
+        {0, 0, 1, 1, DTYPE_F32},     {0, 5, 0.5, 2, DTYPE_F32},  {1, 1, 1, 3, DTYPE_F32},
+        {7.5, 1, 0.3, 4, DTYPE_F32}, {1, 0, 1e-9, 5, DTYPE_F32}, {1, 0, 0, 6, DTYPE_F32},
+        {0, 0, 1, 1, DTYPE_BF16},
     };
     for (int which = 0; which < TINY; which++) {
         struct lab l;
@@ -82,7 +83,7 @@ static void seeds_and_pieces(void **state)
     (void)state;
     struct lab l;
     lab_open(&l, "cpu", 1, &tiny_configs[2], 1);
-    const struct generate_config one = {1, 0, 1, 1}, two = {1, 0, 1, 2};
+    const struct generate_config one = {1, 0, 1, 1, DTYPE_F32}, two = {1, 0, 1, 2, DTYPE_F32};
     const int32_t prompt[] = {7, 8, 9, 10};
     int32_t a[44], b[44], c[44], next = -1;
     generate(&l, &one, prompt, 4, 40, a);
@@ -137,8 +138,9 @@ static void frequencies(void **state)
     (void)state;
     enum { DRAWS = 4000 };
     static const struct generate_config how[] = {
-        {1, 0, 1, 11},   {2, 0, 1, 12},   {0.5, 0, 1, 13},     {1, 5, 1, 14},
-        {1, 0, 0.6, 15}, {1, 8, 0.7, 16}, {1.5, 100, 0.9, 17},
+        {1, 0, 1, 11, DTYPE_F32},       {2, 0, 1, 12, DTYPE_F32},   {0.5, 0, 1, 13, DTYPE_F32},
+        {1, 5, 1, 14, DTYPE_F32},       {1, 0, 0.6, 15, DTYPE_F32}, {1, 8, 0.7, 16, DTYPE_F32},
+        {1.5, 100, 0.9, 17, DTYPE_F32},
     };
     struct lab l;
     lab_open(&l, "cpu", 1, &tiny_configs[0], 1);

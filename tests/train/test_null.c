@@ -197,7 +197,7 @@ static void device_holds_nothing(void **state)
     pool_free(&pool);
     float host[4] = {1, 2, 3, 4};
     dev.ops->write(&dev, b.view, host, 4);
-    dev.ops->read(&dev, host, (struct view){NULL, DTYPE_F32}, 3);
+    dev.ops->read(&dev, host, view_of(NULL, DTYPE_F32), 3);
     assert_true(host[0] == 0 && host[1] == 0 && host[2] == 0 && host[3] == 4);
     assert_true(dev.ops->sum_squares(&dev, &(struct pair){.x = b.view, .count = huge}, 1, NULL) ==
                 0);

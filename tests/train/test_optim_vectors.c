@@ -71,8 +71,8 @@ static void follow(const char *name, const char *device)
     assert_ok(device_open(&dev, device, &memory, 1));
     assert_ok(optim_init(&optim, &config, &dev, &table, NULL, MEMORY_OPTIMIZER));
     for (int t = 0; t < STEPS; t++) {
-        optim_step(&optim, (struct view){x, DTYPE_F32}, view_none,
-                   (struct view){grads + t * COUNT, DTYPE_F32}, config.lr, 1);
+        optim_step(&optim, view_of(x, DTYPE_F32), view_none, view_of(grads + t * COUNT, DTYPE_F32),
+                   config.lr, 1);
         for (int i = 0; i < COUNT; i++)
             if (!(fabs((double)x[i] - want[t * COUNT + i]) < 1e-6))
                 fail_with("%s on %s, step %d: x[%d] = %.9g, torch has %.9g", name, device, t, i,

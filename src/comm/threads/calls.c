@@ -66,7 +66,8 @@ enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct v
         m,
         (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
-    struct view out = {(char *)y.data - b.begin * unit, y.type}; /* as if y were the whole vector */
+    struct view out =
+        view_of((char *)y.data - b.begin * unit, y.type); /* as if y were the whole vector */
     sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
     return close_call(m, count * unit);
 }

@@ -38,16 +38,16 @@ const void *arch_own(const struct model_config *c, const struct arch *arch)
 
 struct option_section arch_section(struct model_config *c, const struct arch *arch)
 {
-    return (struct option_section){arch->name, arch->about, arch->options, arch->n_options,
-                                   arch_config(c, arch)};
+    return (struct option_section)OPTION_SECTION_OF(arch->name, arch->about, arch->options,
+                                                    arch->n_options, arch_config(c, arch));
 }
 
 void model_sections(struct model_config *c, struct option_section out[MODEL_SECTIONS])
 {
     int n = 0;
-    out[n++] =
-        (struct option_section){"model", "what is trained: a preset, and sizes that override it",
-                                model_options, model_options_count, c};
+    out[n++] = (struct option_section)OPTION_SECTION_OF(
+        "model", "what is trained: a preset, and sizes that override it", model_options,
+        model_options_count, c);
     for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++)
         if (archs[i]->n_options)
             out[n++] = arch_section(c, archs[i]);

@@ -44,5 +44,10 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
                                        pass->input, flow.dy);
 }
 
-const struct layer_ops embed_ops = {"embed", false, output,  saved,
-                                    scratch, flops, forward, backward};
+const struct layer_ops embed_ops = {.name = "embed",
+                                    .output = output,
+                                    .saved = saved,
+                                    .scratch = scratch,
+                                    .flops = flops,
+                                    .forward = forward,
+                                    .backward = backward};

@@ -168,4 +168,11 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
 }
 
-const struct layer_ops mlp_ops = {"mlp", true, output, saved, scratch, flops, forward, backward};
+const struct layer_ops mlp_ops = {.name = "mlp",
+                                  .in_place = true,
+                                  .output = output,
+                                  .saved = saved,
+                                  .scratch = scratch,
+                                  .flops = flops,
+                                  .forward = forward,
+                                  .backward = backward};

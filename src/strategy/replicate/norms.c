@@ -59,7 +59,7 @@ enum sotto_status norms_measure(struct norms *n, const struct work *on, struct v
 
 enum sotto_status norms_sum(const struct norms *n, struct comm *comm, float *squares)
 {
-    const struct view v = {squares, DTYPE_F32};
+    const struct view v = view_of(squares, DTYPE_F32);
     return comm_allreduce(comm, v, v, (size_t)n->table->n);
 }
 
@@ -75,7 +75,7 @@ static enum sotto_status visit_squares(const struct norms *n, const struct repli
                                        bool summed)
 {
     const size_t count = (size_t)n->table->n;
-    TRY(state_tensor(v, name, MEMORY_OUTER, NULL, (struct view){x, DTYPE_F32}, count));
+    TRY(state_tensor(v, name, MEMORY_OUTER, NULL, view_of(x, DTYPE_F32), count));
     for (size_t i = 0; i < count && state_loading(v) && summed; i++)
         x[i] *= (float)r->is.mesh->n_r / (float)r->from.groups;
     return SOTTO_OK;

@@ -216,7 +216,7 @@ static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t 
                               struct comm_block b)
 {
     const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
-    const struct view out = {s->out, DTYPE_F32}, in = {s->in, DTYPE_F32};
+    const struct view out = view_of(s->out, DTYPE_F32), in = view_of(s->in, DTYPE_F32);
     const size_t n = b.end - b.begin;
     size_t came, want = mask_words(n);
     TRY(comm_exchange(c, out, words, to, in, n, from, &came));

@@ -158,7 +158,7 @@ enum sotto_status shard_export(struct strategy *strategy, float *flat)
                            s->slice[i].count);
         st = device_check(dev);
         if (st == SOTTO_OK)
-            st = shard_complete(s, s->is.mesh->shard, k, (struct view){stage, DTYPE_F32});
+            st = shard_complete(s, s->is.mesh->shard, k, view_of(stage, DTYPE_F32));
     }
     free(room);
     return st;

@@ -100,7 +100,7 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
         return;
 #pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->heads; task++) {
-        struct room rest = {rooms + one.used * (size_t)thread_index(), 0, one.used};
+        struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
         struct forward_room room = forward_room(p, w, row, &rest);
         int head = task % p->heads;
         struct head h = {

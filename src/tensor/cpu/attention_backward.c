@@ -124,7 +124,7 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
     int group = p->heads / p->kv_heads;
 #pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->kv_heads; task++) {
-        struct room rest = {rooms + one.used * (size_t)thread_index(), 0, one.used};
+        struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
         struct backward_room room = backward_room(p, w, row, &rest);
         struct head h = {kernels_of(dev), p, task / p->kv_heads, 0, task % p->kv_heads, w, row};
         open_panels(&h, room.vt, room.k, v, p->v_stride);

@@ -51,7 +51,7 @@ static enum sotto_status agree(struct comm *world, int *next)
 {
     float said = (float)*next;
     if (world)
-        TRY(comm_broadcast(world, (struct view){&said, DTYPE_F32}, 1, 0));
+        TRY(comm_broadcast(world, view_of(&said, DTYPE_F32), 1, 0));
     *next = (int)said;
     return SOTTO_OK;
 }

@@ -13,7 +13,7 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
                                           float *padded)
 {
     TRY(state_enter(v, "parameters"));
-    TRY(state_table(v, &t->table, NULL, MEMORY_PARAMETERS, NULL, (struct view){padded, DTYPE_F32}));
+    TRY(state_table(v, &t->table, NULL, MEMORY_PARAMETERS, NULL, view_of(padded, DTYPE_F32)));
     state_leave(v);
     return SOTTO_OK;
 }

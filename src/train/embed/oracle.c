@@ -339,8 +339,8 @@ enum sotto_status problem_oracle_measure(struct problem_oracle *o, float *padded
     if (!grad || !m.stages) {
         st = fail(SOTTO_ENOMEM, "no memory for a gradient of %zu elements", table_count(table));
     } else {
-        table_stages(table, (struct view){padded, DTYPE_F32}, m.stages);
-        table_stages(table, (struct view){grad, DTYPE_F32}, m.stages + table->n_stage);
+        table_stages(table, view_of(padded, DTYPE_F32), m.stages);
+        table_stages(table, view_of(grad, DTYPE_F32), m.stages + table->n_stage);
         st = w->ops->compute(w, measure_now, &m, 0);
     }
     free(grad);

@@ -94,7 +94,7 @@ static void *memory(size_t bytes)
 
 static struct view vector(enum dtype type, size_t count)
 {
-    return (struct view){memory(count * dtype_size(type)), type};
+    return view_of(memory(count * dtype_size(type)), type);
 }
 
 static void put(struct view v, size_t i, float value)
@@ -386,7 +386,7 @@ static enum sotto_status reduce_often(void *arg)
     double cpu = seconds(CLOCK_THREAD_CPUTIME_ID), wall = seconds(CLOCK_MONOTONIC);
     float x[1000];
     for (int k = 0; k < w->times; k++) {
-        struct view v = {x, DTYPE_F32};
+        struct view v = view_of(x, DTYPE_F32);
         fill(v, 1000, w->comm->rank);
         TRY(comm_allreduce(w->comm, v, v, 1000));
         for (size_t i = 0; i < 1000; i++)
@@ -454,7 +454,7 @@ static void expect_mismatch(enum sotto_status st, const char *what, const char *
 static void test_mismatch(struct comm *c)
 {
     float x[64] = {0}, y[64];
-    struct view v = {x, DTYPE_F32}, w = {y, DTYPE_F32}, h = {x, DTYPE_BF16};
+    struct view v = view_of(x, DTYPE_F32), w = view_of(y, DTYPE_F32), h = view_of(x, DTYPE_BF16);
     bool odd = c->rank == c->size - 1;
     struct comm *d;
     OK(comm_duplicate(c, &d));
@@ -487,7 +487,7 @@ static void test_mismatch(struct comm *c)
 static void test_ring_length(struct comm *c)
 {
     float x[64] = {0};
-    struct view v = {x, DTYPE_F32};
+    struct view v = view_of(x, DTYPE_F32);
     struct comm *pair;
     OK(comm_split(c, c->rank / 2, &pair));
     if (pair->size == 2) {
@@ -555,7 +555,7 @@ static void test_silent(void)
 {
     struct comm *c, *pair;
     float x = 1;
-    const struct view v = {&x, DTYPE_F32};
+    const struct view v = view_of(&x, DTYPE_F32);
     OK(mpi_world(&c, &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING, .patience = 3}));
     OK(comm_split(c, c->rank / 2, &pair));
     OK(comm_barrier(c));
