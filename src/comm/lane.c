@@ -18,10 +18,12 @@ enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
         return call->job(call->arg);
     device_follow(lane->dev, call->mark);
     enum sotto_status st = call->job(call->arg);
+    if (st == SOTTO_OK)
+        return device_check(lane->dev);
     struct status_note note;
     status_save(&note, st);
-    st = device_check(lane->dev); /* also behind a job that failed: what it uses may be freed */
-    return note.code != SOTTO_OK ? status_raise(&note) : st;
+    (void)device_check(lane->dev); /* what the job was using may be freed now */
+    return status_raise(&note);
 }
 
 enum sotto_status lane_wait(struct lane *lane)
