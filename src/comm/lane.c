@@ -1,9 +1,12 @@
 #include "comm/lane.h"
 
+#include <assert.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tensor/ops.h"
 
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock)
 {
@@ -12,11 +15,18 @@ void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock
     lane->since = INFINITY;
 }
 
+void lane_bind(struct lane *lane, struct device *dev, struct device *before)
+{
+    lane->dev = dev;
+    lane->before = before && before->ops->mark ? before : NULL;
+    assert(!lane->before || dev);
+}
+
 enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
 {
-    if (!lane->dev)
+    if (!lane->before)
         return call->job(call->arg);
-    device_follow(lane->dev, call->mark);
+    device_follow(lane->dev, (struct device_mark){lane->before, call->mark});
     enum sotto_status st = call->job(call->arg);
     if (st == SOTTO_OK)
         return device_check(lane->dev);

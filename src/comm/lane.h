@@ -28,7 +28,7 @@ struct lane;
 struct lane_call {
     lane_job *job;
     void *arg;
-    struct device_mark mark;
+    uint64_t mark; /* of lane->before */
 };
 
 struct lane_ops {
@@ -49,9 +49,10 @@ struct lane_ops {
 struct lane {
     const struct lane_ops *ops;
     const struct clock *clock;
-    struct device *dev;    /* of its jobs; NULL: they have none; not owned              */
-    struct device *before; /* of who starts them; NULL: likewise                        */
+    struct device *before; /* of who starts its jobs, if its ops may be late; NULL: they are
+                              done when a job is started                                */
     struct lane *above;    /* that waits for this one; NULL: a worker does              */
+    struct device *dev;    /* of its jobs; NULL: they have none; not owned              */
     double busy;           /* seconds that its jobs took                                */
     double exposed;        /* seconds that lane_wait kept waiting, of these in calls ... */
     _Atomic double others; /* ... for ranks that had not come                           */
@@ -71,10 +72,13 @@ void lane_worked(struct lane *lane, double begin, double end);
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);
 enum sotto_status lane_run(struct lane *lane, const struct lane_call *call);
 
+/* Its jobs work on `dev`, behind what was issued to `before`; both may be NULL. */
+void lane_bind(struct lane *lane, struct device *dev, struct device *before);
+
 static inline enum sotto_status lane_start(struct lane *lane, lane_job *job, void *arg)
 {
-    const struct lane_call call = {job, arg, device_mark(lane->before)};
-    return lane->ops->start(lane, call);
+    return lane->ops->start(
+        lane, (struct lane_call){job, arg, lane->before ? device_mark(lane->before).at : 0});
 }
 
 static inline enum sotto_status lane_done(struct lane *lane, bool *done)

@@ -1,6 +1,7 @@
 #include "strategy/mesh.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 #include "tensor/ops.h"
 
@@ -23,21 +24,43 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
     return SOTTO_OK;
 }
 
+/* A context like the worker's; NULL where that has none. */
+static enum sotto_status open_device(const struct device *like, struct device **out)
+{
+    *out = NULL;
+    if (!like)
+        return SOTTO_OK;
+    struct device *dev = malloc(sizeof *dev);
+    if (!dev)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    enum sotto_status st = device_open(dev, like->ops->name, like->memory, like->threads);
+    if (st != SOTTO_OK)
+        free(dev);
+    else
+        *out = dev;
+    return st;
+}
+
+static void close_device(struct device *dev)
+{
+    if (dev)
+        device_close(dev);
+    free(dev);
+}
+
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out)
 {
     assert(mesh->n_lane < MESH_LANES);
-    struct device *dev = &mesh->lane_dev[mesh->n_lane], *own = mesh->dev;
-    if (own)
-        TRY(device_open(dev, own->ops->name, own->memory, own->threads));
+    struct device *dev;
+    TRY(open_device(mesh->dev, &dev));
     const enum sotto_status st = mesh->worker->ops->lane(mesh->worker, out);
     if (st != SOTTO_OK) {
-        if (own)
-            device_close(dev);
+        close_device(dev);
         return st;
     }
     (*out)->above = waiter->lane;
-    (*out)->dev = own ? dev : NULL;
-    (*out)->before = waiter->dev;
+    lane_bind(*out, dev, waiter->dev);
+    mesh->lane_dev[mesh->n_lane] = dev;
     mesh->lanes[mesh->n_lane++] = *out;
     return SOTTO_OK;
 }
@@ -73,8 +96,7 @@ void mesh_close(struct mesh *mesh)
     while (mesh->n_comm > 0)
         comm_free(mesh->comm[--mesh->n_comm]);
     while (mesh->n_lane > 0)
-        if (mesh->lane_dev[--mesh->n_lane].ops)
-            device_close(&mesh->lane_dev[mesh->n_lane]);
+        close_device(mesh->lane_dev[--mesh->n_lane]);
     if (mesh->worker)
         mesh->worker->world->dev = NULL;
     *mesh = (struct mesh){0};

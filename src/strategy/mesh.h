@@ -23,9 +23,9 @@ struct mesh {
 
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
-    struct device lane_dev[MESH_LANES]; /* theirs */
     int n_comm, n_lane;
     double worked; /* seconds of work over vectors on the worker's own line (work.h) */
+    struct device *lane_dev[MESH_LANES]; /* the lanes', owned */
 };
 
 /* `groups` = |R|, which must divide the number of workers; `dev`: the worker's, NULL: host memory

@@ -366,8 +366,7 @@ static inline enum sotto_status suite_lane_device(struct lane *lane, struct comm
     if (!before)
         return SOTTO_OK;
     TRY(device_open(dev, before->ops->name, before->memory, 1));
-    lane->before = before;
-    lane->dev = own->dev = dev;
+    lane_bind(lane, own->dev = dev, before);
     return SOTTO_OK;
 }
 

@@ -77,12 +77,12 @@ static enum sotto_status start_and_look(struct worker *w, struct copying *c, boo
     struct lane *lane;
     float host[N];
     TRY(w->ops->lane(w, &lane));
-    lane->dev = &c->dev[1];
-    lane->before = behind ? &c->dev[0] : NULL;
+    lane_bind(lane, &c->dev[1], &c->dev[0]);
     *wrong = 0;
     for (int i = 1; i <= ROUNDS; i++) {
         c->dev[0].ops->fill(&c->dev[0], c->x.view, N, (float)i);
-        TRY(lane_start(lane, copy_job, c));
+        TRY(behind ? lane_start(lane, copy_job, c)
+                   : lane->ops->start(lane, (struct lane_call){copy_job, c, 0}));
         TRY(lane_wait(lane));
         c->dev[0].ops->read(&c->dev[0], host, c->y.view, N);
         *wrong += host[0] != (float)i || host[N - 1] != (float)i;
