@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "nn/arch/arch.h"
 #include "strategy/method.h"
 
 /* A paragraph a method. */
@@ -49,6 +50,13 @@ static bool print_plain_method(const struct option_section *sections, int n, con
     return false;
 }
 
+static void print_archs(void)
+{
+    printf("\nArchitectures:\n");
+    for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++)
+        option_wrap(archs[i]->about, printf("  %-10s ", archs[i]->name), 13, stdout);
+}
+
 /* Options without a section in full, of the others a line a section. */
 static void print_short(const struct command *c, const struct option_section *sections, int n)
 {
@@ -78,10 +86,12 @@ static bool print_section(const struct option_section *sections, int n, const ch
     for (int s = 0; s < n; s++)
         if (*topic && strcmp(sections[s].name, topic) == 0) {
             option_help(&sections[s], 1, stdout);
+            if (strcmp(topic, "model") == 0)
+                print_archs();
             printf(
                 "\nIn a file these stand under [%s] without the prefix; on the command line a key "
                 "that\nonly one section has may go without it too%s.\n",
-                topic, sections[s].used ? ", where the method is chosen" : "");
+                topic, sections[s].used ? ", where it is chosen" : "");
             return true;
         }
     return false;

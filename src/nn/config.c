@@ -43,17 +43,27 @@ static enum sotto_status unknown_preset(const char *name)
                 near ? near : "", near ? "'?" : "");
 }
 
+static const struct model_preset *find_preset(const char *name)
+{
+    for (int i = 0; i < model_presets_count; i++)
+        if (strcmp(model_presets[i].config.preset, name) == 0)
+            return &model_presets[i];
+    return NULL;
+}
+
+int model_config_arch(const struct model_config *c)
+{
+    const struct model_preset *preset = c->arch ? NULL : find_preset(c->preset);
+    return preset ? preset->config.arch : c->arch;
+}
+
 enum sotto_status model_config_resolve(struct model_config *c)
 {
     if (*c->preset) {
-        const struct model_preset *found = NULL;
-        for (int i = 0; i < model_presets_count; i++)
-            if (strcmp(model_presets[i].config.preset, c->preset) == 0)
-                found = &model_presets[i];
+        const struct model_preset *found = find_preset(c->preset);
         if (!found)
             return unknown_preset(c->preset);
-        if (!c->arch)
-            c->arch = found->config.arch;
+        c->arch = model_config_arch(c);
         if (archs[c->arch]->text)
             text_inherit(c, &found->config);
     }
@@ -62,6 +72,9 @@ enum sotto_status model_config_resolve(struct model_config *c)
     if (c->init_std == 0)
         c->init_std = 0.02;
     const struct arch *arch = archs[c->arch];
+    for (int a = ARCH_UNSET + 1; a < ARCH_COUNT; a++)
+        if (archs[a] != arch)
+            TRY(arch_refuse(c, archs[a]));
     if (arch->text)
         TRY(text_sizes(c));
     if (arch->defaults)
@@ -90,6 +103,10 @@ enum sotto_status model_config_from_json(struct model_config *c, const json_t *j
         if (strcmp(arch_names[a], type) != 0)
             continue;
         c->arch = a;
+        if (archs[a]->n_options) {
+            const struct option_section own = arch_section(c, archs[a]);
+            option_defaults(&own, 1);
+        }
         TRY(archs[a]->from_json(c, json));
         TRY(model_config_resolve(c));
         return model_config_check(c);

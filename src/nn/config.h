@@ -41,6 +41,9 @@ struct model_preset {
 extern const struct model_preset model_presets[];
 extern const int model_presets_count;
 
+/* The architecture that it says or that its preset has, ARCH_UNSET: none. */
+int model_config_arch(const struct model_config *config);
+
 /* Turns a user's section into a complete configuration: preset, overrides, then what follows from
  * them. A vocabulary of 0 stays 0: it is the tokenizer's to say. */
 enum sotto_status model_config_resolve(struct model_config *config);

@@ -170,6 +170,16 @@ static void own_keys(void **state)
     assert_fails(mlp_model(&m, &none, (const char *[]){"classes=1", NULL}, 1, 1), SOTTO_EINVAL,
                  "classes");
     assert_fails(mlp_model(&m, &none, NULL, 4, 1), SOTTO_EINVAL, "3 sublayers");
+    struct model_config other = {.preset = "gpt2"};
+    struct option_section section = arch_section(&other, &arch_mlp);
+    assert_false(section.used(section.of, section.name));
+    assert_ok(model_config_resolve(&other));
+    assert_ok(arch_refuse(&other, &arch_mlp)); /* nobody has set anything */
+    option_defaults(&section, 1);
+    assert_ok(arch_refuse(&other, &arch_mlp));
+    assert_ok(option_set(&section, 1, "mlp.hidden", "9"));
+    assert_fails(arch_refuse(&other, &arch_mlp), SOTTO_EINVAL,
+                 "mlp.hidden has no effect: the model is gpt2, not mlp");
 }
 
 int main(void)

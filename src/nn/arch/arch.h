@@ -20,10 +20,11 @@ struct model_config;
 enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
 
 struct arch {
+    const char *name;     /* as above */
+    const char *about;    /* a paragraph for --help */
     const char *hf_class; /* in config.json's "architectures" */
     /* (optional) Keys of its own, with its own defaults, beside those of [model] that all share:
      * the section of its name. Where their values are kept, arch_own tells. */
-    const char *name, *about;
     const struct option *options;
     int n_options;
     size_t config_bytes;
@@ -48,6 +49,9 @@ extern const struct arch *const archs[]; /* by enum model_arch; [0]: none */
 void *arch_config(struct model_config *config, const struct arch *arch);
 const void *arch_own(const struct model_config *config, const struct arch *arch);
 struct option_section arch_section(struct model_config *config, const struct arch *arch);
+
+/* Refuses keys of an architecture that was not chosen. */
+enum sotto_status arch_refuse(const struct model_config *config, const struct arch *arch);
 
 /* Of language models: what the user left open from a preset, sizes that follow from others, and
  * whether they go together. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/option_only.h"
 #include "nn/config.h"
 
 #define ADDRESS(id, name) [ARCH_##id] = &arch_##name,
@@ -36,10 +37,32 @@ const void *arch_own(const struct model_config *c, const struct arch *arch)
     return c->own + place(arch);
 }
 
+static bool chosen(const void *of, const char *name)
+{
+    const int arch = model_config_arch(of);
+    return arch != ARCH_UNSET && strcmp(archs[arch]->name, name) == 0;
+}
+
 struct option_section arch_section(struct model_config *c, const struct arch *arch)
 {
-    return (struct option_section)OPTION_SECTION_OF(arch->name, arch->about, arch->options,
-                                                    arch->n_options, arch_config(c, arch));
+    struct option_section section = OPTION_SECTION_OF(arch->name, arch->about, arch->options,
+                                                      arch->n_options, arch_config(c, arch));
+    section.used = chosen;
+    section.of = c;
+    return section;
+}
+
+enum sotto_status arch_refuse(const struct model_config *c, const struct arch *arch)
+{
+    static const unsigned char nothing[ARCH_ROOM]; /* nor were defaults set: nobody asked */
+    const void *own = arch_own(c, arch);
+    if (memcmp(own, nothing, arch->config_bytes) == 0)
+        return SOTTO_OK;
+    for (int i = 0; i < arch->n_options; i++)
+        if (!option_is_default(&arch->options[i], own))
+            return fail(SOTTO_EINVAL, "%s.%s has no effect: the model is %s, not %s", arch->name,
+                        arch->options[i].key, archs[c->arch]->name, arch->name);
+    return SOTTO_OK;
 }
 
 void model_sections(struct model_config *c, struct option_section out[MODEL_SECTIONS])

@@ -177,10 +177,13 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt2 = {.hf_class = "GPT2LMHeadModel",
-                               .text = true,
-                               .defaults = gpt2_defaults,
-                               .check = check,
-                               .from_json = from_json,
-                               .to_json = to_json,
-                               .build = build};
+const struct arch arch_gpt2 = {
+    .name = "gpt2",
+    .about = "GPT-2 (2019): learned positions, layer norm before each sublayer, GELU",
+    .hf_class = "GPT2LMHeadModel",
+    .text = true,
+    .defaults = gpt2_defaults,
+    .check = check,
+    .from_json = from_json,
+    .to_json = to_json,
+    .build = build};

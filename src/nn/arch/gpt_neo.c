@@ -121,10 +121,14 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_gpt_neo = {.hf_class = "GPTNeoForCausalLM",
-                                  .text = true,
-                                  .defaults = defaults,
-                                  .check = check,
-                                  .from_json = from_json,
-                                  .to_json = to_json,
-                                  .build = build};
+const struct arch arch_gpt_neo = {
+    .name = "gpt_neo",
+    .about =
+        "GPT-Neo (2021): as GPT-2, with layers that attend globally or within a window (window, pattern)",
+    .hf_class = "GPTNeoForCausalLM",
+    .text = true,
+    .defaults = defaults,
+    .check = check,
+    .from_json = from_json,
+    .to_json = to_json,
+    .build = build};

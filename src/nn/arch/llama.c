@@ -194,10 +194,14 @@ static json_t *to_json(const struct model_config *c)
     return llama_write(c, arch_llama.hf_class);
 }
 
-const struct arch arch_llama = {.hf_class = "LlamaForCausalLM",
-                                .text = true,
-                                .defaults = defaults,
-                                .check = llama_check,
-                                .from_json = from_json,
-                                .to_json = to_json,
-                                .build = build};
+const struct arch arch_llama = {
+    .name = "llama",
+    .about =
+        "Llama (2023): rotary positions, RMS norm, SwiGLU, fewer key/value heads where kv_heads says so",
+    .hf_class = "LlamaForCausalLM",
+    .text = true,
+    .defaults = defaults,
+    .check = llama_check,
+    .from_json = from_json,
+    .to_json = to_json,
+    .build = build};

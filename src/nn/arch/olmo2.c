@@ -32,10 +32,13 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
-const struct arch arch_olmo2 = {.hf_class = "Olmo2ForCausalLM",
-                                .text = true,
-                                .defaults = defaults,
-                                .check = check,
-                                .from_json = from_json,
-                                .to_json = to_json,
-                                .build = build};
+const struct arch arch_olmo2 = {
+    .name = "olmo2",
+    .about = "OLMo 2 (2024): as Llama, with norms behind the sublayers and of q and k",
+    .hf_class = "Olmo2ForCausalLM",
+    .text = true,
+    .defaults = defaults,
+    .check = check,
+    .from_json = from_json,
+    .to_json = to_json,
+    .build = build};
