@@ -9,7 +9,9 @@
 #include <math.h>
 
 #include "base/scratch.h"
+#include "comm/worker.h"
 #include "strategy/names.h"
+#include "strategy/strategy.h"
 #include "tensor/ops.h"
 
 enum { COUNT = 24, STAGES = 3, BATCHES = 64 };
@@ -145,6 +147,52 @@ static inline void quadratic_make(struct quadratic *q, struct device *dev)
         q->a[i] = 0.5f + 0.05f * (float)i;
     for (int i = 0; i < BATCHES; i++)
         q->targets_of[i] = 3 + i % 5;
+}
+
+/* A worker that trains it. */
+struct pupil {
+    struct quadratic *q;
+    struct worker *worker;
+    struct memory memory;
+    struct device dev;
+    struct strategy_config config; /* these two as the test wants them */
+    struct optim_config optim;
+    struct mesh mesh;
+    struct strategy *s;
+};
+
+/* All but the strategy; the quadratic may be changed behind it. */
+static inline enum sotto_status pupil_open(struct pupil *p, struct quadratic *q, struct worker *w)
+{
+    p->q = q;
+    p->worker = w;
+    quadratic_make(q, &p->dev);
+    q->base.rank = w->rank;
+    q->size = w->size;
+    TRY(strategy_resolve(&p->config, w->size));
+    TRY(device_open(&p->dev, test_device(), &p->memory, 1));
+    return mesh_open(&p->mesh, w, p->config.groups, &p->dev);
+}
+
+/* `train` with the strategy; then everything is closed, and all memory given back. */
+static inline enum sotto_status pupil_train(struct pupil *p,
+                                            enum sotto_status (*train)(struct pupil *p, void *arg),
+                                            void *arg)
+{
+    struct strategy_setup setup = {&p->config, &p->optim, &p->q->base, &p->dev, &p->mesh};
+    enum sotto_status st = strategy_open(&p->s, &setup);
+    if (st == SOTTO_OK) {
+        st = train(p, arg);
+        if (st != SOTTO_OK)
+            mesh_abort(&p->mesh, st);
+        p->s->ops->free(p->s);
+    }
+    mesh_close(&p->mesh);
+    device_close(&p->dev);
+    table_free(&p->q->table);
+    if (st == SOTTO_OK && p->memory.total)
+        st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)p->memory.total);
+    return st;
 }
 
 #endif

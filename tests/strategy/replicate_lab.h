@@ -149,10 +149,17 @@ static int64_t bytes_sent(const struct mesh *mesh)
     return mesh_account_own(mesh).inside + mesh_account_lanes(mesh).inside;
 }
 
-static inline enum sotto_status lab_train(struct worker *w, struct lab *lab, struct mesh *mesh,
-                                          struct strategy *s)
+static inline enum sotto_status lab_train(struct pupil *p, void *arg)
 {
+    struct lab *lab = arg;
+    struct worker *w = p->worker;
+    const struct mesh *mesh = &p->mesh;
+    struct strategy *s = p->s;
     float x[COUNT];
+    lab_start(x);
+    TRY(s->ops->import(s, x));
+    for (int i = 0; i < MEMORY_CATEGORIES && w->rank == w->size - 1; i++)
+        lab->bytes[i] = p->memory.now[i];
     for (int t = 0; t < lab->steps; t++) {
         struct round round;
         const int64_t before = bytes_sent(mesh);
@@ -201,43 +208,13 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
 {
     struct lab *lab = arg;
     struct timed oracle = {.worker = w};
-    struct quadratic *q = &oracle.q;
-    struct memory memory = {0};
-    struct device dev;
-    struct strategy_config config;
-    struct optim_config optim;
-    struct mesh mesh;
-    struct strategy *s;
-    float start[COUNT];
-    lab_configure(lab, &config, &optim);
-    lab_start(start);
-    TRY(strategy_resolve(&config, w->size));
-    TRY(device_open(&dev, test_device(), &memory, 1));
-    TRY(mesh_open(&mesh, w, config.groups, &dev));
-    quadratic_make(q, &dev);
-    q->base.ops = &timed_ops;
-    q->nan_at = lab->nan_at;
-    q->base.rank = w->rank;
-    q->size = w->size;
-    q->base.data = lab->rule.data[w->rank];
-    struct strategy_setup setup = {&config, &optim, &q->base, &dev, &mesh};
-    enum sotto_status st = strategy_open(&s, &setup);
-    if (st == SOTTO_OK) {
-        st = s->ops->import(s, start);
-        for (int i = 0; i < MEMORY_CATEGORIES && w->rank == w->size - 1; i++)
-            lab->bytes[i] = memory.now[i];
-        if (st == SOTTO_OK)
-            st = lab_train(w, lab, &mesh, s);
-        if (st != SOTTO_OK)
-            mesh_abort(&mesh, st);
-        s->ops->free(s);
-    }
-    mesh_close(&mesh);
-    device_close(&dev);
-    table_free(&q->table);
-    if (st == SOTTO_OK && memory.total)
-        st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)memory.total);
-    return st;
+    struct pupil p = {0};
+    lab_configure(lab, &p.config, &p.optim);
+    TRY(pupil_open(&p, &oracle.q, w));
+    oracle.q.base.ops = &timed_ops;
+    oracle.q.base.data = lab->rule.data[w->rank];
+    oracle.q.nan_at = lab->nan_at;
+    return pupil_train(&p, lab_train, lab);
 }
 
 static inline enum sotto_status lab_run(struct lab *lab)

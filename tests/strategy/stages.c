@@ -24,13 +24,6 @@ static enum sotto_status sum_stage(void *arg)
                           table_stage_count(s->is.oracle->table, job->k));
 }
 
-static enum sotto_status complete(struct shard *s)
-{
-    for (int k = 0; k < s->is.oracle->table->n_stage; k++)
-        TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
-    return SOTTO_OK;
-}
-
 static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
                                    struct round *out)
 {
@@ -39,21 +32,21 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     TRY(shard_begin(s, plan, &s->g));
     TRY(shard_accumulate(s, sum_stage));
     TRY(shard_step(s, plan, shard_scale(s, &s->counts), out));
-    TRY(complete(s));
+    TRY(shard_complete_theta(s));
     return device_check(s->is.dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     TRY(shard_import(s, flat));
-    return complete((struct shard *)s);
+    return shard_complete_theta((struct shard *)s);
 }
 
 static enum sotto_status visit(struct strategy *strategy, struct state_visitor *v)
 {
     struct shard *s = (struct shard *)strategy;
     TRY(shard_visit(s, v));
-    return state_loading(v) ? complete(s) : SOTTO_OK;
+    return state_loading(v) ? shard_complete_theta(s) : SOTTO_OK;
 }
 
 static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)

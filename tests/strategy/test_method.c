@@ -22,45 +22,36 @@ static enum sotto_status configure(const struct lab *lab, struct strategy_config
     return strategy_resolve(config, WORKERS);
 }
 
-static enum sotto_status work(struct worker *w, void *arg)
+static enum sotto_status train(struct pupil *p, void *arg)
 {
     struct lab *lab = arg;
-    struct quadratic q;
-    struct memory memory = {0};
-    struct device dev;
-    struct strategy_config *config = malloc(sizeof *config);
-    struct optim_config optim;
-    struct mesh mesh;
-    struct strategy *s;
+    struct strategy *s = p->s;
     float x[COUNT];
-    optim_defaults(&optim);
-    TRY(configure(lab, config));
-    TRY(device_open(&dev, test_device(), &memory, 1));
-    TRY(mesh_open(&mesh, w, config->groups, &dev));
-    quadratic_make(&q, &dev);
-    q.base.rank = w->rank;
-    q.size = w->size;
-    TRY(strategy_open(&s, &(struct strategy_setup){config, &optim, &q.base, &dev, &mesh}));
     for (int i = 0; i < COUNT; i++)
         x[i] = 2 - 0.1f * (float)i;
     TRY(s->ops->import(s, x));
     for (int t = 0; t < ROUNDS; t++) {
         struct round r;
         TRY(s->ops->round(s, &(struct plan){.lr = 0.05}, &r));
-        if (w->rank == w->size - 1) {
+        if (p->worker->rank == WORKERS - 1) {
             lab->round[t] = r;
             lab->agreed[t] = *r.agreed;
         }
     }
     TRY(s->ops->export(s, x));
-    if (w->rank == 0)
+    if (p->worker->rank == 0)
         memcpy(lab->x, x, sizeof x);
-    s->ops->free(s);
-    mesh_close(&mesh);
-    table_free(&q.table);
-    device_close(&dev);
-    free(config);
     return SOTTO_OK;
+}
+
+static enum sotto_status work(struct worker *w, void *arg)
+{
+    struct pupil p = {0};
+    struct quadratic q;
+    optim_defaults(&p.optim);
+    TRY(configure(arg, &p.config));
+    TRY(pupil_open(&p, &q, w));
+    return pupil_train(&p, train, arg);
 }
 
 static void run(struct lab *lab)

@@ -1,7 +1,6 @@
 /* What is behind a shard method takes whatever ranges its workers own: with "one stage only"
  * (stages.c) every replicate method makes the bits of ddp, and checkpoints go to slices and back.
  */
-#include "comm/worker.h"
 #include "strategy/quadratic.h"
 #include "strategy/shard/shard.h"
 
@@ -27,7 +26,7 @@ static enum sotto_status configure(const struct lab *lab, struct strategy_config
         TRY(set_options(config, &(const char *){"stages.runs=true"}, 1));
     TRY(set_options(config, lab->options, 4));
     snprintf(config->mesh, sizeof config->mesh, "%dx%d", lab->groups, lab->workers / lab->groups);
-    return strategy_resolve(config, lab->workers);
+    return SOTTO_OK;
 }
 
 /* One after the other, as they are in one process. */
@@ -62,8 +61,14 @@ static enum sotto_status load(const char *path, struct strategy *s)
     return SOTTO_OK;
 }
 
-static enum sotto_status train(struct lab *lab, struct strategy *s, const struct mesh *mesh)
+static enum sotto_status train(struct pupil *p, void *arg)
 {
+    struct lab *lab = arg;
+    struct strategy *s = p->s;
+    const struct mesh *mesh = &p->mesh;
+    const size_t own = ((struct shard *)s)->replicate->optim.count;
+    if (p->worker->rank == 0 || own > lab->most)
+        lab->most = own;
     const struct view *stage;
     float x[COUNT], shown[COUNT];
     TRY(s->ops->import(s, lab->x));
@@ -90,32 +95,11 @@ static enum sotto_status train(struct lab *lab, struct strategy *s, const struct
 
 static enum sotto_status work(struct worker *w, void *arg)
 {
-    struct lab *lab = arg;
+    struct pupil p = {0};
     struct quadratic q;
-    struct memory memory = {0};
-    struct device dev;
-    struct strategy_config config;
-    struct optim_config optim;
-    struct mesh mesh;
-    struct strategy *s;
-    TRY(configure(lab, &config, &optim));
-    TRY(device_open(&dev, test_device(), &memory, 1));
-    TRY(mesh_open(&mesh, w, config.groups, &dev));
-    quadratic_make(&q, &dev);
-    q.base.rank = w->rank;
-    q.size = w->size;
-    TRY(strategy_open(&s, &(struct strategy_setup){&config, &optim, &q.base, &dev, &mesh}));
-    const size_t own = ((struct shard *)s)->replicate->optim.count;
-    if (w->rank == 0 || own > lab->most)
-        lab->most = own;
-    enum sotto_status st = train(lab, s, &mesh);
-    if (st != SOTTO_OK)
-        mesh_abort(&mesh, st);
-    s->ops->free(s);
-    mesh_close(&mesh);
-    table_free(&q.table);
-    device_close(&dev);
-    return st;
+    TRY(configure(arg, &p.config, &p.optim));
+    TRY(pupil_open(&p, &q, w));
+    return pupil_train(&p, train, arg);
 }
 
 static void run(struct lab *lab)

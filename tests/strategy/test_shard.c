@@ -47,15 +47,18 @@ static enum sotto_status equal_bits(struct worker *w, struct strategy *s)
     return SOTTO_OK;
 }
 
-static enum sotto_status train(struct worker *w, struct case_ *c, struct strategy *s,
-                               const struct memory *memory)
+static enum sotto_status train(struct pupil *p, void *arg)
 {
+    struct case_ *c = arg;
+    struct worker *w = p->worker;
+    struct strategy *s = p->s;
+    const struct mesh *mesh = &p->mesh;
     float x[COUNT];
     for (int i = 0; i < COUNT; i++)
         x[i] = 2 - 0.1f * (float)i;
     TRY(s->ops->import(s, x));
     for (int i = 0; i < MEMORY_CATEGORIES && w->rank == 0; i++)
-        c->bytes[i] = memory->now[i];
+        c->bytes[i] = p->memory.now[i];
     for (int t = 0; t < ROUNDS; t++) {
         struct round r;
         TRY(s->ops->round(s, &(struct plan){.lr = 0.05, .want_norm = t % 2}, &r));
@@ -65,44 +68,24 @@ static enum sotto_status train(struct worker *w, struct case_ *c, struct strateg
     TRY(s->ops->export(s, x));
     if (w->rank == 0)
         memcpy(c->x, x, sizeof x);
-    return equal_bits(w, s);
+    TRY(equal_bits(w, s));
+    /* A round's last loss is read by the lane, so that backward need not wait for it. */
+    if (mesh->n_s * mesh->n_r > 1)
+        assert_ptr_equal(p->q->read_on, mesh->lane->dev);
+    if (w->rank == 0)
+        c->across = mesh->lane_replicate->tally[COMM_ALLREDUCE].inside;
+    return SOTTO_OK;
 }
 
 static enum sotto_status work(struct worker *w, void *arg)
 {
     struct case_ *c = arg;
+    struct pupil p = {0};
     struct quadratic q;
-    struct memory memory = {0};
-    struct device dev;
-    struct strategy_config config;
-    struct optim_config optim;
-    struct mesh mesh;
-    struct strategy *s;
-    configure(c, &config, &optim);
-    quadratic_make(&q, &dev);
+    configure(c, &p.config, &p.optim);
+    TRY(pupil_open(&p, &q, w));
     q.nan_at = c->nan_at;
-    q.base.rank = w->rank;
-    q.size = w->size;
-    TRY(strategy_resolve(&config, w->size));
-    TRY(device_open(&dev, test_device(), &memory, 1));
-    TRY(mesh_open(&mesh, w, config.groups, &dev));
-    struct strategy_setup setup = {&config, &optim, &q.base, &dev, &mesh};
-    enum sotto_status st = strategy_open(&s, &setup);
-    if (st == SOTTO_OK) {
-        st = train(w, c, s, &memory);
-        /* A round's last loss is read by the lane, so that backward need not wait for it. */
-        if (st == SOTTO_OK && mesh.n_s * mesh.n_r > 1)
-            assert_ptr_equal(q.read_on, mesh.lane->dev);
-        if (w->rank == 0)
-            c->across = mesh.lane_replicate->tally[COMM_ALLREDUCE].inside;
-        if (st != SOTTO_OK)
-            mesh_abort(&mesh, st);
-        s->ops->free(s);
-    }
-    mesh_close(&mesh);
-    device_close(&dev);
-    table_free(&q.table);
-    return st;
+    return pupil_train(&p, train, c);
 }
 
 static void equals_alone(void **state)

@@ -121,6 +121,13 @@ enum sotto_status shard_complete(struct shard *s, struct comm *within, int k, st
                           table_stage_count(s->is.oracle->table, k));
 }
 
+enum sotto_status shard_complete_theta(struct shard *s)
+{
+    for (int k = 0; k < s->is.oracle->table->n_stage; k++)
+        TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
+    return SOTTO_OK;
+}
+
 /* What is owned of the real parameters: x, or the groups' mean of it. */
 static enum sotto_status truth(struct shard *s, struct view *out)
 {

@@ -88,6 +88,9 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
  * `within`: the group, for the line of work that this is. */
 enum sotto_status shard_complete(struct shard *s, struct comm *within, int k, struct view stage);
 
+/* The same for all of theta_stage, on the worker's own line. */
+enum sotto_status shard_complete_theta(struct shard *s);
+
 /* g += the sum of this worker's gradients of a round; `complete` (a struct stage_job *) runs in the
  * lane for each stage behind its last backward, unless nobody else is there. All of them are done
  * on return, and the counts are of all workers that are in step. */

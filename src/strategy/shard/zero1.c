@@ -22,13 +22,6 @@ static enum sotto_status reduce_stage(void *arg)
     return shard_widen(s, view_at(g, at.in_stage), mine, at.count);
 }
 
-static enum sotto_status gather_stages(struct shard *s)
-{
-    for (int k = 0; k < s->is.oracle->table->n_stage; k++)
-        TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
-    return SOTTO_OK;
-}
-
 static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
                                    struct round *out)
 {
@@ -42,14 +35,14 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     if (s->is.optim->clip > 0 || plan->want_norm)
         TRY(shard_clip(s, &s->on, shard_own_g(s), s->n_slice, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
-    TRY(gather_stages(s));
+    TRY(shard_complete_theta(s));
     return device_check(s->is.dev);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
 {
     TRY(shard_import(s, flat));
-    return gather_stages((struct shard *)s);
+    return shard_complete_theta((struct shard *)s);
 }
 
 static enum sotto_status visit(struct strategy *strategy, struct state_visitor *v)
@@ -57,7 +50,7 @@ static enum sotto_status visit(struct strategy *strategy, struct state_visitor *
     struct shard *s = (struct shard *)strategy;
     TRY(shard_visit(s, v));
     if (state_loading(v))
-        TRY(gather_stages(s));
+        TRY(shard_complete_theta(s));
     return shard_visit_pending(s, v, s->g.view);
 }
 
