@@ -287,8 +287,11 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
     if (!option_depends(sections, n, key))
         return unknown_key(sections, n, key, value);
     const int others = list_sections(sections, n, key, "", who, sizeof who);
-    return fail(SOTTO_EINVAL, "key '%s' belongs to %s, and %s not chosen", key, who,
-                others > 1 ? "these are" : "that is");
+    char whole[512];
+    list_sections(sections, n, key, ".", whole, sizeof whole);
+    return fail(SOTTO_EINVAL, "key '%s' belongs to %s, and %s not chosen%s%s", key, who,
+                others > 1 ? "these are" : "that is", others > 1 ? ": say one of " : ": say ",
+                whole);
 }
 
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
@@ -306,6 +309,7 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
 struct target { /* where option_load_text puts what it reads */
     const struct option_section *sections;
     int n;
+    bool last; /* the time for keys that depend on others */
 };
 
 static bool known_section(const struct target *t, const char *name)
@@ -338,6 +342,8 @@ static enum sotto_status load_one(void *arg, const char *section, const char *ba
     const struct target *t = arg;
     if (!bare)
         return known_section(t, section) ? SOTTO_OK : unknown_section(t, section);
+    if ((!*section && option_depends(t->sections, t->n, bare)) != t->last)
+        return SOTTO_OK;
     char key[2 * OPTION_ROOM];
     snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
     return option_set(t->sections, t->n, key, value);
@@ -346,6 +352,8 @@ static enum sotto_status load_one(void *arg, const char *section, const char *ba
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
                                    const char *name)
 {
-    struct target t = {sections, n};
+    struct target t = {sections, n, false};
+    TRY(option_read_text(text, name, NULL, load_one, &t));
+    t.last = true;
     return option_read_text(text, name, NULL, load_one, &t);
 }

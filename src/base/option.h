@@ -152,6 +152,9 @@ bool option_is_used(const struct option_section *sections, int n, const char *ke
 /* Whether the text is a truth value, and which. */
 bool option_bool(const char *text, bool *out);
 
+/* A word of a command line as a shell takes it. */
+void option_put_word(const char *word, FILE *out);
+
 /* The value of an option as it would be typed: the field itself where it is text, else printed into
  * `room`. */
 const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM]);

@@ -129,6 +129,23 @@ const char *option_print(const struct option *option, const void *config, char r
     return "";
 }
 
+void option_put_word(const char *word, FILE *out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "_./=:,+-@%";
+    if (*word && strspn(word, plain) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    fputc('\'', out);
+    for (const char *p = word; *p; p++)
+        if (*p == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*p, out);
+    fputc('\'', out);
+}
+
 /* Quotes a value that would not come back from a file as it is. */
 static void dump_value(const char *value, FILE *out)
 {

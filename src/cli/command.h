@@ -29,9 +29,9 @@ struct command {
      * CLI_CONFIG_ROOM bytes. Default: none. */
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
-    /* (optional) Told what the program was started as, for the commands that are printed; the text
-     * stays. */
-    void (*started_as)(void *config, const char *program);
+    /* (optional) Told what the program was started as, and with what behind the command's name, for
+     * the commands that are printed; the texts stay. */
+    void (*started_as)(void *config, const char *program, int argc, const char *const *argv);
     bool trains;       /* under mpirun its processes are workers of one run */
     bool reads_config; /* its first word is a configuration file that options override */
     /* (optional) Reads that file into `config`; default: option_load. */

@@ -168,7 +168,7 @@ static enum sotto_status run_command(const struct command *c, const char *progra
     TRY_DONE(take_folder(&line, spelt));
     TRY_DONE(read_command_line(&line));
     if (c->started_as)
-        c->started_as(line.config, program);
+        c->started_as(line.config, program, argc, argv);
     TRY_DONE(c->run(line.config, line.words, line.n_words));
 done:
     free(line.config);

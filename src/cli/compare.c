@@ -13,6 +13,8 @@ struct compare_command {
     bool again, list;
     struct run_config base;
     const char *program;
+    int argc;
+    const char *const *argv;
 };
 
 #define S struct compare_command
@@ -47,9 +49,12 @@ static enum sotto_status load(void *config, const char *path)
     return SOTTO_OK;
 }
 
-static void started_as(void *config, const char *program)
+static void started_as(void *config, const char *program, int argc, const char *const *argv)
 {
-    ((struct compare_command *)config)->program = program;
+    struct compare_command *c = config;
+    c->program = program;
+    c->argc = argc;
+    c->argv = argv;
 }
 
 static void fresh_line(void *arg)
@@ -60,8 +65,23 @@ static void fresh_line(void *arg)
     p->pending = false;
 }
 
+/* The same command: what is done is not done again, unless it was asked to. */
+static void print_way_on(const struct compare_command *c)
+{
+    printf("to go on: ");
+    option_put_word(c->program, stdout);
+    printf(" compare");
+    for (int i = 0; i < c->argc; i++) {
+        if (strncmp(c->argv[i], "--again", 7) == 0)
+            continue;
+        putchar(' ');
+        option_put_word(c->argv[i], stdout);
+    }
+    putchar('\n');
+}
+
 static enum sotto_status run_spec(const struct spec *spec, const struct run_config *before,
-                                  const struct compare_command *c, const char *path)
+                                  const struct compare_command *c)
 {
     struct progress progress;
     progress_init(&progress, stdout);
@@ -79,7 +99,7 @@ static enum sotto_status run_spec(const struct spec *spec, const struct run_conf
                               .arg = &progress};
     enum sotto_status st = compare_run(spec, &how);
     if (st == SOTTO_ESTOPPED)
-        printf("to go on: %s compare %s --out=%s\n", c->program, path, spec->compare.out);
+        print_way_on(c);
     return st;
 }
 
@@ -94,8 +114,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     const struct run_config before = spec.base;
     spec.compare = c->compare;
     spec.base = c->base;
-    enum sotto_status st =
-        c->list ? compare_list(&spec, stdout) : run_spec(&spec, &before, c, words[0]);
+    enum sotto_status st = c->list ? compare_list(&spec, stdout) : run_spec(&spec, &before, c);
     spec_free(&spec);
     return st;
 }

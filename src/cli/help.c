@@ -116,6 +116,21 @@ static bool print_key(const struct option_section *sections, int n, const char *
     return found;
 }
 
+/* Two methods with a name of their own, as "local-sgd" is ddp x local: the methods' options. */
+static bool print_preset(const struct option_section *sections, int n, const char *topic)
+{
+    const struct method_preset *p;
+    for (int i = 0; has_methods(sections, n) && (p = method_preset(i)); i++) {
+        if (strcmp(p->name, topic) != 0)
+            continue;
+        printf("%s is %s x %s\n", topic, p->shard->name, p->replicate->name);
+        print_section(sections, n, p->shard->name);
+        print_section(sections, n, p->replicate->name);
+        return true;
+    }
+    return false;
+}
+
 static enum sotto_status unknown_topic(const struct option_section *sections, int n,
                                        const char *topic)
 {
@@ -145,7 +160,7 @@ enum sotto_status help_print(const struct command *c, const struct option_sectio
         if (strcmp(topic, "methods") == 0 && has_methods(sections, n))
             return print_methods(c->name), SOTTO_OK;
         if (print_section(sections, n, topic) || print_key(sections, n, topic) ||
-            print_plain_method(sections, n, topic))
+            print_plain_method(sections, n, topic) || print_preset(sections, n, topic))
             return SOTTO_OK;
         return unknown_topic(sections, n, topic);
     }

@@ -36,8 +36,9 @@ static int sections(void *config, struct option_section *out)
     return RUN_SECTIONS + 1;
 }
 
-static void started_as(void *config, const char *program)
+static void started_as(void *config, const char *program, int argc, const char *const *argv)
 {
+    (void)argc, (void)argv;
     ((struct train_command *)config)->program = program;
 }
 

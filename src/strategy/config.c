@@ -133,7 +133,8 @@ static enum sotto_status unknown(const char *key, const char *name, const char *
 {
     const char *near = option_closest(name, names);
     return fail(SOTTO_EINVAL, "strategy.%s = %s: no such method%s%s%s", key, name,
-                near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+                near ? "; did you mean '" : "; `sotto train --help methods` tells of all",
+                near ? near : "", near ? "'?" : "");
 }
 
 static enum sotto_status unknown_preset(const char *name)
@@ -151,6 +152,11 @@ static enum sotto_status unknown_method(enum method_axis axis, const char *name)
     for (int i = 0, n = 0; (m = method_at(i)); i++)
         if (m->axis == axis)
             names[n++] = m->name;
+    const enum method_axis other = axis == METHOD_SHARD ? METHOD_REPLICATE : METHOD_SHARD;
+    if (method_find(other, name))
+        return fail(SOTTO_EINVAL, "strategy.%s = %s: that is a method for strategy.%s",
+                    axis == METHOD_SHARD ? "shard" : "replicate", name,
+                    axis == METHOD_SHARD ? "replicate" : "shard");
     return unknown(axis == METHOD_SHARD ? "shard" : "replicate", name, names);
 }
 

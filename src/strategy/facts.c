@@ -58,7 +58,7 @@ void strategy_trial(struct strategy_config *c, int groups)
 
 void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])
 {
-    if (c->groups > 1)
+    if (c->groups > 1 || c->replicating->replicate->init) /* one group has outer steps, too */
         snprintf(out, OPTION_ROOM, "%s x %s", c->sharding->name, c->replicating->name);
     else
         snprintf(out, OPTION_ROOM, "%s", c->sharding->name);

@@ -112,24 +112,6 @@ void resume_tell(const struct run *run)
         log_warn("what has changed is not listed: %s", sotto_error());
 }
 
-/* As a shell takes it. */
-static void put_word(const char *word, FILE *out)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "_./=:,+-@%";
-    if (*word && strspn(word, plain) == strlen(word)) {
-        fputs(word, out);
-        return;
-    }
-    fputc('\'', out);
-    for (const char *p = word; *p; p++)
-        if (*p == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*p, out);
-    fputc('\'', out);
-}
-
 static void put_option(void *arg, const char *key, const char *old_value, const char *new_value)
 {
     FILE *out = arg;
@@ -137,7 +119,7 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
     if (!is_told(key))
         return;
     fprintf(out, " --%s=", key);
-    put_word(new_value, out);
+    option_put_word(new_value, out);
 }
 
 void resume_plainly(const struct run *run, FILE *out)
@@ -149,9 +131,9 @@ void resume_plainly(const struct run *run, FILE *out)
         here += mpi_beside(mpi, r);
     if (mpi && launcher)
         fprintf(out, "%s%s -n %d ", launcher, mpi_launcher_options(here), mpi->size);
-    put_word(run->watch.program ? run->watch.program : "sotto", out);
+    option_put_word(run->watch.program ? run->watch.program : "sotto", out);
     fputs(" train --resume ", out);
-    put_word(run->config.train.out, out);
+    option_put_word(run->config.train.out, out);
 }
 
 bool resume_command(const struct run *run, FILE *out)

@@ -144,5 +144,5 @@ kill -INT $pid
 wait $pid
 [ $? = 130 ] || die "exit code of an interrupted comparison: $(cat out)"
 says '^\[1/3\] fast: stopped$'
-says "^to go on: $sotto compare rates.ini"
+says "^to go on: $sotto compare rates.ini --steps=100000 --out=stopped\$"
 exit 0

@@ -370,13 +370,13 @@ static void refused(void **state)
         {{"preset=diloco", "replicas=4x3;2x3"}, "want groups x rounds with commas"},
         {{"preset=local-sgd", "tau=auto"}, "tau = auto: want an integer"},
         {{"preset=slowmo", "tau=0"}, "tau = 0 is out of range"},
-        {{"preset=co2", "tau=soon"}, "co2.tau = soon: want a number of steps, or auto"},
-        {{"preset=co2", "tau=3x"}, "co2.tau = 3x: want a number of steps, or auto"},
+        {{"preset=co2", "tau=soon"}, "co2.tau = soon: want a number of steps, 1 to 1e9, or auto"},
+        {{"preset=co2", "tau=3x"}, "co2.tau = 3x: want a number of steps, 1 to 1e9, or auto"},
         {{"preset=co2", "mesh=3x2"}, "strategy.mesh = 3x2 needs 6 workers, there are 8"},
         {{"preset=co2", "replay=counts.tsv"}, "belongs to dpu, acco-wp, acco"},
         {{"preset=slow-mo"}, "did you mean 'slowmo'?"},
         {{"shard=zero"}, "strategy.shard = zero: no such method; did you mean 'zero1'?"},
-        {{"shard=diloco"}, "strategy.shard = diloco: no such method"},
+        {{"shard=diloco"}, "strategy.shard = diloco: that is a method for strategy.replicate"},
         {{"replicate=locl"}, "strategy.replicate = locl: no such method; did you mean 'local'?"},
     };
     static const char *const good[][3] = {

@@ -51,15 +51,18 @@ static int64_t every(const void *own)
 
 static enum sotto_status resolve(void *config, const struct strategy_config *strategy)
 {
+    static const struct option number[] = {{.key = "tau",
+                                            .type = OPTION_TYPE_LONG,
+                                            .offset = offsetof(struct co2_config, steps),
+                                            .min = 1,
+                                            .max = 1e9}};
     struct co2_config *c = config;
-    char *end;
+    const struct option_section section = OPTION_SECTION("co2", "", number, c);
     (void)strategy;
-    c->steps = strtoll(c->tau, &end, 10);
-    if (strcmp(c->tau, "auto") == 0)
-        c->steps = 0;
-    else if (end == c->tau || *end || c->steps < 1)
-        return fail(SOTTO_EINVAL, "co2.tau = %s: want a number of steps, or auto", c->tau);
-    return SOTTO_OK;
+    c->steps = 0;
+    if (strcmp(c->tau, "auto") == 0 || option_set(&section, 1, "co2.tau", c->tau) == SOTTO_OK)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL, "co2.tau = %.80s: want a number of steps, 1 to 1e9, or auto", c->tau);
 }
 
 struct co2 {
