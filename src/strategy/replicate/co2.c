@@ -197,6 +197,9 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     struct co2 *c = (struct co2 *)r;
     if (!c->tau)
         TRY(pace_step(&c->pace, r, plan->pause, c->lane, time_round, c, &c->tau));
+    if (!c->tau && plan->last && r->is.mesh->n_r > 1 && r->is.mesh->worker->rank == 0)
+        log_warn(
+            "co2.tau = auto is not known yet as the run ends: its groups have never exchanged");
     if (c->tau == 1 && own(r)->steps == 0 && c->d.dev)
         c->tau = 2; /* d_t sets out behind the first step: one step cannot hide it */
     TRY(replicate_local_step(r, plan->lr, scale)); /* x_{t,k+1} = x_{t,k} - ... */
