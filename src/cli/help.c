@@ -22,10 +22,8 @@ static void print_methods(const char *command)
     }
     printf("  others that --strategy takes:\n");
     for (int i = 0; method_preset(i); i++)
-        if (!method_find(METHOD_SHARD, method_preset(i)->name) &&
-            !method_find(METHOD_REPLICATE, method_preset(i)->name))
-            printf("    %s: %s x %s\n", method_preset(i)->name, method_preset(i)->shard->name,
-                   method_preset(i)->replicate->name);
+        printf("    %s: %s x %s\n", method_preset(i)->name, method_preset(i)->shard->name,
+               method_preset(i)->replicate->name);
     printf("sotto %s --help METHOD   tells the options of one method\n", command);
 }
 

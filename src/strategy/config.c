@@ -54,19 +54,21 @@ struct pair {
     const struct method *shard, *replicate;
 };
 
-/* A preset, or a method's own name. */
+/* A method's own name, or a preset. */
 static struct pair find_preset(const char *name)
 {
-    const struct method_preset *p;
-    for (int i = 0; (p = method_preset(i)); i++)
-        if (!*name || strcmp(p->name, name) == 0)
-            return (struct pair){p->shard, p->replicate};
-    const struct method_preset *plain = method_preset(0);
-    const struct method *shard = method_find(METHOD_SHARD, name),
-                        *replicate = method_find(METHOD_REPLICATE, name);
-    if (!shard && !replicate)
-        return (struct pair){0};
-    return (struct pair){shard ? shard : plain->shard, replicate ? replicate : plain->replicate};
+    struct pair p = {method_find(METHOD_SHARD, name), method_find(METHOD_REPLICATE, name)};
+    const struct method_preset *preset = *name ? NULL : &method_plain;
+    for (int i = 0; !preset && method_preset(i); i++)
+        if (strcmp(method_preset(i)->name, name) == 0)
+            preset = method_preset(i);
+    if (preset)
+        return (struct pair){preset->shard, preset->replicate};
+    if (!p.shard && p.replicate)
+        p.shard = method_plain.shard;
+    else if (!p.replicate && p.shard)
+        p.replicate = method_plain.replicate;
+    return p;
 }
 
 static struct pair find_pair(const struct strategy_config *c)
@@ -125,7 +127,12 @@ void strategy_defaults(struct strategy_config *c)
 
 const char *strategy_preset(int i)
 {
-    const struct method_preset *p = method_preset(i);
+    int n = 0;
+    while (method_at(n))
+        n++;
+    if (i < n)
+        return i < 0 ? NULL : method_at(i)->name;
+    const struct method_preset *p = method_preset(i - n);
     return p ? p->name : NULL;
 }
 

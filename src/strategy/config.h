@@ -63,7 +63,8 @@ bool strategy_old_key(const char *key);
 enum sotto_status strategy_set_old(struct strategy_config *config, const char *key,
                                    const char *value);
 
-/* The preset's name, i = 0, 1, ...; NULL behind the last. */
+/* What strategy.preset takes, i = 0, 1, ...: methods' names, then presets'; NULL behind the last.
+ */
 const char *strategy_preset(int i);
 
 /* "zero1", "fsdp x sync": for people. */

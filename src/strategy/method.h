@@ -65,12 +65,15 @@ const struct method *method_at(int i);
 /* By its name; NULL: there is none on that axis. */
 const struct method *method_find(enum method_axis axis, const char *name);
 
-/* Pairs of methods with a usual name; NULL behind the last. */
+/* Pairs of methods with a usual name that is no method's own; NULL behind the last. */
 struct method_preset {
     const char *name;
     const struct method *shard, *replicate;
 };
 const struct method_preset *method_preset(int i);
+
+/* What is trained with where nothing is said, and what one method alone is paired with. */
+extern const struct method_preset method_plain;
 
 /* A method's own configuration, where there is one. */
 void *method_config(struct strategy_config *config, const struct method *method);

@@ -29,19 +29,12 @@ static const struct method *const methods[] = {METHODS(ADDRESS)};
 enum { COUNT = sizeof methods / sizeof *methods };
 _Static_assert((int)COUNT <= (int)METHODS_MOST, "raise METHODS_MOST");
 
-/* A method's own name stands for it with ddp or sync; others are here. */
+const struct method_preset method_plain = {"ddp", &method_ddp, &method_sync};
+
+/* A method's own name stands for it with one of these two; other names are here. */
 static const struct method_preset presets[] = {
-    {"ddp", &method_ddp, &method_sync},
-    {"zero1", &method_zero1, &method_sync},
-    {"fsdp", &method_fsdp, &method_sync},
-    {"dpu", &method_dpu, &method_sync},
-    {"acco-wp", &method_acco_wp, &method_sync},
-    {"acco", &method_acco, &method_sync},
     {"local-sgd", &method_ddp, &method_local},
     {"overlap-local-sgd", &method_ddp, &method_overlap_local},
-    {"slowmo", &method_ddp, &method_slowmo},
-    {"co2", &method_ddp, &method_co2},
-    {"diloco", &method_ddp, &method_diloco},
 };
 enum { PRESETS = sizeof presets / sizeof *presets };
 

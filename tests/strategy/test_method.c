@@ -96,6 +96,9 @@ static void has_its_own_options(void **state)
     assert_ok(configure(&lab, &config));
     assert_string_equal(config.sharding->name, "ddp");
     assert_string_equal(config.replicating->name, "toy");
+    lab = (struct lab){.options = {"preset=toi"}};
+    assert_fails(configure(&lab, &config), SOTTO_EINVAL,
+                 "strategy.preset = toi: no such method; did you mean 'toy'?");
     lab = (struct lab){.options = {"gain=3"}};
     assert_fails(configure(&lab, &config), SOTTO_EINVAL,
                  "key 'gain' belongs to toy, and that is not chosen");
