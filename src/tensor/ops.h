@@ -52,6 +52,12 @@ struct rope {
                                  the op's until it is done */
 };
 
+/* Rows of `width` elements: row r of sequence b is at b * batch stride + r * stride. */
+struct row_copy {
+    int batch, rows, width;
+    size_t y_stride, x_stride, y_batch_stride, x_batch_stride;
+};
+
 /* One of the vectors that a reduction takes at once. */
 struct pair {
     struct view x, y;
@@ -117,6 +123,8 @@ struct ops {
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);
     void (*copy)(struct device *dev, struct view y, struct view x, size_t count); /* converts   */
+    void (*copy_rows)(struct device *dev, const struct row_copy *p, struct view y,
+                      struct view x); /* converts */
     void (*axpy)(struct device *dev, struct view y, float a, struct view x,
                  size_t count); /* y += a x */
     void (*scale)(struct device *dev, struct view y, float a, size_t count);
@@ -198,9 +206,9 @@ struct ops {
 /* The entries of a table that computes, all of them: what is not there does not compile. The
  * function of op x is prefix_x. */
 #define OPS_COMPUTE(prefix)                                                                        \
-    .fill = prefix##_fill, .copy = prefix##_copy, .axpy = prefix##_axpy, .scale = prefix##_scale,  \
-    .sum_squares = prefix##_sum_squares, .linear_forward = prefix##_linear_forward,                \
-    .linear_backward_x = prefix##_linear_backward_x,                                               \
+    .fill = prefix##_fill, .copy = prefix##_copy, .copy_rows = prefix##_copy_rows,                 \
+    .axpy = prefix##_axpy, .scale = prefix##_scale, .sum_squares = prefix##_sum_squares,           \
+    .linear_forward = prefix##_linear_forward, .linear_backward_x = prefix##_linear_backward_x,    \
     .linear_backward_w = prefix##_linear_backward_w,                                               \
     .layernorm_forward = prefix##_layernorm_forward,                                               \
     .layernorm_backward = prefix##_layernorm_backward,                                             \

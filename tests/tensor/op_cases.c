@@ -81,6 +81,23 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->write(dev, v[7], &(float){(float)(sum - each[0])}, 1);
 }
 
+/* rows: d = batch, rows, width, gap; behind a sequence of y is room for two rows more. */
+static int rows_operands(const struct op_case *c, struct operand *out)
+{
+    const size_t batch = (size_t)c->d[0], rows = (size_t)c->d[1], width = (size_t)c->d[2];
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, batch * rows * (width + (size_t)c->d[3]));
+    out[1] = operand("y", ROLE_SAVED, KIND_WEIGHT, batch * (rows + 2) * width);
+    return 2;
+}
+
+static void rows_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    (void)pass;
+    const size_t rows = (size_t)c->d[1], width = (size_t)c->d[2], x = width + (size_t)c->d[3];
+    const struct row_copy p = {c->d[0], c->d[1], c->d[2], width, x, (rows + 2) * width, rows * x};
+    dev->ops->copy_rows(dev, &p, v[1], v[0]);
+}
+
 /* linear: d = rows, in, out */
 static int linear_operands(const struct op_case *c, struct operand *out)
 {
@@ -429,6 +446,7 @@ static void sgd_run(struct device *dev, const struct op_case *c, struct view *v,
  * random terms in fp32 is off by about sqrt(n) roundings of its largest partial sum. */
 static const struct family families[] = {
     {"flat", "count", 1, flat_operands, flat_run, 3e-7, true},
+    {"rows", "batch,rows,width,gap", 1, rows_operands, rows_run, 3e-7, false},
     {"linear", "rows,in,out", 3, linear_operands, linear_run, 4e-6, true},
     {"layernorm", "rows,width", 2, norm_operands, norm_run, 3e-6, true},
     {"rmsnorm", "rows,width", 2, norm_operands, norm_run, 3e-6, true},
@@ -519,6 +537,9 @@ const struct op_case op_cases[] = {
     {"flat", {1}, 0},
     {"flat", {7}, 0},
     {"flat", {70001}, 0},
+    {"rows", {1, 1, 1, 0}, 0},
+    {"rows", {3, 5, 7, 4}, 0},
+    {"rows", {2, 3, 5000, 1}, 0},
     {"linear", {1, 1, 1}, 0},
     {"linear", {3, 7, 33}, CASE_BIAS},
     {"linear", {3, 7, 33}, CASE_BIAS | CASE_IN_OUT | CASE_RESIDUAL},

@@ -182,16 +182,18 @@ static void attend_cached(const struct attention_layer *l, struct pass *pass, co
     const struct extent e = pass->extent;
     const size_t kv = (size_t)kv_width(l), room = (size_t)pass->cache->positions * kv;
     struct view keys = pass->cache->k[l->index].view, values = pass->cache->v[l->index].view;
-    for (int b = 0; b < e.rows; b++) {
-        for (int t = 0; t < e.t; t++) {
-            size_t row = (size_t)b * (size_t)e.t + (size_t)t;
-            size_t to = (size_t)b * room + (size_t)(pass->start + t) * kv;
-            dev->ops->copy(dev, view_at(keys, to), view_at(k->s.k, row * (size_t)k->s.k_stride),
-                           kv);
-            dev->ops->copy(dev, view_at(values, to), view_at(k->s.v, row * (size_t)k->s.v_stride),
-                           kv);
-        }
-    }
+    struct row_copy new = {.batch = e.rows,
+                           .rows = e.t,
+                           .width = (int)kv,
+                           .y_stride = kv,
+                           .x_stride = (size_t)k->s.k_stride,
+                           .y_batch_stride = room,
+                           .x_batch_stride = (size_t)e.t * (size_t)k->s.k_stride};
+    const size_t at = (size_t)pass->start * kv;
+    dev->ops->copy_rows(dev, &new, view_at(keys, at), k->s.k);
+    new.x_stride = (size_t)k->s.v_stride;
+    new.x_batch_stride = (size_t)e.t *new.x_stride;
+    dev->ops->copy_rows(dev, &new, view_at(values, at), k->s.v);
     struct attention a = shape(l, e, &k->s);
     a.t_k = pass->start + e.t;
     a.k_stride = a.v_stride = (int)kv;

@@ -27,19 +27,37 @@ void cpu_fill(struct device *dev, struct view y, size_t count, float value)
     }
 }
 
+/* n <= CHUNK elements. */
+static void copy_chunk(const struct kernels *k, struct view y, struct view x, size_t n)
+{
+    float room[CHUNK];
+    if (y.type == x.type)
+        memcpy(y.data, x.data, n * dtype_size(y.type));
+    else if (y.type == DTYPE_F32)
+        load(k, x, 0, n, y.data);
+    else
+        store(k, y, 0, n, load(k, x, 0, n, room));
+}
+
 void cpu_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        if (y.type == x.type)
-            memcpy(view_at(y, at).data, view_at(x, at).data, n * dtype_size(y.type));
-        else if (y.type == DTYPE_F32)
-            load(k, x, at, n, (float *)y.data + at);
-        else
-            store(k, y, at, n, load(k, x, at, n, room));
+    for (size_t c = 0; c < chunks(count); c++)
+        copy_chunk(k, view_at(y, c * CHUNK), view_at(x, c * CHUNK), chunk_size(c, count));
+}
+
+void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x)
+{
+    const struct kernels *k = kernels_of(dev);
+    const size_t rows = (size_t)p->rows, all = (size_t)p->batch * rows, width = (size_t)p->width;
+#pragma omp parallel for schedule(static) num_threads(team(dev, all *width))
+    for (size_t i = 0; i < all; i++) {
+        const size_t b = i / rows, r = i % rows;
+        const struct view to = view_at(y, b * p->y_batch_stride + r * p->y_stride);
+        const struct view from = view_at(x, b * p->x_batch_stride + r * p->x_stride);
+        for (size_t c = 0; c < chunks(width); c++)
+            copy_chunk(k, view_at(to, c * CHUNK), view_at(from, c * CHUNK), chunk_size(c, width));
     }
 }
 

@@ -18,6 +18,16 @@ static void reference_copy(struct device *dev, struct view y, struct view x, siz
         put(y, i, get(x, i));
 }
 
+static void reference_copy_rows(struct device *dev, const struct row_copy *p, struct view y,
+                                struct view x)
+{
+    for (int b = 0; b < p->batch; b++)
+        for (int r = 0; r < p->rows; r++)
+            reference_copy(dev, view_at(y, (size_t)b * p->y_batch_stride + (size_t)r * p->y_stride),
+                           view_at(x, (size_t)b * p->x_batch_stride + (size_t)r * p->x_stride),
+                           (size_t)p->width);
+}
+
 static void reference_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
     (void)dev;

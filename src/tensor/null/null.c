@@ -27,6 +27,11 @@ static void null_copy(struct device *dev, struct view y, struct view x, size_t c
 {
 }
 
+static void null_copy_rows(struct device *dev, const struct row_copy *p, struct view y,
+                           struct view x)
+{
+}
+
 static void null_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
 }
