@@ -56,7 +56,7 @@ static void places_mix(void **state)
             assert_ok(engines[e](&(struct engine_config){.workers = size}, mix, NULL));
 }
 
-enum { N = 64, ROUNDS = 20 };
+enum { N = 64, ROUNDS = 40 };
 
 struct copying {
     struct device dev[2]; /* the worker's, the lane's */
