@@ -88,20 +88,20 @@ struct comm_ops {
     void (*free)(struct comm *c);
 };
 
-struct comm {
+struct comm { /* what every call touches comes first, and the tallies of all of them last */
     const struct comm_ops *ops;
-    int rank, size;
-    const int *node;      /* (size): the node that each rank runs on; owned by the backend */
-    struct layout layout; /* of these nodes; the backend's too */
     const struct clock *clock;
-    struct comm_tally tally[COMM_CALLS];
-    struct { /* tally.h's: ranks on this one's node, how many and between which two */
-        int count, begin, end; /* 0: not counted yet */
-    } near;
-    struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
+    int rank, size;
+    struct layout layout;  /* of the nodes; the backend's too */
     struct lane *lane;     /* whose line of work this is, so that it learns what it waits for;
                             * NULL: a worker's own */
+    struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
     struct device *dev;    /* of that line of work; NULL: host memory only; not owned */
+    struct {               /* tally.h's: ranks on this one's node, how many and between which two */
+        int count, begin, end; /* 0: not counted yet */
+    } near;
+    const int *node; /* (size): the node that each rank runs on; owned by the backend */
+    struct comm_tally tally[COMM_CALLS];
 };
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);

@@ -124,7 +124,7 @@ void optim_free(struct optim *o)
 
 /* What a launch is made of: stretches of parts, cut where tensors are decayed otherwise. They are
  * handed over this many at once, so that no memory is needed for all of them. */
-enum { STRETCHES = 64 };
+enum { STRETCHES = 16 };
 
 struct launch {
     struct optim *o;
