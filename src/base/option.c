@@ -290,8 +290,8 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
     char whole[512];
     list_sections(sections, n, key, ".", whole, sizeof whole);
     return fail(SOTTO_EINVAL, "key '%s' belongs to %s, and %s not chosen%s%s", key, who,
-                others > 1 ? "these are" : "that is", others > 1 ? ": say one of " : ": say ",
-                whole);
+                others > 1 ? "these are" : "that is",
+                others > 1 ? "; whole, it is one of " : "; whole, it is ", whole);
 }
 
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,

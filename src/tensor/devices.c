@@ -24,7 +24,7 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
             return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference, null and apart",
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and apart",
                 name);
 }
 

@@ -84,6 +84,9 @@ static enum sotto_status open_null(struct run *run)
 static enum sotto_status open_model(struct run *run)
 {
     struct run_config *c = &run->config;
+    if (strcmp(c->train.device, "null") == 0)
+        return fail(SOTTO_EINVAL, "train.device = null computes nothing: it comes with "
+                                  "train.oracle = null, which needs no data");
     int64_t vocab = run->tokenizer ? tokenizer_vocab_size(run->tokenizer) : 0;
     if (loader_vocab(run->train) > vocab)
         vocab = loader_vocab(run->train);

@@ -101,8 +101,6 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     o->under_way = under_way;
     if (o->under_way)
         TRY(replicate_visit_sum(r, v, "outer.to", &o->to));
-    if (replicate_shown(r, v))
-        return SOTTO_OK;
     return replicate_visit_own(r, v, "velocity", "v", &o->v);
 }
 

@@ -184,6 +184,8 @@ enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor 
 {
     const bool loads = state_loading(v);
     const int64_t groups = loads ? r->from.groups : r->is.mesh->n_r;
+    if (replicate_shown(r, v))
+        return SOTTO_OK;
     if (r->is.mesh->r < groups) {
         char any[64];
         snprintf(any, sizeof any, "%s.", name);

@@ -80,7 +80,8 @@ enum sotto_status line_open(struct line **out, struct device *dev)
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a device's calls");
     l->dev = dev;
-    l->delay = delay ? (unsigned)strtoul(delay, NULL, 10) : 0;
+    const long most = delay ? strtol(delay, NULL, 10) : 0;
+    l->delay = most > 0 && most <= 1000000 ? (unsigned)most : 0;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
     const int error = pthread_create(&l->thread, NULL, serve, l);

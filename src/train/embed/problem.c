@@ -13,6 +13,8 @@ enum sotto_status embed_take(const char *name, void *own, size_t size, size_t le
                              const void *theirs)
 {
     size_t has;
+    if (!theirs)
+        return fail(SOTTO_EINVAL, "there is no struct %s", name);
     memcpy(&has, theirs, sizeof has);
     if (has < least)
         return wrong_size(name, has, least);
