@@ -45,9 +45,9 @@ static inline const char *test_device(void)
  * which few cases take all of, and the thread sanitizer or a device that is apart makes each ten
  * times as slow. It divides no count of them. */
 #ifdef __SANITIZE_THREAD__
-#define STRIDE 7
+#define STRIDE 11
 #else
-#define STRIDE (strcmp(test_device(), "cpu") == 0 ? 1 : 7)
+#define STRIDE (strcmp(test_device(), "cpu") == 0 ? 1 : 11)
 #endif
 
 /* The same for loops that are all arithmetic: what leaves its memory does so in one of five, too.

@@ -195,7 +195,7 @@ static void costs_are_resumed(void **state)
 {
     (void)state;
     const char *const presets[] = {"slowmo", "co2", "overlap-local-sgd"};
-    for (int i = 0; i < 6; i++) { /* exchanges that are under way go on */
+    for (int i = 0; i < 6; i += LEAP) { /* exchanges that are under way go on */
         char folder[2][16];
         struct seen whole = {0}, part = {0};
         snprintf(folder[0], sizeof *folder, "whole.%d", i);

@@ -465,7 +465,8 @@ static void resume(void **state)
 {
     (void)state;
     for (int i = 0; sotto_strategy_name(i); i++) {
-        for (int variant = 0; variant < 4 && !depends_on_time(sotto_strategy_name(i)); variant++) {
+        for (int variant = i % LEAP; variant < 4 && !depends_on_time(sotto_strategy_name(i));
+             variant += LEAP) {
             struct lab lab = lab_new();
             char settings[256];
             snprintf(settings, sizeof settings,
