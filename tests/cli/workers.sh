@@ -96,7 +96,7 @@ goes_on() {
     local name=$1
     shift
     cp -r killed "$name"
-    succeeds "${round[@]}" --resume --out="$name" "$@"
+    succeeds "${round[@]}" --resume --out="$name" --link.intra= "$@"
     says '^resuming from .*/checkpoints/step-0000[0-9]+$'
     near "$(value eval_loss "$name")" "$(value eval_loss whole)" 1e-6
     [ "$(grep -o '"step": [0-9]*, "train' whole/metrics.jsonl)" = "$(grep -o '"step": [0-9]*, "train' "$name/metrics.jsonl")" ] ||
@@ -131,7 +131,7 @@ for method in dpu acco-wp acco; do
         wait $pid 2>/dev/null
     done
     [ ! -e killed-$method/report.json ] || die "$method was never killed"
-    succeeds "${ahead[@]}"
+    succeeds "${ahead[@]}" --link.intra=
     [ "$(state)" = "$want" ] || die "$method killed five times: $(state), want $want"
 done
 
@@ -151,7 +151,7 @@ code=$?; [ $code = 130 ] || { tail -20 out >&2; die "exit code $code of an inter
 says 'stopped at step [0-9]* of 60; everything is saved in stopped'
 says "^to go on: $sotto train"
 [ "$(ls stopped/checkpoints | wc -l)" = 1 ] || die "not one checkpoint after Ctrl-C: $(ls -A stopped/checkpoints)"
-succeeds "${whole[@]}" --out=stopped --resume
+succeeds "${whole[@]}" --out=stopped --resume --link.intra=
 [ "$(state)" = "$want" ] || die "stopped and resumed: $(state), want $want"
 
 # Options: one message each, before anything is written.
