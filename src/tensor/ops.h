@@ -96,6 +96,24 @@ struct sgd {
     float grad_scale;
 };
 
+/* Tiles that vectors are cut into for the cosine transform (DCT-II, orthonormal): ny x nx tiles of
+ * (h, w) elements each, rows `stride` elements apart; a chunk of a vector is a tile of one row. The
+ * first begins at element `at`. Of each `keep` coefficients are kept; those of the first tile lie
+ * from `kept` on among all that are kept, tile after tile. Sides are at most TILE_SIDE. */
+enum { TILE_SIDE = 256 };
+struct tiles {
+    size_t at, stride;
+    int ny, nx, h, w, keep;
+    size_t kept;
+    size_t basis_h, basis_w; /* where the matrices of h and w are in `basis` */
+};
+
+/* The list is the caller's until the device was checked. */
+struct tiling {
+    const struct tiles *tiles; /* (n) */
+    int n;
+};
+
 struct ops {
     const char *name;
     enum place place;                              /* of its memory */
@@ -198,6 +216,19 @@ struct ops {
 
     void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
     void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
+    /* Of each tile of m (fp32) its `keep` largest coefficients, the earlier of equal ones, by
+     * index: where in the tile (int32), and their value (fp32 or bf16, rounded). They are taken out
+     * of m, as rounded. `basis` (fp32): for each side n that tiles have the matrix (n, n) of the
+     * transform, a row for each frequency. */
+    void (*tiles_encode)(struct device *dev, const struct tiling *p, struct view basis,
+                         struct view m, struct view index, struct view value);
+    /* Each tile of y (fp32) from coefficients that `senders` kept, `step` elements from one to the
+     * next: the mean of those who sent it, added in their order; 0 where nobody did. */
+    void (*tiles_decode)(struct device *dev, const struct tiling *p, struct view basis, int senders,
+                         size_t step, struct view y, struct view index, struct view value);
+    /* y = -1, 0 or 1; y may be x. */
+    void (*sign)(struct device *dev, struct view y, struct view x, size_t count);
+
     /* All fp32; d view_none: without. */
     void (*co2)(struct device *dev, const struct co2_step *p, struct view x, struct view now,
                 struct view m, struct view sent, struct view d, size_t count);
@@ -219,7 +250,9 @@ struct ops {
     .embedding_backward = prefix##_embedding_backward,                                             \
     .attention_forward = prefix##_attention_forward,                                               \
     .attention_backward = prefix##_attention_backward, .cross_entropy = prefix##_cross_entropy,    \
-    .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2
+    .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2,                             \
+    .tiles_encode = prefix##_tiles_encode, .tiles_decode = prefix##_tiles_decode,                  \
+    .sign = prefix##_sign
 
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */

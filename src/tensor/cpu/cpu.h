@@ -160,4 +160,10 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
                             struct view dk, struct view dv, struct view dy, struct view o,
                             struct view q, struct view k, struct view v, struct view lse);
 
+void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
+                      struct view index, struct view value);
+void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
+                      size_t step, struct view y, struct view index, struct view value);
+void cpu_sign(struct device *dev, struct view y, struct view x, size_t count);
+
 #endif

@@ -89,6 +89,20 @@ struct attention_kernels {
     float (*dot)(const float *a, const float *b, int n);
 };
 
+/* Tiles of the cosine transform. */
+struct codec_kernels {
+    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys: memory for all of c. */
+    void (*select)(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
+                   int32_t *index, float *value);
+    /* y (h, w), rows `stride` apart, += scale * the inverse transform of n coefficients, which are
+     * in order. bh (h, h) and bw (w, ld) are the matrices of the sides, a row for each frequency;
+     * row: memory for ld. */
+    void (*spread)(float *y, size_t stride, int h, int w, float scale, const int32_t *index,
+                   const float *value, int n, const float *bh, const float *bw, size_t ld,
+                   float *row);
+    void (*sign)(float *y, const float *x, size_t n);
+};
+
 /* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one
  * padded with zeros; how a strip looks inside is the kernel's own affair. */
 struct gemm_kernels {
@@ -116,6 +130,7 @@ struct kernels {
     const struct activation_kernels *activation;
     const struct loss_kernels *loss;
     const struct attention_kernels *attention;
+    const struct codec_kernels *codec;
     const struct gemm_kernels *gemm;
     const struct gemm_kernels *gemm_half; /* operands rounded to bf16, where that is faster */
 };
@@ -131,6 +146,7 @@ struct kernels {
     extern const struct activation_kernels fast_activation_##variant;                              \
     extern const struct loss_kernels fast_loss_##variant;                                          \
     extern const struct attention_kernels fast_attention_##variant;                                \
+    extern const struct codec_kernels fast_codec_##variant;                                        \
     extern const struct gemm_kernels fast_gemm_##variant
 
 extern const struct gemm_kernels gemm_amx, gemm_amx_half;

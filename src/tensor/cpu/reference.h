@@ -47,4 +47,12 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
                              struct view targets, float scale, struct view losses,
                              struct view hits);
 
+/* reference_codec.c */
+void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,
+                            struct view m, struct view index, struct view value);
+void reference_tiles_decode(struct device *dev, const struct tiling *p, struct view basis_view,
+                            int senders, size_t step, struct view y, struct view index,
+                            struct view value);
+void reference_sign(struct device *dev, struct view y, struct view x, size_t count);
+
 #endif

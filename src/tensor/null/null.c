@@ -152,6 +152,21 @@ static void null_co2(struct device *dev, const struct co2_step *p, struct view x
 {
 }
 
+static void null_tiles_encode(struct device *dev, const struct tiling *p, struct view basis,
+                              struct view m, struct view index, struct view value)
+{
+}
+
+static void null_tiles_decode(struct device *dev, const struct tiling *p, struct view basis,
+                              int senders, size_t step, struct view y, struct view index,
+                              struct view value)
+{
+}
+
+static void null_sign(struct device *dev, struct view y, struct view x, size_t count)
+{
+}
+
 const struct ops ops_null = {
     .name = "null",
     .write = write_nothing,

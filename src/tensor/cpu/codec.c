@@ -1,0 +1,225 @@
+/* Tiles of the cosine transform over threads: one tile at a time, or several chunks, which stay in
+ * the first caches from the transform to what is taken out. */
+#include <string.h>
+
+#include "tensor/cpu/cpu.h"
+
+enum { CHUNKS = 4 * ATTENTION_STRIP }; /* that are transformed at once */
+
+/* A list of tiles as it is worked on. */
+struct work {
+    const struct kernels *k;
+    const struct tiles *t;
+    int rows; /* of a task: of a tile, or chunks */
+    int tasks;
+    size_t ld;        /* a row's floats, padded for the products */
+    const float *bh;  /* (h, h)   */
+    float *bw, *turn; /* (w, ld): frequencies in rows, in columns */
+};
+
+/* What a thread needs. */
+struct pieces {
+    float *along, *c; /* (rows, ld): transformed along w, along both */
+    uint32_t *keys;   /* (h, w)  */
+    float *row;       /* (ld)    */
+    float *value;     /* (h, w)  */
+    int32_t *index;   /* (h, w)  */
+};
+
+static struct work work_of(struct device *dev, const struct tiles *t, struct view basis)
+{
+    struct work w = {.k = kernels_of(dev), .t = t, .rows = t->h, .tasks = t->ny * t->nx};
+    w.ld = round_up((size_t)t->w, ATTENTION_PAD);
+    w.bh = (const float *)basis.data + t->basis_h;
+    if (t->h == 1) {
+        w.rows = CHUNKS;
+        w.tasks = (t->ny * t->nx + CHUNKS - 1) / CHUNKS;
+    }
+    return w;
+}
+
+static struct pieces pieces_of(const struct work *w, struct room *room)
+{
+    const size_t area = (size_t)w->rows * w->ld, size = (size_t)w->t->h * (size_t)w->t->w;
+    struct pieces p;
+    p.along = cpu_take(room, area);
+    p.c = cpu_take(room, area);
+    p.keys = (uint32_t *)(void *)cpu_take(room, size);
+    p.row = cpu_take(room, w->ld);
+    p.value = cpu_take(room, size);
+    p.index = (int32_t *)(void *)cpu_take(room, size);
+    return p;
+}
+
+/* The matrices of w with padded rows, in the room. */
+static void take_basis(struct work *w, struct view basis, struct room *room)
+{
+    const size_t n = (size_t)w->t->w;
+    const float *from = (const float *)basis.data + w->t->basis_w;
+    w->bw = cpu_take(room, n * w->ld);
+    w->turn = cpu_take(room, n * w->ld);
+    if (!room->data)
+        return;
+    memset(w->bw, 0, n * w->ld * sizeof *w->bw);
+    memset(w->turn, 0, n * w->ld * sizeof *w->turn);
+    for (size_t f = 0; f < n; f++)
+        for (size_t i = 0; i < n; i++)
+            w->bw[f * w->ld + i] = w->turn[i * w->ld + f] = from[f * n + i];
+}
+
+/* Scratch for the matrices and every thread; `each`: a thread's bytes. NULL: no memory. */
+static char *open_rooms(struct device *dev, struct work *w, struct view basis, size_t *each)
+{
+    struct room shared = {0}, one = {0};
+    take_basis(w, basis, &shared);
+    pieces_of(w, &one);
+    *each = one.used;
+    char *rooms = device_scratch(dev, shared.used + one.used * (size_t)dev->threads);
+    if (!rooms)
+        return NULL;
+    struct room front = {.data = rooms, .size = shared.used};
+    take_basis(w, basis, &front);
+    return rooms + shared.used;
+}
+
+static struct pieces pieces_here(const struct work *w, char *rooms, size_t each)
+{
+    struct room room = {.data = rooms + each * (size_t)thread_index(), .size = each};
+    return pieces_of(w, &room);
+}
+
+/* Tile i of the list: where it begins, and where its coefficients do. */
+static size_t tile_at(const struct tiles *t, int i)
+{
+    return t->at + (size_t)(i / t->nx) * (size_t)t->h * t->stride +
+           (size_t)(i % t->nx) * (size_t)t->w;
+}
+
+static size_t kept_at(const struct tiles *t, int i)
+{
+    return t->kept + (size_t)i * (size_t)t->keep;
+}
+
+/* Takes what is kept of one tile, whose coefficients are c, out of it. */
+static void keep_tile(const struct work *w, const struct pieces *p, int i, const float *c, float *m,
+                      struct view index, struct view value)
+{
+    const struct tiles *t = w->t;
+    int32_t *where = (int32_t *)index.data + kept_at(t, i);
+    w->k->codec->select(c, t->h, t->w, w->ld, t->keep, p->keys, where, p->value);
+    for (int k = 0; k < t->keep && value.type == DTYPE_BF16; k++)
+        p->value[k] = bf16_widen(bf16_round(p->value[k]));
+    store(w->k, value, kept_at(t, i), (size_t)t->keep, p->value);
+    w->k->codec->spread(m + tile_at(t, i), t->stride, t->h, t->w, -1, where, p->value, t->keep,
+                        w->bh, w->bw, w->ld, p->row);
+}
+
+static void encode_task(const struct work *w, const struct pieces *p, int task, float *m,
+                        struct view index, struct view value)
+{
+    const struct tiles *t = w->t;
+    const struct attention_kernels *a = w->k->attention;
+    const bool chunks = t->h == 1;
+    const int first = chunks ? task * CHUNKS : task;
+    const int n = chunks ? min_int(CHUNKS, t->ny * t->nx - first) : 1;
+    const int rows = chunks ? n : t->h;
+    const size_t stride = chunks ? (size_t)t->w : t->stride;
+    const float *c = p->along;
+    a->product(rows, (int)w->ld, t->w, m + tile_at(t, first), stride, 1, w->turn, w->ld, p->along,
+               w->ld, false);
+    if (!chunks) {
+        a->product(rows, (int)w->ld, rows, w->bh, (size_t)rows, 1, p->along, w->ld, p->c, w->ld,
+                   false);
+        c = p->c;
+    }
+    for (int i = 0; i < n; i++)
+        keep_tile(w, p, first + i, c + (size_t)i * w->ld, m, index, value);
+}
+
+static size_t elements(const struct tiles *t)
+{
+    return (size_t)t->ny * (size_t)t->nx * (size_t)t->h * (size_t)t->w;
+}
+
+void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
+                      struct view index, struct view value)
+{
+    for (int k = 0; k < p->n; k++) {
+        const struct tiles *t = &p->tiles[k];
+        struct work w = work_of(dev, t, basis);
+        size_t each;
+        char *rooms = open_rooms(dev, &w, basis, &each);
+        if (!rooms)
+            return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, elements(t)))
+        for (int task = 0; task < w.tasks; task++) {
+            const struct pieces mine = pieces_here(&w, rooms, each);
+            encode_task(&w, &mine, task, m.data, index, value);
+        }
+    }
+}
+
+/* The mean of each coefficient over those who sent it: how many there are, in their order, with
+ * their values in p->value. */
+static int join(const struct work *w, const struct pieces *p, int i, int senders, size_t step,
+                struct view index, struct view value)
+{
+    const struct tiles *t = w->t;
+    const int size = t->h * t->w;
+    float *sum = p->value;
+    uint32_t *count = p->keys;
+    int n = 0;
+    memset(count, 0, (size_t)size * sizeof *count);
+    for (int r = 0; r < senders; r++) {
+        const size_t at = (size_t)r * step + kept_at(t, i);
+        const int32_t *where = (const int32_t *)index.data + at;
+        for (int k = 0; k < t->keep; k++) {
+            const float v = value.type == DTYPE_F32
+                                ? ((const float *)value.data)[at + (size_t)k]
+                                : bf16_widen(((const uint16_t *)value.data)[at + (size_t)k]);
+            sum[where[k]] = count[where[k]]++ ? sum[where[k]] + v : v;
+        }
+    }
+    for (int e = 0; e < size; e++)
+        if (count[e]) {
+            sum[n] = sum[e] / (float)count[e]; /* n <= e */
+            p->index[n++] = e;
+        }
+    return n;
+}
+
+void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
+                      size_t step, struct view y, struct view index, struct view value)
+{
+    for (int k = 0; k < p->n; k++) {
+        const struct tiles *t = &p->tiles[k];
+        struct work w = work_of(dev, t, basis);
+        size_t each;
+        char *rooms = open_rooms(dev, &w, basis, &each);
+        if (!rooms)
+            return;
+#pragma omp parallel for schedule(static) num_threads(team(dev, elements(t)))
+        for (int i = 0; i < t->ny * t->nx; i++) {
+            const struct pieces mine = pieces_here(&w, rooms, each);
+            const int n = join(&w, &mine, i, senders, step, index, value);
+            float *to = (float *)y.data + tile_at(t, i);
+            for (int r = 0; r < t->h; r++)
+                memset(to + (size_t)r * t->stride, 0, (size_t)t->w * sizeof *to);
+            w.k->codec->spread(to, t->stride, t->h, t->w, 1, mine.index, mine.value, n, w.bh, w.bw,
+                               w.ld, mine.row);
+        }
+    }
+}
+
+void cpu_sign(struct device *dev, struct view y, struct view x, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t at = 0; at < count; at += CHUNK) {
+        float x_room[CHUNK], y_room[CHUNK];
+        const size_t n = min_size(CHUNK, count - at);
+        float *out = place(y, at, y_room);
+        k->codec->sign(out, load(k, x, at, n, x_room), n);
+        store(k, y, at, n, out);
+    }
+}

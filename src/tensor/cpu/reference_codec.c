@@ -1,0 +1,139 @@
+/* The oracle of the codecs: the cosine transform as its formula. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tensor/cpu/reference.h"
+
+/* Element t of the basis vector of frequency f, of n. */
+static double basis(int f, int t, int n)
+{
+    const double pi = 3.14159265358979323846;
+    return sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n));
+}
+
+/* One tile in double precision. */
+struct tile {
+    const struct tiles *of;
+    size_t begin;      /* in the vector                    */
+    size_t kept;       /* its coefficients among the kept  */
+    double *c;         /* (h, w) coefficients              */
+    unsigned char *is; /* (h, w) which of them are in use  */
+};
+
+static size_t element(const struct tile *t, int y, int x)
+{
+    return t->begin + (size_t)y * t->of->stride + (size_t)x;
+}
+
+static void transform(const struct tile *t, struct view m)
+{
+    const int h = t->of->h, w = t->of->w;
+    for (int i = 0; i < h; i++)
+        for (int j = 0; j < w; j++) {
+            double sum = 0;
+            for (int y = 0; y < h; y++)
+                for (int x = 0; x < w; x++)
+                    sum += basis(i, y, h) * basis(j, x, w) * get(m, element(t, y, x));
+            t->c[i * w + j] = sum;
+        }
+}
+
+/* Of the coefficients in use. */
+static double inverse(const struct tile *t, int y, int x)
+{
+    const int h = t->of->h, w = t->of->w;
+    double sum = 0;
+    for (int i = 0; i < h; i++)
+        for (int j = 0; j < w; j++)
+            if (t->is[i * w + j])
+                sum += basis(i, y, h) * basis(j, x, w) * t->c[i * w + j];
+    return sum;
+}
+
+static void encode(struct tile *t, struct view m, struct view index, struct view value)
+{
+    const int size = t->of->h * t->of->w;
+    transform(t, m);
+    for (int k = 0; k < t->of->keep; k++) {
+        int best = -1;
+        for (int i = 0; i < size; i++)
+            if (!t->is[i] && (best < 0 || fabs(t->c[i]) > fabs(t->c[best])))
+                best = i;
+        t->is[best] = 1;
+    }
+    for (int i = 0, k = 0; i < size; i++)
+        if (t->is[i]) {
+            ((int32_t *)index.data)[t->kept + (size_t)k] = i;
+            put(value, t->kept + (size_t)k, t->c[i]);
+            t->c[i] = get(value, t->kept + (size_t)k);
+            k++;
+        }
+    for (int y = 0; y < t->of->h; y++)
+        for (int x = 0; x < t->of->w; x++)
+            put(m, element(t, y, x), get(m, element(t, y, x)) - inverse(t, y, x));
+}
+
+static void decode(struct tile *t, int senders, size_t step, struct view y_view, struct view index,
+                   struct view value)
+{
+    for (int r = 0; r < senders; r++)
+        for (int k = 0; k < t->of->keep; k++) {
+            const size_t at = (size_t)r * step + t->kept + (size_t)k;
+            const int i = ((const int32_t *)index.data)[at];
+            t->c[i] = (t->is[i] ? t->c[i] : 0) + get(value, at);
+            t->is[i]++;
+        }
+    for (int i = 0; i < t->of->h * t->of->w; i++)
+        if (t->is[i])
+            t->c[i] /= t->is[i];
+    for (int y = 0; y < t->of->h; y++)
+        for (int x = 0; x < t->of->w; x++)
+            put(y_view, element(t, y, x), inverse(t, y, x));
+}
+
+/* Senders 0: encodes. */
+static void each_tile(const struct tiling *p, int senders, size_t step, struct view v,
+                      struct view index, struct view value)
+{
+    for (int k = 0; k < p->n; k++) {
+        const struct tiles *s = &p->tiles[k];
+        const size_t size = (size_t)s->h * (size_t)s->w;
+        for (int i = 0; i < s->ny * s->nx; i++) {
+            struct tile t = {.of = s, .kept = s->kept + (size_t)i * (size_t)s->keep};
+            t.begin = s->at + (size_t)(i / s->nx) * (size_t)s->h * s->stride +
+                      (size_t)(i % s->nx) * (size_t)s->w;
+            t.c = calloc(size, sizeof *t.c);
+            t.is = calloc(size, 1);
+            if (!t.c || !t.is)
+                abort(); /* for tests */
+            if (senders)
+                decode(&t, senders, step, v, index, value);
+            else
+                encode(&t, v, index, value);
+            free(t.c);
+            free(t.is);
+        }
+    }
+}
+
+void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,
+                            struct view m, struct view index, struct view value)
+{
+    (void)dev, (void)basis_view;
+    each_tile(p, 0, 0, m, index, value);
+}
+
+void reference_tiles_decode(struct device *dev, const struct tiling *p, struct view basis_view,
+                            int senders, size_t step, struct view y, struct view index,
+                            struct view value)
+{
+    (void)dev, (void)basis_view;
+    each_tile(p, senders, step, y, index, value);
+}
+
+void reference_sign(struct device *dev, struct view y, struct view x, size_t count)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        put(y, i, (get(x, i) > 0) - (get(x, i) < 0));
+}

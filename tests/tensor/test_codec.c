@@ -1,0 +1,281 @@
+/* Tiles of the cosine transform: every table against the formula, what comes back, and how many
+ * coefficients there are. */
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "tensor/cpu/cpu.h"
+
+static struct memory memory;
+static const struct contender {
+    const char *device, *variant;
+} contenders[] = {
+    {"cpu", "amx"}, {"cpu", "v4"}, {"cpu", "v3"}, {"cpu", "baseline"}, {"apart", NULL}};
+
+enum { BASIS = 2 * TILE_SIDE * TILE_SIDE };
+
+/* A device, one list of tiles on it, and what belongs to it. */
+struct lab {
+    struct device dev;
+    struct tiles tiles;
+    struct tiling tiling;
+    struct buffer basis, m, y, index, value;
+    size_t count, kept;
+};
+
+static void make_basis(float *to, int n)
+{
+    for (int f = 0; f < n; f++)
+        for (int t = 0; t < n; t++)
+            to[f * n + t] =
+                (float)(sqrt((f ? 2.0 : 1.0) / n) * cos(acos(-1) * (2 * t + 1) * f / (2.0 * n)));
+}
+
+/* Tiles of (h, w), ny x nx of them; room for `senders`. */
+static void lab_open(struct lab *lab, const char *device, const char *variant, struct tiles t,
+                     enum dtype wire, int senders)
+{
+    static float basis[BASIS], m[1 << 17];
+    *lab = (struct lab){.tiles = t};
+    lab->tiling = (struct tiling){&lab->tiles, 1};
+    lab->count = t.at + (size_t)(t.ny * t.h) * t.stride + 7;
+    lab->kept = t.kept + (size_t)(t.ny * t.nx * t.keep) + 3;
+    assert_true(lab->count <= 1 << 17);
+    assert_ok(device_open(&lab->dev, device, &memory, 2));
+    if (variant)
+        assert_ok(cpu_select(&lab->dev, variant));
+    assert_ok(buffer_init(&lab->basis, &lab->dev, DTYPE_F32, BASIS, MEMORY_SCRATCH));
+    assert_ok(buffer_init(&lab->m, &lab->dev, DTYPE_F32, lab->count, MEMORY_SCRATCH));
+    assert_ok(buffer_init(&lab->y, &lab->dev, DTYPE_F32, lab->count, MEMORY_SCRATCH));
+    const size_t all = (size_t)senders * lab->kept;
+    assert_ok(buffer_init(&lab->index, &lab->dev, DTYPE_I32, all, MEMORY_SCRATCH));
+    assert_ok(buffer_init(&lab->value, &lab->dev, wire, all, MEMORY_SCRATCH));
+    make_basis(basis, t.h);
+    make_basis(basis + t.h * t.h, t.w);
+    lab->tiles.basis_w = (size_t)(t.h * t.h);
+    lab->dev.ops->write(&lab->dev, lab->basis.view, basis, BASIS);
+    struct rng rng = rng_make(5, (uint64_t)(t.h * 1000 + t.w));
+    rng_normal(&rng, m, lab->count, 0, 1);
+    lab->dev.ops->write(&lab->dev, lab->m.view, m, lab->count);
+}
+
+static void lab_close(struct lab *lab)
+{
+    assert_ok(device_check(&lab->dev));
+    struct buffer *const all[] = {&lab->basis, &lab->m, &lab->y, &lab->index, &lab->value};
+    for (int i = 0; i < 5; i++)
+        buffer_free(all[i]);
+    device_close(&lab->dev);
+}
+
+/* Encodes as sender r. */
+static void encode(struct lab *lab, int r)
+{
+    const size_t at = (size_t)r * lab->kept;
+    lab->dev.ops->tiles_encode(&lab->dev, &lab->tiling, lab->basis.view, lab->m.view,
+                               view_at(lab->index.view, at), view_at(lab->value.view, at));
+}
+
+static void decode(struct lab *lab, int senders)
+{
+    lab->dev.ops->tiles_decode(&lab->dev, &lab->tiling, lab->basis.view, senders, lab->kept,
+                               lab->y.view, lab->index.view, lab->value.view);
+}
+
+static double *read_all(struct lab *lab, const struct buffer *b)
+{
+    static float room[1 << 17];
+    double *out = malloc(b->count * sizeof *out);
+    assert_non_null(out);
+    if (b->view.type == DTYPE_F32) {
+        lab->dev.ops->read(&lab->dev, room, b->view, b->count);
+        for (size_t i = 0; i < b->count; i++)
+            out[i] = room[i];
+    } else if (b->view.type == DTYPE_I32) {
+        lab->dev.ops->read(&lab->dev, room, b->view, b->count);
+        for (size_t i = 0; i < b->count; i++)
+            out[i] = ((const int32_t *)(const void *)room)[i];
+    } else {
+        lab->dev.ops->read(&lab->dev, room, b->view, b->count);
+        for (size_t i = 0; i < b->count; i++)
+            out[i] = bf16_widen(((const uint16_t *)(const void *)room)[i]);
+    }
+    return out;
+}
+
+static void assert_equal(struct lab *a, const struct buffer *x, struct lab *b,
+                         const struct buffer *y, double room, const char *what)
+{
+    double *p = read_all(a, x), *q = read_all(b, y);
+    for (size_t i = 0; i < x->count; i++)
+        if (!(fabs(p[i] - q[i]) <= room * fmax(1, fabs(q[i]))))
+            fail_with("%s of %d x %d tiles of (%d, %d), %d kept: element %zu is %.9g, not %.9g",
+                      what, a->tiles.ny, a->tiles.nx, a->tiles.h, a->tiles.w, a->tiles.keep, i,
+                      p[i], q[i]);
+    free(p);
+    free(q);
+}
+
+/* Two rounds of two senders, so that what was taken out and what is left both matter. */
+static void run(struct lab *lab)
+{
+    encode(lab, 0);
+    encode(lab, 1);
+    decode(lab, 2);
+}
+
+static const struct tiles shapes[] = {
+    {.ny = 1, .nx = 5, .h = 1, .w = 1, .keep = 1, .stride = 5},
+    {.ny = 1, .nx = 61, .h = 1, .w = 64, .keep = 4, .stride = 61 * 64, .at = 3, .kept = 2},
+    {.ny = 1, .nx = 7, .h = 1, .w = 29, .keep = 29, .stride = 7 * 29},
+    {.ny = 1, .nx = 1, .h = 1, .w = 256, .keep = 3, .stride = 256},
+    {.ny = 3, .nx = 2, .h = 1, .w = 31, .keep = 2, .stride = 62},
+    {.ny = 2, .nx = 3, .h = 16, .w = 16, .keep = 9, .stride = 48},
+    {.ny = 1, .nx = 2, .h = 7, .w = 13, .keep = 5, .stride = 26, .at = 11},
+    {.ny = 2, .nx = 1, .h = 29, .w = 3, .keep = 87, .stride = 3},
+    {.ny = 1, .nx = 1, .h = 32, .w = 24, .keep = 1, .stride = 24},
+};
+
+static bool has(struct contender c)
+{
+    struct device dev;
+    assert_ok(device_open(&dev, c.device, &memory, 1));
+    const bool ok = !c.variant || cpu_select(&dev, c.variant) == SOTTO_OK;
+    device_close(&dev);
+    return ok;
+}
+
+static void tables_agree(void **state)
+{
+    (void)state;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
+        for (int half = 0; half < 2; half++)
+            for (size_t v = 0; v < sizeof contenders / sizeof *contenders; v++) {
+                const struct contender c = contenders[v];
+                struct lab want, got;
+                if (!has(c))
+                    continue;
+                const enum dtype wire = half ? DTYPE_BF16 : DTYPE_F32;
+                lab_open(&want, "reference", NULL, shapes[s], wire, 2);
+                lab_open(&got, c.device, c.variant, shapes[s], wire, 2);
+                run(&want);
+                run(&got);
+                assert_equal(&got, &got.index, &want, &want.index, 0, "indices");
+                assert_equal(&got, &got.value, &want, &want.value, half ? 1.0 / 128 : 1e-5,
+                             "values");
+                assert_equal(&got, &got.m, &want, &want.m, half ? 2e-2 : 1e-5, "what is left");
+                assert_equal(&got, &got.y, &want, &want.y, half ? 2e-2 : 1e-5, "what comes back");
+                lab_close(&want);
+                lab_close(&got);
+            }
+}
+
+/* Every size of chunk against the formula: all coefficients give the chunk back, leave nothing and
+ * have its energy. */
+static void every_size(void **state)
+{
+    (void)state;
+    for (int w = 1; w <= TILE_SIDE; w++) {
+        struct lab lab;
+        const struct tiles t = {
+            .ny = 1, .nx = 3, .h = 1, .w = w, .keep = w, .stride = 3 * (size_t)w};
+        lab_open(&lab, test_device(), NULL, t, DTYPE_F32, 1);
+        double *before = read_all(&lab, &lab.m);
+        encode(&lab, 0);
+        decode(&lab, 1);
+        double *value = read_all(&lab, &lab.value), *left = read_all(&lab, &lab.m),
+               *back = read_all(&lab, &lab.y);
+        double energy = 0, spectrum = 0;
+        for (int c = 0; c < 3; c++)
+            for (int f = 0; f < w; f++) {
+                double sum = 0;
+                for (int i = 0; i < w; i++)
+                    sum += sqrt((f ? 2.0 : 1.0) / w) * cos(acos(-1) * (2 * i + 1) * f / (2.0 * w)) *
+                           before[c * w + i];
+                if (fabs(sum - value[c * w + f]) > 2e-6 * sqrt(w))
+                    fail_with("frequency %d of %d is %.9g, not %.9g", f, w, value[c * w + f], sum);
+            }
+        for (int i = 0; i < 3 * w; i++) {
+            energy += before[i] * before[i];
+            spectrum += value[i] * value[i];
+            assert_true(fabs(back[i] - before[i]) < 1e-5 && fabs(left[i]) < 1e-5);
+        }
+        assert_true(fabs(energy - spectrum) < 1e-5 * energy);
+        free(before), free(value), free(left), free(back);
+        lab_close(&lab);
+    }
+}
+
+/* Of equal coefficients the first are kept, zeros among them, also where larger ones come later. */
+static void ties(void **state)
+{
+    (void)state;
+    const struct {
+        struct tiles t;
+        float m[64];
+        double want[5];
+    } cases[] = {
+        {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 5, .stride = 64}, {0}, {0, 1, 2, 3, 4}},
+        {{.ny = 1, .nx = 1, .h = 1, .w = 4, .keep = 3, .stride = 4}, {1, 0, 0, -1}, {0, 1, 3}},
+    };
+    for (int i = 0; i < 2; i++) {
+        struct lab lab;
+        lab_open(&lab, test_device(), NULL, cases[i].t, DTYPE_F32, 1);
+        lab.dev.ops->write(&lab.dev, lab.m.view, cases[i].m, (size_t)cases[i].t.w);
+        encode(&lab, 0);
+        double *index = read_all(&lab, &lab.index);
+        for (int k = 0; k < cases[i].t.keep; k++)
+            assert_true(index[k] == cases[i].want[k]);
+        free(index);
+        lab_close(&lab);
+    }
+}
+
+/* Elements that no tile covers stay as they are, and threads change nothing. */
+static void threads_give_equal_bits(void **state)
+{
+    (void)state;
+    const struct tiles t = {
+        .ny = 4, .nx = 6, .h = 32, .w = 48, .keep = 40, .stride = 6 * 48 + 5, .at = 9};
+    struct lab lab[2];
+    for (int k = 0; k < 2; k++) {
+        lab_open(&lab[k], "cpu", NULL, t, DTYPE_F32, 2);
+        lab[k].dev.threads = 1 + 4 * k;
+        run(&lab[k]);
+    }
+    assert_equal(&lab[0], &lab[0].m, &lab[1], &lab[1].m, 0, "what is left");
+    assert_equal(&lab[0], &lab[0].y, &lab[1], &lab[1].y, 0, "what comes back");
+    double *y = read_all(&lab[0], &lab[0].y);
+    assert_true(y[0] == 0 && y[8] == 0 && y[9] != 0 && y[9 + 6 * 48] == 0);
+    free(y);
+    lab_close(&lab[0]);
+    lab_close(&lab[1]);
+}
+
+static void signs(void **state)
+{
+    (void)state;
+    struct device dev;
+    struct buffer b;
+    float x[] = {3, -0.5f, 0, -0.f, 1e-40f}, want[] = {1, -1, 0, 0, 1};
+    assert_ok(device_open(&dev, test_device(), &memory, 1));
+    assert_ok(buffer_init(&b, &dev, DTYPE_F32, 5, MEMORY_SCRATCH));
+    dev.ops->write(&dev, b.view, x, 5);
+    dev.ops->sign(&dev, b.view, b.view, 5);
+    dev.ops->read(&dev, x, b.view, 5);
+    for (int i = 0; i < 5; i++)
+        assert_true(x[i] == want[i]);
+    buffer_free(&b);
+    device_close(&dev);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tables_agree), cmocka_unit_test(every_size),
+        cmocka_unit_test(ties),         cmocka_unit_test(threads_give_equal_bits),
+        cmocka_unit_test(signs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
