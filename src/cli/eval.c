@@ -12,7 +12,7 @@
 #include "train/loaded.h"
 
 struct eval_config {
-    char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM];
+    char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM], device[OPTION_ROOM];
     int batch, seq, threads;
     int activations; /* enum dtype */
     int64_t batches;
@@ -38,6 +38,7 @@ static const struct option table[] = {
                 "safetensors file that receives tokens and logits of the first batch"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
+    OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
 #undef S
 
@@ -202,7 +203,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
                     o->data.vocab);
     struct loaded l;
     const char *model = n_words ? words[0] : o->eval.model;
-    TRY(loaded_open(&l, model, o->data.tokenizer, o->eval.threads));
+    TRY(loaded_open(&l, model, o->data.tokenizer, o->eval.device, o->eval.threads));
     enum sotto_status st = SOTTO_OK;
     if (data)
         st = on_data(&l, o, model);

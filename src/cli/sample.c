@@ -9,7 +9,7 @@
 #include "train/loaded.h"
 
 struct sample_config {
-    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], prompt[OPTION_LONG_ROOM];
+    char model[OPTION_ROOM], tokenizer[OPTION_ROOM], device[OPTION_ROOM], prompt[OPTION_LONG_ROOM];
     int tokens, count, top_k, threads;
     double temperature, top_p;
     int64_t seed;
@@ -36,6 +36,7 @@ static const struct option table[] = {
     OPTION_BOOL(S, stop_at_end, "true", "stop at the end-of-text token"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
+    OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
 #undef S
 
@@ -118,7 +119,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct loaded l = {0};
     char *prompt;
     TRY(read_prompt(c->prompt, &prompt));
-    enum sotto_status st = loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->threads);
+    enum sotto_status st =
+        loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->device, c->threads);
     const bool open = st == SOTTO_OK;
     if (open && !l.tokenizer)
         st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --tokenizer=FILE");

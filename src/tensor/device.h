@@ -32,7 +32,10 @@ struct device {
 
 /* `name` picks the op table: "cpu", "reference", "null" (no arithmetic, and buffers that are
  * accounted but hold nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for).
- * `threads` 0: all cores of this process. */
+ * `threads` 0: all cores of this process. DEVICE_HELP is the help of an option that names one. */
+#define DEVICE_HELP                                                                                 \
+    "cpu; reference: slow, in double precision; apart: the cpu's bits the way a GPU would compute " \
+    "them, for tests of sotto itself"
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);

@@ -55,10 +55,7 @@ static const struct option train_options[] = {
                 "half the memory, and sums are in fp32 all the same"),
     OPTION_BOOL(S, check_memory, "true",
                 "refuse a run that by its estimate needs more memory than there is"),
-    OPTION_TEXT(
-        S, device, "cpu",
-        "cpu; reference: slow, in double precision; apart: the cpu's bits the way a GPU would "
-        "compute them, for tests of sotto itself"),
+    OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
 #undef S
 

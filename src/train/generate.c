@@ -123,7 +123,8 @@ static enum sotto_status read_tokens(struct generator *g, const int32_t *tokens,
         tokens += piece;
         count -= (size_t)piece;
     }
-    return read_piece(g, tokens, 1, true);
+    TRY(read_piece(g, tokens, 1, true));
+    return device_check(g->dev);
 }
 
 static enum sotto_status forget_half(struct generator *g)

@@ -1,8 +1,10 @@
 #include "train/loaded.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/file.h"
+#include "tensor/ops.h"
 #include "train/resume.h"
 #include "train/weights.h"
 
@@ -34,31 +36,46 @@ static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, co
     return loaded_check_tokenizer(l->tokenizer, named, folder);
 }
 
-static enum sotto_status load_state(struct loaded *l, const char *folder)
+typedef enum sotto_status load_table(const struct model *model, const char *path, float *to);
+
+/* A whole vector from the folder's files: straight into memory that the host can write, or through
+ * a copy there. */
+static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const struct table *table,
+                                     load_table *load, const char *folder)
 {
-    if (!l->model.state.n)
-        return SOTTO_OK;
-    TRY(buffer_init(&l->state, &l->dev, DTYPE_F32, table_count(&l->model.state),
-                    MEMORY_PARAMETERS));
-    return weights_load_state(&l->model, folder, view_host(l->state.view));
+    const size_t count = table_count(table);
+    TRY(buffer_init(b, &l->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
+    if (b->view.place == PLACE_HOST)
+        return load(&l->model, folder, view_host(b->view));
+    float *host = malloc(count * sizeof *host);
+    if (!host)
+        return fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model in %s", count, folder);
+    enum sotto_status st = load(&l->model, folder, host);
+    if (st == SOTTO_OK) {
+        l->dev.ops->write(&l->dev, b->view, host, count);
+        st = device_failed(&l->dev);
+    }
+    free(host);
+    return st;
 }
 
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
-                              int threads)
+                              const char *device, int threads)
 {
     *l = (struct loaded){0};
     struct model_config config;
     enum sotto_status st;
+    if (strcmp(device, "null") == 0)
+        return fail(SOTTO_EINVAL, "device = null computes nothing");
     TRY(weights_config(&config, folder));
     TRY(model_init(&l->model, &config, 1, 1));
     TRY_DONE(weights_types(&l->model, folder, NULL));
     TRY_DONE(open_tokenizer(l, folder, tokenizer));
-    TRY_DONE(device_open(&l->dev, "cpu", &l->memory, threads));
+    TRY_DONE(device_open(&l->dev, device, &l->memory, threads));
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
-    TRY_DONE(buffer_init(&l->parameters, &l->dev, DTYPE_F32, table_count(&l->model.table),
-                         MEMORY_PARAMETERS));
-    TRY_DONE(weights_load(&l->model, folder, view_host(l->parameters.view)));
-    TRY_DONE(load_state(l, folder));
+    TRY_DONE(load_vector(l, &l->parameters, &l->model.table, weights_load, folder));
+    if (l->model.state.n)
+        TRY_DONE(load_vector(l, &l->state, &l->model.state, weights_load_state, folder));
     l->theta = calloc((size_t)l->model.n_stage, sizeof *l->theta);
     if (!l->theta) {
         st = fail(SOTTO_ENOMEM, "no memory for the model in %s", folder);

@@ -17,9 +17,10 @@ struct loaded {
     struct tokenizer *tokenizer; /* NULL: the folder has none */
 };
 
-/* `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own. */
+/* `device` and `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own.
+ */
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
-                              int threads);
+                              const char *device, int threads);
 void loaded_close(struct loaded *l);
 
 /* How long the sequences were that the model in `folder` was trained with, as the sotto.ini beside

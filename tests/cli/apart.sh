@@ -29,3 +29,18 @@ succeeds "$sotto" train --resume cpu --steps=8 --device=apart
 
 # How long a micro-batch takes is measured there, too.
 succeeds "$sotto" train "${tiny[@]}" --steps=2 --workers=2 --time=virtual --precision=mixed --device=apart --out=measured
+
+# A model is evaluated and sampled from on it as on the cpu, its caches and logits included.
+echo '{"text": "the cat sat on the mat"}' >last.jsonl
+for device in cpu apart; do
+    succeeds "$sotto" eval cpu --data.train=stories --data.format=stories --data.stories=40 --batches=3 \
+        --last_words=last.jsonl --logits=$device.logits --device=$device
+    mv out $device.eval
+    succeeds "$sotto" sample cpu --prompt="Once upon a time" --tokens=60 --count=2 --device=$device
+    mv out $device.sample
+done
+grep -q '^loss ' cpu.eval && grep -q '^last words: ' cpu.eval && [ -s cpu.sample ] || die "$(cat cpu.eval)"
+diff cpu.eval apart.eval || die "evaluated on the other device, the numbers differ"
+cmp cpu.logits apart.logits || die "evaluated on the other device, the logits differ"
+diff cpu.sample apart.sample || die "sampled on the other device, the text differs"
+fails_with 'device = null computes nothing' "$sotto" sample cpu --device=null
