@@ -222,10 +222,16 @@ struct ops {
      * transform, a row for each frequency. */
     void (*tiles_encode)(struct device *dev, const struct tiling *p, struct view basis,
                          struct view m, struct view index, struct view value);
-    /* Each tile of y (fp32) from coefficients that `senders` kept, `step` elements from one to the
-     * next: the mean of those who sent it, added in their order; 0 where nobody did. */
+    /* Each tile of y (fp32) from coefficients that `senders` kept, `index_step` and `value_step`
+     * elements from one to the next: the mean of those who sent it, added in their order; 0 where
+     * nobody did. */
     void (*tiles_decode)(struct device *dev, const struct tiling *p, struct view basis, int senders,
-                         size_t step, struct view y, struct view index, struct view value);
+                         struct view y, struct view index, size_t index_step, struct view value,
+                         size_t value_step);
+    /* The lowest `bits` (1 to 16) of each element of x (int32), one behind the other from the
+     * lowest bits of the first byte of y on; the last byte is filled with zeros. And back. */
+    void (*bits_pack)(struct device *dev, int bits, struct view y, struct view x, size_t count);
+    void (*bits_unpack)(struct device *dev, int bits, struct view y, struct view x, size_t count);
     /* y = -1, 0 or 1; y may be x. */
     void (*sign)(struct device *dev, struct view y, struct view x, size_t count);
 
@@ -252,7 +258,7 @@ struct ops {
     .attention_backward = prefix##_attention_backward, .cross_entropy = prefix##_cross_entropy,    \
     .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2,                             \
     .tiles_encode = prefix##_tiles_encode, .tiles_decode = prefix##_tiles_decode,                  \
-    .sign = prefix##_sign
+    .bits_pack = prefix##_bits_pack, .bits_unpack = prefix##_bits_unpack, .sign = prefix##_sign
 
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */

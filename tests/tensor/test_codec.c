@@ -79,8 +79,8 @@ static void encode(struct lab *lab, int r)
 
 static void decode(struct lab *lab, int senders)
 {
-    lab->dev.ops->tiles_decode(&lab->dev, &lab->tiling, lab->basis.view, senders, lab->kept,
-                               lab->y.view, lab->index.view, lab->value.view);
+    lab->dev.ops->tiles_decode(&lab->dev, &lab->tiling, lab->basis.view, senders, lab->y.view,
+                               lab->index.view, lab->kept, lab->value.view, lab->kept);
 }
 
 static double *read_all(struct lab *lab, const struct buffer *b)
@@ -270,12 +270,46 @@ static void signs(void **state)
     device_close(&dev);
 }
 
+/* Every width against the reference's bits, and back. */
+static void bits(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"reference", "cpu", "apart"};
+    static int32_t x[5001], back[5001];
+    uint8_t packed[3][2 * 5001];
+    struct rng rng = rng_make(3, 4);
+    for (int b = 1; b <= 16; b++)
+        for (size_t n = (size_t)b; n <= 5001; n += 4985 / 5 * LEAP)
+            for (int k = 0; k < 3; k++) {
+                const size_t bytes = (n * (size_t)b + 7) / 8;
+                struct device dev;
+                struct buffer to, from;
+                for (size_t i = 0; i < n && k == 0; i++)
+                    x[i] = (int32_t)(rng_u32(&rng) >> (32 - b));
+                assert_ok(device_open(&dev, tables[k], &memory, 2));
+                assert_ok(buffer_init(&to, &dev, DTYPE_U8, bytes, MEMORY_SCRATCH));
+                assert_ok(buffer_init(&from, &dev, DTYPE_I32, n, MEMORY_SCRATCH));
+                dev.ops->write(&dev, from.view, x, n);
+                dev.ops->bits_pack(&dev, b, to.view, from.view, n);
+                memset(back, 0, sizeof back);
+                dev.ops->write(&dev, from.view, back, n);
+                dev.ops->bits_unpack(&dev, b, from.view, to.view, n);
+                dev.ops->read(&dev, packed[k], to.view, bytes);
+                dev.ops->read(&dev, back, from.view, n);
+                assert_memory_equal(packed[k], packed[0], bytes);
+                assert_memory_equal(back, x, n * sizeof *x);
+                buffer_free(&to);
+                buffer_free(&from);
+                device_close(&dev);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tables_agree), cmocka_unit_test(every_size),
         cmocka_unit_test(ties),         cmocka_unit_test(threads_give_equal_bits),
-        cmocka_unit_test(signs),
+        cmocka_unit_test(signs),        cmocka_unit_test(bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -284,7 +284,10 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
     N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(hits)
 #define ARGS_tiles_encode(V, N, P) P(struct tiling, p) V(basis) V(m) V(index) V(value)
 #define ARGS_tiles_decode(V, N, P)                                                                 \
-    P(struct tiling, p) V(basis) N(int, senders) N(size_t, step) V(y) V(index) V(value)
+    P(struct tiling, p)                                                                            \
+    V(basis) N(int, senders) V(y) V(index) N(size_t, index_step) V(value) N(size_t, value_step)
+#define ARGS_bits_pack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
+#define ARGS_bits_unpack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
 #define ARGS_sign(V, N, P) V(y) V(x) N(size_t, count)
 #define ARGS_co2(V, N, P) P(struct co2_step, p) V(x) V(now) V(m) V(sent) V(d) N(size_t, count)
 
@@ -322,7 +325,7 @@ LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsn
 LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)
 LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
 LATE(attention_forward) LATE(attention_backward) LATE(cross_entropy) LATE(co2)
-LATE(tiles_encode) LATE(tiles_decode) LATE(sign)
+LATE(tiles_encode) LATE(tiles_decode) LATE(bits_pack) LATE(bits_unpack) LATE(sign)
     /* clang-format on */
 
     const struct ops ops_apart = {

@@ -159,10 +159,16 @@ void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view ba
     }
 }
 
+/* What was sent: by how many, and how far apart that of one and the next is. */
+struct sent {
+    int senders;
+    struct view index, value;
+    size_t index_step, value_step;
+};
+
 /* The mean of each coefficient over those who sent it: how many there are, in their order, with
  * their values in p->value. */
-static int join(const struct work *w, const struct pieces *p, int i, int senders, size_t step,
-                struct view index, struct view value)
+static int join(const struct work *w, const struct pieces *p, int i, const struct sent *s)
 {
     const struct tiles *t = w->t;
     const int size = t->h * t->w;
@@ -170,13 +176,14 @@ static int join(const struct work *w, const struct pieces *p, int i, int senders
     uint32_t *count = p->keys;
     int n = 0;
     memset(count, 0, (size_t)size * sizeof *count);
-    for (int r = 0; r < senders; r++) {
-        const size_t at = (size_t)r * step + kept_at(t, i);
-        const int32_t *where = (const int32_t *)index.data + at;
+    for (int r = 0; r < s->senders; r++) {
+        const int32_t *where =
+            (const int32_t *)s->index.data + (size_t)r * s->index_step + kept_at(t, i);
+        const size_t at = (size_t)r * s->value_step + kept_at(t, i);
         for (int k = 0; k < t->keep; k++) {
-            const float v = value.type == DTYPE_F32
-                                ? ((const float *)value.data)[at + (size_t)k]
-                                : bf16_widen(((const uint16_t *)value.data)[at + (size_t)k]);
+            const float v = s->value.type == DTYPE_F32
+                                ? ((const float *)s->value.data)[at + (size_t)k]
+                                : bf16_widen(((const uint16_t *)s->value.data)[at + (size_t)k]);
             sum[where[k]] = count[where[k]]++ ? sum[where[k]] + v : v;
         }
     }
@@ -189,8 +196,10 @@ static int join(const struct work *w, const struct pieces *p, int i, int senders
 }
 
 void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
-                      size_t step, struct view y, struct view index, struct view value)
+                      struct view y, struct view index, size_t index_step, struct view value,
+                      size_t value_step)
 {
+    const struct sent sent = {senders, index, value, index_step, value_step};
     for (int k = 0; k < p->n; k++) {
         const struct tiles *t = &p->tiles[k];
         struct work w = work_of(dev, t, basis);
@@ -201,7 +210,7 @@ void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view ba
 #pragma omp parallel for schedule(static) num_threads(team(dev, elements(t)))
         for (int i = 0; i < t->ny * t->nx; i++) {
             const struct pieces mine = pieces_here(&w, rooms, each);
-            const int n = join(&w, &mine, i, senders, step, index, value);
+            const int n = join(&w, &mine, i, &sent);
             float *to = (float *)y.data + tile_at(t, i);
             for (int r = 0; r < t->h; r++)
                 memset(to + (size_t)r * t->stride, 0, (size_t)t->w * sizeof *to);
@@ -209,6 +218,51 @@ void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view ba
                                w.ld, mine.row);
         }
     }
+}
+
+_Static_assert(CHUNK % 8 == 0, "a chunk of packed elements is whole bytes");
+
+static void pack(int bits, uint8_t *y, const int32_t *x, size_t n)
+{
+    const uint32_t mask = ((uint32_t)1 << bits) - 1;
+    uint64_t ready = 0;
+    int fill = 0;
+    for (size_t i = 0; i < n; i++) {
+        ready |= (uint64_t)((uint32_t)x[i] & mask) << fill;
+        for (fill += bits; fill >= 8; fill -= 8, ready >>= 8)
+            *y++ = (uint8_t)ready;
+    }
+    if (fill)
+        *y = (uint8_t)ready;
+}
+
+/* An element lies in three bytes at most. */
+static void unpack(int bits, int32_t *y, const uint8_t *x, size_t n)
+{
+    const uint32_t mask = ((uint32_t)1 << bits) - 1;
+    const size_t bytes = (n * (size_t)bits + 7) / 8;
+    for (size_t i = 0; i < n; i++) {
+        const size_t at = i * (size_t)bits / 8, left = bytes - at;
+        const uint32_t three = x[at] | (left > 1 ? (uint32_t)x[at + 1] << 8 : 0) |
+                               (left > 2 ? (uint32_t)x[at + 2] << 16 : 0);
+        y[i] = (int32_t)(three >> i * (size_t)bits % 8 & mask);
+    }
+}
+
+void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
+{
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t at = 0; at < count; at += CHUNK)
+        pack(bits, (uint8_t *)y.data + at / 8 * (size_t)bits, (const int32_t *)x.data + at,
+             min_size(CHUNK, count - at));
+}
+
+void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count)
+{
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t at = 0; at < count; at += CHUNK)
+        unpack(bits, (int32_t *)y.data + at, (const uint8_t *)x.data + at / 8 * (size_t)bits,
+               min_size(CHUNK, count - at));
 }
 
 void cpu_sign(struct device *dev, struct view y, struct view x, size_t count)

@@ -163,7 +163,10 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
 void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
                       struct view index, struct view value);
 void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
-                      size_t step, struct view y, struct view index, struct view value);
+                      struct view y, struct view index, size_t index_step, struct view value,
+                      size_t value_step);
+void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
+void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
 void cpu_sign(struct device *dev, struct view y, struct view x, size_t count);
 
 #endif

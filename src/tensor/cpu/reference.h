@@ -51,8 +51,11 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
 void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,
                             struct view m, struct view index, struct view value);
 void reference_tiles_decode(struct device *dev, const struct tiling *p, struct view basis_view,
-                            int senders, size_t step, struct view y, struct view index,
-                            struct view value);
+                            int senders, struct view y, struct view index, size_t index_step,
+                            struct view value, size_t value_step);
+void reference_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
+void reference_bits_unpack(struct device *dev, int bits, struct view y, struct view x,
+                           size_t count);
 void reference_sign(struct device *dev, struct view y, struct view x, size_t count);
 
 #endif

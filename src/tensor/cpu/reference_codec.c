@@ -1,6 +1,7 @@
 /* The oracle of the codecs: the cosine transform as its formula. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tensor/cpu/reference.h"
 
@@ -73,14 +74,20 @@ static void encode(struct tile *t, struct view m, struct view index, struct view
             put(m, element(t, y, x), get(m, element(t, y, x)) - inverse(t, y, x));
 }
 
-static void decode(struct tile *t, int senders, size_t step, struct view y_view, struct view index,
-                   struct view value)
+/* What was sent: by how many, and how far apart that of one and the next is. */
+struct sent {
+    int senders; /* 0: nothing, to be encoded */
+    struct view index, value;
+    size_t index_step, value_step;
+};
+
+static void decode(struct tile *t, const struct sent *s, struct view y_view)
 {
-    for (int r = 0; r < senders; r++)
+    for (int r = 0; r < s->senders; r++)
         for (int k = 0; k < t->of->keep; k++) {
-            const size_t at = (size_t)r * step + t->kept + (size_t)k;
-            const int i = ((const int32_t *)index.data)[at];
-            t->c[i] = (t->is[i] ? t->c[i] : 0) + get(value, at);
+            const size_t at = t->kept + (size_t)k;
+            const int i = ((const int32_t *)s->index.data)[(size_t)r * s->index_step + at];
+            t->c[i] = (t->is[i] ? t->c[i] : 0) + get(s->value, (size_t)r * s->value_step + at);
             t->is[i]++;
         }
     for (int i = 0; i < t->of->h * t->of->w; i++)
@@ -91,9 +98,7 @@ static void decode(struct tile *t, int senders, size_t step, struct view y_view,
             put(y_view, element(t, y, x), inverse(t, y, x));
 }
 
-/* Senders 0: encodes. */
-static void each_tile(const struct tiling *p, int senders, size_t step, struct view v,
-                      struct view index, struct view value)
+static void each_tile(const struct tiling *p, const struct sent *sent, struct view v)
 {
     for (int k = 0; k < p->n; k++) {
         const struct tiles *s = &p->tiles[k];
@@ -106,10 +111,10 @@ static void each_tile(const struct tiling *p, int senders, size_t step, struct v
             t.is = calloc(size, 1);
             if (!t.c || !t.is)
                 abort(); /* for tests */
-            if (senders)
-                decode(&t, senders, step, v, index, value);
+            if (sent->senders)
+                decode(&t, sent, v);
             else
-                encode(&t, v, index, value);
+                encode(&t, v, sent->index, sent->value);
             free(t.c);
             free(t.is);
         }
@@ -120,15 +125,38 @@ void reference_tiles_encode(struct device *dev, const struct tiling *p, struct v
                             struct view m, struct view index, struct view value)
 {
     (void)dev, (void)basis_view;
-    each_tile(p, 0, 0, m, index, value);
+    each_tile(p, &(struct sent){.index = index, .value = value}, m);
 }
 
 void reference_tiles_decode(struct device *dev, const struct tiling *p, struct view basis_view,
-                            int senders, size_t step, struct view y, struct view index,
-                            struct view value)
+                            int senders, struct view y, struct view index, size_t index_step,
+                            struct view value, size_t value_step)
 {
     (void)dev, (void)basis_view;
-    each_tile(p, senders, step, y, index, value);
+    each_tile(p, &(struct sent){senders, index, value, index_step, value_step}, y);
+}
+
+/* Bit by bit. */
+void reference_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
+{
+    const size_t all = count * (size_t)bits;
+    uint8_t *to = y.data;
+    (void)dev;
+    memset(to, 0, (all + 7) / 8);
+    for (size_t i = 0; i < all; i++) {
+        const int32_t from = ((const int32_t *)x.data)[i / (size_t)bits];
+        to[i / 8] |= (uint8_t)((from >> i % (size_t)bits & 1) << i % 8);
+    }
+}
+
+void reference_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count)
+{
+    const uint8_t *from = x.data;
+    int32_t *to = y.data;
+    (void)dev;
+    memset(to, 0, count * sizeof *to);
+    for (size_t i = 0; i < count * (size_t)bits; i++)
+        to[i / (size_t)bits] |= (from[i / 8] >> i % 8 & 1) << i % (size_t)bits;
 }
 
 void reference_sign(struct device *dev, struct view y, struct view x, size_t count)

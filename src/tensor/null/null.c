@@ -158,8 +158,17 @@ static void null_tiles_encode(struct device *dev, const struct tiling *p, struct
 }
 
 static void null_tiles_decode(struct device *dev, const struct tiling *p, struct view basis,
-                              int senders, size_t step, struct view y, struct view index,
-                              struct view value)
+                              int senders, struct view y, struct view index, size_t index_step,
+                              struct view value, size_t value_step)
+{
+}
+
+static void null_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
+{
+}
+
+static void null_bits_unpack(struct device *dev, int bits, struct view y, struct view x,
+                             size_t count)
 {
 }
 
