@@ -62,7 +62,7 @@ static enum sotto_status print_memory(const struct model *model, const struct in
     const int t = c->seq ? c->seq : model->config.positions;
     const struct extent e = {c->batch, t, (enum dtype)c->activations};
     const double n = (double)table_count(&model->table);
-    TRY(estimate_model(model, e, c->recompute, true, &m));
+    TRY(estimate_model(model, (struct estimate_what){e, 1, c->recompute, true}, &m));
     const double rest = m.activations + m.scratch + 4 * n;
     printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch, t);
     printf("  %-12s %10s %10s\n", "", "fp32", "mixed");

@@ -70,6 +70,9 @@ const char *strategy_preset(int i);
 /* "zero1", "fsdp x sync": for people. */
 void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
 
+/* Micro-batches that a worker's oracle must be able to hold at once, with `workers` in all. */
+int strategy_slots(const struct strategy_config *config, int workers);
+
 /* Whether a round has as many micro-batches as fit beside communication; whether what is computed
  * depends on that. */
 bool strategy_elastic(const struct strategy_config *config);

@@ -32,6 +32,12 @@ bool strategy_timed(const struct strategy_config *c)
     return m->timed && m->timed(method_own(c, m));
 }
 
+int strategy_slots(const struct strategy_config *c, int workers)
+{
+    const struct method *m = c->sharding;
+    return m->slots ? m->slots(method_own(c, m), c, workers / c->groups) : 1;
+}
+
 bool strategy_in_step(const struct strategy_config *c)
 {
     return c->replicating->replicate->in_step;

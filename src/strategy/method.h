@@ -47,6 +47,9 @@ struct method {
     void (*trial)(void *own);
     /* (optional) Whether what it computes depends on timing. Default: no. */
     bool (*timed)(const void *own);
+    /* (optional) A shard method's: micro-batches that a worker has under way at once, as slots of
+     * its oracle, where `workers` are in a group. Default: one. */
+    int (*slots)(const void *own, const struct strategy_config *config, int workers);
     /* (optional) Steps between two meetings of the groups, 0: not known yet; the option that says
      * so; and whether a run that ends before the first one meets in the end. */
     int64_t (*every)(const void *own);

@@ -7,8 +7,12 @@
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup)
 {
     const struct strategy_ops *ops = setup->config->sharding->shard;
-    struct strategy *s = calloc(1, ops->bytes);
+    const int slots = strategy_slots(setup->config, setup->mesh->worker->size);
     *out = NULL;
+    if (setup->oracle->slots < slots)
+        return fail(SOTTO_EINVAL, "%s has %d micro-batches under way at once, the oracle holds %d",
+                    setup->config->sharding->name, slots, setup->oracle->slots);
+    struct strategy *s = calloc(1, ops->bytes);
     if (!s)
         return fail(SOTTO_ENOMEM, "no memory for the strategy");
     s->ops = ops;

@@ -83,6 +83,7 @@ struct strategy {
 };
 
 /* Methods that share by slices want the stages of the oracle's table padded to a multiple of |S|.
+ * The oracle has at least strategy_slots.
  * Called by all workers. */
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup);
 

@@ -10,40 +10,58 @@
 /* Tokens up to which a micro-batch is tried as it is; what more rows take is extrapolated. */
 enum { TOKENS_TRIED = 1 << 16 };
 
-static enum sotto_status try_tapes(const struct model *model, struct pool *pool, struct extent e,
-                                   bool recompute, bool evaluates)
+/* All of them forward, then all backward: the most that may be under way. */
+static enum sotto_status try_round(struct tape *tape, int slots, const struct batch *batch,
+                                   const struct view *none)
 {
+    const int n = tape->model->n_stage;
+    for (int i = 0; i < slots; i++) {
+        TRY(tape_begin(&tape[i], batch, TAPE_TRAIN, 1));
+        for (int k = 0; k < n; k++)
+            TRY(tape_forward(&tape[i], k, none));
+    }
+    for (int i = 0; i < slots; i++)
+        for (int k = n - 1; k >= 0; k--)
+            TRY(tape_backward(&tape[i], k, none, none));
+    return SOTTO_OK;
+}
+
+static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
+                                   const struct estimate_what *what)
+{
+    const int slots = what->slots;
     struct batch batch = {0};
-    struct tape tape[2] = {{0}};
+    struct tape *tape = calloc((size_t)slots + 1, sizeof *tape); /* the last evaluates */
     struct view *none = calloc((size_t)model->n_stage, sizeof *none);
-    enum sotto_status st = batch_init_of(&batch, &model->sample, e.rows, e.t);
-    if (st == SOTTO_OK && !none)
+    enum sotto_status st = batch_init_of(&batch, &model->sample, what->e.rows, what->e.t);
+    if (st == SOTTO_OK && (!none || !tape))
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
-    if (st == SOTTO_OK)
-        st = tape_init(&tape[0], model, pool->dev, pool, e, recompute);
+    for (int i = 0; i < slots && st == SOTTO_OK; i++)
+        st = tape_init(&tape[i], model, pool->dev, pool, what->e, what->recompute);
     for (int i = 0; i < 2 && st == SOTTO_OK; i++) /* the second in the rhythm of all others */
-        st = tape_run(&tape[0], &batch, TAPE_TRAIN, 1, none, none);
-    if (evaluates && st == SOTTO_OK)
-        st = tape_init(&tape[1], model, pool->dev, pool, e, false);
-    if (evaluates && st == SOTTO_OK)
-        st = tape_run(&tape[1], &batch, TAPE_EVALUATE, 0, none, NULL);
-    for (int i = 0; i < 2; i++)
+        st = try_round(tape, slots, &batch, none);
+    if (what->evaluates && st == SOTTO_OK)
+        st = tape_init(&tape[slots], model, pool->dev, pool, what->e, false);
+    if (what->evaluates && st == SOTTO_OK)
+        st = tape_run(&tape[slots], &batch, TAPE_EVALUATE, 0, none, NULL);
+    for (int i = 0; i <= slots && tape; i++)
         if (tape[i].model)
             tape_free(&tape[i]);
     batch_free(&batch);
+    free(tape);
     free(none);
     return st;
 }
 
-static enum sotto_status try_model(const struct model *model, struct extent e, bool recompute,
-                                   bool evaluates, struct estimate_model *out)
+static enum sotto_status try_model(const struct model *model, const struct estimate_what *what,
+                                   struct estimate_model *out)
 {
     struct memory memory = {0};
     struct device dev;
     struct pool pool;
     TRY(device_open(&dev, "null", &memory, 1));
     pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
-    enum sotto_status st = try_tapes(model, &pool, e, recompute, evaluates);
+    enum sotto_status st = try_tapes(model, &pool, what);
     *out = (struct estimate_model){(double)memory.peak[MEMORY_ACTIVATIONS],
                                    (double)memory.peak[MEMORY_SCRATCH]};
     pool_free(&pool);
@@ -56,17 +74,18 @@ static double on_the_line(double at_half, double at_most, double rows, double mo
     return at_most + (at_most - at_half) / (most - most / 2) * (rows - most);
 }
 
-enum sotto_status estimate_model(const struct model *model, struct extent e, bool recompute,
-                                 bool evaluates, struct estimate_model *out)
+enum sotto_status estimate_model(const struct model *model, struct estimate_what what,
+                                 struct estimate_model *out)
 {
-    const int rows = e.rows, most = TOKENS_TRIED / e.t > 2 ? TOKENS_TRIED / e.t / 2 * 2 : 2;
+    const int rows = what.e.rows, t = what.e.t;
+    const int most = TOKENS_TRIED / t > 2 ? TOKENS_TRIED / t / 2 * 2 : 2;
     if (rows <= most)
-        return try_model(model, e, recompute, evaluates, out);
+        return try_model(model, &what, out);
     struct estimate_model a, b;
-    e.rows = most / 2;
-    TRY(try_model(model, e, recompute, evaluates, &a));
-    e.rows = most;
-    TRY(try_model(model, e, recompute, evaluates, &b));
+    what.e.rows = most / 2;
+    TRY(try_model(model, &what, &a));
+    what.e.rows = most;
+    TRY(try_model(model, &what, &b));
     out->activations = on_the_line(a.activations, b.activations, rows, most);
     out->scratch = on_the_line(a.scratch, b.scratch, rows, most);
     return SOTTO_OK;
@@ -82,7 +101,7 @@ struct trial {
     const struct run *run;
     struct strategy_config strategy;
     struct account *account; /* (workers) */
-    int workers;
+    int workers, slots;
 };
 
 struct trial_oracle {
@@ -130,7 +149,7 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
     enum sotto_status st;
     TRY_DONE(device_open(&dev, "null", &memory, 1));
     TRY_DONE(null_oracle_init(&oracle.null, t->run->table, w, &dev,
-                              &(struct null_config){.seconds = 1, .tokens = 1}));
+                              &(struct null_config){.seconds = 1, .tokens = 1, .slots = t->slots}));
     oracle.ops = *oracle.null.base.ops;
     oracle.ops.needs = needs;
     oracle.null.base.ops = &oracle.ops;
@@ -206,8 +225,10 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     struct trial t = {.run = run, .strategy = run->config.strategy};
     struct estimate_model model;
     *out = (struct estimate){0};
-    const struct extent e = {c->batch, c->seq, (enum dtype)c->activations};
-    TRY(estimate_model(&run->model, e, c->recompute, run->valid != NULL, &model));
+    t.slots = strategy_slots(&t.strategy, cluster->size);
+    const struct estimate_what what = {
+        {c->batch, c->seq, (enum dtype)c->activations}, t.slots, c->recompute, run->valid != NULL};
+    TRY(estimate_model(&run->model, what, &model));
     enum sotto_status st = try_workers(&t);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
         if (!cluster->mpi || mpi_beside(cluster->mpi, r))

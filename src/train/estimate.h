@@ -7,13 +7,20 @@
 
 #include "train/run.h"
 
-/* Bytes of the model's activations and scratch for micro-batches of `rows` x `t` tokens, with the
- * evaluation between rounds that `evaluates` says there is. */
+/* What goes through the model: micro-batches of that extent, so many under way at once, and, if it
+ * `evaluates`, evaluations between rounds. */
+struct estimate_what {
+    struct extent e;
+    int slots;
+    bool recompute, evaluates;
+};
+
+/* Bytes of the model's activations and scratch for it. */
 struct estimate_model {
     double activations, scratch;
 };
-enum sotto_status estimate_model(const struct model *model, struct extent e, bool recompute,
-                                 bool evaluates, struct estimate_model *out);
+enum sotto_status estimate_model(const struct model *model, struct estimate_what what,
+                                 struct estimate_model *out);
 
 struct estimate {
     double bytes[MEMORY_CATEGORIES]; /* of all workers on this machine */

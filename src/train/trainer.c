@@ -37,11 +37,13 @@ static enum sotto_status open_oracle(struct trainer *t)
 {
     struct run *run = t->run;
     const struct train_config *c = &run->config.train;
+    const int slots = strategy_slots(&run->config.strategy, t->worker->size);
     pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
     if (c->oracle == ORACLE_NULL) {
         const struct null_config null = {.seconds = run->microbatch_seconds,
                                          .tokens = (int64_t)c->batch * c->seq,
-                                         .activations = (size_t)run->config.null.activations};
+                                         .activations = (size_t)run->config.null.activations,
+                                         .slots = slots};
         TRY(null_oracle_init(&t->null_oracle, run->table, t->worker, &t->dev, &null));
         t->oracle = &t->null_oracle.base;
         return SOTTO_OK;
@@ -55,6 +57,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         .seed = (uint64_t)c->seed,
         .rows = c->batch,
         .t = c->seq,
+        .slots = slots,
         .recompute = c->recompute,
         .activations = (enum dtype)c->activations,
         .state = t->running.own.view,

@@ -112,9 +112,10 @@ static void more_rows(void **state)
     struct run_config *c = configure((const char *[]){"train.batch=1", NULL});
     assert_ok(run_open(&run, c, NULL));
     struct estimate_model few, many;
-    assert_ok(estimate_model(&run.model, (struct extent){4096, 16, DTYPE_F32}, false, true, &few));
-    assert_ok(
-        estimate_model(&run.model, (struct extent){3 * 4096, 16, DTYPE_F32}, false, true, &many));
+    struct estimate_what what = {{4096, 16, DTYPE_F32}, 1, false, true};
+    assert_ok(estimate_model(&run.model, what, &few));
+    what.e.rows *= 3;
+    assert_ok(estimate_model(&run.model, what, &many));
     assert_true(many.activations > 2.99 * few.activations && many.scratch > few.scratch);
     assert_true(many.activations < 3.01 * few.activations && many.scratch < 3.01 * few.scratch);
     run_close(&run);

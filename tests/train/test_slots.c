@@ -6,6 +6,7 @@
 #include "train/fixture.h"
 
 #include "train/embed/embed.h"
+#include "train/estimate.h"
 #include "train/null_oracle.h"
 #include "train/oracle.h"
 
@@ -553,6 +554,120 @@ static void embedded_over_edges(void **state)
     table_free(&lab.table);
 }
 
+/* A method that wants slots (strategy/together.c) has them from every oracle. */
+enum { TOGETHER = 3 };
+
+static struct run_config *together(const char *method, const char *const *options)
+{
+    static int runs;
+    char out[32];
+    const char *const basic[] = {"strategy.accumulate=3", "model.layers=3",     "model.width=32",
+                                 "model.heads=2",         "model.positions=16", "train.batch=2",
+                                 "train.steps=3",         "optim.warmup=0",     "optim.clip=0",
+                                 "train.threads=1",       "train.workers=2"};
+    struct run_config *c = malloc(sizeof *c);
+    assert_non_null(c);
+    snprintf(out, sizeof out, "together.%d", runs++);
+    *c = configure_run(out);
+    set_all(c, basic, sizeof basic / sizeof *basic);
+    strcpy(c->strategy.preset, method);
+    set_all(c, options, 8);
+    return c;
+}
+
+static void wanted_by_a_method(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"ddp", "together"};
+    double bytes[2], estimated[2];
+    uint64_t hash[2];
+    for (int m = 0; m < 2; m++) {
+        struct run run;
+        struct estimate e;
+        struct run_config *c = together(methods[m], NULL);
+        assert_ok(run_open(&run, c, NULL));
+        assert_ok(estimate_run(&run, &e));
+        assert_ok(run_train(&run));
+        hash[m] = run.result.hash;
+        estimated[m] = e.bytes[MEMORY_ACTIVATIONS];
+        bytes[m] = (double)(run.result.worker[0].memory[MEMORY_ACTIVATIONS] +
+                            run.result.worker[1].memory[MEMORY_ACTIVATIONS]);
+        run_close(&run);
+        free(c);
+        assert_true(estimated[m] == bytes[m]);
+    }
+    assert_true(hash[0] == hash[1]);
+    assert_true(bytes[1] > 2 * bytes[0]);
+}
+
+static void wanted_without_a_model(void **state)
+{
+    (void)state;
+    double bytes[2];
+    for (int m = 0; m < 2; m++) {
+        struct run run;
+        struct run_config *c =
+            together(m ? "together" : "ddp",
+                     (const char *[]){"train.oracle=null", "train.time=virtual", "worker.step=1ms",
+                                      "null.parameters=1000", "null.activations=4000", NULL});
+        assert_ok(run_open(&run, c, NULL));
+        assert_ok(run_train(&run));
+        bytes[m] = (double)run.result.worker[0].memory[MEMORY_ACTIVATIONS];
+        run_close(&run);
+        free(c);
+    }
+    assert_true(bytes[0] == 4000 && bytes[1] == TOGETHER * 4000);
+}
+
+static void wanted_of_a_problem(void **state)
+{
+    (void)state;
+    float x[2][STAGES * WIDTH];
+    struct sotto_options *o;
+    struct sotto_problem p = chain_problem;
+    struct sotto_training t = {.struct_size = sizeof t, .problem = &p};
+    assert_ok(sotto_options_create(&o));
+    assert_ok(sotto_options_set(o, "train.steps", "4"));
+    assert_ok(sotto_options_set(o, "train.workers", "2"));
+    assert_ok(sotto_options_set(o, "strategy.accumulate", "3"));
+    t.options = o;
+    for (int m = 0; m < 2; m++) {
+        for (int i = 0; i < STAGES * WIDTH; i++)
+            x[m][i] = 0.5f + 0.1f * (float)i;
+        assert_ok(sotto_options_set(o, "strategy", m ? "together" : "ddp"));
+        t.parameters = x[m];
+        assert_ok(sotto_train(&t, NULL));
+    }
+    assert_memory_equal(x[0], x[1], sizeof x[0]);
+    p.worker_slots = NULL;
+    assert_fails(sotto_train(&t, NULL), SOTTO_EINVAL,
+                 "the method has 3 micro-batches under way at once, and the problem has no "
+                 "worker_slots");
+    sotto_options_destroy(o);
+}
+
+/* Who brings an oracle of its own is told, instead of a slot that is not there. */
+static void too_few(void **state)
+{
+    (void)state;
+    struct strategy_config config;
+    struct optim_config optim;
+    struct oracle oracle = {.slots = 2};
+    struct worker w = {.size = 1};
+    struct mesh mesh = {.worker = &w};
+    struct strategy *s;
+    strategy_defaults(&config);
+    optim_defaults(&optim);
+    strcpy(config.preset, "together");
+    config.accumulate = TOGETHER;
+    assert_ok(strategy_resolve(&config, 1));
+    assert_fails(
+        strategy_open(&s,
+                      &(struct strategy_setup){
+                          .config = &config, .optim = &optim, .oracle = &oracle, .mesh = &mesh}),
+        SOTTO_EINVAL, "together has 3 micro-batches under way at once, the oracle holds 2");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -560,6 +675,10 @@ int main(void)
         cmocka_unit_test(over_edges),
         cmocka_unit_test(declared),
         cmocka_unit_test(embedded_over_edges),
+        cmocka_unit_test(wanted_by_a_method),
+        cmocka_unit_test(wanted_without_a_model),
+        cmocka_unit_test(wanted_of_a_problem),
+        cmocka_unit_test(too_few),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-static enum sotto_status count(struct shard *s, int64_t index, struct device *dev)
+static enum sotto_status count(struct shard *s, int slot, int64_t index, struct device *dev)
 {
     struct oracle_result r;
-    TRY(oracle_result(s->is.oracle, 0, dev, &r));
+    TRY(oracle_result(s->is.oracle, slot, dev, &r));
     if (!isfinite(r.loss))
         return fail(SOTTO_ENUMERIC, "the loss of micro-batch %lld is %f", (long long)index, r.loss);
     s->counts.loss += r.loss;
@@ -16,9 +16,9 @@ static enum sotto_status count(struct shard *s, int64_t index, struct device *de
     return SOTTO_OK;
 }
 
-enum sotto_status shard_count(struct shard *s, int64_t index)
+enum sotto_status shard_count(struct shard *s, int slot, int64_t index)
 {
-    return count(s, index, NULL);
+    return count(s, slot, index, NULL);
 }
 
 enum sotto_status counts_sum(const struct shard *s, struct counts *c)
@@ -50,7 +50,7 @@ enum sotto_status shard_count_sum(struct shard *s)
 static enum sotto_status count_last(void *arg)
 {
     struct shard *s = arg;
-    TRY(count(s, s->last, s->is.mesh->lane->dev));
+    TRY(count(s, 0, s->last, s->is.mesh->lane->dev));
     return sum_counts(s);
 }
 

@@ -130,7 +130,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
             TRY(shard_count_last(s, index));
     }
     if (!last)
-        TRY(shard_count(s, index));
+        TRY(shard_count(s, 0, index));
     return settle(f, last);
 }
 

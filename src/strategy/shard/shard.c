@@ -120,7 +120,7 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
         if (complete)
             TRY(start_stage(s, k)); /* overlaps backward k-1 */
     }
-    return complete ? SOTTO_OK : shard_count(s, index);
+    return complete ? SOTTO_OK : shard_count(s, 0, index);
 }
 
 /* What the others wait for: the counts, which say so, and the stages, which then take no time. */

@@ -102,11 +102,12 @@ bool shard_abandoned(const struct shard *s, struct round *out);
 
 /* Its parts, for methods that run their micro-batches themselves. g += the gradient of a
  * micro-batch, which is counted; with `complete` it is the round's last one. A micro-batch whose
- * backward is done is counted (a loss that is no number is an error); the sum over the workers is
- * started in the lane, and once the lane is done makes the round's numbers. Of a round's last
- * micro-batch both are the lane's, and are started behind the backward of its last stage. */
+ * backward is done is counted from its slot (a loss that is no number is an error); the sum over
+ * the workers is started in the lane, and once the lane is done makes the round's numbers. Of a
+ * round's last micro-batch both are the lane's, and are started behind the backward of its last
+ * stage. */
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete);
-enum sotto_status shard_count(struct shard *s, int64_t index);
+enum sotto_status shard_count(struct shard *s, int slot, int64_t index);
 enum sotto_status shard_count_sum(struct shard *s);
 enum sotto_status shard_count_last(struct shard *s, int64_t index);
 void shard_count_end(struct shard *s, const struct counts *all, struct round *out);

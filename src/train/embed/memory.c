@@ -44,7 +44,9 @@ static enum sotto_status open_slots(struct problem_oracle *o, int64_t seed)
     const struct sotto_problem *p = &o->problem;
     const int n = o->base.table->n_stage, slots = o->base.slots;
     if (slots > 1 && !p->gradient && !p->worker_slots)
-        return fail(SOTTO_EINVAL, "%d micro-batches at once: the problem has no worker_slots",
+        return fail(SOTTO_EINVAL,
+                    "the method has %d micro-batches under way at once, and the problem has no "
+                    "worker_slots to keep them apart",
                     slots);
     if (!(o->slot = calloc((size_t)slots, sizeof *o->slot)))
         return fail(SOTTO_ENOMEM, "no memory for %d micro-batches", slots);

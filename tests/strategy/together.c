@@ -1,0 +1,87 @@
+/* A shard method that has all micro-batches of a round under way at once: all go forward before the
+ * first goes back. Gradients are added up in the order that ddp adds them in, so it is ddp to the
+ * bit. */
+#include "strategy/method.h"
+#include "strategy/shard/shard.h"
+
+extern const struct method method_together;
+
+static int slots(const void *own, const struct strategy_config *config, int workers)
+{
+    (void)own, (void)workers;
+    return config->accumulate;
+}
+
+static enum sotto_status sum_stage(void *arg)
+{
+    const struct stage_job *job = arg;
+    struct shard *s = job->shard;
+    struct view g = s->g_stage[job->k];
+    return comm_allreduce(s->is.mesh->lane_world, g, g,
+                          table_stage_count(s->is.oracle->table, job->k));
+}
+
+static enum sotto_status gradients(struct shard *s)
+{
+    struct oracle *o = s->is.oracle;
+    const int n = s->is.config->accumulate, n_stage = o->table->n_stage;
+    for (int i = 0; i < n; i++) {
+        TRY(oracle_begin(o, i, s->next + i, o->rank, false));
+        for (int k = 0; k < n_stage; k++)
+            TRY(oracle_forward(o, i, k, s->theta_stage));
+    }
+    for (int i = 0; i < n; i++) {
+        for (int k = n_stage - 1; k >= 0; k--)
+            TRY(oracle_backward(o, i, k, s->theta_stage, s->g_stage));
+        TRY(shard_count(s, i, s->next + i));
+    }
+    if (shard_alone(s))
+        return SOTTO_OK;
+    TRY(shard_count_sum(s));
+    for (int k = n_stage - 1; k >= 0; k--)
+        TRY(lane_start(s->is.mesh->lane, sum_stage, &s->job[k]));
+    return lane_wait(s->is.mesh->lane);
+}
+
+static enum sotto_status run_round(struct strategy *strategy, const struct plan *plan,
+                                   struct round *out)
+{
+    struct shard *s = (struct shard *)strategy;
+    *out = (struct round){.grad_norm = -1};
+    TRY(shard_begin(s, plan, &s->g));
+    TRY(gradients(s));
+    TRY(shard_step(s, plan, shard_scale(s, &s->counts), out));
+    return device_check(s->is.dev);
+}
+
+static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
+{
+    struct shard *s = (struct shard *)strategy;
+    TRY(shard_init(s, setup, owned_all));
+    TRY(shard_vectors(s, s->own.count, false));
+    return shard_replicate(s, NULL, NULL, shard_g_at);
+}
+
+static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
+{
+    return shard_visit((struct shard *)s, v);
+}
+
+static const struct strategy_ops ops = {
+    .bytes = sizeof(struct shard),
+    .init = init,
+    .round = run_round,
+    .gather = shard_theta,
+    .export = shard_export,
+    .import = shard_import,
+    .visit = visit,
+    .free = shard_free,
+};
+
+const struct method method_together = {
+    .name = "together",
+    .axis = METHOD_SHARD,
+    .about = "all micro-batches of a round are under way at once",
+    .shard = &ops,
+    .slots = slots,
+};
