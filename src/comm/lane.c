@@ -22,18 +22,23 @@ void lane_bind(struct lane *lane, struct device *dev, struct device *before)
     assert(!lane->before || dev);
 }
 
+/* What the job was using may be freed now. (On its own, so that the note is on no stack that
+ * waits.) */
+static enum sotto_status failed(struct lane *lane, enum sotto_status st)
+{
+    struct status_note note;
+    status_save(&note, st);
+    (void)device_check(lane->dev);
+    return status_raise(&note);
+}
+
 enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
 {
     if (!lane->before)
         return call->job(call->arg);
     device_follow(lane->dev, (struct device_mark){lane->before, call->mark});
     enum sotto_status st = call->job(call->arg);
-    if (st == SOTTO_OK)
-        return device_check(lane->dev);
-    struct status_note note;
-    status_save(&note, st);
-    (void)device_check(lane->dev); /* what the job was using may be freed now */
-    return status_raise(&note);
+    return st == SOTTO_OK ? device_check(lane->dev) : failed(lane, st);
 }
 
 enum sotto_status lane_wait(struct lane *lane)

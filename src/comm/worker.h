@@ -21,6 +21,8 @@ struct worker_ops {
     /* The same for work that only passes over vectors: in virtual time it costs `bytes`, read and
      * written, over the memory's bandwidth at the worker's speed, without jitter. */
     enum sotto_status (*move)(struct worker *w, lane_job *work, void *arg, double bytes);
+    /* (optional) Before a worker looks at what its lanes have done by now. */
+    void (*meet)(struct worker *w);
     /* (optional) A pause begins, of which the training's time is to know nothing: until go_on what
      * this worker sends takes no time, and what its lanes have under way stands still. */
     void (*pause)(struct worker *w);

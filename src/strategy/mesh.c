@@ -155,6 +155,8 @@ static void add(struct mesh_account *a, const struct comm *c)
 struct mesh_account mesh_account_lanes(const struct mesh *mesh)
 {
     struct mesh_account a = {0};
+    if (mesh->worker->ops->meet)
+        mesh->worker->ops->meet(mesh->worker);
     for (int i = 0; i < mesh->n_comm; i++)
         if (mesh->comm[i]->lane)
             add(&a, mesh->comm[i]);

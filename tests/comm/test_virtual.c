@@ -853,6 +853,65 @@ static void many_jobs(void **state)
     assert_ok(engine_virtual(&config, many_jobs_worker, NULL));
 }
 
+/* Jobs begin when they were started, not before, though their worker is far ahead by the time that
+ * anybody looks; and not later, also where it does them itself. */
+struct stamped {
+    struct worker *w;
+    double seconds, begin, end;
+};
+
+static enum sotto_status stamped_job(void *arg)
+{
+    struct stamped *j = arg;
+    j->begin = now(j->w);
+    TRY(compute(j->w, j->seconds));
+    j->end = now(j->w);
+    return SOTTO_OK;
+}
+
+static enum sotto_status stamping_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct stamped j[6];
+    static const double seconds[] = {0.5, 0.5, 4, 0.25, 0.5, 0.5}, begin[] = {1, 3, 3, 7, 10, 11};
+    struct lane *a, *b;
+    TRY(w->ops->lane(w, &a));
+    TRY(w->ops->lane(w, &b));
+    for (int i = 0; i < 6; i++)
+        j[i] = (struct stamped){w, seconds[i], -1, -1};
+    TRY(compute(w, 1));
+    TRY(lane_start(a, stamped_job, &j[0]));
+    TRY(compute(w, 2));
+    TRY(lane_start(a, stamped_job, &j[1]));
+    TRY(lane_start(b, stamped_job, &j[2]));
+    TRY(compute(w, 1));
+    TRY(lane_wait(a));
+    TRY(lane_wait(b));
+    TRY(lane_start(b, stamped_job, &j[3]));
+    TRY(compute(w, 3));
+    TRY(lane_wait(b));
+    TRY(lane_start(b, stamped_job, &j[4]));
+    TRY(compute(w, 1));
+    TRY(lane_start(b, stamped_job, &j[5]));
+    TRY(lane_wait(b));
+    for (int i = 0; i < 6; i++)
+        CHECK(j[i].begin == begin[i] && j[i].end == begin[i] + seconds[i],
+              "job %d runs from %g to %g", i, j[i].begin, j[i].end);
+    CHECK(now(w) == 11.5 && a->busy == 1 && b->busy == 5.25, "ends at %g, busy %g and %g", now(w),
+          a->busy, b->busy);
+    CHECK(a->exposed == 0 && b->exposed == 3.5, "exposed %g and %g", a->exposed, b->exposed);
+    lane_close(a);
+    lane_close(b);
+    return SOTTO_OK;
+}
+
+static void jobs_begin_when_started(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 3};
+    assert_ok(engine_virtual(&config, stamping_worker, NULL));
+}
+
 static void lanes_compute(void **state)
 {
     (void)state;
@@ -909,6 +968,7 @@ int main(void)
         cmocka_unit_test(jitter_keeps_the_mean),
         cmocka_unit_test(lanes_compute),
         cmocka_unit_test(many_jobs),
+        cmocka_unit_test(jobs_begin_when_started),
         cmocka_unit_test(messages_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

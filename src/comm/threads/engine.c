@@ -37,7 +37,8 @@ static enum sotto_status move(struct worker *w, lane_job *work, void *arg, doubl
     return compute(w, work, arg, bytes);
 }
 
-static const struct worker_ops thread_worker = {"threads", open_lane, compute, move, NULL, NULL};
+static const struct worker_ops thread_worker = {
+    .name = "threads", .lane = open_lane, .compute = compute, .move = move};
 
 enum sotto_status worker_alone(struct worker *w)
 {
@@ -105,7 +106,8 @@ enum sotto_status engine_threads(const struct engine_config *config, worker_job 
 
 enum sotto_status engine_mpi(struct comm *world, worker_job *job, void *arg)
 {
-    static const struct worker_ops mpi_worker = {"mpi", open_lane, compute, move, NULL, NULL};
+    static const struct worker_ops mpi_worker = {
+        .name = "mpi", .lane = open_lane, .compute = compute, .move = move};
     struct worker w = {.ops = &mpi_worker,
                        .rank = world->rank,
                        .size = world->size,

@@ -39,6 +39,7 @@ static enum sotto_status collective(struct comm *c, struct offer offer, struct v
 {
     struct group *g = ((struct member *)c)->group;
     struct virtual_sim *sim = g->sim;
+    virtual_meet(sim);
     TRY(status_raise(&sim->stop));
     TRY(status_raise(&g->failure));
     g->offer[c->rank] = offer;

@@ -50,8 +50,8 @@ static enum sotto_status spend(struct cluster *k, lane_job *work, void *arg, dou
     struct virtual_sim *sim = &k->sim;
     struct virtual_process *p = sim->current;
     TRY(status_raise(&sim->stop));
-    if (!work) {
-        virtual_advance(sim, p->time + seconds);
+    if (!work) { /* who computes need not take turns: thousands do */
+        virtual_pass(sim, p->time + seconds);
         return SOTTO_OK;
     }
     if (!k->pool)
@@ -110,9 +110,15 @@ static enum sotto_status move(struct worker *w, lane_job *work, void *arg, doubl
     return spend(k, work, arg, w->memory > 0 ? at_speed(k->config, w, bytes / w->memory) : 0);
 }
 
+static void meet(struct worker *w)
+{
+    virtual_meet(&cluster_of(w)->sim);
+}
+
 static void pause_worker(struct worker *w)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
+    virtual_meet(&v->cluster->sim);
     v->paused = v->process.time;
     v->process.free = true;
     virtual_lanes_pause(v->lanes, v->paused);
@@ -131,6 +137,7 @@ static enum sotto_status go_on(struct worker *w, double seconds)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
     struct cluster *k = v->cluster;
+    virtual_meet(&k->sim);
     TRY(status_raise(&k->sim.stop));
     v->trained = seconds;
     if (++k->met < w->size)
@@ -150,14 +157,15 @@ static enum sotto_status go_on(struct worker *w, double seconds)
     return SOTTO_OK;
 }
 
-static const struct worker_ops virtual_worker_ops = {"virtual", open_lane,    compute,
-                                                     move,      pause_worker, go_on};
+static const struct worker_ops virtual_worker_ops = {"virtual", open_lane,    compute, move,
+                                                     meet,      pause_worker, go_on};
 
 static void run_worker(void *arg)
 {
     struct virtual_worker *v = arg;
     struct virtual_sim *sim = &v->cluster->sim;
     enum sotto_status st = v->job(&v->base, v->arg);
+    virtual_meet(sim);
     if (st != SOTTO_OK && sim->stop.code == SOTTO_OK) {
         struct status_note note;
         status_save(&note, fail_in(st, "worker %d: ", v->base.rank));

@@ -5,26 +5,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct virtual_lane {
+/* Whoever starts it may be ahead of the lane. */
+struct job {
+    struct lane_call call;
+    double at;
+};
+
+struct virtual_lane { /* what every job touches comes first, what is large last */
     struct lane base;
-    struct virtual_process process;
-    struct lane_call *queue; /* a ring of `room`, a power of two */
+    bool failed, closing;
+    bool held;         /* had something under way when a pause began, ... */
+    struct job *queue; /* a ring of `room`, a power of two */
     size_t room, started, finished;
-    bool running, closing;
     struct virtual_process *waiter;
-    bool held;       /* had something under way when a pause began, ... */
     double paused;   /* ... which was then */
     double later;    /* what is under way counts as done so much later, ... */
     double until;    /* ... and what is done not before this time */
     double asked_at; /* lane_done, how many times in a row at one time */
     int asked;
     struct virtual_lane *next, **link;
-    struct status_note failure; /* of the first job that failed; large, so last */
+    struct virtual_process process;
+    struct status_note failure; /* of the first job that failed */
 };
 
 static bool idle(const struct virtual_lane *l)
 {
-    return l->started == l->finished || l->failure.code != SOTTO_OK;
+    return l->started == l->finished || l->failed;
+}
+
+static enum sotto_status failure_of(const struct virtual_lane *l)
+{
+    return l->failed ? status_raise(&l->failure) : SOTTO_OK;
+}
+
+/* Nothing is under way at this time. */
+static void rest(struct virtual_lane *l, double now)
+{
+    if (l->later > 0)
+        l->until = now + l->later;
+    l->later = 0;
 }
 
 static void wake_waiter(struct virtual_lane *l)
@@ -35,38 +54,69 @@ static void wake_waiter(struct virtual_lane *l)
         virtual_wake(waiter, l->process.time);
 }
 
+/* The next job, by the process that runs; false where there is none that has begun by then. */
+static bool run_next(struct virtual_lane *l, double *begins)
+{
+    struct virtual_sim *sim = l->process.sim;
+    const double begin = sim->current->time;
+    const struct job job = l->queue[l->finished & (l->room - 1)];
+    if (job.at > begin) { /* nothing is under way until then */
+        rest(l, begin);
+        *begins = fmax(job.at, l->until);
+        return false;
+    }
+    enum sotto_status st = lane_run(&l->base, &job.call);
+    if (sim->current == &l->process)
+        virtual_meet(sim); /* its worker sees the end */
+    l->base.busy += sim->current->time - begin;
+    l->finished++;
+    if (st != SOTTO_OK) {
+        status_save(&l->failure, st);
+        l->failed = true;
+    }
+    if (idle(l))
+        rest(l, sim->current->time);
+    return true;
+}
+
 static void serve(void *arg)
 {
     struct virtual_lane *l = arg;
     struct virtual_sim *sim = l->process.sim;
+    double begins;
     while (!l->closing) {
-        if (idle(l)) {
+        if (idle(l))
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
-            continue;
-        }
-        struct lane_call call = l->queue[l->finished & (l->room - 1)];
-        double begin = l->process.time;
-        l->running = true;
-        enum sotto_status st = lane_run(&l->base, &call);
-        l->running = false;
-        l->base.busy += l->process.time - begin;
-        l->finished++;
-        if (st != SOTTO_OK)
-            status_save(&l->failure, st);
-        if (idle(l)) {
-            if (l->later > 0)
-                l->until = l->process.time + l->later;
-            l->later = 0;
+        else if (!run_next(l, &begins))
+            virtual_advance(sim, begins);
+        else if (idle(l))
             wake_waiter(l);
-        }
     }
     wake_waiter(l);
+}
+
+/* Whoever waits for jobs that the lane has not begun does them: one turn for three. Its clock goes
+ * back to when the lane would begin, since when it has done nothing that others see. */
+static void serve_oneself(struct virtual_lane *l)
+{
+    struct virtual_sim *sim = l->process.sim;
+    struct virtual_process *self = sim->current;
+    const double time = self->time;
+    double begins;
+    self->time = l->process.time;
+    self->free = l->process.free;
+    while (!idle(l))
+        if (!run_next(l, &begins))
+            virtual_pass(sim, begins);
+    l->process.time = self->time;
+    self->free = false;
+    virtual_pass(sim, time);
 }
 
 static enum sotto_status grow(struct virtual_lane *l)
 {
     size_t room = l->room ? 2 * l->room : 16;
-    struct lane_call *queue = malloc(room * sizeof *queue);
+    struct job *queue = malloc(room * sizeof *queue);
     if (!queue)
         return fail(SOTTO_ENOMEM, "no memory for %zu jobs of a lane", room);
     for (size_t i = l->finished; i != l->started; i++)
@@ -80,12 +130,13 @@ static enum sotto_status grow(struct virtual_lane *l)
 static enum sotto_status start(struct lane *lane, struct lane_call call)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
-    TRY(status_raise(&l->failure));
+    TRY(failure_of(l));
     if (l->started - l->finished == l->room)
         TRY(grow(l));
-    l->queue[l->started++ & (l->room - 1)] = call;
+    const double now = l->process.sim->current->time;
+    l->queue[l->started++ & (l->room - 1)] = (struct job){call, now};
     if (l->process.state == PROCESS_IDLE)
-        virtual_wake(&l->process, fmax(l->process.sim->current->time, l->until));
+        virtual_wake_later(&l->process, fmax(now, l->until));
     return SOTTO_OK;
 }
 
@@ -94,6 +145,7 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     enum { MOST = 100000 };
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
+    virtual_meet(sim);
     if (!idle(l))
         virtual_defer(sim, LATE_LAST); /* a job that ends at this very time has ended */
     *is_done = idle(l) && sim->current->time >= l->until;
@@ -106,7 +158,7 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
             "virtual time stands still at %g s: lane_done is asked again and again and nothing "
             "between costs time",
             now);
-    return status_raise(&l->failure);
+    return failure_of(l);
 }
 
 static void wait_for(struct virtual_lane *l, const char *what)
@@ -129,18 +181,22 @@ static enum sotto_status wait_idle(struct lane *lane)
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
     const bool pauses = sim->current->free;
+    if (l->later > 0)
+        virtual_meet(sim); /* else it waits from its time on, whenever the lane comes to be idle */
     double now = sim->current->time;
     if (!pauses) { /* jobs that were started meanwhile begin then */
         wait_until(l, now, l->until);
         now = fmax(now, l->until);
     }
-    if (!idle(l))
+    if (!idle(l) && !pauses && virtual_take_back(&l->process))
+        serve_oneself(l);
+    else if (!idle(l))
         wait_for(l, "lane_wait");
     if (!pauses) {
         wait_until(l, fmax(now, sim->current->time), l->until);
-        virtual_advance(sim, l->until);
+        virtual_pass(sim, l->until);
     }
-    return status_raise(&l->failure);
+    return failure_of(l);
 }
 
 void virtual_lanes_pause(struct virtual_lane *all, double now)
@@ -195,6 +251,7 @@ static void release(struct virtual_lane *l)
 static void close_lane(struct lane *lane)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
+    virtual_meet(l->process.sim);
     l->closing = true;
     if (l->process.state == PROCESS_IDLE)
         virtual_wake(&l->process, l->process.sim->current->time);
@@ -215,6 +272,7 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct vi
                                     struct lane **out)
 {
     *out = NULL;
+    virtual_meet(sim);
     struct virtual_lane *l = calloc(1, sizeof *l);
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a lane");

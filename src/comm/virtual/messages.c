@@ -78,6 +78,7 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     struct virtual_sim *sim = g->sim;
     struct member *peer = g->member[to];
     struct message *m = NULL;
+    virtual_meet(sim);
     TRY(status_raise(&sim->stop));
     if (!peer->box && !(peer->box = calloc((size_t)g->size, sizeof *peer->box)))
         return fail(SOTTO_ENOMEM, "no memory for messages from %d ranks", g->size);
@@ -101,6 +102,7 @@ enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from
     struct member *self = (struct member *)c;
     struct group *g = self->group;
     struct virtual_sim *sim = g->sim;
+    virtual_meet(sim);
     TRY(status_raise(&sim->stop));
     c->wait.from = sim->current->time;
     if (!self->box || !self->box[from].first || !self->box[from].first->gone) {

@@ -95,6 +95,13 @@ static void switch_to(struct virtual_sim *sim, struct virtual_process *to, bool 
         restore_message(from);
 }
 
+static void wake_due(struct virtual_sim *sim)
+{
+    for (int i = 0; i < sim->n_due; i++)
+        virtual_wake(sim->due[i], sim->due[i]->time);
+    sim->n_due = 0;
+}
+
 /* What ends on the links before anything else happens, or at `until`. A stopped run's links stand
  * still: nobody waits for them any more. */
 static void end_flows(struct virtual_sim *sim, double until)
@@ -109,6 +116,8 @@ static void end_flows(struct virtual_sim *sim, double until)
 
 static void switch_to_next(struct virtual_sim *sim, bool last)
 {
+    sim->ahead = false;
+    wake_due(sim);
     end_flows(sim, INFINITY);
     switch_to(sim, sim->ready ? pop(sim) : NULL, last);
 }
@@ -117,6 +126,8 @@ static void switch_to_next(struct virtual_sim *sim, bool last)
 static void requeue(struct virtual_sim *sim)
 {
     struct virtual_turn turn = turn_of(sim->current);
+    sim->ahead = false;
+    wake_due(sim);
     end_flows(sim, turn.time);
     if (sim->ready && before(sim->heap[0], turn)) {
         struct virtual_process *next = sim->heap[0].process;
@@ -130,6 +141,20 @@ void virtual_advance(struct virtual_sim *sim, double to)
     if (to > sim->current->time)
         sim->current->time = to;
     requeue(sim);
+}
+
+void virtual_pass(struct virtual_sim *sim, double to)
+{
+    if (to <= sim->current->time)
+        return;
+    sim->current->time = to;
+    sim->ahead = true;
+}
+
+void virtual_meet(struct virtual_sim *sim)
+{
+    if (sim->ahead || sim->n_due)
+        requeue(sim);
 }
 
 void virtual_defer(struct virtual_sim *sim, enum process_late late)
@@ -180,6 +205,37 @@ void virtual_wake(struct virtual_process *p, double time)
     if (time > p->time)
         p->time = time;
     push(p->sim, p);
+}
+
+/* Its place among those that are due, or behind them. */
+static int find_due(const struct virtual_sim *sim, const struct virtual_process *p)
+{
+    int i = 0;
+    while (i < sim->n_due && sim->due[i] != p)
+        i++;
+    return i;
+}
+
+void virtual_wake_later(struct virtual_process *p, double time)
+{
+    struct virtual_sim *sim = p->sim;
+    if (find_due(sim, p) < sim->n_due)
+        return;
+    assert(p->state == PROCESS_IDLE);
+    if (sim->n_due == VIRTUAL_DUE)
+        wake_due(sim);
+    p->time = fmax(p->time, time);
+    sim->due[sim->n_due++] = p;
+}
+
+bool virtual_take_back(struct virtual_process *p)
+{
+    struct virtual_sim *sim = p->sim;
+    const int i = find_due(sim, p);
+    if (i == sim->n_due)
+        return false;
+    sim->due[i] = sim->due[--sim->n_due];
+    return true;
 }
 
 void virtual_stop(struct virtual_sim *sim, const struct status_note *note)

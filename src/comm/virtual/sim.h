@@ -3,11 +3,12 @@
  *
  * Workers and lanes are processes, each with a clock of its own, run as fibers on the thread that
  * called engine_virtual. The ready process with the smallest clock runs. One invariant makes the
- * order of events the order of time: the clock of the running process is never ahead of a ready
- * one's, because whatever advances a clock (virtual_advance) or waits (virtual_block) lets those
- * that are behind run first. So what a process sees of the others is what they had done by its own
- * time, and two runs are the same to the bit. What ends on the network's links at a time comes
- * before what processes do then.
+ * order of events the order of time: where the running process looks at others or does what they
+ * see, its clock is not ahead of a ready one's, because whatever advances a clock
+ * (virtual_advance) or waits (virtual_block) lets those that are behind run first. What concerns
+ * nobody else may pass without a turn (virtual_pass), if virtual_meet comes before what does. So
+ * what a process sees of the others is what they had done by its own time, and two runs are the
+ * same to the bit. What ends on the network's links at a time comes before what processes do then.
  *
  * Only the work given to `compute` runs on other threads, between two points of its process's
  * order. */
@@ -64,10 +65,16 @@ struct virtual_turn {
     struct virtual_process *process;
 };
 
+enum { VIRTUAL_DUE = 4 };
+
 struct virtual_sim {
     struct clock clock; /* first: tells the running process's time */
     struct fiber home;  /* where virtual_sim_run runs */
     struct virtual_process *current;
+    bool ahead;                               /* current may be, of a ready one  */
+    struct virtual_process *due[VIRTUAL_DUE]; /* wake when current lets others run, at their own
+                                                 time */
+    int n_due;
     struct virtual_turn *heap; /* of the ready ones, smallest first */
     int ready, room;
     struct virtual_process *first, **last;
@@ -89,12 +96,19 @@ void virtual_process_free(struct virtual_process *p);
 /* The running process: time passes, waits in a call (fails: an abort), lets others of its time run
  * first. */
 void virtual_advance(struct virtual_sim *sim, double to);
+void virtual_pass(struct virtual_sim *sim, double to); /* only for itself, until it ... */
+void virtual_meet(struct virtual_sim *sim);            /* ... meets the others */
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
 void virtual_defer(struct virtual_sim *sim, enum process_late late);
 
 /* A waiting or idle process goes on at `time`, or at its own if that is later. */
 void virtual_wake(struct virtual_process *p, double time);
+
+/* The same for an idle one, when the running one lets others run; which, until then, may take it
+ * back and do its work. */
+void virtual_wake_later(struct virtual_process *p, double time);
+bool virtual_take_back(struct virtual_process *p);
 
 /* Everything that waits for a peer ends with this note, now and from now on. */
 void virtual_stop(struct virtual_sim *sim, const struct status_note *note);

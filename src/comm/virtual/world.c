@@ -149,6 +149,7 @@ static void abort_world(struct comm *c, const struct status_note *note)
 {
     struct virtual_sim *sim = ((struct member *)c)->group->sim;
     struct status_note named = {.code = note->code};
+    virtual_meet(sim);
     snprintf(named.text, sizeof named.text, "worker %d: %.*s", sim->current->rank, STATUS_ROOM - 32,
              note->text);
     virtual_stop(sim, &named);
