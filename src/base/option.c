@@ -113,10 +113,17 @@ static enum sotto_status assign_enum(const struct option *o, void *to, const cha
     return fail(SOTTO_EINVAL, "%s = %.80s: want one of %s", name, value, known);
 }
 
+static void mark(const struct option *o, void *config, bool said)
+{
+    if (o->said)
+        *(bool *)((char *)config + o->said) = said;
+}
+
 static enum sotto_status assign(const struct option *o, void *config, const char *value,
                                 const char *name)
 {
     void *to = field(o, config);
+    mark(o, config, true);
     switch (o->type) {
     case OPTION_TYPE_INT:
     case OPTION_TYPE_LONG:
@@ -147,6 +154,7 @@ void option_defaults(const struct option_section *sections, int n)
             enum sotto_status st = assign(o, sections[s].config, o->preset, o->key);
             assert(st == SOTTO_OK && "an option's default must be a legal value");
             (void)st;
+            mark(o, sections[s].config, false);
         }
     }
 }

@@ -26,7 +26,7 @@ bool option_is_default(const struct option *o, const void *config)
         bool flag;
     } value;
     struct option at = *o;
-    at.offset = 0;
+    at.offset = at.said = 0;
     struct option_section section = alone(&at, &value);
     char now[OPTION_ROOM], preset[OPTION_ROOM];
     if (o->type == OPTION_TYPE_TEXT)

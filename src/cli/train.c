@@ -194,6 +194,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     *c = *before;
     TRY_DONE(command_overlay(line));
     strcpy(c->train.out, before->train.out);
+    TRY_DONE(strategy_optim(&c->strategy, &c->optim, &before->optim));
     optim_set_aside(&c->optim, &before->optim);
     strategy_set_aside(&c->strategy, &before->strategy);
 done:

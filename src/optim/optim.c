@@ -11,16 +11,27 @@ static const char *const decay_names[] = {"matrices", "all", NULL};
 static const char *const schedule_names[] = {"constant", "linear", "cosine", "wsd",
                                              "step",     "cyclic", NULL};
 
+/* One that a method may have its own default for. */
+#define OPTION_SAID(S, field, kind, initial, about)                                                \
+    OPTION_OF(S, field, kind, initial, about), .said = offsetof(S, field##_said)
+
 #define S struct optim_config
 static const struct option options[] = {
-    OPTION_ENUM(S, kind, "adamw", kind_names, "optimizer"),
+    {OPTION_SAID(S, kind, OPTION_TYPE_ENUM, "adamw",
+                 "optimizer; demo, random, striding and every have their own, which is `base`"),
+     .names = kind_names},
     OPTION_REAL(S, lr, "1e-3", 0, 1e3, "learning rate (the highest, where a schedule moves it)"),
     OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
-    OPTION_REAL(S, beta2, "0.95", 0, 0.999999999, "adamw: decay of the second moment"),
+    {OPTION_SAID(S, beta2, OPTION_TYPE_REAL, "0.95",
+                 "adamw: decay of the second moment; 0.999 unless said under decoupled-adamw"),
+     .min = 0, .max = 0.999999999},
     OPTION_REAL(S, eps, "1e-8", 0, 1, "adamw: added to the root of the second moment"),
     OPTION_REAL(S, momentum, "0", 0, 0.999999, "sgd: momentum"),
     OPTION_BOOL(S, nesterov, "false", "sgd: look ahead"),
-    OPTION_REAL(S, weight_decay, "0.1", 0, 1e3, "adamw: decoupled; sgd: added to the gradient"),
+    {OPTION_SAID(S, weight_decay, OPTION_TYPE_REAL, "0.1",
+                 "adamw: decoupled; sgd: added to the gradient; unless said 0 under demo-sgd, 0.01 "
+                 "under decoupled-adamw"),
+     .min = 0, .max = 1e3},
     OPTION_ENUM(S, decay, "matrices", decay_names, "tensors that are decayed"),
     OPTION_REAL(S, clip, "0", 0, 1e9, "largest global norm of the gradient; 0: off"),
     OPTION_ENUM(S, schedule, "cosine", schedule_names,

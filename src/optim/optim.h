@@ -40,6 +40,8 @@ struct optim_config { /* [optim] */
     double cycle_floor;   /* cyclic: lowest lr as a share of lr                      */
     int64_t cycle_rounds; /* cyclic: rounds up and down again; the peak halves each cycle
                              (triangular2) */
+    /* Whether these were set: methods have defaults of their own for them. */
+    bool kind_said, beta2_said, weight_decay_said;
 };
 
 struct option_section optim_section(struct optim_config *config);

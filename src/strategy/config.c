@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "optim/optim.h"
 #include "strategy/method.h"
 
 static const char *const precision_names[] = {"fp32", "mixed", NULL};
@@ -231,6 +232,17 @@ enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
         TRY(parse_mesh(c, workers));
     TRY(resolve_own(c, c->sharding));
     return resolve_own(c, c->replicating);
+}
+
+enum sotto_status strategy_optim(const struct strategy_config *c, struct optim_config *optim,
+                                 const struct optim_config *base)
+{
+    const struct method *m = find_pair(c).replicate;
+    if (!m || !m->optimizer)
+        return SOTTO_OK;
+    if (base && optim->kind == base->kind)
+        optim->kind_said = false;
+    return m->optimizer(method_own(c, m), optim);
 }
 
 /* Of a method that is not chosen. */

@@ -8,6 +8,7 @@
 #include "tensor/dtype.h"
 
 struct method; /* method.h */
+struct optim_config;
 
 enum strategy_precision { PRECISION_FP32, PRECISION_MIXED };
 enum strategy_grads { GRADS_AUTO, GRADS_FP32, GRADS_BF16 };
@@ -36,6 +37,11 @@ struct strategy_config { /* [strategy] */
 /* Fills in what was left to the preset and to the number of workers; refuses combinations that make
  * no sense. */
 enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
+
+/* Gives a method that brings its own optimizer what it steps with. `base` (optional): what runs
+ * share, or an earlier one had, of which the kind is for the methods that have none. */
+enum sotto_status strategy_optim(const struct strategy_config *config, struct optim_config *optim,
+                                 const struct optim_config *base);
 
 /* Groups, where the mesh is left open: one, or as many as workers where the replicate method is
  * meant for slow links. */

@@ -16,6 +16,7 @@
 
 #include "base/option_only.h"
 
+struct optim_config;
 struct strategy_config;
 struct strategy_ops;
 struct replicate_ops;
@@ -42,6 +43,9 @@ struct method {
     /* (optional) Checks its options and refuses what makes no sense; all else in `config` is
      * resolved. */
     enum sotto_status (*resolve)(void *own, const struct strategy_config *config);
+    /* (optional) Makes `optim` the optimizer that the method steps with, and refuses what was said
+     * otherwise. Default: it is the user's. */
+    enum sotto_status (*optimizer)(const void *own, struct optim_config *optim);
     /* (optional) Sets aside what depends on files and on the number of groups: a trial of a round
      * or two with fewer of them begins. */
     void (*trial)(void *own);

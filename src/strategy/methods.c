@@ -19,7 +19,8 @@
     METHOD(overlap_local)                                                                          \
     METHOD(slowmo)                                                                                 \
     METHOD(co2)                                                                                    \
-    METHOD(diloco)
+    METHOD(diloco)                                                                                 \
+    METHOD(random)
 
 #define DECLARE(id) extern const struct method method_##id;
 METHODS(DECLARE)

@@ -21,7 +21,7 @@ enum sotto_status work_run(const struct work *on, lane_job *job, void *arg, doub
     return SOTTO_OK;
 }
 
-enum kind { FILL, COPY, AXPY, SCALE };
+enum kind { FILL, COPY, AXPY, SCALE, SIGN };
 
 struct flat {
     enum kind kind;
@@ -49,6 +49,9 @@ static enum sotto_status run_flat(void *arg)
     case SCALE:
         ops->scale(dev, f->y, f->a, f->count);
         break;
+    case SIGN:
+        ops->sign(dev, f->y, f->y, f->count);
+        break;
     }
     return device_failed(dev);
 }
@@ -58,7 +61,8 @@ static enum sotto_status run(const struct work *on, struct flat *f)
     /* How often an element of y and of x is read or written. */
     static const struct {
         int y, x;
-    } times[] = {[FILL] = {1, 0}, [COPY] = {1, 1}, [AXPY] = {2, 1}, [SCALE] = {2, 0}};
+    } times[] = {
+        [FILL] = {1, 0}, [COPY] = {1, 1}, [AXPY] = {2, 1}, [SCALE] = {2, 0}, [SIGN] = {2, 0}};
     const double each = times[f->kind].y * (double)dtype_size(f->y.type) +
                         times[f->kind].x * (double)dtype_size(f->x.type);
     f->dev = on->dev;
@@ -84,6 +88,11 @@ enum sotto_status work_axpy(const struct work *on, struct view y, float a, struc
 enum sotto_status work_scale(const struct work *on, struct view y, float a, size_t count)
 {
     return run(on, &(struct flat){.kind = SCALE, .y = y, .a = a, .count = count});
+}
+
+enum sotto_status work_sign(const struct work *on, struct view y, size_t count)
+{
+    return run(on, &(struct flat){.kind = SIGN, .y = y, .count = count});
 }
 
 struct squares {

@@ -30,6 +30,7 @@ enum sotto_status work_copy(const struct work *on, struct view y, struct view x,
 enum sotto_status work_axpy(const struct work *on, struct view y, float a, struct view x,
                             size_t count);
 enum sotto_status work_scale(const struct work *on, struct view y, float a, size_t count);
+enum sotto_status work_sign(const struct work *on, struct view y, size_t count); /* in place */
 /* The sum of |x|^2 over n vectors; |x - y|^2 of each of them. */
 enum sotto_status work_sum_squares(const struct work *on, const struct pair *p, int n, double *sum);
 enum sotto_status work_distances(const struct work *on, const struct pair *p, int n, double *each);

@@ -114,6 +114,18 @@ struct tiling {
     int n;
 };
 
+/* `count` elements of a vector, in turn: those that a list of int32 (optional) names, none of them
+ * twice, or every `stride`-th from `first` on. */
+struct picks {
+    size_t count, first, stride;
+};
+
+/* A pseudo-random permutation of [0, of): rng_permute's. */
+struct choice {
+    uint64_t seed, stream;
+    size_t of; /* at most 2^31 */
+};
+
 struct ops {
     const char *name;
     enum place place;                              /* of its memory */
@@ -235,6 +247,20 @@ struct ops {
     /* y = -1, 0 or 1; y may be x. */
     void (*sign)(struct device *dev, struct view y, struct view x, size_t count);
 
+    /* index (int32) = the first `count` elements of the permutation. */
+    void (*choose)(struct device *dev, const struct choice *p, struct view index, size_t count);
+    /* value (fp32 or bf16, rounded) = what is picked of m (fp32), from which it is taken away. */
+    void (*pick)(struct device *dev, const struct picks *p, struct view value, struct view m,
+                 struct view index);
+    /* y (fp32) = a value where it is picked; the rest stays. */
+    void (*put)(struct device *dev, const struct picks *p, struct view y, float a,
+                struct view value, struct view index);
+    /* Signs of x, two bits each, four in a byte of y from its lowest bits on: 0, 1, or 3 for -1;
+     * the last byte is filled with zeros. */
+    void (*signs_pack)(struct device *dev, struct view y, struct view x, size_t count);
+    /* y = the signs in x, or += when `add`. */
+    void (*signs_unpack)(struct device *dev, struct view y, struct view x, size_t count, bool add);
+
     /* All fp32; d view_none: without. */
     void (*co2)(struct device *dev, const struct co2_step *p, struct view x, struct view now,
                 struct view m, struct view sent, struct view d, size_t count);
@@ -258,7 +284,9 @@ struct ops {
     .attention_backward = prefix##_attention_backward, .cross_entropy = prefix##_cross_entropy,    \
     .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2,                             \
     .tiles_encode = prefix##_tiles_encode, .tiles_decode = prefix##_tiles_decode,                  \
-    .bits_pack = prefix##_bits_pack, .bits_unpack = prefix##_bits_unpack, .sign = prefix##_sign
+    .bits_pack = prefix##_bits_pack, .bits_unpack = prefix##_bits_unpack, .sign = prefix##_sign,   \
+    .choose = prefix##_choose, .pick = prefix##_pick, .put = prefix##_put,                         \
+    .signs_pack = prefix##_signs_pack, .signs_unpack = prefix##_signs_unpack
 
 extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */

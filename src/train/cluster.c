@@ -148,6 +148,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     budget_resolve(t);
     TRY_DONE(check_time(config));
     TRY_DONE(strategy_resolve(&config->strategy, c->size));
+    TRY_DONE(strategy_optim(&config->strategy, &config->optim, NULL));
     TRY_DONE(optim_check(&config->optim));
     TRY_DONE(place(c));
     TRY_DONE(set_speeds(c));

@@ -1,5 +1,6 @@
 /* Option tables: every type, files, the command line, dumps. */
 #include "base/option.h"
+#include "base/option_only.h"
 #include "base/scratch.h"
 
 enum color { RED, GREEN, BLUE };
@@ -452,6 +453,29 @@ static void help_names_everything(void **state)
     free(text);
 }
 
+/* A value that is said may be the default; asking whether it is one writes nothing. */
+static void said(void **state)
+{
+    (void)state;
+    struct modest {
+        double lr;
+        bool lr_said;
+    } m;
+    static const struct option table[] = {
+        {OPTION_OF(struct modest, lr, OPTION_TYPE_REAL, "0.1", "rate"), .max = 1,
+         .said = offsetof(struct modest, lr_said)},
+    };
+    const struct option_section s = OPTION_SECTION("optim", "how", table, &m);
+    m.lr_said = true;
+    option_defaults(&s, 1);
+    assert_false(m.lr_said);
+    assert_ok(option_set(&s, 1, "optim.lr", "0.1"));
+    assert_true(m.lr_said && option_is_default(&table[0], &m) && m.lr_said);
+    option_defaults(&s, 1);
+    assert_ok(option_load_text(&s, 1, "[optim]\nlr = 0.2\n", "my.ini"));
+    assert_true(m.lr_said && m.lr == 0.2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -468,6 +492,7 @@ int main(void)
         cmocka_unit_test(long_values),
         cmocka_unit_test(command_line),
         cmocka_unit_test(help_names_everything),
+        cmocka_unit_test(said),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

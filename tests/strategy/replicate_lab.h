@@ -2,6 +2,8 @@
 #ifndef SOTTO_TESTS_STRATEGY_REPLICATE_LAB_H
 #define SOTTO_TESTS_STRATEGY_REPLICATE_LAB_H
 
+#include <limits.h>
+
 #include "strategy/replicate_reference.h"
 #include "strategy/shard/shard.h"
 
@@ -16,8 +18,9 @@ struct lab {
     int stopper; /* the rank that wants to stop from its second step on; 0: nobody */
     int64_t nan_at;
     const struct link_model *links;
-    bool threads; /* the engine; else virtual          */
-    bool blind;   /* nobody looks between steps, which would wait for the links */
+    const char *const *options; /* more of them, up to a NULL; NULL: none */
+    bool threads;               /* the engine; else virtual          */
+    bool blind;                 /* nobody looks between steps, which would wait for the links */
 
     /* What came out. */
     float own[STEPS][MOST][COUNT];   /* what each group computes with: its fp32 truth */
@@ -92,8 +95,8 @@ static inline void lab_set_own(const struct rule *rule, struct strategy_config *
     set_own(config, name, "replicas", "%s", replicas);
 }
 
-static inline void lab_configure(const struct lab *lab, struct strategy_config *config,
-                                 struct optim_config *optim)
+static inline enum sotto_status lab_configure(const struct lab *lab, struct strategy_config *config,
+                                              struct optim_config *optim)
 {
     const struct rule *rule = &lab->rule;
     strategy_defaults(config);
@@ -106,6 +109,9 @@ static inline void lab_configure(const struct lab *lab, struct strategy_config *
     optim->kind = rule->kind;
     optim->momentum = rule->momentum;
     optim->clip = rule->clip;
+    if (lab->options)
+        TRY(set_options(config, lab->options, INT_MAX));
+    return strategy_optim(config, optim, NULL);
 }
 
 /* The same on all workers, and gather shows it too, rounded where it is computed with rounded. */
@@ -209,7 +215,7 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     struct lab *lab = arg;
     struct timed oracle = {.worker = w};
     struct pupil p = {0};
-    lab_configure(lab, &p.config, &p.optim);
+    TRY(lab_configure(lab, &p.config, &p.optim));
     TRY(pupil_open(&p, &oracle.q, w));
     oracle.q.base.ops = &timed_ops;
     oracle.q.base.data = lab->rule.data[w->rank];

@@ -289,6 +289,11 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_bits_pack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
 #define ARGS_bits_unpack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
 #define ARGS_sign(V, N, P) V(y) V(x) N(size_t, count)
+#define ARGS_choose(V, N, P) P(struct choice, p) V(index) N(size_t, count)
+#define ARGS_pick(V, N, P) P(struct picks, p) V(value) V(m) V(index)
+#define ARGS_put(V, N, P) P(struct picks, p) V(y) N(float, a) V(value) V(index)
+#define ARGS_signs_pack(V, N, P) V(y) V(x) N(size_t, count)
+#define ARGS_signs_unpack(V, N, P) V(y) V(x) N(size_t, count) N(bool, add)
 #define ARGS_co2(V, N, P) P(struct co2_step, p) V(x) V(now) V(m) V(sent) V(d) N(size_t, count)
 
 #define FIELD_V(name) struct view name;
@@ -326,6 +331,7 @@ LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward
 LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
 LATE(attention_forward) LATE(attention_backward) LATE(cross_entropy) LATE(co2)
 LATE(tiles_encode) LATE(tiles_decode) LATE(bits_pack) LATE(bits_unpack) LATE(sign)
+LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
     /* clang-format on */
 
     const struct ops ops_apart = {

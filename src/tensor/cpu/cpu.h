@@ -169,4 +169,12 @@ void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, s
 void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
 void cpu_sign(struct device *dev, struct view y, struct view x, size_t count);
 
+void cpu_choose(struct device *dev, const struct choice *p, struct view index, size_t count);
+void cpu_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
+              struct view index);
+void cpu_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,
+             struct view index);
+void cpu_signs_pack(struct device *dev, struct view y, struct view x, size_t count);
+void cpu_signs_unpack(struct device *dev, struct view y, struct view x, size_t count, bool add);
+
 #endif

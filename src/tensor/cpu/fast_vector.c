@@ -57,6 +57,92 @@ static double sum_squares(const float *x, size_t n)
     return sum;
 }
 
+/* The Feistel network of rng_permute over 2 * half <= 32 bits, of which the rounds need the lowest
+ * word of Philox alone: many elements at once. */
+static void feistel(uint32_t *x, size_t n, int half, uint64_t seed, uint64_t stream)
+{
+    const uint32_t mask = ((uint32_t)1 << half) - 1;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        uint32_t left = x[i] >> half, right = x[i] & mask;
+        for (uint32_t round = 0; round < 4; round++) {
+            uint32_t c0 = right, c1 = round << 30;
+            uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+            uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+            for (int r = 0; r < 10; r++) {
+                const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+                c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+                c1 = (uint32_t)p1;
+                c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+                c3 = (uint32_t)p0;
+                k0 += 0x9E3779B9u;
+                k1 += 0xBB67AE85u;
+            }
+            const uint32_t next = left ^ (c0 & mask);
+            left = right;
+            right = next;
+        }
+        x[i] = left << half | right;
+    }
+}
+
+/* Those that fall outside walk on, together. */
+static void permute(const struct choice *p, size_t first, int32_t *out, size_t n)
+{
+    enum { BLOCK = 256 };
+    int half = 1;
+    while ((uint64_t)1 << (2 * half) < p->of)
+        half++;
+    for (size_t at = 0; at < n; at += BLOCK) {
+        uint32_t x[BLOCK];
+        uint16_t whose[BLOCK];
+        size_t left = n - at < BLOCK ? n - at : BLOCK;
+        for (size_t i = 0; i < left; i++) {
+            x[i] = (uint32_t)(first + at + i);
+            whose[i] = (uint16_t)i;
+        }
+        while (left) {
+            size_t outside = 0;
+            feistel(x, left, half, p->seed, p->stream);
+            for (size_t i = 0; i < left; i++) {
+                if (x[i] < p->of) {
+                    out[at + whose[i]] = (int32_t)x[i];
+                } else {
+                    x[outside] = x[i];
+                    whose[outside++] = whose[i];
+                }
+            }
+            left = outside;
+        }
+    }
+}
+
+static uint32_t sign_bits(float x)
+{
+    return (x > 0) | (x < 0 ? 3u : 0u);
+}
+
+static void signs_pack(uint8_t *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n / 4; i++)
+        y[i] = (uint8_t)(sign_bits(x[4 * i]) | sign_bits(x[4 * i + 1]) << 2 |
+                         sign_bits(x[4 * i + 2]) << 4 | sign_bits(x[4 * i + 3]) << 6);
+    if (n % 4)
+        y[n / 4] = 0;
+    for (size_t i = n / 4 * 4; i < n; i++)
+        y[i / 4] |= (uint8_t)(sign_bits(x[i]) << 2 * (i % 4));
+}
+
+static void signs_unpack(float *y, const uint8_t *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) { /* 0, 1, 3 -> 0, 1, -1 */
+        const int bits = x[i / 4] >> 2 * (i % 4) & 3;
+        y[i] = (float)((bits & 1) - (bits & 2));
+    }
+}
+
 const struct vector_kernels KERNELS(fast_vector) = {
     .widen = widen,
     .narrow = narrow,
@@ -65,4 +151,7 @@ const struct vector_kernels KERNELS(fast_vector) = {
     .axpy = axpy,
     .scale = scale,
     .sum_squares = sum_squares,
+    .permute = permute,
+    .signs_pack = signs_pack,
+    .signs_unpack = signs_unpack,
 };

@@ -176,6 +176,29 @@ static void null_sign(struct device *dev, struct view y, struct view x, size_t c
 {
 }
 
+static void null_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+{
+}
+
+static void null_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
+                      struct view index)
+{
+}
+
+static void null_put(struct device *dev, const struct picks *p, struct view y, float a,
+                     struct view value, struct view index)
+{
+}
+
+static void null_signs_pack(struct device *dev, struct view y, struct view x, size_t count)
+{
+}
+
+static void null_signs_unpack(struct device *dev, struct view y, struct view x, size_t count,
+                              bool add)
+{
+}
+
 const struct ops ops_null = {
     .name = "null",
     .write = write_nothing,

@@ -27,6 +27,7 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
         t->workers = jobs->workers;
     if (jobs->n_seeds)
         t->seed = jobs->seeds[job->seed];
+    TRY(strategy_optim(&out->strategy, &out->optim, &spec->base.optim));
     optim_set_aside(&out->optim, &spec->base.optim);
     strategy_set_aside(&out->strategy, &spec->base.strategy);
     return SOTTO_OK;

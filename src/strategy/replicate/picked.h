@@ -1,0 +1,26 @@
+/* Decoupled methods that exchange elements of the momentum itself, which all groups know without
+ * being told: random's and striding's. */
+#ifndef SOTTO_STRATEGY_REPLICATE_PICKED_H
+#define SOTTO_STRATEGY_REPLICATE_PICKED_H
+
+#include "strategy/replicate/decoupled.h"
+#include "strategy/replicate/values.h"
+#include "tensor/ops.h"
+
+struct picked {
+    struct decoupled decoupled;
+    struct values values; /* that travel */
+    struct picks picks;   /* of the step under way ... */
+    struct view index;    /* ... their list, if there is one ... */
+    float mean;           /* ... and what makes their average of what came */
+};
+
+/* At most `most` elements a step. */
+enum sotto_status picked_init(struct replicate *r, size_t most);
+void picked_free(struct replicate *r);
+
+/* A whole step, in which these elements are exchanged. */
+enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
+                              struct picks picks, struct view index);
+
+#endif

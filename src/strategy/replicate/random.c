@@ -1,0 +1,93 @@
+/* Random replication (From et al. 2025): in every step the groups exchange the same pseudo-random
+ * elements of their momenta. Everybody knows which from the seed and the step, so only values
+ * travel. */
+#include "strategy/replicate/picked.h"
+
+#include "tensor/ops.h"
+
+struct random_config {
+    struct decoupled_config decoupled;
+    double rate;
+    int64_t seed;
+};
+
+#define S struct random_config
+static const struct option options[] = {
+    OPTION_REAL(S, rate, "0.03125", 1e-12, 1, "share of the elements that a step exchanges"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "of the choice of elements"),
+    DECOUPLED_OPTIONS,
+};
+#undef S
+
+struct random {
+    struct picked picked;
+    struct buffer index; /* (count) int32: the elements of a step */
+    struct choice now;   /* of the step under way */
+};
+
+static size_t exchanged(double rate, size_t count)
+{
+    const size_t n = (size_t)(rate * (double)count);
+    return count == 0 ? 0 : n < 1 ? 1 : n < count ? n : count;
+}
+
+static enum sotto_status choose(void *arg)
+{
+    struct random *m = arg;
+    struct device *dev = m->picked.decoupled.base.is.dev;
+    dev->ops->choose(dev, &m->now, m->index.view, m->index.count);
+    return device_failed(dev);
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct random *m = (struct random *)r;
+    const struct random_config *c = replicate_options(r);
+    const struct picks picks = {.count = m->index.count};
+    m->now = (struct choice){(uint64_t)c->seed, (uint64_t)r->optim.t, r->count};
+    TRY(work_run(&r->on, choose, m, (double)sizeof(int32_t) * (double)m->index.count));
+    return picked_step(&m->picked, plan, scale, picks, m->index.view);
+}
+
+static void free_random(struct replicate *r)
+{
+    struct random *m = (struct random *)r;
+    buffer_free(&m->index);
+    picked_free(r);
+}
+
+static enum sotto_status init(struct replicate *r)
+{
+    struct random *m = (struct random *)r;
+    const struct random_config *c = replicate_options(r);
+    const size_t count = exchanged(c->rate, r->count);
+    if (r->count > INT32_MAX && r->is.dev->ops->alloc)
+        return fail(SOTTO_EINVAL,
+                    "random: a worker owns %zu elements, and at most %d can be chosen from; share "
+                    "them among the workers of a group",
+                    r->count, INT32_MAX);
+    TRY(picked_init(r, count));
+    return buffer_init(&m->index, r->is.dev, DTYPE_I32, count, MEMORY_COMMUNICATION);
+}
+
+static const struct replicate_ops ops = {
+    .in_step = true,
+    .bytes = sizeof(struct random),
+    .init = init,
+    .step = step,
+    .visit = decoupled_visit,
+    .free = free_random,
+};
+
+const struct method method_random = {
+    .name = "random",
+    .axis = METHOD_REPLICATE,
+    .about = "random replication: in every step groups exchange the same pseudo-random elements of "
+             "their momenta, without saying which; an optimizer of its own (base), which [optim] "
+             "sets",
+    METHOD_OPTIONS(struct random_config, options),
+    METHOD_ONLY(decoupled_rules),
+    .resolve = decoupled_resolve,
+    .optimizer = decoupled_optimizer,
+    .replicate = &ops,
+};

@@ -1,0 +1,104 @@
+/* Elements that are picked out of vectors and put into them, and packed signs: chunks over threads.
+ * No element is picked twice, so chunks may be worked on at once. */
+#include "tensor/cpu/cpu.h"
+
+void cpu_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+    /* an element is some hundred operations */
+#pragma omp parallel for schedule(static) num_threads(team(dev, count * 16))
+    for (size_t at = 0; at < count; at += CHUNK)
+        k->vector->permute(p, at, (int32_t *)index.data + at, min_size(CHUNK, count - at));
+}
+
+/* m at each element, which is what `value` has room for. */
+static void gather(float *value, const float *m, const struct picks *p, const int32_t *index,
+                   size_t at, size_t n)
+{
+    if (index) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++)
+            value[i] = m[index[at + i]];
+        return;
+    }
+    const float *from = m + p->first + at * p->stride;
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        value[i] = from[i * p->stride];
+}
+
+static void take(float *m, const float *value, const struct picks *p, const int32_t *index,
+                 size_t at, size_t n)
+{
+    float *from = m + p->first + at * p->stride;
+    if (index)
+        for (size_t i = 0; i < n; i++)
+            m[index[at + i]] -= value[i];
+    else
+        for (size_t i = 0; i < n; i++)
+            from[i * p->stride] -= value[i];
+}
+
+void cpu_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
+              struct view index)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, p->count))
+    for (size_t at = 0; at < p->count; at += CHUNK) {
+        float room[CHUNK];
+        const size_t n = min_size(CHUNK, p->count - at);
+        float *out = place(value, at, room);
+        gather(out, m.data, p, index.data, at, n);
+        store(k, value, at, n, out);
+        take(m.data, load(k, value, at, n, room), p, index.data, at, n);
+    }
+}
+
+void cpu_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,
+             struct view index)
+{
+    const struct kernels *k = kernels_of(dev);
+    const int32_t *where = index.data;
+#pragma omp parallel for schedule(static) num_threads(team(dev, p->count))
+    for (size_t at = 0; at < p->count; at += CHUNK) {
+        float room[CHUNK];
+        const size_t n = min_size(CHUNK, p->count - at);
+        const float *from = load(k, value, at, n, room);
+        float *to = y.data;
+        if (where)
+            for (size_t i = 0; i < n; i++)
+                to[where[at + i]] = a * from[i];
+        else
+            for (size_t i = 0; i < n; i++)
+                to[p->first + (at + i) * p->stride] = a * from[i];
+    }
+}
+
+_Static_assert(CHUNK % 4 == 0, "a chunk of signs is whole bytes");
+
+void cpu_signs_pack(struct device *dev, struct view y, struct view x, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t at = 0; at < count; at += CHUNK) {
+        float room[CHUNK];
+        const size_t n = min_size(CHUNK, count - at);
+        k->vector->signs_pack((uint8_t *)y.data + at / 4, load(k, x, at, n, room), n);
+    }
+}
+
+void cpu_signs_unpack(struct device *dev, struct view y, struct view x, size_t count, bool add)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t at = 0; at < count; at += CHUNK) {
+        float room[CHUNK], sum[CHUNK];
+        const size_t n = min_size(CHUNK, count - at);
+        float *out = add ? load(k, y, at, n, sum) : place(y, at, sum);
+        float *signs = add ? room : out;
+        k->vector->signs_unpack(signs, (const uint8_t *)x.data + at / 4, n);
+        if (add)
+            k->vector->add(out, signs, n);
+        store(k, y, at, n, out);
+    }
+}
