@@ -227,6 +227,7 @@ enum sotto_status strategy_resolve(struct strategy_config *c, int workers)
     TRY(resolve_methods(c));
     TRY(option_only_check(&section, only, RULES));
     TRY(refuse_unused(c));
+    c->workers = workers;
     c->groups = strategy_groups(c, workers);
     if (*c->mesh)
         TRY(parse_mesh(c, workers));

@@ -28,7 +28,7 @@ struct strategy_config { /* [strategy] */
     int accumulate;         /* micro-batches a worker and round, or half-round  */
     /* By strategy_resolve; no options of their own. */
     const struct method *sharding, *replicating;
-    int groups; /* |R| */
+    int workers, groups; /* in all; |R| */
 
     /* The methods' own configurations (method_config). */
     _Alignas(max_align_t) unsigned char own[METHODS_ROOM];
@@ -76,8 +76,8 @@ const char *strategy_preset(int i);
 /* "zero1", "fsdp x sync": for people. */
 void strategy_describe(const struct strategy_config *config, char out[OPTION_ROOM]);
 
-/* Micro-batches that a worker's oracle must be able to hold at once, with `workers` in all. */
-int strategy_slots(const struct strategy_config *config, int workers);
+/* Micro-batches that a worker's oracle must be able to hold at once. */
+int strategy_slots(const struct strategy_config *config);
 
 /* Whether a round has as many micro-batches as fit beside communication; whether what is computed
  * depends on that. */

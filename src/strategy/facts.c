@@ -32,10 +32,10 @@ bool strategy_timed(const struct strategy_config *c)
     return m->timed && m->timed(method_own(c, m));
 }
 
-int strategy_slots(const struct strategy_config *c, int workers)
+int strategy_slots(const struct strategy_config *c)
 {
     const struct method *m = c->sharding;
-    return m->slots ? m->slots(method_own(c, m), c, workers / c->groups) : 1;
+    return m->slots ? m->slots(method_own(c, m), c) : 1;
 }
 
 bool strategy_in_step(const struct strategy_config *c)
@@ -55,6 +55,7 @@ int64_t strategy_every(const struct strategy_config *c, char key[OPTION_ROOM], b
 
 void strategy_trial(struct strategy_config *c, int groups)
 {
+    c->workers = c->workers / c->groups * groups;
     c->groups = groups;
     if (c->sharding->trial)
         c->sharding->trial(method_config(c, c->sharding));

@@ -52,8 +52,8 @@ struct method {
     /* (optional) Whether what it computes depends on timing. Default: no. */
     bool (*timed)(const void *own);
     /* (optional) A shard method's: micro-batches that a worker has under way at once, as slots of
-     * its oracle, where `workers` are in a group. Default: one. */
-    int (*slots)(const void *own, const struct strategy_config *config, int workers);
+     * its oracle. Default: one. */
+    int (*slots)(const void *own, const struct strategy_config *config);
     /* (optional) Steps between two meetings of the groups, 0: not known yet; the option that says
      * so; and whether a run that ends before the first one meets in the end. */
     int64_t (*every)(const void *own);

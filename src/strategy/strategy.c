@@ -7,7 +7,7 @@
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup)
 {
     const struct strategy_ops *ops = setup->config->sharding->shard;
-    const int slots = strategy_slots(setup->config, setup->mesh->worker->size);
+    const int slots = strategy_slots(setup->config);
     *out = NULL;
     if (setup->oracle->slots < slots)
         return fail(SOTTO_EINVAL, "%s has %d micro-batches under way at once, the oracle holds %d",

@@ -225,7 +225,7 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     struct trial t = {.run = run, .strategy = run->config.strategy};
     struct estimate_model model;
     *out = (struct estimate){0};
-    t.slots = strategy_slots(&t.strategy, cluster->size);
+    t.slots = strategy_slots(&t.strategy);
     const struct estimate_what what = {
         {c->batch, c->seq, (enum dtype)c->activations}, t.slots, c->recompute, run->valid != NULL};
     TRY(estimate_model(&run->model, what, &model));

@@ -107,6 +107,10 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
 enum sotto_status run_plan(struct run *run, const struct run_config *config);
 void run_close(struct run *run);
 
+/* Whether a run would refuse its configuration: all that can be known before data are opened, and
+ * where train.init is there yet. */
+enum sotto_status run_check(const struct run_config *config);
+
 /* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of
  * the model that training starts from, "": none. */
 enum sotto_status run_open_data(struct run *run, const char *from);

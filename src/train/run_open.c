@@ -81,12 +81,26 @@ static enum sotto_status open_null(struct run *run)
     return run_calibrate(run);
 }
 
+static enum sotto_status check_computes(const struct train_config *t)
+{
+    if (strcmp(t->device, "null") == 0)
+        return fail(SOTTO_EINVAL, "train.device = null computes nothing: it comes with "
+                                  "train.oracle = null, which needs no data");
+    return SOTTO_OK;
+}
+
+static enum sotto_status check_length(const struct train_config *t, const struct model_config *m)
+{
+    if (t->seq > m->positions)
+        return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions", t->seq,
+                    m->positions);
+    return SOTTO_OK;
+}
+
 static enum sotto_status open_model(struct run *run)
 {
     struct run_config *c = &run->config;
-    if (strcmp(c->train.device, "null") == 0)
-        return fail(SOTTO_EINVAL, "train.device = null computes nothing: it comes with "
-                                  "train.oracle = null, which needs no data");
+    TRY(check_computes(&c->train));
     int64_t vocab = run->tokenizer ? tokenizer_vocab_size(run->tokenizer) : 0;
     if (loader_vocab(run->train) > vocab)
         vocab = loader_vocab(run->train);
@@ -103,9 +117,7 @@ static enum sotto_status open_model(struct run *run)
     TRY(model_config_check(&c->model));
     if (!c->train.seq)
         c->train.seq = c->model.positions;
-    if (c->train.seq > c->model.positions)
-        return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions",
-                    c->train.seq, c->model.positions);
+    TRY(check_length(&c->train, &c->model));
     TRY(loader_check(run->train, run->cluster.size, c->train.seq));
     if (run->cluster.leads)
         loader_warn_cuts(run->train, c->train.seq);
@@ -217,12 +229,23 @@ static enum sotto_status open_folder(struct run *run)
     return run->cluster.mpi ? comm_barrier(run->cluster.mpi) : SOTTO_OK;
 }
 
+/* Before anything is read: workers open theirs when it all has been. */
+static enum sotto_status check_device(const char *name)
+{
+    struct memory memory = {0};
+    struct device dev;
+    TRY(device_open(&dev, name, &memory, 1));
+    device_close(&dev);
+    return SOTTO_OK;
+}
+
 /* `touch`: the folder is locked, and brought up to date. */
 static enum sotto_status open_all(struct run *run, bool touch)
 {
     struct train_config *t = &run->config.train;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
+    TRY_DONE(check_device(t->device));
     if (touch)
         TRY_DONE(open_folder(run));
     TRY_DONE(find_checkpoint(run));
@@ -274,6 +297,30 @@ enum sotto_status run_plan(struct run *run, const struct run_config *config)
 {
     *run = (struct run){.config = *config, .dir.lock = -1};
     return open_all(run, false);
+}
+
+enum sotto_status run_check(const struct run_config *config)
+{
+    struct run run = {.config = *config, .dir.lock = -1};
+    const struct train_config *t = &run.config.train;
+    const struct model_config *m = &run.config.model;
+    enum sotto_status st;
+    TRY_DONE(cluster_open(&run.cluster, &run.config));
+    TRY_DONE(check_device(t->device));
+    if (t->oracle == ORACLE_NULL) {
+        st = open_null(&run);
+    } else {
+        TRY_DONE(check_computes(t));
+        if (*t->init && !file_exists(t->init)) /* an earlier run may be going to make it */
+            goto done;
+        TRY_DONE(open_config(&run, t->init, false));
+        if (m->vocab) /* else the data's, as the tokenizer has it */
+            TRY_DONE(model_config_check(m));
+        st = check_length(t, m);
+    }
+done:
+    run_close(&run);
+    return st;
 }
 
 void run_close(struct run *run)

@@ -37,7 +37,7 @@ static enum sotto_status open_oracle(struct trainer *t)
 {
     struct run *run = t->run;
     const struct train_config *c = &run->config.train;
-    const int slots = strategy_slots(&run->config.strategy, t->worker->size);
+    const int slots = strategy_slots(&run->config.strategy);
     pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
     if (c->oracle == ORACLE_NULL) {
         const struct null_config null = {.seconds = run->microbatch_seconds,

@@ -26,6 +26,28 @@ says '^  fast +\(as the base\)$'
 says '^  expect  fast.loss < slow.loss$'
 [ ! -e rates ] || die "--list made a folder"
 
+# What a run would refuse, the list refuses with its name, and nothing is made.
+refused() { # MESSAGE SETTING...
+    local text=$1
+    shift
+    { cat rates.ini; echo '[run bad]'; printf '%s\n' "$@"; } >bad.ini
+    fails_with "run bad: $text" "$sotto" compare bad.ini --list
+    [ ! -e bad ] || die "--list made a folder"
+}
+refused "no device 'gpu'" 'device = gpu'
+refused 'train.seq = 64 is longer than the model'"'"'s 32 positions' 'seq = 64'
+refused 'heads = 3 do not divide width = 32' 'heads = 3' 'model.vocab = 300'
+refused 'strategy.mesh = 3x1 needs 3 workers, there are 2' 'workers = 2' 'mesh = 3x1'
+refused 'cannot open no-counts' 'workers = 2' 'strategy = acco' 'replay = no-counts'
+refused 'train.oracle = null needs worker.step' 'oracle = null' 'time = virtual'
+
+# So are columns and expectations of what runs do not report.
+fails_with "columns: runs report no 'los': did you mean 'loss'?" "$sotto" compare rates.ini --columns=los
+fails_with "columns: runs report no 'foo', but loss, common_loss, " "$sotto" compare rates.ini --columns=loss,foo --list
+sed 's/fast.loss < slow.loss/fast.lss < slow.loss/' rates.ini >lss.ini
+fails_with "fast.lss < slow.loss: runs report no 'lss': did you mean 'loss'?" "$sotto" compare lss.ini
+[ ! -e rates ] && [ ! -e lss ] || die "a refused comparison made a folder"
+
 succeeds "$sotto" compare rates.ini
 says '^\[1/3\] fast: starts in rates/fast$'
 says '^\[3/3\] slow: loss [0-9.]+, eval_loss [0-9.]+, steps 30$'
@@ -54,6 +76,9 @@ fi
 cp rates/table.csv first.csv
 succeeds "$sotto" compare rates.ini
 says '^\[1/3\] fast: was done before: loss'
+numbers=$(sed -n 's/^ "\([a-z_]*\)": [-0-9n].*/\1/p' rates/fast/report.json | tr '\n' ,)
+[ "$(tr -cd , <<<"$numbers" | wc -c)" -gt 25 ] || die "few numbers in the report: $numbers"
+succeeds "$sotto" compare rates.ini --columns="${numbers%,}" --list # all that are reported are columns
 cmp first.csv rates/table.csv || die "the same runs gave another table"
 fails_with "rates/fast holds a run of another configuration (train.steps was '30', is now '10')" \
     "$sotto" compare rates.ini --steps=10

@@ -34,6 +34,8 @@ cmp before after || die "a dry run changed the folder"
 # What the run would be refused for, the plan is refused for.
 fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
 fails_with "out of range" "${run[@]}" --dry_run --lr=-1
+fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
+fails_with "cannot open no-counts" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --strategy=acco --replay=no-counts --out=other
 [ ! -e other ] || die "a refused dry run made the folder"
 
 # A simulated cluster, a budget in seconds, a method whose rounds depend on timing.

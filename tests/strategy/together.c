@@ -6,9 +6,9 @@
 
 extern const struct method method_together;
 
-static int slots(const void *own, const struct strategy_config *config, int workers)
+static int slots(const void *own, const struct strategy_config *config)
 {
-    (void)own, (void)workers;
+    (void)own;
     return config->accumulate;
 }
 

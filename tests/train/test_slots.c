@@ -653,8 +653,6 @@ static void too_few(void **state)
     struct strategy_config config;
     struct optim_config optim;
     struct oracle oracle = {.slots = 2};
-    struct worker w = {.size = 1};
-    struct mesh mesh = {.worker = &w};
     struct strategy *s;
     strategy_defaults(&config);
     optim_defaults(&optim);
@@ -662,9 +660,8 @@ static void too_few(void **state)
     config.accumulate = TOGETHER;
     assert_ok(strategy_resolve(&config, 1));
     assert_fails(
-        strategy_open(&s,
-                      &(struct strategy_setup){
-                          .config = &config, .optim = &optim, .oracle = &oracle, .mesh = &mesh}),
+        strategy_open(
+            &s, &(struct strategy_setup){.config = &config, .optim = &optim, .oracle = &oracle}),
         SOTTO_EINVAL, "together has 3 micro-batches under way at once, the oracle holds 2");
 }
 

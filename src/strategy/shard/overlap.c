@@ -13,6 +13,17 @@ void overlap_trial(void *own)
     ((struct overlap_config *)own)->replay[0] = '\0';
 }
 
+enum sotto_status overlap_resolve(void *own, const struct strategy_config *config)
+{
+    const char *path = ((const struct overlap_config *)own)->replay;
+    struct history h;
+    if (!*path)
+        return SOTTO_OK;
+    TRY(history_read(&h, path, 0, config->workers));
+    history_free(&h);
+    return SOTTO_OK;
+}
+
 bool overlap_timed(const void *own)
 {
     return !*((const struct overlap_config *)own)->replay;

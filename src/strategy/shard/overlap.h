@@ -21,6 +21,8 @@ struct overlap_config {
                 "gives the bits of that run")
 extern const struct option overlap_options[1];
 void overlap_trial(void *own);
+enum sotto_status overlap_resolve(void *own,
+                                  const struct strategy_config *config); /* reads the file */
 bool overlap_timed(const void *own);
 
 struct overlap {
@@ -68,6 +70,7 @@ const int32_t *overlap_history(struct strategy *s, int64_t *count);
 #define OVERLAP_OPS                                                                                \
     .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
     .import = overlap_import, .history = overlap_history, .free = overlap_free
-#define OVERLAP_METHOD .axis = METHOD_SHARD, .trial = overlap_trial, .timed = overlap_timed
+#define OVERLAP_METHOD                                                                             \
+    .axis = METHOD_SHARD, .resolve = overlap_resolve, .trial = overlap_trial, .timed = overlap_timed
 
 #endif

@@ -126,24 +126,34 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
     return SOTTO_OK;
 }
 
-static void warn_unknown(void *arg, int run, const char *metric)
+struct unknown {
+    const char *where;
+    struct status_note note; /* of the first */
+};
+
+static void find_unknown(void *arg, int run, const char *metric)
 {
-    const char *near;
-    (void)arg;
+    struct unknown *u = arg;
     (void)run;
-    if (!metric_known(metric, &near))
-        log_warn("reports have no '%s' that is known here%s%s%s", metric,
-                 near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
+    if (u->note.code == SOTTO_OK)
+        status_save(&u->note, metric_check(metric, u->where));
 }
 
-/* A slip of the pen is better known now than after hours of training. */
-static void check_metrics(const struct page *page)
+/* The table's columns, in `list`. A slip of the pen is better known now than after hours of
+ * training, also in an expectation. */
+static enum sotto_status read_metrics(const struct spec *spec, char list[COMPARE_LIST_ROOM],
+                                      char *columns[PAGE_COLUMNS], int *n)
 {
-    const struct spec *spec = page->jobs->spec;
-    for (int k = 0; k < page->n_columns; k++)
-        warn_unknown(NULL, 0, page->columns[k]);
-    for (int i = 0; i < spec->n_expects; i++)
-        expect_visit(&spec->expects[i], warn_unknown, NULL);
+    strcpy(list, spec->compare.columns);
+    TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, n));
+    for (int k = 0; k < *n; k++)
+        TRY(metric_check(columns[k], "columns"));
+    for (int i = 0; i < spec->n_expects; i++) {
+        struct unknown u = {.where = spec->expects[i].text};
+        expect_visit(&spec->expects[i], find_unknown, &u);
+        TRY(status_raise(&u.note));
+    }
+    return SOTTO_OK;
 }
 
 static enum sotto_status conclude(const struct page *page, const struct count *count)
@@ -188,14 +198,12 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
     struct count count = {0};
     struct kept kept = {spec, how->out};
     enum sotto_status st;
-    strcpy(list, spec->compare.columns);
-    TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, &page.n_columns));
+    TRY(read_metrics(spec, list, columns, &page.n_columns));
     TRY(jobs_look(jobs, how->only, how->again));
     TRY(file_make_directories(spec->compare.out));
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
     if (how->before)
         config_differences(how->before, &spec->base, tell_kept, &kept);
-    check_metrics(&page);
     TRY_DONE(run_all(&page, &results, world, how, &count));
     TRY_DONE(page_write(&page, how->out));
     st = conclude(&page, &count);
@@ -239,9 +247,29 @@ static void print_setting(void *arg, const char *key, const char *old_value, con
     l->between = ", ";
 }
 
+static enum sotto_status check_runs(const struct spec *spec)
+{
+    struct jobs jobs;
+    enum sotto_status st = SOTTO_OK;
+    TRY(jobs_list(&jobs, spec));
+    for (int i = 0; i < jobs.n && st == SOTTO_OK; i++) {
+        struct run_config config;
+        if (jobs.list[i].seed > 0) /* as the first */
+            continue;
+        st = job_config(&jobs, &jobs.list[i], &config);
+        if (st == SOTTO_OK)
+            st = fail_in(run_check(&config), "run %s: ", spec->names[jobs.list[i].run]);
+    }
+    jobs_free(&jobs);
+    return st;
+}
+
 enum sotto_status compare_list(const struct spec *spec, FILE *out)
 {
-    int width = 0;
+    char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
+    int width = 0, n;
+    TRY(read_metrics(spec, list, columns, &n));
+    TRY(check_runs(spec));
     for (int i = 0; i < spec->n_runs; i++)
         if ((int)strlen(spec->names[i]) > width)
             width = (int)strlen(spec->names[i]);

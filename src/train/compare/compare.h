@@ -24,7 +24,7 @@ struct compare_how {
  * SOTTO_ESTOPPED: the watcher asked; the next start goes on from there. */
 enum sotto_status compare_run(const struct spec *spec, const struct compare_how *how);
 
-/* The runs and the keys in which they differ from the base. */
+/* The runs and the keys in which they differ from the base, unless one of them would be refused. */
 enum sotto_status compare_list(const struct spec *spec, FILE *out);
 
 #endif

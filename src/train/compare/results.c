@@ -66,13 +66,15 @@ struct spread results_spread(const struct results *r, int run, const char *metri
     return s;
 }
 
-/* The keys of report.json; one that is missing here is still read, and shown as a plain number. */
+/* The numbers of report.json, and what a comparison adds to them. */
 static const char *const names[] = {
     "loss",
     "common_loss",
     "eval_loss",
     "perplexity",
     "workers",
+    "groups",
+    "nodes",
     "steps",
     "tokens",
     "samples",
@@ -100,16 +102,24 @@ static const char *const names[] = {
     "memory_outer",
     "memory_activations",
     "memory_scratch",
+    "memory_checkpoint",
     NULL,
 };
 
-bool metric_known(const char *metric, const char **near)
+enum sotto_status metric_check(const char *metric, const char *where)
 {
+    char all[STATUS_ROOM];
+    size_t used = 0;
+    const char *near = option_closest(metric, names);
     for (int i = 0; names[i]; i++)
         if (strcmp(names[i], metric) == 0)
-            return true;
-    *near = option_closest(metric, names);
-    return false;
+            return SOTTO_OK;
+    if (near)
+        return fail(SOTTO_EINVAL, "%s: runs report no '%s': did you mean '%s'?", where, metric,
+                    near);
+    for (int i = 0; names[i] && used < sizeof all; i++)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
+    return fail(SOTTO_EINVAL, "%s: runs report no '%s', but %s", where, metric, all);
 }
 
 static bool in(const char *const *list, const char *word)

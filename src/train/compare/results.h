@@ -32,7 +32,7 @@ struct spread results_spread(const struct results *r, int run, const char *metri
 enum metric_unit { METRIC_PLAIN, METRIC_SECONDS, METRIC_BYTES, METRIC_SHARE };
 enum metric_unit metric_unit(const char *metric);
 
-/* Whether runs report it; `*near` is the closest name that they do, or NULL. */
-bool metric_known(const char *metric, const char **near);
+/* A fault unless runs report it, with what they do; `where` it stands. */
+enum sotto_status metric_check(const char *metric, const char *where);
 
 #endif

@@ -83,7 +83,7 @@ static enum sotto_status open_oracle(struct sotto_trainer *t, const struct sotto
         .dev = &t->dev,
         .worker = t->worker->worker,
         .seed = c->train.seed,
-        .slots = strategy_slots(&c->strategy, t->worker->worker->size),
+        .slots = strategy_slots(&c->strategy),
         .mixed = c->strategy.precision == PRECISION_MIXED,
     };
     return problem_oracle_init(&t->oracle, &setup);
