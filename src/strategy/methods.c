@@ -20,7 +20,9 @@
     METHOD(slowmo)                                                                                 \
     METHOD(co2)                                                                                    \
     METHOD(diloco)                                                                                 \
-    METHOD(random)
+    METHOD(random)                                                                                 \
+    METHOD(striding)                                                                               \
+    METHOD(every)
 
 #define DECLARE(id) extern const struct method method_##id;
 METHODS(DECLARE)

@@ -54,6 +54,13 @@ for method in zero1 fsdp; do
     [ "${states[1x4.two.$method]}" = "${states[1x4.two.ddp]}" ] || die "$method on two nodes: other bits than ddp"
 done
 [ "${states[1x4.two.ddp]}" != "${states[1x4.ddp]}" ] || die "two nodes sum in the order of one"
+for method in random striding every; do # what groups exchange themselves
+    run=("${train[@]}" --steps=6 --strategy.preset=$method --strategy.shard=fsdp --strategy.mesh=2x2 --sign=before)
+    succeeds "${run[@]}" --workers=4 --out=threads.$method
+    want=$(state)
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.$method
+    [ "$(state)" = "$want" ] || die "$method: $(state) under MPI, on threads $want"
+done
 ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
 
 # differ TEXT OPTIONS...: rank 2 has these options too.

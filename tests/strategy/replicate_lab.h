@@ -15,6 +15,7 @@ struct lab {
     bool still; /* the learning rate is 0 */
     int fades;  /* every so many steps it is `faded`; 0: never */
     double faded;
+    bool bare;   /* no weight decay */
     int stopper; /* the rank that wants to stop from its second step on; 0: nobody */
     int64_t nan_at;
     const struct link_model *links;
@@ -109,6 +110,8 @@ static inline enum sotto_status lab_configure(const struct lab *lab, struct stra
     optim->kind = rule->kind;
     optim->momentum = rule->momentum;
     optim->clip = rule->clip;
+    if (lab->bare)
+        optim->weight_decay = 0;
     if (lab->options)
         TRY(set_options(config, lab->options, INT_MAX));
     return strategy_optim(config, optim, NULL);

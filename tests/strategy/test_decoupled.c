@@ -253,10 +253,198 @@ static void random_elements(void **state)
     check_method(RANDOM);
 }
 
+static void striding(void **state)
+{
+    (void)state;
+    check_method(STRIDING);
+}
+
+static void every(void **state)
+{
+    (void)state;
+    check_method(EVERY);
+}
+
+/* All elements, no momentum and no sign is averaged SGD; and every, with n = 1, is the same. */
+static void identities(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES * 9; i++) {
+        const int *mesh = meshes[i / 9], shard = SHARD_DDP + i % 3;
+        struct asked a = usual((enum method_of)(i / 3 % 3));
+        a.rate = 1;
+        a.decay = 0;
+        a.sign = SIGN_OFF;
+        struct trial t = trial_make(a, shard, mesh[0], mesh[1]);
+        struct lab sync = lab_make(REPLICATE_SYNC, SHARD_DDP, 1, mesh[0] * mesh[1]);
+        sync.bare = true;
+        assert_ok(trial_run(&t));
+        assert_ok(lab_run(&sync));
+        for (int k = 0; k < sync.steps * mesh[0]; k++) /* they never come apart */
+            assert_memory_equal(t.lab.own[k / mesh[0]][k % mesh[0]], t.lab.x[k / mesh[0]],
+                                sizeof t.lab.x[0]);
+        for (int k = 0; k < sync.steps; k++)
+            for (int e = 0; e < COUNT; e++)
+                if (!(fabs(t.lab.x[k][e] - sync.x[k][e]) <= 3e-6))
+                    fail_with("%s, step %d: x[%d] is %.9g, %.9g with sync", names[a.method], k, e,
+                              t.lab.x[k][e], sync.x[k][e]);
+    }
+}
+
+/* Values of 2 to 4 groups, of all that travels in a step: what is summed is short, so that a worker
+ * sends all it has to each of the others, as it does what everybody counts. No place of an element
+ * travels, and a sign is two bits. */
+static void bytes(void **state)
+{
+    (void)state;
+    static const double rates[] = {1, 0.5, 0.25, 1.0 / 7};
+    for (int i = 0; i < 3 * 4 * 4 * 3; i++) {
+        struct asked a = usual((enum method_of)(i % 3));
+        const int how = i / 3 % 4, groups = 2 + i / 48;
+        a.rate = rates[i / 12 % 4];
+        a.sign = how == 0 ? SIGN_BEFORE : how == 1 ? SIGN_AFTER : SIGN_OFF;
+        a.dtype = how == 3 ? DTYPE_BF16 : DTYPE_F32;
+        struct trial t = trial_make(a, SHARD_DDP, groups, 1);
+        t.lab.blind = true;
+        assert_ok(trial_run(&t));
+        for (int k = 0; k < t.lab.steps; k++) {
+            int at[COUNT];
+            const bool meets = a.method != EVERY || (k + 1) % (int)(1 / a.rate + 0.5) == 0;
+            const int values = chosen(&a, k, COUNT, at);
+            const int sent = a.sign == SIGN_BEFORE ? (values + 3) / 4
+                                                   : values * (int)dtype_size((enum dtype)a.dtype);
+            const int counts =
+                (int)(a.method == EVERY ? sizeof(struct tally) : COUNTS * sizeof(double));
+            for (int r = 0; r < groups; r++)
+                if (t.lab.sent[r][k] != (meets ? (groups - 1) * (sent + counts) : 0))
+                    fail_with("%s of rate %g, how %d, %d groups: step %d sends %lld bytes",
+                              names[a.method], a.rate, how, groups, k, (long long)t.lab.sent[r][k]);
+        }
+    }
+}
+
+/* With signs an element of x moves by the learning rate when it is exchanged, and only then: within
+ * n steps of striding each one does so once, in a step of random as many as the rate says. */
+static void who_moves(void **state)
+{
+    (void)state;
+    static const int strides[] = {1, 2, 5, 12};
+    for (int i = 0; i < 4 * 2; i++) {
+        const int n = strides[i / 2];
+        struct asked a = usual(i % 2 ? RANDOM : STRIDING);
+        a.rate = 1.0 / n;
+        struct trial t = trial_make(a, SHARD_DDP, 2, 1);
+        assert_ok(trial_run(&t));
+        for (int k = 1; k + n <= t.lab.steps; k++) {
+            int visits = 0, once = 0;
+            for (int e = 0; e < COUNT; e++) {
+                int moves = 0;
+                for (int s = k; s < k + n; s++)
+                    moves += t.lab.x[s][e] != t.lab.x[s - 1][e];
+                visits += t.lab.x[k][e] != t.lab.x[k - 1][e];
+                once += moves == 1;
+            }
+            if (a.method == STRIDING)
+                assert_int_equal(once, COUNT);
+            else
+                assert_int_equal(visits, COUNT / n);
+        }
+    }
+}
+
+/* The same bits on threads as in virtual time, over whatever links. */
+static void same_bits(void **state)
+{
+    (void)state;
+    static const struct link_model slow = {.intra = {1e3, 0.1}, .inter = {1e3, 0.1}};
+    for (int i = 0; i < 3 * 4; i++) {
+        struct asked a = usual((enum method_of)(i % 3));
+        a.sign = i / 3 % 2 ? SIGN_BEFORE : SIGN_OFF;
+        a.dtype = i / 3 == 2 ? DTYPE_BF16 : DTYPE_F32;
+        struct trial fast = trial_make(a, SHARD_DDP + i % 2 * 2, 3, 2), late = fast, threads = fast;
+        late.lab.links = &slow;
+        threads.lab.threads = true;
+        assert_ok(trial_run(&fast));
+        assert_ok(trial_run(&late));
+        assert_ok(trial_run(&threads));
+        assert_memory_equal(fast.lab.own, late.lab.own, sizeof fast.lab.own);
+        assert_memory_equal(fast.lab.own, threads.lab.own, sizeof fast.lab.own);
+    }
+}
+
+static enum sotto_status resolve(const char *const *option, struct optim_config *optim)
+{
+    struct strategy_config config;
+    strategy_defaults(&config);
+    TRY(set_options(&config, option, 3));
+    TRY(strategy_resolve(&config, 4));
+    return strategy_optim(&config, optim, NULL);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option[3], *says;
+    } bad[] = {
+        {{"preset=random", "shard=acco"}, "acco x random makes no sense: acco steps with"},
+        {{"preset=striding", "shard=acco-wp"}, "acco-wp x striding makes no sense"},
+        {{"preset=every", "shard=dpu"}, "dpu x every makes no sense"},
+        {{"preset=random", "rate=0"}, "out of range"},
+        {{"preset=striding", "rate=0.3"},
+         "striding.rate = 0.3 is not 1/n of an integer n: 0.25 and 0.3333333333 are next to it"},
+        {{"preset=random", "sign=before", "dtype=bf16"}, "it is for after, off"},
+        {{"preset=every", "n=0"}, "out of range"},
+        {{"preset=every", "decay=0.9"}, "key 'decay' belongs to"},
+    };
+    struct optim_config optim;
+    optim_defaults(&optim);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_fails(resolve(bad[i].option, &optim), SOTTO_EINVAL, bad[i].says);
+}
+
+/* The optimizer is the method's own, with its own defaults, unless it was said otherwise: then the
+ * kind must agree. What several runs share is no contradiction. */
+static void optimizer(void **state)
+{
+    (void)state;
+    const char *const sgd[3] = {"preset=random"};
+    const char *const adamw[3] = {"preset=every", "every.base=decoupled-adamw"};
+    struct strategy_config config;
+    struct optim_config o, base;
+    struct option_section section = optim_section(&o);
+    optim_defaults(&o);
+    assert_ok(resolve(sgd, &o));
+    assert_true(o.kind == OPTIM_SGD && o.weight_decay == 0 && o.beta2 == 0.95);
+    optim_defaults(&o);
+    assert_ok(resolve(adamw, &o));
+    assert_true(o.kind == OPTIM_ADAMW && o.weight_decay == 0.01 && o.beta2 == 0.999);
+    optim_defaults(&o);
+    assert_ok(option_set(&section, 1, "optim.weight_decay", "0.1"));
+    assert_ok(option_set(&section, 1, "optim.beta2", "0.95"));
+    assert_ok(resolve(adamw, &o));
+    assert_true(o.weight_decay == 0.1 && o.beta2 == 0.95);
+    optim_defaults(&o);
+    assert_ok(option_set(&section, 1, "optim.kind", "adamw"));
+    assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
+                 "optim.kind = adamw contradicts base = demo-sgd, which is sgd");
+    base = o;
+    strategy_defaults(&config);
+    assert_ok(set_options(&config, sgd, 1));
+    assert_ok(strategy_optim(&config, &o, &base));
+    assert_int_equal(o.kind, OPTIM_SGD);
+    assert_ok(option_set(&section, 1, "optim.kind", "sgd"));
+    assert_fails(resolve(adamw, &o), SOTTO_EINVAL, "optim.kind = sgd contradicts");
+    assert_ok(option_set(&section, 1, "optim.momentum", "0.9"));
+    assert_fails(resolve(sgd, &o), SOTTO_EINVAL, "optim.momentum = 0.9: demo-sgd has none");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_elements),
+        cmocka_unit_test(random_elements), cmocka_unit_test(striding), cmocka_unit_test(every),
+        cmocka_unit_test(identities),      cmocka_unit_test(bytes),    cmocka_unit_test(who_moves),
+        cmocka_unit_test(same_bits),       cmocka_unit_test(refused),  cmocka_unit_test(optimizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static struct run_config configure(const char *out)
         "train.threads=1",  "optim.lr=0.01",       "train.stages=2",  "train.eval_batches=4",
         "data.holdout=0.1", "train.keep=0",        "train.workers=4", "optim.schedule=constant",
         "local.tau=3",      "overlap-local.tau=3", "slowmo.tau=3",    "co2.tau=3",
-        "diloco.H=3",
+        "diloco.H=3",       "every.n=3",
     };
     struct run_config c = configure_run(out);
     set_all(&c, basic, sizeof basic / sizeof *basic);
@@ -119,6 +119,16 @@ static void resume(void **state)
         {"diloco.plan", {"strategy.preset=diloco", "diloco.replicas=4x4,2x3,3x1"}},
         {"dpu", {"strategy.preset=dpu", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
         {"diloco.back", {"strategy.preset=diloco", "diloco.replicas=4x3,2x3,4x1"}},
+        {"random", {"strategy.preset=random"}},
+        {"random.fsdp",
+         {"strategy.preset=random", "strategy.shard=fsdp", "strategy.mesh=2x2",
+          "random.sign=before"}},
+        {"striding",
+         {"strategy.preset=striding", "strategy.shard=zero1", "strategy.mesh=2x2",
+          "striding.dtype=bf16", "striding.rate=0.2"}},
+        {"every.fsdp",
+         {"strategy.preset=every", "strategy.shard=fsdp", "strategy.mesh=2x2",
+          "every.base=decoupled-adamw"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i += LEAP) {
         struct seen whole, looked;
@@ -152,6 +162,9 @@ static const struct {
     {"overlap", {"strategy.preset=overlap-local-sgd"}},
     {"slowmo", {"strategy.preset=slowmo", "strategy.shard=fsdp", "strategy.mesh=2x2"}},
     {"co2", {"strategy.preset=co2"}},
+    {"random",
+     {"strategy.preset=random", "random.base=decoupled-adamw", "random.sign=off",
+      "random.rate=0.5"}},
     {"diloco", {"strategy.preset=diloco", "strategy.mesh=2x2", "diloco.outer_momentum=0.5"}},
     {"diloco.adam", {"strategy.preset=diloco", "diloco.outer=adam", "diloco.outer_lr=0.1"}},
 };
@@ -298,12 +311,12 @@ static void stops(void **state)
     static const struct {
         const char *method;
         int step;
-    } cases[] = {
-        {"local-sgd", 3}, {"slowmo", 3}, {"diloco", 3}, {"overlap-local-sgd", 6}, {"co2", 6}};
-    for (int i = 0; i < 5; i++) {
+    } cases[] = {{"local-sgd", 3},         {"slowmo", 3}, {"diloco", 3}, {"every", 3},
+                 {"overlap-local-sgd", 6}, {"co2", 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char name[64], preset[64];
         struct seen part, whole;
-        snprintf(name, sizeof name, "stop.%d", i);
+        snprintf(name, sizeof name, "stop.%zu", i);
         snprintf(preset, sizeof preset, "strategy.preset=%s", cases[i].method);
         struct run_config c = configure(name);
         set(&c, preset);

@@ -18,8 +18,8 @@ enum sotto_status decoupled_resolve(void *own, const struct strategy_config *c)
     (void)own;
     if (strategy_elastic(c))
         return fail(SOTTO_EINVAL,
-                    "%s x %s makes no sense: %s steps with a gradient that is a round old, and "
-                    "what %s exchanges decides this round's step; take ddp, zero1 or fsdp",
+                    "%s x %s makes no sense: %s steps with gradients of the round before, and what "
+                    "%s exchanges decides this round's step; take ddp, zero1 or fsdp",
                     c->sharding->name, c->replicating->name, c->sharding->name,
                     c->replicating->name);
     return SOTTO_OK;
@@ -57,14 +57,19 @@ static const struct decoupled_config *options(const struct decoupled *d)
     return replicate_options(&d->base);
 }
 
-enum sotto_status decoupled_init(struct replicate *r)
+enum sotto_status decoupled_init_update(struct replicate *r)
 {
     struct decoupled *d = (struct decoupled *)r;
     d->part = calloc((size_t)r->is.n_part + 1, sizeof *d->part);
     if (!d->part)
         return fail(SOTTO_ENOMEM, "no memory for %d parts", r->is.n_part);
-    TRY(replicate_buffer(r, &d->m, MEMORY_OUTER));
     return replicate_buffer(r, &d->q, MEMORY_OUTER);
+}
+
+enum sotto_status decoupled_init(struct replicate *r)
+{
+    TRY(decoupled_init_update(r));
+    return replicate_buffer(r, &((struct decoupled *)r)->m, MEMORY_OUTER);
 }
 
 void decoupled_free(struct replicate *r)

@@ -66,8 +66,9 @@ struct decoupled {
 enum sotto_status decoupled_resolve(void *own, const struct strategy_config *config);
 enum sotto_status decoupled_optimizer(const void *own, struct optim_config *optim);
 
-/* m is zero, and so is q. */
+/* m is zero, and so is q; for methods without m: q alone. */
 enum sotto_status decoupled_init(struct replicate *r);
+enum sotto_status decoupled_init_update(struct replicate *r);
 void decoupled_free(struct replicate *r);
 
 /* The optimizer's state and every group's m. */

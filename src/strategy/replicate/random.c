@@ -82,9 +82,7 @@ static const struct replicate_ops ops = {
 const struct method method_random = {
     .name = "random",
     .axis = METHOD_REPLICATE,
-    .about = "random replication: in every step groups exchange the same pseudo-random elements of "
-             "their momenta, without saying which; an optimizer of its own (base), which [optim] "
-             "sets",
+    .about = "groups exchange the same pseudo-random elements of their momenta in every step",
     METHOD_OPTIONS(struct random_config, options),
     METHOD_ONLY(decoupled_rules),
     .resolve = decoupled_resolve,
