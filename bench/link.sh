@@ -53,7 +53,8 @@ contenders+=("ddp|sotto_run --strategy=ddp --steps=6"
              "ddp, mixed|sotto_run --strategy=ddp --strategy.precision=mixed --steps=8"
              "acco|sotto_run --strategy=acco --steps=5"
              "co2, tau 8|sotto_run --strategy=co2 --tau=8 --steps=32"
-             "diloco, H 20|sotto_run --strategy=diloco --H=20 --steps=40")
+             "diloco, H 20|sotto_run --strategy=diloco --H=20 --steps=40"
+             "random, rate 1/32|sotto_run --strategy=random --steps=24")
 
 echo "$(nproc) cores, ${rate:-100mbit}, $repeats turns; load $(cut -d' ' -f1 /proc/loadavg)"
 "${train[@]}" --steps=0 --out=cached >out 2>&1 || { tail -5 out >&2; die "no data"; } # tokenized once
