@@ -49,9 +49,9 @@ static enum sotto_status check_time(const struct run_config *config)
     if (config->train.time != TIME_VIRTUAL && simulated)
         return fail(SOTTO_EINVAL, "worker.%s is for train.time = virtual", simulated);
     if (config->train.oracle != ORACLE_NULL &&
-        (config->null.parameters || config->null.activations))
+        (config->null.parameters || config->null.activation_bytes))
         return fail(SOTTO_EINVAL, "null.%s is for train.oracle = null",
-                    config->null.parameters ? "parameters" : "activations");
+                    config->null.parameters ? "parameters" : "activation_bytes");
     return SOTTO_OK;
 }
 

@@ -96,7 +96,8 @@ static const struct option comm_options[] = {
 #define S struct null_size_config
 static const struct option null_options[] = {
     OPTION_LONG(S, parameters, "0", 0, 1e15, "of the model; 0: as [model] says"),
-    OPTION_LONG(S, activations, "0", 0, 1e15, "bytes of a micro-batch"),
+    {OPTION_OF(S, activation_bytes, OPTION_TYPE_LONG, "0", "that a micro-batch holds"), .max = 1e15,
+     .was = "null.activations=0"},
 };
 #undef S
 

@@ -52,9 +52,9 @@ struct comm_config { /* [comm] */
     int collectives; /* enum mpi_collectives */
 };
 
-struct null_size_config { /* [null] */
-    int64_t parameters;   /* 0: the model's */
-    int64_t activations;  /* bytes a micro-batch */
+struct null_size_config {     /* [null] */
+    int64_t parameters;       /* 0: the model's */
+    int64_t activation_bytes; /* of a micro-batch */
 };
 
 struct run_config {

@@ -42,7 +42,7 @@ static enum sotto_status open_oracle(struct trainer *t)
     if (c->oracle == ORACLE_NULL) {
         const struct null_config null = {.seconds = run->microbatch_seconds,
                                          .tokens = (int64_t)c->batch * c->seq,
-                                         .activations = (size_t)run->config.null.activations,
+                                         .activations = (size_t)run->config.null.activation_bytes,
                                          .slots = slots};
         TRY(null_oracle_init(&t->null_oracle, run->table, t->worker, &t->dev, &null));
         t->oracle = &t->null_oracle.base;

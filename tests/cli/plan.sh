@@ -47,4 +47,10 @@ says '^virtual time: a micro-batch takes 20ms'
 succeeds "$sotto" train --dry_run --oracle=null --time=virtual --workers=8 --null.parameters=7G --worker.step=1s --out=sim --steps=5
 says '^null oracle: 7000.00 million parameters'
 [ ! -e sim ] || die "a dry run made the folder"
+
+# A bare key is that of the one section that has it.
+succeeds "$sotto" train "${tiny[@]}" --dry_run --activations=bf16 --out=bare
+grep -o 'activations [0-9.]*' out >half
+succeeds "$sotto" train "${tiny[@]}" --dry_run --activations=fp32 --out=bare
+! grep -qxF "$(cat half)" <(grep -o 'activations [0-9.]*' out) || die "activations are $(cat half) MB in fp32 and in bf16"
 exit 0

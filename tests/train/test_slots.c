@@ -609,7 +609,7 @@ static void wanted_without_a_model(void **state)
         struct run_config *c =
             together(m ? "together" : "ddp",
                      (const char *[]){"train.oracle=null", "train.time=virtual", "worker.step=1ms",
-                                      "null.parameters=1000", "null.activations=4000", NULL});
+                                      "null.parameters=1000", "null.activation_bytes=4000", NULL});
         assert_ok(run_open(&run, c, NULL));
         assert_ok(run_train(&run));
         bytes[m] = (double)run.result.worker[0].memory[MEMORY_ACTIVATIONS];
