@@ -52,7 +52,6 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .last = last,
                         .pause = l->pause,
                         .seconds = meter_read(&t->meter).seconds};
-    const double before = clock_now(t->worker->clock);
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
         return fail_in(st, "step %lld: ", (long long)t->step + 1);
@@ -71,9 +70,9 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     s.own_tokens = t->own_tokens;
     s.own_samples = t->own_samples;
     s.report |= t->step >= t->rounds;
-    s.seconds = clock_now(t->worker->clock) - before;
     s.cost = meter_read(&t->meter);
     s.slowest = s.cost.seconds;
+    s.seconds = s.slowest - plan.seconds;
     if (s.report)
         TRY(roundup_start(t->roundup, &s, t->mesh.s == 0));
     TRY(loop_tell_reported(l, false));

@@ -8,7 +8,7 @@
 struct numbers {
     double loss, targets;   /* of its group, from one worker of it; targets 0: from another */
     double tokens, samples; /* run_step.own_*, from the same worker */
-    double seconds;         /* of the round */
+    double before;          /* its seconds before the round */
     struct cost cost;
 };
 
@@ -17,7 +17,7 @@ struct entry {
     struct entry *next;
     struct run_step step;
     struct numbers mine;
-    double loss, targets, tokens, samples, seconds;
+    double loss, targets, tokens, samples, before;
     struct cost_joint cost;
     atomic_bool done; /* the lane has nothing to do with it any more */
 };
@@ -73,7 +73,7 @@ static void join(struct entry *e, const struct numbers *n)
     e->targets += n->targets;
     e->tokens += n->tokens;
     e->samples += n->samples;
-    e->seconds = fmax(e->seconds, n->seconds);
+    e->before = fmax(e->before, n->before);
     cost_join(&e->cost, &n->cost);
 }
 
@@ -133,7 +133,7 @@ enum sotto_status roundup_start(struct roundup *r, const struct run_step *s, boo
                                .targets = speaks ? (double)s->round.targets : 0,
                                .tokens = speaks ? (double)s->own_tokens : 0,
                                .samples = speaks ? (double)s->own_samples : 0,
-                               .seconds = s->seconds,
+                               .before = s->slowest - s->seconds,
                                .cost = s->cost};
     *r->last = e;
     r->last = &e->next;
@@ -155,9 +155,9 @@ enum sotto_status roundup_next(struct roundup *r, bool wait, struct run_step *s,
     *s = e->step;
     s->tokens += (int64_t)e->tokens;
     s->samples += (int64_t)e->samples;
-    s->seconds = e->seconds;
     s->cost = cost_mean(&e->cost);
     s->slowest = e->cost.slowest;
+    s->seconds = s->slowest - e->before;
     if (!s->round.whole && e->targets > 0)
         s->round.loss = e->loss / e->targets;
     return SOTTO_OK;

@@ -28,7 +28,7 @@ struct run_step {
     int64_t own_tokens, own_samples; /* of the own group, to be added to them by the roundup */
     struct round round;
     double lr;
-    double seconds;      /* of this round                   */
+    double seconds;      /* of this round: what it adds to slowest */
     double tokens_per_s; /* of the rounds since the last report */
     struct cost cost;    /* of the same rounds, a worker's mean */
     double slowest;      /* worker's seconds since the run's beginning */

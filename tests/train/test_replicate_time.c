@@ -18,12 +18,15 @@ static const double average_bytes = 6.0 * P;
 struct seen {
     struct cost cost;         /* of rank 0, in all          */
     int64_t bytes[STEPS + 1]; /* that it sent in each step  */
+    double seconds, slowest;  /* of all rounds; of the run  */
 };
 
 static void on_step(void *arg, const struct run_step *s)
 {
     struct seen *seen = arg;
     seen->bytes[s->step] = s->cost.inside + s->cost.between;
+    seen->seconds += s->seconds;
+    seen->slowest = s->slowest;
 }
 
 static void set(struct run_config *c, const char *key, const char *value)
@@ -192,6 +195,18 @@ static void the_cluster_is_nobodys(void **state)
     }
 }
 
+/* Groups whose workers are not equally fast wait where they meet, the fast ones for as long as the
+ * slow one was behind: rounds are counted as the run is, by the slowest worker. */
+static void rounds_add_up(void **state)
+{
+    (void)state;
+    static const char *const links[] = {"worker.speed", "1,1,1,0.25", NULL};
+    struct seen seen;
+    run_on(links, WORKERS, 1, "local-sgd", "4x1", "tau", "4", 16, &seen);
+    near_to("slowest", seen.slowest, 16 * 4 * step_seconds, 0.01);
+    near_to("rounds", seen.seconds, seen.slowest, 1e-9);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -200,6 +215,7 @@ int main(void)
         cmocka_unit_test(automatic),
         cmocka_unit_test(diloco_bytes),
         cmocka_unit_test(the_cluster_is_nobodys),
+        cmocka_unit_test(rounds_add_up),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
