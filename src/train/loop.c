@@ -127,9 +127,10 @@ static enum sotto_status between_rounds(struct loop *l)
     l->pause = 0;
     if (!evaluates && !saves)
         return SOTTO_OK;
-    const double begin = clock_now(&clock_real), before = clock_now(t->worker->clock);
+    const double before = clock_now(t->worker->clock);
     pause_training(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
+    const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
     if (evaluates)
         TRY(loop_evaluate(l));
     if (saves)

@@ -27,7 +27,7 @@ struct watcher {
     volatile sig_atomic_t stop;
     uint64_t hash[N + 1]; /* after each step */
     int steps, evaluations, saves;
-    double loss;
+    double loss, least_eta;
     size_t memory[N + 1]; /* the account's highest total after each step */
     struct run_result result;
 };
@@ -43,6 +43,7 @@ static void on_step(void *arg, const struct run_step *s)
         w->memory[s->step] = s->trainer->memory.total_peak;
     }
     w->loss = s->round.loss;
+    w->least_eta = s->eta < w->least_eta ? s->eta : w->least_eta;
     w->steps++;
     if (s->step == w->stop_at)
         w->stop = 1;
@@ -523,6 +524,21 @@ static void learns(void **state)
         fail_with("the loss is still %g", w.loss);
 }
 
+/* The workers' numbers take a while to come together, and an evaluation waits for them; the rounds
+ * behind it take no time to speak of, and yet some. */
+static void time_left_is_never_negative(void **state)
+{
+    (void)state;
+    struct watcher w;
+    const char *const options[] = {"train.workers=2",   "strategy.preset=local-sgd",
+                                   "local.tau=1000",    "link.intra=1GB/s,30ms",
+                                   "train.log_every=2", NULL};
+    struct run_config c = configure("left", options);
+    assert_ok(train(&c, &w, -1));
+    assert_int_equal(w.steps, N);
+    assert_true(w.least_eta == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,6 +556,7 @@ int main(void)
         cmocka_unit_test(start_from_a_model),
         cmocka_unit_test(text_and_tokenizer),
         cmocka_unit_test(rounds_allocate_nothing),
+        cmocka_unit_test(time_left_is_never_negative),
         cmocka_unit_test(learns),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
