@@ -5,6 +5,7 @@
 
 #include "cli/progress.h"
 #include "cli/stop.h"
+#include "comm/mpi/mpi.h"
 #include "train/compare/compare.h"
 
 struct compare_command {
@@ -57,18 +58,25 @@ static void started_as(void *config, const char *program, int argc, const char *
     c->argv = argv;
 }
 
+struct watched {
+    struct progress progress;
+    const struct compare_command *command;
+};
+
 static void fresh_line(void *arg)
 {
-    struct progress *p = arg;
+    struct progress *p = &((struct watched *)arg)->progress;
     if (p->pending) /* the summary takes the place of the last progress line */
         fputs("\r\033[K", p->out);
     p->pending = false;
 }
 
 /* The same command: what is done is not done again, unless it was asked to. */
-static void print_way_on(const struct compare_command *c)
+static void print_way_on(void *arg, const struct comm *world)
 {
+    const struct compare_command *c = ((struct watched *)arg)->command;
     printf("to go on: ");
+    mpi_put_launcher(world, stdout);
     option_put_word(c->program, stdout);
     printf(" compare");
     for (int i = 0; i < c->argc; i++) {
@@ -78,17 +86,18 @@ static void print_way_on(const struct compare_command *c)
         option_put_word(c->argv[i], stdout);
     }
     putchar('\n');
+    fflush(stdout); /* a launcher reads no more once MPI has ended */
 }
 
 static enum sotto_status run_spec(const struct spec *spec, const struct run_config *before,
                                   const struct compare_command *c)
 {
-    struct progress progress;
-    progress_init(&progress, stdout);
+    struct watched w = {.command = c};
+    progress_init(&w.progress, stdout);
     struct run_watch watch = {.stop = stop_watch()};
-    if (progress.terminal) { /* elsewhere a line a run is enough */
-        watch.step = progress_watch(&progress).step;
-        watch.arg = &progress;
+    if (w.progress.terminal) { /* elsewhere a line a run is enough */
+        watch.step = progress_watch(&w.progress).step;
+        watch.arg = &w.progress;
     }
     struct compare_how how = {.only = c->only,
                               .again = c->again,
@@ -96,11 +105,9 @@ static enum sotto_status run_spec(const struct spec *spec, const struct run_conf
                               .before = before,
                               .watch = &watch,
                               .fresh_line = fresh_line,
-                              .arg = &progress};
-    enum sotto_status st = compare_run(spec, &how);
-    if (st == SOTTO_ESTOPPED)
-        print_way_on(c);
-    return st;
+                              .stopped = print_way_on,
+                              .arg = &w};
+    return compare_run(spec, &how);
 }
 
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)

@@ -124,13 +124,7 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
 
 void resume_plainly(const struct run *run, FILE *out)
 {
-    const struct comm *mpi = run->cluster.mpi;
-    const char *launcher = mpi_launcher();
-    int here = 0;
-    for (int r = 0; mpi && r < mpi->size; r++)
-        here += mpi_beside(mpi, r);
-    if (mpi && launcher)
-        fprintf(out, "%s%s -n %d ", launcher, mpi_launcher_options(here), mpi->size);
+    mpi_put_launcher(run->cluster.mpi, out);
     option_put_word(run->watch.program ? run->watch.program : "sotto", out);
     fputs(" train --resume ", out);
     option_put_word(run->config.train.out, out);

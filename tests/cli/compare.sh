@@ -155,19 +155,33 @@ if launcher "$sotto"; then
     succeeds "${ranks[@]}" --again --only=slow
     says '^fast +[0-9.]+ +2'
     fails_with "train.workers was '2', is now '0'" "$sotto" compare killed.ini --out=ranks --steps=10
+    succeeds "${launch[@]}" -n 2 "$sotto" compare killed.ini --list
+    [ "$(grep -c '^  slow ' out)" = 1 ] || die "every rank printed the list: $(cat out)"
 fi
 
 # Ctrl-C: the way on is said.
-"$sotto" compare rates.ini --steps=100000 --out=stopped >out 2>&1 &
-pid=$!
-for _ in $(seq 100); do
-    grep -q 'starts in' out && break
-    sleep 0.1
-done
-sleep 0.3
+stopping() { # OUT COMMAND...
+    "${@:2}" compare rates.ini --steps=100000 --out="$1" >out 2>&1 &
+    pid=$!
+    for _ in $(seq 100); do
+        grep -q 'starts in' out && break
+        sleep 0.1
+    done
+    sleep 0.3
+}
+stopping stopped "$sotto"
 kill -INT $pid
 wait $pid
 [ $? = 130 ] || die "exit code of an interrupted comparison: $(cat out)"
 says '^\[1/3\] fast: stopped$'
 says "^to go on: $sotto compare rates.ini --steps=100000 --out=stopped\$"
+if launcher "$sotto"; then
+    for rank in 1 2; do # the first and the last
+        stopping "$scratch/rank$rank" timeout 60 "${launch[@]}" -n 2 "$sotto"
+        kill -INT "$(pgrep -f "^$sotto compare .*--out=$scratch/rank$rank\$" | sed -n ${rank}p)"
+        wait $pid
+        says '^\[1/3\] fast: stopped$'
+        says "^to go on: mpirun.* -n 2 $sotto compare rates.ini --steps=100000 --out=$scratch/rank$rank\$"
+    done
+fi
 exit 0

@@ -47,7 +47,7 @@ const char *mpi_launcher(void)
 }
 
 /* Open MPI alone asks for them, and tells how many ranks it would start without a word. */
-const char *mpi_launcher_options(int ranks)
+static const char *launcher_options(int ranks)
 {
     static const char *const text[2][2] = {
         {"", " --oversubscribe"}, {" --allow-run-as-root", " --allow-run-as-root --oversubscribe"}};
@@ -57,6 +57,16 @@ const char *mpi_launcher_options(int ranks)
         return "";
     return text[geteuid() == 0]
                [(slots > 0 && size > slots) || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
+}
+
+void mpi_put_launcher(const struct comm *world, FILE *out)
+{
+    const char *launcher = mpi_launcher();
+    int here = 0;
+    for (int r = 0; world && r < world->size; r++)
+        here += mpi_beside(world, r);
+    if (world && launcher)
+        fprintf(out, "%s%s -n %d ", launcher, launcher_options(here), world->size);
 }
 
 /* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "comm/comm.h"
 
@@ -34,9 +35,11 @@ int mpi_launched_rank(void);
 /* What it was, "mpirun" or "srun"; NULL where there was none. */
 const char *mpi_launcher(void);
 
-/* The options without which it would not start this many ranks on this machine for this user, each
- * with a blank before it: " --oversubscribe". */
-const char *mpi_launcher_options(int ranks);
+/* What would start these ranks again, "mpirun --oversubscribe -n 4 ", with the options without
+ * which it would not on this machine for this user; nothing where `world` is NULL or was not
+ * started so.
+ */
+void mpi_put_launcher(const struct comm *world, FILE *out);
 
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);

@@ -56,8 +56,10 @@ static enum sotto_status agree(struct comm *world, int *next)
     return SOTTO_OK;
 }
 
-static enum sotto_status follow(const struct jobs *jobs, struct comm *world)
+static enum sotto_status follow(const struct jobs *jobs, struct comm *world,
+                                const struct compare_how *how)
 {
+    const struct run_watch watch = {.stop = how->watch ? how->watch->stop : NULL};
     for (;;) {
         int next = -1;
         struct run_config config;
@@ -65,7 +67,7 @@ static enum sotto_status follow(const struct jobs *jobs, struct comm *world)
         if (next < 0)
             return SOTTO_OK;
         TRY(job_config(jobs, &jobs->list[next], &config));
-        (void)train(jobs, &config, NULL, NULL); /* rank 0 tells how it went */
+        (void)train(jobs, &config, &watch, NULL); /* rank 0 tells how it went */
     }
 }
 
@@ -126,36 +128,6 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
     return SOTTO_OK;
 }
 
-struct unknown {
-    const char *where;
-    struct status_note note; /* of the first */
-};
-
-static void find_unknown(void *arg, int run, const char *metric)
-{
-    struct unknown *u = arg;
-    (void)run;
-    if (u->note.code == SOTTO_OK)
-        status_save(&u->note, metric_check(metric, u->where));
-}
-
-/* The table's columns, in `list`. A slip of the pen is better known now than after hours of
- * training, also in an expectation. */
-static enum sotto_status read_metrics(const struct spec *spec, char list[COMPARE_LIST_ROOM],
-                                      char *columns[PAGE_COLUMNS], int *n)
-{
-    strcpy(list, spec->compare.columns);
-    TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, n));
-    for (int k = 0; k < *n; k++)
-        TRY(metric_check(columns[k], "columns"));
-    for (int i = 0; i < spec->n_expects; i++) {
-        struct unknown u = {.where = spec->expects[i].text};
-        expect_visit(&spec->expects[i], find_unknown, &u);
-        TRY(status_raise(&u.note));
-    }
-    return SOTTO_OK;
-}
-
 static enum sotto_status conclude(const struct page *page, const struct count *count)
 {
     const int n_expects = page->jobs->spec->n_expects;
@@ -198,7 +170,7 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
     struct count count = {0};
     struct kept kept = {spec, how->out};
     enum sotto_status st;
-    TRY(read_metrics(spec, list, columns, &page.n_columns));
+    TRY(page_columns(spec, list, columns, &page.n_columns));
     TRY(jobs_look(jobs, how->only, how->again));
     TRY(file_make_directories(spec->compare.out));
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
@@ -222,68 +194,16 @@ enum sotto_status compare_run(const struct spec *spec, const struct compare_how 
     enum sotto_status st = mpi_detected() ? mpi_world(&world, NULL) : SOTTO_OK;
     jobs.workers = world ? world->size : 0; /* another number of ranks makes another run */
     if (st == SOTTO_OK && world && world->rank != 0) {
-        st = follow(&jobs, world);
+        st = follow(&jobs, world, how);
     } else if (st == SOTTO_OK) {
         status_save(&note, lead(&jobs, world, how));
         if (agree(world, &none) != SOTTO_OK) /* the others are gone, and the runs are done */
             log_warn("%s", sotto_error());
+        if (note.code == SOTTO_ESTOPPED && how->stopped)
+            how->stopped(how->arg, world);
         st = status_raise(&note);
     }
     comm_free(world);
     jobs_free(&jobs);
     return st;
-}
-
-struct listing {
-    FILE *out;
-    const char *between;
-};
-
-static void print_setting(void *arg, const char *key, const char *old_value, const char *new_value)
-{
-    struct listing *l = arg;
-    (void)old_value;
-    fprintf(l->out, "%s%s = %s", l->between, key, new_value);
-    l->between = ", ";
-}
-
-static enum sotto_status check_runs(const struct spec *spec)
-{
-    struct jobs jobs;
-    enum sotto_status st = SOTTO_OK;
-    TRY(jobs_list(&jobs, spec));
-    for (int i = 0; i < jobs.n && st == SOTTO_OK; i++) {
-        struct run_config config;
-        if (jobs.list[i].seed > 0) /* as the first */
-            continue;
-        st = job_config(&jobs, &jobs.list[i], &config);
-        if (st == SOTTO_OK)
-            st = fail_in(run_check(&config), "run %s: ", spec->names[jobs.list[i].run]);
-    }
-    jobs_free(&jobs);
-    return st;
-}
-
-enum sotto_status compare_list(const struct spec *spec, FILE *out)
-{
-    char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
-    int width = 0, n;
-    TRY(read_metrics(spec, list, columns, &n));
-    TRY(check_runs(spec));
-    for (int i = 0; i < spec->n_runs; i++)
-        if ((int)strlen(spec->names[i]) > width)
-            width = (int)strlen(spec->names[i]);
-    fprintf(out, "%s, in %s%s%s\n", spec->compare.title, spec->compare.out,
-            *spec->compare.seeds ? ", each with seeds " : "", spec->compare.seeds);
-    for (int i = 0; i < spec->n_runs; i++) {
-        struct run_config config;
-        struct listing l = {out, ""};
-        TRY(spec_config(spec, i, &config));
-        fprintf(out, "  %-*s  ", width, spec->names[i]);
-        config_differences(&spec->base, &config, print_setting, &l);
-        fputs(*l.between ? "\n" : "(as the base)\n", out);
-    }
-    for (int i = 0; i < spec->n_expects; i++)
-        fprintf(out, "  expect  %s\n", spec->expects[i].text);
-    return SOTTO_OK;
 }

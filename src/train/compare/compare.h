@@ -17,6 +17,8 @@ struct compare_how {
     const struct run_config *before; /* (optional) the base before options changed it */
     const struct run_watch *watch;
     void (*fresh_line)(void *arg); /* (optional) called before a line is printed to `out` */
+    /* (optional) Called where the watcher asked to stop; `world`: of MPI's ranks, NULL without. */
+    void (*stopped)(void *arg, const struct comm *world);
     void *arg;
 };
 

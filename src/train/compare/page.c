@@ -163,6 +163,35 @@ static enum sotto_status write_markdown(const struct page *page)
     return file_commit(&draft);
 }
 
+struct unknown {
+    const char *where;
+    struct status_note note; /* of the first */
+};
+
+static void find_unknown(void *arg, int run, const char *metric)
+{
+    struct unknown *u = arg;
+    (void)run;
+    if (u->note.code == SOTTO_OK)
+        status_save(&u->note, metric_check(metric, u->where));
+}
+
+/* A slip of the pen is better known now than after hours of training. */
+enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_ROOM],
+                               char *columns[PAGE_COLUMNS], int *n)
+{
+    strcpy(list, spec->compare.columns);
+    TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, n));
+    for (int k = 0; k < *n; k++)
+        TRY(metric_check(columns[k], "columns"));
+    for (int i = 0; i < spec->n_expects; i++) {
+        struct unknown u = {.where = spec->expects[i].text};
+        expect_visit(&spec->expects[i], find_unknown, &u);
+        TRY(status_raise(&u.note));
+    }
+    return SOTTO_OK;
+}
+
 enum sotto_status page_write(struct page *page, FILE *out)
 {
     TRY(common_find(&page->common, page->jobs, page->results));

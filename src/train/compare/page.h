@@ -21,4 +21,9 @@ struct page {
  * that cannot be drawn are a warning. */
 enum sotto_status page_write(struct page *page, FILE *out);
 
+/* The columns that a comparison asks for, (n) words of `list`. An error where runs report no such
+ * thing, or none that an expectation speaks of. */
+enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_ROOM],
+                               char *columns[PAGE_COLUMNS], int *n);
+
 #endif
