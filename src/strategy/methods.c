@@ -20,6 +20,7 @@
     METHOD(slowmo)                                                                                 \
     METHOD(co2)                                                                                    \
     METHOD(diloco)                                                                                 \
+    METHOD(demo)                                                                                   \
     METHOD(random)                                                                                 \
     METHOD(striding)                                                                               \
     METHOD(every)
@@ -38,6 +39,7 @@ const struct method_preset method_plain = {"ddp", &method_ddp, &method_sync};
 static const struct method_preset presets[] = {
     {"local-sgd", &method_ddp, &method_local},
     {"overlap-local-sgd", &method_ddp, &method_overlap_local},
+    {"flexdemo", &method_fsdp, &method_demo},
 };
 enum { PRESETS = sizeof presets / sizeof *presets };
 

@@ -1,0 +1,53 @@
+/* What senders tell each other of a vector: the largest coefficients of each chunk or tile of it.
+ *
+ * A message is as long for each sender:
+ *
+ *     values     of all coefficients: fp32, bf16, or their signs, two bits each
+ *     indices    where in its tile each one is, in the fewest bits that count a tile; lists of
+ *                tiles that follow one another and need as many bits share bytes
+ *     zeros      to a multiple of four bytes
+ *
+ * The messages of all senders lie side by side, so that an all-gather is the exchange. */
+#ifndef SOTTO_CODEC_CODEC_H
+#define SOTTO_CODEC_CODEC_H
+
+#include "codec/cut.h"
+
+enum codec_values { CODEC_F32, CODEC_BF16, CODEC_SIGNS };
+
+struct codec {
+    struct device *dev; /* not owned */
+    struct cut cut;
+    enum codec_values values;
+    int senders;
+    struct codec_list { /* of indices of as many bits */
+        int bits;
+        size_t first, count; /* among all that are kept */
+        size_t at;           /* byte of a message       */
+    } * list;
+    int n_list;
+    size_t bytes;          /* of a message                                     */
+    struct buffer basis;   /* matrices of the transform                        */
+    struct buffer message; /* (senders, bytes) uint8                          */
+    struct buffer index;   /* (senders, kept) int32                            */
+    struct buffer value;   /* (senders, kept) fp32, for signs; otherwise empty */
+};
+
+/* For what is owned of the table's vector. */
+enum sotto_status codec_init(struct codec *c, struct device *dev, const struct cut_rule *rule,
+                             enum codec_values values, const struct table *table,
+                             const struct owned *own, int senders);
+void codec_free(struct codec *c);
+
+/* Message `sender` from m (fp32), which loses what is kept: as it is sent, but where only signs are
+ * sent. */
+void codec_encode(struct codec *c, int sender, struct view m);
+
+/* What is covered of y (fp32) from all messages: each coefficient the mean over its senders. */
+void codec_decode(struct codec *c, struct view y);
+
+/* Bytes of memory that they touch. */
+double codec_encode_bytes(const struct codec *c);
+double codec_decode_bytes(const struct codec *c);
+
+#endif

@@ -1,0 +1,180 @@
+#include "codec/cut.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* Coefficients that are kept of a piece of `size` elements. */
+static int keep_of(const struct cut_rule *rule, int size)
+{
+    const int keep = rule->rate > 0 ? (int)(rule->rate * size + 1e-9) : rule->top;
+    return keep < 1 ? 1 : keep < size ? keep : size;
+}
+
+/* One more list of tiles; empty ones are left out. */
+static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struct tiles t)
+{
+    const size_t n = (size_t)t.ny * (size_t)t.nx;
+    if (n == 0)
+        return SOTTO_OK;
+    if (cut->n == cut->room) {
+        const int room = cut->room ? 2 * cut->room : 16;
+        struct tiles *more = realloc(cut->list, (size_t)room * sizeof *more);
+        if (!more)
+            return fail(SOTTO_ENOMEM, "no memory for %d lists of tiles", room);
+        cut->list = more;
+        cut->room = room;
+    }
+    t.keep = keep_of(rule, t.h * t.w);
+    t.kept = cut->kept;
+    cut->list[cut->n++] = t;
+    cut->kept += n * (size_t)t.keep;
+    cut->elements += n * (size_t)t.h * (size_t)t.w;
+    return SOTTO_OK;
+}
+
+static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, struct piece p)
+{
+    const size_t chunk = (size_t)rule->chunk, n = p.count / chunk, rest = p.count % chunk;
+    const struct tiles whole = {
+        .at = p.own, .stride = p.count, .ny = 1, .nx = (int)n, .h = 1, .w = rule->chunk};
+    const struct tiles last = {
+        .at = p.own + n * chunk, .stride = rest, .ny = 1, .nx = rest > 0, .h = 1, .w = (int)rest};
+    TRY(add(cut, rule, whole));
+    return add(cut, rule, last);
+}
+
+static int in_order(const void *a, const void *b)
+{
+    const struct piece *p = a, *q = b;
+    return (p->own > q->own) - (p->own < q->own);
+}
+
+/* What is owned of all tensors, in order. */
+static enum sotto_status find_pieces(const struct table *table, const struct owned *own,
+                                     struct piece **out, int *n)
+{
+    int room = 0;
+    *out = NULL;
+    *n = 0;
+    for (int i = 0; i < table->n; i++)
+        for (struct piece p = {0}; owned_next(own, table_range(table, i), &p); (*n)++) {
+            if (*n == room) {
+                room = room ? 2 * room : 64;
+                struct piece *more = realloc(*out, (size_t)room * sizeof *more);
+                if (!more)
+                    return fail(SOTTO_ENOMEM, "no memory for %d pieces", room);
+                *out = more;
+            }
+            (*out)[*n] = p;
+        }
+    if (*n)
+        qsort(*out, (size_t)*n, sizeof **out, in_order);
+    return SOTTO_OK;
+}
+
+static enum sotto_status cut_chunks(struct cut *cut, const struct cut_rule *rule,
+                                    const struct table *table, const struct owned *own)
+{
+    struct piece *piece;
+    int n;
+    enum sotto_status st = find_pieces(table, own, &piece, &n);
+    for (int i = 0, next; i < n && st == SOTTO_OK; i = next) {
+        struct piece all = piece[i];
+        for (next = i + 1; next < n && piece[next].own == all.own + all.count &&
+                           piece[next].whole == all.whole + all.count;
+             next++)
+            all.count += piece[next].count;
+        st = add_chunks(cut, rule, all);
+    }
+    free(piece);
+    return st;
+}
+
+/* The largest divisor of n that is at most `most`. */
+static int side_of(size_t n, int most)
+{
+    int side = most;
+    while (n % (size_t)side != 0)
+        side--;
+    return side;
+}
+
+static enum sotto_status cut_tensors(struct cut *cut, const struct cut_rule *rule,
+                                     const struct table *table)
+{
+    for (int i = 0; i < table->n; i++) {
+        const struct table_entry *e = &table->entry[i];
+        const size_t rows = e->ndim >= 2 ? (size_t)e->shape[0] : 1;
+        const size_t columns = rows ? e->count / rows : 0;
+        if (e->count == 0)
+            continue;
+        struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
+        t.h = side_of(rows, rule->chunk);
+        t.w = side_of(columns, rule->chunk);
+        t.ny = (int)(rows / (size_t)t.h);
+        t.nx = (int)(columns / (size_t)t.w);
+        TRY(add(cut, rule, t));
+    }
+    return SOTTO_OK;
+}
+
+/* Each side's matrix once. A chunk has none for its height. */
+static void place_basis(struct cut *cut)
+{
+    size_t where[TILE_SIDE + 1];
+    bool has[TILE_SIDE + 1] = {false};
+    for (int i = 0; i < cut->n; i++) {
+        struct tiles *t = &cut->list[i];
+        const int side[2] = {t->w, t->h};
+        for (int k = 0; k < (t->h > 1 ? 2 : 1); k++) {
+            const size_t n = (size_t)side[k];
+            if (!has[n])
+                where[n] = cut->basis, cut->basis += n * n;
+            has[n] = true;
+        }
+        t->basis_w = where[t->w];
+        t->basis_h = t->h > 1 ? where[t->h] : 0;
+    }
+}
+
+enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
+                           const struct owned *own)
+{
+    assert(rule->chunk >= 1 && rule->chunk <= TILE_SIDE);
+    assert(!rule->tiles || owned_count(own, table) == table_count(table));
+    *cut = (struct cut){0};
+    enum sotto_status st =
+        rule->tiles ? cut_tensors(cut, rule, table) : cut_chunks(cut, rule, table, own);
+    if (st == SOTTO_OK)
+        place_basis(cut);
+    else
+        cut_free(cut);
+    return st;
+}
+
+void cut_free(struct cut *cut)
+{
+    free(cut->list);
+    *cut = (struct cut){0};
+}
+
+/* Orthonormal DCT-II: a row for each frequency. */
+static void write_basis(float *to, int n)
+{
+    const double pi = 3.14159265358979323846;
+    for (int f = 0; f < n; f++)
+        for (int t = 0; t < n; t++)
+            to[f * n + t] =
+                (float)(sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n)));
+}
+
+void cut_basis(const struct cut *cut, float *basis)
+{
+    for (int i = 0; i < cut->n; i++) {
+        const struct tiles *t = &cut->list[i];
+        write_basis(basis + t->basis_w, t->w);
+        if (t->h > 1)
+            write_basis(basis + t->basis_h, t->h);
+    }
+}

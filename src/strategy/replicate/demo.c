@@ -1,0 +1,132 @@
+/* DeMo (Peng et al. 2024) and FlexDeMo (From et al. 2025): in every step groups exchange the
+ * largest coefficients of the cosine transform of their momenta. Chunks of what a worker owns under
+ * any sharding, or tiles of whole tensors.
+ *
+ * The exchange wants the whole step's gradient, and the step wants the exchange: nothing is beside
+ * it. */
+#include "codec/codec.h"
+#include "strategy/replicate/decoupled.h"
+
+enum demo_shape { SHAPE_AUTO, SHAPE_FLAT, SHAPE_TILE };
+static const char *const shapes[] = {"auto", "flat", "tile", NULL};
+
+struct demo_config {
+    struct decoupled_config decoupled;
+    int chunk, top;
+    double rate;
+    int shape; /* enum demo_shape */
+};
+
+#define DEMO_RATE 0.03125
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define S struct demo_config
+static const struct option options[] = {
+    OPTION_INT(S, chunk, "64", 1, TILE_SIDE, "elements of a chunk; longest side of a tile"),
+    OPTION_REAL(S, rate, TEXT(DEMO_RATE), 1e-12, 1,
+                "share of the coefficients of each chunk or tile that is sent, at least one"),
+    OPTION_INT(S, top, "0", 0, TILE_SIDE *TILE_SIDE,
+               "coefficients of each chunk or tile that are sent; 0: by rate"),
+    OPTION_ENUM(S, shape, "auto", shapes,
+                "flat: chunks of what a worker owns; tile: tiles of tensors, in groups of one "
+                "worker; auto: tile where that can be"),
+    DECOUPLED_OPTIONS,
+};
+#undef S
+
+struct demo {
+    struct decoupled decoupled;
+    struct codec codec;
+};
+
+static enum sotto_status resolve(void *own, const struct strategy_config *config)
+{
+    const struct demo_config *c = own;
+    const int group = config->workers / config->groups;
+    TRY(decoupled_resolve(own, config));
+    if (c->top && c->rate != DEMO_RATE)
+        return fail(SOTTO_EINVAL, "demo.top = %d and demo.rate = %g say the same: give one of them",
+                    c->top, c->rate);
+    if (c->shape == SHAPE_TILE && group > 1)
+        return fail(SOTTO_EINVAL,
+                    "demo.shape = tile transforms whole tensors, of which each of the %d workers "
+                    "of a group has a part: take flat, or groups of one worker",
+                    group);
+    return SOTTO_OK;
+}
+
+static enum sotto_status encode(void *arg)
+{
+    struct demo *m = arg;
+    codec_encode(&m->codec, m->decoupled.base.is.across->rank, m->decoupled.m.view);
+    return device_failed(m->codec.dev);
+}
+
+static enum sotto_status decode(void *arg)
+{
+    struct demo *m = arg;
+    codec_decode(&m->codec, m->decoupled.q.view);
+    return device_failed(m->codec.dev);
+}
+
+static enum sotto_status exchange(struct demo *m)
+{
+    struct comm *across = m->decoupled.base.is.across;
+    const struct view all = m->codec.message.view;
+    return comm_allgather(across, all, view_at(all, (size_t)across->rank * m->codec.bytes),
+                          (size_t)across->size * m->codec.bytes);
+}
+
+static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct demo *m = (struct demo *)r;
+    struct decoupled *d = &m->decoupled;
+    TRY(decoupled_add(d, plan, scale));                              /* m <- decay m + g       */
+    TRY(work_run(&r->on, encode, m, codec_encode_bytes(&m->codec))); /* q;  m <- m - decode(q) */
+    TRY(exchange(m));                                                /* q of all groups        */
+    TRY(work_run(&r->on, decode, m, codec_decode_bytes(&m->codec))); /* Q = decode(their mean) */
+    TRY(decoupled_sign(d, d->q.view, r->count));                     /* Q <- sign Q            */
+    return decoupled_step(d, plan);                                  /* x <- Base(x, Q)        */
+}
+
+static void free_demo(struct replicate *r)
+{
+    codec_free(&((struct demo *)r)->codec);
+    decoupled_free(r);
+}
+
+static enum sotto_status init(struct replicate *r)
+{
+    struct demo *m = (struct demo *)r;
+    const struct demo_config *c = replicate_options(r);
+    const struct update_config *update = &c->decoupled.update;
+    const bool tiles = c->shape == SHAPE_TILE || (c->shape == SHAPE_AUTO && r->is.mesh->n_s == 1);
+    const struct cut_rule rule = {c->chunk, c->top, c->top ? 0 : c->rate, tiles};
+    const enum codec_values values = update->sign == SIGN_BEFORE   ? CODEC_SIGNS
+                                     : update->dtype == DTYPE_BF16 ? CODEC_BF16
+                                                                   : CODEC_F32;
+    TRY(decoupled_init(r));
+    return codec_init(&m->codec, r->is.dev, &rule, values, r->is.table, r->is.own,
+                      r->is.across->size);
+}
+
+static const struct replicate_ops ops = {
+    .in_step = true,
+    .bytes = sizeof(struct demo),
+    .init = init,
+    .step = step,
+    .visit = decoupled_visit,
+    .free = free_demo,
+};
+
+const struct method method_demo = {
+    .name = "demo",
+    .axis = METHOD_REPLICATE,
+    .about = "DeMo, with fsdp FlexDeMo: in every step groups exchange the largest cosine "
+             "coefficients of their momenta",
+    METHOD_OPTIONS(struct demo_config, options),
+    METHOD_ONLY(decoupled_rules),
+    .resolve = resolve,
+    .optimizer = decoupled_optimizer,
+    .replicate = &ops,
+};

@@ -1,0 +1,159 @@
+/* What vectors are cut into, and the messages that are made of them. */
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "base/rng.h"
+#include "codec/codec.h"
+
+static struct memory memory;
+
+/* A matrix, a prime vector, a tensor of four dimensions, a matrix of primes, a scalar's vector, in
+ * two stages that are padded. */
+static void make_table(struct table *t, int pad)
+{
+    static const struct {
+        const char *name;
+        int64_t shape[5];
+        int stage;
+    } tensors[] = {
+        {"w", {12, 35}, 0}, {"k", {6, 2, 3, 5}, 1}, {"b", {101}, 0},
+        {"p", {7, 13}, 1},  {"one", {1}, 1},        {"u", {64}, 1},
+    };
+    *t = (struct table){0};
+    for (int i = 0; i < 6; i++) {
+        const int k = table_add(t, tensors[i].name, tensors[i].shape, TABLE_NORMAL, 1);
+        assert_int_equal(k, i);
+        t->entry[k].stage = tensors[i].stage;
+    }
+    assert_ok(table_layout(t, 2, pad));
+}
+
+/* How many tiles each element is in. */
+static void count_tiles(const struct cut *cut, int *in)
+{
+    for (int k = 0; k < cut->n; k++) {
+        const struct tiles *t = &cut->list[k];
+        for (int i = 0; i < t->ny * t->h; i++)
+            for (int j = 0; j < t->nx * t->w; j++)
+                in[t->at + (t->h > 1 || t->ny > 1 ? (size_t)i * t->stride : 0) + (size_t)j]++;
+    }
+}
+
+/* Each worker's chunks cover its own part of the tensors once, and no padding. */
+static void chunks_cover_tensors(void **state)
+{
+    (void)state;
+    for (int of = 1; of <= 4; of++)
+        for (int index = 0; index < of; index++)
+            for (int chunk = 1; chunk <= 64; chunk += 7) {
+                const struct cut_rule rule = {.chunk = chunk, .top = 3};
+                struct table table;
+                struct owned own = {0};
+                struct cut cut;
+                int in[1024] = {0}, want[1024] = {0};
+                size_t kept = 0, elements = 0;
+                make_table(&table, 12 * of);
+                assert_ok(owned_slices(&own, &table, index, of));
+                assert_ok(cut_make(&cut, &rule, &table, &own));
+                for (int i = 0; i < table.n; i++)
+                    for (struct piece p = {0}; owned_next(&own, table_range(&table, i), &p);)
+                        for (size_t e = 0; e < p.count; e++, elements++)
+                            want[p.own + e] = 1;
+                count_tiles(&cut, in);
+                assert_memory_equal(in, want, sizeof in);
+                for (int k = 0; k < cut.n; k++) {
+                    const struct tiles *t = &cut.list[k];
+                    assert_true(t->h == 1 && t->w <= chunk && (t->w == chunk || t->nx == 1));
+                    assert_int_equal(t->keep, t->w < 3 ? t->w : 3);
+                    assert_int_equal(t->kept, kept);
+                    kept += (size_t)(t->nx * t->keep);
+                }
+                assert_int_equal(cut.kept, kept);
+                assert_int_equal(cut.elements, elements);
+                cut_free(&cut);
+                owned_free(&own);
+                table_free(&table);
+            }
+}
+
+static void tiles_of_tensors(void **state)
+{
+    (void)state;
+    static const struct {
+        int ny, nx, h, w, top, rate;
+    } want[] = {
+        {2, 5, 6, 7, 5, 5},  {1, 3, 6, 10, 5, 7}, {1, 101, 1, 1, 1, 1},
+        {1, 13, 7, 1, 5, 1}, {1, 1, 1, 1, 1, 1},  {1, 8, 1, 8, 5, 1},
+    };
+    for (int k = 0; k < 2; k++) {
+        const struct cut_rule rule = {.chunk = 10, .top = 5, .rate = k ? 0.125 : 0, .tiles = true};
+        struct table table;
+        struct cut cut;
+        int in[1024] = {0};
+        make_table(&table, 12);
+        assert_ok(cut_make(&cut, &rule, &table, NULL));
+        assert_int_equal(cut.n, 6);
+        for (int i = 0; i < 6; i++) {
+            const struct tiles *t = &cut.list[i];
+            const int ny = want[i].ny, keep = k ? want[i].rate : want[i].top;
+            if (t->h != want[i].h || t->w != want[i].w || t->nx != want[i].nx || t->ny != ny ||
+                t->keep != keep)
+                fail_with("%s has %d x %d tiles of (%d, %d), %d kept", table.entry[i].name, t->ny,
+                          t->nx, t->h, t->w, t->keep);
+        }
+        count_tiles(&cut, in);
+        for (size_t e = 0; e < table_count(&table); e++) {
+            int covered = 0;
+            for (int i = 0; i < table.n; i++)
+                covered += e >= table_range(&table, i).begin && e < table_range(&table, i).end;
+            assert_int_equal(in[e], covered);
+        }
+        cut_free(&cut);
+        table_free(&table);
+    }
+}
+
+/* Tiles of w and k have 6 bits and follow one another, those of p and u have 3 and do not; b and
+ * the single element have none. Of chunks two runs have a shorter last one. To whole words. */
+static void length_of_messages(void **state)
+{
+    (void)state;
+    static const struct {
+        struct cut_rule rule;
+        size_t kept, indices;
+    } shape[] = {
+        {{.chunk = 10, .top = 5, .tiles = true}, 50 + 15 + 101 + 65 + 1 + 40, 49 + 25 + 15},
+        {{.chunk = 64, .rate = 1 / 16.}, 8 * 4 + 1 + 5 * 4 + 1, 24 + 1 + 15 + 1},
+    };
+    struct device dev;
+    struct table table;
+    make_table(&table, 12);
+    assert_ok(device_open(&dev, test_device(), &memory, 1));
+    for (int i = 0; i < 6; i++) {
+        const size_t n = shape[i / 3].kept;
+        const size_t values[] = {
+            [CODEC_F32] = 4 * n, [CODEC_BF16] = 2 * n, [CODEC_SIGNS] = (n + 3) / 4};
+        const size_t want = (values[i % 3] + shape[i / 3].indices + 3) / 4 * 4;
+        struct codec c;
+        assert_ok(codec_init(&c, &dev, &shape[i / 3].rule, i % 3, &table, NULL, 3));
+        assert_int_equal(c.cut.kept, n);
+        assert_int_equal(c.bytes, want);
+        assert_int_equal(memory.now[MEMORY_COMMUNICATION],
+                         3 * (want + 4 * n + (i % 3 == CODEC_SIGNS ? 4 * n : 0)));
+        codec_free(&c);
+        assert_int_equal(memory.total, 0);
+    }
+    device_close(&dev);
+    table_free(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chunks_cover_tensors),
+        cmocka_unit_test(tiles_of_tensors),
+        cmocka_unit_test(length_of_messages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
