@@ -140,6 +140,9 @@ static enum sotto_status train_method(const struct sotto_options *common, const 
     st = sotto_options_set(options, "strategy", name);
     if (st == SOTTO_OK)
         st = sotto_options_get(options, "workers", workers, sizeof workers);
+    if (st == SOTTO_OK && (strcmp(name, "random") == 0 || strcmp(name, "striding") == 0))
+        st = sotto_options_set(options, "rate",
+                               "0.25"); /* of the elements in each step; else 1/32 */
     if (st == SOTTO_OK && simulated)
         st = set_all(options, strcmp(workers, "1") == 0 ? 2 : 3, cluster);
     if (st == SOTTO_OK && simulated)

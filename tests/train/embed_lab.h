@@ -190,13 +190,26 @@ static struct sotto_problem problem_of(struct lab *lab, bool stages)
     return p;
 }
 
+/* What methods with an optimizer of their own are told beside the settings of options_of, which the
+ * others share: with `adamw`, or with sgd, and to step with all elements where they take a share.
+ */
+static const char *own_settings(const char *method, bool adamw)
+{
+    static const char *const names[] = {"every", "demo", "flexdemo", "random", "striding"};
+    for (int i = 0; i < 5; i++)
+        if (strcmp(names[i], method) == 0)
+            return adamw ? " base=decoupled-adamw"
+                         : (i ? " optim.momentum=0 rate=1" : " optim.momentum=0");
+    return "";
+}
+
 static struct sotto_options *options_of(const char *settings)
 {
     struct sotto_options *o;
     char text[1024], *save = NULL;
     assert_ok(sotto_options_create(&o));
     snprintf(text, sizeof text,
-             "seed=11 steps=8 kind=sgd lr=0.05 momentum=0.5 weight_decay=0 schedule=step "
+             "seed=11 steps=8 kind=sgd lr=0.05 optim.momentum=0.5 weight_decay=0 schedule=step "
              "step_every=3 step_factor=0.5 threads=2 device=%s %s",
              test_device(), settings);
     for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {

@@ -79,8 +79,9 @@ static void every_method(void **state)
             char settings[256];
             snprintf(
                 settings, sizeof settings,
-                "strategy=%s workers=2 steps=40 schedule=constant step_every=1000 step_factor=0.1%s",
-                sotto_strategy_name(n), time ? " time=virtual worker.step=1ms" : "");
+                "strategy=%s workers=2 steps=40 schedule=constant step_every=1000 step_factor=0.1%s%s",
+                sotto_strategy_name(n), own_settings(sotto_strategy_name(n), false),
+                time ? " time=virtual worker.step=1ms" : "");
             assert_ok(train(&lab, time, settings, x, &seen, NULL));
             double far = 0, near = 0; /* from the mean of c over a long time, which is about 0 */
             for (int i = 0; i < COUNT; i++) {
@@ -164,7 +165,8 @@ static void failing_callbacks(void **state)
             lab.fail_rank = 2;
             lab.fail_index = 2;
             lab.how = variant % 4;
-            snprintf(settings, sizeof settings, "workers=4 strategy=%s%s", sotto_strategy_name(i),
+            snprintf(settings, sizeof settings, "workers=4 strategy=%s%s%s", sotto_strategy_name(i),
+                     own_settings(sotto_strategy_name(i), false),
                      variant / 8 ? " time=virtual worker.step=1ms" : "");
             start_at(begin);
             assert_fails(train(&lab, variant / 4 % 2, settings, x, NULL, NULL), cases[lab.how].code,
@@ -470,8 +472,9 @@ static void resume(void **state)
             struct lab lab = lab_new();
             char settings[256];
             snprintf(settings, sizeof settings,
-                     "workers=4 strategy=%s kind=adamw momentum=0 precision=%s%s",
+                     "workers=4 strategy=%s kind=adamw optim.momentum=0 precision=%s%s%s",
                      sotto_strategy_name(i), variant & 1 ? "mixed" : "fp32",
+                     own_settings(sotto_strategy_name(i), true),
                      variant & 2 ? " time=virtual worker.step=1ms" : "");
             struct own straight = own_of(&lab, variant & 1), before = straight, after = straight;
             struct sotto_options *o = options_of(settings);
