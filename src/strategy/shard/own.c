@@ -21,16 +21,26 @@ static enum sotto_status list_slices(struct shard *s)
     return SOTTO_OK;
 }
 
-enum sotto_status shard_own(struct shard *s, owned_rule *rule)
-{
-    s->rule = rule;
-    TRY(rule(&s->own, s->is.oracle->table, s->is.mesh->s, s->is.mesh->n_s));
-    return list_slices(s);
-}
-
 bool shard_owns_all(const struct shard *s)
 {
     return s->own.count == table_count(s->is.oracle->table);
+}
+
+enum sotto_status shard_own(struct shard *s, owned_rule *rule)
+{
+    const struct table *table = s->is.oracle->table;
+    const int n = s->is.mesh->n_s;
+    s->rule = rule;
+    TRY(rule(&s->own, table, s->is.mesh->s, n));
+    TRY(list_slices(s));
+    if (rule == owned_slices || shard_owns_all(s))
+        return SOTTO_OK;
+    s->each = calloc((size_t)n, sizeof *s->each);
+    if (!s->each)
+        return fail(SOTTO_ENOMEM, "no memory for what %d workers own", n);
+    for (int i = 0; i < n; i++)
+        TRY(rule(&s->each[i], table, i, n));
+    return SOTTO_OK;
 }
 
 struct slice shard_slice(const struct shard *s, int k)
@@ -102,25 +112,20 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
 static enum sotto_status send_pieces(struct shard *s, struct comm *within, int k, struct view stage)
 {
     const struct table *table = s->is.oracle->table;
-    enum sotto_status st = SOTTO_OK;
-    for (int i = 0; i < within->size && st == SOTTO_OK; i++) {
-        struct owned its = {0};
-        st = s->rule(&its, table, i, within->size);
-        for (struct piece p = {0};
-             st == SOTTO_OK && owned_next(&its, table_stage_range(table, k), &p);)
-            st =
-                comm_broadcast(within, view_at(stage, p.whole - table->stage_start[k]), p.count, i);
-        owned_free(&its);
-    }
-    return st;
+    const struct range all = table_stage_range(table, k);
+    for (int i = 0; i < within->size; i++)
+        for (struct piece p = {0}; owned_next(&s->each[i], all, &p);)
+            TRY(comm_broadcast(within, view_at(stage, p.whole - table->stage_start[k]), p.count,
+                               i));
+    return SOTTO_OK;
 }
 
 enum sotto_status shard_complete(struct shard *s, struct comm *within, int k, struct view stage)
 {
-    if (s->rule != owned_slices && shard_owns_all(s))
-        return SOTTO_OK;
-    if (s->rule != owned_slices)
+    if (s->each)
         return send_pieces(s, within, k, stage);
+    if (s->rule != owned_slices)
+        return SOTTO_OK;
     return comm_allgather(within, stage, view_at(stage, shard_slice(s, k).in_stage),
                           table_stage_count(s->is.oracle->table, k));
 }

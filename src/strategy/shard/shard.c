@@ -57,6 +57,9 @@ void shard_free(struct strategy *strategy)
     free(s->own_g);
     free(s->slice);
     owned_free(&s->own);
+    for (int i = 0; s->each && i < s->is.mesh->n_s; i++)
+        owned_free(&s->each[i]);
+    free(s->each);
     free(s);
 }
 

@@ -35,6 +35,7 @@ struct shard {
     struct strategy_setup is;
     owned_rule *rule;    /* how the group shares the vector   */
     struct owned own;    /* what this worker has of it        */
+    struct owned *each;  /* (|S|) ... and everybody, where those are neither slices nor all of it */
     struct slice *slice; /* (n_slice) the same, stage by stage */
     int n_slice;
     struct work on;                     /* the worker's own line             */
