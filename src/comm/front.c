@@ -105,84 +105,67 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     return SOTTO_OK;
 }
 
-static enum sotto_status allreduce(struct comm *c, struct view y, struct view x, size_t count)
+static enum sotto_status collect(struct comm *c, enum comm_call call, struct view y, struct view x,
+                                 size_t count)
 {
-    struct view host;
-    if (!staging_used(y, x))
+    if (call == COMM_ALLREDUCE)
         return c->ops->allreduce(c, y, x, count);
+    if (call == COMM_REDUCE_SCATTER)
+        return c->ops->reduce_scatter(c, y, x, count);
+    return c->ops->allgather(c, y.data, x.data, count, dtype_size(x.type));
+}
+
+/* One of them is a device's: on the host, both are blocks of the same `count` elements, which are
+ * all of them, or the rank's own that an all-gather sends and a reduce-scatter leaves. */
+static enum sotto_status collect_staged(struct comm *c, enum comm_call call, struct view y,
+                                        struct view x, size_t count)
+{
+    const struct comm_block all = {0, count}, mine = comm_block(count, c->size, c->rank);
+    const struct comm_block in = call == COMM_ALLGATHER ? mine : all;
+    const struct comm_block out = call == COMM_REDUCE_SCATTER ? mine : all;
+    struct view host;
     TRY(staging_room(c, y, x, count, &host));
-    TRY(staging_take(c, host, x, count));
-    TRY(c->ops->allreduce(c, host, host, count));
-    staging_give(c, y, host, count);
+    const struct view host_x = view_at(host, in.begin), host_y = view_at(host, out.begin);
+    TRY(staging_take(c, host_x, x, in.end - in.begin));
+    TRY(collect(c, call, host_y, host_x, count));
+    staging_give(c, y, host_y, out.end - out.begin);
+    return SOTTO_OK;
+}
+
+static enum sotto_status collective(struct comm *c, enum comm_call call, struct view y,
+                                    struct view x, size_t count)
+{
+    assert(y.type == x.type);
+    double begin = enter(c);
+    if (c->size == 1)
+        staging_copy(c, y, x, count);
+    else if (staging_used(y, x))
+        TRY(collect_staged(c, call, y, x, count));
+    else
+        TRY(collect(c, call, y, x, count));
+    if (call == COMM_ALLREDUCE)
+        tally_allreduce(c, x.type, count);
+    else if (call == COMM_REDUCE_SCATTER)
+        tally_reduce_scatter(c, x.type, count);
+    else
+        tally_allgather(c, count, dtype_size(x.type));
+    count_call(c, call, begin);
     return SOTTO_OK;
 }
 
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)
 {
-    assert(y.type == x.type);
-    double begin = enter(c);
-    if (c->size == 1)
-        staging_copy(c, y, x, count);
-    else
-        TRY(allreduce(c, y, x, count));
-    tally_allreduce(c, x.type, count);
-    count_call(c, COMM_ALLREDUCE, begin);
-    return SOTTO_OK;
-}
-
-static enum sotto_status reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
-{
-    const struct comm_block mine = comm_block(count, c->size, c->rank);
-    struct view host;
-    if (!staging_used(y, x))
-        return c->ops->reduce_scatter(c, y, x, count);
-    TRY(staging_room(c, y, x, count, &host));
-    TRY(staging_take(c, host, x, count));
-    const struct view sum = view_at(host, mine.begin);
-    TRY(c->ops->reduce_scatter(c, sum, host, count));
-    staging_give(c, y, sum, mine.end - mine.begin);
-    return SOTTO_OK;
+    return collective(c, COMM_ALLREDUCE, y, x, count);
 }
 
 enum sotto_status comm_reduce_scatter(struct comm *c, struct view y, struct view x, size_t count)
 {
-    assert(y.type == x.type);
-    double begin = enter(c);
-    if (c->size == 1)
-        staging_copy(c, y, x, count);
-    else
-        TRY(reduce_scatter(c, y, x, count));
-    tally_reduce_scatter(c, x.type, count);
-    count_call(c, COMM_REDUCE_SCATTER, begin);
-    return SOTTO_OK;
-}
-
-static enum sotto_status allgather(struct comm *c, struct view y, struct view x, size_t count)
-{
-    const struct comm_block mine = comm_block(count, c->size, c->rank);
-    const size_t unit = dtype_size(x.type);
-    struct view host;
-    if (!staging_used(y, x))
-        return c->ops->allgather(c, y.data, x.data, count, unit);
-    TRY(staging_room(c, y, x, count, &host));
-    const struct view block = view_at(host, mine.begin);
-    TRY(staging_take(c, block, x, mine.end - mine.begin));
-    TRY(c->ops->allgather(c, host.data, block.data, count, unit));
-    staging_give(c, y, host, count);
-    return SOTTO_OK;
+    return collective(c, COMM_REDUCE_SCATTER, y, x, count);
 }
 
 enum sotto_status comm_allgather(struct comm *c, struct view y, struct view x, size_t count)
 {
-    assert(y.type == x.type);
-    double begin = enter(c);
-    if (c->size == 1)
-        staging_copy(c, y, x, count);
-    else
-        TRY(allgather(c, y, x, count));
-    tally_allgather(c, count, dtype_size(x.type));
-    count_call(c, COMM_ALLGATHER, begin);
-    return SOTTO_OK;
+    return collective(c, COMM_ALLGATHER, y, x, count);
 }
 
 enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, int root)
