@@ -10,10 +10,10 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "strategy/replicate/phases.h"
 #include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
 
-enum { PHASES = 32 };
 enum outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };
 static const char *const outer_names[] = {"nesterov", "sgd", "adam", NULL};
 
@@ -24,11 +24,7 @@ struct diloco_config {
     double prune, drop;
     int64_t drop_seed;
     char replicas[OPTION_ROOM]; /* "8x1000,4x1000" */
-    struct {                    /* the same, by resolve */
-        int groups;
-        int64_t steps;
-    } phase[PHASES];
-    int n_phase;
+    struct phases phases;       /* the same, by resolve */
 };
 
 #define S struct diloco_config
@@ -60,31 +56,10 @@ static int64_t every(const void *own)
     return ((const struct diloco_config *)own)->H;
 }
 
-static enum sotto_status parse_replicas(struct diloco_config *c, int most)
-{
-    c->n_phase = 0;
-    for (const char *at = c->replicas; *at;) {
-        char *end;
-        long groups = strtol(at, &end, 10);
-        long long steps = *end == 'x' ? strtoll(end + 1, &end, 10) : 0;
-        if (groups < 1 || steps < 1 || (*end && *end != ',') || c->n_phase == PHASES)
-            return fail(SOTTO_EINVAL,
-                        "diloco.replicas = %s: want groups x rounds with commas, at most %d",
-                        c->replicas, PHASES);
-        if (groups > most)
-            return fail(SOTTO_EINVAL, "diloco.replicas = %s: there are only %d groups", c->replicas,
-                        most);
-        c->phase[c->n_phase].groups = (int)groups;
-        c->phase[c->n_phase++].steps = steps;
-        at = *end ? end + 1 : end;
-    }
-    return SOTTO_OK;
-}
-
 static enum sotto_status resolve(void *config, const struct strategy_config *strategy)
 {
     struct diloco_config *c = config;
-    TRY(parse_replicas(c, strategy->groups));
+    TRY(phases_parse(&c->phases, "diloco.replicas", c->replicas, strategy->groups));
     if (*c->replicas && strategy_elastic(strategy))
         return fail(SOTTO_EINVAL,
                     "diloco.replicas: groups that sit out need rounds in step, which %s has not",
@@ -96,7 +71,7 @@ static enum sotto_status resolve(void *config, const struct strategy_config *str
 
 static void trial(void *config)
 {
-    ((struct diloco_config *)config)->n_phase = 0;
+    ((struct diloco_config *)config)->phases.n = 0;
 }
 
 struct diloco {
@@ -111,18 +86,6 @@ struct diloco {
     int64_t round;        /* outer rounds done                            */
     int64_t step;         /* inner steps done, for the schedule           */
 };
-
-/* Groups that train at inner step `step` (diloco.replicas). */
-static int active_at(const struct diloco *d, int64_t step)
-{
-    const struct diloco_config *c = own(&d->base);
-    for (int i = 0; i < c->n_phase; i++) {
-        if (step < c->phase[i].steps || i == c->n_phase - 1)
-            return c->phase[i].groups;
-        step -= c->phase[i].steps;
-    }
-    return d->base.is.mesh->n_r;
-}
 
 static bool drops(const struct diloco *d, int group)
 {
@@ -211,7 +174,7 @@ static enum sotto_status exchange(struct diloco *d)
 static void enter_phase(struct diloco *d)
 {
     struct replicate *r = &d->base;
-    d->active = active_at(d, d->step - r->steps);
+    d->active = phases_groups(&own(r)->phases, d->step - r->steps, r->is.mesh->n_r);
     r->idle = r->is.mesh->r >= d->active;
     r->weight = r->idle ? 0 : 1;
     r->weights = d->active;
