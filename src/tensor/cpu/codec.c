@@ -12,6 +12,7 @@ struct work {
     const struct tiles *t;
     int rows; /* of a task: of a tile, or chunks */
     int tasks;
+    size_t elements;
     size_t ld;        /* a row's floats, padded for the products */
     const float *bh;  /* (h, h)   */
     float *bw, *turn; /* (w, ld): frequencies in rows, in columns */
@@ -29,6 +30,7 @@ struct pieces {
 static struct work work_of(struct device *dev, const struct tiles *t, struct view basis)
 {
     struct work w = {.k = kernels_of(dev), .t = t, .rows = t->h, .tasks = t->ny * t->nx};
+    w.elements = (size_t)t->ny * (size_t)t->nx * (size_t)t->h * (size_t)t->w;
     w.ld = round_up((size_t)t->w, ATTENTION_PAD);
     w.bh = (const float *)basis.data + t->basis_h;
     if (t->h == 1) {
@@ -136,11 +138,6 @@ static void encode_task(const struct work *w, const struct pieces *p, int task, 
         keep_tile(w, p, first + i, c + (size_t)i * w->ld, m, index, value);
 }
 
-static size_t elements(const struct tiles *t)
-{
-    return (size_t)t->ny * (size_t)t->nx * (size_t)t->h * (size_t)t->w;
-}
-
 void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
                       struct view index, struct view value)
 {
@@ -151,7 +148,7 @@ void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view ba
         char *rooms = open_rooms(dev, &w, basis, &each);
         if (!rooms)
             return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, elements(t)))
+#pragma omp parallel for schedule(static) num_threads(team(dev, w.elements))
         for (int task = 0; task < w.tasks; task++) {
             const struct pieces mine = pieces_here(&w, rooms, each);
             encode_task(&w, &mine, task, m.data, index, value);
@@ -207,7 +204,7 @@ void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view ba
         char *rooms = open_rooms(dev, &w, basis, &each);
         if (!rooms)
             return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, elements(t)))
+#pragma omp parallel for schedule(static) num_threads(team(dev, w.elements))
         for (int i = 0; i < t->ny * t->nx; i++) {
             const struct pieces mine = pieces_here(&w, rooms, each);
             const int n = join(&w, &mine, i, &sent);
@@ -251,6 +248,7 @@ static void unpack(int bits, int32_t *y, const uint8_t *x, size_t n)
 
 void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count)
 {
+    (void)dev; /* without OpenMP */
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t at = 0; at < count; at += CHUNK)
         pack(bits, (uint8_t *)y.data + at / 8 * (size_t)bits, (const int32_t *)x.data + at,
@@ -259,6 +257,7 @@ void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, s
 
 void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count)
 {
+    (void)dev; /* without OpenMP */
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t at = 0; at < count; at += CHUNK)
         unpack(bits, (int32_t *)y.data + at, (const uint8_t *)x.data + at / 8 * (size_t)bits,
