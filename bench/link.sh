@@ -54,6 +54,7 @@ contenders+=("ddp|sotto_run --strategy=ddp --steps=6"
              "acco|sotto_run --strategy=acco --steps=5"
              "co2, tau 8|sotto_run --strategy=co2 --tau=8 --steps=32"
              "diloco, H 20|sotto_run --strategy=diloco --H=20 --steps=40"
+             "flexdemo, rate 1/32|sotto_run --strategy=flexdemo --mesh=2x1 --steps=24"
              "random, rate 1/32|sotto_run --strategy=random --steps=24")
 
 echo "$(nproc) cores, ${rate:-100mbit}, $repeats turns; load $(cut -d' ' -f1 /proc/loadavg)"

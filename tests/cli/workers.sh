@@ -205,6 +205,23 @@ succeeds "$sotto" train --resume given --steps=10 --outer=nesterov
 says '^changed: diloco.outer sgd -> nesterov$'
 ! grep -q 'changed: diloco.H' out || die "H was lost"
 
+# What a worker sends in a step for 125,000 of 4 million elements, and the 64 bytes of what all count: with random
+# 2(R-1)/R of the values, or R-1 times their signs, with demo R-1 times the values with 6 bits for each place.
+sends() { # sends GROUPS BYTES OPTIONS...
+    local groups=$1 want=$2
+    rm -rf sends
+    succeeds "$sotto" train --oracle=null --null.parameters=4M --workers=$groups --mesh=${groups}x1 --time=virtual --worker.step=1ms \
+        --steps=3 --out=sends "${@:3}"
+    grep -q "\"bytes\": $((3 * (want + 64 * (groups - 1))))," sends/report.json ||
+        die "$groups groups, ${*:3}: $(grep '"bytes"' sends/report.json), not 3 x $want"
+}
+sends 2 500000 --strategy=random
+sends 4 750000 --strategy=random
+sends 4 375000 --strategy=striding --dtype=bf16
+sends 4 93750 --strategy=random --sign=before
+sends 2 593752 --strategy=demo --shape=flat
+sends 4 1781256 --strategy=demo --shape=flat
+
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \
     --optim.kind=sgd --optim.lr=900 --optim.schedule=constant

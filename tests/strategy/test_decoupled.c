@@ -269,7 +269,7 @@ static void every(void **state)
 static void identities(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 9; i++) {
+    for (int i = 0; i < MESHES * 9; i += STRIDE) {
         const int *mesh = meshes[i / 9], shard = SHARD_DDP + i % 3;
         struct asked a = usual((enum method_of)(i / 3 % 3));
         a.rate = 1;
@@ -298,7 +298,7 @@ static void bytes(void **state)
 {
     (void)state;
     static const double rates[] = {1, 0.5, 0.25, 1.0 / 7};
-    for (int i = 0; i < 3 * 4 * 4 * 3; i++) {
+    for (int i = 0; i < 3 * 4 * 4 * 3; i += STRIDE) {
         struct asked a = usual((enum method_of)(i % 3));
         const int how = i / 3 % 4, groups = 2 + i / 48;
         a.rate = rates[i / 12 % 4];
