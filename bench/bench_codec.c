@@ -1,82 +1,110 @@
-/* Speed of the codecs: parameters a second through encode (transform, select, take out) and decode,
- * for chunks and tiles of 64 at a rate of 1/32.
+/* Speed of DeMo's codec: parameters a second through encode (transform, select, take out, pack) and
+ * decode (unpack, average over two senders, transform back), for chunks and tiles of 64 at a rate
+ * of 1/32.
  *
- *     bench_codec [threads] [parameters] */
+ *     bench_codec [threads] [parameters]     the best of five turns
+ *     bench_codec THREADS PARAMETERS -       a turn for each line of input: seconds of encode and
+ *                                            decode of chunks, then of tiles (codec.py) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "tensor/ops.h"
+#include "codec/codec.h"
 
-enum { SIDE = 64, TURNS = 5 };
+enum { SIDE = 64, TURNS = 5, SENDERS = 2 };
 
-static struct memory memory;
+/* Chunks or tiles, on vectors of their own. */
+struct lab {
+    struct codec codec;
+    struct buffer m, y;
+    double encode, decode; /* seconds of the last turn */
+};
 
-static struct buffer make(struct device *dev, enum dtype type, size_t count)
+static void check(enum sotto_status st)
 {
-    struct buffer b;
-    if (buffer_init(&b, dev, type, count, MEMORY_SCRATCH) != SOTTO_OK) {
-        fprintf(stderr, "bench_codec: %s\n", sotto_error());
-        exit(1);
-    }
-    return b;
+    if (st == SOTTO_OK)
+        return;
+    fprintf(stderr, "bench_codec: %s\n", sotto_error());
+    exit(1);
 }
 
-static double elapsed(double begin)
+static void lab_open(struct lab *lab, struct device *dev, const struct table *table, bool tiles)
 {
-    return clock_now(&clock_real) - begin;
-}
-
-static void measure(struct device *dev, const char *name, struct tiles t)
-{
-    const size_t count = (size_t)t.ny * (size_t)t.nx * (size_t)t.h * (size_t)t.w;
-    const size_t kept = (size_t)t.ny * (size_t)t.nx * (size_t)t.keep;
-    struct buffer basis = make(dev, DTYPE_F32, SIDE * SIDE), m = make(dev, DTYPE_F32, count),
-                  y = make(dev, DTYPE_F32, count), index = make(dev, DTYPE_I32, kept),
-                  value = make(dev, DTYPE_F32, kept);
-    float *from = basis.view.data;
-    for (int f = 0; f < SIDE; f++)
-        for (int i = 0; i < SIDE; i++)
-            from[f * SIDE + i] = (float)(sqrt((f ? 2.0 : 1.0) / SIDE) *
-                                         cos(acos(-1) * (2 * i + 1) * f / (2.0 * SIDE)));
+    const struct cut_rule rule = {.chunk = SIDE, .rate = 1 / 32., .tiles = tiles};
+    const size_t count = table_count(table);
     struct rng rng = rng_make(1, 2);
-    rng_normal(&rng, m.view.data, count, 0, 1);
-    const struct tiling p = {&t, 1};
-    double encode = INFINITY, decode = INFINITY;
-    for (int turn = 0; turn < TURNS; turn++) {
-        double begin = clock_now(&clock_real);
-        dev->ops->tiles_encode(dev, &p, basis.view, m.view, index.view, value.view);
-        encode = fmin(encode, elapsed(begin));
-        begin = clock_now(&clock_real);
-        dev->ops->tiles_decode(dev, &p, basis.view, 1, y.view, index.view, 0, value.view, 0);
-        decode = fmin(decode, elapsed(begin));
+    check(codec_init(&lab->codec, dev, &rule, CODEC_F32, table, NULL, SENDERS));
+    check(buffer_init(&lab->m, dev, DTYPE_F32, count, MEMORY_SCRATCH));
+    check(buffer_init(&lab->y, dev, DTYPE_F32, count, MEMORY_SCRATCH));
+    for (int r = SENDERS - 1; r >= 0; r--) {
+        rng_normal(&rng, lab->m.view.data, count, 0, 1);
+        codec_encode(&lab->codec, r, lab->m.view);
     }
-    printf("%-7s encode %.0f million/s, decode %.0f million/s\n", name,
-           (double)count / encode / 1e6, (double)count / decode / 1e6);
-    struct buffer *const all[] = {&basis, &m, &y, &index, &value};
-    for (int i = 0; i < 5; i++)
-        buffer_free(all[i]);
+    codec_decode(&lab->codec, lab->y.view);
+}
+
+static void turn(struct lab *lab)
+{
+    const double begin = clock_now(&clock_real);
+    codec_encode(&lab->codec, 0, lab->m.view);
+    const double middle = clock_now(&clock_real);
+    codec_decode(&lab->codec, lab->y.view);
+    lab->decode = clock_now(&clock_real) - middle;
+    lab->encode = middle - begin;
+}
+
+static void lab_close(struct lab *lab)
+{
+    codec_free(&lab->codec);
+    buffer_free(&lab->m);
+    buffer_free(&lab->y);
+}
+
+static void best(struct lab *lab, const char *name)
+{
+    double encode = INFINITY, decode = INFINITY;
+    for (int i = 0; i < TURNS; i++) {
+        turn(lab);
+        encode = fmin(encode, lab->encode);
+        decode = fmin(decode, lab->decode);
+    }
+    const double count = (double)lab->m.count / 1e6;
+    printf("%-7s encode %.0f million/s, decode %.0f million/s\n", name, count / encode,
+           count / decode);
 }
 
 int main(int argc, char **argv)
 {
+    struct memory memory = {0};
     struct device dev;
-    const int threads = argc > 1 ? atoi(argv[1]) : 1;
-    const int blocks = (int)((argc > 2 ? atof(argv[2]) : 13.8e6) / (SIDE * SIDE));
-    if (device_open(&dev, "cpu", &memory, threads) != SOTTO_OK || blocks < 1) {
-        fprintf(stderr, "bench_codec: %s\n", sotto_error());
-        return 1;
+    struct table table = {0};
+    struct lab lab[2];
+    const int64_t rows = (int64_t)(argc > 2 ? atof(argv[2]) : 13.8e6) / (SIDE * 384) * SIDE;
+    check(device_open(&dev, "cpu", &memory, argc > 1 ? atoi(argv[1]) : 1));
+    if (rows < 1 || table_add(&table, "w", (int64_t[]){rows, 384, 0}, TABLE_ZERO, 0) < 0)
+        check(fail(SOTTO_EINVAL, "want at least %d parameters", SIDE * 384));
+    check(table_layout(&table, 1, 1));
+    for (int i = 0; i < 2; i++)
+        lab_open(&lab[i], &dev, &table, i);
+    if (argc > 3) {
+        for (int c; (c = getchar()) != EOF;) {
+            if (c != '\n')
+                continue;
+            turn(&lab[0]);
+            turn(&lab[1]);
+            printf("%g %g %g %g\n", lab[0].encode, lab[0].decode, lab[1].encode, lab[1].decode);
+            fflush(stdout);
+        }
+    } else {
+        best(&lab[0], "chunks");
+        best(&lab[1], "tiles");
     }
-    const size_t all = (size_t)blocks * SIDE * SIDE;
-    measure(
-        &dev, "chunks",
-        (struct tiles){.stride = all, .ny = 1, .nx = blocks * SIDE, .h = 1, .w = SIDE, .keep = 2});
-    measure(
-        &dev, "tiles",
-        (struct tiles){
-            .stride = SIDE, .ny = blocks, .nx = 1, .h = SIDE, .w = SIDE, .keep = SIDE * SIDE / 32});
+    for (int i = 0; i < 2; i++)
+        lab_close(&lab[i]);
     device_close(&dev);
+    table_free(&table);
     return 0;
 }

@@ -169,12 +169,19 @@ static void write_basis(float *to, int n)
                 (float)(sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n)));
 }
 
+/* Matrices lie in the order in which the list comes to them. */
 void cut_basis(const struct cut *cut, float *basis)
 {
+    size_t next = 0;
     for (int i = 0; i < cut->n; i++) {
         const struct tiles *t = &cut->list[i];
-        write_basis(basis + t->basis_w, t->w);
-        if (t->h > 1)
-            write_basis(basis + t->basis_h, t->h);
+        if (t->basis_w == next) {
+            write_basis(basis + next, t->w);
+            next += (size_t)t->w * (size_t)t->w;
+        }
+        if (t->h > 1 && t->basis_h == next) {
+            write_basis(basis + next, t->h);
+            next += (size_t)t->h * (size_t)t->h;
+        }
     }
 }

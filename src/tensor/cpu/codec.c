@@ -102,18 +102,41 @@ static size_t kept_at(const struct tiles *t, int i)
     return t->kept + (size_t)i * (size_t)t->keep;
 }
 
+/* y, a tile, += scale * the inverse transform of n coefficients: along w as they are, a row for
+ * each frequency of h, and then of these rows along h. */
+static void spread(const struct work *w, const struct pieces *p, float *y, float scale,
+                   const int32_t *index, const float *value, int n)
+{
+    const struct tiles *t = w->t;
+    const struct attention_kernels *a = w->k->attention;
+    const int h = t->h, ld = (int)w->ld;
+    float *rows = h > 1 ? p->along : p->row; /* chunks still need theirs */
+    memset(rows, 0, (size_t)h * w->ld * sizeof *rows);
+    w->k->codec->sum_rows(rows, t->w, w->ld, scale, index, value, n, w->bw);
+    if (h == 1) {
+        w->k->vector->add(y, rows, (size_t)t->w);
+        return;
+    }
+    if (ld == t->w) {
+        a->product(h, ld, h, w->bh, 1, (size_t)h, rows, w->ld, y, t->stride, true);
+        return;
+    }
+    a->product(h, ld, h, w->bh, 1, (size_t)h, rows, w->ld, p->c, w->ld, false);
+    for (int r = 0; r < h; r++)
+        w->k->vector->add(y + (size_t)r * t->stride, p->c + (size_t)r * w->ld, (size_t)t->w);
+}
+
 /* Takes what is kept of one tile, whose coefficients are c, out of it. */
 static void keep_tile(const struct work *w, const struct pieces *p, int i, const float *c, float *m,
                       struct view index, struct view value)
 {
     const struct tiles *t = w->t;
     int32_t *where = (int32_t *)index.data + kept_at(t, i);
-    w->k->codec->select(c, t->h, t->w, w->ld, t->keep, p->keys, where, p->value);
+    w->k->codec->select(c, t->h, t->w, w->ld, t->keep, p->keys, p->index, where, p->value);
     for (int k = 0; k < t->keep && value.type == DTYPE_BF16; k++)
         p->value[k] = bf16_widen(bf16_round(p->value[k]));
     store(w->k, value, kept_at(t, i), (size_t)t->keep, p->value);
-    w->k->codec->spread(m + tile_at(t, i), t->stride, t->h, t->w, -1, where, p->value, t->keep,
-                        w->bh, w->bw, w->ld, p->row);
+    spread(w, p, m + tile_at(t, i), -1, where, p->value, t->keep);
 }
 
 static void encode_task(const struct work *w, const struct pieces *p, int task, float *m,
@@ -171,7 +194,6 @@ static int join(const struct work *w, const struct pieces *p, int i, const struc
     const int size = t->h * t->w;
     float *sum = p->value;
     uint32_t *count = p->keys;
-    int n = 0;
     memset(count, 0, (size_t)size * sizeof *count);
     for (int r = 0; r < s->senders; r++) {
         const int32_t *where =
@@ -184,11 +206,9 @@ static int join(const struct work *w, const struct pieces *p, int i, const struc
             sum[where[k]] = count[where[k]]++ ? sum[where[k]] + v : v;
         }
     }
-    for (int e = 0; e < size; e++)
-        if (count[e]) {
-            sum[n] = sum[e] / (float)count[e]; /* n <= e */
-            p->index[n++] = e;
-        }
+    const int n = w->k->codec->find(count, size, 1, p->index);
+    for (int k = 0; k < n; k++) /* k <= index */
+        sum[k] = sum[p->index[k]] / (float)count[p->index[k]];
     return n;
 }
 
@@ -211,8 +231,7 @@ void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view ba
             float *to = (float *)y.data + tile_at(t, i);
             for (int r = 0; r < t->h; r++)
                 memset(to + (size_t)r * t->stride, 0, (size_t)t->w * sizeof *to);
-            w.k->codec->spread(to, t->stride, t->h, t->w, 1, mine.index, mine.value, n, w.bh, w.bw,
-                               w.ld, mine.row);
+            spread(&w, &mine, to, 1, mine.index, mine.value, n);
         }
     }
 }

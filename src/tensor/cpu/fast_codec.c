@@ -10,24 +10,48 @@ static int count_from(const uint32_t *keys, int n, uint32_t least)
     return count;
 }
 
-/* The magnitude of the keep-th largest, bit by bit from the highest: as numbers, fp32 magnitudes
- * are in the order of their bits. Any that exactly `keep` reach does. */
+static uint32_t largest(const uint32_t *keys, int n)
+{
+    uint32_t most = 0;
+#pragma omp simd reduction(max : most)
+    for (int i = 0; i < n; i++)
+        most = keys[i] > most ? keys[i] : most;
+    return most;
+}
+
+/* The magnitude of the keep-th largest, by halves: as numbers, fp32 magnitudes are in the order of
+ * their bits. Any that exactly `keep` reach does. Mostly it is not far from the largest, so the
+ * first try is three powers of two below that. */
 static uint32_t threshold(const uint32_t *keys, int n, int keep)
 {
-    uint32_t least = 0;
-    for (int bit = 30; bit >= 0; bit--) {
-        const uint32_t more = least | 1u << bit;
-        const int count = count_from(keys, n, more);
+    uint32_t low = 0, high = largest(keys, n) + 1; /* all reach low, none high */
+    uint32_t try = high > 3u << 23 ? high - (3u << 23) : high / 2;
+    while (high - low > 1) {
+        const int count = count_from(keys, n, try);
         if (count >= keep)
-            least = more;
+            low = try;
+        else
+            high = try;
         if (count == keep)
             break;
+        try = low + (high - low) / 2;
     }
-    return least;
+    return low;
+}
+
+/* Without a branch that nobody could foresee. */
+static int find(const uint32_t *keys, int n, uint32_t least, int32_t *index)
+{
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        index[count] = i;
+        count += keys[i] >= least;
+    }
+    return count;
 }
 
 static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
-                   int32_t *index, float *value)
+                   int32_t *room, int32_t *index, float *value)
 {
     const int n = rows * w;
     for (int r = 0; r < rows; r++) {
@@ -41,12 +65,16 @@ static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_
         }
     }
     const uint32_t least = threshold(keys, n, keep);
-    int equal = keep - count_from(keys, n, least + 1); /* of those at the border, the first */
-    for (int i = 0, k = 0; k < keep; i++) {
-        if (keys[i] < least || (keys[i] == least && equal-- <= 0))
+    const int found = find(keys, n, least, room);
+    int over = found - keep; /* of those at the border, the last */
+    for (int k = found - 1; k >= 0; k--) {
+        const int i = room[k];
+        if (over > 0 && keys[i] == least) {
+            over--;
             continue;
-        index[k] = i;
-        value[k++] = c[(size_t)(i / w) * ld + (size_t)(i % w)];
+        }
+        index[k - over] = i;
+        value[k - over] = c[(size_t)(i / w) * ld + (size_t)(i % w)];
     }
 }
 
@@ -57,18 +85,13 @@ static void add_scaled(float *y, float a, const float *x, int n)
         y[i] += a * x[i];
 }
 
-/* Coefficients of one frequency of h share their sum over those of w. */
-static void spread(float *y, size_t stride, int h, int w, float scale, const int32_t *index,
-                   const float *value, int n, const float *bh, const float *bw, size_t ld,
-                   float *row)
+static void sum_rows(float *y, int w, size_t ld, float scale, const int32_t *index,
+                     const float *value, int n, const float *bw)
 {
-    for (int k = 0; k < n;) {
-        const int i = index[k] / w, end = (i + 1) * w;
-        memset(row, 0, ld * sizeof *row);
-        for (; k < n && index[k] < end; k++)
-            add_scaled(row, value[k], bw + (size_t)(index[k] - i * w) * ld, (int)ld);
-        for (int r = 0; r < h; r++)
-            add_scaled(y + (size_t)r * stride, scale * (h > 1 ? bh[i * h + r] : 1), row, w);
+    for (int k = 0; k < n; k++) {
+        const int row = index[k] / w;
+        add_scaled(y + (size_t)row * ld, scale * value[k], bw + (size_t)(index[k] - row * w) * ld,
+                   (int)ld);
     }
 }
 
@@ -79,4 +102,4 @@ static void sign(float *y, const float *x, size_t n)
         y[i] = (float)((x[i] > 0) - (x[i] < 0));
 }
 
-const struct codec_kernels KERNELS(fast_codec) = {select, spread, sign};
+const struct codec_kernels KERNELS(fast_codec) = {select, find, sum_rows, sign};

@@ -95,15 +95,17 @@ struct attention_kernels {
 
 /* Tiles of the cosine transform. */
 struct codec_kernels {
-    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys: memory for all of c. */
+    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys and room: memory for all
+     * of c. */
     void (*select)(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
-                   int32_t *index, float *value);
-    /* y (h, w), rows `stride` apart, += scale * the inverse transform of n coefficients, which are
-     * in order. bh (h, h) and bw (w, ld) are the matrices of the sides, a row for each frequency;
-     * row: memory for ld. */
-    void (*spread)(float *y, size_t stride, int h, int w, float scale, const int32_t *index,
-                   const float *value, int n, const float *bh, const float *bw, size_t ld,
-                   float *row);
+                   int32_t *room, int32_t *index, float *value);
+    /* Where the keys that reach `least` are, in order; index has room for all n. Returns how many.
+     */
+    int (*find)(const uint32_t *keys, int n, uint32_t least, int32_t *index);
+    /* Row index / w of y, rows `ld` apart, += scale * value * row index % w of bw (w, ld), for n
+     * coefficients of tiles of width w. */
+    void (*sum_rows)(float *y, int w, size_t ld, float scale, const int32_t *index,
+                     const float *value, int n, const float *bw);
     void (*sign)(float *y, const float *x, size_t n);
 };
 
