@@ -58,45 +58,56 @@ static double sum_squares(const float *x, size_t n)
 }
 
 /* The Feistel network of rng_permute over 2 * half <= 32 bits, of which the rounds need the lowest
- * word of Philox alone: many elements at once. */
-static void feistel(uint32_t *x, size_t n, int half, uint64_t seed, uint64_t stream)
+ * word of Philox alone. Elements lie in the innermost loop, and few enough for the first cache. */
+enum { TOGETHER = 256 };
+
+struct philox {
+    uint32_t c[4][TOGETHER];
+};
+
+static void philox_round(struct philox *p, uint32_t k0, uint32_t k1, size_t n)
 {
-    const uint32_t mask = ((uint32_t)1 << half) - 1;
+    uint32_t *restrict c0 = p->c[0], *restrict c1 = p->c[1];
+    uint32_t *restrict c2 = p->c[2], *restrict c3 = p->c[3];
 #pragma omp simd
     for (size_t i = 0; i < n; i++) {
-        uint32_t left = x[i] >> half, right = x[i] & mask;
-        for (uint32_t round = 0; round < 4; round++) {
-            uint32_t c0 = right, c1 = round << 30;
-            uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
-            uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-            for (int r = 0; r < 10; r++) {
-                const uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-                c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-                c1 = (uint32_t)p1;
-                c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-                c3 = (uint32_t)p0;
-                k0 += 0x9E3779B9u;
-                k1 += 0xBB67AE85u;
-            }
-            const uint32_t next = left ^ (c0 & mask);
-            left = right;
-            right = next;
+        const uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
+        c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
+        c1[i] = (uint32_t)p1;
+        c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+        c3[i] = (uint32_t)p0;
+    }
+}
+
+static void feistel(uint32_t *restrict x, size_t n, int half, uint64_t seed, uint64_t stream)
+{
+    const uint32_t mask = ((uint32_t)1 << half) - 1;
+    struct philox p;
+    for (uint32_t round = 0; round < 4; round++) {
+        for (size_t i = 0; i < n; i++) {
+            p.c[0][i] = x[i] & mask;
+            p.c[1][i] = round << 30;
+            p.c[2][i] = (uint32_t)stream;
+            p.c[3][i] = (uint32_t)(stream >> 32);
         }
-        x[i] = left << half | right;
+        for (uint32_t r = 0; r < 10; r++)
+            philox_round(&p, (uint32_t)seed + r * 0x9E3779B9u,
+                         (uint32_t)(seed >> 32) + r * 0xBB67AE85u, n);
+        for (size_t i = 0; i < n; i++)
+            x[i] = (x[i] & mask) << half | (x[i] >> half ^ (p.c[0][i] & mask));
     }
 }
 
 /* Those that fall outside walk on, together. */
 static void permute(const struct choice *p, size_t first, int32_t *out, size_t n)
 {
-    enum { BLOCK = 256 };
     int half = 1;
     while ((uint64_t)1 << (2 * half) < p->of)
         half++;
-    for (size_t at = 0; at < n; at += BLOCK) {
-        uint32_t x[BLOCK];
-        uint16_t whose[BLOCK];
-        size_t left = n - at < BLOCK ? n - at : BLOCK;
+    for (size_t at = 0; at < n; at += TOGETHER) {
+        uint32_t x[TOGETHER];
+        uint16_t whose[TOGETHER];
+        size_t left = n - at < TOGETHER ? n - at : TOGETHER;
         for (size_t i = 0; i < left; i++) {
             x[i] = (uint32_t)(first + at + i);
             whose[i] = (uint16_t)i;
