@@ -121,6 +121,16 @@ says '^time_to_loss: until train/loss is [0-9.]+, the lowest of '
 [ -s budget/loss-samples.gnuplot ] || die "no curve over samples"
 succeeds "$sotto" compare methods.ini --steps=-1 --tokens=2000 --out=budget
 says '^\[2/2\] local: was done before: '
+# An optimizer that runs share is for those whose method has none; its weight decay is for all, where it is said.
+sed -e '/tau = 2/d' -e 's/^workers = 2/&\noptim.kind = adamw\noptim.beta1 = 0.8\noptim.weight_decay = 0.1/' \
+    -e 's/^strategy = local-sgd/strategy = random/' methods.ini >own.ini
+succeeds "$sotto" compare own.ini --steps=4 --plot=false
+grep -qx 'kind = sgd' own/local/checkpoints/*/sotto.ini && grep -qx 'weight_decay = 0.1' own/local/checkpoints/*/sotto.ini ||
+    die "random has another optimizer: $(grep -A9 'optim' own/local/checkpoints/*/sotto.ini)"
+succeeds "$sotto" compare own.ini --steps=4 --plot=false
+says '^\[2/2\] local: was done before: '
+fails_with 'optim.kind = sgd: the run in own/plain has' "$sotto" train --resume own/plain --steps=6 --strategy=random
+succeeds "$sotto" train --resume own/local --steps=6
 { cat methods.ini; echo '[run odd]'; echo 'diloco.H = 4'; } >odd.ini
 fails_with "diloco.H = 4 has no effect: the method is ddp x sync" "$sotto" compare odd.ini --steps=4
 fails_with "compare wants one file" "$sotto" compare
