@@ -912,6 +912,35 @@ static void jobs_begin_when_started(void **state)
     assert_ok(engine_virtual(&config, stamping_worker, NULL));
 }
 
+/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1; worker 1 at 3. They go
+ * on at 3 and 4, and the job, of which 3 seconds were left, is done at 6. */
+static enum sotto_status pausing_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct stamped j = {w, 4, -1, -1};
+    struct lane *lane;
+    TRY(w->ops->lane(w, &lane));
+    TRY(compute(w, 1));
+    if (w->rank == 0)
+        TRY(lane_start(lane, stamped_job, &j));
+    TRY(compute(w, 1 + w->rank));
+    const double trained = now(w);
+    w->ops->pause(w);
+    TRY(w->ops->go_on(w, trained));
+    CHECK(now(w) == 3 + w->rank, "worker %d goes on at %g", w->rank, now(w));
+    TRY(lane_wait(lane));
+    CHECK(now(w) == (w->rank ? 4 : 6), "worker %d has its exchange at %g", w->rank, now(w));
+    lane_close(lane);
+    return SOTTO_OK;
+}
+
+static void pauses_put_jobs_off(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 2};
+    assert_ok(engine_virtual(&config, pausing_worker, NULL));
+}
+
 static void lanes_compute(void **state)
 {
     (void)state;
@@ -969,6 +998,7 @@ int main(void)
         cmocka_unit_test(lanes_compute),
         cmocka_unit_test(many_jobs),
         cmocka_unit_test(jobs_begin_when_started),
+        cmocka_unit_test(pauses_put_jobs_off),
         cmocka_unit_test(messages_stay_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
