@@ -244,7 +244,7 @@ struct ops {
      * lowest bits of the first byte of y on; the last byte is filled with zeros. And back. */
     void (*bits_pack)(struct device *dev, int bits, struct view y, struct view x, size_t count);
     void (*bits_unpack)(struct device *dev, int bits, struct view y, struct view x, size_t count);
-    /* y = -1, 0 or 1; y may be x. */
+    /* y = -1, 0 or 1, or no number where x is none; y may be x. */
     void (*sign)(struct device *dev, struct view y, struct view x, size_t count);
 
     /* index (int32) = the first `count` elements of the permutation. */
@@ -255,8 +255,8 @@ struct ops {
     /* y (fp32) = a value where it is picked; the rest stays. */
     void (*put)(struct device *dev, const struct picks *p, struct view y, float a,
                 struct view value, struct view index);
-    /* Signs of x, two bits each, four in a byte of y from its lowest bits on: 0, 1, or 3 for -1;
-     * the last byte is filled with zeros. */
+    /* Signs of x, two bits each, four in a byte of y from its lowest bits on: 0, 1, or 3 for -1, 2
+     * for no number; the last byte is filled with zeros. */
     void (*signs_pack)(struct device *dev, struct view y, struct view x, size_t count);
     /* y = the signs in x, or += when `add`. */
     void (*signs_unpack)(struct device *dev, struct view y, struct view x, size_t count, bool add);

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.bash"
 
 list='^(threads/2x2/((ddp|zero1|fsdp|acco/replay)/(co2|diloco|overlap-local|mixed|killed)|zero1/slowmo/resume|ddp/diloco/prune'
-list+='|ddp/co2/norm|fsdp/mixed/accumulate6|fsdp/olmo2|zero1/mixed/grads-fp32|fsdp/(random|striding)/sign-(before|off/bf16)|zero1/(random|every)/(killed|decoupled-adamw))|threads/1x1/fsdp/recompute'
+list+='|ddp/co2/norm|fsdp/mixed/accumulate6|fsdp/olmo2|zero1/mixed/grads-fp32|fsdp/demo|fsdp/(random|striding)/sign-(before|off/bf16)|zero1/(random|every)/(killed|decoupled-adamw))|threads/1x1/fsdp/recompute'
 list+='|virtual/2x2/(ddp|dpu|acco-wp)|virtual/2x2/nodes2/slow/acco/mixed)$'
 bits=$(dirname "$self")/../../tools/bits
 "$bits" "$sotto" "$list" >here || die "cpu: $(cat here)"

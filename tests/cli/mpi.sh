@@ -54,7 +54,7 @@ for method in zero1 fsdp; do
     [ "${states[1x4.two.$method]}" = "${states[1x4.two.ddp]}" ] || die "$method on two nodes: other bits than ddp"
 done
 [ "${states[1x4.two.ddp]}" != "${states[1x4.ddp]}" ] || die "two nodes sum in the order of one"
-for method in random striding every; do # what groups exchange themselves
+for method in demo random striding every; do # what groups exchange themselves
     run=("${train[@]}" --steps=6 --strategy.preset=$method --strategy.shard=fsdp --strategy.mesh=2x2 --sign=before)
     succeeds "${run[@]}" --workers=4 --out=threads.$method
     want=$(state)

@@ -465,6 +465,22 @@ static void bytes(void **state)
         }
 }
 
+/* A gradient that is no number is seen in the parameters of all groups: signs do not hide it. */
+static void broken_gradient(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const struct asked a = {
+            .chunk = 16, .top = 2, .decay = 0.9, .tile = i / 3, .sign = (enum sign)(i % 3)};
+        struct trial *t = trial_make(a, "ddp", 2, 1);
+        t->given.grad[1][1][5] = NAN;
+        assert_ok(given_run(&t->given));
+        assert_true(isfinite(t->given.x[0][5]) && isnan(t->given.x[1][5]));
+        assert_true(isfinite(t->given.x[1][500]));
+        free(t);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -500,6 +516,7 @@ int main(void)
         cmocka_unit_test(formula),         cmocka_unit_test(published),
         cmocka_unit_test(is_averaged_sgd), cmocka_unit_test(equal_bits),
         cmocka_unit_test(bytes),           cmocka_unit_test(refused),
+        cmocka_unit_test(broken_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

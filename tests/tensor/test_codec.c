@@ -258,14 +258,15 @@ static void signs(void **state)
     (void)state;
     struct device dev;
     struct buffer b;
-    float x[] = {3, -0.5f, 0, -0.f, 1e-40f}, want[] = {1, -1, 0, 0, 1};
+    float x[] = {3, -0.5f, 0, -0.f, 1e-40f, NAN}, want[] = {1, -1, 0, 0, 1};
     assert_ok(device_open(&dev, test_device(), &memory, 1));
-    assert_ok(buffer_init(&b, &dev, DTYPE_F32, 5, MEMORY_SCRATCH));
-    dev.ops->write(&dev, b.view, x, 5);
-    dev.ops->sign(&dev, b.view, b.view, 5);
-    dev.ops->read(&dev, x, b.view, 5);
+    assert_ok(buffer_init(&b, &dev, DTYPE_F32, 6, MEMORY_SCRATCH));
+    dev.ops->write(&dev, b.view, x, 6);
+    dev.ops->sign(&dev, b.view, b.view, 6);
+    dev.ops->read(&dev, x, b.view, 6);
     for (int i = 0; i < 5; i++)
         assert_true(x[i] == want[i]);
+    assert_true(isnan(x[5])); /* what has broken stays so */
     buffer_free(&b);
     device_close(&dev);
 }

@@ -2,6 +2,8 @@
  * bits: every table against plain loops, exactly. */
 #include "base/scratch.h"
 
+#include <math.h>
+
 #include "base/rng.h"
 #include "tensor/cpu/cpu.h"
 
@@ -141,6 +143,8 @@ static void packed_signs(void **state)
     rng_normal(&rng, x, MOST, 0, 1);
     for (int i = 0; i < MOST; i += 5)
         x[i] = i % 2 ? 0.f : -0.f;
+    for (int i = 6; i < MOST; i += 1001)
+        x[i] = NAN;
     for (int t = 0; t < TABLES; t++) {
         struct device dev;
         if (!open_table(&dev, t))
@@ -159,14 +163,14 @@ static void packed_signs(void **state)
             uint8_t *got = read_back(&dev, &bits);
             memset(want, 0, sizeof want);
             for (size_t i = 0; i < n; i++) {
-                const int sign = (x[i] > 0) - (x[i] < 0);
-                want[i / 4] |= (uint8_t)((sign & 3) << 2 * (i % 4));
+                const int sign = (x[i] > 0) - (x[i] < 0), code = isnan(x[i]) ? 2 : sign & 3;
+                want[i / 4] |= (uint8_t)(code << 2 * (i % 4));
                 sum[i] = x[i] + (float)sign;
-                assert_true(signs[i] == (float)sign);
+                assert_true(isnan(x[i]) ? isnan(signs[i]) : signs[i] == (float)sign);
             }
             assert_memory_equal(got, want, (n + 3) / 4);
             for (size_t i = 0; i < n; i++)
-                assert_true(added[i] == sum[i]);
+                assert_true(isnan(x[i]) ? isnan(added[i]) : added[i] == sum[i]);
             free(signs), free(added), free(got);
         }
         device_close(&dev);

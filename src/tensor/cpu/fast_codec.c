@@ -99,7 +99,7 @@ static void sign(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = (float)((x[i] > 0) - (x[i] < 0));
+        y[i] = x[i] == x[i] ? (float)((x[i] > 0) - (x[i] < 0)) : x[i];
 }
 
 const struct codec_kernels KERNELS(fast_codec) = {select, find, sum_rows, sign};

@@ -1,4 +1,6 @@
 /* Flat vectors: conversion, sums, scaling. */
+#include <math.h>
+
 #include "tensor/cpu/kernels.h"
 
 static void widen(float *y, const uint16_t *x, size_t n)
@@ -130,7 +132,7 @@ static void permute(const struct choice *p, size_t first, int32_t *out, size_t n
 
 static uint32_t sign_bits(float x)
 {
-    return (x > 0) | (x < 0 ? 3u : 0u);
+    return (uint32_t)(x > 0) | (x < 0 ? 3u : 0u) | (x != x ? 2u : 0u);
 }
 
 static void signs_pack(uint8_t *y, const float *x, size_t n)
@@ -150,7 +152,7 @@ static void signs_unpack(float *y, const uint8_t *x, size_t n)
 #pragma omp simd
     for (size_t i = 0; i < n; i++) { /* 0, 1, 3 -> 0, 1, -1 */
         const int bits = x[i / 4] >> 2 * (i % 4) & 3;
-        y[i] = (float)((bits & 1) - (bits & 2));
+        y[i] = bits == 2 ? NAN : (float)((bits & 1) - (bits & 2));
     }
 }
 

@@ -163,5 +163,5 @@ void reference_sign(struct device *dev, struct view y, struct view x, size_t cou
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        put(y, i, (get(x, i) > 0) - (get(x, i) < 0));
+        put(y, i, isnan(get(x, i)) ? NAN : (get(x, i) > 0) - (get(x, i) < 0));
 }

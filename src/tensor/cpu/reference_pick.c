@@ -1,4 +1,6 @@
 /* The oracle of elements that are picked out of vectors, and of packed signs. */
+#include <math.h>
+
 #include "base/rng.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/reference.h"
@@ -39,7 +41,7 @@ void reference_signs_pack(struct device *dev, struct view y, struct view x, size
     uint8_t *to = y.data;
     (void)dev;
     for (size_t i = 0; i < count; i++) {
-        const int bits = get(x, i) > 0 ? 1 : get(x, i) < 0 ? 3 : 0;
+        const int bits = isnan(get(x, i)) ? 2 : get(x, i) > 0 ? 1 : get(x, i) < 0 ? 3 : 0;
         to[i / 4] = (uint8_t)((i % 4 ? to[i / 4] : 0) | bits << 2 * (i % 4));
     }
 }
@@ -50,6 +52,6 @@ void reference_signs_unpack(struct device *dev, struct view y, struct view x, si
     (void)dev;
     for (size_t i = 0; i < count; i++) {
         const int bits = ((const uint8_t *)x.data)[i / 4] >> 2 * (i % 4) & 3;
-        put_add(y, i, bits == 3 ? -1 : bits, add);
+        put_add(y, i, bits == 3 ? -1 : bits == 2 ? NAN : bits, add);
     }
 }
