@@ -102,28 +102,67 @@ static size_t kept_at(const struct tiles *t, int i)
     return t->kept + (size_t)i * (size_t)t->keep;
 }
 
+/* Frequencies of a side h are even or odd about its middle, in turn: half of the rows is enough for
+ * each kind, sums of what mirrors itself for the one and differences for the other. So both
+ * transforms along an even h take half the products. */
+
+/* c = along h of the rows in p->along, which they may take; p->c is the other room. */
+static const float *along_h(const struct work *w, const struct pieces *p)
+{
+    const struct attention_kernels *a = w->k->attention;
+    const int h = w->t->h, half = h / 2, ld = (int)w->ld;
+    const size_t by = (size_t)h, side = (size_t)half * w->ld;
+    if (h % 2) {
+        a->product(h, ld, h, w->bh, by, 1, p->along, w->ld, p->c, w->ld, false);
+        return p->c;
+    }
+    for (int j = 0; j < half; j++) {
+        float *sum = p->c + (size_t)j * w->ld;
+        w->k->codec->mirror(sum, sum + side, p->along + (size_t)j * w->ld,
+                            p->along + (size_t)(h - 1 - j) * w->ld, w->ld, false);
+    }
+    a->product(half, ld, half, w->bh, 2 * by, 1, p->c, w->ld, p->along, 2 * w->ld, false);
+    a->product(half, ld, half, w->bh + by, 2 * by, 1, p->c + side, w->ld, p->along + w->ld,
+               2 * w->ld, false);
+    return p->along;
+}
+
+/* y += the inverse along h of the rows in p->along. */
+static void back_along_h(const struct work *w, const struct pieces *p, float *y)
+{
+    const struct attention_kernels *a = w->k->attention;
+    const struct tiles *t = w->t;
+    const int h = t->h, half = h / 2, ld = (int)w->ld;
+    const size_t by = (size_t)h, side = (size_t)half * w->ld, n = (size_t)t->w;
+    if (h % 2) {
+        a->product(h, ld, h, w->bh, 1, by, p->along, w->ld, p->c, w->ld, false);
+        for (int r = 0; r < h; r++)
+            w->k->vector->add(y + (size_t)r * t->stride, p->c + (size_t)r * w->ld, n);
+        return;
+    }
+    a->product(half, ld, half, w->bh, 1, 2 * by, p->along, 2 * w->ld, p->c, w->ld, false);
+    a->product(half, ld, half, w->bh + by, 1, 2 * by, p->along + w->ld, 2 * w->ld, p->c + side,
+               w->ld, false);
+    for (int j = 0; j < half; j++) {
+        const float *even = p->c + (size_t)j * w->ld;
+        w->k->codec->mirror(y + (size_t)j * t->stride, y + (size_t)(h - 1 - j) * t->stride, even,
+                            even + side, n, true);
+    }
+}
+
 /* y, a tile, += scale * the inverse transform of n coefficients: along w as they are, a row for
  * each frequency of h, and then of these rows along h. */
 static void spread(const struct work *w, const struct pieces *p, float *y, float scale,
                    const int32_t *index, const float *value, int n)
 {
     const struct tiles *t = w->t;
-    const struct attention_kernels *a = w->k->attention;
-    const int h = t->h, ld = (int)w->ld;
-    float *rows = h > 1 ? p->along : p->row; /* chunks still need theirs */
-    memset(rows, 0, (size_t)h * w->ld * sizeof *rows);
+    float *rows = t->h > 1 ? p->along : p->row; /* chunks still need theirs */
+    memset(rows, 0, (size_t)t->h * w->ld * sizeof *rows);
     w->k->codec->sum_rows(rows, t->w, w->ld, scale, index, value, n, w->bw);
-    if (h == 1) {
+    if (t->h > 1)
+        back_along_h(w, p, y);
+    else
         w->k->vector->add(y, rows, (size_t)t->w);
-        return;
-    }
-    if (ld == t->w) {
-        a->product(h, ld, h, w->bh, 1, (size_t)h, rows, w->ld, y, t->stride, true);
-        return;
-    }
-    a->product(h, ld, h, w->bh, 1, (size_t)h, rows, w->ld, p->c, w->ld, false);
-    for (int r = 0; r < h; r++)
-        w->k->vector->add(y + (size_t)r * t->stride, p->c + (size_t)r * w->ld, (size_t)t->w);
 }
 
 /* Takes what is kept of one tile, whose coefficients are c, out of it. */
@@ -149,14 +188,9 @@ static void encode_task(const struct work *w, const struct pieces *p, int task, 
     const int n = chunks ? min_int(CHUNKS, t->ny * t->nx - first) : 1;
     const int rows = chunks ? n : t->h;
     const size_t stride = chunks ? (size_t)t->w : t->stride;
-    const float *c = p->along;
     a->product(rows, (int)w->ld, t->w, m + tile_at(t, first), stride, 1, w->turn, w->ld, p->along,
                w->ld, false);
-    if (!chunks) {
-        a->product(rows, (int)w->ld, rows, w->bh, (size_t)rows, 1, p->along, w->ld, p->c, w->ld,
-                   false);
-        c = p->c;
-    }
+    const float *c = chunks ? p->along : along_h(w, p);
     for (int i = 0; i < n; i++)
         keep_tile(w, p, first + i, c + (size_t)i * w->ld, m, index, value);
 }

@@ -95,6 +95,25 @@ static void sum_rows(float *y, int w, size_t ld, float scale, const int32_t *ind
     }
 }
 
+static void mirror(float *y, float *z, const float *a, const float *b, size_t n, bool add)
+{
+    if (add) {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) {
+            const float sum = a[i] + b[i], difference = a[i] - b[i];
+            y[i] += sum;
+            z[i] += difference;
+        }
+    } else {
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) {
+            const float sum = a[i] + b[i], difference = a[i] - b[i];
+            y[i] = sum;
+            z[i] = difference;
+        }
+    }
+}
+
 static void sign(float *y, const float *x, size_t n)
 {
 #pragma omp simd
@@ -102,4 +121,4 @@ static void sign(float *y, const float *x, size_t n)
         y[i] = x[i] == x[i] ? (float)((x[i] > 0) - (x[i] < 0)) : x[i];
 }
 
-const struct codec_kernels KERNELS(fast_codec) = {select, find, sum_rows, sign};
+const struct codec_kernels KERNELS(fast_codec) = {select, find, sum_rows, mirror, sign};

@@ -106,6 +106,8 @@ struct codec_kernels {
      * coefficients of tiles of width w. */
     void (*sum_rows)(float *y, int w, size_t ld, float scale, const int32_t *index,
                      const float *value, int n, const float *bw);
+    /* y = a + b and z = a - b, or += when `add`. */
+    void (*mirror)(float *y, float *z, const float *a, const float *b, size_t n, bool add);
     void (*sign)(float *y, const float *x, size_t n);
 };
 
