@@ -45,23 +45,29 @@ keep() { # keep KIND: lines "WHAT SECONDS s[, MICRO-BATCHES micro-batches ...]" 
     sed -n "s|^\([a-z][a-z 0-9]*\) \([0-9.]*\) s\(, \([0-9]*\) micro-batches.*\)\{0,1\}$|$cluster\t${name:-\1}\t$1\t\2\t\4|p" out >>"$results"
 }
 
-sleeping() {
+training() {
     local turn m name
     for turn in $(seq 0 $turns); do # turn 0 is virtual
         run=("${urgent[@]}" "${across[@]}" "$bench") kind=real
         [ $turn -gt 0 ] || { run=("$bench" "${virtual[@]}" --worker.memory=$memory); kind=virtual; }
-        succeeds "${run[@]}" calls 10
-        name= keep $kind
+        [ $work = training ] || { succeeds "${run[@]}" calls 10; name= keep $kind; }
         for m in ${methods-ddp zero1 fsdp acco co2 diloco}; do
             case $m in
-            co2) rounds="--tau=4 --steps=16" ;;
-            diloco) rounds="--H=4 --steps=16" ;;
-            *) rounds=--steps=8 ;;
+            co2) rounds="--tau=4 --steps=16 --kind=sgd" ;;
+            diloco) rounds="--H=4 --steps=16 --kind=sgd" ;;
+            demo) rounds="--steps=8 --shape=flat" ;;
+            random | striding) rounds=--steps=8 ;;
+            *) rounds="--steps=8 --kind=sgd" ;;
             esac
-            succeeds "${run[@]}" train 100 --strategy=$m --kind=sgd --threads=1 $rounds
+            succeeds "${run[@]}" train 100 --strategy=$m --threads=1 $rounds
             name=$m keep $kind
         done
     done
+}
+
+# Also messages and collectives at once.
+sleeping() {
+    training
 }
 
 # Two hosts of one machine, which computes on one core for each; lanes run where there is room, as nothing is bound. Virtual
@@ -134,5 +140,8 @@ on_hosts "4 hosts" sleeping 4 1 100mbit
 on_hosts "3 hosts, one at 50 Mbit/s" sleeping 3 1 "100mbit 100mbit 50mbit"
 fair=yes methods= on_hosts "the same, a queue for each sender" sleeping 3 1 "100mbit 100mbit 50mbit"
 on_hosts "2 hosts x 2 workers" sleeping 2 2 100mbit
+for at in 10mbit 100mbit 1gbit 10gbit; do
+    methods=${methods-ddp demo random} on_hosts "2 hosts at $at" training 2 1 $at
+done
 on_hosts "2 hosts, computing" computing 2 1 100mbit
 table

@@ -41,12 +41,14 @@ trap 'exit 1' INT TERM
 # carry less while both directions are busy. A queue of data holds 100 ms; there is one, or with $fair one for each host that
 # sends.
 shape() { # shape NAME DEVICE RATE
-    local tc="tc -n $net-$1" tenth way="burst 32kb cburst 32kb quantum 1514" i queues=0
+    local tc="tc -n $net-$1" tenth burst way i queues=0
     case $3 in
     *mbit) tenth=$((${3%mbit} * 100)) ;;
     *gbit) tenth=$((${3%gbit} * 100000)) ;;
     *) die "rate $3: want a number of mbit or gbit" ;;
     esac # in kbit
+    burst=$((tenth < 10000 ? tenth * 33 / 10 : 32768)) # of 2.6 ms at the most: a small message is not for nothing
+    way="burst ${burst}b cburst ${burst}b quantum 1514"
     [ -z "${fair:-}" ] || queues=$((hosts - 1))
     $tc qdisc add dev $2 root handle 1: htb default 20 &&
         $tc class add dev $2 parent 1: classid 1:1 htb rate $3 $way &&
