@@ -37,6 +37,22 @@ static bool parse_real(const char *text, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
+/* Also "1/32". */
+static bool parse_fraction(const char *text, double *out)
+{
+    const char *slash = strchr(text, '/');
+    char above[64];
+    double below = 0;
+    if (!slash || slash - text >= (ptrdiff_t)sizeof above)
+        return parse_real(text, out);
+    memcpy(above, text, (size_t)(slash - text));
+    above[slash - text] = '\0';
+    if (!parse_real(above, out) || !parse_real(slash + 1, &below))
+        return false;
+    *out /= below;
+    return isfinite(*out);
+}
+
 /* Digits are exact; "1e6" and "1.5M" go through a double, which beyond 64 bits is left to the
  * caller's range check: `*value` means nothing then. */
 static bool parse_whole(const char *text, double *out, int64_t *value)
@@ -84,7 +100,7 @@ static enum sotto_status assign_number(const struct option *o, void *to, const c
     bool whole = o->type != OPTION_TYPE_REAL;
     double x = 0;
     int64_t exact = 0;
-    if (whole ? !parse_whole(value, &x, &exact) : !parse_real(value, &x))
+    if (whole ? !parse_whole(value, &x, &exact) : !parse_fraction(value, &x))
         return fail(SOTTO_EINVAL, "%s = %.80s: want %s", name, value,
                     whole ? "an integer" : "a number");
     if (x < o->min || x > o->max || (o->type == OPTION_TYPE_INT && exact != (int)exact))

@@ -119,6 +119,14 @@ static void numbers(void **state)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(set(&a, "steps", wrong[i]), SOTTO_EINVAL, "want an integer");
     assert_fails(set(&a, "lr", "fast"), SOTTO_EINVAL, "lr = fast: want a number");
+    assert_ok(set(&a, "lr", "1/32"));
+    assert_true(a.optim.lr == 1. / 32);
+    assert_ok(set(&a, "lr", "2e-3/4"));
+    assert_true(a.optim.lr == 2e-3 / 4);
+    for (int i = 0; i < 6; i++) {
+        static const char *const none[] = {"1/", "/3", "1/0", "1/2/3", "0/0", "1/nan"};
+        assert_fails(set(&a, "lr", none[i]), SOTTO_EINVAL, "want a number");
+    }
     assert_fails(set(&a, "lr", "nan"), SOTTO_EINVAL, "want a number");
     assert_int_equal(a.run.steps, 1000); /* a refused value changes nothing */
 }

@@ -164,9 +164,9 @@ static enum sotto_status pack_block(void *arg)
     struct sparse *s = arg;
     const struct comm_block b = s->now.block;
     const size_t n = b.end - b.begin, mask_length = mask_words(n);
-    float *value = s->value + b.begin;
     if (!s->value)
         return SOTTO_OK;
+    float *value = s->value + b.begin;
     const size_t kept = count_values(value, n);
     s->now.dense = mask_length + kept >= n;
     s->now.words = s->now.dense ? n : mask_length + kept;
