@@ -11,12 +11,10 @@ static int keep_of(const struct cut_rule *rule, int size)
     return keep < 1 ? 1 : keep < size ? keep : size;
 }
 
-/* One more list of tiles; empty ones are left out. */
-static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struct tiles t)
+/* One more list of tiles. */
+static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, struct tiles t)
 {
     const size_t n = (size_t)t.ny * (size_t)t.nx;
-    if (n == 0)
-        return SOTTO_OK;
     if (cut->n == cut->room) {
         const int room = cut->room ? 2 * cut->room : 16;
         struct tiles *more = realloc(cut->list, (size_t)room * sizeof *more);
@@ -33,15 +31,31 @@ static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struc
     return SOTTO_OK;
 }
 
+/* ny x nx tiles like t, the first of them: in lists that an int counts, and none where there are
+ * none. */
+static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struct tiles t,
+                             size_t ny, size_t nx)
+{
+    enum { MOST = 1 << 30 };
+    const size_t at = t.at, across = nx < MOST ? nx : MOST;
+    const size_t down = MOST / (across ? across : 1);
+    for (size_t y = 0; y < ny; y += down)
+        for (size_t x = 0; x < nx; x += across) {
+            t.at = at + y * (size_t)t.h * t.stride + x * (size_t)t.w;
+            t.ny = (int)(ny - y < down ? ny - y : down);
+            t.nx = (int)(nx - x < across ? nx - x : across);
+            TRY(add_list(cut, rule, t));
+        }
+    return SOTTO_OK;
+}
+
 static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, struct piece p)
 {
     const size_t chunk = (size_t)rule->chunk, n = p.count / chunk, rest = p.count % chunk;
-    const struct tiles whole = {
-        .at = p.own, .stride = p.count, .ny = 1, .nx = (int)n, .h = 1, .w = rule->chunk};
-    const struct tiles last = {
-        .at = p.own + n * chunk, .stride = rest, .ny = 1, .nx = rest > 0, .h = 1, .w = (int)rest};
-    TRY(add(cut, rule, whole));
-    return add(cut, rule, last);
+    const struct tiles whole = {.at = p.own, .stride = p.count, .h = 1, .w = rule->chunk};
+    const struct tiles last = {.at = p.own + n * chunk, .stride = rest, .h = 1, .w = (int)rest};
+    TRY(add(cut, rule, whole, 1, n));
+    return add(cut, rule, last, 1, rest > 0);
 }
 
 static int in_order(const void *a, const void *b)
@@ -112,9 +126,7 @@ static enum sotto_status cut_tensors(struct cut *cut, const struct cut_rule *rul
         struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
         t.h = side_of(rows, rule->chunk);
         t.w = side_of(columns, rule->chunk);
-        t.ny = (int)(rows / (size_t)t.h);
-        t.nx = (int)(columns / (size_t)t.w);
-        TRY(add(cut, rule, t));
+        TRY(add(cut, rule, t, rows / (size_t)t.h, columns / (size_t)t.w));
     }
     return SOTTO_OK;
 }

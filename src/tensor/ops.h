@@ -99,7 +99,8 @@ struct sgd {
 /* Tiles that vectors are cut into for the cosine transform (DCT-II, orthonormal): ny x nx tiles of
  * (h, w) elements each, rows `stride` elements apart; a chunk of a vector is a tile of one row. The
  * first begins at element `at`. Of each `keep` coefficients are kept; those of the first tile lie
- * from `kept` on among all that are kept, tile after tile. Sides are at most TILE_SIDE. */
+ * from `kept` on among all that are kept, tile after tile. Sides are at most TILE_SIDE,
+ * and ny nx is at most 2^30. */
 enum { TILE_SIDE = 256 };
 struct tiles {
     size_t at, stride;

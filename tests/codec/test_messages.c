@@ -114,6 +114,50 @@ static void tiles_of_tensors(void **state)
     }
 }
 
+/* More tiles than an int counts, along either side: lists of them follow one another without a gap,
+ * and what is sent is as long as all of them make it. Nothing is allocated. */
+static void very_many(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t shape[3];
+        bool tiles;
+        size_t n, lists, bytes; /* two values a tile, and two places of 6 or 12 bits */
+    } big[] = {
+        {{400000000000}, false, 6250000000, 6, 59375000000},
+        {{400000000000}, true, 6250000000, 6, 59375000000},
+        {{64, 1l << 40}, true, 1l << 34, 16, 188978561024},
+        {{1l << 40, 64}, true, 1l << 34, 16, 188978561024},
+        {{1l << 22, 3l << 21}, true, 3l << 31, 7, 70866960384},
+    };
+    struct device dev;
+    assert_ok(device_open(&dev, "null", &memory, 1));
+    for (size_t i = 0; i < sizeof big / sizeof *big; i++) {
+        const struct cut_rule rule = {.chunk = 64, .top = 2, .tiles = big[i].tiles};
+        struct table table = {0};
+        struct codec c;
+        size_t n = 0, elements = 0;
+        assert_int_equal(table_add(&table, "w", big[i].shape, TABLE_ZERO, 1), 0);
+        assert_ok(table_layout(&table, 1, 1));
+        assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, 2));
+        for (int k = 0; k < c.cut.n; k++) {
+            const struct tiles *t = &c.cut.list[k];
+            assert_int_equal(t->kept, 2 * n);
+            assert_true(t->ny > 0 && t->nx > 0 && (int64_t)t->ny * t->nx <= 1 << 30);
+            assert_int_equal(t->at, t->ny == 1 ? n * (size_t)t->w : elements);
+            n += (size_t)t->ny * (size_t)t->nx;
+            elements += (size_t)t->ny * (size_t)t->nx * (size_t)(t->h * t->w);
+        }
+        if (n != big[i].n || elements != table.parameters || c.cut.elements != elements ||
+            c.cut.kept != 2 * n || c.bytes != big[i].bytes || (size_t)c.cut.n != big[i].lists)
+            fail_with("case %zu: %zu tiles of %zu elements, %zu kept in %d lists, %zu bytes", i, n,
+                      elements, c.cut.kept, c.cut.n, c.bytes);
+        codec_free(&c);
+        table_free(&table);
+    }
+    device_close(&dev);
+}
+
 /* Tiles of w and k have 6 bits and follow one another, those of p and u have 3 and do not; b and
  * the single element have none. Of chunks two runs have a shorter last one. To whole words. */
 static void length_of_messages(void **state)
@@ -154,6 +198,7 @@ int main(void)
         cmocka_unit_test(chunks_cover_tensors),
         cmocka_unit_test(tiles_of_tensors),
         cmocka_unit_test(length_of_messages),
+        cmocka_unit_test(very_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
