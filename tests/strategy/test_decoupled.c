@@ -393,6 +393,7 @@ static void refused(void **state)
         {{"preset=random", "rate=0"}, "out of range"},
         {{"preset=striding", "rate=0.3"},
          "striding.rate = 0.3 is not 1/n of an integer n: 0.25 and 0.3333333333 are next to it"},
+        {{"preset=striding", "rate=0.33333"}, "0.25 and 0.3333333333 are next"},
         {{"preset=random", "sign=before", "dtype=bf16"}, "it is for after, off"},
         {{"preset=every", "n=0"}, "out of range"},
         {{"preset=every", "decay=0.9"}, "key 'decay' belongs to"},
@@ -401,6 +402,22 @@ static void refused(void **state)
     optim_defaults(&optim);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_fails(resolve(bad[i].option, &optim), SOTTO_EINVAL, bad[i].says);
+}
+
+/* A rate as six digits print 1/n. */
+static void printed_rates(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 5000; n++)
+        for (int fixed = 0; fixed <= (n < 10); fixed++) {
+            char rate[32];
+            snprintf(rate, sizeof rate, fixed ? "rate=%.6f" : "rate=%.6g", 1.0 / n);
+            const char *const option[3] = {"preset=striding", rate};
+            struct optim_config optim;
+            optim_defaults(&optim);
+            if (resolve(option, &optim) != SOTTO_OK)
+                fail_with("n = %d: %s", n, sotto_error());
+        }
 }
 
 /* The optimizer is the method's own, with its own defaults, unless it was said otherwise: then the
@@ -445,6 +462,7 @@ int main(void)
         cmocka_unit_test(random_elements), cmocka_unit_test(striding), cmocka_unit_test(every),
         cmocka_unit_test(identities),      cmocka_unit_test(bytes),    cmocka_unit_test(who_moves),
         cmocka_unit_test(same_bits),       cmocka_unit_test(refused),  cmocka_unit_test(optimizer),
+        cmocka_unit_test(printed_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -30,7 +30,7 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     struct striding_config *c = own;
     const double stride = round(1 / c->rate);
     TRY(decoupled_resolve(own, config));
-    if (fabs(stride * c->rate - 1) > 1e-6) /* as it was typed: 0.333333 is a third */
+    if (fabs(stride * c->rate - 1) > 5e-6) /* six digits: 0.333333 is a third */
         return fail(SOTTO_EINVAL,
                     "striding.rate = %g is not 1/n of an integer n: %.10g and %.10g are next to it",
                     c->rate, 1 / ceil(1 / c->rate), 1 / floor(1 / c->rate));
