@@ -79,6 +79,9 @@ void strategy_describe(const struct strategy_config *config, char out[OPTION_ROO
 /* Micro-batches that a worker's oracle must be able to hold at once. */
 int strategy_slots(const struct strategy_config *config);
 
+/* Whether each worker has whole tensors to step: alone in its group, or by its shard method. */
+bool strategy_owns_all(const struct strategy_config *config);
+
 /* Whether a round has as many micro-batches as fit beside communication; whether what is computed
  * depends on that. */
 bool strategy_elastic(const struct strategy_config *config);

@@ -21,6 +21,11 @@ enum dtype strategy_grad_type(const struct strategy_config *c)
     return strategy_elastic(c) || c->accumulate > FEW ? DTYPE_F32 : DTYPE_BF16;
 }
 
+bool strategy_owns_all(const struct strategy_config *c)
+{
+    return c->groups == c->workers || c->sharding->shard->owns_all;
+}
+
 bool strategy_elastic(const struct strategy_config *c)
 {
     return c->sharding->shard->history != NULL;

@@ -55,6 +55,7 @@ struct strategy_setup {
 };
 
 struct strategy_ops {
+    bool owns_all; /* each worker of a group owns the whole vector, be it alone or not */
     bool abandons; /* a round between two micro-batches, when a worker is asked to stop */
     size_t bytes;  /* of the member's struct, which begins with a struct strategy */
     /* The struct is zero but for its ops; behind a failure it is freed too. */

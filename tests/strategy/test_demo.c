@@ -278,6 +278,12 @@ static const struct {
 };
 enum { MESHES = sizeof meshes / sizeof *meshes };
 
+/* Every worker owns whole tensors. */
+static bool whole(int mesh)
+{
+    return meshes[mesh].slices == 1 || strcmp(meshes[mesh].shard, "ddp") == 0;
+}
+
 /* In every mesh, with one thing asked for after the other. */
 static void formula(void **state)
 {
@@ -293,8 +299,7 @@ static void formula(void **state)
     for (int i = 0; i < MESHES; i++)
         for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
             for (int tile = 0; tile < 2; tile++) {
-                if ((tile && meshes[i].slices > 1) ||
-                    ((STRIDE > 1 || LEAP > 1) && (i + (int)k) % 3))
+                if ((tile && !whole(i)) || ((STRIDE > 1 || LEAP > 1) && (i + (int)k) % 3))
                     continue;
                 struct asked a = asked[k];
                 a.tile = tile;
@@ -382,7 +387,7 @@ static void is_averaged_sgd(void **state)
 {
     (void)state;
     for (int i = 0; i < MESHES; i++) {
-        struct asked a = {.chunk = 32, .rate = 1, .sign = OFF, .tile = meshes[i].slices == 1};
+        struct asked a = {.chunk = 32, .rate = 1, .sign = OFF, .tile = whole(i)};
         struct trial *t = trial_make(a, meshes[i].shard, meshes[i].groups, meshes[i].slices);
         struct trial *plain = trial_make(a, meshes[i].shard, meshes[i].groups, meshes[i].slices);
         plain->given.replicate = "sync";
@@ -465,6 +470,22 @@ static void bytes(void **state)
         }
 }
 
+/* Tiles where each worker owns all, by the sharding or alone in its group; as many as they have. */
+static void automatic(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES; i++) {
+        struct asked a = {.chunk = 8, .top = whole(i) ? 64 : 8, .sign = OFF, .tile = whole(i)};
+        a.decay = 0.9;
+        for (int k = 0; k < 2; k++, a.top = 3) {
+            struct trial *t = trial_make(a, meshes[i].shard, meshes[i].groups, meshes[i].slices);
+            snprintf(t->option[3], sizeof t->option[3], "demo.shape=auto");
+            check(t, 1e-5);
+            free(t);
+        }
+    }
+}
+
 /* A gradient that is no number is seen in the parameters of all groups: signs do not hide it. */
 static void broken_gradient(void **state)
 {
@@ -488,7 +509,14 @@ static void refused(void **state)
         const char *shard, *option[2], *says;
         int slices;
     } bad[] = {
-        {"fsdp", {"demo.shape=tile"}, "each of the 2 workers of a group has a part", 2},
+        {"fsdp", {"demo.shape=tile"}, "with fsdp each of the 2 workers of a group has a part", 2},
+        {"zero1", {"demo.shape=tile"}, "with zero1 each of the 2 workers", 2},
+        {"fsdp", {"demo.top=65"}, "demo.top = 65: a chunk of demo.chunk = 64 has at most 64", 2},
+        {"ddp", {"demo.top=65", "demo.shape=flat"}, "a chunk of demo.chunk = 64", 2},
+        {"ddp",
+         {"demo.top=101", "demo.chunk=10"},
+         "demo.top = 101: a tile of demo.chunk = 10 has at most 100 coefficients",
+         2},
         {"ddp", {"demo.top=3", "demo.rate=0.5"}, "demo.top = 3 and demo.rate = 0.5", 1},
         {"ddp", {"demo.sign=before", "demo.dtype=bf16"}, "dtype", 1},
         {"acco", {NULL}, "acco x demo makes no sense", 2},
@@ -516,7 +544,7 @@ int main(void)
         cmocka_unit_test(formula),         cmocka_unit_test(published),
         cmocka_unit_test(is_averaged_sgd), cmocka_unit_test(equal_bits),
         cmocka_unit_test(bytes),           cmocka_unit_test(refused),
-        cmocka_unit_test(broken_gradient),
+        cmocka_unit_test(broken_gradient), cmocka_unit_test(automatic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

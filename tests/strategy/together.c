@@ -68,6 +68,7 @@ static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 }
 
 static const struct strategy_ops ops = {
+    .owns_all = true,
     .bytes = sizeof(struct shard),
     .init = init,
     .round = run_round,

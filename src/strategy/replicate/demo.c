@@ -23,13 +23,17 @@ struct demo_config {
 #define S struct demo_config
 static const struct option options[] = {
     OPTION_INT(S, chunk, "64", 1, TILE_SIDE, "elements of a chunk; longest side of a tile"),
-    OPTION_REAL(S, rate, TEXT(DEMO_RATE), 1e-12, 1,
-                "share of the coefficients of each chunk or tile that is sent, at least one"),
+    OPTION_REAL(
+        S, rate, TEXT(DEMO_RATE), 1e-12, 1,
+        "share of the coefficients of each chunk or tile that is sent, rounded down, at least "
+        "one"),
     OPTION_INT(S, top, "0", 0, TILE_SIDE *TILE_SIDE,
-               "coefficients of each chunk or tile that are sent; 0: by rate"),
-    OPTION_ENUM(S, shape, "auto", shapes,
-                "flat: chunks of what a worker owns; tile: tiles of tensors, in groups of one "
-                "worker; auto: tile where that can be"),
+               "coefficients of each chunk or tile that are sent, or all that it has; 0: by rate; "
+               "chunk = 64, top = 32 is the published optimizer's default"),
+    OPTION_ENUM(
+        S, shape, "auto", shapes,
+        "flat: chunks of what a worker owns; tile: tiles of tensors, where each worker owns "
+        "all: under ddp, or in groups of one worker; auto: tile where that can be"),
     DECOUPLED_OPTIONS,
 };
 #undef S
@@ -39,19 +43,29 @@ struct demo {
     struct codec codec;
 };
 
+static bool in_tiles(const struct demo_config *c, const struct strategy_config *config)
+{
+    return c->shape == SHAPE_TILE || (c->shape == SHAPE_AUTO && strategy_owns_all(config));
+}
+
 static enum sotto_status resolve(void *own, const struct strategy_config *config)
 {
     const struct demo_config *c = own;
-    const int group = config->workers / config->groups;
     TRY(decoupled_resolve(own, config));
     if (c->top && c->rate != DEMO_RATE)
         return fail(SOTTO_EINVAL, "demo.top = %d and demo.rate = %g say the same: give one of them",
                     c->top, c->rate);
-    if (c->shape == SHAPE_TILE && group > 1)
+    if (c->shape == SHAPE_TILE && !strategy_owns_all(config))
         return fail(SOTTO_EINVAL,
-                    "demo.shape = tile transforms whole tensors, of which each of the %d workers "
-                    "of a group has a part: take flat, or groups of one worker",
-                    group);
+                    "demo.shape = tile transforms whole tensors, of which with %s each of the %d "
+                    "workers of a group has a part: take flat, ddp, or groups of one worker",
+                    config->sharding->name, config->workers / config->groups);
+    const bool tiles = in_tiles(c, config);
+    const int most = tiles ? c->chunk * c->chunk : c->chunk;
+    if (c->top > most)
+        return fail(SOTTO_EINVAL,
+                    "demo.top = %d: %s of demo.chunk = %d has at most %d coefficients", c->top,
+                    tiles ? "a tile" : "a chunk", c->chunk, most);
     return SOTTO_OK;
 }
 
@@ -100,8 +114,8 @@ static enum sotto_status init(struct replicate *r)
     struct demo *m = (struct demo *)r;
     const struct demo_config *c = replicate_options(r);
     const struct update_config *update = &c->decoupled.update;
-    const bool tiles = c->shape == SHAPE_TILE || (c->shape == SHAPE_AUTO && r->is.mesh->n_s == 1);
-    const struct cut_rule rule = {c->chunk, c->top, c->top ? 0 : c->rate, tiles};
+    const struct cut_rule rule = {c->chunk, c->top, c->top ? 0 : c->rate,
+                                  in_tiles(c, r->is.config)};
     const enum codec_values values = update->sign == SIGN_BEFORE   ? CODEC_SIGNS
                                      : update->dtype == DTYPE_BF16 ? CODEC_BF16
                                                                    : CODEC_F32;

@@ -56,6 +56,7 @@ static enum sotto_status init(struct strategy *strategy, const struct strategy_s
 }
 
 static const struct strategy_ops ops = {
+    .owns_all = true,
     .abandons = true,
     .bytes = sizeof(struct shard),
     .init = init,

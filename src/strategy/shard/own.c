@@ -1,6 +1,7 @@
 /* What a worker owns, and the whole that the group's workers own together. */
 #include "strategy/shard/shard.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "tensor/ops.h"
@@ -31,6 +32,7 @@ enum sotto_status shard_own(struct shard *s, owned_rule *rule)
     const struct table *table = s->is.oracle->table;
     const int n = s->is.mesh->n_s;
     s->rule = rule;
+    assert(s->base.ops->owns_all == (rule == owned_all));
     TRY(rule(&s->own, table, s->is.mesh->s, n));
     TRY(list_slices(s));
     if (rule == owned_slices || shard_owns_all(s))
