@@ -61,7 +61,7 @@ static const struct option_only only[] = {
     {"cycle_floor", "schedule", "cyclic"},
     {"cycle_rounds", "schedule", "cyclic"},
 };
-enum { RULES = sizeof only / sizeof *only };
+enum { OF_KIND = 5, RULES = sizeof only / sizeof *only }; /* those of `kind` come first */
 
 struct option_section optim_section(struct optim_config *c)
 {
@@ -75,12 +75,15 @@ void optim_defaults(struct optim_config *c)
     option_defaults(&section, 1);
 }
 
-enum sotto_status optim_check(struct optim_config *c)
+enum sotto_status optim_check(struct optim_config *c, const char *chosen_by)
 {
     const struct option_section section = optim_section(c);
     if (c->nesterov && c->kind == OPTIM_SGD && c->momentum == 0)
         return fail(SOTTO_EINVAL, "optim.nesterov needs optim.momentum > 0");
-    return option_only_check(&section, only, RULES);
+    const enum sotto_status st = option_only_check(&section, only, OF_KIND);
+    if (st != SOTTO_OK)
+        return chosen_by ? fail_in(st, "%s: ", chosen_by) : st;
+    return option_only_check(&section, only + OF_KIND, RULES - OF_KIND);
 }
 
 void optim_set_aside(struct optim_config *c, const struct optim_config *base)

@@ -47,8 +47,9 @@ struct optim_config { /* [optim] */
 struct option_section optim_section(struct optim_config *config);
 void optim_defaults(struct optim_config *config);
 
-/* Refuses what makes no sense, and what the optimizer or the schedule has no use for. */
-enum sotto_status optim_check(struct optim_config *config);
+/* Refuses what makes no sense, and what the optimizer or the schedule has no use for. `chosen_by`:
+ * what has chosen the kind, where that is not the user's; else NULL. */
+enum sotto_status optim_check(struct optim_config *config, const char *chosen_by);
 
 /* As strategy_set_aside. */
 void optim_set_aside(struct optim_config *config, const struct optim_config *base);

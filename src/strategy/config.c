@@ -241,9 +241,37 @@ enum sotto_status strategy_optim(const struct strategy_config *c, struct optim_c
     const struct method *m = find_pair(c).replicate;
     if (!m || !m->optimizer)
         return SOTTO_OK;
+    char key[OPTION_ROOM], value[OPTION_ROOM];
+    strategy_optim_key(c, key, value);
     if (base && optim->kind == base->kind)
         optim->kind_said = false;
-    return m->optimizer(method_own(c, m), optim);
+    return m->optimizer(method_own(c, m), key, optim);
+}
+
+bool strategy_optim_key(const struct strategy_config *c, char key[OPTION_ROOM],
+                        char value[OPTION_ROOM])
+{
+    const struct method *m = find_pair(c).replicate;
+    char room[OPTION_ROOM];
+    for (int i = 0; m && m->optimizer && i < m->n_options; i++) {
+        if (strcmp(m->options[i].key, m->optimizer_key) != 0)
+            continue;
+        snprintf(key, OPTION_ROOM, "%s.%s", m->name, m->optimizer_key);
+        snprintf(value, OPTION_ROOM, "%s", option_print(&m->options[i], method_own(c, m), room));
+        return true;
+    }
+    return false;
+}
+
+bool strategy_unused(const struct strategy_config *c, const char *key)
+{
+    const struct method *m;
+    for (int i = 0; (m = method_at(i)); i++) {
+        const size_t length = strlen(m->name);
+        if (strncmp(key, m->name, length) == 0 && key[length] == '.')
+            return !uses(c, m);
+    }
+    return false;
 }
 
 /* Of a method that is not chosen. */

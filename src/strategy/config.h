@@ -43,6 +43,14 @@ enum sotto_status strategy_resolve(struct strategy_config *config, int workers);
 enum sotto_status strategy_optim(const struct strategy_config *config, struct optim_config *optim,
                                  const struct optim_config *base);
 
+/* Which option of the chosen method says what it steps with, such as demo.base, and its value;
+ * false: the optimizer is the user's. */
+bool strategy_optim_key(const struct strategy_config *config, char key[OPTION_ROOM],
+                        char value[OPTION_ROOM]);
+
+/* Whether a key is of the section of a method that is not chosen. */
+bool strategy_unused(const struct strategy_config *config, const char *key);
+
 /* Groups, where the mesh is left open: one, or as many as workers where the replicate method is
  * meant for slow links. */
 int strategy_groups(const struct strategy_config *config, int workers);

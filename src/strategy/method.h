@@ -44,8 +44,10 @@ struct method {
      * resolved. */
     enum sotto_status (*resolve)(void *own, const struct strategy_config *config);
     /* (optional) Makes `optim` the optimizer that the method steps with, and refuses what was said
-     * otherwise. Default: it is the user's. */
-    enum sotto_status (*optimizer)(const void *own, struct optim_config *optim);
+     * otherwise; the option that says which it is, and that with its section, for messages.
+     * Default: it is the user's. */
+    enum sotto_status (*optimizer)(const void *own, const char *key, struct optim_config *optim);
+    const char *optimizer_key;
     /* (optional) Sets aside what depends on files and on the number of groups: a trial of a round
      * or two with fewer of them begins. */
     void (*trial)(void *own);

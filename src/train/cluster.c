@@ -135,6 +135,17 @@ enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st)
     return status_raise(&note);
 }
 
+/* The optimizer is the user's, or what an option of the method says. */
+static enum sotto_status check_optim(struct run_config *config)
+{
+    char key[OPTION_ROOM], value[OPTION_ROOM], both[2 * OPTION_ROOM + 8];
+    TRY(strategy_optim(&config->strategy, &config->optim, NULL));
+    if (!strategy_optim_key(&config->strategy, key, value))
+        return optim_check(&config->optim, NULL);
+    snprintf(both, sizeof both, "%s = %s", key, value);
+    return optim_check(&config->optim, both);
+}
+
 enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
 {
     *c = (struct cluster){.config = config, .leads = true};
@@ -148,8 +159,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     budget_resolve(t);
     TRY_DONE(check_time(config));
     TRY_DONE(strategy_resolve(&config->strategy, c->size));
-    TRY_DONE(strategy_optim(&config->strategy, &config->optim, NULL));
-    TRY_DONE(optim_check(&config->optim));
+    TRY_DONE(check_optim(config));
     TRY_DONE(place(c));
     TRY_DONE(set_speeds(c));
 done:

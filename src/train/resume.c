@@ -46,13 +46,39 @@ static const struct {
     {"model.preset", "the model is the checkpoint's"},
     {"data.vocab", "the tokenizer is the checkpoint's"},
     {"data.tokenizer", "the tokenizer is the checkpoint's"},
-    {"optim.kind", "the checkpoint holds the state of the other"},
+    {"optim.kind", "the checkpoint holds its state"},
 };
 
 struct refusal {
     const struct run *run;
     enum sotto_status st;
 };
+
+/* SGD without momentum leaves nothing that another kind could not go on without. */
+static bool is_stateless(const struct optim_config *o)
+{
+    return o->kind == OPTIM_SGD && o->momentum == 0;
+}
+
+/* By the key that the user has: a method's, where the optimizer is its own. */
+static enum sotto_status refuse_kind(const struct run *run, const char *old_value,
+                                     const char *new_value, const char *reason)
+{
+    char key[OPTION_ROOM], value[OPTION_ROOM];
+    const char *folder = run->config.train.out;
+    if (!strategy_optim_key(&run->config.strategy, key, value))
+        return fail(SOTTO_EINVAL, "optim.kind = %s: the run in %s has '%s' and keeps it, since %s",
+                    new_value, folder, old_value, reason);
+    if (run->before->optim.kind == OPTIM_ADAMW)
+        return fail(SOTTO_EINVAL,
+                    "%s = %.200s: the run in %s has the optimizer '%s' and keeps it, since %s; "
+                    "%s = decoupled-adamw goes on with it",
+                    key, value, folder, old_value, reason, key);
+    return fail(SOTTO_EINVAL,
+                "%s = %.200s: the run in %s has the optimizer '%s' with momentum and keeps it, "
+                "since %s",
+                key, value, folder, old_value, reason);
+}
 
 static void refuse_one(void *arg, const char *key, const char *old_value, const char *new_value)
 {
@@ -64,6 +90,11 @@ static void refuse_one(void *arg, const char *key, const char *old_value, const 
             continue; /* data that were tokens may become text */
         if (strncmp(key, "model.", 6) == 0 && *r->run->config.train.init && !*old_value)
             continue; /* it was never asked for */
+        if (strcmp(key, "optim.kind") == 0) {
+            if (!is_stateless(&r->run->before->optim))
+                r->st = refuse_kind(r->run, old_value, new_value, fixed[i].reason);
+            continue;
+        }
         r->st =
             fail(SOTTO_EINVAL, "%s = %.200s: the run in %s has %s'%.200s' and keeps it, since %s",
                  key, new_value, r->run->config.train.out, *old_value ? "" : "the default ",
@@ -85,7 +116,20 @@ static void tell_one(void *arg, const char *key, const char *old_value, const ch
                  *new_value ? new_value : "''");
 }
 
-/* Compares two configurations as checkpoints keep them. */
+struct used {
+    const struct strategy_config *strategy;
+    config_difference *each;
+    void *arg;
+};
+
+static void pass_used(void *arg, const char *key, const char *old_value, const char *new_value)
+{
+    const struct used *u = arg;
+    if (!strategy_unused(u->strategy, key))
+        u->each(u->arg, key, old_value, new_value);
+}
+
+/* Compares two configurations as checkpoints keep them, without what is set aside now. */
 static enum sotto_status compare(const struct run_config *before, const struct run_config *now,
                                  config_difference *each, void *arg)
 {
@@ -94,7 +138,7 @@ static enum sotto_status compare(const struct run_config *before, const struct r
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     *kept = *now;
     resume_keep(kept);
-    config_differences(before, kept, each, arg);
+    config_differences(before, kept, pass_used, &(struct used){&now->strategy, each, arg});
     free(kept);
     return SOTTO_OK;
 }
@@ -106,10 +150,27 @@ enum sotto_status resume_refuse(const struct run *run)
     return r.st;
 }
 
+/* What a method had for its optimizer stays when the method goes. */
+static void tell_optimizer(const struct run *run)
+{
+    const struct run_config *before = run->before, *now = &run->config;
+    char key[OPTION_ROOM], value[OPTION_ROOM], other[OPTION_ROOM];
+    if (strategy_optim_key(&now->strategy, key, other) ||
+        !strategy_optim_key(&before->strategy, key, value))
+        return;
+    if (before->optim.kind == now->optim.kind)
+        log_info("unchanged since %s = %s: optim.kind = %s", key, value,
+                 now->optim.kind == OPTIM_ADAMW ? "adamw" : "sgd");
+    if (before->optim.weight_decay == now->optim.weight_decay)
+        log_info("unchanged since %s = %s: optim.weight_decay = %g", key, value,
+                 now->optim.weight_decay);
+}
+
 void resume_tell(const struct run *run)
 {
     if (compare(run->before, &run->config, tell_one, NULL) != SOTTO_OK)
         log_warn("what has changed is not listed: %s", sotto_error());
+    tell_optimizer(run);
 }
 
 static void put_option(void *arg, const char *key, const char *old_value, const char *new_value)

@@ -129,7 +129,7 @@ grep -qx 'kind = sgd' own/local/checkpoints/*/sotto.ini && grep -qx 'weight_deca
     die "random has another optimizer: $(grep -A9 'optim' own/local/checkpoints/*/sotto.ini)"
 succeeds "$sotto" compare own.ini --steps=4 --plot=false
 says '^\[2/2\] local: was done before: '
-fails_with 'optim.kind = sgd: the run in own/plain has' "$sotto" train --resume own/plain --steps=6 --strategy=random
+fails_with "random.base = demo-sgd: the run in own/plain has the optimizer 'adamw'" "$sotto" train --resume own/plain --steps=6 --strategy=random
 succeeds "$sotto" train --resume own/local --steps=6
 { cat methods.ini; echo '[run odd]'; echo 'diloco.H = 4'; } >odd.ini
 fails_with "diloco.H = 4 has no effect: the method is ddp x sync" "$sotto" compare odd.ini --steps=4

@@ -77,6 +77,34 @@ succeeds "$sotto" train --resume half --steps=20
 succeeds "$sotto" train --resume other --steps=12 --strategy=ddp
 says '^changed: strategy.preset co2 -> ddp$'
 says "^going on with ddp after ddp x co2: [0-9]+ values in the checkpoint that ddp has no use for are dropped \('outer.*' and others\)$"
+! grep -q '^changed: co2' out || die "a key of a method that is gone: $(cat out)"
+
+# Each group's own momentum under another number of groups.
+own=("${begin[@]}" --workers=2 --steps=4)
+succeeds "${own[@]}" --strategy=demo --rate=0.1 --out=own
+for workers in 1 3; do
+    cp -r own own$workers
+    succeeds "$sotto" train --resume own$workers --steps=5 --workers=$workers
+    said[workers]=$(grep "'decoupled.m'" out)
+done
+[ "${said[1]}" = "going on with 1 group after 2: 'decoupled.m' of 1 group is dropped" ] || die "1 group: ${said[1]}"
+[ "${said[3]}" = "going on with 3 groups after 2: 'decoupled.m' of 1 group that the checkpoint does not have begins with 0" ] ||
+    die "3 groups: ${said[3]}"
+
+# A method's own optimizer stays without it; one without state gives way to another, which begins anew.
+cp -r own anew
+succeeds "$sotto" train --resume own --steps=5 --strategy=ddp
+says '^unchanged since demo.base = demo-sgd: optim.kind = sgd$'
+says '^unchanged since demo.base = demo-sgd: optim.weight_decay = 0$'
+! grep -q '^changed: demo' out || die "a key of a method that is gone: $(cat out)"
+succeeds "$sotto" train --resume anew --steps=6 --demo.base=decoupled-adamw
+says '^changed: optim.kind sgd -> adamw$'
+says '^changed: optim.beta2 0.95 -> 0.999$'
+grep -aqE '"optim.t": ?"2"' anew/checkpoints/step-00000006/state.safetensors || die "moments of 2 steps count more"
+fails_with "demo.base = decoupled-adamw goes on with it" "$sotto" train --resume anew --steps=7 --demo.base=demo-sgd
+succeeds "${own[@]}" --out=adamw
+fails_with "demo.base = demo-sgd: the run in adamw has the optimizer 'adamw'" "$sotto" train --resume adamw --steps=6 --strategy=demo
+succeeds "$sotto" train --resume adamw --steps=6 --strategy=demo --base=decoupled-adamw
 
 # What is said beside it, and what is refused. Nothing is written then.
 succeeds "$sotto" train --resume part --steps=41 --optim.lr=0.5 --batch=2 --data.train=book.txt --optim.schedule=cosine

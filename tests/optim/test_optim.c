@@ -304,7 +304,7 @@ static void memory_of_state(void **state)
     }
     struct optim_config c = config_of(3);
     c.momentum = 0;
-    assert_fails(optim_check(&c), SOTTO_EINVAL, "optim.momentum > 0");
+    assert_fails(optim_check(&c, NULL), SOTTO_EINVAL, "optim.momentum > 0");
 }
 
 /* What has no effect is refused; what a base of several runs holds for others is forgotten. */
@@ -326,14 +326,14 @@ static void without_effect(void **state)
         const struct option_section s = optim_section(&c);
         optim_defaults(&c);
         base = c;
-        assert_ok(optim_check(&c));
+        assert_ok(optim_check(&c, NULL));
         assert_ok(option_set(&s, 1, bad[i].key, bad[i].value));
-        assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
+        assert_fails(optim_check(&c, NULL), SOTTO_EINVAL, bad[i].says);
         optim_set_aside(&c, &base); /* its own: it stays */
-        assert_fails(optim_check(&c), SOTTO_EINVAL, bad[i].says);
+        assert_fails(optim_check(&c, NULL), SOTTO_EINVAL, bad[i].says);
         base = c;
         optim_set_aside(&c, &base);
-        assert_ok(optim_check(&c));
+        assert_ok(optim_check(&c, NULL));
         assert_ok(option_set(&s, 1, "lr", "5"));
         base = c;
         optim_set_aside(&c, &base);

@@ -444,16 +444,18 @@ static void optimizer(void **state)
     optim_defaults(&o);
     assert_ok(option_set(&section, 1, "optim.kind", "adamw"));
     assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
-                 "optim.kind = adamw contradicts base = demo-sgd, which is sgd");
+                 "optim.kind = adamw contradicts random.base = demo-sgd, which is sgd");
     base = o;
     strategy_defaults(&config);
     assert_ok(set_options(&config, sgd, 1));
     assert_ok(strategy_optim(&config, &o, &base));
     assert_int_equal(o.kind, OPTIM_SGD);
     assert_ok(option_set(&section, 1, "optim.kind", "sgd"));
-    assert_fails(resolve(adamw, &o), SOTTO_EINVAL, "optim.kind = sgd contradicts");
+    assert_fails(resolve(adamw, &o), SOTTO_EINVAL,
+                 "optim.kind = sgd contradicts every.base = decoupled-adamw");
     assert_ok(option_set(&section, 1, "optim.momentum", "0.9"));
-    assert_fails(resolve(sgd, &o), SOTTO_EINVAL, "optim.momentum = 0.9: demo-sgd has none");
+    assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
+                 "optim.momentum = 0.9: random.base = demo-sgd has none");
 }
 
 int main(void)

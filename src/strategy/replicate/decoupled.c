@@ -25,7 +25,7 @@ enum sotto_status decoupled_resolve(void *own, const struct strategy_config *c)
     return SOTTO_OK;
 }
 
-enum sotto_status decoupled_optimizer(const void *own, struct optim_config *o)
+enum sotto_status decoupled_optimizer(const void *own, const char *key, struct optim_config *o)
 {
     const struct update_config *c = own;
     static const struct {
@@ -36,9 +36,9 @@ enum sotto_status decoupled_optimizer(const void *own, struct optim_config *o)
                 [BASE_DECOUPLED_ADAMW] = {OPTIM_ADAMW, "adamw", 0.01}};
     if (o->kind_said && o->kind != base[c->base].kind)
         return fail(SOTTO_EINVAL,
-                    "optim.kind = %s contradicts base = %s, which is %s fed with what is "
+                    "optim.kind = %s contradicts %s = %s, which is %s fed with what is "
                     "exchanged: leave one of them out",
-                    o->kind == OPTIM_SGD ? "sgd" : "adamw", decoupled_bases[c->base],
+                    o->kind == OPTIM_SGD ? "sgd" : "adamw", key, decoupled_bases[c->base],
                     base[c->base].name);
     o->kind = base[c->base].kind;
     if (!o->weight_decay_said)
@@ -47,8 +47,8 @@ enum sotto_status decoupled_optimizer(const void *own, struct optim_config *o)
         o->beta2 = 0.999;
     if (o->kind == OPTIM_SGD && o->momentum != 0)
         return fail(SOTTO_EINVAL,
-                    "optim.momentum = %g: demo-sgd has none beside that of the method",
-                    o->momentum);
+                    "optim.momentum = %g: %s = demo-sgd has none beside that of the method",
+                    o->momentum, key);
     return SOTTO_OK;
 }
 

@@ -64,7 +64,7 @@ struct decoupled {
 
 /* Members' `resolve` and `optimizer`. */
 enum sotto_status decoupled_resolve(void *own, const struct strategy_config *config);
-enum sotto_status decoupled_optimizer(const void *own, struct optim_config *optim);
+enum sotto_status decoupled_optimizer(const void *own, const char *key, struct optim_config *optim);
 
 /* m is zero, and so is q; for methods without m: q alone. */
 enum sotto_status decoupled_init(struct replicate *r);

@@ -142,5 +142,6 @@ const struct method method_demo = {
     METHOD_ONLY(decoupled_rules),
     .resolve = resolve,
     .optimizer = decoupled_optimizer,
+    .optimizer_key = "base",
     .replicate = &ops,
 };

@@ -99,6 +99,7 @@ const struct method method_every = {
     METHOD_ONLY(decoupled_rules),
     .resolve = decoupled_resolve,
     .optimizer = decoupled_optimizer,
+    .optimizer_key = "base",
     .every = every_n,
     .every_key = "n",
     .replicate = &ops,

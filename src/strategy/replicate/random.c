@@ -87,5 +87,6 @@ const struct method method_random = {
     METHOD_ONLY(decoupled_rules),
     .resolve = decoupled_resolve,
     .optimizer = decoupled_optimizer,
+    .optimizer_key = "base",
     .replicate = &ops,
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tensor/ops.h"
 
 static enum sotto_status init(struct replicate *r, const struct replicate_setup *setup)
@@ -153,11 +154,29 @@ bool replicate_boundary(struct replicate *r, int64_t every)
     return true;
 }
 
+/* Of an optimizer without any, such as SGD without momentum: this one begins anew. */
+static bool has_no_state(const struct optim *o, const struct state_visitor *v)
+{
+    int wanted = 0;
+    for (int i = 0; i < o->ops->states; i++) {
+        char any[64];
+        snprintf(any, sizeof any, "%s.", o->ops->state_name[i]);
+        wanted += o->state[i].dev != NULL;
+        if (state_has(v, any))
+            return false;
+    }
+    return wanted > 0;
+}
+
 static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)
 {
     struct optim *o = &r->optim;
     if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* one for the group */
         TRY(state_count(v, "optim.t", &o->t, STATE_STEPS));
+    if (state_loading(v) && has_no_state(o, v)) {
+        o->t = 0;
+        return SOTTO_OK;
+    }
     for (int i = 0; i < o->ops->states; i++)
         if (o->state[i].dev)
             TRY(replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i]));
@@ -179,6 +198,23 @@ enum sotto_status replicate_visit_vector(struct replicate *r, struct state_visit
     return SOTTO_OK;
 }
 
+/* Another number of groups cannot keep what each of them had. */
+static void tell_own(const struct replicate *r, const struct state_visitor *v, const char *group,
+                     const char *name, int64_t groups)
+{
+    const int64_t now = r->is.mesh->n_r, more = groups > now ? groups - now : now - groups;
+    char any[64];
+    snprintf(any, sizeof any, "%s.", group);
+    if (now == groups || r->is.mesh->worker->rank != 0 || !state_has(v, any))
+        return;
+    log_info("going on with %lld group%s after %lld: '%s.%s' of %lld group%s %s", (long long)now,
+             now == 1 ? "" : "s", (long long)groups, group, name, (long long)more,
+             more == 1 ? "" : "s",
+             now > groups ? "that the checkpoint does not have begins with 0"
+             : more == 1  ? "is dropped"
+                          : "are dropped");
+}
+
 enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor *v,
                                       const char *group, const char *name, const struct buffer *b)
 {
@@ -196,6 +232,8 @@ enum sotto_status replicate_visit_own(struct replicate *r, struct state_visitor 
     }
     char all[64];
     snprintf(all, sizeof all, "%s.", group);
+    if (loads)
+        tell_own(r, v, group, name, groups);
     return loads ? state_ignore(v, all) : SOTTO_OK;
 }
 

@@ -70,5 +70,6 @@ const struct method method_striding = {
     METHOD_ONLY(decoupled_rules),
     .resolve = resolve,
     .optimizer = decoupled_optimizer,
+    .optimizer_key = "base",
     .replicate = &ops,
 };
