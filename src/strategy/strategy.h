@@ -16,6 +16,7 @@
 struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
     bool want_norm;
+    int64_t step;   /* rounds of the run before this one */
     bool stop;      /* this worker would like this round to be the last */
     bool last;      /* the run is going to end behind this round; the same for all workers */
     double pause;   /* seconds since the last round that are not the training's */

@@ -47,6 +47,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     struct plan plan = {.lr = s.lr,
                         .next_lr = optim_lr(&run->config.optim, t->step + 1, t->rounds),
                         .want_norm = s.report,
+                        .step = t->step,
                         .stop = asked_to_stop(run),
                         .asked = run->watch.stop,
                         .last = last,

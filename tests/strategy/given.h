@@ -136,7 +136,7 @@ static inline enum sotto_status given_train(struct given_oracle *o, struct strat
     TRY(s->ops->import(s, flat));
     for (int t = 0; t < g->steps; t++) {
         struct round round;
-        const struct plan plan = {.lr = g->lr[t], .next_lr = g->lr[t]};
+        const struct plan plan = {.lr = g->lr[t], .next_lr = g->lr[t], .step = t};
         const int64_t before = given_sent(s);
         TRY(s->ops->round(s, &plan, &round));
         g->sent[t][rank] = given_sent(s) - before;

@@ -69,7 +69,8 @@ static inline double lab_lr(int t)
 
 static inline struct plan lab_plan(int t)
 {
-    return (struct plan){.lr = lab_lr(t), .next_lr = lab_lr(t + 1), .want_norm = t % 3 == 1};
+    return (struct plan){
+        .lr = lab_lr(t), .next_lr = lab_lr(t + 1), .want_norm = t % 3 == 1, .step = t};
 }
 
 static inline float lab_start(int i)

@@ -12,6 +12,7 @@ enum { STEPS = 20 };
 struct lab {
     struct rule rule;
     int precision, steps;
+    int first;  /* rounds of the run before these */
     bool still; /* the learning rate is 0 */
     int fades;  /* every so many steps it is `faded`; 0: never */
     double faded;
@@ -172,7 +173,8 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
     for (int t = 0; t < lab->steps; t++) {
         struct round round;
         const int64_t before = bytes_sent(mesh);
-        struct plan plan = {lab_lr_of(lab, t), lab_lr_of(lab, t + 1), .want_norm = t % 3 == 1};
+        struct plan plan = {lab_lr_of(lab, t), lab_lr_of(lab, t + 1), .want_norm = t % 3 == 1,
+                            .step = lab->first + t};
         plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
         TRY(s->ops->round(s, &plan, &round));
         lab->stop[w->rank][t] = round.stop;

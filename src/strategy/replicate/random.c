@@ -1,5 +1,5 @@
 /* Random replication (From et al. 2025): in every step the groups exchange the same pseudo-random
- * elements of their momenta. Everybody knows which from the seed and the step, so only values
+ * elements of their momenta. Everybody knows which from the seed and the round, so only values
  * travel. */
 #include "strategy/replicate/picked.h"
 
@@ -44,7 +44,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     struct random *m = (struct random *)r;
     const struct random_config *c = replicate_options(r);
     const struct picks picks = {.count = m->index.count};
-    m->now = (struct choice){(uint64_t)c->seed, (uint64_t)r->optim.t, r->count};
+    m->now = (struct choice){(uint64_t)c->seed, (uint64_t)plan->step, r->count};
     TRY(work_run(&r->on, choose, m, (double)sizeof(int32_t) * (double)m->index.count));
     return picked_step(&m->picked, plan, scale, picks, m->index.view);
 }

@@ -200,8 +200,8 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     const int64_t steps = c->train.steps, step = t->step + 1;
     const double begin = clock_now(t->worker->worker->clock);
     struct plan *plan = &t->plan;
-    *plan =
-        (struct plan){.lr = t->lr, .next_lr = t->lr, .stop = t->stop, .pause = begin - t->ended};
+    *plan = (struct plan){
+        .lr = t->lr, .next_lr = t->lr, .step = t->step, .stop = t->stop, .pause = begin - t->ended};
     if (t->lr < 0) {
         plan->lr = optim_lr(&c->optim, t->step, steps);
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
