@@ -4,10 +4,9 @@
 # Usage: experiments/acco/figures.sh [RESULTS [FOLDER]]     experiments/out and docs/results/acco by default
 set -eu
 cd "$(dirname "$0")/../.."
-results=${1:-experiments/out} folder=${2:-docs/results/acco}
-mkdir -p "$folder"
-data=$(mktemp)
-trap 'rm "$data"' EXIT
+. experiments/figures.bash
+draw_from "${1:-experiments/out}" "${2:-docs/results/acco}"
+data=$work/figure3
 
 awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
          { print substr($1, 2), $at["compute"], $at["wire"] }' "$results/figure3/table.csv" >"$data"

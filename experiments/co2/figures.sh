@@ -5,14 +5,9 @@
 # Usage: experiments/co2/figures.sh [RESULTS [FOLDER]]     experiments/out/co2 and docs/results/co2 by default
 set -eu
 cd "$(dirname "$0")/../.."
-results=${1:-experiments/out/co2} folder=${2:-docs/results/co2}
-mkdir -p "$folder"
-work=$(mktemp -d)
-trap 'rm -r "$work"' EXIT
+. experiments/figures.bash
+draw_from "${1:-experiments/out/co2}" "${2:-docs/results/co2}"
 
-column() { # FILE NAME: run and value
-    awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $1, $c }' "$1"
-}
 throughput() { # TABLE METHOD: workers and words a second
     column "$results/$1/table.csv" tokens_per_s | sed -n "s/^$2_\([0-9]*\) /\1 /p"
 }

@@ -5,14 +5,8 @@
 # Usage: experiments/detonation/figures.sh [RESULTS [FOLDER]]     experiments/out/detonation and docs/results/detonation by default
 set -eu
 cd "$(dirname "$0")/../.."
-results=${1:-experiments/out/detonation} folder=${2:-docs/results/detonation}
-mkdir -p "$folder"
-work=$(mktemp -d)
-trap 'rm -r "$work"' EXIT
-
-column() { # FILE NAME: run and value
-    awk -F, -v name="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) c = i; next } { print $1, $c }' "$1"
-}
+. experiments/figures.bash
+draw_from "${1:-experiments/out/detonation}" "${2:-docs/results/detonation}"
 
 # curve RUN: seconds and held-out loss, the mean over the seeds; steps of a run take equal times.
 curve() {

@@ -4,7 +4,7 @@
 #include "strategy/method.h"
 #include "strategy/shard/shard.h"
 
-extern const struct method method_together;
+extern const struct method method_ddp, method_together;
 
 static int slots(const void *own, const struct strategy_config *config)
 {
@@ -54,17 +54,15 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     return device_check(s->is.dev);
 }
 
-static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
+/* What it holds and keeps is ddp's. */
+static enum sotto_status init(struct strategy *s, const struct strategy_setup *setup)
 {
-    struct shard *s = (struct shard *)strategy;
-    TRY(shard_init(s, setup, owned_all));
-    TRY(shard_vectors(s, s->own.count, false));
-    return shard_replicate(s, NULL, NULL, shard_g_at);
+    return method_ddp.shard->init(s, setup);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
-    return shard_visit((struct shard *)s, v);
+    return method_ddp.shard->visit(s, v);
 }
 
 static const struct strategy_ops ops = {
