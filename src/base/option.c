@@ -294,20 +294,26 @@ static const char *inside(const struct option_section *s, const char *key)
 static enum sotto_status set_bare(const struct option_section *sections, int n, const char *key,
                                   const char *value)
 {
-    const struct option_section *found = NULL;
+    const struct option_section *found = NULL, *other = NULL;
     char who[512];
     for (int s = 0; s < n; s++) {
         if (!find(&sections[s], key) || !option_in_use(&sections[s]))
             continue;
         if (!*sections[s].name)
             return assign(find(&sections[s], key), sections[s].config, value, key);
-        if (found)
+        if (found && !found->used == !sections[s].used)
             return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s", key, found->name,
                         key, sections[s].name, key);
-        found = &sections[s];
+        const bool wins = !found || found->used;
+        other = wins ? found : &sections[s];
+        found = wins ? &sections[s] : found;
     }
+    const enum sotto_status st =
+        found ? assign(find(found, key), found->config, value, key) : SOTTO_OK;
+    if (st != SOTTO_OK && other)
+        return fail_in(st, "'%s' is %s.%s, not %s.%s: ", key, found->name, key, other->name, key);
     if (found)
-        return assign(find(found, key), found->config, value, key);
+        return st;
     if (!option_depends(sections, n, key))
         return unknown_key(sections, n, key, value);
     const int others = list_sections(sections, n, key, "", who, sizeof who);

@@ -111,7 +111,8 @@ struct option_section {
 /* Sets every field to its default. */
 void option_defaults(const struct option_section *sections, int n);
 
-/* Sets one key ("section.key", or "key" where it is unambiguous). */
+/* Sets one key ("section.key", or "key" where it is unambiguous: of two sections, one that is
+ * always in use goes before one that is chosen). */
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
                              const char *value);
 

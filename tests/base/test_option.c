@@ -255,6 +255,36 @@ static void sections_in_use(void **state)
     free(text);
 }
 
+/* A bare key is the general section's, where one that is chosen has it too. */
+static void general_keys(void **state)
+{
+    (void)state;
+    static const struct option red[] = {
+        OPTION_LONG(struct colour, depth, "1", 0, 100, "of red"),
+    };
+    static const struct option all[] = {
+        OPTION_LONG(struct colour, depth, "2", 0, 9, "of all"),
+    };
+    struct choice c = {.chosen = "red"};
+    struct option_section s[] = {
+        {.name = "red", .about = "", .table = red, 1, &c.red, is_chosen, &c},
+        OPTION_SECTION("all", "", all, &c.blue),
+        {.name = "", .about = ""},
+    };
+    for (int order = 0; order < 2; order++) {
+        option_defaults(s, 2);
+        assert_ok(option_set(s, 2, "depth", "5"));
+        assert_true(c.red.depth == 1 && c.blue.depth == 5);
+        assert_fails(option_set(s, 2, "depth", "50"), SOTTO_EINVAL,
+                     "'depth' is all.depth, not red.depth: ");
+        assert_ok(option_set(s, 2, "red.depth", "50"));
+        assert_true(c.red.depth == 50 && c.blue.depth == 5);
+        s[2] = s[0];
+        s[0] = s[1];
+        s[1] = s[2];
+    }
+}
+
 static void ambiguous_keys(void **state)
 {
     (void)state;
@@ -487,19 +517,13 @@ static void said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(ranges),
-        cmocka_unit_test(words),
-        cmocka_unit_test(unknown_keys),
-        cmocka_unit_test(ambiguous_keys),
-        cmocka_unit_test(sections_in_use),
-        cmocka_unit_test(files),
-        cmocka_unit_test(file_errors),
-        cmocka_unit_test(dump_and_load),
-        cmocka_unit_test(long_values),
-        cmocka_unit_test(command_line),
-        cmocka_unit_test(help_names_everything),
+        cmocka_unit_test(defaults),       cmocka_unit_test(numbers),
+        cmocka_unit_test(ranges),         cmocka_unit_test(words),
+        cmocka_unit_test(unknown_keys),   cmocka_unit_test(general_keys),
+        cmocka_unit_test(ambiguous_keys), cmocka_unit_test(sections_in_use),
+        cmocka_unit_test(files),          cmocka_unit_test(file_errors),
+        cmocka_unit_test(dump_and_load),  cmocka_unit_test(long_values),
+        cmocka_unit_test(command_line),   cmocka_unit_test(help_names_everything),
         cmocka_unit_test(said),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

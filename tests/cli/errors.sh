@@ -11,6 +11,8 @@ fails_with "want true or false" "${train[@]}" --recompute=maybe
 fails_with "want one of adamw, sgd" "${train[@]}" --optim.kind=adam
 fails_with "demo.base = demo-sgd: optim.beta2 = 0.9 has no effect" "${train[@]}" --strategy=demo --optim.beta2=0.9
 fails_with "sotto: optim.step_every = 7 has no effect" "${train[@]}" --strategy=demo --optim.step_every=7
+fails_with "'decay' is optim.decay, not demo.decay: " "${train[@]}" --strategy=demo --decay=0.99
+fails_with "demo.momentum = 0.9: want one of plain, scaled" "${train[@]}" --strategy=demo --demo.momentum=0.9
 fails_with "wants a value" "${train[@]}" --batch
 fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
 fails_with "No such file" "$sotto" train missing.ini
