@@ -27,6 +27,9 @@ static inline bool loop_leads(const struct loop *l)
     return l->t->worker->rank == 0;
 }
 
+/* The names in metrics.jsonl, up to a NULL. */
+extern const char *const loop_metrics[];
+
 /* Rank 0 tells the watcher of a round; a reported one is written to the metrics too. */
 void loop_tell(struct loop *l, struct run_step *s);
 

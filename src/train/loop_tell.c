@@ -1,10 +1,39 @@
 /* What is told of a run: to its watcher, in its metrics, and in the end. */
 #include "train/loop.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
+
+const char *const loop_metrics[] = {
+    "train/loss",       "train/lr",           "train/grad_norm", "train/tokens",
+    "train/samples",    "speed/tokens_per_s", "speed/seconds",   "time/seconds",
+    "time/compute",     "time/update",        "time/wire",       "time/waited_others",
+    "time/waited_wire", "comm/bytes",         "comm/inside",     "comm/between",
+    "eval/loss",        "eval/perplexity",    "eval/accuracy",   NULL,
+};
+
+static const char *listed(const char *name)
+{
+    int i = 0;
+    while (loop_metrics[i] && strcmp(loop_metrics[i], name) != 0)
+        i++;
+    assert(loop_metrics[i]);
+    return name;
+}
+
+static void put(struct metrics *m, const char *name, double value)
+{
+    metrics_put(m, listed(name), value);
+}
+
+static void put_int(struct metrics *m, const char *name, int64_t value)
+{
+    metrics_put_int(m, listed(name), value);
+}
 
 /* A full disk must not end a run that could still free itself: the first failure is said, training
  * goes on. */
@@ -19,22 +48,22 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
 {
     struct metrics *m = &t->run->metrics;
     metrics_begin(m, s->step);
-    metrics_put(m, "train/loss", s->round.loss);
-    metrics_put(m, "train/lr", s->lr);
-    metrics_put(m, "train/grad_norm", s->round.grad_norm);
-    metrics_put_int(m, "train/tokens", s->tokens);
-    metrics_put_int(m, "train/samples", s->samples);
-    metrics_put(m, "speed/tokens_per_s", s->tokens_per_s);
-    metrics_put(m, "speed/seconds", s->seconds);
-    metrics_put(m, "time/seconds", s->slowest);
-    metrics_put(m, "time/compute", all->compute);
-    metrics_put(m, "time/update", all->update);
-    metrics_put(m, "time/wire", all->wire);
-    metrics_put(m, "time/waited_others", all->waited_others);
-    metrics_put(m, "time/waited_wire", all->waited_wire);
-    metrics_put_int(m, "comm/bytes", all->inside + all->between);
-    metrics_put_int(m, "comm/inside", all->inside);
-    metrics_put_int(m, "comm/between", all->between);
+    put(m, "train/loss", s->round.loss);
+    put(m, "train/lr", s->lr);
+    put(m, "train/grad_norm", s->round.grad_norm);
+    put_int(m, "train/tokens", s->tokens);
+    put_int(m, "train/samples", s->samples);
+    put(m, "speed/tokens_per_s", s->tokens_per_s);
+    put(m, "speed/seconds", s->seconds);
+    put(m, "time/seconds", s->slowest);
+    put(m, "time/compute", all->compute);
+    put(m, "time/update", all->update);
+    put(m, "time/wire", all->wire);
+    put(m, "time/waited_others", all->waited_others);
+    put(m, "time/waited_wire", all->waited_wire);
+    put_int(m, "comm/bytes", all->inside + all->between);
+    put_int(m, "comm/inside", all->inside);
+    put_int(m, "comm/between", all->between);
     write_metrics(t->run);
 }
 
@@ -95,9 +124,9 @@ enum sotto_status loop_evaluate(struct loop *l)
     if (!loop_leads(l))
         return SOTTO_OK;
     metrics_begin(&run->metrics, t->step);
-    metrics_put(&run->metrics, "eval/loss", e->loss);
-    metrics_put(&run->metrics, "eval/perplexity", exp(e->loss));
-    metrics_put(&run->metrics, "eval/accuracy", (double)e->hits / (double)e->targets);
+    put(&run->metrics, "eval/loss", e->loss);
+    put(&run->metrics, "eval/perplexity", exp(e->loss));
+    put(&run->metrics, "eval/accuracy", (double)e->hits / (double)e->targets);
     write_metrics(run);
     if (run->watch.evaluated)
         run->watch.evaluated(run->watch.arg, t->step, e);

@@ -43,6 +43,8 @@ refused 'train.oracle = null needs worker.step' 'oracle = null' 'time = virtual'
 
 # So are columns and expectations of what runs do not report.
 fails_with "columns: runs report no 'los': did you mean 'loss'?" "$sotto" compare rates.ini --columns=los
+fails_with "curves: runs log no 'foo', but train/loss, train/lr," "$sotto" compare rates.ini --curves=foo
+fails_with "curves: runs log no 'eval/los': did you mean 'eval/loss'?" "$sotto" compare rates.ini --curves=train/loss,eval/los --list
 fails_with "columns: runs report no 'foo', but loss, common_loss, " "$sotto" compare rates.ini --columns=loss,foo --list
 sed 's/fast.loss < slow.loss/fast.lss < slow.loss/' rates.ini >lss.ini
 fails_with "fast.lss < slow.loss: runs report no 'lss': did you mean 'loss'?" "$sotto" compare lss.ini

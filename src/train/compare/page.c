@@ -176,6 +176,18 @@ static void find_unknown(void *arg, int run, const char *metric)
         status_save(&u->note, metric_check(metric, u->where));
 }
 
+static enum sotto_status check_curves(const struct spec *spec)
+{
+    char list[COMPARE_LIST_ROOM], *words[PAGE_COLUMNS];
+    int n = 0;
+    strcpy(list, spec->compare.curves);
+    if (*list)
+        TRY(spec_words(list, "curves", words, PAGE_COLUMNS, &n));
+    for (int i = 0; i < n; i++)
+        TRY(curve_check(words[i], "curves"));
+    return SOTTO_OK;
+}
+
 /* A slip of the pen is better known now than after hours of training. */
 enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_ROOM],
                                char *columns[PAGE_COLUMNS], int *n)
@@ -184,6 +196,7 @@ enum sotto_status page_columns(const struct spec *spec, char list[COMPARE_LIST_R
     TRY(spec_words(list, "columns", columns, PAGE_COLUMNS, n));
     for (int k = 0; k < *n; k++)
         TRY(metric_check(columns[k], "columns"));
+    TRY(check_curves(spec));
     for (int i = 0; i < spec->n_expects; i++) {
         struct unknown u = {.where = spec->expects[i].text};
         expect_visit(&spec->expects[i], find_unknown, &u);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/option.h"
+#include "train/loop.h"
 
 enum sotto_status results_init(struct results *r, const char *const *names, int n_runs, int n_seeds)
 {
@@ -106,28 +107,38 @@ static const char *const names[] = {
     NULL,
 };
 
-enum sotto_status metric_check(const char *metric, const char *where)
-{
-    char all[STATUS_ROOM];
-    size_t used = 0;
-    const char *near = option_closest(metric, names);
-    for (int i = 0; names[i]; i++)
-        if (strcmp(names[i], metric) == 0)
-            return SOTTO_OK;
-    if (near)
-        return fail(SOTTO_EINVAL, "%s: runs report no '%s': did you mean '%s'?", where, metric,
-                    near);
-    for (int i = 0; names[i] && used < sizeof all; i++)
-        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", names[i]);
-    return fail(SOTTO_EINVAL, "%s: runs report no '%s', but %s", where, metric, all);
-}
-
 static bool in(const char *const *list, const char *word)
 {
     for (; *list; list++)
         if (strcmp(*list, word) == 0)
             return true;
     return false;
+}
+
+static enum sotto_status check(const char *const *known, const char *name, const char *where,
+                               const char *runs_do)
+{
+    char all[STATUS_ROOM];
+    size_t used = 0;
+    const char *near = option_closest(name, known);
+    if (in(known, name))
+        return SOTTO_OK;
+    if (near)
+        return fail(SOTTO_EINVAL, "%s: runs %s no '%s': did you mean '%s'?", where, runs_do, name,
+                    near);
+    for (int i = 0; known[i] && used < sizeof all; i++)
+        used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", known[i]);
+    return fail(SOTTO_EINVAL, "%s: runs %s no '%s', but %s", where, runs_do, name, all);
+}
+
+enum sotto_status metric_check(const char *metric, const char *where)
+{
+    return check(names, metric, where, "report");
+}
+
+enum sotto_status curve_check(const char *curve, const char *where)
+{
+    return check(loop_metrics, curve, where, "log");
 }
 
 enum metric_unit metric_unit(const char *metric)

@@ -35,4 +35,7 @@ enum metric_unit metric_unit(const char *metric);
 /* A fault unless runs report it, with what they do; `where` it stands. */
 enum sotto_status metric_check(const char *metric, const char *where);
 
+/* The same for what runs log while they train, of which curves are drawn. */
+enum sotto_status curve_check(const char *curve, const char *where);
+
 #endif
