@@ -246,7 +246,7 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
     struct mpi_member *m = member(c);
     TRY(meet(m, COMM_ALLGATHER, count, unit));
     struct comm_block b = comm_block(count, c->size, c->rank);
-    char *mine = (char *)y + b.begin * unit;
+    char *mine = count ? (char *)y + b.begin * unit : NULL;
     if (b.end > b.begin && mine != x)
         memmove(mine, x, (b.end - b.begin) * unit);
     if (count * unit > m->shared->largest) {

@@ -116,10 +116,11 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
         int sent = sends ? mpi_piece(m, bytes, at) : 0, got = 0;
         MPI_Status status;
         if (receives)
-            TRY_DONE(post_recv(m, 0, (char *)in + at, (size_t)mpi_piece(m, room, at), from,
-                               MPI_TAG_SEND));
+            TRY_DONE(post_recv(m, 0, in ? (char *)in + at : NULL, (size_t)mpi_piece(m, room, at),
+                               from, MPI_TAG_SEND));
         if (sends)
-            TRY_DONE(post_send(m, 0, (const char *)out + at, (size_t)sent, to, MPI_TAG_SEND));
+            TRY_DONE(post_send(m, 0, out ? (const char *)out + at : NULL, (size_t)sent, to,
+                               MPI_TAG_SEND));
         if (receives) {
             TRY_DONE(mpi_await(m, &m->receiving[0].request, &status, "message"));
             MPI_Get_count(&status, MPI_BYTE, &got);

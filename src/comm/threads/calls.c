@@ -66,9 +66,11 @@ enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct v
         m,
         (struct offer){.call = COMM_REDUCE_SCATTER, .x = x, .y = y, .count = count, .unit = unit}));
     struct comm_block b = comm_block(count, c->size, c->rank);
-    struct view out =
-        view_of((char *)y.data - b.begin * unit, y.type); /* as if y were the whole vector */
-    sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
+    if (b.end > b.begin) { /* y may be NULL for an empty block */
+        struct view out =
+            view_of((char *)y.data - b.begin * unit, y.type); /* as if y were the whole vector */
+        sum_block(&out, 1, m->x, c->layout, c->rank, b.begin, b.end);
+    }
     return close_call(m, count * unit);
 }
 
@@ -82,8 +84,10 @@ enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size
     for (int i = 0; i < c->size; i++) {
         int r = (c->rank + i) % c->size; /* not all from the same one at once */
         struct comm_block b = comm_block(count, c->size, r);
+        if (b.end == b.begin)
+            continue;
         char *to = (char *)y + b.begin * unit;
-        if (b.end > b.begin && to != m->x[r].data)
+        if (to != m->x[r].data)
             memmove(to, m->x[r].data, (b.end - b.begin) * unit);
     }
     return close_call(m, count * unit);
