@@ -152,10 +152,10 @@ static void attention_backward(struct device *d, const struct attention *p, stru
 }
 
 static void cross_entropy(struct device *d, int rows, int vocab, struct view logits,
-                          struct view targets, float scale, struct view losses, struct view hits)
+                          struct view targets, float scale, struct view losses, struct view places)
 {
     TIMED(CROSS_ENTROPY, 0,
-          real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, hits));
+          real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, places));
 }
 
 static void adamw(struct device *d, const struct adamw *p, const struct stretch *s, int n)

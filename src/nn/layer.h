@@ -65,7 +65,7 @@ struct pass {
     struct cache *cache; /* (optional) */
     float *logits;       /* (optional) (rows, vocab): the last layer writes them here */
     struct view losses;  /* (optional) (rows) fp32: one a token, by the last layer   */
-    struct view hits;    /* (optional) (rows) uint8: 1 where the target came first   */
+    struct view places;  /* (optional) (rows) uint8: where the target came, 1: first */
 };
 
 /* Where a layer reads and writes. Backward may be given dx == dy (see `in_place`). */

@@ -77,9 +77,9 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     tape->stage = calloc((size_t)model->n_stage + 1, sizeof *tape->stage);
     tape->flow = calloc((size_t)model->n_layer, sizeof *tape->flow);
     tape->host_losses = calloc(targets, sizeof *tape->host_losses);
-    tape->host_hits = calloc(targets, sizeof *tape->host_hits);
+    tape->host_places = calloc(targets, sizeof *tape->host_places);
     enum sotto_status st = SOTTO_OK;
-    if (!tape->stage || !tape->flow || !tape->host_losses || !tape->host_hits)
+    if (!tape->stage || !tape->flow || !tape->host_losses || !tape->host_places)
         st = fail(SOTTO_ENOMEM, "no memory for a tape of %d samples", most.rows);
     if (st == SOTTO_OK)
         st = device_room(dev, scratch_bytes(model, tape->most));
@@ -90,7 +90,7 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     if (st == SOTTO_OK)
         st = buffer_init(&tape->losses, dev, DTYPE_F32, targets, MEMORY_SCRATCH);
     if (st == SOTTO_OK)
-        st = buffer_init(&tape->hits, dev, DTYPE_U8, targets, MEMORY_SCRATCH);
+        st = buffer_init(&tape->places, dev, DTYPE_U8, targets, MEMORY_SCRATCH);
     if (st != SOTTO_OK)
         tape_free(tape);
     return st;
@@ -118,11 +118,11 @@ void tape_free(struct tape *tape)
     free(tape->stage);
     free(tape->flow);
     free(tape->host_losses);
-    free(tape->host_hits);
+    free(tape->host_places);
     buffer_free(&tape->input);
     buffer_free(&tape->targets);
     buffer_free(&tape->losses);
-    buffer_free(&tape->hits);
+    buffer_free(&tape->places);
     *tape = (struct tape){0};
 }
 
@@ -177,7 +177,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
         .training = mode == TAPE_TRAIN,
         .loss_scale = scale,
         .losses = tape->losses.view,
-        .hits = tape->want_hits ? tape->hits.view : view_none,
+        .places = tape->want_hits ? tape->places.view : view_none,
     };
     const struct ops *ops = tape->dev->ops;
     const size_t rows = (size_t)batch->rows;
@@ -336,7 +336,7 @@ struct tape_result tape_result(struct tape *tape, struct device *dev)
     if (tape->scored)
         dev->ops->read(dev, tape->host_losses, tape->losses.view, targets);
     if (tape->scored && tape->want_hits)
-        dev->ops->read(dev, tape->host_hits, tape->hits.view, targets);
+        dev->ops->read(dev, tape->host_places, tape->places.view, targets);
     for (size_t i = 0; i < targets; i++) {
         if (tape->batch->targets[i] < 0)
             continue;
@@ -344,7 +344,8 @@ struct tape_result tape_result(struct tape *tape, struct device *dev)
         if (!tape->scored)
             continue;
         r.loss += tape->host_losses[i];
-        r.hits += tape->want_hits && tape->host_hits[i];
+        r.hits += tape->want_hits && tape->host_places[i] == 1;
+        r.near += tape->want_hits && tape->host_places[i] <= TAPE_NEAR;
     }
     return r;
 }

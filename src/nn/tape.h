@@ -33,9 +33,9 @@ struct tape {
     struct flow *flow;        /* (n_layer) where backward finds things; used within a call */
     struct extent most;       /* what it was made for */
     const struct batch *batch;
-    struct buffer input, targets, losses, hits; /* see struct pass */
-    float *host_losses;                         /* ... and read from there */
-    uint8_t *host_hits;
+    struct buffer input, targets, losses, places; /* see struct pass */
+    float *host_losses;                           /* ... and read from there */
+    uint8_t *host_places;
     struct view state; /* (optional) of the model, not owned: see struct pass. Without it none */
     bool want_hits;
     bool scored; /* the last stage has run: there are losses */
@@ -63,13 +63,15 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
 enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum tape_mode mode,
                            float scale, const struct view *theta, const struct view *grad);
 
-/* Sum of the losses and number of targets (and, if want_hits, of those that came first), once the
+/* Sum of the losses and number of targets (and, if want_hits, of those that came first,
+ * or among the first TAPE_NEAR), once the
  * last stage has run: after its backward in training, after its forward otherwise. Where it runs
  * elsewhere there is no loss. It is read on `dev`, the tape's or one that has followed it: what
  * fails is raised by device_check. */
+enum { TAPE_NEAR = 5 };
 struct tape_result {
     double loss;
-    int64_t targets, hits;
+    int64_t targets, hits, near;
 };
 struct tape_result tape_result(struct tape *tape, struct device *dev);
 

@@ -222,10 +222,11 @@ struct ops {
 
     /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored).
      * When `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where
-     * ignored. targets are int32, losses fp32; hits (optional) uint8, 1 where the target has the
-     * largest logit. */
+     * ignored. targets are int32, losses fp32; places (optional) uint8, where the target stands
+     * among the logits: 1 for the largest (the first of equal ones), at most 255; 0 where ignored.
+     */
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
-                          struct view targets, float scale, struct view losses, struct view hits);
+                          struct view targets, float scale, struct view losses, struct view places);
 
     void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
     void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);

@@ -345,7 +345,7 @@ static int loss_operands(const struct op_case *c, struct operand *out)
     size_t rows = (size_t)c->d[0], n = rows * (size_t)c->d[1];
     out[0] = normal("logits", ROLE_IN, KIND_ACTIVATION, n, 0, 2);
     out[1] = operand("losses", ROLE_OUT, KIND_F32, rows);
-    out[2] = operand("hits", ROLE_SAVED, KIND_F32, rows);
+    out[2] = operand("places", ROLE_SAVED, KIND_F32, rows);
     out[3] = normal("dy", ROLE_DY, KIND_F32, rows, 0.25f, 0);
     out[4] = gradient("dlogits", KIND_ACTIVATION, n, 0, false);
     return 5;
@@ -354,7 +354,7 @@ static int loss_operands(const struct op_case *c, struct operand *out)
 static void loss_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
     int32_t targets[TOKENS_MAX];
-    uint8_t hits[TOKENS_MAX] = {0};
+    uint8_t places[TOKENS_MAX] = {0};
     float counts[TOKENS_MAX];
     size_t rows = (size_t)c->d[0], n = rows * (size_t)c->d[1];
     make_tokens(targets, rows, c->d[1], has(c, CASE_IGNORE));
@@ -363,12 +363,12 @@ static void loss_run(struct device *dev, const struct op_case *c, struct view *v
         dev->ops->copy(dev, logits, v[0], n);
     bool counted = !has(c, CASE_SPARE);
     struct buffer ids = upload(dev, DTYPE_I32, targets, rows);
-    struct buffer marks = upload(dev, DTYPE_U8, hits, rows);
+    struct buffer marks = upload(dev, DTYPE_U8, places, rows);
     dev->ops->cross_entropy(dev, c->d[0], c->d[1], logits, ids.view, pass ? 0.25f : 0, v[1],
                             counted ? marks.view : view_none);
-    dev->ops->read(dev, hits, marks.view, rows);
+    dev->ops->read(dev, places, marks.view, rows);
     for (size_t r = 0; r < rows; r++)
-        counts[r] = hits[r];
+        counts[r] = places[r];
     if (counted)
         dev->ops->write(dev, v[2], counts, rows);
     buffer_free(&ids);

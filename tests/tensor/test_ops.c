@@ -216,14 +216,14 @@ static void test_cross_entropy_ties_and_ignored(void **state)
                 logits[r][j] = j == 3 || j == 37 ? 2 : -1;
         }
         int32_t targets[4] = {3, 37, -1, 5};
-        uint8_t hits[4];
+        uint8_t places[4];
         struct view view = view_of(logits, DTYPE_F32);
         dev.ops->cross_entropy(&dev, 4, 40, view, view_of(targets, DTYPE_I32), 1,
-                               view_of(losses, DTYPE_F32), view_of(hits, DTYPE_U8));
-        assert_int_equal(hits[0], 1);
-        assert_int_equal(hits[1], 0);
-        assert_int_equal(hits[2], 0);
-        assert_int_equal(hits[3], 0);
+                               view_of(losses, DTYPE_F32), view_of(places, DTYPE_U8));
+        assert_int_equal(places[0], 1);
+        assert_int_equal(places[1], 2);
+        assert_int_equal(places[2], 0);
+        assert_int_equal(places[3], 3 + 4); /* behind 0, 1, 2 and 4, which are equal to it */
         assert_true(losses[2] == 0);
         for (int j = 0; j < 40; j++)
             assert_true(logits[2][j] == 0);

@@ -89,7 +89,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
         if (pass->losses.data)
             ops->cross_entropy(dev, here, l->vocab, t.logits, view_at(pass->targets, row),
                                grad ? pass->loss_scale : 0, view_at(pass->losses, row),
-                               view_at(pass->hits, row));
+                               view_at(pass->places, row));
         if (grad) {
             ops->linear_backward_w(dev, &p, param(pass, grad, l->w), view_none, t.logits, n_here);
             ops->linear_backward_x(dev, &p, view_at(t.dn, row * width), t.logits, w, false);

@@ -281,7 +281,7 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
     P(struct attention, p) V(dq) V(dk) V(dv) V(dy) V(o) V(q) V(k) V(v) V(lse)
 #define ARGS_cross_entropy(V, N, P)                                                                \
     N(int, rows)                                                                                   \
-    N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(hits)
+    N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(places)
 #define ARGS_tiles_encode(V, N, P) P(struct tiling, p) V(basis) V(m) V(index) V(value)
 #define ARGS_tiles_decode(V, N, P)                                                                 \
     P(struct tiling, p)                                                                            \

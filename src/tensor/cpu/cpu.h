@@ -152,7 +152,7 @@ void cpu_embedding_forward(struct device *dev, int batch, int t, int width, int 
 void cpu_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
                             struct view dpositions, struct view tokens, struct view dy);
 void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                       struct view targets, float scale, struct view losses, struct view hits);
+                       struct view targets, float scale, struct view losses, struct view places);
 
 void cpu_attention_forward(struct device *dev, const struct attention *p, struct view o,
                            struct view q, struct view k, struct view v, struct view lse);

@@ -68,7 +68,7 @@ struct activation_kernels {
 
 struct loss_kernels {
     /* One row: returns its loss; the row becomes scale * (softmax - onehot) when scale is not 0. */
-    float (*cross_entropy)(float *logits, int vocab, int target, float scale, uint8_t *hit);
+    float (*cross_entropy)(float *logits, int vocab, int target, float scale, uint8_t *place);
 };
 
 /* Shapes that the small products of attention want: columns padded to PAD floats, PANEL columns of

@@ -45,7 +45,7 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
                                   struct view q, struct view k, struct view v, struct view lse);
 void reference_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
                              struct view targets, float scale, struct view losses,
-                             struct view hits);
+                             struct view places);
 
 /* reference_codec.c */
 void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,

@@ -224,8 +224,20 @@ void reference_attention_backward(struct device *dev, const struct attention *p,
     }
 }
 
+static uint8_t place_of(struct view row, int vocab, int target)
+{
+    const double own = get(row, (size_t)target);
+    int place = 1;
+    for (int i = 0; i < vocab; i++) {
+        const double x = get(row, (size_t)i);
+        place += x > own || (x == own && i < target);
+    }
+    return (uint8_t)(isnan(own) || place > 255 ? 255 : place);
+}
+
 void reference_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                             struct view targets, float scale, struct view losses, struct view hits)
+                             struct view targets, float scale, struct view losses,
+                             struct view places)
 {
     (void)dev;
     const int32_t *target = targets.data;
@@ -242,8 +254,8 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
             sum += exp(get(row, (size_t)i) - max);
         bool ignored = target[r] < 0;
         put(losses, (size_t)r, ignored ? 0 : log(sum) - (get(row, (size_t)target[r]) - max));
-        if (hits.data)
-            ((uint8_t *)hits.data)[r] = !ignored && target[r] == best;
+        if (places.data)
+            ((uint8_t *)places.data)[r] = ignored ? 0 : place_of(row, vocab, target[r]);
         for (int i = 0; scale != 0 && i < vocab; i++) {
             double p = exp(get(row, (size_t)i) - max) / sum;
             put(row, (size_t)i, ignored ? 0 : scale * (p - (i == target[r])));

@@ -132,11 +132,11 @@ void cpu_rope(struct device *dev, const struct rope *p, struct view x, bool inve
 }
 
 void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
-                       struct view targets, float scale, struct view losses, struct view hits)
+                       struct view targets, float scale, struct view losses, struct view places)
 {
     const int32_t *target = targets.data;
     float *loss = losses.data;
-    uint8_t *hit = hits.data;
+    uint8_t *place_of = places.data;
     const struct kernels *k = kernels_of(dev);
     size_t w = (size_t)vocab;
     bool widened = logits.type != DTYPE_F32;
@@ -149,11 +149,12 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
         float *row = load(k, logits, (size_t)r * w, w, room);
         assert(target[r] < vocab);
         if (target[r] >= 0) {
-            loss[r] = k->loss->cross_entropy(row, vocab, target[r], scale, hit ? &hit[r] : NULL);
+            loss[r] = k->loss->cross_entropy(row, vocab, target[r], scale,
+                                             place_of ? &place_of[r] : NULL);
         } else {
             loss[r] = 0;
-            if (hit)
-                hit[r] = 0;
+            if (place_of)
+                place_of[r] = 0;
             if (scale != 0)
                 k->vector->fill(row, 0, w);
         }

@@ -135,7 +135,7 @@ static void null_attention_backward(struct device *dev, const struct attention *
 
 static void null_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
                                struct view targets, float factor, struct view losses,
-                               struct view hits)
+                               struct view places)
 {
 }
 
