@@ -55,6 +55,15 @@ static void print_archs(void)
         option_wrap(archs[i]->about, printf("  %-10s ", archs[i]->name), 13, stdout);
 }
 
+/* Of an architecture with options of its own. */
+static bool is_arch(const struct option_section *section)
+{
+    for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++)
+        if (archs[i]->n_options && archs[i]->options == section->table)
+            return true;
+    return false;
+}
+
 /* Options without a section in full, of the others a line a section. */
 static void print_short(const struct command *c, const struct option_section *sections, int n)
 {
@@ -69,7 +78,7 @@ static void print_short(const struct command *c, const struct option_section *se
         return;
     printf("\nOptions come in sections:\n");
     for (int s = 0; s < n; s++)
-        if (*sections[s].name && !sections[s].used)
+        if (*sections[s].name && (!sections[s].used || is_arch(&sections[s])))
             printf("  %-10s %s\n", sections[s].name, sections[s].about);
     if (has_methods(sections, n))
         print_methods(c->name);

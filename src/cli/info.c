@@ -12,7 +12,7 @@
 #include "train/weights.h"
 
 struct info_config {
-    int batch, seq, vocab, stages;
+    int batch, seq, vocab, image_size, channels, classes, stages;
     bool recompute;
     int activations; /* enum dtype */
 };
@@ -25,6 +25,10 @@ static const struct option table[] = {
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as many as the model has positions"),
     OPTION_INT(S, vocab, "8192", 1, 1 << 24, "vocabulary of presets that take the tokenizer's"),
+    OPTION_INT(S, image_size, "32", 1, 1 << 14,
+               "rows and columns of images, for presets that take the data's"),
+    OPTION_INT(S, channels, "3", 1, 3, "the same: 1: grey, 3: colours"),
+    OPTION_INT(S, classes, "10", 1, 1 << 20, "the same: classes to tell apart"),
     OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "as train.activations"),
@@ -37,6 +41,29 @@ static int sections(void *config, struct option_section *out)
     return 1;
 }
 
+/* What the data would say of it. */
+static enum sotto_status complete(struct model_config *m, const struct info_config *c)
+{
+    const struct image_sizes *open = model_config_image(m);
+    if (!open && !m->vocab)
+        m->vocab = c->vocab;
+    if (!open)
+        return SOTTO_OK;
+    return model_config_fit(m, &(struct image_sizes){open->height ? open->height : c->image_size,
+                                                     open->width ? open->width : c->image_size,
+                                                     open->channels ? open->channels : c->channels,
+                                                     open->classes ? open->classes : c->classes});
+}
+
+/* Sizes of [model], which only language models have. */
+static void print_sizes(const struct model_config *m)
+{
+    if (model_config_image((struct model_config *)m)) /* only read */
+        printf("  %6s %6s %6s %7s", "-", "-", "-", "-");
+    else
+        printf("  %6d %6d %6d %7d", m->layers, m->width, m->heads, m->vocab);
+}
+
 static enum sotto_status print_presets(const struct info_config *c)
 {
     printf("\n%-14s %12s  %6s %6s %6s %7s  %s\n", "preset", "parameters", "layers", "width",
@@ -46,11 +73,11 @@ static enum sotto_status print_presets(const struct info_config *c)
         struct model model;
         strcpy(m.preset, model_presets[i].config.preset);
         TRY(model_config_resolve(&m));
-        if (!m.vocab)
-            m.vocab = c->vocab;
+        TRY(complete(&m, c));
         TRY(model_init(&model, &m, 1, 1));
-        printf("%-14s %12zu  %6d %6d %6d %7d  %s\n", m.preset, model.table.parameters, m.layers,
-               m.width, m.heads, m.vocab, model_presets[i].about);
+        printf("%-14s %12zu", m.preset, model.table.parameters);
+        print_sizes(&m);
+        printf("  %s\n", model_presets[i].about);
         model_free(&model);
     }
     return SOTTO_OK;
@@ -60,11 +87,15 @@ static enum sotto_status print_memory(const struct model *model, const struct in
 {
     struct estimate_model m;
     const int t = c->seq ? c->seq : model->config.positions;
-    const struct extent e = {c->batch, t, (enum dtype)c->activations};
+    const struct extent e = model_extent(model, c->batch, t, (enum dtype)c->activations);
     const double n = (double)table_count(&model->table);
     TRY(estimate_model(model, (struct estimate_what){e, 1, c->recompute, true}, &m));
     const double rest = m.activations + m.scratch + 4 * n;
-    printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch, t);
+    if (model->sample.kind == SAMPLE_TOKENS)
+        printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch,
+               t);
+    else
+        printf("\nmemory of one worker with adamw, %d images a micro-batch, MB:\n", c->batch);
     printf("  %-12s %10s %10s\n", "", "fp32", "mixed");
     printf("  %-12s %10.1f %10.1f\n", "parameters", 4 * n / 1e6, 2 * n / 1e6);
     printf("  %-12s %10.1f %10.1f\n", "gradients", 4 * n / 1e6, 2 * n / 1e6);
@@ -75,6 +106,20 @@ static enum sotto_status print_memory(const struct model *model, const struct in
     printf("  %-12s %10.1f %10.1f\n", "together", (16 * n + rest) / 1e6, (16 * n + rest) / 1e6);
     printf("work: %.2f GFLOP a micro-batch, forward and backward\n", model_flops(model, e) / 1e9);
     return SOTTO_OK;
+}
+
+static void describe(const char *name, const struct model *model, struct model_config *m)
+{
+    const struct image_sizes *s = model_config_image(m);
+    printf("%s: %zu parameters in %d tensors; ", name, model->table.parameters, model->table.n);
+    if (s)
+        printf("%s over images of %d x %d x %d, %d classes, %d layers\n", archs[m->arch]->name,
+               s->height, s->width, s->channels, s->classes, model->n_layer);
+    else
+        printf("%d layers, width %d, %d heads (%d key/value), head width %d,\n"
+               "feed-forward %d, vocabulary %d, %d positions, %s output projection\n",
+               m->layers, m->width, m->heads, m->kv_heads, m->head_width, m->mlp_width, m->vocab,
+               m->positions, m->tied == TIED_YES ? "tied" : "separate");
 }
 
 static enum sotto_status print_model(const char *name, const struct info_config *c)
@@ -88,15 +133,10 @@ static enum sotto_status print_model(const char *name, const struct info_config 
     } else {
         snprintf(m.preset, sizeof m.preset, "%s", name);
         TRY(fail_in(model_config_resolve(&m), "%s is neither a model folder nor a preset: ", name));
-        if (!m.vocab)
-            m.vocab = c->vocab;
+        TRY(complete(&m, c));
     }
     TRY(model_init(&model, &m, c->stages, 1));
-    printf(
-        "%s: %zu parameters in %d tensors; %d layers, width %d, %d heads (%d key/value), head width %d,\n"
-        "feed-forward %d, vocabulary %d, %d positions, %s output projection\n",
-        name, model.table.parameters, model.table.n, m.layers, m.width, m.heads, m.kv_heads,
-        m.head_width, m.mlp_width, m.vocab, m.positions, m.tied == TIED_YES ? "tied" : "separate");
+    describe(name, &model, &m);
     enum sotto_status st = print_memory(&model, c);
     model_free(&model);
     return st;

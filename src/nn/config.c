@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/option_only.h"
 #include "nn/arch/arch.h"
 
 #define NAME(id, name) #name,
@@ -57,6 +58,54 @@ int model_config_arch(const struct model_config *c)
     return preset ? preset->config.arch : c->arch;
 }
 
+/* Sizes of [model] are those of transformers over text. */
+static enum sotto_status refuse_text(const struct model_config *c)
+{
+    for (int i = 0; i < model_options_count; i++) {
+        const struct option *o = &model_options[i];
+        const bool shared = strcmp(o->key, "preset") == 0 || strcmp(o->key, "arch") == 0 ||
+                            strcmp(o->key, "init_std") == 0;
+        if (!shared && !option_is_default(o, c))
+            return fail(SOTTO_EINVAL,
+                        "model.%s has no effect: the model is %s, whose sizes are those of [%s]",
+                        o->key, archs[c->arch]->name, archs[c->arch]->name);
+    }
+    return SOTTO_OK;
+}
+
+struct image_sizes *model_config_image(struct model_config *c)
+{
+    const struct arch *arch = archs[c->arch];
+    return arch && arch->image ? arch->image(c) : NULL;
+}
+
+bool model_config_is_open(const struct model_config *c)
+{
+    const struct image_sizes *s = model_config_image((struct model_config *)c); /* only read */
+    return s ? !s->height || !s->width || !s->channels || !s->classes
+             : archs[c->arch]->text && !c->vocab;
+}
+
+enum sotto_status model_config_fit(struct model_config *c, const struct image_sizes *data)
+{
+    struct image_sizes *s = model_config_image(c);
+    if (!s->height)
+        s->height = data->height;
+    if (!s->width)
+        s->width = data->width;
+    if (!s->channels)
+        s->channels = data->channels;
+    if (!s->classes)
+        s->classes = data->classes;
+    if (s->height != data->height || s->width != data->width || s->channels != data->channels)
+        return fail(SOTTO_EINVAL, "the images are of %d x %d x %d, the model wants %d x %d x %d",
+                    data->height, data->width, data->channels, s->height, s->width, s->channels);
+    if (data->classes > s->classes)
+        return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
+                    data->classes, s->classes);
+    return SOTTO_OK;
+}
+
 enum sotto_status model_config_resolve(struct model_config *c)
 {
     if (*c->preset) {
@@ -79,9 +128,9 @@ enum sotto_status model_config_resolve(struct model_config *c)
         TRY(text_sizes(c));
     if (arch->defaults)
         arch->defaults(c);
-    if (arch->text && !c->vocab)
-        return SOTTO_OK;
-    return model_config_check(c);
+    if (!arch->text)
+        TRY(refuse_text(c));
+    return model_config_is_open(c) ? SOTTO_OK : model_config_check(c);
 }
 
 enum sotto_status model_config_check(const struct model_config *c)
@@ -112,7 +161,7 @@ enum sotto_status model_config_from_json(struct model_config *c, const json_t *j
         return model_config_check(c);
     }
     return fail(SOTTO_EFORMAT,
-                "model_type '%s' is not supported: want gpt2, gpt_neo, llama or olmo2", type);
+                "model_type '%s' is not supported: want gpt2, gpt_neo, llama, olmo2 or mlp", type);
 }
 
 enum sotto_status model_config_to_json(const struct model_config *c, json_t **json)

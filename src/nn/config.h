@@ -45,10 +45,20 @@ extern const int model_presets_count;
 int model_config_arch(const struct model_config *config);
 
 /* Turns a user's section into a complete configuration: preset, overrides, then what follows from
- * them. A vocabulary of 0 stays 0: it is the tokenizer's to say. */
+ * them. A vocabulary of 0 stays 0: it is the tokenizer's to say, as sizes of images are the data's.
+ */
 enum sotto_status model_config_resolve(struct model_config *config);
 
-/* Whether the sizes go together; the vocabulary must be known. */
+/* Where a model over images has their sizes; NULL: it is a language model. */
+struct image_sizes *model_config_image(struct model_config *config);
+
+/* Takes what such a model leaves open from the data, which it must suit. */
+enum sotto_status model_config_fit(struct model_config *config, const struct image_sizes *data);
+
+/* Whether something is left for the data to say: the vocabulary, or the sizes of images. */
+bool model_config_is_open(const struct model_config *config);
+
+/* Whether the sizes go together; nothing may be open. */
 enum sotto_status model_config_check(const struct model_config *config);
 
 /* Hugging Face's config.json, both ways; `*json` is a new reference. */

@@ -42,5 +42,6 @@ const struct model_preset model_presets[] = {
     {"the DiLoCo paper's 60M", {.preset = "diloco-60m", DILOCO(3, 896, 16, 64, 2368)}},
     {"the DiLoCo paper's 150M", {.preset = "diloco-150m", DILOCO(12, 896, 16, 64, 2368)}},
     {"the DiLoCo paper's 400M", {.preset = "diloco-400m", DILOCO(12, 1536, 12, 128, 4096)}},
+    {"two dense layers over images, whose sizes the data say", {.preset = "mlp", .arch = ARCH_MLP}},
 };
 const int model_presets_count = sizeof model_presets / sizeof *model_presets;

@@ -7,8 +7,9 @@
 #include "train/gather.h"
 #include "train/null_oracle.h"
 
-/* Tokens up to which a micro-batch is tried as it is; what more rows take is extrapolated. */
-enum { TOKENS_TRIED = 1 << 16 };
+/* Numbers of a micro-batch (tokens, pixels) up to which it is tried as it is; what more rows take
+ * is extrapolated. */
+enum { TOKENS_TRIED = 1 << 16, PIXELS_TRIED = 1 << 22 };
 
 /* All of them forward, then all backward: the most that may be under way. */
 static enum sotto_status try_round(struct tape *tape, int slots, const struct batch *batch,
@@ -77,8 +78,10 @@ static double on_the_line(double at_half, double at_most, double rows, double mo
 enum sotto_status estimate_model(const struct model *model, struct estimate_what what,
                                  struct estimate_model *out)
 {
-    const int rows = what.e.rows, t = what.e.t;
-    const int most = TOKENS_TRIED / t > 2 ? TOKENS_TRIED / t / 2 * 2 : 2;
+    const int rows = what.e.rows;
+    const int each = (int)sample_count(&model->sample, what.e.t);
+    const int tried = model->sample.kind == SAMPLE_TOKENS ? TOKENS_TRIED : PIXELS_TRIED;
+    const int most = tried / each > 2 ? tried / each / 2 * 2 : 2;
     if (rows <= most)
         return try_model(model, &what, out);
     struct estimate_model a, b;

@@ -76,7 +76,7 @@ offers "fp32 mixed" sotto train --strategy.precision =
 offers "zero1" sotto train --strategy = z
 offers "gpt2-large" sotto train --model.preset = gpt2-l
 offers "true false" sotto train --resume = ""
-offers "model" sotto train --help m
+offers "model" sotto train --help mo
 touch my.ini
 offers "my.ini" sotto train my
 complete_it sotto train -- | sed 's/=$//' >offered

@@ -8,82 +8,82 @@
 
 #include "nn/arch/build.h"
 
-struct mlp_config {
+struct spots_config {
     int hidden, classes, height, width, channels;
     double momentum; /* of the running statistics */
 };
 
-static const struct option mlp_options[] = {
-    OPTION_INT(struct mlp_config, hidden, "10", 1, 1 << 20, "hidden units"),
-    OPTION_INT(struct mlp_config, classes, "3", 2, 1 << 20, "classes"),
-    OPTION_INT(struct mlp_config, height, "4", 1, 1 << 20, "rows of an image"),
-    OPTION_INT(struct mlp_config, width, "5", 1, 1 << 20, "columns of an image"),
-    OPTION_INT(struct mlp_config, channels, "2", 1, 1 << 20, "channels of an image"),
-    OPTION_REAL(struct mlp_config, momentum, "0.1", 0, 1, "of the running statistics"),
+static const struct option spots_options[] = {
+    OPTION_INT(struct spots_config, hidden, "10", 1, 1 << 20, "hidden units"),
+    OPTION_INT(struct spots_config, classes, "3", 2, 1 << 20, "classes"),
+    OPTION_INT(struct spots_config, height, "4", 1, 1 << 20, "rows of an image"),
+    OPTION_INT(struct spots_config, width, "5", 1, 1 << 20, "columns of an image"),
+    OPTION_INT(struct spots_config, channels, "2", 1, 1 << 20, "channels of an image"),
+    OPTION_REAL(struct spots_config, momentum, "0.1", 0, 1, "of the running statistics"),
 };
 
-struct dense_layer {
+struct plain_layer {
     struct layer base;
     int in, out, w, b;
 };
 
-static inline struct edge dense_output(const struct layer *layer, struct extent e)
+static inline struct edge plain_output(const struct layer *layer, struct extent e)
 {
-    const size_t out = (size_t)((const struct dense_layer *)layer)->out;
+    const size_t out = (size_t)((const struct plain_layer *)layer)->out;
     return (struct edge){1, {{extent_tokens(e), out}}};
 }
 
-static inline size_t dense_saved(const struct layer *layer, struct extent e)
+static inline size_t plain_saved(const struct layer *layer, struct extent e)
 {
     (void)layer, (void)e;
     return 0;
 }
 
-static inline size_t dense_scratch(const struct layer *layer, struct extent e, bool backward)
+static inline size_t plain_scratch(const struct layer *layer, struct extent e, bool backward)
 {
     (void)layer, (void)e, (void)backward;
     return 0;
 }
 
-static inline double dense_flops(const struct layer *layer, struct extent e)
+static inline double plain_flops(const struct layer *layer, struct extent e)
 {
-    const struct dense_layer *l = (const struct dense_layer *)layer;
+    const struct plain_layer *l = (const struct plain_layer *)layer;
     return 2.0 * (double)extent_tokens(e) * l->in * l->out;
 }
 
-static inline struct linear dense_shape(const struct dense_layer *l, const struct pass *pass)
+static inline struct linear plain_shape(const struct plain_layer *l, const struct pass *pass)
 {
     return (struct linear){(int)extent_tokens(pass->extent), l->in, l->out, LINEAR_OUT_IN,
                            pass->half};
 }
 
-static inline void dense_forward(const struct layer *layer, struct pass *pass,
+static inline void plain_forward(const struct layer *layer, struct pass *pass,
                                  const struct view *theta, struct flow flow)
 {
-    const struct dense_layer *l = (const struct dense_layer *)layer;
-    const struct linear p = dense_shape(l, pass);
+    const struct plain_layer *l = (const struct plain_layer *)layer;
+    const struct linear p = plain_shape(l, pass);
     pass->dev->ops->linear_forward(pass->dev, &p, flow.y, pass->input, param(pass, theta, l->w),
                                    param(pass, theta, l->b), view_none);
 }
 
-static inline void dense_backward(const struct layer *layer, struct pass *pass,
+static inline void plain_backward(const struct layer *layer, struct pass *pass,
                                   const struct view *theta, const struct view *grad,
                                   struct flow flow)
 {
-    const struct dense_layer *l = (const struct dense_layer *)layer;
-    const struct linear p = dense_shape(l, pass);
+    const struct plain_layer *l = (const struct plain_layer *)layer;
+    const struct linear p = plain_shape(l, pass);
     (void)theta;
     pass->dev->ops->linear_backward_w(pass->dev, &p, param(pass, grad, l->w),
                                       param(pass, grad, l->b), flow.dy, pass->input);
 }
 
-static const struct layer_ops dense_ops = {.name = "dense",
-                                           .output = dense_output,
-                                           .saved = dense_saved,
-                                           .scratch = dense_scratch,
-                                           .flops = dense_flops,
-                                           .forward = dense_forward,
-                                           .backward = dense_backward};
+static const struct layer_ops plain_ops = {.name = "dense",
+                                           .output = plain_output,
+                                           .saved = plain_saved,
+                                           .scratch = plain_scratch,
+                                           .flops = plain_flops,
+                                           .forward = plain_forward,
+                                           .backward = plain_backward};
 
 /* y = tanh(gain * (x - mean) / sqrt(var + eps) + bias), mean and var of the micro-batch's rows in
  * training and the running ones otherwise. Kept: y and 1 / sqrt(var + eps), mean. */
@@ -184,23 +184,23 @@ static inline void batchnorm_backward(const struct layer *layer, struct pass *pa
 static const struct layer_ops batchnorm_ops = {.name = "batchnorm",
                                                .output = batchnorm_output,
                                                .saved = batchnorm_saved,
-                                               .scratch = dense_scratch,
+                                               .scratch = plain_scratch,
                                                .flops = batchnorm_flops,
                                                .forward = batchnorm_forward,
                                                .backward = batchnorm_backward};
 
 static inline enum sotto_status mlp_build(struct model *m);
 
-static const struct arch arch_mlp = {.name = "mlp",
-                                     .about = "a network of two layers over images",
-                                     ARCH_OPTIONS(struct mlp_config, mlp_options),
-                                     .build = mlp_build};
+static const struct arch arch_spots = {.name = "spots",
+                                       .about = "a network of two layers over images",
+                                       ARCH_OPTIONS(struct spots_config, spots_options),
+                                       .build = mlp_build};
 
 static inline enum sotto_status mlp_build(struct model *m)
 {
-    const struct mlp_config *c = arch_own(&m->config, &arch_mlp);
+    const struct spots_config *c = arch_own(&m->config, &arch_spots);
     const int in = c->height * c->width * c->channels;
-    struct dense_layer *dense = model_begin(m, &dense_ops, sizeof *dense);
+    struct plain_layer *dense = model_begin(m, &plain_ops, sizeof *dense);
     dense->in = in;
     dense->out = c->hidden;
     dense->w = model_matrix(m, 0.3, c->hidden, in, "dense.weight");
@@ -229,15 +229,15 @@ static inline enum sotto_status mlp_model(struct model *model, const struct mode
                                           const char *const *keys, int stages, int pad)
 {
     struct model_config config = *base;
-    struct option_section section = arch_section(&config, &arch_mlp);
+    struct option_section section = arch_section(&config, &arch_spots);
     option_defaults(&section, 1);
     for (; keys && *keys; keys++) {
         char key[OPTION_ROOM];
         const char *value = strchr(*keys, '=');
-        snprintf(key, sizeof key, "mlp.%.*s", (int)(value - *keys), *keys);
+        snprintf(key, sizeof key, "spots.%.*s", (int)(value - *keys), *keys);
         TRY(option_set(&section, 1, key, value + 1));
     }
-    return model_init_as(model, &arch_mlp, &config, stages, pad);
+    return model_init_as(model, &arch_spots, &config, stages, pad);
 }
 
 /* Image `number`: noise, and a bright spot whose place is its class. */

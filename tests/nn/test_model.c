@@ -7,7 +7,9 @@ static struct model_config preset(const char *name)
     struct model_config c = {0};
     strcpy(c.preset, name);
     assert_ok(model_config_resolve(&c));
-    if (!c.vocab)
+    if (model_config_image(&c))
+        assert_ok(model_config_fit(&c, &(struct image_sizes){28, 32, 3, 10}));
+    else if (!c.vocab)
         c.vocab = 1000;
     return c;
 }
@@ -20,8 +22,10 @@ static void every_preset_builds(void **state)
         struct model m;
         assert_ok(model_config_check(&c));
         assert_ok(model_init(&m, &c, 1, 1));
-        assert_int_equal(m.n_layer, 2 + 2 * c.layers);
-        assert_int_equal(m.n_attention, c.layers);
+        if (!model_config_image(&c)) {
+            assert_int_equal(m.n_layer, 2 + 2 * c.layers);
+            assert_int_equal(m.n_attention, c.layers);
+        }
         assert_int_equal(table_count(&m.table), m.table.parameters);
         model_free(&m);
     }
@@ -89,6 +93,9 @@ static void assert_same_config(const struct model_config *a, const struct model_
         if (strcmp(x, y) != 0)
             fail_with("arch %d: %s was %s, came back as %s", a->arch, model_options[i].key, x, y);
     }
+    assert_int_equal(a->arch, b->arch);
+    assert_memory_equal(arch_own(a, archs[a->arch]), arch_own(b, archs[b->arch]),
+                        archs[a->arch]->config_bytes);
     assert_true(a->norm_eps == b->norm_eps && a->rope_theta == b->rope_theta &&
                 a->init_std == b->init_std);
 }

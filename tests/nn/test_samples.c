@@ -42,25 +42,22 @@ static double *copy_of(const float *x, size_t count)
     return out;
 }
 
-static void finite_differences(void **state)
+static void check_differences(struct lab *l)
 {
-    (void)state;
-    struct lab l;
     struct batch b;
-    float running[2 * 64];
-    open_mlp(&l, 2);
-    assert_ok(batch_init_of(&b, &l.model.sample, ROWS, 1));
+    float running[2 * 64] = {0};
+    assert_ok(batch_init_of(&b, &l->model.sample, ROWS, 1));
     mlp_batch(&b, CLASSES, 100);
-    model_state_start(&l.model, running);
-    gradient(&l, &b, false, running);
-    double *want = copy_of(l.grad.view.data, l.grad.count);
-    float *theta = l.theta.view.data;
-    for (size_t i = 0; i < l.theta.count; i += 7) {
+    model_state_start(&l->model, running);
+    gradient(l, &b, false, running);
+    double *want = copy_of(l->grad.view.data, l->grad.count);
+    float *theta = l->theta.view.data;
+    for (size_t i = 0; i < l->theta.count; i += 7) {
         const float kept = theta[i], h = 4e-3f;
         theta[i] = kept + h;
-        const double up = gradient(&l, &b, false, running);
+        const double up = gradient(l, &b, false, running);
         theta[i] = kept - h;
-        const double down = gradient(&l, &b, false, running);
+        const double down = gradient(l, &b, false, running);
         theta[i] = kept;
         if (fabs((up - down) / (2 * h) - want[i]) > 2e-4)
             fail_with("element %zu: gradient %g, by differences %g", i, want[i],
@@ -68,7 +65,42 @@ static void finite_differences(void **state)
     }
     free(want);
     batch_free(&b);
+}
+
+static void finite_differences(void **state)
+{
+    (void)state;
+    struct lab l;
+    open_mlp(&l, 2);
+    check_differences(&l);
     lab_close(&l);
+}
+
+/* The architecture of dense layers: sizes that the data say, its gradient, and what it refuses. */
+static void dense_layers(void **state)
+{
+    (void)state;
+    const struct image_sizes data = {4, 5, 2, CLASSES};
+    struct model_config c = {.preset = "mlp"};
+    struct option_section section = arch_section(&c, &arch_mlp);
+    struct lab l;
+    assert_ok(option_set(&section, 1, "mlp.hidden", "11"));
+    assert_ok(option_set(&section, 1, "mlp.layers", "3"));
+    assert_ok(model_config_resolve(&c));
+    assert_true(model_config_is_open(&c));
+    assert_ok(model_config_fit(&c, &data));
+    assert_false(model_config_is_open(&c));
+    lab_open(&l, "cpu", 1, &c, 3);
+    assert_int_equal(l.model.table.parameters, 11 * 41 + 2 * 11 * 12 + 2 * 11 + CLASSES * 11);
+    check_differences(&l);
+    lab_close(&l);
+    assert_fails(model_config_fit(&c, &(struct image_sizes){4, 5, 1, CLASSES}), SOTTO_EINVAL,
+                 "the images are of 4 x 5 x 1, the model wants 4 x 5 x 2");
+    assert_fails(model_config_fit(&c, &(struct image_sizes){4, 5, 2, CLASSES + 1}), SOTTO_EINVAL,
+                 "the data have 4 classes, the model tells 3 apart");
+    assert_ok(model_config_fit(&c, &(struct image_sizes){4, 5, 2, CLASSES - 1}));
+    c.layers = 2;
+    assert_fails(model_config_resolve(&c), SOTTO_EINVAL, "model.layers has no effect");
 }
 
 /* It learns, its running statistics approach those of the data, and an evaluation goes by them.
@@ -159,7 +191,7 @@ static void own_keys(void **state)
     struct model m;
     const struct model_config none = {0};
     assert_ok(mlp_model(&m, &none, (const char *[]){"hidden=17", "classes=5", NULL}, 3, 1));
-    const struct mlp_config *c = arch_own(&m.config, &arch_mlp);
+    const struct spots_config *c = arch_own(&m.config, &arch_spots);
     assert_int_equal(c->hidden, 17);
     assert_int_equal(c->width, 5);
     assert_int_equal(m.table.parameters, 17 * 40 + 17 + 17 + 17 + 17 + 5 * 17);
@@ -171,21 +203,22 @@ static void own_keys(void **state)
                  "classes");
     assert_fails(mlp_model(&m, &none, NULL, 4, 1), SOTTO_EINVAL, "3 sublayers");
     struct model_config other = {.preset = "gpt2"};
-    struct option_section section = arch_section(&other, &arch_mlp);
+    struct option_section section = arch_section(&other, &arch_spots);
     assert_false(section.used(section.of, section.name));
     assert_ok(model_config_resolve(&other));
-    assert_ok(arch_refuse(&other, &arch_mlp)); /* nobody has set anything */
+    assert_ok(arch_refuse(&other, &arch_spots)); /* nobody has set anything */
     option_defaults(&section, 1);
-    assert_ok(arch_refuse(&other, &arch_mlp));
-    assert_ok(option_set(&section, 1, "mlp.hidden", "9"));
-    assert_fails(arch_refuse(&other, &arch_mlp), SOTTO_EINVAL,
-                 "mlp.hidden has no effect: the model is gpt2, not mlp");
+    assert_ok(arch_refuse(&other, &arch_spots));
+    assert_ok(option_set(&section, 1, "spots.hidden", "9"));
+    assert_fails(arch_refuse(&other, &arch_spots), SOTTO_EINVAL,
+                 "spots.hidden has no effect: the model is gpt2, not spots");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finite_differences),
+        cmocka_unit_test(dense_layers),
         cmocka_unit_test(trains),
         cmocka_unit_test(wrong_samples),
         cmocka_unit_test(own_keys),

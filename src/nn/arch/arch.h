@@ -14,10 +14,16 @@ struct model_config;
     ARCH(GPT2, gpt2)                                                                               \
     ARCH(GPT_NEO, gpt_neo)                                                                         \
     ARCH(LLAMA, llama)                                                                             \
-    ARCH(OLMO2, olmo2)
+    ARCH(OLMO2, olmo2)                                                                             \
+    ARCH(MLP, mlp)
 
 #define ARCH_NUMBER(id, name) ARCH_##id,
 enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
+
+/* What a model over images is computed from and tells apart; 0: open, the data's to say. */
+struct image_sizes {
+    int height, width, channels, classes;
+};
 
 struct arch {
     const char *name;     /* as above */
@@ -32,6 +38,8 @@ struct arch {
         text; /* a language model: it has the sizes of [model], which text.c completes and checks */
     void (*defaults)(struct model_config *c); /* (optional) fills what is still open */
     enum sotto_status (*check)(const struct model_config *c); /* (optional) */
+    /* (optional) Of models over images: where its own configuration has their sizes. */
+    struct image_sizes *(*image)(struct model_config *c);
     enum sotto_status (*from_json)(struct model_config *c, const json_t *json);
     json_t *(*to_json)(const struct model_config *c); /* all but the members every model has */
     enum sotto_status (*build)(struct model *m);
@@ -40,6 +48,20 @@ struct arch {
 #define ARCH_OPTIONS(S, table)                                                                     \
     .options = (table), .n_options = (int)(sizeof(table) / sizeof *(table)),                       \
     .config_bytes = sizeof(S)
+
+/* The keys of the image_sizes that a configuration has as its member `image`. */
+#define IMAGE_OPTION(S, name, most, about)                                                         \
+    {                                                                                              \
+        .key = #name, .type = OPTION_TYPE_INT, .offset = offsetof(S, image.name), .preset = "0",   \
+        .max = (most), .help = (about)                                                             \
+    }
+#define IMAGE_OPTIONS(S)                                                                           \
+    IMAGE_OPTION(S, height, IMAGE_SIDE,                                                            \
+                 "rows of an image; 0: as the data have it, here and below"),                      \
+        IMAGE_OPTION(S, width, IMAGE_SIDE, "columns of an image"),                                 \
+        IMAGE_OPTION(S, channels, IMAGE_CHANNELS, "1: grey, 3: red, green and blue"),              \
+        IMAGE_OPTION(S, classes, IMAGE_CLASSES, "classes to tell apart")
+enum { IMAGE_SIDE = 1 << 14, IMAGE_CHANNELS = 4, IMAGE_CLASSES = 1 << 20 };
 
 #define ARCH_DECLARE(id, name) extern const struct arch arch_##name;
 ARCHS(ARCH_DECLARE)

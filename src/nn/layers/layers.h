@@ -43,6 +43,14 @@ struct mlp_layer {
     int gate_w, up_w, up_b, down_w, down_b; /* gate: SwiGLU only */
 };
 
+/* y = gelu(w x + b); `first`: x are the samples. */
+struct dense_layer {
+    struct layer base;
+    int in, out;
+    bool first;
+    int w, b;
+};
+
 /* The mean cross-entropy of the next token; has no output. */
 struct head_layer {
     struct layer base;
@@ -51,6 +59,6 @@ struct head_layer {
     int w; /* (vocab, width) */
 };
 
-extern const struct layer_ops embed_ops, attention_ops, mlp_ops, head_ops;
+extern const struct layer_ops embed_ops, attention_ops, mlp_ops, dense_ops, head_ops;
 
 #endif
