@@ -41,7 +41,8 @@ static struct cost cost_of(const struct op_room *room, int pass)
     if (strcmp(op, "linear") == 0) {
         c.flops = 2.0 * d[0] * d[1] * d[2];
     } else if (strcmp(op, "attention") == 0) { /* causal: half of the square */
-        double pairs = (double)d[0] * d[3] * d[1] * (d[2] - (d[1] - 1) / 2.0);
+        double seen = room->c->flags & CASE_WHOLE ? d[2] : d[2] - (d[1] - 1) / 2.0;
+        double pairs = (double)d[0] * d[3] * d[1] * seen;
         c.flops = pairs * d[5] * (pass ? 10 : 4);
     } else if (strcmp(op, "layernorm") == 0 || strcmp(op, "rmsnorm") == 0) {
         c.bytes = size_of(room, 0, 0) * (pass ? 3 : 2);

@@ -134,7 +134,7 @@ static void embedding_backward(struct device *d, int batch, int t, int width, st
 
 static double scores(const struct attention *p)
 {
-    return 2.0 * p->batch * p->heads * p->width * p->t_q * (p->t_q + 1) / 2;
+    return 2.0 * p->batch * p->heads * p->width * p->t_q * (p->whole ? p->t_q : (p->t_q + 1) / 2.0);
 }
 
 static void attention_forward(struct device *d, const struct attention *p, struct view o,

@@ -32,13 +32,15 @@ struct norm {
 
 enum gelu_kind { GELU_TANH, GELU_EXACT };
 
-/* Causal attention. Query head h reads key/value head h / (heads / kv_heads). q, k, v, o are rows
- * of heads side by side: element d of head h of token (b, t) is at ((b*T + t) * stride + h*width +
- * d). With t_q < t_k the queries are the last t_q of t_k positions (decoding with a cache). */
+/* Attention, causal unless it is `whole`. Query head h reads key/value head h / (heads / kv_heads).
+ * q, k, v, o are rows of heads side by side: element d of head h of token (b, t) is at ((b*T + t) *
+ * stride + h*width + d). With t_q < t_k the queries are the last t_q of t_k positions (decoding
+ * with a cache). */
 struct attention {
     int batch, t_q, t_k;
     int heads, kv_heads, width;                 /* width: of one head                             */
     int window;                                 /* a query sees its last `window` keys; 0: all    */
+    bool whole;                                 /* ... or all keys, those behind it too           */
     float scale;                                /* of the scores, e.g. 1/sqrt(width)              */
     int q_stride, k_stride, v_stride, o_stride; /* elements from row to row       */
     size_t
@@ -207,8 +209,8 @@ struct ops {
     void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start,
                               struct view y, struct view tokens, struct view table,
                               struct view positions);
-    /* dtable, dpositions (optional, both) +=; what a token or position occurs in is summed in fp32
-     * and rounded once. */
+    /* dtable, dpositions (optional, both; tokens with dtable) +=; what a token or position occurs in
+     * is summed in fp32 and rounded once. */
     void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
                                struct view dpositions, struct view tokens, struct view dy);
 

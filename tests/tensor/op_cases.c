@@ -294,6 +294,7 @@ static struct attention attention_shape(const struct op_case *c)
                           .kv_heads = c->d[4],
                           .width = c->d[5],
                           .window = c->d[6],
+                          .whole = has(c, CASE_WHOLE),
                           .scale = 1 / sqrtf((float)c->d[5])};
     int q = p.heads * p.width, kv = p.kv_heads * p.width;
     bool fused = has(c, CASE_FUSED);
@@ -593,6 +594,9 @@ const struct op_case op_cases[] = {
     {"attention", {2, 65, 65, 4, 2, 32, 0, 0}, CASE_FUSED},
     {"attention", {1, 130, 130, 2, 1, 64, 70, 0}, CASE_FUSED},
     {"attention", {1, 67, 67, 1, 1, 128, 0, 0}, 0},
+    {"attention", {2, 5, 5, 4, 2, 7, 0, 0}, CASE_WHOLE},
+    {"attention", {1, 65, 65, 2, 1, 16, 3, 0}, CASE_WHOLE | CASE_FUSED},
+    {"attention", {1, 2, 70, 2, 2, 32, 0, 0}, CASE_WHOLE},
     {"cross_entropy", {1, 1}, 0},
     {"cross_entropy", {5, 7}, CASE_IGNORE},
     {"cross_entropy", {3, 33}, CASE_SPARE},

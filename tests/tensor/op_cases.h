@@ -45,9 +45,10 @@ enum case_flag {
     CASE_NESTEROV = 256,
     CASE_FIRST = 512,
     CASE_THETA = 1024,
-    CASE_IGNORE = 2048,  /* some targets are ignored                 */
-    CASE_SPARE = 4096,   /* no dgain, dbias, momentum, positions     */
-    CASE_IN_PLACE = 8192 /* benches: do not restore what is replaced */
+    CASE_IGNORE = 2048,   /* some targets are ignored                 */
+    CASE_SPARE = 4096,    /* no dgain, dbias, momentum, positions     */
+    CASE_IN_PLACE = 8192, /* benches: do not restore what is replaced */
+    CASE_WHOLE = 1 << 20  /* attention that is not causal */
 };
 
 struct op_case {

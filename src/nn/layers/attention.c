@@ -113,7 +113,7 @@ static double flops(const struct layer *layer, struct extent e)
 {
     const struct attention_layer *l = (const struct attention_layer *)layer;
     double tokens = (double)extent_tokens(e), q = q_width(l), kv = kv_width(l);
-    double seen = l->window && l->window < e.t ? l->window : (e.t + 1) / 2.0;
+    double seen = l->whole ? e.t : l->window && l->window < e.t ? l->window : (e.t + 1) / 2.0;
     return 2 * tokens * (l->width * (2 * q + 2 * kv) + 2 * q * seen);
 }
 
@@ -127,6 +127,7 @@ static struct attention shape(const struct attention_layer *l, struct extent e, 
         .kv_heads = l->kv_heads,
         .width = l->head_width,
         .window = l->window,
+        .whole = l->whole,
         .scale = l->scale,
         .q_stride = s->q_stride,
         .k_stride = s->k_stride,

@@ -17,6 +17,7 @@ struct attention_layer {
     struct layer base;
     int width, heads, kv_heads, head_width;
     int window;  /* 0: all earlier positions */
+    bool whole;  /* all positions, later ones too */
     float scale; /* of the scores            */
     enum linear_layout layout;
     bool norm_after;

@@ -1,4 +1,4 @@
-/* Causal attention, never holding more than a few rows of scores (after FlashAttention, Dao et al.
+/* Attention, never holding more than a few rows of scores (after FlashAttention, Dao et al.
  * 2022, without its online softmax: a row of scores fits the cache, so a row is normalised at
  * once).
  *

@@ -20,13 +20,13 @@ struct head {
 /* Keys [lo, hi) that query i sees. */
 static inline int key_end(const struct attention *p, int i)
 {
-    return p->t_k - p->t_q + i + 1;
+    return p->whole ? p->t_k : p->t_k - p->t_q + i + 1;
 }
 
 static inline int key_start(const struct attention *p, int i)
 {
     int end = key_end(p, i);
-    return p->window > 0 && end > p->window ? end - p->window : 0;
+    return p->window > 0 && !p->whole && end > p->window ? end - p->window : 0;
 }
 
 static inline size_t query_at(const struct head *h, int i, int stride)

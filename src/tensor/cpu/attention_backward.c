@@ -1,4 +1,4 @@
-/* The backward pass of causal attention. Probabilities come again from the saved lse, and with
+/* The backward pass of attention. Probabilities come again from the saved lse, and with
  * delta = sum(dy * o) of a row
  *     dv += p^T dy,   ds = p * (dy v^T - delta) * scale,   dq = ds k,   dk += ds^T q.
  * Queries come in blocks of strips: a strip is the unit of dq, a block that of dk and dv, whose

@@ -85,7 +85,7 @@ static size_t query_at(const struct attention *p, int b, int i, int head, int st
 static bool sees(const struct attention *p, int i, int j)
 {
     int position = p->t_k - p->t_q + i;
-    return j <= position && (p->window <= 0 || j > position - p->window);
+    return p->whole || (j <= position && (p->window <= 0 || j > position - p->window));
 }
 
 static double dot(struct view a, size_t a_at, struct view b, size_t b_at, int width)

@@ -84,7 +84,7 @@ void cpu_embedding_backward(struct device *dev, int batch, int t, int width, str
     struct row_token *room = device_scratch(dev, 2 * rows * sizeof *room);
     if (!room)
         return;
-    const struct row_token *order = sort_rows(room, tokens.data, rows);
+    const struct row_token *order = dtable.data ? sort_rows(room, tokens.data, rows) : NULL;
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *w))
     for (size_t c = 0; c < w; c += step) {
         size_t n = min_size(step, w - c);
