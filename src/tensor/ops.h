@@ -98,6 +98,32 @@ struct sgd {
     float grad_scale;
 };
 
+/* Images are rows of (h, w, channels). A side has window_count windows, which make the pixels of
+ * the result; `pad` pixels around an image are zero for a convolution and not there for pooling. */
+struct conv {
+    int rows, h, w;          /* of x                                            */
+    int in, out;             /* channels                                        */
+    int kernel, stride, pad; /* w is (out, kernel, kernel, in)                   */
+    bool half;               /* the weight is bf16, whatever its gradient is     */
+};
+
+struct pooling {
+    int rows, h, w, channels;
+    int kernel, stride, pad; /* kernel <= 16, 2 pad <= kernel */
+};
+
+static inline int window_count(int side, int kernel, int stride, int pad)
+{
+    return (side + 2 * pad - kernel) / stride + 1;
+}
+
+struct batchnorm {
+    int rows, width;     /* pixels of all images, channels                              */
+    float eps, momentum; /* momentum: the share of now in the running statistics        */
+    bool training;       /* mean and variance are those of these rows, else the running */
+    bool relu;           /* negative results become 0                                   */
+};
+
 /* Tiles that vectors are cut into for the cosine transform (DCT-II, orthonormal): ny x nx tiles of
  * (h, w) elements each, rows `stride` elements apart; a chunk of a vector is a tile of one row. The
  * first begins at element `at`. Of each `keep` coefficients are kept; those of the first tile lie
@@ -222,6 +248,48 @@ struct ops {
                                struct view dk, struct view dv, struct view dy, struct view o,
                                struct view q, struct view k, struct view v, struct view lse);
 
+    /* y (rows, h', w', out) = the products of x's windows and w, + bias (out) (optional). */
+    void (*conv_forward)(struct device *dev, const struct conv *p, struct view y, struct view x,
+                         struct view w, struct view bias);
+    /* dx =, or += when `add`. */
+    void (*conv_backward_x)(struct device *dev, const struct conv *p, struct view dx,
+                            struct view dy, struct view w, bool add);
+    /* dw, dbias (optional) +=; summed in fp32 and rounded once. */
+    void (*conv_backward_w)(struct device *dev, const struct conv *p, struct view dw,
+                            struct view dbias, struct view dy, struct view x);
+    /* y (rows, h', w', channels) = the largest of each window, and winner (uint8, as y) where it
+     * was: ky * kernel + kx, the first of equal ones. */
+    void (*maxpool_forward)(struct device *dev, const struct pooling *p, struct view y,
+                            struct view winner, struct view x);
+    /* dx =. */
+    void (*maxpool_backward)(struct device *dev, const struct pooling *p, struct view dx,
+                             struct view dy, struct view winner);
+    /* y (rows, channels) = the mean over the pixels of x (rows, pixels, channels). */
+    void (*meanpool_forward)(struct device *dev, int rows, int pixels, int channels, struct view y,
+                             struct view x);
+    /* dx =. */
+    void (*meanpool_backward)(struct device *dev, int rows, int pixels, int channels,
+                              struct view dx, struct view dy);
+    /* y = (x - mean) * rstd * gain + bias + residual, then relu; residual (optional), and it or x
+     * may be y. stats, fp32 (2, width), is left for the backward pass: mean, rstd. In training the
+     * running mean and variance, fp32 (width) (optional, both), take their share, of the variance
+     * that n - 1 divides (n where that is 1), as in torch. */
+    void (*batchnorm_forward)(struct device *dev, const struct batchnorm *p, struct view y,
+                              struct view x, struct view gain, struct view bias,
+                              struct view residual, struct view running_mean,
+                              struct view running_variance, struct view stats);
+    /* dx =, dgain, dbias (optional, each) +=, dresidual (optional) =. After relu dy counts where
+     * the y of forward is not 0; without, y is not read. One of dx and dresidual may be dy. */
+    void (*batchnorm_backward)(struct device *dev, const struct batchnorm *p, struct view dx,
+                               struct view dgain, struct view dbias, struct view dresidual,
+                               struct view dy, struct view x, struct view y, struct view gain,
+                               struct view stats);
+    /* y = x, 0 where it is negative; y may be x. */
+    void (*relu_forward)(struct device *dev, struct view y, struct view x, size_t count);
+    /* dx = dy, 0 where the y of forward is; dx may be dy. */
+    void (*relu_backward)(struct device *dev, struct view dx, struct view dy, struct view y,
+                          size_t count);
+
     /* losses[r] = -log softmax(logits[r])[targets[r]], 0 where the target is negative (ignored).
      * When `scale` is not 0 the logits become their gradient, scale * (softmax - onehot), 0 where
      * ignored. targets are int32, losses fp32; places (optional) uint8, where the target stands
@@ -285,7 +353,14 @@ struct ops {
     .rope = prefix##_rope, .embedding_forward = prefix##_embedding_forward,                        \
     .embedding_backward = prefix##_embedding_backward,                                             \
     .attention_forward = prefix##_attention_forward,                                               \
-    .attention_backward = prefix##_attention_backward, .cross_entropy = prefix##_cross_entropy,    \
+    .attention_backward = prefix##_attention_backward, .conv_forward = prefix##_conv_forward,      \
+    .conv_backward_x = prefix##_conv_backward_x, .conv_backward_w = prefix##_conv_backward_w,      \
+    .maxpool_forward = prefix##_maxpool_forward, .maxpool_backward = prefix##_maxpool_backward,    \
+    .meanpool_forward = prefix##_meanpool_forward,                                                 \
+    .meanpool_backward = prefix##_meanpool_backward,                                               \
+    .batchnorm_forward = prefix##_batchnorm_forward,                                               \
+    .batchnorm_backward = prefix##_batchnorm_backward, .relu_forward = prefix##_relu_forward,      \
+    .relu_backward = prefix##_relu_backward, .cross_entropy = prefix##_cross_entropy,              \
     .adamw = prefix##_adamw, .sgd = prefix##_sgd, .co2 = prefix##_co2,                             \
     .tiles_encode = prefix##_tiles_encode, .tiles_decode = prefix##_tiles_decode,                  \
     .bits_pack = prefix##_bits_pack, .bits_unpack = prefix##_bits_unpack, .sign = prefix##_sign,   \

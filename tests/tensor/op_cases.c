@@ -38,7 +38,7 @@ static struct buffer upload(struct device *dev, enum dtype type, const void *dat
 static struct operand normal(const char *name, enum role role, enum kind kind, size_t count,
                              float mean, float spread)
 {
-    return (struct operand){name, role, kind, count, -1, false, mean, spread};
+    return (struct operand){name, role, kind, count, -1, false, mean, spread, 0, 0};
 }
 
 static struct operand operand(const char *name, enum role role, enum kind kind, size_t count)
@@ -48,7 +48,7 @@ static struct operand operand(const char *name, enum role role, enum kind kind, 
 
 static struct operand gradient(const char *name, enum kind kind, size_t count, int of, bool adds)
 {
-    return (struct operand){name, ROLE_GRAD, kind, count, of, adds, 0, 1};
+    return (struct operand){name, ROLE_GRAD, kind, count, of, adds, 0, 1, 0, 0};
 }
 
 /* flat: d = count */
@@ -443,6 +443,187 @@ static void sgd_run(struct device *dev, const struct op_case *c, struct view *v,
     dev->ops->sgd(dev, &p, s, 2);
 }
 
+/* conv: d = rows, h, w, in, out, kernel, stride, pad */
+static struct conv conv_shape(const struct op_case *c, const struct view *w)
+{
+    const int *d = c->d;
+    return (struct conv){d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], w->type == DTYPE_BF16};
+}
+
+static int conv_operands(const struct op_case *c, struct operand *out)
+{
+    const int *d = c->d;
+    const size_t pixels = (size_t)(d[0] * d[1] * d[2]), in = (size_t)d[3], width = (size_t)d[4];
+    const size_t windows = (size_t)(d[0] * window_count(d[1], d[5], d[6], d[7])) *
+                           (size_t)window_count(d[2], d[5], d[6], d[7]);
+    const size_t weight = width * (size_t)(d[5] * d[5]) * in;
+    const size_t bias = has(c, CASE_BIAS) ? width : 0;
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, pixels * in);
+    out[1] = operand("w", ROLE_IN, KIND_WEIGHT, weight);
+    out[2] = operand("bias", ROLE_IN, KIND_WEIGHT, bias);
+    out[3] = operand("y", ROLE_OUT, KIND_ACTIVATION, windows * width);
+    out[4] = operand("dy", ROLE_DY, KIND_ACTIVATION, windows * width);
+    out[5] = gradient("dx", KIND_ACTIVATION, pixels * in, 0, has(c, CASE_ADD));
+    out[6] = gradient("dw", KIND_GRADIENT, weight, 1, true);
+    out[7] = gradient("dbias", KIND_GRADIENT, bias, 2, true);
+    return 8;
+}
+
+static void conv_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    const struct conv p = conv_shape(c, &v[1]);
+    if (pass == 0)
+        dev->ops->conv_forward(dev, &p, v[3], v[0], v[1], v[2]);
+    else if (pass == 1)
+        dev->ops->conv_backward_x(dev, &p, v[5], v[4], v[1], has(c, CASE_ADD));
+    else
+        dev->ops->conv_backward_w(dev, &p, v[6], v[7], v[4], v[0]);
+}
+
+/* maxpool: d = rows, h, w, channels, kernel, stride, pad. Levels are further apart than the steps
+ * of finite differences. */
+static size_t pool_windows(const struct op_case *c)
+{
+    const int *d = c->d;
+    return (size_t)(d[0] * window_count(d[1], d[4], d[5], d[6])) *
+           (size_t)window_count(d[2], d[4], d[5], d[6]);
+}
+
+static int maxpool_operands(const struct op_case *c, struct operand *out)
+{
+    const int *d = c->d;
+    const size_t pixels = (size_t)(d[0] * d[1] * d[2]), channels = (size_t)d[3];
+    const size_t windows = pool_windows(c);
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, pixels * channels);
+    out[0].level = 0.25f;
+    out[1] = operand("y", ROLE_OUT, KIND_ACTIVATION, windows * channels);
+    out[2] = operand("winner", ROLE_SAVED, KIND_F32, windows * channels);
+    out[3] = operand("dy", ROLE_DY, KIND_ACTIVATION, windows * channels);
+    out[4] = gradient("dx", KIND_ACTIVATION, pixels * channels, 0, false);
+    return 5;
+}
+
+static void maxpool_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    const int *d = c->d;
+    const struct pooling p = {d[0], d[1], d[2], d[3], d[4], d[5], d[6]};
+    const size_t count = pool_windows(c) * (size_t)d[3];
+    float *saved = calloc(count, sizeof *saved);
+    uint8_t *winner = calloc(count, 1);
+    if (!saved || !winner)
+        abort();
+    if (pass) {
+        dev->ops->read(dev, saved, v[2], count);
+        for (size_t i = 0; i < count; i++)
+            winner[i] = (uint8_t)saved[i];
+    }
+    struct buffer marks = upload(dev, DTYPE_U8, winner, count);
+    if (pass)
+        dev->ops->maxpool_backward(dev, &p, v[4], v[3], marks.view);
+    else
+        dev->ops->maxpool_forward(dev, &p, v[1], marks.view, v[0]);
+    dev->ops->read(dev, winner, marks.view, count);
+    for (size_t i = 0; i < count; i++)
+        saved[i] = winner[i];
+    if (!pass)
+        dev->ops->write(dev, v[2], saved, count);
+    buffer_free(&marks);
+    free(saved);
+    free(winner);
+}
+
+/* meanpool: d = rows, pixels, channels */
+static int meanpool_operands(const struct op_case *c, struct operand *out)
+{
+    const size_t rows = (size_t)c->d[0], channels = (size_t)c->d[2];
+    const size_t n = rows * (size_t)c->d[1] * channels;
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, n);
+    out[1] = operand("y", ROLE_OUT, KIND_ACTIVATION, rows * channels);
+    out[2] = operand("dy", ROLE_DY, KIND_ACTIVATION, rows * channels);
+    out[3] = gradient("dx", KIND_ACTIVATION, n, 0, false);
+    return 4;
+}
+
+static void meanpool_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    const int *d = c->d;
+    if (pass)
+        dev->ops->meanpool_backward(dev, d[0], d[1], d[2], v[3], v[2]);
+    else
+        dev->ops->meanpool_forward(dev, d[0], d[1], d[2], v[1], v[0]);
+}
+
+/* batchnorm: d = rows, width, training; SPARE: no dgain, dbias or running statistics. Where relu
+ * has its edge there is no derivative: it is checked where a residual keeps away from it. */
+static int batchnorm_operands(const struct op_case *c, struct operand *out)
+{
+    const size_t width = (size_t)c->d[1], n = (size_t)c->d[0] * width;
+    const size_t residual = has(c, CASE_RESIDUAL) ? n : 0, spare = has(c, CASE_SPARE) ? 0 : width;
+    const bool smooth = !has(c, CASE_RELU) || has(c, CASE_RESIDUAL);
+    out[0] = normal("x", ROLE_IN, KIND_ACTIVATION, n, 3, 1);
+    out[1] = normal("gain", ROLE_IN, KIND_WEIGHT, width, 1, 0.3f);
+    out[2] = operand("bias", ROLE_IN, KIND_WEIGHT, width);
+    out[3] = operand("residual", ROLE_IN, KIND_ACTIVATION, residual);
+    out[3].gap = has(c, CASE_RELU) ? 16 : 0;
+    out[4] = operand("running_mean", ROLE_SAVED, KIND_F32, spare);
+    out[5] = normal("running_variance", ROLE_SAVED, KIND_F32, spare, 2, 0.3f);
+    out[6] = operand("y", ROLE_OUT, KIND_ACTIVATION, n);
+    out[7] = operand("stats", ROLE_SAVED, KIND_F32, 2 * width);
+    out[8] = operand("dy", ROLE_DY, KIND_ACTIVATION, n);
+    out[9] = gradient("dx", KIND_ACTIVATION, n, smooth ? 0 : -1, false);
+    out[10] = gradient("dgain", KIND_GRADIENT, spare, smooth ? 1 : -1, true);
+    out[11] = gradient("dbias", KIND_GRADIENT, spare, smooth ? 2 : -1, true);
+    out[12] = gradient("dresidual", KIND_ACTIVATION, residual, 3, false);
+    return 13;
+}
+
+/* ALIAS: y is the residual, or x; dy is the residual's gradient, or x's. */
+static void batchnorm_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    const struct batchnorm p = {c->d[0], c->d[1], 1e-3f, 0.1f, c->d[2], has(c, CASE_RELU)};
+    const size_t n = (size_t)p.rows * (size_t)p.width;
+    const bool alias = has(c, CASE_ALIAS), residual = has(c, CASE_RESIDUAL);
+    struct view x = v[0], rest = v[3], dy = v[8];
+    if (alias && pass == 0) {
+        dev->ops->copy(dev, v[6], residual ? rest : x, n);
+        x = residual ? x : v[6];
+        rest = residual ? v[6] : rest;
+    } else if (alias) {
+        const struct view to = residual ? v[12] : v[9];
+        dev->ops->copy(dev, to, dy, n);
+        dy = to;
+    }
+    if (pass == 0)
+        dev->ops->batchnorm_forward(dev, &p, v[6], x, v[1], v[2], rest, v[4], v[5], v[7]);
+    else
+        dev->ops->batchnorm_backward(dev, &p, v[9], v[10], v[11], v[12], dy, v[0], v[6], v[1],
+                                     v[7]);
+}
+
+/* relu: d = count */
+static int relu_operands(const struct op_case *c, struct operand *out)
+{
+    const size_t n = (size_t)c->d[0];
+    out[0] = operand("x", ROLE_IN, KIND_ACTIVATION, n);
+    out[0].gap = 0.125f;
+    out[1] = operand("y", ROLE_OUT, KIND_ACTIVATION, n);
+    out[2] = operand("dy", ROLE_DY, KIND_ACTIVATION, n);
+    out[3] = gradient("dx", KIND_ACTIVATION, n, 0, false);
+    return 4;
+}
+
+static void relu_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
+{
+    const size_t n = (size_t)c->d[0];
+    const struct view from = v[pass ? 2 : 0], to = v[pass ? 3 : 1];
+    if (has(c, CASE_ALIAS))
+        dev->ops->copy(dev, to, from, n);
+    if (pass)
+        dev->ops->relu_backward(dev, to, has(c, CASE_ALIAS) ? to : from, v[1], n);
+    else
+        dev->ops->relu_forward(dev, to, has(c, CASE_ALIAS) ? to : from, n);
+}
+
 /* Tolerances of fp32: an elementwise op is a few roundings and a polynomial of 1e-7; a sum of n
  * random terms in fp32 is off by about sqrt(n) roundings of its largest partial sum. */
 static const struct family families[] = {
@@ -457,6 +638,12 @@ static const struct family families[] = {
     {"embedding", "batch,t,width,vocab,start", 2, embedding_operands, embedding_run, 1e-6, false},
     {"attention", "batch,t_q,t_k,heads,kv_heads,width,window,spare", 2, attention_operands,
      attention_run, 4e-6, true},
+    {"conv", "rows,h,w,in,out,kernel,stride,pad", 3, conv_operands, conv_run, 4e-6, true},
+    {"maxpool", "rows,h,w,channels,kernel,stride,pad", 2, maxpool_operands, maxpool_run, 4e-7,
+     false},
+    {"meanpool", "rows,pixels,channels", 2, meanpool_operands, meanpool_run, 1e-6, true},
+    {"batchnorm", "rows,width,training", 2, batchnorm_operands, batchnorm_run, 3e-6, true},
+    {"relu", "count", 2, relu_operands, relu_run, 1e-7, false},
     {"cross_entropy", "rows,vocab", 2, loss_operands, loss_run, 4e-7, false},
     {"adamw", "count", 1, adamw_operands, adamw_run, 4e-7, false},
     {"sgd", "count", 1, sgd_operands, sgd_run, 4e-7, false},
@@ -483,6 +670,16 @@ static float near_normal(uint64_t index)
     return (float)(sum - 131070) * (1.7320508f / 65536);
 }
 
+static void make_values(const struct operand *o, int i, float *out)
+{
+    for (size_t e = 0; e < o->count && o->level != 0; e++)
+        out[e] = o->level * (float)((e * 7919 + 13) % o->count);
+    for (size_t e = 0; e < o->count && o->level == 0; e++) {
+        const float x = o->mean + o->spread * near_normal((uint64_t)i << 40 | e);
+        out[e] = x < 0 ? x - o->gap : x + o->gap;
+    }
+}
+
 /* `coarse`: all values are bf16 numbers, whatever their type. */
 static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
 {
@@ -490,8 +687,8 @@ static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
     float *host = malloc(o->count * sizeof *host);
     uint16_t *half = malloc(o->count * sizeof *half);
     if (host && half) {
+        make_values(o, i, host);
         for (size_t e = 0; e < o->count; e++) {
-            host[e] = o->mean + o->spread * near_normal((uint64_t)i << 40 | e);
             half[e] = bf16_round(host[e]);
             host[e] = coarse ? bf16_widen(half[e]) : host[e];
         }
@@ -510,7 +707,8 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
     *room = (struct op_room){.dev = dev, .c = c};
     room->n = family_of(c)->operands(c, room->operand);
     /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
-    const bool coarse = half && strcmp(c->op, "linear") == 0;
+    const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
+    const bool coarse = half && product;
     for (int i = 0; i < room->n; i++) {
         const struct operand *o = &room->operand[i];
         if (o->count == 0)
@@ -597,6 +795,46 @@ const struct op_case op_cases[] = {
     {"attention", {2, 5, 5, 4, 2, 7, 0, 0}, CASE_WHOLE},
     {"attention", {1, 65, 65, 2, 1, 16, 3, 0}, CASE_WHOLE | CASE_FUSED},
     {"attention", {1, 2, 70, 2, 2, 32, 0, 0}, CASE_WHOLE},
+    {"conv", {1, 1, 1, 1, 1, 1, 1, 0}, 0},
+    {"conv", {2, 5, 4, 3, 7, 3, 1, 1}, CASE_BIAS},
+    {"conv", {3, 7, 5, 1, 5, 3, 2, 1}, CASE_ADD},
+    {"conv", {1, 9, 8, 3, 16, 7, 2, 3}, 0},
+    {"conv", {1, 10, 7, 2, 3, 7, 1, 2}, CASE_BIAS | CASE_ADD},
+    {"conv", {2, 6, 7, 17, 3, 1, 2, 0}, 0},
+    {"conv", {2, 4, 7, 16, 17, 1, 1, 0}, CASE_ADD | CASE_BIAS},
+    {"conv", {1, 4, 3, 2, 3, 3, 1, 2}, 0}, /* windows that begin outside */
+    {"conv", {1, 5, 6, 4, 6, 3, 1, 0}, 0},
+    {"conv", {2, 8, 12, 3, 20, 4, 4, 0}, CASE_BIAS}, /* patches */
+    {"conv", {1, 7, 8, 5, 6, 2, 3, 0}, 0},           /* pixels that no window meets */
+    {"conv", {1, 3, 3, 2, 2, 1, 3, 2}, CASE_ADD},    /* windows that meet no pixel */
+    {"conv", {3, 9, 13, 64, 17, 3, 1, 1}, 0},
+    {"conv", {2, 10, 9, 64, 96, 3, 2, 1}, 0},
+    {"conv", {1, 6, 5, 160, 33, 3, 1, 1}, CASE_BIAS}, /* more than is packed at once: taps, */
+    {"conv", {3, 30, 31, 3, 16, 3, 1, 1}, 0},         /* windows                           */
+    {"conv", {2, 34, 33, 16, 9, 1, 1, 0}, CASE_ADD},
+    {"maxpool", {1, 1, 1, 1, 1, 1, 0}, 0},
+    {"maxpool", {2, 5, 7, 3, 3, 2, 1}, 0},
+    {"maxpool", {1, 6, 5, 7, 2, 2, 0}, 0},
+    {"maxpool", {1, 7, 8, 5, 3, 1, 1}, 0},
+    {"maxpool", {1, 8, 8, 4, 2, 3, 1}, 0},
+    {"maxpool", {3, 21, 20, 65, 3, 2, 1}, 0},
+    {"maxpool", {1, 3, 4, 600, 2, 1, 0}, 0},
+    {"meanpool", {1, 1, 1}, 0},
+    {"meanpool", {3, 49, 7}, 0},
+    {"meanpool", {2, 64, 600}, 0},
+    {"batchnorm", {1, 3, 1}, 0},
+    {"batchnorm", {7, 3, 0}, 0},
+    {"batchnorm", {30, 17, 1}, CASE_ALIAS},
+    {"batchnorm", {30, 17, 1}, CASE_RESIDUAL | CASE_RELU},
+    {"batchnorm", {33, 5, 1}, CASE_RESIDUAL | CASE_RELU | CASE_ALIAS | CASE_SPARE},
+    {"batchnorm", {9, 64, 0}, CASE_RESIDUAL | CASE_RELU | CASE_ALIAS},
+    {"batchnorm", {33, 20, 1}, CASE_RESIDUAL},
+    {"batchnorm", {40, 130, 1}, CASE_RELU},
+    {"batchnorm", {1500, 33, 1}, CASE_RELU | CASE_ALIAS},
+    {"batchnorm", {3, 4200, 1}, CASE_RELU},
+    {"relu", {1}, 0},
+    {"relu", {333}, CASE_ALIAS},
+    {"relu", {70001}, 0},
     {"cross_entropy", {1, 1}, 0},
     {"cross_entropy", {5, 7}, CASE_IGNORE},
     {"cross_entropy", {3, 33}, CASE_SPARE},

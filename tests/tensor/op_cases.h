@@ -29,6 +29,8 @@ struct operand {
     int of;             /* ROLE_GRAD: index of its argument; -1: not a derivative */
     bool adds;          /* ROLE_GRAD: the op adds to what is there                */
     float mean, spread; /* of the random start */
+    float gap;          /* nothing is nearer to 0                                  */
+    float level;        /* not 0: multiples of this, each once, in a mixed order   */
 };
 
 enum { OPERANDS = 16, PASSES = 3 };
@@ -48,7 +50,8 @@ enum case_flag {
     CASE_IGNORE = 2048,   /* some targets are ignored                 */
     CASE_SPARE = 4096,    /* no dgain, dbias, momentum, positions     */
     CASE_IN_PLACE = 8192, /* benches: do not restore what is replaced */
-    CASE_WHOLE = 1 << 20  /* attention that is not causal */
+    CASE_RELU = 16384,
+    CASE_WHOLE = 1 << 20 /* attention that is not causal */
 };
 
 struct op_case {

@@ -100,10 +100,12 @@ static void test_fast_agrees_with_reference(void **state)
 
 static void check_threads(const struct op_case *c, unsigned half)
 {
-    struct device dev[3];
-    struct op_room room[3];
-    for (int t = 0; t < 3; t++) {
-        assert_ok(device_open(&dev[t], "cpu", &memory, t + 1));
+    static const int threads[] = {1, 2, 3, 5};
+    enum { DEVICES = sizeof threads / sizeof *threads };
+    struct device dev[DEVICES];
+    struct op_room room[DEVICES];
+    for (int t = 0; t < DEVICES; t++) {
+        assert_ok(device_open(&dev[t], "cpu", &memory, threads[t]));
         assert_ok(op_room_init(&room[t], &dev[t], c, half));
         for (int pass = 0; pass < family_of(c)->passes; pass++)
             op_room_run(&room[t], pass);
@@ -111,11 +113,12 @@ static void check_threads(const struct op_case *c, unsigned half)
             size_t bytes = room[t].operand[i].count * dtype_size(room[t].view[i].type);
             if (bytes && memcmp(room[t].view[i].data, room[0].view[i].data, bytes) != 0) {
                 print_case(c, half);
-                fail_with("%s differs between 1 and %d threads", room[t].operand[i].name, t + 1);
+                fail_with("%s differs between 1 and %d threads", room[t].operand[i].name,
+                          threads[t]);
             }
         }
     }
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < DEVICES; t++) {
         op_room_free(&room[t]);
         device_close(&dev[t]);
     }
@@ -230,6 +233,59 @@ static void test_cross_entropy_ties_and_ignored(void **state)
         assert_true(losses[0] == losses[1] && losses[3] > losses[0]);
         device_close(&dev);
     }
+}
+
+/* The first of equal pixels wins, a number never does against none, and what lies outside never. */
+static void test_maxpool_ties(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"cpu", "reference"};
+    const struct pooling p = {1, 3, 3, 1, 3, 2, 1};
+    for (int i = 0; i < 2; i++) {
+        struct device dev;
+        assert_ok(device_open(&dev, tables[i], &memory, 1));
+        float x[9] = {-1, -1, -2, -1, -1, NAN, -2, 3, 3}, y[4];
+        uint8_t winner[4];
+        dev.ops->maxpool_forward(&dev, &p, view_of(y, DTYPE_F32), view_of(winner, DTYPE_U8),
+                                 view_of(x, DTYPE_F32));
+        assert_true(y[0] == -1 && isnan(y[1]) && y[2] == 3 && isnan(y[3]));
+        assert_int_equal(winner[0], 4);
+        assert_int_equal(winner[1], 7);
+        assert_int_equal(winner[2], 5);
+        assert_int_equal(winner[3], 1);
+        device_close(&dev);
+    }
+}
+
+/* Channels that hardly vary far from zero keep their digits, and one that does not vary at all has
+ * no variance. */
+static void test_batchnorm_far_from_zero(void **state)
+{
+    (void)state;
+    enum { ROWS = 4001 };
+    static float x[ROWS * 2], y[ROWS * 2];
+    const struct batchnorm p = {ROWS, 2, 0, 0.25f, true, false};
+    double mean = 0, square = 0;
+    for (int r = 0; r < ROWS; r++) {
+        x[2 * r] = 1000 + (float)(r * 37 % 101) * 0.001f;
+        x[2 * r + 1] = 5;
+        mean += x[2 * r] / (double)ROWS;
+    }
+    for (int r = 0; r < ROWS; r++)
+        square += pow(x[2 * r] - mean, 2);
+    struct device dev;
+    assert_ok(device_open(&dev, "cpu", &memory, 2));
+    float gain[2] = {1, 1}, bias[2] = {0}, at[2] = {4, 4}, variance[2] = {8, 8}, stats[4];
+    dev.ops->batchnorm_forward(&dev, &p, view_of(y, DTYPE_F32), view_of(x, DTYPE_F32),
+                               view_of(gain, DTYPE_F32), view_of(bias, DTYPE_F32), view_none,
+                               view_of(at, DTYPE_F32), view_of(variance, DTYPE_F32),
+                               view_of(stats, DTYPE_F32));
+    assert_true(fabs(stats[0] - mean) < 1e-4);
+    assert_true(fabs(stats[2] * sqrt(square / ROWS) - 1) < 1e-5);
+    assert_true(fabs(at[0] - (0.75 * 4 + 0.25 * mean)) < 1e-4);
+    assert_true(fabs(variance[0] - (0.75 * 8 + 0.25 * square / (ROWS - 1))) < 1e-6);
+    assert_true(stats[1] == 5 && isinf(stats[3]) && variance[1] == 6 && at[1] == 4.25f);
+    device_close(&dev);
 }
 
 /* Values far from the usual range stay finite and right. */
@@ -390,6 +446,8 @@ int main(void)
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),
         cmocka_unit_test(test_cross_entropy_ties_and_ignored),
+        cmocka_unit_test(test_maxpool_ties),
+        cmocka_unit_test(test_batchnorm_far_from_zero),
         cmocka_unit_test(test_extreme_arguments),
         cmocka_unit_test(test_peek_is_the_step),
     };

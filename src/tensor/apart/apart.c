@@ -279,6 +279,20 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_attention_forward(V, N, P) P(struct attention, p) V(o) V(q) V(k) V(v) V(lse)
 #define ARGS_attention_backward(V, N, P)                                                           \
     P(struct attention, p) V(dq) V(dk) V(dv) V(dy) V(o) V(q) V(k) V(v) V(lse)
+#define ARGS_conv_forward(V, N, P) P(struct conv, p) V(y) V(x) V(w) V(bias)
+#define ARGS_conv_backward_x(V, N, P) P(struct conv, p) V(dx) V(dy) V(w) N(bool, add)
+#define ARGS_conv_backward_w(V, N, P) P(struct conv, p) V(dw) V(dbias) V(dy) V(x)
+#define ARGS_maxpool_forward(V, N, P) P(struct pooling, p) V(y) V(winner) V(x)
+#define ARGS_maxpool_backward(V, N, P) P(struct pooling, p) V(dx) V(dy) V(winner)
+#define ARGS_meanpool_forward(V, N, P) N(int, rows) N(int, pixels) N(int, channels) V(y) V(x)
+#define ARGS_meanpool_backward(V, N, P) N(int, rows) N(int, pixels) N(int, channels) V(dx) V(dy)
+#define ARGS_batchnorm_forward(V, N, P)                                                            \
+    P(struct batchnorm, p)                                                                         \
+    V(y) V(x) V(gain) V(bias) V(residual) V(running_mean) V(running_variance) V(stats)
+#define ARGS_batchnorm_backward(V, N, P)                                                           \
+    P(struct batchnorm, p) V(dx) V(dgain) V(dbias) V(dresidual) V(dy) V(x) V(y) V(gain) V(stats)
+#define ARGS_relu_forward(V, N, P) V(y) V(x) N(size_t, count)
+#define ARGS_relu_backward(V, N, P) V(dx) V(dy) V(y) N(size_t, count)
 #define ARGS_cross_entropy(V, N, P)                                                                \
     N(int, rows)                                                                                   \
     N(int, vocab) V(logits) V(targets) N(float, scale) V(losses) V(places)
@@ -330,6 +344,9 @@ LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsn
 LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)
 LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
 LATE(attention_forward) LATE(attention_backward) LATE(cross_entropy) LATE(co2)
+LATE(conv_forward) LATE(conv_backward_x) LATE(conv_backward_w)
+LATE(maxpool_forward) LATE(maxpool_backward) LATE(meanpool_forward) LATE(meanpool_backward)
+LATE(batchnorm_forward) LATE(batchnorm_backward) LATE(relu_forward) LATE(relu_backward)
 LATE(tiles_encode) LATE(tiles_decode) LATE(bits_pack) LATE(bits_unpack) LATE(sign)
 LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
     /* clang-format on */

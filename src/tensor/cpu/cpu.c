@@ -14,8 +14,9 @@
     {                                                                                              \
         .name = label, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,           \
         .norm = &fast_norm_##variant, .activation = &fast_activation_##variant,                    \
-        .loss = &fast_loss_##variant, .attention = &fast_attention_##variant,                      \
-        .codec = &fast_codec_##variant, .gemm = &product, .gemm_half = &half,                      \
+        .loss = &fast_loss_##variant, .image = &fast_image_##variant,                              \
+        .attention = &fast_attention_##variant, .codec = &fast_codec_##variant, .gemm = &product,  \
+        .gemm_half = &half,                                                                        \
     }
 
 /* Best first. */

@@ -160,6 +160,32 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
                             struct view dk, struct view dv, struct view dy, struct view o,
                             struct view q, struct view k, struct view v, struct view lse);
 
+void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
+                      struct view w, struct view bias);
+void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
+                         struct view w, bool add);
+void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
+                         struct view dbias, struct view dy, struct view x);
+void cpu_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
+                         struct view winner, struct view x);
+void cpu_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
+                          struct view dy, struct view winner);
+void cpu_meanpool_forward(struct device *dev, int rows, int pixels, int channels, struct view y,
+                          struct view x);
+void cpu_meanpool_backward(struct device *dev, int rows, int pixels, int channels, struct view dx,
+                           struct view dy);
+void cpu_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
+                           struct view x, struct view gain, struct view bias, struct view residual,
+                           struct view running_mean, struct view running_variance,
+                           struct view stats);
+void cpu_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
+                            struct view dgain, struct view dbias, struct view dresidual,
+                            struct view dy, struct view x, struct view y, struct view gain,
+                            struct view stats);
+void cpu_relu_forward(struct device *dev, struct view y, struct view x, size_t count);
+void cpu_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                       size_t count);
+
 void cpu_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
                       struct view index, struct view value);
 void cpu_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,

@@ -187,3 +187,31 @@ void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup,
         store(k, dup, at, n, dup_out);
     }
 }
+
+void cpu_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t c = 0; c < chunks(count); c++) {
+        float y_room[CHUNK], x_room[CHUNK];
+        size_t at = c * CHUNK, n = chunk_size(c, count);
+        float *out = place(y, at, y_room);
+        k->activation->relu_forward(out, load(k, x, at, n, x_room), n);
+        store(k, y, at, n, out);
+    }
+}
+
+void cpu_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                       size_t count)
+{
+    const struct kernels *k = kernels_of(dev);
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+    for (size_t c = 0; c < chunks(count); c++) {
+        float dx_room[CHUNK], dy_room[CHUNK], y_room[CHUNK];
+        size_t at = c * CHUNK, n = chunk_size(c, count);
+        float *out = place(dx, at, dx_room);
+        k->activation->relu_backward(out, load(k, dy, at, n, dy_room), load(k, y, at, n, y_room),
+                                     n);
+        store(k, dx, at, n, out);
+    }
+}

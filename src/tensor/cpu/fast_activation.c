@@ -1,4 +1,4 @@
-/* GELU, SwiGLU and rotary embedding. */
+/* GELU, SwiGLU, ReLU and rotary embedding. */
 #include "tensor/cpu/fast_math.h"
 #include "tensor/cpu/kernels.h"
 
@@ -68,6 +68,21 @@ static void swiglu_backward(float *dgate, float *dup, const float *dy, const flo
     }
 }
 
+/* What is no number stays none. */
+static void relu_forward(float *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] < 0 ? 0 : x[i];
+}
+
+static void relu_backward(float *dx, const float *dy, const float *y, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        dx[i] = y[i] <= 0 ? 0 : dy[i];
+}
+
 static void rope_angles(float *cosine, float *sine, int p, const float *frequencies, int n)
 {
 #pragma omp simd
@@ -90,6 +105,8 @@ const struct activation_kernels KERNELS(fast_activation) = {
     .gelu_backward = gelu_backward,
     .swiglu_forward = swiglu_forward,
     .swiglu_backward = swiglu_backward,
+    .relu_forward = relu_forward,
+    .relu_backward = relu_backward,
     .rope_angles = rope_angles,
     .rope_rotate = rope_rotate,
 };

@@ -25,4 +25,8 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
 bool cpu_gemm_takes_half(const struct device *dev, int m);
 void cpu_gemm(struct device *dev, const struct gemm *g);
 
+/* sums[at, at + n) += the sums of y's first n columns, over rows `stride` elements apart. */
+void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct view y, size_t stride,
+                     size_t rows, size_t n);
+
 #endif

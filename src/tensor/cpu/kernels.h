@@ -60,6 +60,8 @@ struct activation_kernels {
     void (*swiglu_forward)(float *y, const float *gate, const float *up, size_t n);
     void (*swiglu_backward)(float *dgate, float *dup, const float *dy, const float *gate,
                             const float *up, size_t n);
+    void (*relu_forward)(float *y, const float *x, size_t n);
+    void (*relu_backward)(float *dx, const float *dy, const float *y, size_t n);
     /* cosines and sines of p*frequencies[i], i < n */
     void (*rope_angles)(float *cosine, float *sine, int p, const float *frequencies, int n);
     /* rotates the pairs (a[i], b[i]) */
@@ -69,6 +71,28 @@ struct activation_kernels {
 struct loss_kernels {
     /* One row: returns its loss; the row becomes scale * (softmax - onehot) when scale is not 0. */
     float (*cross_entropy)(float *logits, int vocab, int target, float scale, uint8_t *place);
+};
+
+/* Rows of pixels, `width` channels each. */
+struct image_kernels {
+    /* sums (2, width) += x - pivot, (x - pivot)^2 */
+    void (*batch_sums)(float *sums, const float *x, const float *pivot, size_t rows, size_t width);
+    /* y = (x - mean) * scale + bias + residual, then relu; residual may be NULL, y may be either */
+    void (*batch_forward)(float *y, const float *x, const float *residual, const float *mean,
+                          const float *scale, const float *bias, bool relu, size_t rows,
+                          size_t width);
+    /* sums (2, width) += d, d (x - mean), where d is dy, or 0 where y is; y may be NULL */
+    void (*batch_sums_backward)(float *sums, const float *dy, const float *x, const float *y,
+                                const float *mean, size_t rows, size_t width);
+    /* dx = scale * (d - sums[0] - (x - mean) sums[1]), dresidual = d unless NULL; d as above; one
+     * of them may be dy */
+    void (*batch_backward)(float *dx, float *dresidual, const float *dy, const float *x,
+                           const float *y, const float *mean, const float *scale, const float *sums,
+                           size_t rows, size_t width);
+    /* Where x is larger than best: best = x, winner = tap. */
+    void (*max_take)(float *best, uint8_t *winner, const float *x, uint8_t tap, size_t n);
+    /* y += x where winner is tap. */
+    void (*max_give)(float *y, const float *x, const uint8_t *winner, uint8_t tap, size_t n);
 };
 
 /* Shapes that the small products of attention want: columns padded to PAD floats, PANEL columns of
@@ -137,6 +161,7 @@ struct kernels {
     const struct norm_kernels *norm;
     const struct activation_kernels *activation;
     const struct loss_kernels *loss;
+    const struct image_kernels *image;
     const struct attention_kernels *attention;
     const struct codec_kernels *codec;
     const struct gemm_kernels *gemm;
@@ -153,6 +178,7 @@ struct kernels {
     extern const struct norm_kernels fast_norm_##variant;                                          \
     extern const struct activation_kernels fast_activation_##variant;                              \
     extern const struct loss_kernels fast_loss_##variant;                                          \
+    extern const struct image_kernels fast_image_##variant;                                        \
     extern const struct attention_kernels fast_attention_##variant;                                \
     extern const struct codec_kernels fast_codec_##variant;                                        \
     extern const struct gemm_kernels fast_gemm_##variant

@@ -161,8 +161,8 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
 }
 
 /* Threads own columns, so that a column is summed in the order of its rows. */
-static void add_column_sums(struct device *dev, struct view sums, size_t at, struct matrix y,
-                            size_t rows, size_t n)
+void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct view y, size_t stride,
+                     size_t rows, size_t n)
 {
     const struct kernels *k = kernels_of(dev);
     enum { STRIP = 256 };
@@ -171,7 +171,7 @@ static void add_column_sums(struct device *dev, struct view sums, size_t at, str
         size_t size = min_size(STRIP, n - c);
         float room[STRIP], total[STRIP] = {0};
         for (size_t r = 0; r < rows; r++)
-            k->vector->add(total, y.data + r * y.ld + c, size);
+            k->vector->add(total, load(k, y, r * stride + c, size, room), size);
         float *to = load(k, sums, at + c, size, room);
         k->vector->add(to, total, size);
         store(k, sums, at + c, size, to);
@@ -208,7 +208,7 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
         g.c = mw.data, g.ldc = mw.ld;
         cpu_gemm(dev, &g);
         if (dbias.data)
-            add_column_sums(dev, dbias, at, my, rows, n);
+            cpu_add_columns(dev, dbias, at, view_of(my.data, DTYPE_F32), my.ld, rows, n);
         close_weight(dev, p, dw, at, n, mw);
     }
 }

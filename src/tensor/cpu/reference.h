@@ -47,6 +47,33 @@ void reference_cross_entropy(struct device *dev, int rows, int vocab, struct vie
                              struct view targets, float scale, struct view losses,
                              struct view places);
 
+/* reference_images.c */
+void reference_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
+                            struct view w, struct view bias);
+void reference_conv_backward_x(struct device *dev, const struct conv *p, struct view dx,
+                               struct view dy, struct view w, bool add);
+void reference_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
+                               struct view dbias, struct view dy, struct view x);
+void reference_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
+                               struct view winner, struct view x);
+void reference_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
+                                struct view dy, struct view winner);
+void reference_meanpool_forward(struct device *dev, int rows, int pixels, int channels,
+                                struct view y, struct view x);
+void reference_meanpool_backward(struct device *dev, int rows, int pixels, int channels,
+                                 struct view dx, struct view dy);
+void reference_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
+                                 struct view x, struct view gain, struct view bias,
+                                 struct view residual, struct view running_mean,
+                                 struct view running_variance, struct view stats);
+void reference_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
+                                  struct view dgain, struct view dbias, struct view dresidual,
+                                  struct view dy, struct view x, struct view y, struct view gain,
+                                  struct view stats);
+void reference_relu_forward(struct device *dev, struct view y, struct view x, size_t count);
+void reference_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                             size_t count);
+
 /* reference_codec.c */
 void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,
                             struct view m, struct view index, struct view value);

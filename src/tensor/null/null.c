@@ -133,6 +133,64 @@ static void null_attention_backward(struct device *dev, const struct attention *
 {
 }
 
+static void null_conv_forward(struct device *dev, const struct conv *p, struct view y,
+                              struct view x, struct view w, struct view bias)
+{
+}
+
+static void null_conv_backward_x(struct device *dev, const struct conv *p, struct view dx,
+                                 struct view dy, struct view w, bool add)
+{
+}
+
+static void null_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
+                                 struct view dbias, struct view dy, struct view x)
+{
+}
+
+static void null_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
+                                 struct view winner, struct view x)
+{
+}
+
+static void null_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
+                                  struct view dy, struct view winner)
+{
+}
+
+static void null_meanpool_forward(struct device *dev, int rows, int pixels, int channels,
+                                  struct view y, struct view x)
+{
+}
+
+static void null_meanpool_backward(struct device *dev, int rows, int pixels, int channels,
+                                   struct view dx, struct view dy)
+{
+}
+
+static void null_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
+                                   struct view x, struct view gain, struct view bias,
+                                   struct view residual, struct view running_mean,
+                                   struct view running_variance, struct view stats)
+{
+}
+
+static void null_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
+                                    struct view dgain, struct view dbias, struct view dresidual,
+                                    struct view dy, struct view x, struct view y, struct view gain,
+                                    struct view stats)
+{
+}
+
+static void null_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
+{
+}
+
+static void null_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                               size_t count)
+{
+}
+
 static void null_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
                                struct view targets, float factor, struct view losses,
                                struct view places)

@@ -1,0 +1,187 @@
+/* Convolutions as products of gathered windows: forward over the windows of x, the gradient of x
+ * over the windows of dy that met each pixel, the gradient of w as the sum over all windows.
+ *
+ * With a stride s the pixels of x fall into s^2 classes by their place modulo s. Those of a class
+ * met the same taps, so that each class is a convolution of its own without zeros in between. */
+#include "tensor/cpu/gathered.h"
+#include "tensor/cpu/gemm.h"
+
+static bool is_half(struct view v)
+{
+    return v.data && v.type == DTYPE_BF16;
+}
+
+/* (rows, columns) as images of one pixel. */
+static struct windows matrix(struct view from, int columns)
+{
+    return (struct windows){.from = from,
+                            .h = 1,
+                            .w = 1,
+                            .channels = columns,
+                            .tall = 1,
+                            .wide = 1,
+                            .kernel_h = 1,
+                            .kernel_w = 1,
+                            .stride = 1};
+}
+
+static struct windows windows_of(const struct conv *p, struct view x)
+{
+    return (struct windows){.from = x,
+                            .h = p->h,
+                            .w = p->w,
+                            .channels = p->in,
+                            .tall = window_count(p->h, p->kernel, p->stride, p->pad),
+                            .wide = window_count(p->w, p->kernel, p->stride, p->pad),
+                            .kernel_h = p->kernel,
+                            .kernel_w = p->kernel,
+                            .stride = p->stride,
+                            .top = p->pad,
+                            .left = p->pad};
+}
+
+static size_t windows_count(const struct conv *p, const struct windows *s)
+{
+    return (size_t)p->rows * (size_t)s->tall * (size_t)s->wide;
+}
+
+void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
+                      struct view w, struct view bias)
+{
+    const int taps = p->kernel * p->kernel * p->in;
+    const struct windows windows = windows_of(p, x), weight = matrix(w, taps);
+    struct row_product product = {.m = windows_count(p, &windows),
+                                  .n = p->out,
+                                  .k = taps,
+                                  .half = is_half(w),
+                                  .a = {.windows = &windows},
+                                  .b = {.windows = &weight},
+                                  .b_turned = true,
+                                  .c = y,
+                                  .step = 1,
+                                  .tall = 1,
+                                  .wide = 1,
+                                  .h = 1,
+                                  .w = 1};
+    const size_t floats[] = {cpu_row_product_room(dev, &product),
+                             is_half(bias) ? (size_t)p->out : 0};
+    struct room room = cpu_room(dev, floats, 2);
+    if (!room.data)
+        return;
+    float *product_room = cpu_take(&room, floats[0]);
+    product.bias = load(kernels_of(dev), bias, 0, (size_t)p->out, cpu_take(&room, floats[1]));
+    cpu_row_product(dev, &product, product_room);
+}
+
+/* One side of a class of pixels: those at `first` + t * stride. */
+struct side {
+    int pixels; /* of x, in the class                                      */
+    int tap;    /* the first tap that they met; the others are stride apart */
+    int taps;
+    int before; /* pixels of dy before the first window begins             */
+};
+
+static struct side side_of(const struct conv *p, int size, int first)
+{
+    const int tap = (first + p->pad) % p->stride;
+    struct side s = {.pixels = first < size ? (size - first + p->stride - 1) / p->stride : 0,
+                     .tap = tap,
+                     .taps = tap < p->kernel ? (p->kernel - tap + p->stride - 1) / p->stride : 0};
+    s.before = s.taps - 1 - (first + p->pad - tap) / p->stride;
+    return s;
+}
+
+/* Zeros where no window came. */
+static void clear_class(struct device *dev, const struct conv *p, struct view dx, int first_y,
+                        int first_x)
+{
+#pragma omp parallel for schedule(static)                                                          \
+    num_threads(team(dev, (size_t)p->rows *(size_t)(p->h * p->w)))
+    for (int r = 0; r < p->rows; r++)
+        for (int y = first_y; y < p->h; y += p->stride)
+            for (int x = first_x; x < p->w; x += p->stride) {
+                const size_t pixel = ((size_t)r * (size_t)p->h + (size_t)y) * (size_t)p->w;
+                const struct view to = view_at(dx, (pixel + (size_t)x) * (size_t)p->in);
+                memset(to.data, 0, (size_t)p->in * dtype_size(to.type));
+            }
+}
+
+static void backward_class(struct device *dev, const struct conv *p, struct view dx, struct view dy,
+                           struct view w, bool add, int first_y, int first_x)
+{
+    const struct side y = side_of(p, p->h, first_y), x = side_of(p, p->w, first_x);
+    if (!y.pixels || !x.pixels)
+        return;
+    if (!y.taps || !x.taps) {
+        if (!add)
+            clear_class(dev, p, dx, first_y, first_x);
+        return;
+    }
+    const struct windows windows = {.from = dy,
+                                    .h = window_count(p->h, p->kernel, p->stride, p->pad),
+                                    .w = window_count(p->w, p->kernel, p->stride, p->pad),
+                                    .channels = p->out,
+                                    .tall = y.pixels,
+                                    .wide = x.pixels,
+                                    .kernel_h = y.taps,
+                                    .kernel_w = x.taps,
+                                    .stride = 1,
+                                    .top = y.before,
+                                    .left = x.before};
+    const struct turned weight = {w,      p->in, p->out, p->kernel, y.taps,
+                                  x.taps, y.tap, x.tap,  p->stride};
+    const struct row_product product = {.m = windows_count(p, &windows),
+                                        .n = p->in,
+                                        .k = y.taps * x.taps * p->out,
+                                        .half = is_half(w),
+                                        .a = {.windows = &windows},
+                                        .b = {.turned = &weight},
+                                        .c = dx,
+                                        .add = add,
+                                        .step = p->stride,
+                                        .first_y = first_y,
+                                        .first_x = first_x,
+                                        .tall = y.pixels,
+                                        .wide = x.pixels,
+                                        .h = p->h,
+                                        .w = p->w};
+    const size_t floats = cpu_row_product_room(dev, &product);
+    struct room room = cpu_room(dev, &floats, 1);
+    if (room.data)
+        cpu_row_product(dev, &product, cpu_take(&room, floats));
+}
+
+void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
+                         struct view w, bool add)
+{
+    for (int y = 0; y < p->stride; y++)
+        for (int x = 0; x < p->stride; x++)
+            backward_class(dev, p, dx, dy, w, add, y, x);
+}
+
+void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
+                         struct view dbias, struct view dy, struct view x)
+{
+    const int taps = p->kernel * p->kernel * p->in;
+    const size_t count = (size_t)p->out * (size_t)taps;
+    const struct windows windows = windows_of(p, x), rows = matrix(dy, p->out);
+    struct sum_product product = {.m = p->out,
+                                  .n = taps,
+                                  .k = windows_count(p, &windows),
+                                  .half = p->half || is_half(dw),
+                                  .a = {.windows = &rows},
+                                  .b = {.windows = &windows}};
+    const size_t floats[] = {cpu_sum_product_room(dev, &product), is_half(dw) ? count : 0};
+    struct room room = cpu_room(dev, floats, 2);
+    if (!room.data)
+        return;
+    float *product_room = cpu_take(&room, floats[0]), *wide = cpu_take(&room, floats[1]);
+    if (is_half(dw))
+        cpu_copy(dev, view_of(wide, DTYPE_F32), dw, count);
+    product.c = is_half(dw) ? wide : dw.data;
+    cpu_sum_product(dev, &product, product_room);
+    if (is_half(dw))
+        cpu_copy(dev, dw, view_of(wide, DTYPE_F32), count);
+    if (dbias.data)
+        cpu_add_columns(dev, dbias, 0, dy, (size_t)p->out, product.k, (size_t)p->out);
+}
