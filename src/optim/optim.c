@@ -18,19 +18,19 @@ static const char *const schedule_names[] = {"constant", "linear", "cosine", "ws
 #define S struct optim_config
 static const struct option options[] = {
     {OPTION_SAID(S, kind, OPTION_TYPE_ENUM, "adamw",
-                 "optimizer; demo, random, striding and every have their own, which is `base`"),
+                 "optimizer; left out where the method has an option for it (`base`)"),
      .names = kind_names},
     OPTION_REAL(S, lr, "1e-3", 0, 1e3, "learning rate (the highest, where a schedule moves it)"),
     OPTION_REAL(S, beta1, "0.9", 0, 0.999999, "adamw: decay of the first moment"),
     {OPTION_SAID(S, beta2, OPTION_TYPE_REAL, "0.95",
-                 "adamw: decay of the second moment; 0.999 unless said under decoupled-adamw"),
+                 "adamw: decay of the second moment; a method's `base` may have its own default"),
      .min = 0, .max = 0.999999999},
     OPTION_REAL(S, eps, "1e-8", 0, 1, "adamw: added to the root of the second moment"),
     OPTION_REAL(S, momentum, "0", 0, 0.999999, "sgd: momentum"),
     OPTION_BOOL(S, nesterov, "false", "sgd: look ahead"),
     {OPTION_SAID(S, weight_decay, OPTION_TYPE_REAL, "0.1",
-                 "adamw: decoupled; sgd: added to the gradient; unless said 0 under demo-sgd, 0.01 "
-                 "under decoupled-adamw"),
+                 "adamw: decoupled; sgd: added to the gradient; a method's `base` may have its own "
+                 "default"),
      .min = 0, .max = 1e3},
     OPTION_ENUM(S, decay, "matrices", decay_names, "tensors that are decayed"),
     OPTION_REAL(S, clip, "0", 0, 1e9, "largest global norm of the gradient; 0: off"),
@@ -73,6 +73,16 @@ void optim_defaults(struct optim_config *c)
 {
     const struct option_section section = optim_section(c);
     option_defaults(&section, 1);
+}
+
+const char *optim_name(const struct optim_config *c)
+{
+    return kind_names[c->kind];
+}
+
+bool optim_keeps(const struct optim_config *c)
+{
+    return c->kind != OPTIM_SGD || c->momentum != 0;
 }
 
 enum sotto_status optim_check(struct optim_config *c, const char *chosen_by)
@@ -119,7 +129,7 @@ enum sotto_status optim_init(struct optim *o, const struct optim_config *config,
     o->count = owned_count(owned, table);
     enum sotto_status st;
     TRY_DONE(owned_segments(owned, table, config->decay == DECAY_ALL, &o->segment, &o->n_segment));
-    int states = config->kind == OPTIM_SGD && config->momentum == 0 ? 0 : o->ops->states;
+    int states = optim_keeps(config) ? o->ops->states : 0;
     for (int i = 0; i < states; i++)
         TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, category));
 done:

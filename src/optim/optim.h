@@ -47,6 +47,12 @@ struct optim_config { /* [optim] */
 struct option_section optim_section(struct optim_config *config);
 void optim_defaults(struct optim_config *config);
 
+/* Its name, as optim.kind says it. */
+const char *optim_name(const struct optim_config *config);
+
+/* Whether it has any state beside its count of steps. */
+bool optim_keeps(const struct optim_config *config);
+
 /* Refuses what makes no sense, and what the optimizer or the schedule has no use for. `chosen_by`:
  * what has chosen the kind, where that is not the user's; else NULL. */
 enum sotto_status optim_check(struct optim_config *config, const char *chosen_by);

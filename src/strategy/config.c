@@ -248,17 +248,42 @@ enum sotto_status strategy_optim(const struct strategy_config *c, struct optim_c
     return m->optimizer(method_own(c, m), key, optim);
 }
 
+/* The option of the replicate method that says what it steps with; NULL: it has none. */
+static const struct option *optimizer_option(const struct method *m)
+{
+    for (int i = 0; m && m->optimizer && i < m->n_options; i++)
+        if (strcmp(m->options[i].key, m->optimizer_key) == 0)
+            return &m->options[i];
+    return NULL;
+}
+
 bool strategy_optim_key(const struct strategy_config *c, char key[OPTION_ROOM],
                         char value[OPTION_ROOM])
 {
     const struct method *m = find_pair(c).replicate;
+    const struct option *o = optimizer_option(m);
     char room[OPTION_ROOM];
-    for (int i = 0; m && m->optimizer && i < m->n_options; i++) {
-        if (strcmp(m->options[i].key, m->optimizer_key) != 0)
-            continue;
-        snprintf(key, OPTION_ROOM, "%s.%s", m->name, m->optimizer_key);
-        snprintf(value, OPTION_ROOM, "%s", option_print(&m->options[i], method_own(c, m), room));
-        return true;
+    if (!o)
+        return false;
+    snprintf(key, OPTION_ROOM, "%s.%s", m->name, o->key);
+    snprintf(value, OPTION_ROOM, "%s", option_print(o, method_own(c, m), room));
+    return true;
+}
+
+bool strategy_optim_value(const struct strategy_config *c, int kind, char value[OPTION_ROOM])
+{
+    const struct method *m = find_pair(c).replicate;
+    const struct option *o = optimizer_option(m);
+    struct strategy_config other = *c;
+    for (int i = 0; o && o->names && o->names[i]; i++) {
+        const struct option_section own = section_of_method(&other, m);
+        struct optim_config optim;
+        optim_defaults(&optim);
+        if (option_set(&own, 1, o->key, o->names[i]) == SOTTO_OK &&
+            strategy_optim(&other, &optim, NULL) == SOTTO_OK && optim.kind == kind) {
+            snprintf(value, OPTION_ROOM, "%s", o->names[i]);
+            return true;
+        }
     }
     return false;
 }

@@ -48,6 +48,10 @@ enum sotto_status strategy_optim(const struct strategy_config *config, struct op
 bool strategy_optim_key(const struct strategy_config *config, char key[OPTION_ROOM],
                         char value[OPTION_ROOM]);
 
+/* The value of that option with which the method steps with an optimizer of that kind; false: there
+ * is none. */
+bool strategy_optim_value(const struct strategy_config *config, int kind, char value[OPTION_ROOM]);
+
 /* Whether a key is of the section of a method that is not chosen. */
 bool strategy_unused(const struct strategy_config *config, const char *key);
 

@@ -30,17 +30,15 @@ enum sotto_status decoupled_optimizer(const void *own, const char *key, struct o
     const struct update_config *c = own;
     static const struct {
         int kind;
-        const char *name;
         double weight_decay;
-    } base[] = {[BASE_DEMO_SGD] = {OPTIM_SGD, "sgd", 0},
-                [BASE_DECOUPLED_ADAMW] = {OPTIM_ADAMW, "adamw", 0.01}};
-    if (o->kind_said && o->kind != base[c->base].kind)
+    } base[] = {[BASE_DEMO_SGD] = {OPTIM_SGD, 0}, [BASE_DECOUPLED_ADAMW] = {OPTIM_ADAMW, 0.01}};
+    const struct optim_config is = {.kind = base[c->base].kind};
+    if (o->kind_said && o->kind != is.kind)
         return fail(SOTTO_EINVAL,
                     "optim.kind = %s contradicts %s = %s, which is %s fed with what is "
                     "exchanged: leave one of them out",
-                    o->kind == OPTIM_SGD ? "sgd" : "adamw", key, decoupled_bases[c->base],
-                    base[c->base].name);
-    o->kind = base[c->base].kind;
+                    optim_name(o), key, decoupled_bases[c->base], optim_name(&is));
+    o->kind = is.kind;
     if (!o->weight_decay_said)
         o->weight_decay = base[c->base].weight_decay;
     if (!o->beta2_said && o->kind == OPTIM_ADAMW)

@@ -38,8 +38,8 @@ struct update_config {
                     "of values on the wire"),                                                      \
         OPTION_ENUM(                                                                               \
             struct update_config, base, "demo-sgd", decoupled_bases,                               \
-            "what steps with it: SGD without a momentum of its own, or AdamW; the rest is "        \
-            "in [optim]")
+            "what steps with it: SGD without a momentum of its own (weight_decay 0 unless said), " \
+            "or AdamW (weight_decay 0.01, beta2 0.999 unless said); the rest is in [optim]")
 
 /* ... and where it comes from. */
 struct decoupled_config {
