@@ -61,7 +61,11 @@ static enum sotto_status work(struct worker *w, void *arg)
     TRY(device_open(&dev, "null", &memory, 1));
     TRY(null_oracle_init(&oracle, &b->table, w, &dev, &micro_batch));
     TRY(mesh_open(&mesh, w, b->strategy.groups, &dev));
-    const struct strategy_setup setup = {&b->strategy, &b->optim, &oracle.base, &dev, &mesh};
+    const struct strategy_setup setup = {.config = &b->strategy,
+                                         .optim = &b->optim,
+                                         .oracle = &oracle.base,
+                                         .dev = &dev,
+                                         .mesh = &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
         st = rounds(b, s);

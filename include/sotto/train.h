@@ -276,7 +276,8 @@ SOTTO_API int64_t sotto_trainer_step(const struct sotto_trainer *trainer);
 SOTTO_API enum sotto_status sotto_trainer_parameters(struct sotto_trainer *trainer, float *out);
 
 /* Parameters, optimizer, method and place in the data, to and from one safetensors file, which rank
- * 0 writes and all read; another number of workers may go on from it. What follows a load is what
+ * 0 writes and all read; another number of workers may go on from it, and another method, which
+ * drops what it has no use for (an optimizer that has state must stay). What follows a load is what
  * would have followed the save, to the bit. */
 SOTTO_API enum sotto_status sotto_trainer_save(struct sotto_trainer *trainer, const char *path);
 SOTTO_API enum sotto_status sotto_trainer_load(struct sotto_trainer *trainer, const char *path);

@@ -53,6 +53,8 @@ struct strategy_setup {
     struct oracle *oracle;
     struct device *dev;
     struct mesh *mesh; /* of config->groups groups */
+    /* (optional) What a state that is loaded was stepped with; NULL: that is not known. */
+    const struct optim_config *before;
 };
 
 struct strategy_ops {

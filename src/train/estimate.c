@@ -157,8 +157,11 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
     oracle.ops.needs = needs;
     oracle.null.base.ops = &oracle.ops;
     TRY_DONE(mesh_open(&mesh, w, t->strategy.groups, &dev));
-    const struct strategy_setup setup = {&t->strategy, &t->run->config.optim, &oracle.null.base,
-                                         &dev, &mesh};
+    const struct strategy_setup setup = {.config = &t->strategy,
+                                         .optim = &t->run->config.optim,
+                                         .oracle = &oracle.null.base,
+                                         .dev = &dev,
+                                         .mesh = &mesh};
     TRY_DONE(strategy_open(&s, &setup));
     st = try_method(s, &mesh, account);
     if (st != SOTTO_OK)

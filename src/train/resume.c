@@ -46,7 +46,7 @@ static const struct {
     {"model.preset", "the model is the checkpoint's"},
     {"data.vocab", "the tokenizer is the checkpoint's"},
     {"data.tokenizer", "the tokenizer is the checkpoint's"},
-    {"optim.kind", "the checkpoint holds its state"},
+    {"optim.kind", NULL}, /* resume_check_optim */
 };
 
 struct refusal {
@@ -54,30 +54,26 @@ struct refusal {
     enum sotto_status st;
 };
 
-/* SGD without momentum leaves nothing that another kind could not go on without. */
-static bool is_stateless(const struct optim_config *o)
-{
-    return o->kind == OPTIM_SGD && o->momentum == 0;
-}
-
 /* By the key that the user has: a method's, where the optimizer is its own. */
-static enum sotto_status refuse_kind(const struct run *run, const char *old_value,
-                                     const char *new_value, const char *reason)
+enum sotto_status resume_check_optim(const struct strategy_config *strategy,
+                                     const struct optim_config *before,
+                                     const struct optim_config *now, const char *where)
 {
-    char key[OPTION_ROOM], value[OPTION_ROOM];
-    const char *folder = run->config.train.out;
-    if (!strategy_optim_key(&run->config.strategy, key, value))
-        return fail(SOTTO_EINVAL, "optim.kind = %s: the run in %s has '%s' and keeps it, since %s",
-                    new_value, folder, old_value, reason);
-    if (run->before->optim.kind == OPTIM_ADAMW)
+    static const char reason[] = "the checkpoint holds its state";
+    char key[OPTION_ROOM], value[OPTION_ROOM], other[OPTION_ROOM];
+    if (before->kind == now->kind || !optim_keeps(before))
+        return SOTTO_OK;
+    if (!strategy_optim_key(strategy, key, value))
+        return fail(SOTTO_EINVAL, "optim.kind = %s: %s has '%s' and keeps it, since %s",
+                    optim_name(now), where, optim_name(before), reason);
+    if (strategy_optim_value(strategy, before->kind, other) && before->momentum == 0)
         return fail(SOTTO_EINVAL,
-                    "%s = %.200s: the run in %s has the optimizer '%s' and keeps it, since %s; "
-                    "%s = decoupled-adamw goes on with it",
-                    key, value, folder, old_value, reason, key);
-    return fail(SOTTO_EINVAL,
-                "%s = %.200s: the run in %s has the optimizer '%s' with momentum and keeps it, "
-                "since %s",
-                key, value, folder, old_value, reason);
+                    "%s = %.200s: %s has the optimizer '%s' and keeps it, since %s; %s = %.200s "
+                    "goes on with it",
+                    key, value, where, optim_name(before), reason, key, other);
+    return fail(SOTTO_EINVAL, "%s = %.200s: %s has the optimizer '%s'%s and keeps it, since %s",
+                key, value, where, optim_name(before),
+                before->momentum != 0 ? " with momentum" : "", reason);
 }
 
 static void refuse_one(void *arg, const char *key, const char *old_value, const char *new_value)
@@ -91,8 +87,10 @@ static void refuse_one(void *arg, const char *key, const char *old_value, const 
         if (strncmp(key, "model.", 6) == 0 && *r->run->config.train.init && !*old_value)
             continue; /* it was never asked for */
         if (strcmp(key, "optim.kind") == 0) {
-            if (!is_stateless(&r->run->before->optim))
-                r->st = refuse_kind(r->run, old_value, new_value, fixed[i].reason);
+            char where[FILE_PATH_ROOM + 16];
+            snprintf(where, sizeof where, "the run in %s", r->run->config.train.out);
+            r->st = resume_check_optim(&r->run->config.strategy, &r->run->before->optim,
+                                       &r->run->config.optim, where);
             continue;
         }
         r->st =
@@ -159,8 +157,7 @@ static void tell_optimizer(const struct run *run)
         !strategy_optim_key(&before->strategy, key, value))
         return;
     if (before->optim.kind == now->optim.kind)
-        log_info("unchanged since %s = %s: optim.kind = %s", key, value,
-                 now->optim.kind == OPTIM_ADAMW ? "adamw" : "sgd");
+        log_info("unchanged since %s = %s: optim.kind = %s", key, value, optim_name(&now->optim));
     if (before->optim.weight_decay == now->optim.weight_decay)
         log_info("unchanged since %s = %s: optim.weight_decay = %g", key, value,
                  now->optim.weight_decay);
@@ -171,6 +168,25 @@ void resume_tell(const struct run *run)
     if (compare(run->before, &run->config, tell_one, NULL) != SOTTO_OK)
         log_warn("what has changed is not listed: %s", sotto_error());
     tell_optimizer(run);
+}
+
+enum sotto_status resume_finish(struct state_visitor *v, const char *before,
+                                const struct strategy_config *now, bool leads)
+{
+    char method[OPTION_ROOM];
+    const char *first;
+    strategy_describe(now, method);
+    if (strcmp(method, before) == 0)
+        return state_loader_finish(v);
+    const size_t left = state_loader_left(v, &first);
+    if (leads && left == 0)
+        log_info("going on with %s after %s", method, before);
+    else if (leads)
+        log_info("going on with %s after %s: %zu value%s in the checkpoint that %s has no use for "
+                 "%s dropped ('%.200s'%s)",
+                 method, before, left, left == 1 ? "" : "s", method, left == 1 ? "is" : "are",
+                 first, left == 1 ? "" : " and others");
+    return SOTTO_OK;
 }
 
 static void put_option(void *arg, const char *key, const char *old_value, const char *new_value)

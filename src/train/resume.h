@@ -24,6 +24,16 @@ enum sotto_status resume_config(struct run_config *out, const char *folder, bool
 /* Refuses what the run that is gone on with (run->before) cannot change any more. */
 enum sotto_status resume_refuse(const struct run *run);
 
+/* Whether training with this optimizer can go on from the state of another; `where` it lies. */
+enum sotto_status resume_check_optim(const struct strategy_config *strategy,
+                                     const struct optim_config *before,
+                                     const struct optim_config *now, const char *where);
+
+/* A state was loaded by this method that another may have saved: that need not have a use for all
+ * of it, and what is dropped is told by the one who `leads`. */
+enum sotto_status resume_finish(struct state_visitor *v, const char *before,
+                                const struct strategy_config *now, bool leads);
+
 /* Logs what else is different from now on: "changed: optim.lr 0.0003 -> 0.5". */
 void resume_tell(const struct run *run);
 

@@ -59,25 +59,6 @@ static bool leads(const struct trainer *t)
     return t->worker->rank == 0;
 }
 
-/* Another method need not have a use for all that the last one kept. */
-static enum sotto_status finish(const struct trainer *t, struct state_visitor *v)
-{
-    char method[OPTION_ROOM];
-    const char *first;
-    strategy_describe(&t->run->config.strategy, method);
-    if (strcmp(method, t->method) == 0)
-        return state_loader_finish(v);
-    const size_t left = state_loader_left(v, &first);
-    if (leads(t) && left == 0)
-        log_info("going on with %s after %s", method, t->method);
-    else if (leads(t))
-        log_info("going on with %s after %s: %zu value%s in the checkpoint that %s has no use for "
-                 "%s dropped ('%.200s'%s)",
-                 method, t->method, left, left == 1 ? "" : "s", method, left == 1 ? "is" : "are",
-                 first, left == 1 ? "" : " and others");
-    return SOTTO_OK;
-}
-
 enum sotto_status trainer_load(struct trainer *t)
 {
     struct run *run = t->run;
@@ -85,7 +66,7 @@ enum sotto_status trainer_load(struct trainer *t)
     state_loader_init(&v, &run->state);
     enum sotto_status st = visit_all(t, &v);
     if (st == SOTTO_OK)
-        st = finish(t, &v);
+        st = resume_finish(&v, t->method, &run->config.strategy, leads(t));
     state_free(&v);
     TRY(fail_in(st, "%s: ", run->state.set.file[0].path));
     TRY(comm_barrier(t->worker->world)); /* everybody has read */

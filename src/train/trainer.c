@@ -102,7 +102,14 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, cluster_threads(&run->cluster, w)));
     TRY_DONE(open_oracle(t));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
-    struct strategy_setup setup = {&c->strategy, &c->optim, t->oracle, &t->dev, &t->mesh};
+    struct strategy_setup setup = {
+        .config = &c->strategy,
+        .optim = &c->optim,
+        .oracle = t->oracle,
+        .dev = &t->dev,
+        .mesh = &t->mesh,
+        .before = run->before ? &run->before->optim : NULL,
+    };
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
     TRY_DONE(roundup_open(&t->roundup, w));

@@ -106,6 +106,12 @@ succeeds "${own[@]}" --out=adamw
 fails_with "demo.base = demo-sgd: the run in adamw has the optimizer 'adamw'" "$sotto" train --resume adamw --steps=6 --strategy=demo
 succeeds "$sotto" train --resume adamw --steps=6 --strategy=demo --base=decoupled-adamw
 
+# An optimizer with state whose state is not there: a checkpoint of SGD that says to be AdamW's.
+rm -r adamw
+succeeds "${own[@]}" --optim.kind=sgd --out=adamw
+sed -i 's/^kind = sgd$/kind = adamw/' adamw/checkpoints/step-00000004/sotto.ini
+fails_with "the optimizer was adamw, and there is nothing of its state" "$sotto" train --resume adamw --steps=6
+
 # What is said beside it, and what is refused. Nothing is written then.
 succeeds "$sotto" train --resume part --steps=41 --optim.lr=0.5 --batch=2 --data.train=book.txt --optim.schedule=cosine
 for change in 'train.batch 4 -> 2' 'optim.lr 0.003 -> 0.5' 'optim.schedule constant -> cosine' 'train.steps 40 -> 41' \

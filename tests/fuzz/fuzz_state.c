@@ -124,7 +124,11 @@ static void lab_open(struct lab *lab, int method)
     must(worker_alone(&lab->worker));
     must(device_open(&lab->dev, "cpu", &lab->memory, 1));
     must(mesh_open(&lab->mesh, &lab->worker, lab->config.groups, &lab->dev));
-    struct strategy_setup setup = {&lab->config, &lab->optim, &lab->oracle, &lab->dev, &lab->mesh};
+    struct strategy_setup setup = {.config = &lab->config,
+                                   .optim = &lab->optim,
+                                   .oracle = &lab->oracle,
+                                   .dev = &lab->dev,
+                                   .mesh = &lab->mesh};
     must(strategy_open(&lab->s, &setup));
     float *flat = calloc(table_count(lab->oracle.table), sizeof *flat);
     if (!flat)

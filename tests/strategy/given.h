@@ -179,7 +179,8 @@ static inline enum sotto_status given_work(struct worker *w, void *arg)
     TRY(given_configure(arg, &config, &optim));
     TRY(device_open(&dev, test_device(), &memory, 1));
     TRY(mesh_open(&mesh, w, config.groups, &dev));
-    const struct strategy_setup setup = {&config, &optim, &o.base, &dev, &mesh};
+    const struct strategy_setup setup = {
+        .config = &config, .optim = &optim, .oracle = &o.base, .dev = &dev, .mesh = &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
         st = given_train(&o, s, w->rank);

@@ -252,8 +252,11 @@ static inline enum sotto_status seat_work(struct worker *w, void *arg)
     TRY_DONE(strategy_resolve(&seat->config, w->size));
     TRY_DONE(device_open(&seat->dev, test_device(), &seat->memory, 1));
     TRY_DONE(mesh_open(&seat->mesh, w, seat->config.groups, &seat->dev));
-    struct strategy_setup setup = {&seat->config, &seat->optim, &seat->q.base, &seat->dev,
-                                   &seat->mesh};
+    struct strategy_setup setup = {.config = &seat->config,
+                                   .optim = &seat->optim,
+                                   .oracle = &seat->q.base,
+                                   .dev = &seat->dev,
+                                   .mesh = &seat->mesh};
     TRY_DONE(strategy_open(&seat->s, &setup));
     for (int i = 0; i < MEMORY_CATEGORIES && w->rank == 0; i++)
         lab->bytes[i] = seat->memory.now[i];

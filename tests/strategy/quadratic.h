@@ -179,7 +179,11 @@ static inline enum sotto_status pupil_train(struct pupil *p,
                                             enum sotto_status (*train)(struct pupil *p, void *arg),
                                             void *arg)
 {
-    struct strategy_setup setup = {&p->config, &p->optim, &p->q->base, &p->dev, &p->mesh};
+    struct strategy_setup setup = {.config = &p->config,
+                                   .optim = &p->optim,
+                                   .oracle = &p->q->base,
+                                   .dev = &p->dev,
+                                   .mesh = &p->mesh};
     enum sotto_status st = strategy_open(&p->s, &setup);
     if (st == SOTTO_OK) {
         st = train(p, arg);

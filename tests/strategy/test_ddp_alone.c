@@ -31,7 +31,11 @@ static void method_open(struct alone *m)
     assert_ok(worker_alone(&m->worker));
     assert_ok(strategy_resolve(&m->config, 1));
     assert_ok(mesh_open(&m->mesh, &m->worker, 1, &m->dev));
-    struct strategy_setup setup = {&m->config, &m->optim, &m->q.base, &m->dev, &m->mesh};
+    struct strategy_setup setup = {.config = &m->config,
+                                   .optim = &m->optim,
+                                   .oracle = &m->q.base,
+                                   .dev = &m->dev,
+                                   .mesh = &m->mesh};
     assert_ok(strategy_open(&m->s, &setup));
     for (int i = 0; i < COUNT; i++)
         m->x[i] = 2 - 0.1f * (float)i;

@@ -59,7 +59,11 @@ static inline enum sotto_status null_lab_work(struct worker *w, void *arg)
     TRY(device_open(&dev, "null", &memory, 1));
     TRY(null_oracle_init(&oracle, &lab->table, w, &dev, &micro_batch));
     TRY(mesh_open(&mesh, w, lab->config.groups, &dev));
-    const struct strategy_setup setup = {&lab->config, &lab->optim, &oracle.base, &dev, &mesh};
+    const struct strategy_setup setup = {.config = &lab->config,
+                                         .optim = &lab->optim,
+                                         .oracle = &oracle.base,
+                                         .dev = &dev,
+                                         .mesh = &mesh};
     enum sotto_status st = strategy_open(&s, &setup);
     if (st == SOTTO_OK) {
         st = null_lab_rounds(lab, w, s);

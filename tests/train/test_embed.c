@@ -1,4 +1,5 @@
 /* The public training interface (sotto/train.h) with a quadratic whose every step is known. */
+#define _GNU_SOURCE /* memmem */
 #include "train/embed_lab.h"
 
 #include "base/log.h"
@@ -559,6 +560,78 @@ static void resume_elsewhere(void **state)
     sotto_options_destroy(two);
 }
 
+static enum sotto_status run_own(const char *settings, struct own *own)
+{
+    struct sotto_options *o = options_of(settings);
+    const enum sotto_status st = sotto_run(o, own_job, own);
+    sotto_options_destroy(o);
+    return st;
+}
+
+/* Another method goes on from the same parameters; what it has no use for is dropped. An optimizer
+ * with state stays. */
+static void resume_otherwise(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "workers=2 strategy=ddp",
+        "workers=2 strategy=ddp optim.momentum=0", /* its velocity is dropped */
+        "workers=2 strategy=demo optim.momentum=0",
+        "workers=3 strategy=random optim.momentum=0",
+        "workers=2 strategy=local-sgd tau=3",
+        "workers=2 strategy=demo kind=adamw optim.momentum=0 base=decoupled-adamw",
+        "workers=2 strategy=zero1 kind=adamw optim.momentum=0",
+    };
+    enum { MANY = sizeof settings / sizeof *settings, ADAMW = MANY - 2 };
+    struct lab lab = lab_new();
+    for (int i = 0; i < MANY * MANY; i++) {
+        const char *from = settings[i / MANY], *to = settings[i % MANY];
+        struct own before = own_of(&lab, true), after = before;
+        before.save = after.load = at("other.safetensors");
+        before.save_at = before.until = 3;
+        after.until = 3;
+        assert_ok(run_own(from, &before));
+        const bool keeps = i / MANY >= ADAMW || !strstr(from, "momentum=0");
+        if (keeps && (i / MANY >= ADAMW) != (i % MANY >= ADAMW)) {
+            assert_fails(run_own(to, &after), SOTTO_EINVAL, "and keeps it, since the checkpoint");
+            if (i % MANY == 2)
+                assert_non_null(
+                    strstr(sotto_error(), "demo.base = decoupled-adamw goes on with it"));
+            continue;
+        }
+        if (run_own(to, &after) != SOTTO_OK)
+            fail_with("%s after %s: %s", to, from, sotto_error());
+        assert_memory_equal(after.x, before.x, sizeof after.x);
+        after.until = ROUNDS;
+        assert_ok(run_own(to, &after));
+    }
+}
+
+/* A file that says that its optimizer has state, and has none of it. */
+static void no_state(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct own before = own_of(&lab, true), after = before;
+    char text[1 << 14];
+    before.save = after.load = at("lacks.safetensors");
+    before.save_at = before.until = after.until = 3;
+    assert_ok(run_own("workers=2 optim.momentum=0", &before));
+    FILE *file = fopen(before.save, "r+");
+    assert_non_null(file);
+    const size_t n = fread(text, 1, sizeof text, file);
+    char *kind = memmem(text, n, "optim.kind", 10);
+    assert_non_null(kind);
+    kind = memchr(kind, '1', 20);
+    assert_non_null(kind);
+    assert_int_equal(fseek(file, kind - text, SEEK_SET), 0);
+    assert_int_equal(fputc('0', file), '0');
+    assert_int_equal(fclose(file), 0);
+    assert_fails(run_own("workers=2 kind=adamw optim.momentum=0", &after), SOTTO_EFORMAT,
+                 "the optimizer was adamw, and there is nothing of its state ('m.w' and the "
+                 "others)");
+}
+
 /* sotto_train keeps a checkpoint, stops when asked, and goes on to the same bits. */
 static void checkpoint(void **state)
 {
@@ -642,6 +715,8 @@ int main(void)
         cmocka_unit_test(resume),
         cmocka_unit_test(saving_takes_no_time),
         cmocka_unit_test(resume_elsewhere),
+        cmocka_unit_test(resume_otherwise),
+        cmocka_unit_test(no_state),
         cmocka_unit_test(checkpoint),
         cmocka_unit_test(alone),
     };

@@ -29,7 +29,8 @@ static enum sotto_status train(struct setting *g, struct worker *w, struct devic
     choose(&config, SHARD_DDP + g->method, REPLICATE_AUTO);
     snprintf(config.mesh, sizeof config.mesh, "%dx%d", g->groups, w->size / g->groups);
     TRY(strategy_resolve(&config, w->size));
-    struct strategy_setup setup = {&config, &optim, &oracle->base, dev, mesh};
+    struct strategy_setup setup = {
+        .config = &config, .optim = &optim, .oracle = &oracle->base, .dev = dev, .mesh = mesh};
     TRY(strategy_open(&s, &setup));
     float x[MOST];
     tiny_parameters(g->model, 3, x);

@@ -154,7 +154,7 @@ bool replicate_boundary(struct replicate *r, int64_t every)
     return true;
 }
 
-/* Of an optimizer without any, such as SGD without momentum: this one begins anew. */
+/* Whether the file has nothing of what this optimizer keeps. */
 static bool has_no_state(const struct optim *o, const struct state_visitor *v)
 {
     int wanted = 0;
@@ -168,18 +168,45 @@ static bool has_no_state(const struct optim *o, const struct state_visitor *v)
     return wanted > 0;
 }
 
+/* Behind an optimizer without any state, such as SGD without momentum, this one begins anew; behind
+ * another something is missing. */
+static enum sotto_status begin_anew(struct replicate *r)
+{
+    struct optim *o = &r->optim;
+    if (r->is.before && optim_keeps(r->is.before))
+        return fail(SOTTO_EFORMAT,
+                    "the optimizer was %s, and there is nothing of its state ('%s.%s' and the "
+                    "others): the file is not whole, and training cannot go on from it",
+                    optim_name(r->is.before), o->ops->state_name[0], r->is.table->entry[0].name);
+    if (r->is.mesh->worker->rank == 0)
+        log_info("the optimizer (%s) begins anew: there is no state to go on with", o->ops->name);
+    o->t = 0;
+    return SOTTO_OK;
+}
+
+/* SGD without momentum has no use for the velocity that it had with one. */
+static enum sotto_status drop_state(struct replicate *r, struct state_visitor *v, const char *name)
+{
+    char any[64];
+    snprintf(any, sizeof any, "%s.", name);
+    if (!state_loading(v) || !state_has(v, any))
+        return SOTTO_OK;
+    if (r->is.mesh->worker->rank == 0)
+        log_info("the optimizer (%s) goes on without '%s', which is dropped", r->optim.ops->name,
+                 name);
+    return state_ignore(v, any);
+}
+
 static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)
 {
     struct optim *o = &r->optim;
     if (!v->own || state_loading(v) || r->is.mesh->s == 0) /* one for the group */
         TRY(state_count(v, "optim.t", &o->t, STATE_STEPS));
-    if (state_loading(v) && has_no_state(o, v)) {
-        o->t = 0;
-        return SOTTO_OK;
-    }
+    if (state_loading(v) && has_no_state(o, v))
+        return begin_anew(r);
     for (int i = 0; i < o->ops->states; i++)
-        if (o->state[i].dev)
-            TRY(replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i]));
+        TRY(o->state[i].dev ? replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i])
+                            : drop_state(r, v, o->ops->state_name[i]));
     return SOTTO_OK;
 }
 

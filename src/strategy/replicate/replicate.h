@@ -15,7 +15,7 @@
 
 struct replicate_setup {
     const struct strategy_config *config;
-    const struct optim_config *optim;
+    const struct optim_config *optim, *before; /* as in strategy_setup */
     const struct table *table;
     struct device *dev; /* of the line of work that steps                 */
     struct mesh *mesh;

@@ -94,6 +94,7 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
     struct replicate_setup setup = {
         .config = s->is.config,
         .optim = s->is.optim,
+        .before = s->is.before,
         .table = s->is.oracle->table,
         .dev = lane ? lane->dev : s->is.dev,
         .mesh = s->is.mesh,

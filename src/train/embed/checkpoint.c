@@ -3,6 +3,7 @@
 
 #include "train/embed/embed.h"
 #include "train/gather.h"
+#include "train/resume.h"
 
 struct saving {
     struct sotto_trainer *t;
@@ -18,8 +19,29 @@ static enum sotto_status visit_parameters(struct sotto_trainer *t, struct state_
     return SOTTO_OK;
 }
 
+/* What it was trained with; files of earlier versions do not say. */
+static enum sotto_status visit_about(struct sotto_trainer *t, struct state_visitor *v)
+{
+    const struct run_config *c = t->worker->cluster->config;
+    int64_t kind = c->optim.kind;
+    t->before = (struct optim_config){.kind = c->optim.kind, .momentum = c->optim.momentum};
+    strategy_describe(&c->strategy, t->method);
+    if (state_loading(v) && !state_has(v, "method")) {
+        t->before = (struct optim_config){.kind = OPTIM_SGD};
+        return SOTTO_OK;
+    }
+    TRY(state_text(v, "method", t->method, sizeof t->method));
+    TRY(state_count(v, "optim.kind", &kind, OPTIM_SGD));
+    TRY(state_within(v, "optim.momentum", &t->before.momentum, 0, 1));
+    t->before.kind = (int)kind;
+    if (!state_loading(v))
+        return SOTTO_OK;
+    return resume_check_optim(&c->strategy, &t->before, &c->optim, "the trainer that was saved");
+}
+
 static enum sotto_status visit_rest(struct sotto_trainer *t, struct state_visitor *v)
 {
+    TRY(visit_about(t, v));
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_within(v, "microbatch_seconds", &t->oracle.seconds, 0, 1e9));
     if (!state_loading(v) || state_has(v, "memory_bandwidth"))
@@ -90,7 +112,9 @@ static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
     if (memory >= 0)
         t->worker->worker->memory = memory;
     free(padded);
-    return st == SOTTO_OK ? state_loader_finish(v) : st;
+    TRY(st);
+    return resume_finish(v, t->method, &t->worker->cluster->config->strategy,
+                         t->worker->worker->rank == 0);
 }
 
 enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)

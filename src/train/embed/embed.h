@@ -118,6 +118,8 @@ struct sotto_trainer {
     struct problem_oracle oracle;
     struct mesh mesh;
     struct strategy *strategy;
+    struct optim_config before; /* of the file that is loaded: kind and momentum */
+    char method[OPTION_ROOM];   /* ... and what saved it                         */
     int64_t step;
     double lr;                  /* negative: the schedule's */
     double ended;               /* the last round           */

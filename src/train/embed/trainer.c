@@ -126,7 +126,9 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
                          cluster_threads(worker->cluster, worker->worker)));
     TRY_DONE(open_oracle(t, &problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
-    struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base, &t->dev, &t->mesh};
+    t->before = (struct optim_config){.kind = OPTIM_SGD}; /* nobody knows yet */
+    struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base,
+                                   &t->dev,      &t->mesh,  &t->before};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
