@@ -6,8 +6,10 @@ static const struct {
     enum cdp_placement placement;
     enum cdp_rule rule;
 } cases[] = {
-    {CDP_SINGLE, CDP_V1}, {CDP_SINGLE, CDP_V2}, {CDP_SINGLE, CDP_SYNC},
-    {CDP_DP, CDP_V1},     {CDP_DP, CDP_V2},     {CDP_DP, CDP_SYNC},
+    {CDP_SINGLE, CDP_V1}, {CDP_SINGLE, CDP_V2}, {CDP_SINGLE, CDP_SYNC}, {CDP_DP, CDP_V1},
+    {CDP_DP, CDP_V2},     {CDP_DP, CDP_SYNC},   {CDP_PP, CDP_V1},       {CDP_PP, CDP_V2},
+    {CDP_PP, CDP_SYNC},   {CDP_MP, CDP_V1},     {CDP_MP, CDP_V2},       {CDP_ZERO, CDP_V1},
+    {CDP_ZERO, CDP_V2},
 };
 
 /* Nothing is left but the last version where it belongs. */

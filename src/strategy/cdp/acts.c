@@ -1,4 +1,6 @@
 /* A device's acts in a time step. */
+#include <stddef.h>
+
 #include "strategy/cdp/moves.h"
 
 struct list {
@@ -23,15 +25,26 @@ static void put_sends(const struct cdp_schedule *s, int device, int64_t time, st
                 if (move[k].from == device && move[k].after == time - 1)
                     put_move(l, CDP_SEND, &move[k]);
         }
+    for (int j = 0; j < s->n; j++)
+        if (cdp_state_sent(s, j, time, move) && move->from == device)
+            put_move(l, CDP_SEND, move);
 }
 
-static void put_run(const struct cdp_schedule *s, const struct cdp_task *task, int64_t time,
-                    struct list *l)
+/* In the order that they were sent in. */
+static void put_receives(const struct cdp_schedule *s, int device, const struct cdp_task *task,
+                         int64_t time, struct list *l)
 {
     struct cdp_move move[CDP_NEEDS];
-    const int count = cdp_needs(s, task, time, move);
+    const int count = task ? cdp_needs(s, task, time, move) : 0;
     for (int k = 0; k < count; k++)
         put_move(l, CDP_RECEIVE, &move[k]);
+    for (int j = 0; j < s->n; j++)
+        if (cdp_state_received(s, j, time, move) && move->to == device)
+            put_move(l, CDP_RECEIVE, move);
+}
+
+static void put_run(struct list *l, const struct cdp_task *task)
+{
     l->act[l->n++] = (struct cdp_act){.what = CDP_RUN, .task = *task};
 }
 
@@ -72,7 +85,7 @@ static int acts_chained(const struct cdp_schedule *s, int device, int64_t time, 
     struct cdp_task task;
     put_hops(s, device, time, 0, l);
     if (cdp_tasks(s, device, time, &task))
-        put_run(s, &task, time, l);
+        put_run(l, &task);
     put_hop_updates(s, device, time, 0, l);
     for (int64_t late = 1; late <= 2 * (s->n - 1); late++) {
         put_hops(s, device, time, late, l);
@@ -89,13 +102,15 @@ int cdp_acts(const struct cdp_schedule *s, int device, int64_t time, struct cdp_
         return acts_chained(s, device, time, &l);
     put_sends(s, device, time, &l);
     if (s->placement != CDP_SINGLE) {
-        if (cdp_tasks(s, device, time, &task))
-            put_run(s, &task, time, &l);
+        const bool busy = cdp_tasks(s, device, time, &task);
+        put_receives(s, device, busy ? &task : NULL, time, &l);
+        if (busy)
+            put_run(&l, &task);
     } else {
         for (int back = 1; back >= 0; back--) /* as cdp_tasks has them */
             for (int i = 0; i < s->n; i++)
                 if (cdp_micro_task(s, i, time, &task) && task.backward == back)
-                    put_run(s, &task, time, &l);
+                    put_run(&l, &task);
     }
     put_updates(s, device, time, &l);
     return l.n;
@@ -105,14 +120,12 @@ int cdp_pending(const struct cdp_schedule *s, int device, int64_t time, struct c
 {
     struct cdp_task task;
     struct cdp_move move[CDP_NEEDS];
-    int n = 0;
-    for (int64_t at = time; at <= time + 1; at++) {
-        if (s->placement == CDP_SINGLE || !cdp_tasks(s, device, at, &task))
-            continue;
-        const int count = cdp_needs(s, &task, at, move);
-        for (int k = 0; k < count; k++)
-            if (move[k].after + 1 < time)
-                out[n++] = move[k];
-    }
+    int n = 0; /* nothing takes more than two time steps, so it is for this one */
+    if (s->placement == CDP_SINGLE || !cdp_tasks(s, device, time, &task))
+        return 0;
+    const int count = cdp_needs(s, &task, time, move);
+    for (int k = 0; k < count; k++)
+        if (move[k].after + 1 < time)
+            out[n++] = move[k];
     return n;
 }

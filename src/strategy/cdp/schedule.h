@@ -117,9 +117,10 @@ struct cdp_update {
 int64_t cdp_update_time(const struct cdp_schedule *s, int64_t step, int stage);
 int cdp_update_device(const struct cdp_schedule *s, int64_t step, int stage);
 
-/* Where the newest version and the optimizer's state of a stage are at the end of a round, and
- * where the version before is; -1: nowhere, since a run that goes on from here needs it no more
- * (v2's last stage, sync), or it was not kept (keep). */
+/* Where the newest version and the optimizer's state of a stage are at the end of the round of
+ * `step`, or at time 0 (step first - 1); and where the version before is at the round's end; -1:
+ * nowhere, since a run that goes on from here needs it no more (v2's last stage, sync), or it was
+ * not kept (keep). */
 int cdp_home(const struct cdp_schedule *s, int64_t step, int stage);
 int cdp_keeper(const struct cdp_schedule *s, int64_t step, int stage);
 

@@ -1,5 +1,5 @@
 /* What is computed when, and where. */
-#include "strategy/cdp/schedule.h"
+#include "strategy/cdp/moves.h"
 
 /* Time steps from a micro-batch's begin to the next one's, and from a step's begin to the next
  * one's. 1F1B empties its pipeline in between. */
@@ -13,16 +13,19 @@ static int64_t period(const struct cdp_schedule *s)
     return s->rule == CDP_SYNC && s->placement == CDP_PP ? 4 * s->n - 2 : 2 * s->n;
 }
 
-/* Places of stage j, one for each micro-batch that it has under way: each is free again when the
- * next micro-batch but (n - j) comes. */
-static int places(const struct cdp_schedule *s, int stage)
+int cdp_places(const struct cdp_schedule *s, int stage)
 {
     return s->n - stage;
 }
 
+int cdp_wrap(int64_t a, int n)
+{
+    return (int)((a % n + n) % n);
+}
+
 static int place(const struct cdp_schedule *s, int64_t step, int micro, int stage)
 {
-    return (int)((step * s->n + micro) % places(s, stage));
+    return cdp_wrap(step * s->n + micro, cdp_places(s, stage));
 }
 
 int64_t cdp_version(const struct cdp_schedule *s, int64_t step, int micro, int stage)
@@ -67,8 +70,8 @@ static bool opens(const struct cdp_schedule *s, const struct cdp_task *t)
 {
     if (s->placement == CDP_DP && s->rule == CDP_SYNC)
         return true;
-    if (s->placement == CDP_MP) /* the device has none of the step before it */
-        return t->micro < places(s, t->stage);
+    if (s->placement == CDP_MP) /* the device has had none of the step, nor a sum of others */
+        return t->micro < cdp_places(s, t->stage) && t->micro <= t->stage;
     return t->micro == 0;
 }
 
@@ -97,14 +100,13 @@ bool cdp_stage_task(const struct cdp_schedule *s, int stage, int64_t time, struc
            out->stage == stage;
 }
 
-/* The stage of a device of pp or mp. */
-static int stage_of(const struct cdp_schedule *s, int device)
+int cdp_stage_of(const struct cdp_schedule *s, int device)
 {
     int j = 0;
     if (s->placement == CDP_PP)
         return device;
-    for (; device >= places(s, j); j++)
-        device -= places(s, j);
+    for (; device >= cdp_places(s, j); j++)
+        device -= cdp_places(s, j);
     return j;
 }
 
@@ -119,7 +121,7 @@ int cdp_tasks(const struct cdp_schedule *s, int device, int64_t time, struct cdp
         return n;
     case CDP_PP:
     case CDP_MP:
-        return cdp_stage_task(s, stage_of(s, device), time, out) &&
+        return cdp_stage_task(s, cdp_stage_of(s, device), time, out) &&
                cdp_device(s, out->step, out->micro, out->stage) == device;
     default:
         return cdp_micro_task(s, device, time, out);
