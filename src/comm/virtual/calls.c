@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "comm/virtual/state.h"
 
 static struct group *group_of(struct trip *trip)
@@ -34,35 +36,47 @@ static enum sotto_status set_out(struct group *g)
     return SOTTO_OK;
 }
 
+/* The last one has come, though perhaps not by its clock: it all happens at the latest one's. */
+static enum sotto_status meet_all(struct group *g)
+{
+    g->arrived = 0;
+    virtual_advance(g->sim, g->latest);
+    TRY(status_raise(&g->sim->stop)); /* the others have gone */
+    g->met = g->latest;
+    enum sotto_status st = virtual_complete(g);
+    if (st == SOTTO_OK)
+        st = set_out(g);
+    if (st != SOTTO_OK) {
+        status_save(&g->failure, st);
+        virtual_let_go(&g->trip, g->met);
+    }
+    return SOTTO_OK;
+}
+
+/* That somebody has come is seen by nobody until all have, so one may come ahead of the others'
+ * clocks: to let those behind run first would be a turn for nothing, since it waits for them here.
+ */
 static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
                                     struct view x)
 {
     struct group *g = ((struct member *)c)->group;
     struct virtual_sim *sim = g->sim;
-    virtual_meet(sim);
+    const double now = sim->current->time;
     TRY(status_raise(&sim->stop));
     TRY(status_raise(&g->failure));
     g->offer[c->rank] = offer;
     g->x[c->rank] = x;
     g->y[c->rank] = y;
     g->there[c->rank] = sim->current;
+    g->latest = g->arrived ? fmax(g->latest, now) : now;
     g->over = false;
-    if (++g->arrived == g->size) {
-        g->arrived = 0;
-        g->met = sim->current->time;
-        enum sotto_status st = virtual_complete(g);
-        if (st == SOTTO_OK)
-            st = set_out(g);
-        if (st != SOTTO_OK) {
-            status_save(&g->failure, st);
-            virtual_let_go(&g->trip, g->met);
-        }
-    }
+    if (++g->arrived == g->size)
+        TRY(meet_all(g));
     if (g->over)
         virtual_advance(sim, g->end);
     else
         TRY(virtual_block(sim, virtual_call_name(offer.call), -1));
-    c->wait.to = g->met; /* nobody comes to the next one before all have left this */
+    c->wait.to = g->met; /* the next one is not met before all have left this */
     return status_raise(&g->failure);
 }
 

@@ -43,7 +43,8 @@ struct group {
     int *worker; /* (size): its ranks in the world */
     struct way way;
     struct trip trip; /* the collective that is under way */
-    int arrived;
+    int arrived;                    /* at the collective that is not met yet, ... */
+    double latest;                  /* ... and the latest of their clocks         */
     double met;                     /* when the last rank came to the collective before ... */
     double end;                     /* ... when it was over, which it */
     bool over;                      /* ... is */
