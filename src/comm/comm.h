@@ -128,6 +128,20 @@ enum sotto_status comm_sum(struct comm *c, double *x, int count);
  * and the first line that does. */
 enum sotto_status comm_agree(struct comm *c, const char *what, const char *text);
 
+/* An all-reduce, a reduce-scatter or an all-gather as a lane's job, which is the collective and
+ * nothing else: a lane that knows it may need no line of work of its own to wait in. */
+struct comm_collective {
+    struct comm *comm;
+    enum comm_call call;
+    struct view y, x;
+    size_t count;
+};
+enum sotto_status comm_collect(void *collective);
+
+/* For backends: a collective of `count` elements lasted from begin to end; c->wait is its wait. */
+void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
+                double end);
+
 /* For backends: the error of a message that has not the length it should have. */
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from);
 

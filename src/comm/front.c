@@ -27,11 +27,10 @@ static double enter(struct comm *c)
     return now;
 }
 
-/* Counts a call that took until now. */
-static void count_call(struct comm *c, enum comm_call call, double begin)
+/* Counts a call from begin to end. */
+static void count_seconds(struct comm *c, enum comm_call call, double begin, double end)
 {
     struct comm_tally *t = &c->tally[call];
-    const double end = clock_now(c->clock);
     struct comm_wait *wait = &c->wait; /* as far as it lies in the call: clocks are read twice */
     wait->from = fmin(fmax(wait->from, begin), end);
     wait->to = fmin(fmax(wait->to, wait->from), end);
@@ -40,6 +39,12 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
     t->waiting = t->waiting + (wait->to - wait->from);
     if (c->lane)
         lane_kept(c->lane, begin, *wait, end);
+}
+
+/* ... that took until now. */
+static void count_call(struct comm *c, enum comm_call call, double begin)
+{
+    count_seconds(c, call, begin, clock_now(c->clock));
 }
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
@@ -132,6 +137,18 @@ static enum sotto_status collect_staged(struct comm *c, enum comm_call call, str
     return SOTTO_OK;
 }
 
+void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
+                double end)
+{
+    if (call == COMM_ALLREDUCE)
+        tally_allreduce(c, type, count);
+    else if (call == COMM_REDUCE_SCATTER)
+        tally_reduce_scatter(c, type, count);
+    else
+        tally_allgather(c, count, dtype_size(type));
+    count_seconds(c, call, begin, end);
+}
+
 static enum sotto_status collective(struct comm *c, enum comm_call call, struct view y,
                                     struct view x, size_t count)
 {
@@ -143,14 +160,14 @@ static enum sotto_status collective(struct comm *c, enum comm_call call, struct 
         TRY(collect_staged(c, call, y, x, count));
     else
         TRY(collect(c, call, y, x, count));
-    if (call == COMM_ALLREDUCE)
-        tally_allreduce(c, x.type, count);
-    else if (call == COMM_REDUCE_SCATTER)
-        tally_reduce_scatter(c, x.type, count);
-    else
-        tally_allgather(c, count, dtype_size(x.type));
-    count_call(c, call, begin);
+    comm_count(c, call, x.type, count, begin, clock_now(c->clock));
     return SOTTO_OK;
+}
+
+enum sotto_status comm_collect(void *arg)
+{
+    const struct comm_collective *a = arg;
+    return collective(a->comm, a->call, a->y, a->x, a->count);
 }
 
 enum sotto_status comm_allreduce(struct comm *c, struct view y, struct view x, size_t count)

@@ -116,14 +116,27 @@ static void costs(void **state)
 struct side {
     struct comm *c;
     struct lane *lane;
-    size_t count;
+    struct comm_collective all; /* its job */
 };
+
+/* A job that makes a collective, or one that is nothing else: what is seen of both is the same. */
+static lane_job *side_job;
+
+static enum sotto_status nothing(void *arg)
+{
+    (void)arg;
+    return SOTTO_OK;
+}
 
 static enum sotto_status side_open(struct side *s, struct worker *w, size_t count)
 {
-    *s = (struct side){.count = count};
+    *s = (struct side){0};
     TRY(comm_duplicate(w->world, &s->c));
-    return w->ops->lane(w, &s->lane);
+    s->all = (struct comm_collective){s->c, COMM_ALLREDUCE, view_none, view_none, count};
+    TRY(w->ops->lane(w, &s->lane));
+    s->c->lane = s->lane;
+    TRY(lane_start(s->lane, nothing, NULL));
+    return lane_wait(s->lane); /* it has begun to wait for jobs */
 }
 
 static void side_close(struct side *s)
@@ -134,8 +147,13 @@ static void side_close(struct side *s)
 
 static enum sotto_status side_reduce(void *arg)
 {
-    struct side *s = arg;
-    return comm_allreduce(s->c, view_none, view_none, s->count);
+    const struct comm_collective *all = arg;
+    return comm_allreduce(all->comm, all->y, all->x, all->count);
+}
+
+static enum sotto_status side_start(struct side *s)
+{
+    return lane_start(s->lane, side_job, &s->all);
 }
 
 struct overlap {
@@ -150,7 +168,7 @@ static enum sotto_status overlap_worker(struct worker *w, void *arg)
         (size_t)(o->communicate * MB / 4); /* two workers: the ring takes bytes/bandwidth */
     enum sotto_status st = side_open(&s, w, count);
     if (st == SOTTO_OK)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     if (st == SOTTO_OK)
         st = compute(w, o->compute);
     if (st == SOTTO_OK)
@@ -173,7 +191,7 @@ static void overlap(void **state)
     assert_ok(engine_virtual(&config, overlap_worker, &longer));
 }
 
-/* Three jobs of 0.25 s one behind the other; powers of two, so that times are exact. */
+/* Three jobs one behind the other; sums of few powers of two, so that times are exact. */
 static enum sotto_status ask_at(struct worker *w, struct side *s, double seconds, bool want)
 {
     bool done = !want;
@@ -185,25 +203,25 @@ static enum sotto_status ask_at(struct worker *w, struct side *s, double seconds
 
 static enum sotto_status done_worker(struct worker *w, void *arg)
 {
-    (void)arg;
+    const double job = *(const double *)arg;
     struct side s;
     enum sotto_status st = side_open(&s, w, 1 << 18);
     for (int i = 0; i < 3 && st == SOTTO_OK; i++)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     const double tiny = 0x1p-40;
     if (st == SOTTO_OK)
         st = ask_at(w, &s, 0, false);
     if (st == SOTTO_OK)
-        st = ask_at(w, &s, 0.75 - tiny, false);
+        st = ask_at(w, &s, 3 * job - tiny, false);
     if (st == SOTTO_OK)
         st = ask_at(w, &s, tiny, true); /* at that very time, whatever the processes' order */
     if (st == SOTTO_OK)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     if (st == SOTTO_OK)
         st = ask_at(w, &s, 0.125, false);
     if (st == SOTTO_OK)
         st = ask_at(w, &s, 1, true);
-    if (st == SOTTO_OK && (now(w) != 1.875 || s.lane->busy != 1))
+    if (st == SOTTO_OK && (now(w) != 3 * job + 1.125 || s.lane->busy != 4 * job))
         st = fail(SOTTO_EINVAL, "ends at %.17g, busy %.17g", now(w), s.lane->busy);
     side_close(&s);
     return st;
@@ -212,9 +230,41 @@ static enum sotto_status done_worker(struct worker *w, void *arg)
 static void done_is_exact(void **state)
 {
     (void)state;
+    struct link_model links = {.intra = {1 << 22, 0}, .inter = {1 << 22, 0}};
+    struct engine_config config = {.workers = 2, .links = &links};
+    assert_ok(engine_virtual(&config, done_worker, &(double){0.25}));
+    links.intra.latency = 0.0625; /* the last byte has left before it arrives */
+    assert_ok(engine_virtual(&config, done_worker, &(double){0.375}));
+}
+
+/* Worker 0 comes a second before worker 1. */
+static enum sotto_status early_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    TRY(side_open(&s, w, 1 << 18));
+    TRY(compute(w, 1 + w->rank));
+    TRY(side_start(&s));
+    TRY(lane_wait(s.lane));
+    const double waited = w->rank ? 0 : 1;
+    const struct comm_tally *t = &s.c->tally[COMM_ALLREDUCE];
+    CHECK(now(w) == 2.25 && s.lane->busy == waited + 0.25, "worker %d: ends at %g, busy %g",
+          w->rank, now(w), s.lane->busy);
+    CHECK(s.lane->others == waited && s.lane->wire == 0.25, "worker %d: for others %g, wire %g",
+          w->rank, s.lane->others, s.lane->wire);
+    CHECK(t->calls == 1 && t->waiting == waited && t->seconds == waited + 0.25,
+          "worker %d: %d calls, %g of %g s waiting", w->rank, (int)t->calls, t->waiting,
+          t->seconds);
+    side_close(&s);
+    return SOTTO_OK;
+}
+
+static void waits_are_told_apart(void **state)
+{
+    (void)state;
     const struct link_model links = {.intra = {1 << 22, 0}, .inter = {1 << 22, 0}};
     struct engine_config config = {.workers = 2, .links = &links};
-    assert_ok(engine_virtual(&config, done_worker, NULL));
+    assert_ok(engine_virtual(&config, early_worker, NULL));
 }
 
 static enum sotto_status poll_forever(struct worker *w, void *arg)
@@ -224,7 +274,7 @@ static enum sotto_status poll_forever(struct worker *w, void *arg)
     enum sotto_status st = side_open(&s, w, MB);
     bool done = false;
     if (st == SOTTO_OK)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     while (st == SOTTO_OK && !done)
         st = lane_done(s.lane, &done);
     side_close(&s);
@@ -267,7 +317,7 @@ struct trace {
 static enum sotto_status trace_rounds(struct worker *w, struct side *s, struct trace *trace)
 {
     for (int i = 0; i < ROUNDS; i++) {
-        TRY(lane_start(s->lane, side_reduce, s));
+        TRY(side_start(s));
         for (bool done = false; !done; trace->asked[w->rank]++) {
             TRY(compute(w, 0.01));
             TRY(lane_done(s->lane, &done));
@@ -464,7 +514,7 @@ static enum sotto_status faulty_rounds(struct worker *w, struct side *s, enum fa
             TRY(compute(w, 0.5));
             return fail(SOTTO_EIO, "the disk is gone");
         }
-        TRY(lane_start(s->lane, side_reduce, s));
+        TRY(side_start(s));
         TRY(compute(w, 1));
         TRY(comm_barrier(w->world));
         if (fault != FAULT_LANE_UNSEEN)
@@ -488,7 +538,7 @@ static enum sotto_status unseen_worker(struct worker *w, void *arg)
     struct side s;
     enum sotto_status st = side_open(&s, w, 10);
     if (st == SOTTO_OK)
-        st = lane_start(s.lane, w->rank == 2 ? trouble : side_reduce, &s);
+        st = w->rank == 2 ? lane_start(s.lane, trouble, NULL) : side_start(&s);
     if (st == SOTTO_OK && w->rank != 2)
         st = lane_wait(s.lane);
     if (st == SOTTO_OK)
@@ -568,13 +618,72 @@ static enum sotto_status stuck_worker(struct worker *w, void *arg)
     struct side s;
     enum sotto_status st = side_open(&s, w, 10);
     if (st == SOTTO_OK && w->rank == 1)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     if (st == SOTTO_OK)
         st = compute(w, 1);
     if (st == SOTTO_OK && w->rank == 1 && *(bool *)arg)
         st = fail(SOTTO_EIO, "the disk is gone");
     side_close(&s);
     return st;
+}
+
+/* Each lane learns that they disagree, or that worker 0 has given up, and runs no job behind. */
+struct disagreement {
+    bool abort;
+    int told;
+};
+
+static enum sotto_status disagreeing_worker(struct worker *w, void *arg)
+{
+    struct disagreement *d = arg;
+    const struct status_note note = {SOTTO_EIO, "the disk is gone"};
+    struct side s;
+    TRY(side_open(&s, w, w->rank == 2 ? 7 : 8));
+    if (d->abort && w->rank == 0) {
+        TRY(compute(w, 1));
+        w->world->ops->abort(w->world, &note);
+    } else {
+        TRY(side_start(&s));
+        TRY(lane_start(s.lane, trouble, NULL));
+        const enum sotto_status st = lane_wait(s.lane);
+        d->told += st == (d->abort ? SOTTO_EIO : SOTTO_EPEER) && lane_wait(s.lane) == st;
+    }
+    side_close(&s);
+    return fail(SOTTO_ENUMERIC, "it cannot go on");
+}
+
+static void lanes_disagree(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 3};
+    struct disagreement d = {.abort = false}, gone = {.abort = true};
+    assert_fails(engine_virtual(&config, disagreeing_worker, &d), SOTTO_ENUMERIC, "cannot go on");
+    assert_int_equal(d.told, 3);
+    assert_fails(engine_virtual(&config, disagreeing_worker, &gone), SOTTO_EIO, "disk is gone");
+    assert_int_equal(gone.told, 2);
+}
+
+/* What is started behind a job that runs when the lane is closed is dropped. */
+static enum sotto_status closing_worker(struct worker *w, void *arg)
+{
+    (void)arg;
+    struct side s;
+    TRY(side_open(&s, w, 1 << 18));
+    for (int i = 0; i < 3; i++)
+        TRY(side_start(&s));
+    TRY(compute(w, 0.125));
+    lane_close(s.lane);
+    CHECK(now(w) == 0.25, "closed at %g", now(w));
+    comm_free(s.c);
+    return SOTTO_OK;
+}
+
+static void closing_drops_jobs(void **state)
+{
+    (void)state;
+    const struct link_model links = {.intra = {1 << 22, 0}, .inter = {1 << 22, 0}};
+    struct engine_config config = {.workers = 2, .links = &links};
+    assert_ok(engine_virtual(&config, closing_worker, NULL));
 }
 
 static void stuck_lanes(void **state)
@@ -957,7 +1066,7 @@ static enum sotto_status tidy_worker(struct worker *w, void *arg)
     struct side s;
     enum sotto_status st = side_open(&s, w, MB);
     if (st == SOTTO_OK)
-        st = lane_start(s.lane, side_reduce, &s);
+        st = side_start(&s);
     if (st == SOTTO_OK)
         st = compute(w, 0.5 + w->rank);
     if (st == SOTTO_OK)
@@ -999,7 +1108,25 @@ int main(void)
         cmocka_unit_test(many_jobs),
         cmocka_unit_test(jobs_begin_when_started),
         cmocka_unit_test(pauses_put_jobs_off),
+        cmocka_unit_test(waits_are_told_apart),
+        cmocka_unit_test(lanes_disagree),
+        cmocka_unit_test(closing_drops_jobs),
         cmocka_unit_test(messages_stay_apart),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest lanes[] = {
+        cmocka_unit_test(overlap),
+        cmocka_unit_test(done_is_exact),
+        cmocka_unit_test(runs_are_equal),
+        cmocka_unit_test(failures),
+        cmocka_unit_test(disagreements),
+        cmocka_unit_test(stuck_lanes),
+        cmocka_unit_test(waits_are_told_apart),
+        cmocka_unit_test(lanes_disagree),
+        cmocka_unit_test(closing_drops_jobs),
+        cmocka_unit_test(messages_stay_apart),
+    };
+    side_job = side_reduce;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    side_job = comm_collect;
+    return failed + cmocka_run_group_tests_name("collectives as jobs", lanes, NULL, NULL);
 }

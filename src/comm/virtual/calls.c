@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "comm/staging.h"
 #include "comm/virtual/state.h"
 
 static struct group *group_of(struct trip *trip)
@@ -13,9 +14,13 @@ void virtual_let_go(struct trip *trip, double time)
     struct group *g = group_of(trip);
     g->over = true;
     g->end = time;
-    for (int r = 0; r < g->size; r++)
-        if (g->there[r]->state == PROCESS_WAITING)
-            virtual_wake(g->there[r], time);
+    for (int r = 0; r < g->size; r++) {
+        struct virtual_process *p = g->there[r];
+        if (p->left)
+            p->left(p, g->met, time, &g->failure);
+        else if (p->state == PROCESS_WAITING)
+            virtual_wake(p, time);
+    }
 }
 
 /* It sets out through the network. Making communicators costs no time, nor does a pause. */
@@ -36,10 +41,26 @@ static enum sotto_status set_out(struct group *g)
     return SOTTO_OK;
 }
 
+/* A process comes to a collective, at a time that may be ahead of the others' clocks: nobody sees
+ * that somebody has come until all have, and to let those behind run first would be a turn for
+ * nothing, since it waits for them there. Whether it is the last one. */
+static bool come(struct comm *c, struct offer offer, struct view y, struct view x,
+                 struct virtual_process *who, double at)
+{
+    struct group *g = ((struct member *)c)->group;
+    g->offer[c->rank] = offer;
+    g->x[c->rank] = x;
+    g->y[c->rank] = y;
+    g->there[c->rank] = who;
+    g->latest = g->arrived ? fmax(g->latest, at) : at;
+    return ++g->arrived == g->size;
+}
+
 /* The last one has come, though perhaps not by its clock: it all happens at the latest one's. */
 static enum sotto_status meet_all(struct group *g)
 {
     g->arrived = 0;
+    g->over = false;
     virtual_advance(g->sim, g->latest);
     TRY(status_raise(&g->sim->stop)); /* the others have gone */
     g->met = g->latest;
@@ -53,31 +74,40 @@ static enum sotto_status meet_all(struct group *g)
     return SOTTO_OK;
 }
 
-/* That somebody has come is seen by nobody until all have, so one may come ahead of the others'
- * clocks: to let those behind run first would be a turn for nothing, since it waits for them here.
- */
 static enum sotto_status collective(struct comm *c, struct offer offer, struct view y,
                                     struct view x)
 {
     struct group *g = ((struct member *)c)->group;
     struct virtual_sim *sim = g->sim;
-    const double now = sim->current->time;
     TRY(status_raise(&sim->stop));
     TRY(status_raise(&g->failure));
-    g->offer[c->rank] = offer;
-    g->x[c->rank] = x;
-    g->y[c->rank] = y;
-    g->there[c->rank] = sim->current;
-    g->latest = g->arrived ? fmax(g->latest, now) : now;
-    g->over = false;
-    if (++g->arrived == g->size)
+    const bool last = come(c, offer, y, x, sim->current, sim->current->time);
+    if (last)
         TRY(meet_all(g));
-    if (g->over)
+    if (last && g->over)
         virtual_advance(sim, g->end);
     else
         TRY(virtual_block(sim, virtual_call_name(offer.call), -1));
     c->wait.to = g->met; /* the next one is not met before all have left this */
     return status_raise(&g->failure);
+}
+
+bool virtual_join(const struct comm_collective *a, struct virtual_process *p, double at,
+                  void (*left)(struct virtual_process *, double, double,
+                               const struct status_note *))
+{
+    struct comm *c = a->comm;
+    struct group *g = ((struct member *)c)->group;
+    if (g->arrived + 1 >= g->size || g->sim->stop.code != SOTTO_OK || g->failure.code != SOTTO_OK ||
+        staging_used(a->y, a->x))
+        return false;
+    const struct offer offer = {
+        .call = (int)a->call, .count = a->count, .unit = dtype_size(a->x.type)};
+    come(c, offer, a->y, a->x, p, at);
+    c->wait = (struct comm_wait){at, at};
+    p->left = left;
+    virtual_wait_apart(p, at, virtual_call_name(offer.call));
+    return true;
 }
 
 enum sotto_status virtual_allreduce(struct comm *c, struct view y, struct view x, size_t count)

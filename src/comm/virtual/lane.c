@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/virtual/state.h"
+
 /* Whoever starts it may be ahead of the lane. */
 struct job {
     struct lane_call call;
@@ -19,6 +21,7 @@ struct virtual_lane { /* what every job touches comes first, what is large last 
     size_t room, started, finished;
     struct virtual_process *waiter;
     double paused;   /* ... which was then */
+    double began;    /* the collective that it waits in without running */
     double later;    /* what is under way counts as done so much later, ... */
     double until;    /* ... and what is done not before this time */
     double asked_at; /* lane_done, how many times in a row at one time */
@@ -27,6 +30,12 @@ struct virtual_lane { /* what every job touches comes first, what is large last 
     struct virtual_process process;
     struct status_note failure; /* of the first job that failed */
 };
+
+static struct virtual_lane *lane_of(const struct virtual_process *p)
+{
+    assert(p->is_lane);
+    return (struct virtual_lane *)((char *)p - offsetof(struct virtual_lane, process));
+}
 
 static bool idle(const struct virtual_lane *l)
 {
@@ -54,12 +63,73 @@ static void wake_waiter(struct virtual_lane *l)
         virtual_wake(waiter, l->process.time);
 }
 
+static const struct job *next_job(const struct virtual_lane *l)
+{
+    return &l->queue[l->finished & (l->room - 1)];
+}
+
+/* The job has lasted from begin to end. */
+static void end_job(struct virtual_lane *l, double begin, double end)
+{
+    l->base.busy += end - begin;
+    l->finished++;
+    if (idle(l))
+        rest(l, end);
+}
+
+static void fail_with(struct virtual_lane *l, const struct status_note *why)
+{
+    l->failure = *why;
+    l->failed = true;
+}
+
+static bool set_off(struct virtual_lane *l);
+
+/* The collective that it waited in is over, or will be: what is done by then counts from then on.
+ */
+static void come_back(struct virtual_process *p, double met, double end,
+                      const struct status_note *failure)
+{
+    struct virtual_lane *l = lane_of(p);
+    const struct comm_collective *a = next_job(l)->call.arg;
+    struct comm *c = a->comm;
+    p->left = NULL;
+    p->state = PROCESS_IDLE;
+    p->time = fmax(p->time, end);
+    c->wait.to = met;
+    if (failure->code == SOTTO_OK)
+        comm_count(c, a->call, a->x.type, a->count, l->began, p->time);
+    else
+        fail_with(l, failure);
+    end_job(l, l->began, p->time);
+    l->until = fmax(l->until, p->time);
+    if (l->closing || (!idle(l) && !set_off(l)))
+        virtual_wake(p, p->time);
+    else if (idle(l))
+        wake_waiter(l);
+}
+
+/* Of thousands of lanes each of which gathers and reduces, most only come and wait. That takes no
+ * turn: an idle one goes to a collective, if that is its next job, as soon as it is started. */
+static bool set_off(struct virtual_lane *l)
+{
+    const struct job *job = next_job(l);
+    struct virtual_process *p = &l->process;
+    if (job->call.job != comm_collect || l->base.before || p->free || p->sim->current->free)
+        return false;
+    if (job->at > p->time)
+        rest(l, p->time); /* nothing is under way until then */
+    const double begin = fmax(fmax(p->time, job->at), l->until);
+    l->began = begin;
+    return virtual_join(job->call.arg, p, begin, come_back);
+}
+
 /* The next job, by the process that runs; false where there is none that has begun by then. */
 static bool run_next(struct virtual_lane *l, double *begins)
 {
     struct virtual_sim *sim = l->process.sim;
     const double begin = sim->current->time;
-    const struct job job = l->queue[l->finished & (l->room - 1)];
+    const struct job job = *next_job(l);
     if (job.at > begin) { /* nothing is under way until then */
         rest(l, begin);
         *begins = fmax(job.at, l->until);
@@ -68,14 +138,11 @@ static bool run_next(struct virtual_lane *l, double *begins)
     enum sotto_status st = lane_run(&l->base, &job.call);
     if (sim->current == &l->process)
         virtual_meet(sim); /* its worker sees the end */
-    l->base.busy += sim->current->time - begin;
-    l->finished++;
     if (st != SOTTO_OK) {
         status_save(&l->failure, st);
         l->failed = true;
     }
-    if (idle(l))
-        rest(l, sim->current->time);
+    end_job(l, begin, sim->current->time);
     return true;
 }
 
@@ -85,7 +152,12 @@ static void serve(void *arg)
     struct virtual_sim *sim = l->process.sim;
     double begins;
     while (!l->closing) {
-        if (idle(l))
+        if (l->process.left) { /* the run was stopped meanwhile */
+            l->process.left = NULL;
+            fail_with(l, &sim->stop);
+            end_job(l, l->began, l->process.time);
+            wake_waiter(l);
+        } else if (idle(l))
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
         else if (!run_next(l, &begins))
             virtual_advance(sim, begins);
@@ -135,8 +207,9 @@ static enum sotto_status start(struct lane *lane, struct lane_call call)
         TRY(grow(l));
     const double now = l->process.sim->current->time;
     l->queue[l->started++ & (l->room - 1)] = (struct job){call, now};
-    if (l->process.state == PROCESS_IDLE)
-        virtual_wake_later(&l->process, fmax(now, l->until));
+    if (l->process.state != PROCESS_IDLE || (l->started - l->finished == 1 && set_off(l)))
+        return SOTTO_OK;
+    virtual_wake_later(&l->process, fmax(now, l->until));
     return SOTTO_OK;
 }
 
@@ -293,9 +366,7 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct vi
 
 const struct status_note *virtual_lane_failure(const struct virtual_process *p)
 {
-    assert(p->is_lane);
-    const void *lane = (const char *)p - offsetof(struct virtual_lane, process);
-    return &((const struct virtual_lane *)lane)->failure;
+    return &lane_of(p)->failure;
 }
 
 void virtual_lanes_free(struct virtual_lane **all)

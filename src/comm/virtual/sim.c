@@ -177,6 +177,17 @@ static void block(struct virtual_sim *sim, enum process_state state, bool stoppa
     switch_to_next(sim, false);
 }
 
+void virtual_wait_apart(struct virtual_process *p, double at, const char *what)
+{
+    assert(p->state == PROCESS_IDLE);
+    p->state = PROCESS_WAITING;
+    p->time = fmax(p->time, at);
+    p->stoppable = true;
+    p->stopped = false;
+    p->what = what;
+    p->detail = -1;
+}
+
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail)
 {
     struct virtual_process *p = sim->current;

@@ -50,6 +50,9 @@ struct virtual_process {
     bool said;        /* its error message is in `kept`                */
     int detail;       /* rank that it waits for, -1: none              */
     const char *what; /* the call that it waits in                    */
+    /* It waits in a collective without having been run for it: see virtual_join. */
+    void (*left)(struct virtual_process *p, double met, double end,
+                 const struct status_note *failure);
     struct fiber fiber;
     struct status_note kept; /* while others run                              */
     struct pool_job job;     /* its computation                               */
@@ -101,6 +104,9 @@ void virtual_meet(struct virtual_sim *sim);            /* ... meets the others *
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
 void virtual_defer(struct virtual_sim *sim, enum process_late late);
+
+/* An idle process waits from `at` on, without running; an abort wakes it. */
+void virtual_wait_apart(struct virtual_process *p, double at, const char *what);
 
 /* A waiting or idle process goes on at `time`, or at its own if that is later. */
 void virtual_wake(struct virtual_process *p, double time);

@@ -75,6 +75,13 @@ enum sotto_status virtual_make_split(struct group *g);
 /* The collective has come through: all go on. */
 void virtual_let_go(struct trip *trip, double time);
 
+/* A lane's process comes to a collective without running: `left` is told when it was met and when
+ * it is over, which may be later than now, or why it failed. False where it would be the last one
+ * to come, or something is amiss: then it has to run. */
+bool virtual_join(const struct comm_collective *a, struct virtual_process *p, double at,
+                  void (*left)(struct virtual_process *, double met, double end,
+                               const struct status_note *failure));
+
 void virtual_free_messages(struct message *m);
 
 /* The entries of comm_ops: calls.c, messages.c. */

@@ -16,10 +16,11 @@ struct fsdp {
     struct shard shard;
     struct lane *gathers, *reduces; /* the mesh's */
     struct comm *gather_comm;
-    struct buffer room[2], g_room[2]; /* stages in turn: computed with, and on their way */
-    struct buffer *kept, *g_kept;     /* (n_stage) of stages that others need; else empty */
-    int reducing;                     /* the stage whose reduction is under way, -1: none */
-    struct buffer pending;            /* gradients that a checkpoint left to the next round */
+    struct comm_collective *gather, *reduce; /* (n_stage) their jobs */
+    struct buffer room[2], g_room[2];        /* stages in turn: computed with, and on their way */
+    struct buffer *kept, *g_kept;            /* (n_stage) of stages that others need; else empty */
+    int reducing;                            /* the stage whose reduction is under way, -1: none */
+    struct buffer pending; /* gradients that a checkpoint left to the next round */
 };
 
 static struct view own_theta(const struct fsdp *f, int k)
@@ -28,22 +29,25 @@ static struct view own_theta(const struct fsdp *f, int k)
     return view_at(s->theta.dev ? s->theta.view : s->x.view, shard_slice(s, k).in_own);
 }
 
-static enum sotto_status gather_stage(void *arg)
+/* theta_stage[k] becomes whole. */
+static enum sotto_status gather_stage(struct fsdp *f, int k)
 {
-    const struct stage_job *job = arg;
-    const struct fsdp *f = (const struct fsdp *)job->shard;
-    return comm_allgather(f->gather_comm, f->shard.theta_stage[job->k], own_theta(f, job->k),
-                          table_stage_count(f->shard.is.oracle->table, job->k));
+    const struct shard *s = &f->shard;
+    f->gather[k] =
+        (struct comm_collective){f->gather_comm, COMM_ALLGATHER, s->theta_stage[k], own_theta(f, k),
+                                 table_stage_count(s->is.oracle->table, k)};
+    return lane_start(f->gathers, comm_collect, &f->gather[k]);
 }
 
-static enum sotto_status reduce_stage(void *arg)
+/* The own slice of g_stage[k] becomes the group's sum. */
+static enum sotto_status reduce_stage(struct fsdp *f, int k)
 {
-    const struct stage_job *job = arg;
-    const struct shard *s = job->shard;
-    struct slice at = shard_slice(s, job->k);
-    struct view g = s->g_stage[job->k], mine = view_at(g, at.in_stage);
-    return comm_reduce_scatter(s->is.mesh->lane_shard, mine, g,
-                               table_stage_count(s->is.oracle->table, job->k));
+    const struct shard *s = &f->shard;
+    const struct view g = s->g_stage[k], mine = view_at(g, shard_slice(s, k).in_stage);
+    f->reduce[k] = (struct comm_collective){s->is.mesh->lane_shard, COMM_REDUCE_SCATTER, mine, g,
+                                            table_stage_count(s->is.oracle->table, k)};
+    f->reducing = k;
+    return lane_start(f->reduces, comm_collect, &f->reduce[k]);
 }
 
 /* The own slice of the round's gradient, over the groups. */
@@ -74,7 +78,7 @@ static enum sotto_status prefetch(struct fsdp *f, int visit)
         return SOTTO_OK;
     s->theta_stage[k] =
         f->room[visit < n ? visit % 2 : (visit + 1) % 2].view; /* not the last visit's */
-    return lane_start(f->gathers, gather_stage, &s->job[k]);
+    return gather_stage(f, k);
 }
 
 /* Waits for the reduction under way and adds its slice to the round's gradient; with the round's
@@ -102,8 +106,7 @@ static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
     }
     TRY(oracle_backward(s->is.oracle, 0, k, s->theta_stage, s->g_stage)); /* g_k complete */
     TRY(settle(f, last)); /* k+1's overlapped it     */
-    f->reducing = k;
-    return lane_start(f->reduces, reduce_stage, &s->job[k]);
+    return reduce_stage(f, k);
 }
 
 static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
@@ -114,7 +117,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         if (!f->kept[k].dev)
             continue;
         TRY(work_fill(&s->on, f->g_kept[k].view, f->g_kept[k].count, 0));
-        TRY(lane_start(f->gathers, gather_stage, &s->job[k]));
+        TRY(gather_stage(f, k));
     }
     TRY(oracle_begin(s->is.oracle, 0, index, s->is.oracle->rank,
                      s->is.config->weight == WEIGHT_TOKENS));
@@ -144,8 +147,7 @@ static enum sotto_status add_pending(struct fsdp *f)
         s->g_stage[k] = f->g_kept[k].dev ? f->g_kept[k].view : f->g_room[0].view;
         TRY(work_copy(&s->on, s->g_stage[k], view_at(f->pending.view, table->stage_start[k]),
                       table_stage_count(table, k))); /* as what is sent */
-        f->reducing = k;
-        TRY(lane_start(f->reduces, reduce_stage, &s->job[k]));
+        TRY(reduce_stage(f, k));
         TRY(settle(f, false));
     }
     buffer_free(&f->pending);
@@ -201,6 +203,8 @@ static void free_fsdp(struct strategy *s)
     buffer_free(&f->pending);
     free(f->kept);
     free(f->g_kept);
+    free(f->gather);
+    free(f->reduce);
     shard_free(s);
 }
 
@@ -213,8 +217,10 @@ static enum sotto_status make_rooms(struct fsdp *f, enum dtype type)
     bool *needs = calloc((size_t)n, sizeof *needs);
     f->kept = calloc((size_t)n, sizeof *f->kept);
     f->g_kept = calloc((size_t)n, sizeof *f->g_kept);
+    f->gather = calloc((size_t)n, sizeof *f->gather);
+    f->reduce = calloc((size_t)n, sizeof *f->reduce);
     enum sotto_status st = SOTTO_OK;
-    if (!needs || !f->kept || !f->g_kept)
+    if (!needs || !f->kept || !f->g_kept || !f->gather || !f->reduce)
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n && st == SOTTO_OK; k++) {
         oracle_needs(s->is.oracle, k, needs);
