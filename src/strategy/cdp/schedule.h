@@ -26,10 +26,11 @@
  *
  * How to run it: device d walks through the time steps 0, 1, 2, ... and does cdp_acts(d, time) in
  * the order given. That is all: every message that an act sends is received by an act of the other
- * side, in the same order on both; a device waits for nothing but the messages it receives. A send
- * should not keep the device from going on, and a receive may be made early: the message is there
- * behind time step `after`, and the acts of coming time steps are known. Where neither side makes a
- * message wait for a later one of its own list, nobody waits for ever.
+ * side, and a device waits for nothing but the messages it receives. Sends are a line of work of
+ * their own (a lane), in the order of the acts; they may each wait until the message is received.
+ * Whoever sends in its own line instead waits for ever, as the devices of a ring all would. A
+ * receive may be made early: the message is there behind time step `after`, in the sender's order,
+ * and the acts of coming time steps are known.
  *
  * A round is a training step: it ends, for every device, before time step cdp_end(t). By then all
  * stages are theta_{t+1}, at cdp_home. Micro-batches of step t+1 are under way and, in dp, messages

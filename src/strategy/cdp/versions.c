@@ -147,10 +147,13 @@ int cdp_holds(const struct cdp_schedule *s, int device, int stage, int64_t time,
     bool here = true;
     switch (s->placement) {
     case CDP_DP:
-        if (device == s->n - 1)
+        if (device == s->n - 1 && s->rule == CDP_V1)
             break;
-        *out = s->rule == CDP_SYNC ? passed_on(s, device, stage, time)
-                                   : used_dp(s, device, stage, time);
+        if (device == s->n - 1) /* what it computes with is what it updates */
+            *out = cdp_newest(s, stage, time);
+        else
+            *out = s->rule == CDP_SYNC ? passed_on(s, device, stage, time)
+                                       : used_dp(s, device, stage, time);
         return 1;
     case CDP_PP:
         here = stage == device;
