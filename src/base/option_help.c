@@ -40,10 +40,20 @@ enum { WIDTH = 80, INDENT = 29 };
 
 #define GLUE '\t' /* a blank at which no line ends */
 
+/* Of the next word; a list of names that no line has room for is cut behind one of them. */
+static int word_length(const char *text, int room)
+{
+    const int length = (int)strcspn(text, " ");
+    for (int cut = room; length > room && cut > 0; cut--)
+        if (text[cut - 1] == '|')
+            return cut;
+    return length;
+}
+
 void option_wrap(const char *text, int at, int indent, FILE *out)
 {
     for (const char *first = text; *text;) {
-        const int length = (int)strcspn(text, " ");
+        const int length = word_length(text, WIDTH - 1 - indent);
         if (text == first) {
             at += length;
         } else if (at + 1 + length >= WIDTH) {

@@ -30,6 +30,9 @@ static void put(const char *text)
         case '~':
             fputs("\\(ti", stdout);
             break;
+        case '|':
+            fputs("|\\:", stdout); /* where a line may end */
+            break;
         default:
             putchar(*text);
         }

@@ -1,7 +1,13 @@
 #include "data/config.h"
 
-static const char *const formats[] = {"auto",   "text",  "jsonl",   "instruct",
-                                      "tokens", "raw16", "stories", NULL};
+#include <string.h>
+
+#include "base/option_only.h"
+
+static const char *const formats[] = {"auto",     "text",  "jsonl",   "instruct",
+                                      "tokens",   "raw16", "stories", "cifar10",
+                                      "cifar100", "idx",   "images",  NULL};
+static const char *const resizes[] = {"crop", "stretch", NULL};
 static const char *const shardings[] = {"iid", "source", NULL};
 
 static const struct option options[] = {
@@ -9,11 +15,13 @@ static const struct option options[] = {
         struct data_config, train, "",
         "files or folders, comma separated, each file a source; stories[:tales|weather|recipes|talks|letters] is made up"),
     OPTION_TEXT(struct data_config, valid, "",
-                "the same for validation; empty: the end of every training source (holdout)"),
+                "the same for validation; empty: the test part of a folder of images that has one, "
+                "else the end of every training source (holdout)"),
     OPTION_REAL(struct data_config, holdout, "0.05", 0, 0.9,
                 "fraction of every training source kept for validation when valid is empty"),
     OPTION_ENUM(struct data_config, format, "auto", formats,
-                "what the files hold; auto: by their names and first bytes"),
+                "what the files hold; auto: by their names and first bytes; images: a folder of "
+                "PNG, PPM or PGM for each class"),
     OPTION_ENUM(struct data_config, sharding, "iid", shardings,
                 "iid: all workers read all sources; source: each worker reads its own (non-iid)"),
     OPTION_TEXT(
@@ -29,7 +37,62 @@ static const struct option options[] = {
         struct data_config, stories, "10000", 1, 1e9,
         "documents of each synthetic source (as validation data: the holdout fraction of it)"),
     OPTION_LONG(struct data_config, stories_seed, "1", 0, 9e15, "seed of the synthetic sources"),
+    OPTION_INT(
+        struct data_config, image_size, "0", 0, 1 << 14,
+        "rows and columns that images are brought to; 0: as the model wants them, or as they "
+        "are"),
+    OPTION_ENUM(struct data_config, resize, "crop", resizes,
+                "of an image with other sides: crop what stands out of the middle, or stretch all"),
+    OPTION_INT(
+        struct data_config, crop, "0", 0, 1 << 12,
+        "training images are moved by up to so many pixels, black behind them; 0: they stay"),
+    OPTION_BOOL(
+        struct data_config, flip, "false",
+        "half of the training images, drawn at random, are seen in a mirror, left to right"),
+    OPTION_TEXT(struct data_config, mean, "",
+                "of the values from 0 to 1, which is taken off: a number, or one a channel with "
+                "commas; empty: as the model's preprocessor_config.json says, else the training "
+                "images'"),
+    OPTION_TEXT(struct data_config, std, "", "the same for what they are divided by"),
 };
+
+/* Keys that have no meaning for the other kind. */
+static const char *const of_text[] = {"tokenizer", "vocab",        "text_key", "cache",
+                                      "stories",   "stories_seed", NULL};
+static const char *const of_images[] = {"image_size", "resize", "crop", "flip",
+                                        "mean",       "std",    NULL};
+
+enum sotto_status data_refuse(const struct data_config *c, bool images)
+{
+    for (const char *const *key = images ? of_text : of_images; *key; key++)
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+            if (strcmp(options[i].key, *key) == 0 && !option_is_default(&options[i], c))
+                return fail(SOTTO_EINVAL,
+                            "data.%s has no effect: it is for %s, and the model reads %s", *key,
+                            images ? "text" : "images", images ? "images" : "text");
+    if (c->format != DATA_AUTO && data_format_is_images(c->format) != images)
+        return fail(SOTTO_EINVAL, "data.format = %s, but the model reads %s", formats[c->format],
+                    images ? "images" : "text");
+    return SOTTO_OK;
+}
+
+enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM])
+{
+    for (const char *p = *list;;) {
+        const size_t length = strcspn(p, ","), lead = strspn(p, " \t");
+        size_t n = lead < length ? length - lead : 0;
+        while (n > 0 && (p[lead + n - 1] == ' ' || p[lead + n - 1] == '\t'))
+            n--;
+        if (n >= FILE_PATH_ROOM)
+            return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", n, p + lead);
+        memcpy(word, p + lead, n);
+        word[n] = '\0';
+        p += length + (p[length] == ',');
+        *list = p;
+        if (n || !*p)
+            return SOTTO_OK;
+    }
+}
 
 struct option_section data_section(struct data_config *c)
 {

@@ -2,6 +2,7 @@
 #ifndef SOTTO_DATA_CONFIG_H
 #define SOTTO_DATA_CONFIG_H
 
+#include "base/file.h"
 #include "base/option.h"
 
 enum data_format {
@@ -11,8 +12,17 @@ enum data_format {
     DATA_INSTRUCT,
     DATA_TOKENS,
     DATA_RAW16,
-    DATA_STORIES
+    DATA_STORIES,
+    DATA_CIFAR10, /* from here on: images */
+    DATA_CIFAR100,
+    DATA_IDX,
+    DATA_IMAGES
 };
+static inline bool data_format_is_images(int format)
+{
+    return format >= DATA_CIFAR10 && format <= DATA_IMAGES;
+}
+enum data_resize { DATA_CROP, DATA_STRETCH };
 enum data_sharding { DATA_IID, DATA_BY_SOURCE };
 enum data_split { DATA_TRAIN, DATA_VALID };
 
@@ -29,9 +39,22 @@ struct data_config {              /* [data] */
     char cache[OPTION_ROOM];     /* folder for token files made from text; empty: none */
     int64_t stories;             /* synthetic stories: how many a source               */
     int64_t stories_seed;
+    int image_size; /* rows and columns; 0: the model's, or as they are */
+    int resize;     /* enum data_resize */
+    int crop;       /* pixels of padding of random crops; 0: none */
+    bool flip;
+    char mean[OPTION_ROOM], std[OPTION_ROOM]; /* a number a channel, with commas; "": the model's or
+                                                 the training set's */
 };
 
 struct option_section data_section(struct data_config *config);
 void data_defaults(struct data_config *config);
+
+/* Refuses keys that are set and are for the other kind of data. */
+enum sotto_status data_refuse(const struct data_config *config, bool images);
+
+/* The next word of a list with commas, without the blanks around it; `*list` moves on. "": the end.
+ */
+enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM]);
 
 #endif

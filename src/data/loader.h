@@ -4,8 +4,7 @@
  *
  * Of tokens: all sources of a split, one behind the other, are one stream (of tokens, or of
  * examples for instruction data). With `sharding = source` every worker has a stream of its own:
- * sources are dealt out evenly in order when there are at least as many as workers, else worker r
- * reads source r mod sources and shares it with the others that do. */
+ * data/share.h. Of images: data/image/images.h. */
 #ifndef SOTTO_DATA_LOADER_H
 #define SOTTO_DATA_LOADER_H
 
@@ -22,6 +21,7 @@ struct loader_place {
 /* Read-only once open: shared by all workers of a process. Members embed it first. */
 struct loader {
     const struct loader_ops *ops;
+    struct sample sample; /* what it fills batches with; all 0: tokens */
 };
 
 struct loader_ops {
@@ -58,7 +58,7 @@ int64_t loader_vocab(const struct loader *loader);
 int loader_sources(const struct loader *loader);
 bool loader_instructs(const struct loader *loader); /* instruction data, not running text */
 
-/* Tokens in all, or samples. */
+/* Tokens in all, or images. */
 static inline int64_t loader_tokens(const struct loader *loader)
 {
     return loader->ops->amount(loader);

@@ -6,33 +6,12 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "data/share.h"
 #include "data/stream.h"
 
-/* What one worker reads: sources [first, last), together with `members` - 1 others. */
-struct share {
-    int first, last;
-    int member, members;
-};
-
-/* Streams of the generator: what is drawn, for the readers of which source, in which epoch. */
-enum { DRAW_ORDER = 0xda71, DRAW_OFFSET = 0xda72 };
-
-static uint64_t draw(int what, int first, int64_t epoch)
+static struct share reads(const struct stream *loader, int rank, int size)
 {
-    return (uint64_t)what << 48 ^ (uint64_t)first << 32 ^ (uint64_t)epoch;
-}
-
-static struct share share_of(const struct stream *loader, int rank, int size)
-{
-    const int n = loader->count;
-    if (loader->sharding == DATA_IID)
-        return (struct share){0, n, rank, size};
-    if (n >= size)
-        return (struct share){(int)((int64_t)rank * n / size),
-                              (int)((int64_t)(rank + 1) * n / size), 0, 1};
-    int mine = rank % n;
-    return (struct share){mine, mine + 1, rank / n, (size - 1 - mine) / n + 1};
+    return share_of(loader->sharding, loader->count, rank, size);
 }
 
 static int64_t share_count(const struct stream *loader, struct share s)
@@ -43,7 +22,7 @@ static int64_t share_count(const struct stream *loader, struct share s)
 static double stream_share(const struct loader *base, int rank, int size)
 {
     const struct stream *loader = stream_of(base);
-    struct share s = share_of(loader, rank, size);
+    struct share s = reads(loader, rank, size);
     return (double)share_count(loader, s) / s.members;
 }
 
@@ -80,7 +59,7 @@ static enum sotto_status stream_check(const struct loader *base, int size, int t
 {
     const struct stream *loader = stream_of(base);
     for (int rank = 0; rank < size; rank++)
-        TRY(check_share(loader, share_of(loader, rank, size), t));
+        TRY(check_share(loader, reads(loader, rank, size), t));
     return SOTTO_OK;
 }
 
@@ -167,13 +146,11 @@ static int64_t place_of(const struct stream *loader, const struct order *o, int 
     if (!o->shuffled)
         return base + g * (loader->instruct ? 1 : o->t);
     const int64_t total = loader->instruct ? count : windows(count, o->t);
-    const int64_t epoch = g / total;
-    const int first = o->share.first;
-    int64_t k = (int64_t)rng_permute(o->seed, draw(DRAW_ORDER, first, epoch), (uint64_t)(g % total),
-                                     (uint64_t)total);
+    const int64_t k = share_visit(o->share, o->seed, g, total);
     if (loader->instruct)
         return base + k;
-    return base + k * o->t + window_offset(count, o->t, o->seed, draw(DRAW_OFFSET, first, epoch));
+    return base + k * o->t +
+           window_offset(count, o->t, o->seed, share_draw(DRAW_OFFSET, o->share, g / total));
 }
 
 static enum sotto_status fill(const struct stream *loader, const struct order *o, int rows,
@@ -209,7 +186,7 @@ static enum sotto_status stream_fill(const struct loader *base, struct loader_pl
 {
     const struct stream *loader = stream_of(base);
     assert(place.index >= 0 && place.rank >= 0 && place.rank < place.size);
-    struct share share = share_of(loader, place.rank, place.size);
+    struct share share = reads(loader, place.rank, place.size);
     TRY(check_share(loader, share, t));
     struct order order = {.share = share, .seed = place.seed, .shuffled = true, .t = t};
     order.g = (place.index * share.members + share.member) * rows;

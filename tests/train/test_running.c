@@ -13,7 +13,6 @@ enum { BATCH = 6, IMAGES = 60, CLASSES = 3, HIDDEN = 10, STATE = 2 * HIDDEN };
 /* Image i of the n-th micro-batch of a rank, or of those in order. */
 struct images {
     struct loader base;
-    struct sample sample;
     uint64_t first;
 };
 
@@ -79,7 +78,7 @@ static const struct loader_ops images_ops = {.fill = fill,
 static struct loader *open_images(const struct model *model, uint64_t first)
 {
     struct images *images = calloc(1, sizeof *images);
-    *images = (struct images){{&images_ops}, model->sample, first};
+    *images = (struct images){.base = {&images_ops, model->sample}, .first = first};
     return &images->base;
 }
 

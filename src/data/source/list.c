@@ -186,22 +186,10 @@ enum sotto_status source_list(struct source_spec **out, int *count,
     *count = 0;
     if (config->format < DATA_AUTO || config->format > DATA_STORIES)
         return fail(SOTTO_EINVAL, "unknown data format %d", config->format);
-    for (const char *p = names; *p && st == SOTTO_OK;) {
-        size_t length = strcspn(p, ","), lead = strspn(p, " \t");
-        char word[FILE_PATH_ROOM] = "";
-        if (lead < length && length - lead >= sizeof word) {
-            st = fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", length - lead,
-                      p + lead);
-            break;
-        }
-        if (lead < length) {
-            memcpy(word, p + lead, length - lead);
-            for (size_t n = length - lead; n > 0 && (word[n - 1] == ' ' || word[n - 1] == '\t');
-                 n--)
-                word[n - 1] = '\0';
-        }
-        p += length + (p[length] == ',');
-        if (word[0])
+    while (*names && st == SOTTO_OK) {
+        char word[FILE_PATH_ROOM];
+        st = data_word(&names, word);
+        if (st == SOTTO_OK && *word)
             st = add_word(&list, word);
     }
     if (st == SOTTO_OK && list.count == 0)

@@ -1,0 +1,173 @@
+/* Which image stands in which row, and how it is seen there. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "data/image/state.h"
+#include "data/share.h"
+
+const struct images *images_of(const struct loader *loader)
+{
+    assert(loader->ops == &images_ops);
+    return (const struct images *)loader;
+}
+
+bool loader_has_images(const struct loader *loader)
+{
+    return loader->ops == &images_ops;
+}
+
+const struct image_set *images_set(const struct loader *loader)
+{
+    return &images_of(loader)->set;
+}
+
+const struct image_norm *images_norm(const struct loader *loader)
+{
+    return &images_of(loader)->norm;
+}
+
+/* How one visit of an image differs from the image. */
+struct change {
+    int down, right; /* of what is seen, within the padding */
+    bool mirrored;
+};
+
+static struct change draw_change(const struct images *l, struct share s, uint64_t seed, int64_t g)
+{
+    const uint64_t stream = share_draw(DRAW_CHANGE, s, 0), at = 2 * (uint64_t)g;
+    const uint64_t places = rng_at(seed, stream, at), span = 2 * (uint64_t)l->crop + 1;
+    return (struct change){(int)((places >> 32) * span >> 32) - l->crop,
+                           (int)((places & 0xffffffff) * span >> 32) - l->crop,
+                           l->flip && rng_at(seed, stream, at + 1) & 1};
+}
+
+static void fill_row(const struct images *l, int64_t item, struct change change, float *out)
+{
+    const struct image_set *set = &l->set;
+    const int height = set->height, width = set->width, channels = set->channels;
+    const uint8_t *image = set->pixels + (size_t)item * image_set_bytes(set);
+    for (int y = 0; y < height; y++) {
+        const int from_y = y + change.down;
+        const bool black = from_y < 0 || from_y >= height;
+        const uint8_t *line = image + (size_t)(black ? 0 : from_y) * (size_t)(width * channels);
+        for (int x = 0; x < width; x++) {
+            const int from_x = (change.mirrored ? width - 1 - x : x) + change.right;
+            const bool outside = black || from_x < 0 || from_x >= width;
+            for (int c = 0; c < channels; c++)
+                *out++ = l->value[c][outside ? 0 : line[from_x * channels + c]];
+        }
+    }
+}
+
+/* The item of the set that is element `at` of the split. */
+static int64_t item_at(const struct images *l, int64_t at)
+{
+    int low = 0, high = l->set.n_sources;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if (l->before[middle] <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return l->begin[low] + at - l->before[low];
+}
+
+static void put(const struct images *l, struct batch *batch, int row, int64_t at,
+                struct change change)
+{
+    const int64_t item = item_at(l, at);
+    fill_row(l, item, change, batch->floats + (size_t)row * image_set_bytes(&l->set));
+    batch->targets[row] = l->set.labels[item];
+}
+
+static void begin_batch(const struct images *l, struct batch *batch, int rows)
+{
+    assert(rows > 0 && rows <= batch->room && batch->sample.kind == SAMPLE_FLOATS);
+    batch->sample = l->base.sample;
+    batch->rows = rows;
+    batch->t = 1;
+    batch->n_targets = rows;
+}
+
+static int64_t share_count(const struct images *l, struct share s)
+{
+    return l->before[s.last] - l->before[s.first];
+}
+
+static struct share reads(const struct images *l, int rank, int size)
+{
+    return share_of(l->sharding, l->set.n_sources, rank, size);
+}
+
+static enum sotto_status fill(const struct loader *base, struct loader_place place, int rows, int t,
+                              struct batch *batch)
+{
+    const struct images *l = images_of(base);
+    const struct share s = reads(l, place.rank, place.size);
+    const int64_t g = (place.index * s.members + s.member) * rows, count = share_count(l, s);
+    (void)t;
+    begin_batch(l, batch, rows);
+    for (int row = 0; row < rows; row++)
+        put(l, batch, row, l->before[s.first] + share_visit(s, place.seed, g + row, count),
+            draw_change(l, s, place.seed, g + row));
+    return SOTTO_OK;
+}
+
+static int64_t amount(const struct loader *base)
+{
+    const struct images *l = images_of(base);
+    return l->before[l->set.n_sources];
+}
+
+static int64_t batches(const struct loader *base, int rows, int t)
+{
+    (void)t;
+    return (amount(base) + rows - 1) / rows;
+}
+
+static enum sotto_status fill_in_order(const struct loader *base, int64_t index, int rows, int t,
+                                       struct batch *batch)
+{
+    const struct images *l = images_of(base);
+    const int64_t left = amount(base) - index * rows;
+    (void)t;
+    assert(index >= 0 && left > 0);
+    begin_batch(l, batch, left < rows ? (int)left : rows);
+    for (int row = 0; row < batch->rows; row++)
+        put(l, batch, row, index * rows + row, (struct change){0});
+    return SOTTO_OK;
+}
+
+static double share(const struct loader *base, int rank, int size)
+{
+    const struct images *l = images_of(base);
+    const struct share s = reads(l, rank, size);
+    return (double)share_count(l, s) / s.members;
+}
+
+/* Every source has images, so every worker does. */
+static enum sotto_status check(const struct loader *base, int size, int t)
+{
+    (void)base, (void)size, (void)t;
+    return SOTTO_OK;
+}
+
+void images_close(struct loader *base)
+{
+    struct images *l = (struct images *)base;
+    if (!l->borrowed)
+        image_set_free(&l->set);
+    free(l->begin);
+    free(l->end);
+    free(l->before);
+    free(l);
+}
+
+const struct loader_ops images_ops = {.fill = fill,
+                                      .batches = batches,
+                                      .fill_in_order = fill_in_order,
+                                      .share = share,
+                                      .amount = amount,
+                                      .check = check,
+                                      .close = images_close};

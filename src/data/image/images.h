@@ -1,0 +1,40 @@
+/* Loaders of images: CIFAR's binary files, IDX, or a folder of PNG, PPM and PGM files for each
+ * class. A split is in memory once for all workers; which image stands in which row, how it is
+ * moved and whether it is mirrored are pure functions of (seed, index, rank).
+ *
+ * Let W be the images that a worker shares with `members` - 1 others and g count the rows that all
+ * of them ask for: g = (index * members + member) * rows + row. Row g is image pi_e(g mod W) of
+ * epoch e = g / W, changed as drawn for (seed, g). In evaluation images come in order and as they
+ * are. */
+#ifndef SOTTO_DATA_IMAGE_IMAGES_H
+#define SOTTO_DATA_IMAGE_IMAGES_H
+
+#include "data/image/norm.h"
+#include "data/image/set.h"
+#include "data/loader.h"
+
+struct images_setup {
+    int height, width, channels;    /* that the model wants; 0: as they are */
+    const struct image_norm *model; /* (optional) the model's own mean and standard deviation */
+};
+
+/* Images of a split. DATA_VALID without data.valid is the test part of the folders that have one,
+ * else what training holds out. Mean and standard deviation are those of `config`, else the
+ * model's, else those of the images of DATA_TRAIN; of others there must be one. */
+enum sotto_status images_open(struct loader **out, const struct data_config *config,
+                              enum data_split split, const struct images_setup *setup);
+
+/* What validates `train`, opened with the same configuration, and read as its images are; `*out`
+ * NULL: nothing. `train` must outlive it. */
+enum sotto_status images_open_valid(struct loader **out, const struct loader *train,
+                                    const struct data_config *config);
+
+bool loader_has_images(const struct loader *loader);
+const struct image_set *images_set(const struct loader *loader);
+const struct image_norm *images_norm(const struct loader *loader);
+
+/* What the words of data.train hold, told by names and first bytes: a format of images, or
+ * DATA_AUTO where they do not look like any. */
+enum data_format images_recognise(const struct data_config *config);
+
+#endif

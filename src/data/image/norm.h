@@ -1,0 +1,23 @@
+/* Mean and standard deviation of the values from 0 to 1, by which images are brought to about the
+ * same range. */
+#ifndef SOTTO_DATA_IMAGE_NORM_H
+#define SOTTO_DATA_IMAGE_NORM_H
+
+#include "data/image/set.h"
+
+struct image_norm {
+    int channels; /* 0: not known; 1: the same for all that there are */
+    float mean[IMAGES_CHANNELS], std[IMAGES_CHANNELS];
+};
+
+/* "0.5" or "0.49,0.48,0.45", and back, so that reading gives the same numbers. */
+enum sotto_status norm_parse(struct image_norm *norm, const char *mean, const char *std);
+void norm_print(const float *values, int channels, char out[OPTION_ROOM]);
+
+/* Of images [begin, end) of each source, as printing and reading would leave it. */
+struct image_norm norm_of(const struct image_set *set, const int64_t *begin, const int64_t *end);
+
+/* What each byte becomes in a channel. */
+void norm_table(const struct image_norm *norm, int channel, float table[256]);
+
+#endif

@@ -1,0 +1,88 @@
+/* PNG through libpng, where the build has it: any kind of it, as grey or colours of a byte each;
+ * how transparent a pixel is makes no difference. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image/set.h"
+
+#ifdef SOTTO_WITH_PNG
+#include <png.h>
+#endif
+
+bool png_recognise(const uint8_t *data, size_t size)
+{
+    return size >= 8 && memcmp(data, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
+enum sotto_status picture_read(struct picture *out, const uint8_t *data, size_t size,
+                               const char *name)
+{
+    *out = (struct picture){0};
+    if (png_recognise(data, size))
+        return png_read(out, data, size, name);
+    if (ppm_recognise(data, size))
+        return ppm_read(out, data, size, name);
+    if (size >= 3 && memcmp(data, "\xff\xd8\xff", 3) == 0)
+        return fail(SOTTO_EFORMAT, "%s is JPEG: convert it to PNG or PPM", name);
+    return fail(SOTTO_EFORMAT, "%s is neither PNG nor binary PPM or PGM", name);
+}
+
+#ifdef SOTTO_WITH_PNG
+
+/* A small file may claim an image that fills the memory. */
+enum { MOST_PIXELS = 1 << 26 };
+
+/* The pixels without the last channel, in place. */
+static void drop_alpha(uint8_t *pixels, size_t count, size_t channels)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t c = 0; c < channels; c++)
+            pixels[i * channels + c] = pixels[i * (channels + 1) + c];
+}
+
+static enum sotto_status read_image(png_image *image, struct picture *out, const char *name)
+{
+    const bool colour = image->format & PNG_FORMAT_FLAG_COLOR;
+    const size_t count = (size_t)image->width * image->height, channels = colour ? 3 : 1;
+    if (image->width > IMAGES_SIDE || image->height > IMAGES_SIDE || count > MOST_PIXELS)
+        return fail(SOTTO_EFORMAT, "%s claims %u x %u pixels: want at most %d, and %d a side", name,
+                    image->height, image->width, MOST_PIXELS, IMAGES_SIDE);
+    image->format = colour ? PNG_FORMAT_RGBA : PNG_FORMAT_GA;
+    image->flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
+    uint8_t *pixels = malloc(count * (channels + 1));
+    if (!pixels)
+        return fail(SOTTO_ENOMEM, "no memory for %s, of %u x %u", name, image->height,
+                    image->width);
+    if (!png_image_finish_read(image, NULL, pixels, 0, NULL)) {
+        free(pixels);
+        return fail(SOTTO_EFORMAT, "%s: %s", name, image->message);
+    }
+    drop_alpha(pixels, count, channels);
+    *out = (struct picture){(int)image->height, (int)image->width, (int)channels, pixels};
+    return SOTTO_OK;
+}
+
+enum sotto_status png_read(struct picture *out, const uint8_t *data, size_t size, const char *name)
+{
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    *out = (struct picture){0};
+    if (!png_image_begin_read_from_memory(&image, data, size))
+        return fail(SOTTO_EFORMAT, "%s: %s", name, image.message);
+    enum sotto_status st = read_image(&image, out, name);
+    png_image_free(&image);
+    return st;
+}
+
+#else
+
+enum sotto_status png_read(struct picture *out, const uint8_t *data, size_t size, const char *name)
+{
+    (void)data, (void)size;
+    *out = (struct picture){0};
+    return fail(SOTTO_EINVAL,
+                "%s is PNG, which this build cannot read: install libpng-dev and build again, or "
+                "convert it to PPM",
+                name);
+}
+
+#endif

@@ -1,0 +1,92 @@
+/* Images of another size, one direction after the other. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image/set.h"
+
+/* What an element of the result is made of: `count` elements from `first` on, with weights. */
+struct window {
+    int first, count;
+    float *weight;
+};
+
+/* `to` elements from the stretch [begin, begin + length) of `from`. Returns NULL without memory;
+ * the caller frees the one block. */
+static struct window *make_windows(int from, double begin, double length, int to)
+{
+    const double step = length / to, radius = step > 1 ? step : 1;
+    const int most = 2 * (int)ceil(radius) + 2;
+    struct window *w = malloc((size_t)to * (sizeof *w + (size_t)most * sizeof(float)));
+    float *room = w ? (float *)(void *)(w + to) : NULL;
+    for (int i = 0; w && i < to; i++, room += most) {
+        const double centre = begin + (i + 0.5) * step;
+        int first = (int)floor(centre - radius), last = (int)ceil(centre + radius);
+        double sum = 0;
+        first = first > 0 ? first : 0;
+        last = last < from ? last : from;
+        w[i] = (struct window){first, last - first, room};
+        for (int k = first; k < last; k++) {
+            const double far = fabs(k + 0.5 - centre) / radius;
+            room[k - first] = far < 1 ? (float)(1 - far) : 0;
+            sum += room[k - first];
+        }
+        for (int k = 0; k < last - first; k++)
+            room[k] = (float)(room[k] / sum);
+    }
+    return w;
+}
+
+/* One line of `to` elements, `channels` values each, from a line of u8 values. */
+static void resize_row(const uint8_t *from, int channels, const struct window *w, int to,
+                       float *out)
+{
+    for (int i = 0; i < to; i++)
+        for (int c = 0; c < channels; c++) {
+            float sum = 0;
+            for (int k = 0; k < w[i].count; k++)
+                sum += w[i].weight[k] * from[(w[i].first + k) * channels + c];
+            *out++ = sum;
+        }
+}
+
+static void resize_columns(const float *rows, size_t line, const struct window *w, int to,
+                           uint8_t *out)
+{
+    for (int i = 0; i < to; i++)
+        for (size_t x = 0; x < line; x++) {
+            float sum = 0;
+            for (int k = 0; k < w[i].count; k++)
+                sum += w[i].weight[k] * rows[(size_t)(w[i].first + k) * line + x];
+            *out++ = (uint8_t)(sum < 0 ? 0 : sum > 254.5f ? 255 : sum + 0.5f);
+        }
+}
+
+enum sotto_status picture_resize(const struct picture *p, int resize, struct picture *out)
+{
+    double height = p->height, width = p->width; /* of the part that is kept, in the middle */
+    if (resize == DATA_CROP) {
+        const double scale = fmin(height / out->height, width / out->width);
+        height = scale * out->height;
+        width = scale * out->width;
+    }
+    const size_t line = (size_t)out->width * (size_t)out->channels;
+    struct window *across = make_windows(p->width, (p->width - width) / 2, width, out->width);
+    struct window *down = make_windows(p->height, (p->height - height) / 2, height, out->height);
+    float *rows = malloc((size_t)p->height * line * sizeof *rows);
+    out->pixels = malloc((size_t)out->height * line);
+    const bool made = across && down && rows && out->pixels;
+    for (int y = 0; made && y < p->height; y++)
+        resize_row(p->pixels + (size_t)y * (size_t)p->width * (size_t)p->channels, p->channels,
+                   across, out->width, rows + (size_t)y * line);
+    if (made)
+        resize_columns(rows, line, down, out->height, out->pixels);
+    else
+        free(out->pixels);
+    free(across);
+    free(down);
+    free(rows);
+    return made ? SOTTO_OK
+                : fail(SOTTO_ENOMEM, "no memory to bring an image of %d x %d to %d x %d", p->height,
+                       p->width, out->height, out->width);
+}

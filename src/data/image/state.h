@@ -1,0 +1,25 @@
+/* What an open loader of images holds; for fill.c and open.c only. */
+#ifndef SOTTO_DATA_IMAGE_STATE_H
+#define SOTTO_DATA_IMAGE_STATE_H
+
+#include "data/image/images.h"
+
+struct images {
+    struct loader base;
+    struct image_set set; /* all that was read */
+    bool borrowed;        /* the set is another loader's */
+    int64_t *begin, *end; /* (n_sources): images of the set that belong to the split  */
+    int64_t *before;      /* (n_sources + 1): images of the split in sources before   */
+    enum data_sharding sharding;
+    double held_out; /* fraction of each source that validates; 0: none */
+    int crop;
+    bool flip;
+    struct image_norm norm;
+    float value[IMAGES_CHANNELS][256]; /* of each byte, normalised */
+};
+
+extern const struct loader_ops images_ops;
+void images_close(struct loader *loader);
+const struct images *images_of(const struct loader *loader);
+
+#endif
