@@ -11,36 +11,55 @@ static int bits_of(int size)
     return bits;
 }
 
-static size_t value_bytes(const struct codec *c)
+static size_t value_bytes(const struct codec *c, size_t n)
 {
-    const size_t n = c->cut.kept;
     return c->values == CODEC_SIGNS ? (n + 3) / 4 : n * (c->values == CODEC_BF16 ? 2 : 4);
 }
 
-/* Lists of tiles that follow one another and have indices of as many bits are one. */
-static enum sotto_status place_indices(struct codec *c)
+/* Lists of tiles that follow one another and have indices of as many bits are one. Stages before k
+ * are placed. */
+static void place_stage(struct codec *c, int k)
 {
-    c->list = calloc((size_t)c->cut.n + 1, sizeof *c->list);
-    if (!c->list)
-        return fail(SOTTO_ENOMEM, "no memory for %d lists of indices", c->cut.n);
-    for (int i = 0; i < c->cut.n; i++) {
+    const struct cut_stage *cut = &c->cut.stage[k];
+    struct codec_stage *s = &c->stage[k];
+    struct codec_list *list = c->list;
+    if (k)
+        list = c->list + (s->first = s[-1].first + s[-1].n);
+    for (int i = cut->first; i < cut->first + cut->n; i++) {
         const struct tiles *t = &c->cut.list[i];
         if (t->h * t->w == 1) /* all of its indices are 0, as they are from the beginning */
             continue;
         const size_t count = (size_t)t->ny * (size_t)t->nx * (size_t)t->keep;
-        struct codec_list *last = c->n_list ? &c->list[c->n_list - 1] : NULL;
+        struct codec_list *last = s->n ? &list[s->n - 1] : NULL;
         if (last && last->bits == bits_of(t->h * t->w) && last->first + last->count == t->kept)
             last->count += count;
         else
-            c->list[c->n_list++] =
+            list[s->n++] =
                 (struct codec_list){.bits = bits_of(t->h * t->w), .first = t->kept, .count = count};
     }
-    c->bytes = value_bytes(c);
-    for (int i = 0; i < c->n_list; i++) {
-        c->list[i].at = c->bytes;
-        c->bytes += (c->list[i].count * (size_t)c->list[i].bits + 7) / 8;
+    s->bytes = value_bytes(c, cut->kept);
+    for (int i = 0; i < s->n; i++) {
+        list[i].at = s->bytes;
+        s->bytes += (list[i].count * (size_t)list[i].bits + 7) / 8;
     }
-    c->bytes = (c->bytes + 3) / 4 * 4;
+    s->bytes = (s->bytes + 3) / 4 * 4;
+}
+
+static enum sotto_status place_messages(struct codec *c)
+{
+    const size_t senders = (size_t)c->senders;
+    size_t kept = 0;
+    c->list = calloc((size_t)c->cut.n + 1, sizeof *c->list);
+    c->stage = calloc((size_t)c->cut.n_stage, sizeof *c->stage);
+    if (!c->list || !c->stage)
+        return fail(SOTTO_ENOMEM, "no memory for %d lists of indices", c->cut.n);
+    for (int k = 0; k < c->cut.n_stage; k++) {
+        place_stage(c, k);
+        c->stage[k].at = senders * c->bytes;
+        c->stage[k].coefficients = senders * kept;
+        c->bytes += c->stage[k].bytes;
+        kept += c->cut.stage[k].kept;
+    }
     return SOTTO_OK;
 }
 
@@ -74,7 +93,7 @@ enum sotto_status codec_init(struct codec *c, struct device *dev, const struct c
     *c = (struct codec){.dev = dev, .values = values, .senders = senders};
     enum sotto_status st = cut_make(&c->cut, rule, table, own);
     if (st == SOTTO_OK)
-        st = place_indices(c);
+        st = place_messages(c);
     if (st == SOTTO_OK)
         st = make_basis(c);
     if (st == SOTTO_OK)
@@ -92,71 +111,86 @@ void codec_free(struct codec *c)
     for (int i = 0; i < 4; i++)
         buffer_free(all[i]);
     free(c->list);
+    free(c->stage);
     cut_free(&c->cut);
     *c = (struct codec){0};
 }
 
-/* The values as ops take them: sender 0's, and how far it is to the next one's. */
-static struct view values_of(const struct codec *c, size_t *step)
+struct view codec_messages(const struct codec *c, int k)
+{
+    return view_at(c->message.view, c->stage[k].at);
+}
+
+/* Sender 0's values of stage k as ops take them, and how far it is to the next one's. */
+static struct view values_of(const struct codec *c, int k, size_t *step)
 {
     if (c->values == CODEC_SIGNS) {
-        *step = c->cut.kept;
-        return c->value.view;
+        *step = c->cut.stage[k].kept;
+        return view_at(c->value.view, c->stage[k].coefficients);
     }
-    struct view v = c->message.view; /* a message begins with them, and is whole words */
+    struct view v = codec_messages(c, k); /* a message begins with them, and is whole words */
     v.type = c->values == CODEC_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    *step = c->bytes / dtype_size(v.type);
+    *step = c->stage[k].bytes / dtype_size(v.type);
     return v;
 }
 
-void codec_encode(struct codec *c, int sender, struct view m)
+static struct tiling tiles_of(const struct codec *c, int k)
 {
-    const struct ops *ops = c->dev->ops;
-    const struct tiling tiling = {c->cut.list, c->cut.n};
-    const struct view message = view_at(c->message.view, (size_t)sender * c->bytes);
-    const struct view index = view_at(c->index.view, (size_t)sender * c->cut.kept);
-    size_t step;
-    const struct view first = values_of(c, &step), value = view_at(first, (size_t)sender * step);
-    ops->tiles_encode(c->dev, &tiling, c->basis.view, m, index, value);
-    if (c->values == CODEC_SIGNS)
-        ops->signs_pack(c->dev, message, value, c->cut.kept);
-    for (int i = 0; i < c->n_list; i++)
-        ops->bits_pack(c->dev, c->list[i].bits, view_at(message, c->list[i].at),
-                       view_at(index, c->list[i].first), c->list[i].count);
+    const struct cut_stage *s = &c->cut.stage[k];
+    return (struct tiling){c->cut.list + s->first, s->n};
 }
 
-void codec_decode(struct codec *c, struct view y)
+void codec_encode(struct codec *c, int k, int sender, struct view m)
 {
     const struct ops *ops = c->dev->ops;
-    const struct tiling tiling = {c->cut.list, c->cut.n};
+    const struct codec_stage *s = &c->stage[k];
+    const struct tiling tiling = tiles_of(c, k);
+    const size_t kept = c->cut.stage[k].kept;
+    const struct view message = view_at(codec_messages(c, k), (size_t)sender * s->bytes);
+    const struct view index = view_at(c->index.view, s->coefficients + (size_t)sender * kept);
     size_t step;
-    const struct view value = values_of(c, &step);
+    const struct view first = values_of(c, k, &step), value = view_at(first, (size_t)sender * step);
+    ops->tiles_encode(c->dev, &tiling, c->basis.view, m, index, value);
+    if (c->values == CODEC_SIGNS)
+        ops->signs_pack(c->dev, message, value, kept);
+    for (const struct codec_list *l = c->list + s->first; l < c->list + s->first + s->n; l++)
+        ops->bits_pack(c->dev, l->bits, view_at(message, l->at), view_at(index, l->first),
+                       l->count);
+}
+
+void codec_decode(struct codec *c, int k, struct view y)
+{
+    const struct ops *ops = c->dev->ops;
+    const struct codec_stage *s = &c->stage[k];
+    const struct tiling tiling = tiles_of(c, k);
+    const size_t kept = c->cut.stage[k].kept;
+    const struct view all = view_at(c->index.view, s->coefficients);
+    size_t step;
+    const struct view value = values_of(c, k, &step);
     for (int r = 0; r < c->senders; r++) {
-        const struct view message = view_at(c->message.view, (size_t)r * c->bytes);
-        const struct view index = view_at(c->index.view, (size_t)r * c->cut.kept);
+        const struct view message = view_at(codec_messages(c, k), (size_t)r * s->bytes);
+        const struct view index = view_at(all, (size_t)r * kept);
         if (c->values == CODEC_SIGNS)
-            ops->signs_unpack(c->dev, view_at(value, (size_t)r * step), message, c->cut.kept,
-                              false);
-        for (int i = 0; i < c->n_list; i++)
-            ops->bits_unpack(c->dev, c->list[i].bits, view_at(index, c->list[i].first),
-                             view_at(message, c->list[i].at), c->list[i].count);
+            ops->signs_unpack(c->dev, view_at(value, (size_t)r * step), message, kept, false);
+        for (const struct codec_list *l = c->list + s->first; l < c->list + s->first + s->n; l++)
+            ops->bits_unpack(c->dev, l->bits, view_at(index, l->first), view_at(message, l->at),
+                             l->count);
     }
-    ops->tiles_decode(c->dev, &tiling, c->basis.view, c->senders, y, c->index.view, c->cut.kept,
-                      value, step);
+    ops->tiles_decode(c->dev, &tiling, c->basis.view, c->senders, y, all, kept, value, step);
 }
 
 /* A coefficient: its place, its value, and both again in a message. */
-static double message_bytes(const struct codec *c)
+static double message_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.kept + 2. * (double)c->bytes;
+    return 8. * (double)c->cut.stage[k].kept + 2. * (double)c->stage[k].bytes;
 }
 
-double codec_encode_bytes(const struct codec *c)
+double codec_encode_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.elements + message_bytes(c);
+    return 8. * (double)c->cut.stage[k].elements + message_bytes(c, k);
 }
 
-double codec_decode_bytes(const struct codec *c)
+double codec_decode_bytes(const struct codec *c, int k)
 {
-    return 4. * (double)c->cut.elements + (double)c->senders * message_bytes(c);
+    return 4. * (double)c->cut.stage[k].elements + (double)c->senders * message_bytes(c, k);
 }

@@ -1,6 +1,5 @@
-/* What senders tell each other of a vector: the largest coefficients of each chunk or tile of it.
- *
- * A message is as long for each sender:
+/* What senders tell each other of a vector: the largest coefficients of each chunk or tile of it,
+ * in a message for each stage. One is as long for each sender:
  *
  *     values     of all coefficients: fp32, bf16, or their signs, two bits each
  *     indices    where in its tile each one is, in the fewest bits that count a tile; lists of
@@ -22,15 +21,20 @@ struct codec {
     int senders;
     struct codec_list { /* of indices of as many bits */
         int bits;
-        size_t first, count; /* among all that are kept */
-        size_t at;           /* byte of a message       */
+        size_t first, count; /* among all that the stage keeps */
+        size_t at;           /* byte of its message            */
     } * list;
-    int n_list;
-    size_t bytes;          /* of a message                                     */
-    struct buffer basis;   /* matrices of the transform                        */
-    struct buffer message; /* (senders, bytes) uint8                          */
-    struct buffer index;   /* (senders, kept) int32                            */
-    struct buffer value;   /* (senders, kept) fp32, for signs; otherwise empty */
+    struct codec_stage {
+        int first, n;        /* of the lists                                  */
+        size_t bytes;        /* of a message                                  */
+        size_t at;           /* byte of `message` where the first one begins  */
+        size_t coefficients; /* of `index` and `value` where their first ones do */
+    } * stage;
+    size_t bytes;          /* that a sender sends, of all stages                       */
+    struct buffer basis;   /* matrices of the transform                                */
+    struct buffer message; /* (stages, senders, bytes) uint8                           */
+    struct buffer index;   /* (stages, senders, kept) int32                            */
+    struct buffer value;   /* (stages, senders, kept) fp32, for signs; otherwise empty */
 };
 
 /* For what is owned of the table's vector. */
@@ -39,15 +43,19 @@ enum sotto_status codec_init(struct codec *c, struct device *dev, const struct c
                              const struct owned *own, int senders);
 void codec_free(struct codec *c);
 
-/* Message `sender` from m (fp32), which loses what is kept: as it is sent, but where only signs are
- * sent. */
-void codec_encode(struct codec *c, int sender, struct view m);
+/* Message `sender` of stage k from m (fp32), which loses what is kept: as it is sent, but where
+ * only signs are sent. */
+void codec_encode(struct codec *c, int k, int sender, struct view m);
 
-/* What is covered of y (fp32) from all messages: each coefficient the mean over its senders. */
-void codec_decode(struct codec *c, struct view y);
+/* What is covered of y (fp32) by stage k from all its messages: each coefficient the mean over its
+ * senders. */
+void codec_decode(struct codec *c, int k, struct view y);
+
+/* All messages of a stage, of c->stage[k].bytes each. */
+struct view codec_messages(const struct codec *c, int k);
 
 /* Bytes of memory that they touch. */
-double codec_encode_bytes(const struct codec *c);
-double codec_decode_bytes(const struct codec *c);
+double codec_encode_bytes(const struct codec *c, int k);
+double codec_decode_bytes(const struct codec *c, int k);
 
 #endif

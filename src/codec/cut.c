@@ -11,9 +11,11 @@ static int keep_of(const struct cut_rule *rule, int size)
     return keep < 1 ? 1 : keep < size ? keep : size;
 }
 
-/* One more list of tiles. */
-static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, struct tiles t)
+/* One more list of tiles of stage k; none of an earlier one follows. */
+static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, int k,
+                                  struct tiles t)
 {
+    struct cut_stage *s = &cut->stage[k];
     const size_t n = (size_t)t.ny * (size_t)t.nx;
     if (cut->n == cut->room) {
         const int room = cut->room ? 2 * cut->room : 16;
@@ -24,16 +26,18 @@ static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, 
         cut->room = room;
     }
     t.keep = keep_of(rule, t.h * t.w);
-    t.kept = cut->kept;
+    t.kept = s->kept;
+    if (s->n++ == 0)
+        s->first = cut->n;
     cut->list[cut->n++] = t;
-    cut->kept += n * (size_t)t.keep;
-    cut->elements += n * (size_t)t.h * (size_t)t.w;
+    s->kept += n * (size_t)t.keep;
+    s->elements += n * (size_t)t.h * (size_t)t.w;
     return SOTTO_OK;
 }
 
 /* ny x nx tiles like t, the first of them: in lists that an int counts, and none where there are
  * none. */
-static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struct tiles t,
+static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, int k, struct tiles t,
                              size_t ny, size_t nx)
 {
     enum { MOST = 1 << 30 };
@@ -44,18 +48,38 @@ static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, struc
             t.at = at + y * (size_t)t.h * t.stride + x * (size_t)t.w;
             t.ny = (int)(ny - y < down ? ny - y : down);
             t.nx = (int)(nx - x < across ? nx - x : across);
-            TRY(add_list(cut, rule, t));
+            TRY(add_list(cut, rule, k, t));
         }
     return SOTTO_OK;
 }
 
-static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, struct piece p)
+/* Elements [at, at + count) of the own vector, where the chunks of a run begin anew in stage k. */
+static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, int k, size_t at,
+                                    size_t count)
 {
-    const size_t chunk = (size_t)rule->chunk, n = p.count / chunk, rest = p.count % chunk;
-    const struct tiles whole = {.at = p.own, .stride = p.count, .h = 1, .w = rule->chunk};
-    const struct tiles last = {.at = p.own + n * chunk, .stride = rest, .h = 1, .w = (int)rest};
-    TRY(add(cut, rule, whole, 1, n));
-    return add(cut, rule, last, 1, rest > 0);
+    const size_t chunk = (size_t)rule->chunk, n = count / chunk, rest = count % chunk;
+    const struct tiles whole = {.at = at, .stride = count, .h = 1, .w = rule->chunk};
+    const struct tiles last = {.at = at + n * chunk, .stride = rest, .h = 1, .w = (int)rest};
+    TRY(add(cut, rule, k, whole, 1, n));
+    return add(cut, rule, k, last, 1, rest > 0);
+}
+
+/* A run of elements, in chunks; `ends`: where what is owned of each stage ends. */
+static enum sotto_status add_run(struct cut *cut, const struct cut_rule *rule, const size_t *ends,
+                                 struct piece run)
+{
+    const size_t chunk = (size_t)rule->chunk, end = run.own + run.count;
+    int k = 0;
+    for (size_t at = run.own, next; at < end; at = next) {
+        while (at >= ends[k])
+            k++;
+        const size_t stop = ends[k] < end ? ends[k] : end;
+        next = at + (stop - at + chunk - 1) / chunk * chunk; /* the last of them may reach over */
+        next = next < end ? next : end;
+        TRY(add_chunks(cut, rule, k, at, next - at));
+        cut->stage[k].end = next;
+    }
+    return SOTTO_OK;
 }
 
 static int in_order(const void *a, const void *b)
@@ -88,7 +112,8 @@ static enum sotto_status find_pieces(const struct table *table, const struct own
 }
 
 static enum sotto_status cut_chunks(struct cut *cut, const struct cut_rule *rule,
-                                    const struct table *table, const struct owned *own)
+                                    const struct table *table, const struct owned *own,
+                                    const size_t *ends)
 {
     struct piece *piece;
     int n;
@@ -99,7 +124,7 @@ static enum sotto_status cut_chunks(struct cut *cut, const struct cut_rule *rule
                            piece[next].whole == all.whole + all.count;
              next++)
             all.count += piece[next].count;
-        st = add_chunks(cut, rule, all);
+        st = add_run(cut, rule, ends, all);
     }
     free(piece);
     return st;
@@ -114,20 +139,27 @@ static int side_of(size_t n, int most)
     return side;
 }
 
+static enum sotto_status cut_tensor(struct cut *cut, const struct cut_rule *rule,
+                                    const struct table *table, int i)
+{
+    const struct table_entry *e = &table->entry[i];
+    const size_t rows = e->ndim >= 2 ? (size_t)e->shape[0] : 1;
+    const size_t columns = rows ? e->count / rows : 0;
+    if (e->count == 0)
+        return SOTTO_OK;
+    struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
+    t.h = side_of(rows, rule->chunk);
+    t.w = side_of(columns, rule->chunk);
+    return add(cut, rule, e->stage, t, rows / (size_t)t.h, columns / (size_t)t.w);
+}
+
 static enum sotto_status cut_tensors(struct cut *cut, const struct cut_rule *rule,
                                      const struct table *table)
 {
-    for (int i = 0; i < table->n; i++) {
-        const struct table_entry *e = &table->entry[i];
-        const size_t rows = e->ndim >= 2 ? (size_t)e->shape[0] : 1;
-        const size_t columns = rows ? e->count / rows : 0;
-        if (e->count == 0)
-            continue;
-        struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
-        t.h = side_of(rows, rule->chunk);
-        t.w = side_of(columns, rule->chunk);
-        TRY(add(cut, rule, t, rows / (size_t)t.h, columns / (size_t)t.w));
-    }
+    for (int k = 0; k < table->n_stage; k++)
+        for (int i = 0; i < table->n; i++)
+            if (table->entry[i].stage == k)
+                TRY(cut_tensor(cut, rule, table, i));
     return SOTTO_OK;
 }
 
@@ -150,17 +182,39 @@ static void place_basis(struct cut *cut)
     }
 }
 
+/* `ends` is room for where what is owned of each stage ends. */
+static enum sotto_status make(struct cut *cut, const struct cut_rule *rule,
+                              const struct table *table, const struct owned *own, size_t *ends)
+{
+    const int n = table->n_stage;
+    if (!cut->stage || !ends)
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
+    cut->n_stage = n;
+    owned_stages(own, table, ends);
+    TRY(rule->tiles ? cut_tensors(cut, rule, table) : cut_chunks(cut, rule, table, own, ends));
+    for (int k = 0; k < n; k++) {
+        struct cut_stage *s = &cut->stage[k];
+        const size_t before = k ? cut->stage[k - 1].end : 0, own_end = ends[k];
+        s->end = s->end > own_end ? s->end : own_end;
+        s->end = s->end > before ? s->end : before; /* a chunk may be longer than a stage */
+        cut->elements += s->elements;
+        cut->kept += s->kept;
+    }
+    place_basis(cut);
+    return SOTTO_OK;
+}
+
 enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
                            const struct owned *own)
 {
     assert(rule->chunk >= 1 && rule->chunk <= TILE_SIDE);
     assert(!rule->tiles || owned_count(own, table) == table_count(table));
-    *cut = (struct cut){0};
-    enum sotto_status st =
-        rule->tiles ? cut_tensors(cut, rule, table) : cut_chunks(cut, rule, table, own);
-    if (st == SOTTO_OK)
-        place_basis(cut);
-    else
+    const size_t n = (size_t)table->n_stage;
+    size_t *ends = calloc(n, sizeof *ends);
+    *cut = (struct cut){.stage = calloc(n, sizeof *cut->stage)};
+    const enum sotto_status st = make(cut, rule, table, own, ends);
+    free(ends);
+    if (st != SOTTO_OK)
         cut_free(cut);
     return st;
 }
@@ -168,6 +222,7 @@ enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const s
 void cut_free(struct cut *cut)
 {
     free(cut->list);
+    free(cut->stage);
     *cut = (struct cut){0};
 }
 

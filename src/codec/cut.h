@@ -8,7 +8,9 @@
  *
  * Tiles: each tensor, whole, in tiles whose sides are the largest divisors of its own that are no
  * longer than a chunk. One of more than two dimensions is seen as a matrix with the first of them
- * for its rows. */
+ * for its rows.
+ *
+ * Pieces belong to the stage that they begin in, and come in the order of stages. */
 #ifndef SOTTO_CODEC_CUT_H
 #define SOTTO_CODEC_CUT_H
 
@@ -25,11 +27,18 @@ struct cut_rule {
 };
 
 struct cut {
-    struct tiles *list;
+    struct tiles *list; /* `kept` is counted from the stage's first coefficient */
     int n, room;
-    size_t elements; /* that are covered        */
-    size_t kept;     /* coefficients of all     */
-    size_t basis;    /* elements of the matrices that the list points to */
+    struct cut_stage {
+        int first, n;    /* of the list                                                  */
+        size_t elements; /* that are covered                                             */
+        size_t kept;     /* coefficients                                                 */
+        size_t end;      /* of the own vector: with the stages before all that is covered of
+                            it lies before this, and all that they own                   */
+    } * stage;
+    int n_stage;
+    size_t elements, kept; /* of all stages                                       */
+    size_t basis;          /* elements of the matrices that the list points to */
 };
 
 /* Of what is owned of the table's vector; tiles want all of it. */

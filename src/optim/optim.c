@@ -199,10 +199,20 @@ static void apply(struct optim *o, const struct part *part, int n, double lr, do
     launch(&l);
 }
 
-void optim_step_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
+void optim_step_some(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
 {
     apply(o, part, n, lr, grad_scale, false);
+}
+
+void optim_next(struct optim *o)
+{
     o->t++;
+}
+
+void optim_step_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)
+{
+    optim_step_some(o, part, n, lr, grad_scale);
+    optim_next(o);
 }
 
 void optim_peek_parts(struct optim *o, const struct part *part, int n, double lr, double grad_scale)

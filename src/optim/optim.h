@@ -114,6 +114,11 @@ void optim_step_parts(struct optim *optim, const struct part *part, int n, doubl
 void optim_peek_parts(struct optim *optim, const struct part *part, int n, double lr,
                       double grad_scale);
 
+/* A step of some parts after others; once all were stepped, the next step begins. */
+void optim_step_some(struct optim *optim, const struct part *part, int n, double lr,
+                     double grad_scale);
+void optim_next(struct optim *optim);
+
 /* What a step or a peek over `count` elements reads and writes, of x, g, the state and theta;
  * `copy`: bytes of an element of theta, 0: there is none. */
 double optim_bytes(const struct optim *optim, size_t count, enum dtype g, size_t copy, bool peek);

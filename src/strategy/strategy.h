@@ -67,6 +67,10 @@ struct strategy_ops {
      * anything moves. After a failure the other workers still wait, and lanes may be at work:
      * mesh_abort before anything is freed. */
     enum sotto_status (*round)(struct strategy *s, const struct plan *plan, struct round *out);
+    /* (optional) A round may leave a part of its step to the next one, which ends it as it comes to
+     * the stages. Ends it now, in the training's own time, before a pause; called by all workers.
+     * Without it: nothing is left. The next four do so, too. */
+    enum sotto_status (*settle)(struct strategy *s);
     /* The real parameters as gradients are computed with them, whole, one view a stage, until the
      * next round. Like the next two it is called by all workers. */
     enum sotto_status (*gather)(struct strategy *s, const struct view **theta);

@@ -91,6 +91,16 @@ bool owned_next(const struct owned *o, struct range in, struct piece *p)
     return true;
 }
 
+void owned_stages(const struct owned *o, const struct table *table, size_t *ends)
+{
+    size_t end = 0;
+    for (int k = 0; k < table->n_stage; k++) {
+        for (struct piece p = {0}; owned_next(o, table_stage_range(table, k), &p);)
+            end += p.count;
+        ends[k] = end;
+    }
+}
+
 /* Appends [begin, end) or lengthens the last segment when it continues it. */
 static void append(struct segment *list, int *n, size_t begin, size_t end, bool decay)
 {

@@ -48,6 +48,10 @@ struct piece {
  *     for (struct piece p = {0}; owned_next(owned, table_range(table, i), &p);) */
 bool owned_next(const struct owned *owned, struct range in, struct piece *piece);
 
+/* ends[k] (n_stage) of the own vector: what is owned of stage k ends there, and of the next one
+ * begins. */
+void owned_stages(const struct owned *owned, const struct table *table, size_t *ends);
+
 /* A run of elements of the own vector that are decayed alike. */
 struct segment {
     size_t begin, end;

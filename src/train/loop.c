@@ -35,6 +35,27 @@ static enum sotto_status count_groups(struct trainer *t)
     return SOTTO_OK;
 }
 
+/* What is due behind the step that was made. */
+static bool evaluates(const struct trainer *t)
+{
+    return due(t->step, t->run->config.train.eval_every) || t->step >= t->rounds;
+}
+
+static bool saves(const struct trainer *t)
+{
+    return due(t->step, t->run->config.train.save_every) || t->step >= t->rounds;
+}
+
+/* Whoever looks at the parameters behind a round waits for all of its step, in the training's time.
+ */
+static enum sotto_status settle(struct trainer *t, bool stop)
+{
+    struct strategy *s = t->strategy;
+    if (!s->ops->settle || !(stop || evaluates(t) || saves(t)))
+        return SOTTO_OK;
+    return fail_in(s->ops->settle(s), "step %lld: ", (long long)t->step);
+}
+
 static enum sotto_status one_round(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
@@ -64,6 +85,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     count(t, &s.round);
     *stop = s.round.stop;
     loop_learn(l, s.round.agreed);
+    TRY(settle(t, *stop));
     s.step = t->step;
     s.steps = t->rounds > t->step ? t->rounds : t->step; /* it was expected to be shorter */
     s.tokens = t->tokens;
@@ -121,20 +143,16 @@ static void pause_training(struct trainer *t)
 static enum sotto_status between_rounds(struct loop *l)
 {
     struct trainer *t = l->t;
-    const struct train_config *c = &t->run->config.train;
-    bool last = t->step >= t->rounds;
-    bool evaluates = due(t->step, c->eval_every) || last;
-    bool saves = due(t->step, c->save_every) || last;
     l->pause = 0;
-    if (!evaluates && !saves)
+    if (!evaluates(t) && !saves(t))
         return SOTTO_OK;
     const double before = clock_now(t->worker->clock);
     pause_training(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
-    if (evaluates)
+    if (evaluates(t))
         TRY(loop_evaluate(l));
-    if (saves)
+    if (saves(t))
         TRY(save_now(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
     TRY(go_on(t));

@@ -52,7 +52,7 @@ static void chunks_cover_tensors(void **state)
                 struct owned own = {0};
                 struct cut cut;
                 int in[1024] = {0}, want[1024] = {0};
-                size_t kept = 0, elements = 0;
+                size_t kept = 0, elements = 0, ends[2];
                 make_table(&table, 12 * of);
                 assert_ok(owned_slices(&own, &table, index, of));
                 assert_ok(cut_make(&cut, &rule, &table, &own));
@@ -62,19 +62,56 @@ static void chunks_cover_tensors(void **state)
                             want[p.own + e] = 1;
                 count_tiles(&cut, in);
                 assert_memory_equal(in, want, sizeof in);
-                for (int k = 0; k < cut.n; k++) {
-                    const struct tiles *t = &cut.list[k];
-                    assert_true(t->h == 1 && t->w <= chunk && (t->w == chunk || t->nx == 1));
-                    assert_int_equal(t->keep, t->w < 3 ? t->w : 3);
-                    assert_int_equal(t->kept, kept);
-                    kept += (size_t)(t->nx * t->keep);
+                owned_stages(&own, &table, ends);
+                for (int k = 0, i = 0; k < 2; k++) {
+                    size_t of_stage = 0;
+                    assert_int_equal(cut.stage[k].first, i);
+                    assert_int_equal(cut.stage[k].end, ends[k]); /* behind padding */
+                    for (; i < cut.stage[k].first + cut.stage[k].n; i++) {
+                        const struct tiles *t = &cut.list[i];
+                        assert_true(t->at < ends[k] && (k == 0 || t->at >= ends[0]));
+                        assert_true(t->h == 1 && t->w <= chunk && (t->w == chunk || t->nx == 1));
+                        assert_int_equal(t->keep, t->w < 3 ? t->w : 3);
+                        assert_int_equal(t->kept, of_stage);
+                        of_stage += (size_t)(t->nx * t->keep);
+                    }
+                    assert_int_equal(cut.stage[k].kept, of_stage);
+                    kept += of_stage;
                 }
+                assert_int_equal(cut.stage[0].n + cut.stage[1].n, cut.n);
                 assert_int_equal(cut.kept, kept);
                 assert_int_equal(cut.elements, elements);
                 cut_free(&cut);
                 owned_free(&own);
                 table_free(&table);
             }
+}
+
+/* Without padding chunks go on over stages, be they shorter than one: each is of the stage that it
+ * begins in, and what is wanted of a stage has come with the stages up to it. */
+static void chunks_reach_over(void **state)
+{
+    (void)state;
+    static const int64_t shape[] = {5, 0};
+    static const size_t end[] = {16, 16, 16, 32, 32, 32, 40, 40}, of[] = {16, 0, 0, 16, 0, 0, 8, 0};
+    const struct cut_rule rule = {.chunk = 16, .top = 2};
+    struct table table = {0};
+    struct cut cut;
+    for (int k = 0; k < 8; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", k);
+        assert_int_equal(table_add(&table, name, shape, TABLE_ZERO, 0), k);
+        table.entry[k].stage = k;
+    }
+    assert_ok(table_layout(&table, 8, 1));
+    assert_ok(cut_make(&cut, &rule, &table, NULL));
+    for (int k = 0; k < 8; k++) {
+        assert_int_equal(cut.stage[k].elements, of[k]);
+        assert_int_equal(cut.stage[k].kept, of[k] ? 2 : 0);
+        assert_int_equal(cut.stage[k].end, end[k]);
+    }
+    cut_free(&cut);
+    table_free(&table);
 }
 
 static void tiles_of_tensors(void **state)
@@ -86,6 +123,7 @@ static void tiles_of_tensors(void **state)
         {2, 5, 6, 7, 5, 5},  {1, 3, 6, 10, 5, 7}, {1, 101, 1, 1, 1, 1},
         {1, 13, 7, 1, 5, 1}, {1, 1, 1, 1, 1, 1},  {1, 8, 1, 8, 5, 1},
     };
+    static const int order[] = {0, 2, 1, 3, 4, 5}; /* by stages */
     for (int k = 0; k < 2; k++) {
         const struct cut_rule rule = {.chunk = 10, .top = 5, .rate = k ? 0.125 : 0, .tiles = true};
         struct table table;
@@ -94,8 +132,10 @@ static void tiles_of_tensors(void **state)
         make_table(&table, 12);
         assert_ok(cut_make(&cut, &rule, &table, NULL));
         assert_int_equal(cut.n, 6);
-        for (int i = 0; i < 6; i++) {
-            const struct tiles *t = &cut.list[i];
+        assert_int_equal(cut.stage[1].first, 2);
+        for (int place = 0; place < 6; place++) {
+            const int i = order[place];
+            const struct tiles *t = &cut.list[place];
             const int ny = want[i].ny, keep = k ? want[i].rate : want[i].top;
             if (t->h != want[i].h || t->w != want[i].w || t->nx != want[i].nx || t->ny != ny ||
                 t->keep != keep)
@@ -158,33 +198,41 @@ static void very_many(void **state)
     device_close(&dev);
 }
 
-/* Tiles of w and k have 6 bits and follow one another, those of p and u have 3 and do not; b and
- * the single element have none. Of chunks two runs have a shorter last one. To whole words. */
+/* Tiles of w have 6 bits, b has none; of the second stage those of k have 6, those of p and u 3,
+ * and do not follow one another. Of chunks two runs have a shorter last one. To whole words, in
+ * each stage. */
 static void length_of_messages(void **state)
 {
     (void)state;
     static const struct {
         struct cut_rule rule;
-        size_t kept, indices;
+        size_t kept[2], indices[2];
     } shape[] = {
-        {{.chunk = 10, .top = 5, .tiles = true}, 50 + 15 + 101 + 65 + 1 + 40, 49 + 25 + 15},
-        {{.chunk = 64, .rate = 1 / 16.}, 8 * 4 + 1 + 5 * 4 + 1, 24 + 1 + 15 + 1},
+        {{.chunk = 10, .top = 5, .tiles = true}, {50 + 101, 15 + 65 + 1 + 40}, {38, 12 + 25 + 15}},
+        {{.chunk = 64, .rate = 1 / 16.}, {8 * 4 + 1, 5 * 4 + 1}, {24 + 1, 15 + 1}},
     };
     struct device dev;
     struct table table;
     make_table(&table, 12);
     assert_ok(device_open(&dev, test_device(), &memory, 1));
     for (int i = 0; i < 6; i++) {
-        const size_t n = shape[i / 3].kept;
-        const size_t values[] = {
-            [CODEC_F32] = 4 * n, [CODEC_BF16] = 2 * n, [CODEC_SIGNS] = (n + 3) / 4};
-        const size_t want = (values[i % 3] + shape[i / 3].indices + 3) / 4 * 4;
         struct codec c;
+        size_t all = 0, bytes = 0;
         assert_ok(codec_init(&c, &dev, &shape[i / 3].rule, i % 3, &table, NULL, 3));
-        assert_int_equal(c.cut.kept, n);
-        assert_int_equal(c.bytes, want);
+        for (int k = 0; k < 2; k++) {
+            const size_t n = shape[i / 3].kept[k];
+            const size_t values[] = {
+                [CODEC_F32] = 4 * n, [CODEC_BF16] = 2 * n, [CODEC_SIGNS] = (n + 3) / 4};
+            const size_t want = (values[i % 3] + shape[i / 3].indices[k] + 3) / 4 * 4;
+            assert_int_equal(c.cut.stage[k].kept, n);
+            assert_int_equal(c.stage[k].bytes, want);
+            assert_int_equal(c.stage[k].at, 3 * bytes);
+            all += n;
+            bytes += want;
+        }
+        assert_int_equal(c.bytes, bytes);
         assert_int_equal(memory.now[MEMORY_COMMUNICATION],
-                         3 * (want + 4 * n + (i % 3 == CODEC_SIGNS ? 4 * n : 0)));
+                         3 * (bytes + 4 * all + (i % 3 == CODEC_SIGNS ? 4 * all : 0)));
         codec_free(&c);
         assert_int_equal(memory.total, 0);
     }
@@ -196,6 +244,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chunks_cover_tensors),
+        cmocka_unit_test(chunks_reach_over),
         cmocka_unit_test(tiles_of_tensors),
         cmocka_unit_test(length_of_messages),
         cmocka_unit_test(very_many),

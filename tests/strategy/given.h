@@ -27,6 +27,7 @@ struct given {
     double lr[GIVEN_STEPS];
     const char *options[12]; /* up to a NULL */
     bool threads;            /* the engine; else virtual */
+    bool blind;              /* nobody looks before the last step is made */
     float start[GIVEN_ROOM];
     float grad[GIVEN_STEPS][GIVEN_WORKERS][GIVEN_ROOM];
 
@@ -123,9 +124,10 @@ static const struct oracle_ops given_ops = {.begin = given_begin,
 
 static inline int64_t given_sent(const struct strategy *s)
 {
-    const struct comm_tally *t =
-        &((const struct shard *)s)->replicate->is.across->tally[COMM_ALLGATHER];
-    return t->inside + t->between;
+    const struct mesh *mesh = ((const struct shard *)s)->is.mesh;
+    const struct comm_tally *own = &mesh->replicate->tally[COMM_ALLGATHER];
+    const struct comm_tally *beside = &mesh->lane_replicate->tally[COMM_ALLGATHER];
+    return own->inside + own->between + beside->inside + beside->between;
 }
 
 static inline enum sotto_status given_train(struct given_oracle *o, struct strategy *s, int rank)
@@ -139,6 +141,9 @@ static inline enum sotto_status given_train(struct given_oracle *o, struct strat
         const struct plan plan = {.lr = g->lr[t], .next_lr = g->lr[t], .step = t};
         const int64_t before = given_sent(s);
         TRY(s->ops->round(s, &plan, &round));
+        if (g->blind && t + 1 < g->steps)
+            continue;
+        TRY(s->ops->settle(s));
         g->sent[t][rank] = given_sent(s) - before;
         TRY(s->ops->export(s, flat));
         given_gather(g, &o->table, flat, x);

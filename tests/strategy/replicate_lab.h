@@ -23,6 +23,8 @@ struct lab {
     const char *const *options; /* more of them, up to a NULL; NULL: none */
     bool threads;               /* the engine; else virtual          */
     bool blind;                 /* nobody looks between steps, which would wait for the links */
+    bool ahead;                 /* ... and the next begins before a step has ended          */
+    int abandoned;              /* before this step rank 0 is asked to stop, and a round is lost */
 
     /* What came out. */
     float own[STEPS][MOST][COUNT];   /* what each group computes with: its fp32 truth */
@@ -159,6 +161,17 @@ static int64_t bytes_sent(const struct mesh *mesh)
     return mesh_account_own(mesh).inside + mesh_account_lanes(mesh).inside;
 }
 
+/* A round that rank 0 leaves before its first micro-batch, and the others behind their last. */
+static inline enum sotto_status lab_abandon(struct worker *w, struct strategy *s)
+{
+    static const volatile sig_atomic_t asked = 1;
+    struct round round;
+    TRY(s->ops->round(s, &(struct plan){.lr = 1, .asked = w->rank ? NULL : &asked}, &round));
+    if (!round.abandoned)
+        return fail(SOTTO_EINVAL, "rank %d has not abandoned the round", w->rank);
+    return SOTTO_OK;
+}
+
 static inline enum sotto_status lab_train(struct pupil *p, void *arg)
 {
     struct lab *lab = arg;
@@ -172,14 +185,18 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
         lab->bytes[i] = p->memory.now[i];
     for (int t = 0; t < lab->steps; t++) {
         struct round round;
+        if (lab->abandoned && t == lab->abandoned)
+            TRY(lab_abandon(w, s));
         const int64_t before = bytes_sent(mesh);
         struct plan plan = {lab_lr_of(lab, t), lab_lr_of(lab, t + 1), .want_norm = t % 3 == 1,
                             .step = lab->first + t};
         plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
         TRY(s->ops->round(s, &plan, &round));
         lab->stop[w->rank][t] = round.stop;
+        if (s->ops->settle && !(lab->ahead && t + 1 < lab->steps))
+            TRY(s->ops->settle(s));
         lab->sent[w->rank][t] = bytes_sent(mesh) - before;
-        if (lab->blind)
+        if (lab->blind || (lab->ahead && t + 1 < lab->steps))
             continue;
         if (lab->rule.shard < SHARD_DPU) /* whose lanes are at rest between rounds */
             lab_note(lab, mesh, s, t);

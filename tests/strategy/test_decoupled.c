@@ -294,6 +294,17 @@ static void identities(void **state)
     }
 }
 
+/* Four signs a byte, of each stage; random's are all in one message. */
+static int sign_bytes(const struct asked *a, int values, const int *at)
+{
+    int of[STAGES] = {0}, bytes = 0;
+    for (int i = 0; i < values; i++)
+        of[a->method == RANDOM ? 0 : at[i] / STAGE]++;
+    for (int k = 0; k < STAGES; k++)
+        bytes += (of[k] + 3) / 4;
+    return bytes;
+}
+
 /* Values of 2 to 4 groups, of all that travels in a step: what is summed is short, so that a worker
  * sends all it has to each of the others, as it does what everybody counts. No place of an element
  * travels, and a sign is two bits. */
@@ -314,7 +325,7 @@ static void bytes(void **state)
             int at[COUNT];
             const bool meets = a.method != EVERY || (k + 1) % (int)(1 / a.rate + 0.5) == 0;
             const int values = chosen(&a, k, COUNT, at);
-            const int sent = a.sign == SIGN_BEFORE ? (values + 3) / 4
+            const int sent = a.sign == SIGN_BEFORE ? sign_bytes(&a, values, at)
                                                    : values * (int)dtype_size((enum dtype)a.dtype);
             const int counts =
                 (int)(a.method == EVERY ? sizeof(struct tally) : COUNTS * sizeof(double));
@@ -323,6 +334,49 @@ static void bytes(void **state)
                     fail_with("%s of rate %g, how %d, %d groups: step %d sends %lld bytes",
                               names[a.method], a.rate, how, groups, k, (long long)t.lab.sent[r][k]);
         }
+    }
+}
+
+/* Steps that end while the next one's forward runs are the same to the bit as steps that somebody
+ * waits for. */
+static void nobody_looks(void **state)
+{
+    (void)state;
+    for (int i = 0; i < MESHES * 9; i += STRIDE) {
+        const int *mesh = meshes[i / 9], shard = SHARD_DDP + i % 3;
+        struct asked a = usual((enum method_of)(i / 3 % 3));
+        a.sign = SIGN_OFF;
+        a.base = BASE_DECOUPLED_ADAMW;
+        struct trial t[2];
+        for (int k = 0; k < 2; k++) {
+            t[k] = trial_make(a, shard, mesh[0], mesh[1]);
+            t[k].lab.steps = 13; /* behind a step in which the groups of every have met */
+            t[k].lab.threads = i % 2;
+            t[k].lab.ahead = k;
+            assert_ok(trial_run(&t[k]));
+        }
+        assert_memory_equal(t[1].lab.x[12], t[0].lab.x[12], sizeof t[0].lab.x[12]);
+        assert_memory_equal(t[1].lab.own[12], t[0].lab.own[12], sizeof t[0].lab.own[12]);
+        assert_memory_equal(t[1].lab.stop, t[0].lab.stop, sizeof t[0].lab.stop);
+    }
+}
+
+/* Who abandons a round before it has looked at the parameters lets the others come to them. */
+static void abandoned(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        struct trial t[2];
+        for (int k = 0; k < 2; k++) {
+            t[k] = trial_make(usual(i % 2 ? STRIDING : RANDOM), i / 2 % 2 ? SHARD_ZERO1 : SHARD_DDP,
+                              2, 1 + i / 4);
+            t[k].lab.rule.accumulate = 2;
+            t[k].lab.steps = 6;
+            t[k].lab.ahead = true;
+            t[k].lab.abandoned = 3 * k;
+            assert_ok(trial_run(&t[k]));
+        }
+        assert_memory_equal(t[1].lab.x[5], t[0].lab.x[5], sizeof t[0].lab.x[5]);
     }
 }
 
@@ -464,10 +518,12 @@ static void optimizer(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_elements), cmocka_unit_test(striding), cmocka_unit_test(every),
-        cmocka_unit_test(identities),      cmocka_unit_test(bytes),    cmocka_unit_test(who_moves),
-        cmocka_unit_test(same_bits),       cmocka_unit_test(refused),  cmocka_unit_test(optimizer),
-        cmocka_unit_test(printed_rates),
+        cmocka_unit_test(random_elements), cmocka_unit_test(striding),
+        cmocka_unit_test(every),           cmocka_unit_test(identities),
+        cmocka_unit_test(bytes),           cmocka_unit_test(who_moves),
+        cmocka_unit_test(same_bits),       cmocka_unit_test(refused),
+        cmocka_unit_test(optimizer),       cmocka_unit_test(printed_rates),
+        cmocka_unit_test(nobody_looks),    cmocka_unit_test(abandoned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,6 +195,45 @@ static void the_cluster_is_nobodys(void **state)
     }
 }
 
+/* What decoupled methods exchange of stage k is under way while stages before it go forward. It
+ * sets out as stage k-1 is begun with, so that a stage takes as long as the longer of the two; with
+ * fsdp as the gather of k-1 is, a stage earlier. The first exchange has nothing beside it, nor have
+ * those of the last step, which the end of the run waits for. Random's is one for all stages. */
+static void forward_hides(void **state)
+{
+    (void)state;
+    enum { STAGES = 8, N = 5 };
+    static const struct {
+        const char *method, *mesh, *key, *value;
+        int first; /* stages whose exchanges have nothing beside them */
+    } cases[] = {
+        {"demo", "4x1", "demo.shape", "tile", 1},
+        {"demo", "4x1", "demo.shape", "flat", 1},
+        {"striding", "4x1", "striding.sign", "off", 1},
+        {"every", "4x1", "every.n", "1", 1},
+        {"demo", "2x2", "strategy.shard", "zero1", 1},
+        {"flexdemo", "2x2", "demo.rate", "0.125", 2},
+        {"random", "4x1", "random.rate", "0.0625", STAGES},
+    };
+    static const double speeds[] = {1e8, 1e9, 1e11}; /* bytes a second */
+    for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
+        const int nodes = atoi(cases[i / 3].mesh), first = cases[i / 3].first;
+        char speed[32];
+        struct seen seen;
+        snprintf(speed, sizeof speed, "%.0fB/s", speeds[i % 3]);
+        const char *const links[] = {"link.inter", speed, NULL};
+        run_on(links, WORKERS, nodes, cases[i / 3].method, cases[i / 3].mesh, cases[i / 3].key,
+               cases[i / 3].value, N, &seen);
+        const double own = speeds[i % 3] * nodes / WORKERS; /* workers of a node share it */
+        const double e = (double)seen.cost.between / own / N / STAGES;
+        const double f = step_seconds / 3 / STAGES;
+        const double shown = first * e + (STAGES - first) * fmax(0, e - f);
+        const double exposed = (N - 1) * shown + STAGES * e;
+        near_to("exposed", cost_exposed(&seen.cost), exposed, 2e-3);
+        near_to("seconds", seen.cost.seconds, N * step_seconds + exposed, 1e-3);
+    }
+}
+
 /* Groups whose workers are not equally fast wait where they meet, the fast ones for as long as the
  * slow one was behind: rounds are counted as the run is, by the slowest worker. */
 static void rounds_add_up(void **state)
@@ -215,6 +254,7 @@ int main(void)
         cmocka_unit_test(automatic),
         cmocka_unit_test(diloco_bytes),
         cmocka_unit_test(the_cluster_is_nobodys),
+        cmocka_unit_test(forward_hides),
         cmocka_unit_test(rounds_add_up),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

@@ -1,5 +1,6 @@
 #include "strategy/replicate/decoupled.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,9 +59,12 @@ static const struct decoupled_config *options(const struct decoupled *d)
 enum sotto_status decoupled_init_update(struct replicate *r)
 {
     struct decoupled *d = (struct decoupled *)r;
+    const int stages = r->is.table->n_stage;
     d->part = calloc((size_t)r->is.n_part + 1, sizeof *d->part);
-    if (!d->part)
-        return fail(SOTTO_ENOMEM, "no memory for %d parts", r->is.n_part);
+    d->ends = calloc((size_t)stages, sizeof *d->ends);
+    if (!d->part || !d->ends)
+        return fail(SOTTO_ENOMEM, "no memory for %d parts of %d stages", r->is.n_part, stages);
+    owned_stages(r->is.own, r->is.table, d->ends);
     return replicate_buffer(r, &d->q, MEMORY_OUTER);
 }
 
@@ -74,6 +78,7 @@ void decoupled_free(struct replicate *r)
 {
     struct decoupled *d = (struct decoupled *)r;
     free(d->part);
+    free(d->ends);
     buffer_free(&d->m);
     buffer_free(&d->q);
 }
@@ -90,15 +95,27 @@ enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v)
     return replicate_visit_own(r, v, "decoupled", "m", &d->m);
 }
 
-enum sotto_status decoupled_add(struct decoupled *d, const struct plan *plan, double scale)
+size_t decoupled_begin(const struct decoupled *d, int k)
+{
+    return k ? d->ends[k - 1] : 0;
+}
+
+enum sotto_status decoupled_add(struct decoupled *d, size_t end)
 {
     struct replicate *r = &d->base;
     const struct decoupled_config *c = options(d);
-    const float a = (float)(c->momentum == MOMENTUM_SCALED ? plan->lr * scale : scale);
-    TRY(work_scale(&r->on, d->m.view, (float)c->decay, r->count));
+    const float a = (float)(c->momentum == MOMENTUM_SCALED ? d->lr * d->scale : d->scale);
+    const size_t begin = d->added;
+    if (end <= begin)
+        return SOTTO_OK;
+    d->added = end;
+    TRY(work_scale(&r->on, view_at(d->m.view, begin), (float)c->decay, end - begin));
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        TRY(work_axpy(&r->on, view_at(d->m.view, p->begin), a, p->g, p->end - p->begin));
+        const size_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
+        if (from < to)
+            TRY(work_axpy(&r->on, view_at(d->m.view, from), a, view_at(p->g, from - p->begin),
+                          to - from));
     }
     return SOTTO_OK;
 }
@@ -108,16 +125,78 @@ enum sotto_status decoupled_sign(struct decoupled *d, struct view q, size_t coun
     return options(d)->update.sign == SIGN_AFTER ? work_sign(&d->base.on, q, count) : SOTTO_OK;
 }
 
-enum sotto_status decoupled_step(struct decoupled *d, const struct plan *plan)
+/* In the lane. */
+static enum sotto_status exchange(void *arg)
+{
+    struct decoupled *d = arg;
+    return d->stages->exchange(d, d->base.is.mesh->lane_replicate, d->sent);
+}
+
+static enum sotto_status send(struct decoupled *d, int k)
+{
+    d->sent = k;
+    return lane_start(d->base.is.mesh->lane, exchange, d);
+}
+
+/* What came of stage k is there. */
+static enum sotto_status receive(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
-    struct part *const given = r->is.part;
-    for (int i = 0; i < r->is.n_part; i++) { /* theta may have moved */
-        d->part[i] = given[i];
-        d->part[i].g = view_at(d->q.view, given[i].begin);
+    if (!d->stages->exchange)
+        return SOTTO_OK;
+    if (!d->beside)
+        return d->stages->exchange(d, r->is.across, k);
+    TRY(lane_wait(r->is.mesh->lane));
+    return k + 1 < r->is.table->n_stage ? send(d, k + 1) : SOTTO_OK;
+}
+
+/* x <- Base(x, Q), of stage k. */
+static enum sotto_status step_stage(struct decoupled *d, int k)
+{
+    struct replicate *r = &d->base;
+    const int first = d->next_part;
+    int n = 0;
+    for (; first + n < r->is.n_part && r->is.part[first + n].begin < d->ends[k]; n++) {
+        d->part[n] = r->is.part[first + n]; /* theta may have moved */
+        d->part[n].g = view_at(d->q.view, d->part[n].begin);
     }
-    r->is.part = d->part;
-    const enum sotto_status st = replicate_local_step(r, plan->lr, 1);
-    r->is.part = given;
-    return st;
+    d->next_part += n;
+    return n ? replicate_step_some(r, d->part, n, d->lr, 1) : SOTTO_OK;
+}
+
+enum sotto_status decoupled_ready(struct replicate *r, int k)
+{
+    struct decoupled *d = (struct decoupled *)r;
+    assert(r->left && k == d->next);
+    TRY(receive(d, k));
+    TRY(d->stages->put(d, k));
+    TRY(step_stage(d, k));
+    if (++d->next < r->is.table->n_stage)
+        return SOTTO_OK;
+    optim_next(&r->optim);
+    r->left = false;
+    return SOTTO_OK;
+}
+
+enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_stages *stages,
+                                 const struct plan *plan, double scale)
+{
+    struct replicate *r = &d->base;
+    const int n = r->is.table->n_stage;
+    assert(!r->left);
+    d->stages = stages;
+    d->lr = plan->lr;
+    d->scale = scale;
+    d->added = 0;
+    d->next = d->next_part = 0;
+    d->beside = r->is.later && stages->exchange;
+    r->left = true;
+    for (int k = 0; k < n; k++) {
+        TRY(stages->take(d, k));
+        if (k == 0 && d->beside)
+            TRY(send(d, 0)); /* beside what is taken of the others */
+    }
+    for (int k = 0; k < n && !d->beside; k++)
+        TRY(decoupled_ready(r, k));
+    return SOTTO_OK;
 }

@@ -7,7 +7,14 @@
  *     q = a part of m;  m <- m - q           the method's
  *     Q = the average of q over the groups   the method's, whole, in d->q
  *     Q <- sign Q                            decoupled_sign
- *     x <- Base(x, Q)                        decoupled_step
+ *     x <- Base(x, Q)
+ *
+ * All of this can be done stage by stage, and a stage's x is wanted when the next forward comes to
+ * it. So a method says what it does for one stage (struct decoupled_stages), and decoupled_step
+ * ends with q taken of all of them and stage 0's exchange in the mesh's lane. As stage k is called
+ * for (decoupled_ready), the exchange of stage k+1 sets out, and Q and x are made of what has come
+ * of k: it is under way while stages before k+1 are computed with. One exchange at a time has all
+ * of the wire.
  *
  * The base optimizer is an ordinary one, fed with Q: demo-sgd is plain SGD, x <- (1 - lr wd) x - lr
  * Q, and decoupled-adamw is AdamW. Members embed struct decoupled first, and their options begin
@@ -55,11 +62,31 @@ struct decoupled_config {
 /* dtype has no use where signs are sent */
 extern const struct option_only decoupled_rules[1];
 
+struct decoupled;
+
+/* What a method does for a stage. */
+struct decoupled_stages {
+    /* q of stage k is taken out of m, and ready to be sent. */
+    enum sotto_status (*take)(struct decoupled *d, int k);
+    /* (optional) The exchange alone, on the worker's own line of work or in a lane. Without it
+     * nothing is sent, and the step ends at once. */
+    enum sotto_status (*exchange)(struct decoupled *d, struct comm *across, int k);
+    /* d->q <- Q, of all that is owned of stage k. */
+    enum sotto_status (*put)(struct decoupled *d, int k);
+};
+
 struct decoupled {
     struct replicate base;
-    struct buffer m;   /* decoupled momentum, each group's own       */
-    struct buffer q;   /* Q: what the base optimizer takes for g     */
-    struct part *part; /* the parts, with Q for g                    */
+    struct buffer m;                       /* decoupled momentum, each group's own       */
+    struct buffer q;                       /* Q: what the base optimizer takes for g     */
+    struct part *part;                     /* the parts, with Q for g                    */
+    size_t *ends;                          /* (n_stage) of the own vector (owned_stages) */
+    const struct decoupled_stages *stages; /* of the step under way:   */
+    double lr, scale;                      /* ... the round's          */
+    size_t added;                          /* ... elements of m that have their g */
+    int next, next_part; /* ... stage that is stepped next, and its first part    */
+    int sent;            /* ... stage whose exchange was the last to set out      */
+    bool beside;         /* ... which are in the mesh's lane                      */
 };
 
 /* Members' `resolve` and `optimizer`. */
@@ -74,12 +101,18 @@ void decoupled_free(struct replicate *r);
 /* The optimizer's state and every group's m. */
 enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v);
 
-enum sotto_status decoupled_add(struct decoupled *d, const struct plan *plan, double scale);
+/* A step, stage by stage; and what it has left of stage k, for members' `ready`. */
+enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_stages *stages,
+                                 const struct plan *plan, double scale);
+enum sotto_status decoupled_ready(struct replicate *r, int k);
+
+/* What is owned of stage k: from which element of the own vector on. Its end is d->ends[k]. */
+size_t decoupled_begin(const struct decoupled *d, int k);
+
+/* For stages: m <- decay m + g up to that element of the own vector, where it is not yet. */
+enum sotto_status decoupled_add(struct decoupled *d, size_t end);
 
 /* In place, with sign = after; a method may call it for what Q is made of. */
 enum sotto_status decoupled_sign(struct decoupled *d, struct view q, size_t count);
-
-/* With Q as it is; also brings what is computed with up to date. */
-enum sotto_status decoupled_step(struct decoupled *d, const struct plan *plan);
 
 #endif

@@ -1,9 +1,9 @@
 /* DeMo (Peng et al. 2024) and FlexDeMo (From et al. 2025): in every step groups exchange the
  * largest coefficients of the cosine transform of their momenta. Chunks of what a worker owns under
- * any sharding, or tiles of whole tensors.
+ * any sharding, or tiles of whole tensors, in a message for each stage.
  *
- * The exchange wants the whole step's gradient, and the step wants the exchange: nothing is beside
- * it. */
+ * A chunk may begin at the end of one stage and reach into the next: it is in the first one's
+ * message. */
 #include "codec/codec.h"
 #include "strategy/replicate/decoupled.h"
 
@@ -41,6 +41,7 @@ static const struct option options[] = {
 struct demo {
     struct decoupled decoupled;
     struct codec codec;
+    int now; /* stage that is coded */
 };
 
 static bool in_tiles(const struct demo_config *c, const struct strategy_config *config)
@@ -72,35 +73,50 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
 static enum sotto_status encode(void *arg)
 {
     struct demo *m = arg;
-    codec_encode(&m->codec, m->decoupled.base.is.across->rank, m->decoupled.m.view);
+    codec_encode(&m->codec, m->now, m->decoupled.base.is.across->rank, m->decoupled.m.view);
     return device_failed(m->codec.dev);
 }
 
 static enum sotto_status decode(void *arg)
 {
     struct demo *m = arg;
-    codec_decode(&m->codec, m->decoupled.q.view);
+    codec_decode(&m->codec, m->now, m->decoupled.q.view);
     return device_failed(m->codec.dev);
 }
 
-static enum sotto_status exchange(struct demo *m)
+static enum sotto_status take(struct decoupled *d, int k)
 {
-    struct comm *across = m->decoupled.base.is.across;
-    const struct view all = m->codec.message.view;
-    return comm_allgather(across, all, view_at(all, (size_t)across->rank * m->codec.bytes),
-                          (size_t)across->size * m->codec.bytes);
+    struct demo *m = (struct demo *)d;
+    m->now = k;
+    TRY(decoupled_add(d, m->codec.cut.stage[k].end)); /* m <- decay m + g       */
+    return work_run(&d->base.on, encode, m,
+                    codec_encode_bytes(&m->codec, k)); /* q;  m <- m - decode(q) */
+}
+
+static enum sotto_status exchange(struct decoupled *d, struct comm *across, int k)
+{
+    const struct codec *c = &((struct demo *)d)->codec;
+    const struct view all = codec_messages(c, k);
+    const size_t bytes = c->stage[k].bytes;
+    return comm_allgather(across, all, view_at(all, (size_t)across->rank * bytes),
+                          (size_t)across->size * bytes); /* q of all groups        */
+}
+
+static enum sotto_status put(struct decoupled *d, int k)
+{
+    struct demo *m = (struct demo *)d;
+    const struct cut_stage *s = m->codec.cut.stage;
+    const size_t begin = k ? s[k - 1].end : 0;
+    m->now = k;
+    TRY(work_run(&d->base.on, decode, m,
+                 codec_decode_bytes(&m->codec, k))); /* Q = decode(their mean) */
+    return decoupled_sign(d, view_at(d->q.view, begin), s[k].end - begin); /* Q <- sign Q */
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    struct demo *m = (struct demo *)r;
-    struct decoupled *d = &m->decoupled;
-    TRY(decoupled_add(d, plan, scale));                              /* m <- decay m + g       */
-    TRY(work_run(&r->on, encode, m, codec_encode_bytes(&m->codec))); /* q;  m <- m - decode(q) */
-    TRY(exchange(m));                                                /* q of all groups        */
-    TRY(work_run(&r->on, decode, m, codec_decode_bytes(&m->codec))); /* Q = decode(their mean) */
-    TRY(decoupled_sign(d, d->q.view, r->count));                     /* Q <- sign Q            */
-    return decoupled_step(d, plan);                                  /* x <- Base(x, Q)        */
+    static const struct decoupled_stages stages = {take, exchange, put};
+    return decoupled_step((struct decoupled *)r, &stages, plan, scale); /* x <- Base(x, Q) */
 }
 
 static void free_demo(struct replicate *r)
@@ -129,6 +145,7 @@ static const struct replicate_ops ops = {
     .bytes = sizeof(struct demo),
     .init = init,
     .step = step,
+    .ready = decoupled_ready,
     .visit = decoupled_visit,
     .free = free_demo,
 };

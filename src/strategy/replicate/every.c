@@ -27,34 +27,65 @@ static int64_t every_n(const void *own)
     return ((const struct every_config *)own)->n;
 }
 
-/* Q <- the own group's gradient. */
-static enum sotto_status take(struct decoupled *d, double scale)
+/* Q <- the own group's gradient, of stage k. */
+static enum sotto_status take_own(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
+    const size_t begin = decoupled_begin(d, k), end = d->ends[k];
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        TRY(work_copy(&r->on, view_at(d->q.view, p->begin), p->g, p->end - p->begin));
+        if (p->begin >= begin && p->begin < end)
+            TRY(work_copy(&r->on, view_at(d->q.view, p->begin), p->g, p->end - p->begin));
     }
-    return work_scale(&r->on, d->q.view, (float)scale, r->count);
+    return work_scale(&r->on, view_at(d->q.view, begin), (float)d->scale, end - begin);
 }
 
-/* Q <- what the options make of all groups' Q. */
-static enum sotto_status average(struct every *e)
+static enum sotto_status put_own(struct decoupled *d, int k)
 {
-    struct replicate *r = &e->base.base;
-    const struct view q = e->base.q.view;
-    const bool other = e->values.room.dev != NULL;
+    const size_t begin = decoupled_begin(d, k);
+    return work_sign(&d->base.on, view_at(d->q.view, begin), d->ends[k] - begin);
+}
+
+/* ... and what the options make of all groups' Q. */
+static struct values_of values_in(const struct decoupled *d, int k)
+{
+    const size_t begin = decoupled_begin(d, k);
+    return (struct values_of){k, begin, d->ends[k] - begin};
+}
+
+static enum sotto_status take(struct decoupled *d, int k)
+{
+    struct every *e = (struct every *)d;
+    const struct values_of of = values_in(d, k);
+    TRY(take_own(d, k));
+    if (e->values.room.dev) /* another type */
+        TRY(work_copy(&d->base.on, view_at(e->values.own, of.first), view_at(d->q.view, of.first),
+                      of.count));
+    return values_pack(&e->values, of);
+}
+
+static enum sotto_status exchange(struct decoupled *d, struct comm *across, int k)
+{
+    return values_exchange(&((struct every *)d)->values, across, values_in(d, k));
+}
+
+static enum sotto_status put(struct decoupled *d, int k)
+{
+    struct every *e = (struct every *)d;
+    const struct work *on = &d->base.on;
+    const struct values_of of = values_in(d, k);
+    const struct view q = view_at(d->q.view, of.first);
     float mean;
-    if (other)
-        TRY(work_copy(&r->on, e->values.own, q, r->count));
-    TRY(values_average(&e->values, r->count, &mean));
-    if (other)
-        TRY(work_copy(&r->on, q, e->values.own, r->count));
-    return mean == 1 ? SOTTO_OK : work_scale(&r->on, q, mean, r->count);
+    TRY(values_unpack(&e->values, of, &mean));
+    if (e->values.room.dev)
+        TRY(work_copy(on, q, view_at(e->values.own, of.first), of.count));
+    return mean == 1 ? SOTTO_OK : work_scale(on, q, mean, of.count);
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
+    static const struct decoupled_stages all = {take, exchange, put},
+                                         own = {take_own, NULL, put_own};
     struct every *e = (struct every *)r;
     const struct every_config *c = replicate_options(r);
     const bool meets = replicate_boundary(r, c->n);
@@ -62,13 +93,8 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         r->apart = false;
     if (!meets && c->update.sign == SIGN_OFF)
         return replicate_local_step(r, plan->lr, scale);
-    TRY(take(&e->base, scale));
-    if (meets)
-        TRY(average(e));
-    else
-        TRY(work_sign(&r->on, e->base.q.view, r->count));
-    TRY(decoupled_step(&e->base, plan));
-    return meets ? replicate_agree(r) : SOTTO_OK;
+    TRY(decoupled_step(&e->base, meets ? &all : &own, plan, scale));
+    return meets ? replicate_agree(r) : SOTTO_OK; /* beside the exchange */
 }
 
 static void free_every(struct replicate *r)
@@ -88,6 +114,7 @@ static const struct replicate_ops ops = {
     .bytes = sizeof(struct every),
     .init = init,
     .step = step,
+    .ready = decoupled_ready,
     .free = free_every,
 };
 

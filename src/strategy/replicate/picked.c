@@ -14,11 +14,49 @@ void picked_free(struct replicate *r)
     decoupled_free(r);
 }
 
+/* How many of them come before an element, where they are evenly spaced. */
+static size_t before(const struct picks *p, size_t element)
+{
+    return element > p->first ? (element - p->first + p->stride - 1) / p->stride : 0;
+}
+
+/* The values of stage k. Of a list nobody knows which stages its elements are in without looking at
+ * it, so they are all of the first one. */
+static struct values_of values_in(const struct picked *p, int k)
+{
+    const struct decoupled *d = &p->decoupled;
+    const struct picks *all = &p->picks;
+    if (!all->stride)
+        return (struct values_of){k, 0, k == 0 ? all->count : 0};
+    const size_t first = before(all, decoupled_begin(d, k));
+    return (struct values_of){k, first, before(all, d->ends[k]) - first};
+}
+
+static void turn_to(struct picked *p, int k)
+{
+    p->of = values_in(p, k);
+    p->now = p->picks;
+    p->now.first += p->of.first * p->picks.stride;
+    p->now.count = p->of.count;
+}
+
+static size_t end_of(const struct picked *p, int k)
+{
+    return p->picks.stride ? p->decoupled.ends[k] : p->decoupled.base.count;
+}
+
+/* Bytes of an element that is picked beside those of the vector. */
+static double each(const struct picked *p)
+{
+    return (double)dtype_size(p->values.own.type) + (p->picks.stride ? 0 : sizeof(int32_t));
+}
+
 static enum sotto_status pick(void *arg)
 {
     struct picked *p = arg;
     struct device *dev = p->decoupled.base.is.dev;
-    dev->ops->pick(dev, &p->picks, p->values.own, p->decoupled.m.view, p->index);
+    dev->ops->pick(dev, &p->now, view_at(p->values.own, p->of.first), p->decoupled.m.view,
+                   p->index);
     return device_failed(dev);
 }
 
@@ -26,23 +64,48 @@ static enum sotto_status put(void *arg)
 {
     struct picked *p = arg;
     struct device *dev = p->decoupled.base.is.dev;
-    dev->ops->put(dev, &p->picks, p->decoupled.q.view, p->mean, p->values.own, p->index);
+    dev->ops->put(dev, &p->now, p->decoupled.q.view, p->mean, view_at(p->values.own, p->of.first),
+                  p->index);
     return device_failed(dev);
+}
+
+static enum sotto_status take_stage(struct decoupled *d, int k)
+{
+    struct picked *p = (struct picked *)d;
+    turn_to(p, k);
+    TRY(decoupled_add(d, end_of(p, k))); /* m <- decay m + g       */
+    if (p->of.count == 0)
+        return SOTTO_OK;
+    TRY(work_run(&d->base.on, pick, p,
+                 (2 * sizeof(float) + each(p)) * (double)p->of.count)); /* q, m <- m - q */
+    return values_pack(&p->values, p->of);
+}
+
+static enum sotto_status exchange_stage(struct decoupled *d, struct comm *across, int k)
+{
+    const struct picked *p = (const struct picked *)d;
+    return values_exchange(&p->values, across, values_in(p, k));
+}
+
+static enum sotto_status put_stage(struct decoupled *d, int k)
+{
+    struct picked *p = (struct picked *)d;
+    struct replicate *r = &d->base;
+    const size_t begin = k == 0 ? 0 : end_of(p, k - 1), end = end_of(p, k);
+    turn_to(p, k);
+    TRY(values_unpack(&p->values, p->of, &p->mean)); /* over the groups, sign  */
+    TRY(work_fill(&r->on, view_at(d->q.view, begin), end - begin, 0));
+    if (p->of.count == 0)
+        return SOTTO_OK;
+    return work_run(&r->on, put, p,
+                    (sizeof(float) + each(p)) * (double)p->of.count); /* Q, 0 elsewhere */
 }
 
 enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
                               struct picks picks, struct view index)
 {
-    struct decoupled *d = &p->decoupled;
-    struct replicate *r = &d->base;
-    const double value = (double)dtype_size(p->values.own.type), of = (double)picks.count;
-    const double list = picks.stride ? 0 : sizeof(int32_t);
+    static const struct decoupled_stages stages = {take_stage, exchange_stage, put_stage};
     p->picks = picks;
     p->index = index;
-    TRY(decoupled_add(d, plan, scale)); /* m <- decay m + g       */
-    TRY(work_run(&r->on, pick, p, (2 * sizeof(float) + value + list) * of)); /* q, m <- m - q    */
-    TRY(values_average(&p->values, picks.count, &p->mean)); /* over the groups, sign  */
-    TRY(work_fill(&r->on, d->q.view, r->count, 0));
-    TRY(work_run(&r->on, put, p, (sizeof(float) + value + list) * of)); /* Q, 0 elsewhere        */
-    return decoupled_step(d, plan);                                     /* x <- Base(x, Q)        */
+    return decoupled_step(&p->decoupled, &stages, plan, scale); /* x <- Base(x, Q)        */
 }

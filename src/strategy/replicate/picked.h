@@ -11,8 +11,10 @@ struct picked {
     struct decoupled decoupled;
     struct values values; /* that travel */
     struct picks picks;   /* of the step under way ... */
-    struct view index;    /* ... their list, if there is one ... */
-    float mean;           /* ... and what makes their average of what came */
+    struct view index;    /* ... their list, if there is one: they are all exchanged with stage 0 */
+    struct picks now;     /* ... of them, the stage's that are taken or put */
+    struct values_of of;  /* ... and their values           */
+    float mean;           /* ... what makes their average of what came */
 };
 
 /* At most `most` elements a step. */

@@ -75,6 +75,7 @@ static const struct replicate_ops ops = {
     .bytes = sizeof(struct random),
     .init = init,
     .step = step,
+    .ready = decoupled_ready,
     .visit = decoupled_visit,
     .free = free_random,
 };

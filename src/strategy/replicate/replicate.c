@@ -43,6 +43,8 @@ enum sotto_status replicate_open(struct replicate **out, const struct replicate_
 
 void replicate_close(struct replicate *r)
 {
+    if (r->left)
+        (void)lane_wait(r->is.mesh->lane); /* for an exchange that nobody wants any more */
     if (r->ops->free)
         r->ops->free(r);
     optim_free(&r->optim);
@@ -88,39 +90,58 @@ enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
 static enum sotto_status step_parts(void *arg)
 {
     struct replicate *r = arg;
-    optim_step_parts(&r->optim, r->is.part, r->is.n_part, r->now.lr, r->now.scale);
+    optim_step_some(&r->optim, r->now.part, r->now.n, r->now.lr, r->now.scale);
     return device_failed(r->is.dev);
 }
 
 static double parts_bytes(const struct replicate *r, bool peek)
 {
     double bytes = 0;
-    for (int i = 0; i < r->is.n_part; i++) {
-        const struct part *p = &r->is.part[i];
+    for (int i = 0; i < r->now.n; i++) {
+        const struct part *p = &r->now.part[i];
         bytes += optim_bytes(&r->optim, p->end - p->begin, p->g.type,
                              p->copied ? dtype_size(p->theta.type) : 0, peek);
     }
     return bytes;
 }
 
-enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale)
+static void set_now(struct replicate *r, const struct part *part, int n, double lr, double scale)
 {
+    r->now.part = part;
+    r->now.n = n;
     r->now.lr = lr;
     r->now.scale = scale;
+}
+
+enum sotto_status replicate_step_some(struct replicate *r, const struct part *part, int n,
+                                      double lr, double scale)
+{
+    set_now(r, part, n, lr, scale);
     return work_run(&r->on, step_parts, r, parts_bytes(r, false));
+}
+
+enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale)
+{
+    TRY(replicate_step_some(r, r->is.part, r->is.n_part, lr, scale));
+    optim_next(&r->optim);
+    return SOTTO_OK;
+}
+
+enum sotto_status replicate_ready(struct replicate *r, int k)
+{
+    return r->left ? r->ops->ready(r, k) : SOTTO_OK;
 }
 
 static enum sotto_status peek_parts(void *arg)
 {
     struct replicate *r = arg;
-    optim_peek_parts(&r->optim, r->is.part, r->is.n_part, r->now.lr, r->now.scale);
+    optim_peek_parts(&r->optim, r->now.part, r->now.n, r->now.lr, r->now.scale);
     return device_failed(r->is.dev);
 }
 
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale)
 {
-    r->now.lr = lr;
-    r->now.scale = scale;
+    set_now(r, r->is.part, r->is.n_part, lr, scale);
     return work_run(&r->on, peek_parts, r, parts_bytes(r, true));
 }
 

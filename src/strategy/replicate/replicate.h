@@ -6,6 +6,9 @@
  * what the worker owns, whatever ranges of the vector that is (tensor/owned.h), so it composes with
  * every sharding; under ddp it is the whole vector.
  *
+ * A stage's new parameters are wanted right before it is computed with. A method may leave a step
+ * half-way, with an exchange in the mesh's lane, and end it stage by stage as they are called for.
+ *
  * Members embed struct replicate first, one file each. */
 #ifndef SOTTO_STRATEGY_REPLICATE_REPLICATE_H
 #define SOTTO_STRATEGY_REPLICATE_REPLICATE_H
@@ -26,6 +29,8 @@ struct replicate_setup {
     const struct owned *own; /* what of the table's vector; outlives the method */
     struct view x;           /* the own vector                                 */
     double data;             /* this group's share of the data; 0: as all others' */
+    bool later; /* replicate_ready is called for each stage before its parameters are used, so that
+                   a step may end then; otherwise it ends at once */
 };
 
 /* What a group did in a round. */
@@ -60,8 +65,11 @@ struct replicate {
         int64_t groups;
         bool same; /* of this method; otherwise members begin anew */
     } from;
-    struct { /* of the step under way, for whoever computes it           */
+    bool left; /* the last step is not at its end: replicate_ready is to be called       */
+    struct {   /* of the step under way, for whoever computes it           */
         double lr, scale;
+        const struct part *part; /* (n) */
+        int n;
     } now;
 };
 
@@ -78,7 +86,12 @@ struct replicate_ops {
     void (*anchor)(struct replicate *r);
     /* x <- the parameters after this round's step; the gradient is part.g * scale. */
     enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
-    /* (optional) All that must survive; without it: replicate_visit. */
+    /* (optional) Where `step` has left something to be done (r->left): all of it for stage k, the
+     * stages in their order. x and theta of the stage are then as behind the step. Called by all
+     * workers, each at a time of its own. */
+    enum sotto_status (*ready)(struct replicate *r, int k);
+    /* (optional) All that must survive, with nothing left of a step; without it: replicate_visit.
+     */
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
     /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);
@@ -89,6 +102,9 @@ void replicate_close(struct replicate *r);
 enum sotto_status replicate_show(struct replicate *r, struct state_visitor *v);
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale);
+
+/* What the step has left to be done of stage k, if anything; stages in their order. */
+enum sotto_status replicate_ready(struct replicate *r, int k);
 
 /* Writes where the optimizer's next step would lead into part.theta; nothing else moves. */
 enum sotto_status replicate_peek(struct replicate *r, double lr, double scale);
@@ -110,6 +126,8 @@ const void *replicate_options(const struct replicate *r);
 enum sotto_status replicate_buffer(struct replicate *r, struct buffer *buffer,
                                    enum memory_category category);
 enum sotto_status replicate_local_step(struct replicate *r, double lr, double scale);
+enum sotto_status replicate_step_some(struct replicate *r, const struct part *part, int n,
+                                      double lr, double scale); /* then optim_next */
 enum sotto_status replicate_publish(struct replicate *r);
 
 /* Whether a rule may divide by lr. Where it may not, parameters over lr are no fp32 numbers, and

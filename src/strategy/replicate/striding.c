@@ -58,6 +58,7 @@ static const struct replicate_ops ops = {
     .bytes = sizeof(struct picked),
     .init = init,
     .step = step,
+    .ready = decoupled_ready,
     .visit = decoupled_visit,
     .free = picked_free,
 };

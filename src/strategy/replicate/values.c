@@ -7,6 +7,12 @@ static size_t packed(size_t count)
     return (count + 3) / 4;
 }
 
+/* Byte of the packed signs where a stage's begin: each stage has bytes of its own. */
+static size_t place(struct values_of of)
+{
+    return of.first / 4 + (size_t)of.stage;
+}
+
 enum sotto_status values_init(struct values *v, struct replicate *r,
                               const struct update_config *how, size_t most,
                               const struct buffer *given)
@@ -22,8 +28,9 @@ enum sotto_status values_init(struct values *v, struct replicate *r,
     }
     if (how->sign != SIGN_BEFORE || groups == 1)
         return SOTTO_OK;
-    TRY(buffer_init(&v->signs, dev, DTYPE_U8, packed(most), MEMORY_COMMUNICATION));
-    return buffer_init(&v->gathered, dev, DTYPE_U8, groups * packed(most), MEMORY_COMMUNICATION);
+    const size_t bytes = packed(most) + (size_t)r->is.table->n_stage;
+    TRY(buffer_init(&v->signs, dev, DTYPE_U8, bytes, MEMORY_COMMUNICATION));
+    return buffer_init(&v->gathered, dev, DTYPE_U8, groups * bytes, MEMORY_COMMUNICATION);
 }
 
 void values_free(struct values *v)
@@ -33,11 +40,21 @@ void values_free(struct values *v)
     buffer_free(&v->gathered);
 }
 
+static struct view signs_of(const struct values *v, struct values_of of)
+{
+    return view_at(v->signs.view, place(of));
+}
+
+static struct view gathered_of(const struct values *v, struct values_of of)
+{
+    return view_at(v->gathered.view, (size_t)v->r->is.mesh->n_r * place(of));
+}
+
 static enum sotto_status pack(void *arg)
 {
     const struct values *v = arg;
     struct device *dev = v->r->is.dev;
-    dev->ops->signs_pack(dev, v->signs.view, v->own, v->count);
+    dev->ops->signs_pack(dev, signs_of(v, v->now), view_at(v->own, v->now.first), v->now.count);
     return device_failed(dev);
 }
 
@@ -46,38 +63,52 @@ static enum sotto_status unpack(void *arg)
 {
     const struct values *v = arg;
     struct device *dev = v->r->is.dev;
+    const struct view own = view_at(v->own, v->now.first), all = gathered_of(v, v->now);
     for (int i = 0; i < v->r->is.mesh->n_r; i++)
-        dev->ops->signs_unpack(dev, v->own, view_at(v->gathered.view, (size_t)i * packed(v->count)),
-                               v->count, i > 0);
+        dev->ops->signs_unpack(dev, own, view_at(all, (size_t)i * packed(v->now.count)),
+                               v->now.count, i > 0);
     return device_failed(dev);
 }
 
-static enum sotto_status add_signs(struct values *v, float *mean)
+/* Signs travel. */
+static bool are_signs(const struct values *v)
+{
+    return v->how->sign == SIGN_BEFORE && v->r->is.mesh->n_r > 1;
+}
+
+enum sotto_status values_pack(struct values *v, struct values_of of)
+{
+    if (of.count == 0 || !are_signs(v))
+        return SOTTO_OK;
+    v->now = of;
+    return work_run(&v->r->on, pack, v,
+                    sizeof(float) * (double)of.count + (double)packed(of.count));
+}
+
+enum sotto_status values_exchange(const struct values *v, struct comm *across, struct values_of of)
+{
+    const struct view own = view_at(v->own, of.first);
+    if (of.count == 0)
+        return SOTTO_OK;
+    if (are_signs(v))
+        return comm_allgather(across, gathered_of(v, of), signs_of(v, of),
+                              (size_t)across->size * packed(of.count));
+    return v->how->sign == SIGN_BEFORE ? SOTTO_OK : comm_allreduce(across, own, own, of.count);
+}
+
+enum sotto_status values_unpack(struct values *v, struct values_of of, float *mean)
 {
     struct replicate *r = v->r;
     const int groups = r->is.mesh->n_r;
-    const double bytes = (double)packed(v->count), values = sizeof(float) * (double)v->count;
-    if (groups == 1)
-        return work_sign(&r->on, v->own, v->count);
-    TRY(work_run(&r->on, pack, v, values + bytes));
-    TRY(comm_allgather(r->is.across, v->gathered.view, v->signs.view,
-                       (size_t)groups * packed(v->count)));
-    *mean = 1 / (float)groups;
-    return work_run(&r->on, unpack, v, groups * (2 * values + bytes));
-}
-
-enum sotto_status values_average(struct values *v, size_t count, float *mean)
-{
-    struct replicate *r = v->r;
+    const double values = sizeof(float) * (double)of.count;
     *mean = 1;
-    v->count = count;
-    if (count == 0)
+    if (of.count == 0)
         return SOTTO_OK;
-    if (v->how->sign == SIGN_BEFORE)
-        return add_signs(v, mean);
-    TRY(comm_allreduce(r->is.across, v->own, v->own, count));
-    if (v->how->sign == SIGN_AFTER)
-        return work_sign(&r->on, v->own, count);
-    *mean = 1 / (float)r->is.mesh->n_r;
-    return SOTTO_OK;
+    if (!are_signs(v) && v->how->sign != SIGN_OFF)
+        return work_sign(&r->on, view_at(v->own, of.first), of.count);
+    *mean = 1 / (float)groups;
+    if (!are_signs(v))
+        return SOTTO_OK;
+    v->now = of;
+    return work_run(&r->on, unpack, v, groups * (2 * values + (double)packed(of.count)));
 }

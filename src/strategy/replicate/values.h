@@ -12,7 +12,10 @@ struct values {
     struct view own;        /* the own values, and then what becomes of them */
     struct buffer signs;    /* sign = before: the own ones, packed ... */
     struct buffer gathered; /* ... and everybody's, group by group    */
-    size_t count;           /* under way */
+    struct values_of {      /* under way on the worker's own line */
+        int stage;
+        size_t first, count;
+    } now;
 };
 
 /* Up to `most` values. `given` (optional): an own vector that holds them, and travels itself where
@@ -22,7 +25,11 @@ enum sotto_status values_init(struct values *v, struct replicate *r,
                               const struct buffer *given);
 void values_free(struct values *v);
 
-/* v->own <- what `*mean` makes the average over the groups, or its sign, as the options say. */
-enum sotto_status values_average(struct values *v, size_t count, float *mean);
+/* v->own <- what `*mean` makes the average over the groups, or its sign, as the options say, for
+ * the values of a stage, which follow those of the stages before it: they are made ready to travel,
+ * exchanged, and made of what has come. */
+enum sotto_status values_pack(struct values *v, struct values_of of);
+enum sotto_status values_exchange(const struct values *v, struct comm *across, struct values_of of);
+enum sotto_status values_unpack(struct values *v, struct values_of of, float *mean);
 
 #endif

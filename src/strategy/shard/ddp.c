@@ -49,6 +49,7 @@ static enum sotto_status visit(struct strategy *strategy, struct state_visitor *
 static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
     struct shard *s = (struct shard *)strategy;
+    s->later = true;
     TRY(shard_init(s, setup, owned_all));
     TRY(shard_vectors(s, s->own.count, false));
     TRY(shard_replicate(s, NULL, s->theta.dev ? shard_theta_at : NULL, shard_g_at));
@@ -61,6 +62,7 @@ static const struct strategy_ops ops = {
     .bytes = sizeof(struct shard),
     .init = init,
     .round = run_round,
+    .settle = shard_settle,
     .gather = shard_theta,
     .export = shard_export,
     .import = shard_import,

@@ -1,7 +1,8 @@
 /* Fully sharded data parallelism (ZeRO stage 3, Rajbhandari et al. 2020): parameters, gradients and
  * optimizer live in slices. A stage is gathered right before it is computed, while the one before
  * it computes, and dropped after; its gradient is reduce-scattered while the next stage's backward
- * runs.
+ * runs. What the last step has left of a stage (an exchange over the groups) is ended before it is
+ * gathered.
  *
  * A stage whose parameters others read too (a tied embedding) stays gathered for the whole
  * micro-batch. */
@@ -76,6 +77,7 @@ static enum sotto_status prefetch(struct fsdp *f, int visit)
     const int n = s->is.oracle->table->n_stage, k = stage_of(visit, n);
     if (visit >= 2 * n || visit == n || f->kept[k].dev)
         return SOTTO_OK;
+    TRY(shard_ready(s, k));
     s->theta_stage[k] =
         f->room[visit < n ? visit % 2 : (visit + 1) % 2].view; /* not the last visit's */
     return gather_stage(f, k);
@@ -117,6 +119,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         if (!f->kept[k].dev)
             continue;
         TRY(work_fill(&s->on, f->g_kept[k].view, f->g_kept[k].count, 0));
+        TRY(shard_ready(s, k));
         TRY(gather_stage(f, k));
     }
     TRY(oracle_begin(s->is.oracle, 0, index, s->is.oracle->rank,
@@ -264,6 +267,7 @@ static enum sotto_status init(struct strategy *strategy, const struct strategy_s
     struct shard *s = &f->shard;
     struct mesh *mesh = setup->mesh;
     f->reduces = mesh->lane;
+    s->later = true;
     TRY(shard_init(s, setup, owned_slices));
     TRY(shard_vectors(s, s->own.count, false));
     TRY(shard_replicate(s, NULL, s->theta.dev ? theta_at : NULL, g_at));
@@ -278,6 +282,7 @@ static const struct strategy_ops ops = {
     .bytes = sizeof(struct fsdp),
     .init = init,
     .round = run_round,
+    .settle = shard_settle,
     .gather = shard_gather,
     .export = shard_export,
     .import = shard_import,

@@ -105,6 +105,7 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
         .n_part = s->n_slice,
         .own = &s->own,
         .x = s->x.view,
+        .later = s->later && mesh->n_r > 1,
     };
     enum sotto_status st = replicate_open(&s->replicate, &setup);
     free(part);
@@ -162,6 +163,7 @@ enum sotto_status shard_export(struct strategy *strategy, float *flat)
     struct device *dev = s->is.dev;
     struct view x;
     float *room = NULL; /* for a stage that this worker only helps to gather */
+    TRY(shard_settle(strategy));
     enum sotto_status st = truth(s, &x);
     for (int k = 0, i = 0; k < table->n_stage && st == SOTTO_OK; k++) {
         size_t count = table_stage_count(table, k);
@@ -190,6 +192,7 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
     struct device *dev = s->is.dev;
     const enum dtype type = strategy_type(s->is.config);
     struct view x;
+    TRY(shard_settle(strategy));
     TRY(truth(s, &x));
     if (!s->whole.dev)
         TRY(buffer_init(&s->whole, dev, type, table_count(table), MEMORY_SCRATCH));
@@ -208,6 +211,7 @@ enum sotto_status shard_gather(struct strategy *strategy, const struct view **th
 enum sotto_status shard_theta(struct strategy *strategy, const struct view **theta)
 {
     const struct shard *s = (const struct shard *)strategy;
+    TRY(shard_settle(strategy));
     if (s->replicate->apart)
         return shard_gather(strategy, theta);
     *theta = s->theta_stage;
@@ -218,6 +222,7 @@ enum sotto_status shard_import(struct strategy *strategy, const float *flat)
 {
     struct shard *s = (struct shard *)strategy;
     struct device *dev = s->is.dev;
+    TRY(shard_settle(strategy)); /* others wait for what is under way */
     for (int i = 0; i < s->own.n; i++) {
         const struct owned_range *r = &s->own.range[i];
         dev->ops->write(dev, view_at(s->replicate->x, r->at), flat + r->begin, r->end - r->begin);

@@ -5,6 +5,28 @@
 
 #include "tensor/ops.h"
 
+/* Which stages' parameters each stage reads: the last one of them. */
+static enum sotto_status list_reads(struct shard *s)
+{
+    struct oracle *o = s->is.oracle;
+    const int n = o->table->n_stage;
+    bool *needs = calloc((size_t)n, sizeof *needs);
+    s->reads = calloc((size_t)n, sizeof *s->reads);
+    if (!needs || !s->reads) {
+        free(needs);
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
+    }
+    for (int k = 0; k < n; k++) {
+        oracle_needs(o, k, needs);
+        s->reads[k] = k;
+        for (int j = k + 1; j < n; j++)
+            if (needs[j])
+                s->reads[k] = j;
+    }
+    free(needs);
+    return SOTTO_OK;
+}
+
 enum sotto_status shard_init(struct shard *s, const struct strategy_setup *setup, owned_rule *rule)
 {
     const int n = setup->oracle->table->n_stage;
@@ -18,6 +40,8 @@ enum sotto_status shard_init(struct shard *s, const struct strategy_setup *setup
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         s->job[k] = (struct stage_job){s, k};
+    s->ready = n;
+    TRY(list_reads(s));
     return shard_own(s, rule);
 }
 
@@ -54,6 +78,7 @@ void shard_free(struct strategy *strategy)
     free(s->g_stage);
     free(s->asked_stage);
     free(s->job);
+    free(s->reads);
     free(s->own_g);
     free(s->slice);
     owned_free(&s->own);
@@ -88,9 +113,33 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
     if (!s->replicate->idle)
         s->next += s->is.config->accumulate;
     shard_count_end(s, &s->counts, out); /* by the groups that train in this round ... */
+    s->ready = 0;
     TRY(replicate_step(s->replicate, plan, scale));
     shard_agree(s, &s->counts, out); /* ... before another number of them begins    */
+    return s->replicate->left ? SOTTO_OK : shard_settle(&s->base);
+}
+
+/* Everybody comes to the stages in their order. */
+static enum sotto_status ready_up_to(struct shard *s, int last)
+{
+    for (int k = s->ready; k <= last; k++) {
+        TRY(replicate_ready(s->replicate, k));
+        if (s->completes)
+            TRY(shard_complete(s, s->is.mesh->shard, k, s->theta_stage[k]));
+        s->ready = k + 1;
+    }
     return SOTTO_OK;
+}
+
+enum sotto_status shard_ready(struct shard *s, int k)
+{
+    return ready_up_to(s, s->reads[k]);
+}
+
+enum sotto_status shard_settle(struct strategy *strategy)
+{
+    struct shard *s = (struct shard *)strategy;
+    return ready_up_to(s, s->is.oracle->table->n_stage - 1);
 }
 
 /* The counts come first, so that here all workers know whether one of them has abandoned. */
@@ -112,8 +161,10 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
     TRY(oracle_begin(o, 0, index, o->rank, s->is.config->weight == WEIGHT_TOKENS));
-    for (int k = 0; k < n; k++)
+    for (int k = 0; k < n; k++) {
+        TRY(shard_ready(s, k)); /* what the last step has left of it */
         TRY(oracle_forward(o, 0, k, s->theta_stage));
+    }
     for (int k = n - 1; k >= 0; k--) {
         TRY(oracle_backward(o, 0, k, s->theta_stage, s->g_stage)); /* g_k complete on this worker */
         if (complete && k == n - 1) {
@@ -130,6 +181,7 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 static enum sotto_status abandon(struct shard *s, bool alone)
 {
     s->counts.abandoned = s->counts.stop = 1;
+    TRY(shard_settle(&s->base)); /* others may have come so far */
     if (alone)
         return SOTTO_OK;
     TRY(shard_count_sum(s));
@@ -199,6 +251,7 @@ static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
 
 enum sotto_status shard_visit(struct shard *s, struct state_visitor *v)
 {
+    TRY(shard_settle(&s->base));
     TRY(visit_place(s, v));
     TRY(replicate_show(s->replicate, v));
     if (state_loading(v))

@@ -54,8 +54,14 @@ struct shard {
     struct buffer mean;                 /* ... own slices, while groups differ               */
     struct buffer wire;                 /* gradients on their way: shard_wire_open           */
     struct agreed agreed;               /* of a round, where all workers' gradients are averaged */
-    bool carried;       /* between rounds: g and counts hold gradients that were not applied yet */
-    lane_job *complete; /* of a stage, unless the round is abandoned */
+    bool later;     /* set by members that call shard_ready before they use a stage's parameters: a
+                       step may end then */
+    bool completes; /* set by members: a stage of theta is completed (shard_complete) once the own
+                       part of it is there */
+    int ready;      /* stages whose parameters are as the last step wants them; n_stage: all */
+    int *reads;     /* (n_stage) the last of the stages whose parameters each one reads      */
+    bool carried;   /* between rounds: g and counts hold gradients that were not applied yet */
+    lane_job *complete;                 /* of a stage, unless the round is abandoned */
     const volatile sig_atomic_t *asked; /* plan.asked, where a round can be abandoned */
 };
 
@@ -138,7 +144,11 @@ size_t shard_largest(const struct shard *s);
  * that works ahead, or by a run that was resumed from one. */
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
 
-/* A round's step, once its gradient is complete; then theta is to be gathered. */
+/* A round's step, once its gradient is complete; then theta is to be gathered. With s->later it may
+ * be left half-way: shard_ready ends it for all that stage k of an oracle reads, shard_settle for
+ * all stages, before anybody looks at parameters or state. */
+enum sotto_status shard_ready(struct shard *s, int k);
+enum sotto_status shard_settle(struct strategy *s);
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
                              struct round *out);
 

@@ -35,7 +35,6 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     if (s->is.optim->clip > 0 || plan->want_norm)
         TRY(shard_clip(s, &s->on, shard_own_g(s), s->n_slice, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
-    TRY(shard_complete_theta(s));
     return device_check(s->is.dev);
 }
 
@@ -57,6 +56,7 @@ static enum sotto_status visit(struct strategy *strategy, struct state_visitor *
 static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
     struct shard *s = (struct shard *)strategy;
+    s->later = s->completes = true;
     TRY(shard_init(s, setup, owned_slices));
     TRY(shard_vectors(s, table_count(setup->oracle->table), true));
     TRY(shard_replicate(s, NULL, shard_theta_at, shard_g_at));
@@ -68,6 +68,7 @@ static const struct strategy_ops ops = {
     .bytes = sizeof(struct shard),
     .init = init,
     .round = run_round,
+    .settle = shard_settle,
     .gather = shard_theta,
     .export = shard_export,
     .import = import,

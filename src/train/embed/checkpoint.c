@@ -80,7 +80,7 @@ static enum sotto_status save(struct saving *s, const char *path)
 enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 {
     struct saving s = {.t = t};
-    trainer_pause(t);
+    TRY(trainer_failed(t, trainer_pause(t)));
     TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
     enum sotto_status st = meter_gather(&t->meter);
     if (st == SOTTO_OK)

@@ -135,8 +135,11 @@ struct sotto_cost embed_cost(const struct cost *c);
 /* Keeps the first failure; returns `st`. */
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
 
+/* The rest of the last round's step, which is training; all workers do it together. */
+enum sotto_status trainer_settle(struct sotto_trainer *t);
+
 /* Between rounds, around what is not training and all workers do together. */
-void trainer_pause(struct sotto_trainer *t);
+enum sotto_status trainer_pause(struct sotto_trainer *t);
 enum sotto_status trainer_go_on(struct sotto_trainer *t);
 
 /* The parameters in the table's layout, until the caller drops them; NULL unless `wanted`. */

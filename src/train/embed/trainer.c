@@ -216,6 +216,8 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     if (st != SOTTO_OK)
         return trainer_failed(t, fail_in(st, "step %lld: ", (long long)step));
     meter_stop(&t->meter);
+    if (plan->last)
+        TRY(trainer_failed(t, trainer_settle(t)));
     t->ended = clock_now(t->worker->worker->clock);
     t->step = step;
     if (!out)
@@ -258,11 +260,23 @@ void trainer_drop(struct sotto_trainer *t, float *padded)
     memory_give(&t->memory, MEMORY_CHECKPOINT, padded, table_count(&t->table) * sizeof *padded);
 }
 
-void trainer_pause(struct sotto_trainer *t)
+enum sotto_status trainer_settle(struct sotto_trainer *t)
+{
+    if (!t->strategy->ops->settle)
+        return SOTTO_OK;
+    meter_start(&t->meter);
+    const enum sotto_status st = t->strategy->ops->settle(t->strategy);
+    meter_stop(&t->meter);
+    return st;
+}
+
+enum sotto_status trainer_pause(struct sotto_trainer *t)
 {
     struct worker *w = t->worker->worker;
+    TRY(trainer_settle(t));
     if (w->ops->pause)
         w->ops->pause(w);
+    return SOTTO_OK;
 }
 
 enum sotto_status trainer_go_on(struct sotto_trainer *t)
@@ -279,7 +293,7 @@ enum sotto_status trainer_go_on(struct sotto_trainer *t)
 enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
 {
     float *padded;
-    trainer_pause(t);
+    TRY(trainer_failed(t, trainer_pause(t)));
     TRY(trainer_failed(t, trainer_export(t, out != NULL, &padded)));
     if (out)
         problem_unpack(&t->table, out, padded);
