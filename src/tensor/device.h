@@ -48,6 +48,8 @@ const char *device_describe(const struct device *dev);
  * until everything that was issued is done. */
 enum sotto_status device_failed(struct device *dev);
 enum sotto_status device_check(struct device *dev);
+/* Keeps the failure of an op, unless there was one before. */
+void device_fail(struct device *dev, enum sotto_status code);
 
 /* All that was issued to a context so far. A context that follows a mark runs nothing that is
  * issued later before all of that is done; neither call waits. */

@@ -24,8 +24,7 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
             return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and apart",
-                name);
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and apart", name);
 }
 
 /* False: none left. */
@@ -94,10 +93,18 @@ void device_follow(struct device *dev, struct device_mark mark)
         dev->ops->follow(dev, mark);
 }
 
-static void keep_failure(struct device *dev, enum sotto_status code)
+void device_fail(struct device *dev, enum sotto_status code)
 {
     if (dev->failure.code == SOTTO_OK)
         status_save(&dev->failure, code);
+}
+
+void tiles_damaged(struct device *dev, const struct tiles *t, uint32_t index)
+{
+    device_fail(dev, fail(SOTTO_EFORMAT,
+                          "what came names coefficient %u of a tile of %d x %d: another worker's "
+                          "message is damaged",
+                          index, t->h, t->w));
 }
 
 void *device_scratch(struct device *dev, size_t bytes)
@@ -109,7 +116,7 @@ void *device_scratch(struct device *dev, size_t bytes)
     }
     void *more;
     if (!take(dev, bytes, &more)) {
-        keep_failure(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));
+        device_fail(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));
         return NULL;
     }
     if (dev->scratch_bytes) {

@@ -143,6 +143,9 @@ struct tiling {
     int n;
 };
 
+/* For tables: keeps the failure that a message named a coefficient that no tile of t has. */
+void tiles_damaged(struct device *dev, const struct tiles *t, uint32_t index);
+
 /* `count` elements of a vector, in turn: those that a list of int32 (optional) names, none of them
  * twice, or every `stride`-th from `first` on. */
 struct picks {
@@ -308,7 +311,7 @@ struct ops {
                          struct view m, struct view index, struct view value);
     /* Each tile of y (fp32) from coefficients that `senders` kept, `index_step` and `value_step`
      * elements from one to the next: the mean of those who sent it, added in their order; 0 where
-     * nobody did. */
+     * nobody did. An index beyond its tile is left out, and a failure. */
     void (*tiles_decode)(struct device *dev, const struct tiling *p, struct view basis, int senders,
                          struct view y, struct view index, size_t index_step, struct view value,
                          size_t value_step);

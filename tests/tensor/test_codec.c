@@ -60,13 +60,18 @@ static void lab_open(struct lab *lab, const char *device, const char *variant, s
     lab->dev.ops->write(&lab->dev, lab->m.view, m, lab->count);
 }
 
-static void lab_close(struct lab *lab)
+static void lab_drop(struct lab *lab)
 {
-    assert_ok(device_check(&lab->dev));
     struct buffer *const all[] = {&lab->basis, &lab->m, &lab->y, &lab->index, &lab->value};
     for (int i = 0; i < 5; i++)
         buffer_free(all[i]);
     device_close(&lab->dev);
+}
+
+static void lab_close(struct lab *lab)
+{
+    assert_ok(device_check(&lab->dev));
+    lab_drop(lab);
 }
 
 /* Encodes as sender r. */
@@ -131,10 +136,11 @@ static const struct tiles shapes[] = {
     {.ny = 1, .nx = 7, .h = 1, .w = 29, .keep = 29, .stride = 7 * 29},
     {.ny = 1, .nx = 1, .h = 1, .w = 256, .keep = 3, .stride = 256},
     {.ny = 3, .nx = 2, .h = 1, .w = 31, .keep = 2, .stride = 62},
-    {.ny = 2, .nx = 3, .h = 16, .w = 16, .keep = 9, .stride = 48},
+    {.ny = 2, .nx = 3, .h = 16, .w = 16, .keep = 5, .stride = 48},
+    {.ny = 1, .nx = 26, .h = 1, .w = 40, .keep = 7, .stride = 26 * 40},
     {.ny = 1, .nx = 2, .h = 7, .w = 13, .keep = 5, .stride = 26, .at = 11},
     {.ny = 2, .nx = 1, .h = 29, .w = 3, .keep = 87, .stride = 3},
-    {.ny = 1, .nx = 1, .h = 32, .w = 24, .keep = 1, .stride = 24},
+    {.ny = 1, .nx = 1, .h = 32, .w = 24, .keep = 17, .stride = 24},
 };
 
 static bool has(struct contender c)
@@ -213,13 +219,15 @@ static void ties(void **state)
     (void)state;
     const struct {
         struct tiles t;
-        float m[64];
+        float m[256];
         double want[5];
     } cases[] = {
+        {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 4, .stride = 64}, {0}, {0, 1, 2, 3}},
         {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 5, .stride = 64}, {0}, {0, 1, 2, 3, 4}},
+        {{.ny = 1, .nx = 1, .h = 1, .w = 256, .keep = 5, .stride = 256}, {0}, {0, 1, 2, 3, 4}},
         {{.ny = 1, .nx = 1, .h = 1, .w = 4, .keep = 3, .stride = 4}, {1, 0, 0, -1}, {0, 1, 3}},
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         struct lab lab;
         lab_open(&lab, test_device(), NULL, cases[i].t, DTYPE_F32, 1);
         lab.dev.ops->write(&lab.dev, lab.m.view, cases[i].m, (size_t)cases[i].t.w);
@@ -251,6 +259,36 @@ static void threads_give_equal_bits(void **state)
     free(y);
     lab_close(&lab[0]);
     lab_close(&lab[1]);
+}
+
+/* A damaged message is an error, and nothing beyond a tile is written. */
+static void no_such_coefficient(void **state)
+{
+    (void)state;
+    static const char *const tables[] = {"reference", "cpu", "apart"};
+    static const struct tiles damaged[] = {
+        {.ny = 1, .nx = 2, .h = 1, .w = 7, .keep = 2, .stride = 14},
+        {.ny = 1, .nx = 2, .h = 3, .w = 5, .keep = 2, .stride = 10},
+    };
+    for (int i = 0; i < 6; i++) {
+        const struct tiles *t = &damaged[i / 3];
+        const int size = t->h * t->w;
+        struct lab lab;
+        char want[64];
+        lab_open(&lab, tables[i % 3], NULL, *t, DTYPE_F32, 2);
+        encode(&lab, 0);
+        encode(&lab, 1);
+        lab.dev.ops->write(&lab.dev, view_at(lab.index.view, lab.kept + 1), &size, 1);
+        decode(&lab, 2);
+        assert_int_equal(device_check(&lab.dev), SOTTO_EFORMAT);
+        snprintf(want, sizeof want, "coefficient %d of a tile of %d x %d", size, t->h, t->w);
+        assert_non_null(strstr(sotto_error(), want));
+        double *y = read_all(&lab, &lab.y);
+        for (size_t e = (size_t)(2 * size); e < lab.count; e++)
+            assert_true(y[e] == 0);
+        free(y);
+        lab_drop(&lab);
+    }
 }
 
 static void signs(void **state)
@@ -308,9 +346,13 @@ static void bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_agree), cmocka_unit_test(every_size),
-        cmocka_unit_test(ties),         cmocka_unit_test(threads_give_equal_bits),
-        cmocka_unit_test(signs),        cmocka_unit_test(bits),
+        cmocka_unit_test(tables_agree),
+        cmocka_unit_test(every_size),
+        cmocka_unit_test(ties),
+        cmocka_unit_test(threads_give_equal_bits),
+        cmocka_unit_test(signs),
+        cmocka_unit_test(bits),
+        cmocka_unit_test(no_such_coefficient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

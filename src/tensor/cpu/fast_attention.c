@@ -59,6 +59,8 @@ static inline __attribute__((always_inline)) void strip(int rows, int n, int k, 
     int j = 0;
     for (; j + VECTORS * LANES <= n; j += VECTORS * LANES)
         tile(rows, VECTORS, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
+    for (; j + 2 * LANES <= n; j += 2 * LANES)
+        tile(rows, 2, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
     for (; j + LANES <= n; j += LANES)
         tile(rows, 1, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
 }

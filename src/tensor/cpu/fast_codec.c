@@ -1,5 +1,21 @@
 /* Codecs: the largest coefficients of a tile, and tiles from a few coefficients. */
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 #include "tensor/cpu/kernels.h"
+
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+enum { VECTORS = 4 };
+
+typedef float vec __attribute__((vector_size(LANES * 4)));
+typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
 static int count_from(const uint32_t *keys, int n, uint32_t least)
 {
@@ -39,19 +55,130 @@ static uint32_t threshold(const uint32_t *keys, int n, int keep)
     return low;
 }
 
-/* Without a branch that nobody could foresee. */
+/* Where the keys that reach `least` are, in order, without a branch that nobody could foresee;
+ * index has room for all n. Returns how many. */
 static int find(const uint32_t *keys, int n, uint32_t least, int32_t *index)
 {
-    int count = 0;
-    for (int i = 0; i < n; i++) {
+    int count = 0, i = 0;
+#ifdef __AVX512F__
+    __m512i at = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    const __m512i border = _mm512_set1_epi32((int)least), next = _mm512_set1_epi32(16);
+    for (; i + 16 <= n; i += 16) {
+        const __mmask16 reach = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i), border);
+        _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(reach, at));
+        count += __builtin_popcount(reach);
+        at = _mm512_add_epi32(at, next);
+    }
+#endif
+    for (; i < n; i++) {
         index[count] = i;
         count += keys[i] >= least;
     }
     return count;
 }
 
+/* Something that `keep` keys reach at least, and not many more: the largest of each of n / WAYS
+ * groups are as many keys as there are groups, so the keep-th of these is reached by as many. */
+enum { WAYS = 16 };
+static uint32_t bound(const uint32_t *keys, int n, int keep, uint32_t *room)
+{
+    const int groups = n / WAYS;
+    if (groups < 2 * keep)
+        return 0;
+    memcpy(room, keys, (size_t)groups * sizeof *room);
+    for (int k = 1; k < WAYS; k++) {
+        const uint32_t *from = keys + k * groups;
+#pragma omp simd
+        for (int i = 0; i < groups; i++)
+            room[i] = from[i] > room[i] ? from[i] : room[i];
+    }
+    return threshold(room, groups, keep);
+}
+
+/* Few of few: the largest, and again without it. Of equal ones the first. */
+enum { FEW = 4, OF_FEW = 64 };
+
+#ifdef __AVX512F__
+static int first_largest(const int32_t *keys, int n)
+{
+    const __m512i below = _mm512_set1_epi32(-1);
+    __m512i part[OF_FEW / 16], most = below;
+    uint64_t where = 0;
+    for (int i = 0; i < OF_FEW / 16; i++) {
+        const int left = n - 16 * i;
+        const __mmask16 mask = left >= 16 ? 0xffff : left > 0 ? (1u << left) - 1 : 0;
+        part[i] = _mm512_mask_loadu_epi32(below, mask, keys + 16 * i);
+        most = _mm512_max_epi32(most, part[i]);
+    }
+    most = _mm512_set1_epi32(_mm512_reduce_max_epi32(most));
+    for (int i = 0; i < OF_FEW / 16; i++)
+        where |= (uint64_t)_mm512_cmpeq_epi32_mask(part[i], most) << 16 * i;
+    return __builtin_ctzll(where);
+}
+#else
+static int first_largest(const int32_t *keys, int n)
+{
+    int32_t most = -1;
+    int first = n;
+#pragma omp simd reduction(max : most)
+    for (int i = 0; i < n; i++)
+        most = keys[i] > most ? keys[i] : most;
+#pragma omp simd reduction(min : first)
+    for (int i = 0; i < n; i++) {
+        const int here = keys[i] == most ? i : n;
+        first = here < first ? here : first;
+    }
+    return first;
+}
+#endif
+
+static void take_largest(int32_t *keys, int n, int keep, int32_t *index)
+{
+    for (int k = 0; k < keep; k++) {
+        const int first = first_largest(keys, n);
+        int at = k;
+        keys[first] = -1; /* below any */
+        for (; at > 0 && index[at - 1] > first; at--)
+            index[at] = index[at - 1];
+        index[at] = first;
+    }
+}
+
+/* Many, or of many: those that reach a bound first, and of these those that reach the border. */
+static void take_reaching(const uint32_t *keys, int n, int keep, uint32_t *room, int32_t *where,
+                          int32_t *index)
+{
+    const int found = find(keys, n, bound(keys, n, keep, room), where);
+    for (int k = 0; k < found; k++)
+        room[k] = keys[where[k]];
+    const uint32_t least = threshold(room, found, keep);
+    int border = keep - count_from(room, found, least + 1); /* of those at the border, the first */
+    for (int k = 0, to = 0; k < found; k++) { /* without a branch that nobody could foresee */
+        const int at = room[k] == least, takes = (room[k] > least) | (at & (border > 0));
+        where[to] = where[k];
+        to += takes;
+        border -= at;
+    }
+    memcpy(index, where, (size_t)keep * sizeof *index);
+}
+
+/* index / w, for indices of tiles. */
+struct divisor {
+    uint64_t by;
+};
+
+static struct divisor divisor_of(int w)
+{
+    return (struct divisor){((uint64_t)1 << 32) / (uint64_t)w + 1};
+}
+
+static int divide(int32_t index, struct divisor d)
+{
+    return (int)((uint64_t)index * d.by >> 32);
+}
+
 static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
-                   int32_t *room, int32_t *index, float *value)
+                   uint32_t *room, int32_t *where, int32_t *index, float *value)
 {
     const int n = rows * w;
     for (int r = 0; r < rows; r++) {
@@ -64,54 +191,98 @@ static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_
             to[i] = bits & 0x7fffffffu;
         }
     }
-    const uint32_t least = threshold(keys, n, keep);
-    const int found = find(keys, n, least, room);
-    int over = found - keep; /* of those at the border, the last */
-    for (int k = found - 1; k >= 0; k--) {
-        const int i = room[k];
-        if (over > 0 && keys[i] == least) {
-            over--;
-            continue;
-        }
-        index[k - over] = i;
-        value[k - over] = c[(size_t)(i / w) * ld + (size_t)(i % w)];
+    if (keep <= FEW && n <= OF_FEW)
+        take_largest((int32_t *)keys, n, keep, index);
+    else
+        take_reaching(keys, n, keep, room, where, index);
+    const struct divisor by = divisor_of(w);
+    for (int k = 0; k < keep; k++) {
+        const int row = divide(index[k], by);
+        value[k] = c[(size_t)row * ld + (size_t)(index[k] - row * w)];
     }
 }
 
-static void add_scaled(float *y, float a, const float *x, int n)
+/* `vectors` vectors of a row: the sum of n rows of b. */
+static inline __attribute__((always_inline)) void sum_row(int vectors, float *y,
+                                                          const int32_t *index, const float *value,
+                                                          int n, const float *b, size_t ld)
+{
+    vec sum[VECTORS];
+    for (int j = 0; j < vectors; j++)
+        sum[j] = (vec){0};
+    for (int k = 0; k < n; k++) {
+        for (int j = 0; j < vectors; j++)
+            sum[j] += value[k] * *(const vec_at *)(b + (size_t)index[k] * ld + j * LANES);
+    }
+    for (int j = 0; j < vectors; j++)
+        *(vec_at *)(y + j * LANES) = sum[j];
+}
+
+static void sum_rows(float *y, int rows, int w, size_t ld, const int32_t *index, const float *value,
+                     int n, const float *bw)
+{
+    const struct divisor by = divisor_of(w);
+    size_t c = 0;
+    for (; c + VECTORS * LANES <= ld && rows == 1; c += VECTORS * LANES)
+        sum_row(VECTORS, y + c, index, value, n, bw + c, ld);
+    for (; c < ld && rows == 1; c += LANES)
+        sum_row(1, y + c, index, value, n, bw + c, ld);
+    if (rows == 1)
+        return;
+    memset(y, 0, (size_t)rows * ld * sizeof *y);
+    for (int k = 0; k < n; k++) { /* as they come: how many there are in a row cannot be foreseen */
+        const int row = divide(index[k], by);
+        float *to = y + (size_t)row * ld;
+        const float *from = bw + (size_t)(index[k] - row * w) * ld;
+        for (c = 0; c < ld; c += LANES)
+            *(vec_at *)(to + c) += value[k] * *(const vec_at *)(from + c);
+    }
+}
+
+static void fold(float *y, const float *x, int n)
+{
+    const int half = n / 2;
+#pragma omp simd
+    for (int i = 0; i < half; i++) {
+        const float a = x[i], b = x[n - 1 - i];
+        y[i] = a + b;
+        y[half + i] = a - b;
+    }
+}
+
+static void weave(float *y, const float *a, const float *b, int n)
 {
 #pragma omp simd
-    for (int i = 0; i < n; i++)
-        y[i] += a * x[i];
-}
-
-static void sum_rows(float *y, int w, size_t ld, float scale, const int32_t *index,
-                     const float *value, int n, const float *bw)
-{
-    for (int k = 0; k < n; k++) {
-        const int row = index[k] / w;
-        add_scaled(y + (size_t)row * ld, scale * value[k], bw + (size_t)(index[k] - row * w) * ld,
-                   (int)ld);
+    for (int i = 0; i < n; i++) {
+        y[2 * i] = a[i];
+        y[2 * i + 1] = b[i];
     }
 }
 
-static void mirror(float *y, float *z, const float *a, const float *b, size_t n, bool add)
+static void mirror(float *a, float *b, size_t n, bool back)
 {
-    if (add) {
+    if (back) {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {
             const float sum = a[i] + b[i], difference = a[i] - b[i];
-            y[i] += sum;
-            z[i] += difference;
+            a[i] = difference;
+            b[i] = sum;
         }
     } else {
 #pragma omp simd
         for (size_t i = 0; i < n; i++) {
-            const float sum = a[i] + b[i], difference = a[i] - b[i];
-            y[i] = sum;
-            z[i] = difference;
+            const float sum = a[i] + b[i], difference = b[i] - a[i];
+            a[i] = sum;
+            b[i] = difference;
         }
     }
+}
+
+static void subtract(float *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] -= x[i];
 }
 
 static void sign(float *y, const float *x, size_t n)
@@ -121,4 +292,12 @@ static void sign(float *y, const float *x, size_t n)
         y[i] = x[i] == x[i] ? (float)((x[i] > 0) - (x[i] < 0)) : x[i];
 }
 
-const struct codec_kernels KERNELS(fast_codec) = {select, find, sum_rows, mirror, sign};
+const struct codec_kernels KERNELS(fast_codec) = {
+    .select = select,
+    .sum_rows = sum_rows,
+    .fold = fold,
+    .weave = weave,
+    .mirror = mirror,
+    .subtract = subtract,
+    .sign = sign,
+};

@@ -119,19 +119,21 @@ struct attention_kernels {
 
 /* Tiles of the cosine transform. */
 struct codec_kernels {
-    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys and room: memory for all
-     * of c. */
+    /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys, room and where: memory
+     * for all of c. */
     void (*select)(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,
-                   int32_t *room, int32_t *index, float *value);
-    /* Where the keys that reach `least` are, in order; index has room for all n. Returns how many.
-     */
-    int (*find)(const uint32_t *keys, int n, uint32_t least, int32_t *index);
-    /* Row index / w of y, rows `ld` apart, += scale * value * row index % w of bw (w, ld), for n
-     * coefficients of tiles of width w. */
-    void (*sum_rows)(float *y, int w, size_t ld, float scale, const int32_t *index,
-                     const float *value, int n, const float *bw);
-    /* y = a + b and z = a - b, or += when `add`. */
-    void (*mirror)(float *y, float *z, const float *a, const float *b, size_t n, bool add);
+                   uint32_t *room, int32_t *where, int32_t *index, float *value);
+    /* Row r of y (rows, ld) = the sum, over those of n coefficients of a tile of width w whose
+     * index / w is r, of value * row index % w of bw (w, ld). */
+    void (*sum_rows)(float *y, int rows, int w, size_t ld, const int32_t *index, const float *value,
+                     int n, const float *bw);
+    /* y = x and its mirror image (an even n): the n/2 sums, then the n/2 differences. */
+    void (*fold)(float *y, const float *x, int n);
+    /* y (2n) = a and b in turn. */
+    void (*weave)(float *y, const float *a, const float *b, int n);
+    /* a, b <- a + b, b - a; back: a - b, a + b. */
+    void (*mirror)(float *a, float *b, size_t n, bool back);
+    void (*subtract)(float *y, const float *x, size_t n); /* y -= x */
     void (*sign)(float *y, const float *x, size_t n);
 };
 

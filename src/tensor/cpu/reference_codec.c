@@ -81,12 +81,18 @@ struct sent {
     size_t index_step, value_step;
 };
 
-static void decode(struct tile *t, const struct sent *s, struct view y_view)
+/* Returns an index that the tile has not, if there was one, else 0. */
+static uint32_t decode(struct tile *t, const struct sent *s, struct view y_view)
 {
+    uint32_t beyond = 0;
     for (int r = 0; r < s->senders; r++)
         for (int k = 0; k < t->of->keep; k++) {
             const size_t at = t->kept + (size_t)k;
             const int i = ((const int32_t *)s->index.data)[(size_t)r * s->index_step + at];
+            if (i < 0 || i >= t->of->h * t->of->w) {
+                beyond = (uint32_t)i;
+                continue;
+            }
             t->c[i] = (t->is[i] ? t->c[i] : 0) + get(s->value, (size_t)r * s->value_step + at);
             t->is[i]++;
         }
@@ -96,9 +102,11 @@ static void decode(struct tile *t, const struct sent *s, struct view y_view)
     for (int y = 0; y < t->of->h; y++)
         for (int x = 0; x < t->of->w; x++)
             put(y_view, element(t, y, x), inverse(t, y, x));
+    return beyond;
 }
 
-static void each_tile(const struct tiling *p, const struct sent *sent, struct view v)
+static void each_tile(struct device *dev, const struct tiling *p, const struct sent *sent,
+                      struct view v)
 {
     for (int k = 0; k < p->n; k++) {
         const struct tiles *s = &p->tiles[k];
@@ -111,9 +119,10 @@ static void each_tile(const struct tiling *p, const struct sent *sent, struct vi
             t.is = calloc(size, 1);
             if (!t.c || !t.is)
                 abort(); /* for tests */
-            if (sent->senders)
-                decode(&t, sent, v);
-            else
+            const uint32_t beyond = sent->senders ? decode(&t, sent, v) : 0;
+            if (beyond)
+                tiles_damaged(dev, s, beyond);
+            if (!sent->senders)
                 encode(&t, v, sent->index, sent->value);
             free(t.c);
             free(t.is);
@@ -124,16 +133,16 @@ static void each_tile(const struct tiling *p, const struct sent *sent, struct vi
 void reference_tiles_encode(struct device *dev, const struct tiling *p, struct view basis_view,
                             struct view m, struct view index, struct view value)
 {
-    (void)dev, (void)basis_view;
-    each_tile(p, &(struct sent){.index = index, .value = value}, m);
+    (void)basis_view;
+    each_tile(dev, p, &(struct sent){.index = index, .value = value}, m);
 }
 
 void reference_tiles_decode(struct device *dev, const struct tiling *p, struct view basis_view,
                             int senders, struct view y, struct view index, size_t index_step,
                             struct view value, size_t value_step)
 {
-    (void)dev, (void)basis_view;
-    each_tile(p, &(struct sent){senders, index, value, index_step, value_step}, y);
+    (void)basis_view;
+    each_tile(dev, p, &(struct sent){senders, index, value, index_step, value_step}, y);
 }
 
 /* Bit by bit. */
