@@ -4,12 +4,15 @@
  * fraction of what a plain loop with as many streams does.
  *
  *     bench_ops [threads] [op]
+ *     bench_ops THREADS -      for each line of input (which pass, 1 for bf16, the op and its
+ * shape) seconds of that pass, of the clock and of processors (conv.py)
  *
  * Results are checked against the reference on a small shape before anything is timed. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "tensor/cpu/cpu.h"
@@ -40,6 +43,14 @@ static struct cost cost_of(const struct op_room *room, int pass)
     struct cost c = {0};
     if (strcmp(op, "linear") == 0) {
         c.flops = 2.0 * d[0] * d[1] * d[2];
+    } else if (strcmp(op, "conv") == 0) {
+        c.flops = 2.0 * d[3] * d[5] * d[5] * (double)room->operand[3].count;
+    } else if (strcmp(op, "batchnorm") == 0) { /* a pass for the sums, one for the rest */
+        c.bytes = size_of(room, 0, 0) * (pass ? 5 : 3) + size_of(room, 3, 3) * (pass ? 4 : 1);
+    } else if (strcmp(op, "relu") == 0) {
+        c.bytes = size_of(room, 0, 0) * (pass ? 3 : 2);
+    } else if (strcmp(op, "maxpool") == 0 || strcmp(op, "meanpool") == 0) {
+        c.bytes = size_of(room, 0, 1);
     } else if (strcmp(op, "attention") == 0) { /* causal: half of the square */
         double seen = room->c->flags & CASE_WHOLE ? d[2] : d[2] - (d[1] - 1) / 2.0;
         double pairs = (double)d[0] * d[3] * d[1] * seen;
@@ -212,10 +223,49 @@ static const struct op_case shapes[] = {
     {"embedding", {4, 256, 768, 50257}, 0},
     {"cross_entropy", {1024, 8192}, CASE_IN_PLACE},
     {"cross_entropy", {256, 50257}, CASE_IN_PLACE},
+    {"conv", {64, 32, 32, 64, 64, 3, 1, 1}, 0},
+    {"conv", {64, 8, 8, 256, 256, 3, 1, 1}, 0},
+    {"conv", {8, 56, 56, 64, 256, 1, 1, 0}, 0},
+    {"conv", {8, 224, 224, 3, 64, 7, 2, 3}, 0},
+    {"batchnorm", {64 * 32 * 32, 64, 1}, CASE_RELU},
+    {"batchnorm", {64 * 32 * 32, 64, 1}, CASE_RELU | CASE_RESIDUAL},
+    {"relu", {64 * 32 * 32 * 64}, 0},
+    {"maxpool", {8, 112, 112, 64, 3, 2, 1}, 0},
+    {"meanpool", {64, 16, 512}, 0},
     {"adamw", {13770240}, 0},
     {"adamw", {124439808 / 2}, 0},
     {"sgd", {124439808 / 2}, 0},
 };
+
+/* Answers each line of input. */
+static int serve(struct device *dev)
+{
+    struct op_room room = {0};
+    struct op_case c = {0};
+    char line[256], last[256] = "", op[32];
+    int pass, half, read;
+    while (fgets(line, sizeof line, stdin)) {
+        if (sscanf(line, "%d %d %31s %n", &pass, &half, op, &read) != 3)
+            return 1;
+        if (strcmp(line + 2, last) != 0) { /* another shape or type: all but the pass */
+            op_room_free(&room);
+            strcpy(last, line + 2);
+            c = (struct op_case){.op = op};
+            char *at = line + read;
+            for (int i = 0; i < 8; i++)
+                c.d[i] = (int)strtol(at, &at, 10);
+            if (!family_of(&c) || op_room_init(&room, dev, &c, half ? 7 : 0) != SOTTO_OK)
+                return 1;
+        }
+        const double start = clock_now(&clock_real), used = (double)clock() / CLOCKS_PER_SEC;
+        op_room_run(&room, pass);
+        printf("%.9f %.6f\n", clock_now(&clock_real) - start,
+               (double)clock() / CLOCKS_PER_SEC - used);
+        fflush(stdout);
+    }
+    op_room_free(&room);
+    return 0;
+}
 
 int main(int argc, char **argv)
 {
@@ -223,6 +273,8 @@ int main(int argc, char **argv)
     if (device_open(&dev, "cpu", &memory, argc > 1 ? atoi(argv[1]) : 0) != SOTTO_OK ||
         !verify(&dev))
         return 1;
+    if (argc > 2 && strcmp(argv[2], "-") == 0)
+        return serve(&dev);
     double peak = measure_peak(&dev), bandwidth = measure_bandwidth(&dev);
     printf("kernels %s, %d threads: %.0f GFLOP/s in cache, %.1f GB/s from memory\n",
            kernels_of(&dev)->name, dev.threads, peak, bandwidth);
