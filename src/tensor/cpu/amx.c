@@ -158,6 +158,63 @@ static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k
     }
 }
 
+/* Rows that are split: of every 32 elements part after part. */
+FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
+{
+    for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP) {
+        for (int l = 0; l < DEEP; l++) {
+            float rest = x[at + (size_t)l];
+            for (int p = 0; p < parts; p++)
+                to[p * DEEP + l] = (uint16_t)(split(&rest, p == 0) >> 16);
+        }
+    }
+}
+
+/* 32 words, or zeros. */
+static inline __m512i line_at(const uint16_t *x, size_t at)
+{
+    return x ? _mm512_loadu_si512(x + at) : _mm512_setzero_si512();
+}
+
+FOR_PARTS void pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n, int k,
+                            int parts)
+{
+    char *to = (char *)strip;
+    for (int l = 0; l < k; l += DEEP, at += (size_t)(parts * DEEP), to += parts * PART) {
+        for (int i = 0; i < SIDE; i++)
+            for (int p = 0; p < parts; p++)
+                _mm512_store_si512(to + p * PART + i * 64,
+                                   line_at(i < n ? rows[i] : NULL, at + (size_t)(p * DEEP)));
+    }
+}
+
+/* Words (even, odd) of 32 columns, as two lines of 16 pairs. */
+static inline void pair_up(char *to, __m512i a, __m512i b)
+{
+    const __m512i low =
+        _mm512_or_si512(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(a)),
+                        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(b)), 16));
+    const __m512i high = _mm512_or_si512(
+        _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(a, 1)),
+        _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(b, 1)), 16));
+    _mm512_store_si512(to, low);
+    _mm512_store_si512(to + 1024, high);
+}
+
+FOR_PARTS void pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k, int parts)
+{
+    char *to = (char *)strip;
+    for (int l = 0; l < k; l += DEEP, to += parts * PART) {
+        for (int pair = 0; pair < DEEP / 2; pair++) {
+            const int r = l + 2 * pair;
+            const uint16_t *even = r < k ? rows[r] : NULL, *odd = r + 1 < k ? rows[r + 1] : NULL;
+            for (int p = 0; p < parts; p++)
+                pair_up(to + p * PART + pair * 64, line_at(even, at + (size_t)(p * DEEP)),
+                        line_at(odd, at + (size_t)(p * DEEP)));
+        }
+    }
+}
+
 /* Registers 0 to 3 are c, 4 and 5 rows of a, 6 and 7 columns of b. */
 #define LOAD_A(part)                                                                               \
     _tile_loadd(4, a + (part)*PART, 64);                                                           \
@@ -266,6 +323,19 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
     {                                                                                              \
         block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts);                                  \
     }                                                                                              \
+    static void name##_split(uint16_t *to, const float *x, size_t n)                               \
+    {                                                                                              \
+        split_row(to, x, n, parts);                                                                \
+    }                                                                                              \
+    static void name##_pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n,   \
+                                    int k)                                                         \
+    {                                                                                              \
+        pack_a_split(strip, rows, at, n, k, parts);                                                \
+    }                                                                                              \
+    static void name##_pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k)   \
+    {                                                                                              \
+        pack_b_split(strip, rows, at, k, parts);                                                   \
+    }                                                                                              \
     const struct gemm_kernels name = {                                                             \
         .rows = SIDE,                                                                              \
         .columns = SIDE,                                                                           \
@@ -276,6 +346,9 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
         .pack_a = name##_pack_a,                                                                   \
         .pack_b = name##_pack_b,                                                                   \
         .pack_b_half = from_half,                                                                  \
+        .split = name##_split,                                                                     \
+        .pack_a_split = name##_pack_a_split,                                                       \
+        .pack_b_split = name##_pack_b_split,                                                       \
         .block = name##_block,                                                                     \
     }
 

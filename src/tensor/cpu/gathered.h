@@ -30,38 +30,49 @@ struct gathered {
     const struct turned *turned;
 };
 
-/* to[r * ld + c] = row `row` + r, column `column` + c. */
-void cpu_gather(const struct kernels *k, struct gathered m, float *to, size_t ld, size_t row,
-                int rows, int column, int columns);
+/* The left operand of a product is packed into strips of rows, the right one into strips of
+ * columns. */
+enum operand_side { SIDE_LEFT, SIDE_RIGHT };
 
-/* Rows of c = a b + bias. */
-struct row_product {
-    size_t m;
-    int n, k;
-    bool half; /* operands may be rounded to bf16 */
-    struct gathered a, b;
-    bool b_turned; /* rows of b are columns of the product, else they are its depth */
-    struct view c;
-    const float *bias; /* (optional) (n) */
-    bool add;          /* c += */
-    /* Where rows of the product go: row (image, y, x), of `tall` times `wide` in an image, is pixel
-     * (first_y + y * step, first_x + x * step) of one of (h, w). step 1: in order. */
-    int step, first_y, first_x, tall, wide, h, w;
+/* A matrix as a thread packs it. */
+struct packer {
+    const struct kernels *k;
+    const struct gemm_kernels *f;
+    enum operand_side side;
+    struct gathered m;
+    const uint16_t *lines; /* lines of the images as the kernels split them, from `first` on */
+    size_t first;
 };
 
-/* c (m, n) += a^T b, summed over the k rows of both; c is fp32. */
-struct sum_product {
-    int m, n;
-    size_t k;
-    bool half;
-    struct gathered a, b;
-    float *c;
-};
+/* Whether windows share what kernels split. */
+bool cpu_splits(const struct gemm_kernels *f, const struct windows *s);
+/* Floats that the split lines of windows [row, row + rows) take. */
+size_t cpu_split_room(const struct gemm_kernels *f, const struct windows *s, size_t row,
+                      size_t rows);
+/* Splits them, before they are packed. */
+void cpu_split(struct packer *p, size_t row, size_t rows, float *room);
 
-/* Floats of scratch, and the products, which take it at `room`. */
-size_t cpu_row_product_room(const struct device *dev, const struct row_product *p);
-void cpu_row_product(struct device *dev, const struct row_product *p, float *room);
-size_t cpu_sum_product_room(const struct device *dev, const struct sum_product *p);
-void cpu_sum_product(struct device *dev, const struct sum_product *p, float *room);
+/* Rows [row, row + n) and columns [l, l + k) as one strip: n is its width, k its depth. */
+void cpu_pack_rows(const struct packer *p, float *strip, size_t row, int n, int l, int k);
+/* Rows [l, l + k), the depth, and columns [column, column + n) as strips side by side; k is at most
+ * PACK_DEPTH. */
+enum { PACK_DEPTH = 256 };
+void cpu_pack_depth(const struct packer *p, float *strips, size_t l, int k, int column, int n);
+
+static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
+{
+    return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
+}
+
+/* Floats of a packed strip of `width` rows or columns. */
+static inline size_t strip_size(const struct gemm_kernels *f, int width, int k)
+{
+    return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
+}
+
+static inline int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
 
 #endif

@@ -150,6 +150,14 @@ struct gemm_kernels {
     void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
     /* (optional) The same from bf16; without it the caller widens. */
     void (*pack_b_half)(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned);
+    /* (optional, all three) For rows that many strips share. `split` makes every 32 elements (n is
+     * a multiple) 32 * halves words, in the order of the elements; of bf16 with halves 1 they are
+     * the elements themselves. Strips are packed from such rows, each `at` words in, NULL for
+     * zeros: n rows of a, of which k elements (a multiple of 32); k rows of b, of which 32 are its
+     * columns. */
+    void (*split)(uint16_t *to, const float *x, size_t n);
+    void (*pack_a_split)(float *strip, const uint16_t *const *rows, size_t at, int n, int k);
+    void (*pack_b_split)(float *strip, const uint16_t *const *rows, size_t at, int k);
     /* c (m, n) = a b + from + bias, of consecutive strips; `from` and bias may be NULL, `from` may
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,

@@ -1,0 +1,155 @@
+/* A product of which one operand is much larger than memory should hold: rows of a, packed by the
+ * thread that multiplies them, a tile at a time that stays in the second cache. All of b is packed
+ * before. */
+#include "tensor/cpu/products.h"
+
+enum {
+    DEPTH = 576,     /* k of a packed tile: nine taps of 64 channels */
+    TILE_ROWS = 256, /* at most                                      */
+    STEP = 128       /* elements that are widened at once            */
+};
+
+/* How a row product is cut. */
+struct row_plan {
+    const struct gemm_kernels *f;
+    int depth, parts; /* of k */
+    int rows;         /* of a tile */
+    size_t tiles;
+    size_t b_size, a_size, c_size; /* floats: all of b; a tile of a, of c  */
+    size_t split_size;             /* what a tile of a is packed from      */
+};
+
+static bool in_place(const struct row_product *p)
+{
+    return p->step == 1 && p->c.type == DTYPE_F32;
+}
+
+static struct row_plan plan_rows(const struct device *dev, const struct row_product *p)
+{
+    struct row_plan plan = {.f = gemm_of(dev, p->half)};
+    const struct gemm_kernels *f = plan.f;
+    plan.depth = (int)round_up((size_t)ceil_div(p->k, ceil_div(p->k, DEPTH)), (size_t)f->depth);
+    plan.parts = ceil_div(p->k, plan.depth);
+    /* A tile may depend on the number of threads, since every element of c is one chain over k. */
+    const size_t threads = (size_t)dev->threads, most = TILE_ROWS * threads;
+    const size_t turns = (p->m + most - 1) / most;
+    plan.rows = (int)round_up((p->m + turns * threads - 1) / (turns * threads), (size_t)f->rows);
+    plan.tiles = (p->m + (size_t)plan.rows - 1) / (size_t)plan.rows;
+    const int columns = (int)round_up((size_t)p->n, (size_t)f->columns);
+    plan.b_size = strip_size(f, columns, plan.depth) * (size_t)plan.parts;
+    plan.a_size = round_up(strip_size(f, plan.rows, plan.depth), 16);
+    plan.c_size = in_place(p) ? 0 : round_up((size_t)plan.rows * (size_t)p->n, 16);
+    for (size_t i = 0; i < plan.tiles; i++) {
+        const size_t first = i * (size_t)plan.rows;
+        const size_t size =
+            cpu_split_room(f, p->a.windows, first, min_size((size_t)plan.rows, p->m - first));
+        plan.split_size = size > plan.split_size ? size : plan.split_size;
+    }
+    plan.split_size = round_up(plan.split_size, 16);
+    return plan;
+}
+
+/* Floats of one thread. */
+static size_t own_size(const struct row_plan *plan)
+{
+    return plan->a_size + plan->c_size + plan->split_size;
+}
+
+size_t cpu_row_product_room(const struct device *dev, const struct row_product *p)
+{
+    const struct row_plan plan = plan_rows(dev, p);
+    return plan.b_size + own_size(&plan) * (size_t)dev->threads;
+}
+
+static float *part_of_b(const struct row_plan *plan, const struct row_product *p, float *b,
+                        int part)
+{
+    const int columns = (int)round_up((size_t)p->n, (size_t)plan->f->columns);
+    return b + (size_t)part * strip_size(plan->f, columns, plan->depth);
+}
+
+/* Strip `index` of b, over all parts. */
+static void pack_b_strip(const struct kernels *kernels, const struct row_plan *plan,
+                         const struct row_product *p, float *b, int index)
+{
+    const struct gemm_kernels *f = plan->f;
+    const int j = index * f->columns, n = min_int(f->columns, p->n - j);
+    for (int part = 0; part < plan->parts; part++) {
+        const int l = part * plan->depth, k = min_int(plan->depth, p->k - l);
+        float *strip = part_of_b(plan, p, b, part) + strip_size(f, j, k);
+        const struct packer packer = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
+        if (p->b_turned) {
+            cpu_pack_rows(&packer, strip, (size_t)j, n, l, k);
+            continue;
+        }
+        for (int at = 0; at < k; at += PACK_DEPTH)
+            cpu_pack_depth(&packer, strip + strip_size(f, f->columns, at), (size_t)(l + at),
+                           min_int(PACK_DEPTH, k - at), j, n);
+    }
+}
+
+/* Rows of a tile to where they belong. */
+static void spread_rows(const struct kernels *k, const struct row_product *p, const float *tile,
+                        size_t first, int rows)
+{
+    const size_t n = (size_t)p->n, wide = (size_t)p->wide, tall = (size_t)p->tall;
+    for (int r = 0; r < rows; r++, tile += n) {
+        const size_t row = first + (size_t)r, image = row / (tall * wide);
+        const size_t y = (size_t)p->first_y + row / wide % tall * (size_t)p->step;
+        const size_t x = (size_t)p->first_x + row % wide * (size_t)p->step;
+        const size_t at = ((image * (size_t)p->h + y) * (size_t)p->w + x) * n;
+        for (size_t c = 0; c < n; c += STEP) {
+            float room[STEP];
+            const size_t size = min_size(STEP, n - c);
+            if (p->add) {
+                float *sum = load(k, p->c, at + c, size, room);
+                k->vector->add(sum, tile + c, size);
+                store(k, p->c, at + c, size, sum);
+            } else {
+                store(k, p->c, at + c, size, tile + c);
+            }
+        }
+    }
+}
+
+/* One tile; `own` is the thread's room. */
+static void multiply_rows(const struct kernels *kernels, const struct row_plan *plan,
+                          const struct row_product *p, float *b, float *own, size_t tile)
+{
+    const struct gemm_kernels *f = plan->f;
+    const size_t first = tile * (size_t)plan->rows, n = (size_t)p->n;
+    const int rows = (int)min_size((size_t)plan->rows, p->m - first);
+    float *a = own, *sums = own + plan->a_size;
+    float *c = in_place(p) ? (float *)p->c.data + first * n : sums;
+    struct packer packer = {kernels, f, SIDE_LEFT, p->a, NULL, 0};
+    cpu_split(&packer, first, (size_t)rows, sums + plan->c_size);
+    for (int part = 0; part < plan->parts; part++) {
+        const int l = part * plan->depth, k = min_int(plan->depth, p->k - l);
+        for (int i = 0; i < rows; i += f->rows)
+            cpu_pack_rows(&packer, a + strip_size(f, i, k), first + (size_t)i,
+                          min_int(f->rows, rows - i), l, k);
+        const bool adds = part > 0 || (in_place(p) && p->add);
+        f->block(rows, p->n, k, a, part_of_b(plan, p, b, part), c, n, adds ? c : NULL, n,
+                 part ? NULL : p->bias);
+    }
+    if (!in_place(p))
+        spread_rows(kernels, p, sums, first, rows);
+}
+
+void cpu_row_product(struct device *dev, const struct row_product *p, float *room)
+{
+    const struct kernels *kernels = kernels_of(dev);
+    const struct row_plan plan = plan_rows(dev, p);
+    const size_t work = p->m * (size_t)p->n * (size_t)p->k / 16;
+    float *b = room, *rooms = room + plan.b_size;
+#pragma omp parallel num_threads(team(dev, work))
+    {
+        float *own = rooms + own_size(&plan) * (size_t)thread_index();
+#pragma omp for schedule(static)
+        for (int i = 0; i < ceil_div(p->n, plan.f->columns); i++)
+            pack_b_strip(kernels, &plan, p, b, i);
+#pragma omp for schedule(dynamic)
+        for (size_t tile = 0; tile < plan.tiles; tile++)
+            multiply_rows(kernels, &plan, p, b, own, tile);
+    }
+}
