@@ -12,6 +12,7 @@ void plan_header(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
+    const int groups = run->config.strategy.groups;
     char method[OPTION_ROOM], cluster[CLUSTER_ROOM];
     if (t->oracle == ORACLE_NULL)
         printf("null oracle: %.2f million parameters in %d stages\n",
@@ -29,11 +30,12 @@ void plan_header(const struct run *run)
     printf("cluster: %s\n", cluster);
     strategy_describe(&run->config.strategy, method);
     if (run->cluster.size > 1)
-        printf("workers: %d %s in %d group%s, %s\n", run->cluster.size,
+        printf("workers: %d %s in %d group%s of %d%s, %s\n", run->cluster.size,
                run->cluster.mpi       ? "MPI ranks"
                : t->time == TIME_REAL ? "threads"
                                       : "simulated",
-               run->config.strategy.groups, run->config.strategy.groups == 1 ? "" : "s", method);
+               groups, groups == 1 ? "" : "s", run->cluster.size / groups,
+               groups > 1 && groups == run->config.strategy.nodes ? ", one a node" : "", method);
     if (t->time == TIME_VIRTUAL)
         printf("virtual time: a micro-batch takes %s at speed 1\n", run->config.worker.step);
     if (*run->checkpoint)

@@ -20,9 +20,11 @@ static const struct option options[] = {
                 "the preset's"),
     OPTION_TEXT(S, replicate, "auto",
                 "how groups stay in agreement: a method's name; auto: the preset's"),
-    OPTION_TEXT(S, mesh, "",
-                "RxS: R groups of S workers; empty: one group, or as many as workers where the "
-                "replicate method is meant for slow links"),
+    OPTION_TEXT(
+        S, mesh, "",
+        "RxS: R groups of S workers; empty: one group, or where the replicate method is meant "
+        "for slow links as many as workers, or, with a shard method other than ddp, as "
+        "nodes"),
     OPTION_ENUM(
         S, precision, "fp32", precision_names,
         "mixed: parameters and gradients bf16, the fp32 truth kept beside them; products of bf16 "

@@ -29,6 +29,9 @@ struct strategy_config { /* [strategy] */
     /* By strategy_resolve; no options of their own. */
     const struct method *sharding, *replicating;
     int workers, groups; /* in all; |R| */
+    /* Set before that: nodes that the workers lie on, neighbours together and as many on each; 0:
+     * one, or the nodes differ. */
+    int nodes;
 
     /* The methods' own configurations (method_config). */
     _Alignas(max_align_t) unsigned char own[METHODS_ROOM];
@@ -55,8 +58,9 @@ bool strategy_optim_value(const struct strategy_config *config, int kind, char v
 /* Whether a key is of the section of a method that is not chosen. */
 bool strategy_unused(const struct strategy_config *config, const char *key);
 
-/* Groups, where the mesh is left open: one, or as many as workers where the replicate method is
- * meant for slow links. */
+/* Groups, where the mesh is left open: one, or where the replicate method is meant for slow links
+ * as many as nodes, inside which the shard method shares the parameters; as many as workers, where
+ * it does not or all are on one node. */
 int strategy_groups(const struct strategy_config *config, int workers);
 
 /* What parameters are computed with, and what gradients are added up in. */
@@ -90,6 +94,9 @@ void strategy_describe(const struct strategy_config *config, char out[OPTION_ROO
 
 /* Micro-batches that a worker's oracle must be able to hold at once. */
 int strategy_slots(const struct strategy_config *config);
+
+/* Whether the shard method shares the vector among the workers of a group. */
+bool strategy_shares(const struct strategy_config *config);
 
 /* Whether each worker has whole tensors to step: alone in its group, or by its shard method. */
 bool strategy_owns_all(const struct strategy_config *config);

@@ -21,9 +21,14 @@ enum dtype strategy_grad_type(const struct strategy_config *c)
     return strategy_elastic(c) || c->accumulate > FEW ? DTYPE_F32 : DTYPE_BF16;
 }
 
+bool strategy_shares(const struct strategy_config *c)
+{
+    return !c->sharding->shard->owns_all;
+}
+
 bool strategy_owns_all(const struct strategy_config *c)
 {
-    return c->groups == c->workers || c->sharding->shard->owns_all;
+    return c->groups == c->workers || !strategy_shares(c);
 }
 
 bool strategy_elastic(const struct strategy_config *c)
@@ -89,5 +94,7 @@ double strategy_rounds_to_stop(const struct strategy_config *c)
 
 int strategy_groups(const struct strategy_config *c, int workers)
 {
-    return c->replicating->replicate->sums_gradient ? 1 : workers;
+    if (c->replicating->replicate->sums_gradient)
+        return 1;
+    return c->nodes > 1 && strategy_shares(c) ? c->nodes : workers;
 }

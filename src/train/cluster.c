@@ -126,6 +126,31 @@ static enum sotto_status set_speeds(struct cluster *c)
     return SOTTO_OK;
 }
 
+/* How many nodes the groups of a mesh may lie on: neighbours, and as many workers on each. */
+static int equal_nodes(const struct cluster *c)
+{
+    for (int r = 0; r < c->size; r++)
+        if (c->size % c->nodes || c->node[r] != r / (c->size / c->nodes))
+            return 0;
+    return c->nodes;
+}
+
+/* Which method, on which mesh. */
+static enum sotto_status lay_out(struct cluster *c)
+{
+    struct strategy_config *s = &c->config->strategy;
+    s->nodes = equal_nodes(c);
+    TRY(strategy_resolve(s, c->size));
+    if (c->leads && !s->nodes && !*s->mesh && s->groups > 1 && strategy_shares(s)) {
+        char method[OPTION_ROOM];
+        strategy_describe(s, method);
+        log_warn("%s: each worker is a group of its own, which shares nothing, since the nodes do "
+                 "not have as many neighbouring workers each; strategy.mesh = RxS says otherwise",
+                 method);
+    }
+    return SOTTO_OK;
+}
+
 enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st)
 {
     struct status_note note;
@@ -158,9 +183,9 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
         TRY_DONE(fail_in(threads_check(c->size), "train.workers: "));
     budget_resolve(t);
     TRY_DONE(check_time(config));
-    TRY_DONE(strategy_resolve(&config->strategy, c->size));
-    TRY_DONE(check_optim(config));
     TRY_DONE(place(c));
+    TRY_DONE(lay_out(c));
+    TRY_DONE(check_optim(config));
     TRY_DONE(set_speeds(c));
 done:
     if (st != SOTTO_OK) {

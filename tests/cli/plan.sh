@@ -7,7 +7,7 @@ succeeds "${run[@]}" --dry_run
 says '^model: 2 layers, width 32, 2 heads, vocabulary 300: '
 says '^data: [0-9]+ tokens in 1 source; 4 x 32 tokens a micro-batch'
 says '^cluster: 1 node x 4 workers$'
-says '^workers: 4 threads in 2 groups, zero1 x diloco$'
+says '^workers: 4 threads in 2 groups of 2, zero1 x diloco$'
 says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
 says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up$'
 says '^length: 6 rounds, each of 16 samples \(512 tokens\); [0-9.]+ times through the data$'

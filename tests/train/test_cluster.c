@@ -367,6 +367,36 @@ static void methods_share_a_cluster(void **state)
     }
 }
 
+/* Groups, where no mesh is given: nodes for methods that share inside and meet over slow links. */
+static void groups_of_nodes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options;
+        int groups;
+    } cases[] = {
+        {"workers=8 nodes=2 strategy.preset=flexdemo", 2},
+        {"workers=8 nodes=4 strategy.preset=diloco strategy.shard=zero1", 4},
+        {"workers=8 nodes=2 strategy.preset=diloco strategy.shard=acco", 2},
+        {"workers=8 nodes=8 strategy.preset=flexdemo", 8},
+        {"workers=8 nodes=2 strategy.preset=flexdemo strategy.mesh=4x2", 4},
+        {"workers=8 strategy.preset=flexdemo", 8},         /* one node */
+        {"workers=8 nodes=3 strategy.preset=flexdemo", 8}, /* of 3, 3 and 2 */
+        {"workers=8 nodes=2 strategy.preset=demo", 8},     /* each worker has all */
+        {"workers=8 nodes=2 strategy.preset=diloco", 8},
+        {"workers=8 nodes=2 strategy.preset=fsdp", 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster cluster;
+        struct run_config c;
+        assert_ok(open_cluster(&cluster, &c, cases[i].options));
+        if (c.strategy.groups != cases[i].groups)
+            fail_with("%s: %d groups, not %d", cases[i].options, c.strategy.groups,
+                      cases[i].groups);
+        cluster_close(&cluster);
+    }
+}
+
 /* What the links' model gets. */
 static void links_of_nodes(void **state)
 {
@@ -450,6 +480,7 @@ int main(void)
         cmocka_unit_test(runs_repeat),
         cmocka_unit_test(memory_of_methods),
         cmocka_unit_test(methods_share_a_cluster),
+        cmocka_unit_test(groups_of_nodes),
         cmocka_unit_test(links_of_nodes),
         cmocka_unit_test(clusters_that_cannot_be),
         cmocka_unit_test(bounds_of_speeds_and_times),
