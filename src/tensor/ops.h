@@ -122,6 +122,7 @@ struct batchnorm {
     float eps, momentum; /* momentum: the share of now in the running statistics        */
     bool training;       /* mean and variance are those of these rows, else the running */
     bool relu;           /* negative results become 0                                   */
+    bool given;          /* forward: stats are, as an earlier forward has left them     */
 };
 
 /* Tiles that vectors are cut into for the cosine transform (DCT-II, orthonormal): ny x nx tiles of

@@ -580,7 +580,7 @@ static int batchnorm_operands(const struct op_case *c, struct operand *out)
 /* ALIAS: y is the residual, or x; dy is the residual's gradient, or x's. */
 static void batchnorm_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
-    const struct batchnorm p = {c->d[0], c->d[1], 1e-3f, 0.1f, c->d[2], has(c, CASE_RELU)};
+    const struct batchnorm p = {c->d[0], c->d[1], 1e-3f, 0.1f, c->d[2], has(c, CASE_RELU), false};
     const size_t n = (size_t)p.rows * (size_t)p.width;
     const bool alias = has(c, CASE_ALIAS), residual = has(c, CASE_RESIDUAL);
     struct view x = v[0], rest = v[3], dy = v[8];

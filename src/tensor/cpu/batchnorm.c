@@ -106,11 +106,11 @@ void cpu_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct
     float *mean = stats.data, *rstd = mean + width;
     if (!p->rows || !plan_init(&plan, dev, p))
         return;
-    if (p->training) {
+    if (p->training && !p->given) {
         const float *pivot = load(plan.k, x, 0, width, plan.scale);
         sum_rows(dev, &plan, x, pivot);
         measure(&plan, p, pivot, mean, running_mean.data, running_variance.data);
-    } else {
+    } else if (!p->given) {
         for (size_t c = 0; c < width; c++) {
             mean[c] = ((const float *)running_mean.data)[c];
             rstd[c] = 1 / sqrtf(((const float *)running_variance.data)[c] + p->eps);

@@ -217,13 +217,16 @@ void reference_batchnorm_forward(struct device *dev, const struct batchnorm *p, 
     const size_t width = (size_t)p->width;
     for (size_t c = 0; c < width; c++) {
         double mean, variance;
-        if (p->training) {
+        if (p->given) {
+            mean = get(stats, c);
+            variance = 0;
+        } else if (p->training) {
             measure(p, c, x, running_mean, running_variance, &mean, &variance);
         } else {
             mean = get(running_mean, c);
             variance = get(running_variance, c);
         }
-        const double rstd = 1 / sqrt(variance + p->eps);
+        const double rstd = p->given ? get(stats, width + c) : 1 / sqrt(variance + p->eps);
         put(stats, c, mean);
         put(stats, width + c, rstd);
         for (size_t at = c; at < (size_t)p->rows * width; at += width) {
