@@ -15,6 +15,11 @@ One file per model, fp32, eager attention, no dropout:
   adamw.losses   [10] losses before each of ten AdamW steps on this batch; only tensors of 2 or more dimensions decay
   metadata       config: the config.json; adamw: hyper-parameters; noise: the largest difference between this fp32
                  result and the same one computed in double (what a tolerance must exceed); versions
+Models over images have three files, each with tensors under the names of their model.safetensors:
+  <model>        weights and running statistics; beside them pixels [B,H,W,channels], labels int32 [B], logits [B,classes]
+                 of an evaluation, loss [1] of a training step; metadata as above
+  <model>_grad   d loss / d param, for vit under the names that the modules of transformers 5 have
+  <model>_after  weights and running statistics after two steps of SGD on the batch and on its mirror image
 adamw_sgd.safetensors holds optimizer trajectories: x0 [37], grads [5,37], <optimizer>.x [5,37] after each step.
 """
 import argparse
@@ -28,12 +33,13 @@ import torch
 import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageClassification
 
 SEED = 1  # well conditioned: AdamW divides by sqrt(v), so with some seeds rounding alone moves a loss by 1e-4
 B, T, V, C = 2, 24, 67, 32
 ADAMW = dict(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 SGD = dict(lr=0.1, momentum=0.9, weight_decay=0.05)
+SGD_IMAGES = dict(lr=0.05, momentum=0.9)
 NO_IDS = dict(bos_token_id=None, eos_token_id=None, pad_token_id=None)  # a pad id would zero its row's gradient
 
 LLAMA = dict(vocab_size=V, hidden_size=C, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
@@ -48,6 +54,17 @@ MODELS = {  # file name: (model_type, configuration)
     "llama": ("llama", dict(LLAMA, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=500.0))),
     "llama_tied": ("llama", dict(LLAMA, num_key_value_heads=4, tie_word_embeddings=True)),
     "olmo2": ("olmo2", dict(LLAMA, num_key_value_heads=2)),
+}
+
+RESNET = dict(num_channels=3, embedding_size=6, num_labels=5)
+IMAGES = {  # file name: (model_type, configuration, height, width, seed: well conditioned in bf16 too)
+    "resnet": ("resnet", dict(RESNET, layer_type="basic", hidden_sizes=[6, 10], depths=[2, 1]), 19, 22, 1),
+    "resnet_bottleneck": ("resnet", dict(RESNET, layer_type="bottleneck", hidden_sizes=[8, 12, 16], depths=[1, 2, 1],
+                                         downsample_in_first_stage=True), 33, 32, 2),
+    "resnet_early": ("resnet", dict(RESNET, layer_type="bottleneck", hidden_sizes=[8, 12], depths=[1, 1],
+                                    downsample_in_bottleneck=True), 16, 16, 1),
+    "vit": ("vit", dict(num_channels=3, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+                        intermediate_size=24, image_size=12, patch_size=4, num_labels=5), 12, 12, 1),
 }
 
 
@@ -148,6 +165,60 @@ def make_vectors(path, model_type, config):
     print("  noise", noise, "losses", [round(x, 3) for x in got["adamw.losses"].tolist()])
 
 
+def make_image_model(model_type, config, rng):
+    config = AutoConfig.for_model(model_type, dtype="float32", **config)
+    model = AutoModelForImageClassification.from_config(config, attn_implementation="eager")
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.normal_(0.0, 0.2, generator=rng)
+            if p.dim() == 1 and name.endswith("weight"):
+                p.add_(1.0)
+        for name, b in model.named_buffers():
+            if name.endswith("running_mean"):
+                b.normal_(0.0, 0.1, generator=rng)
+            elif name.endswith("running_var"):
+                b.uniform_(0.5, 1.5, generator=rng)
+            elif name.endswith("num_batches_tracked"):
+                b.fill_(7)
+    return model
+
+
+def train_images(model, pixels, labels):
+    """Loss and gradients of the first of two steps."""
+    opt, first = torch.optim.SGD(model.parameters(), **SGD_IMAGES), None
+    model.train()
+    for x in (pixels, pixels.flip(3)):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(pixel_values=x).logits, labels)
+        loss.backward()
+        first = first or (loss.detach().view(1), {n: p.grad.clone() for n, p in model.named_parameters()})
+        opt.step()
+    return first
+
+
+def image_results(model, pixels, labels):
+    logits = model.eval()(pixel_values=pixels).logits.detach()
+    model = copy.deepcopy(model)
+    loss, grads = train_images(model, pixels, labels)
+    return {"logits": logits, "loss": loss} | {"grad." + n: g for n, g in grads.items()}, grads, model
+
+
+def make_image_vectors(folder, name, model_type, config, height, width, seed):
+    rng = torch.Generator().manual_seed(seed)
+    model = make_image_model(model_type, config, rng)
+    pixels, labels = torch.randn(6, 3, height, width, generator=rng), torch.randint(5, (6,), generator=rng)
+    params, saved_config = as_saved(model)
+    exact = image_results(copy.deepcopy(model).double(), pixels.double(), labels)[0]
+    got, grads, after = image_results(model, pixels, labels)
+    noise = noise_of(got, exact)
+    about = {"config": json.dumps(saved_config), "sgd": json.dumps(SGD_IMAGES), "noise": json.dumps(noise)}
+    write(folder / f"{name}.safetensors", params | {
+        "pixels": pixels.permute(0, 2, 3, 1), "labels": labels.int(), "logits": got["logits"], "loss": got["loss"]}, about)
+    write(folder / f"{name}_grad.safetensors", grads, {})
+    write(folder / f"{name}_after.safetensors", as_saved(after)[0], {})
+    print("  noise", noise, "loss", float(got["loss"]))
+
+
 def make_optimizers(path):
     rng = torch.Generator().manual_seed(SEED)
     x0, grads = torch.randn(37, generator=rng), torch.randn(5, 37, generator=rng)
@@ -173,19 +244,22 @@ def make_optimizers(path):
 def main():
     p = argparse.ArgumentParser(description="Make tests/vectors from PyTorch and transformers.")
     p.add_argument("--out", type=pathlib.Path, default=pathlib.Path("tests/vectors"))
-    p.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MODELS)}, adamw_sgd; default: all")
+    p.add_argument("names", nargs="*", metavar="NAME", 
+                   help=f"of {', '.join([*MODELS, *IMAGES])}, adamw_sgd; default: all")
     a = p.parse_args()
 
     torch.set_num_threads(1)  # same bits on any machine of the same kind
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     a.out.mkdir(parents=True, exist_ok=True)
-    for name in a.names or [*MODELS, "adamw_sgd"]:
+    for name in a.names or [*MODELS, *IMAGES, "adamw_sgd"]:
         path = a.out / f"{name}.safetensors"
         if name == "adamw_sgd":
             make_optimizers(path)
         elif name in MODELS:
             make_vectors(path, *MODELS[name])
+        elif name in IMAGES:
+            make_image_vectors(a.out, name, *IMAGES[name])
         else:
             p.error(f"no such vectors: {name}")
 

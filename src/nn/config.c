@@ -58,13 +58,20 @@ int model_config_arch(const struct model_config *c)
     return preset ? preset->config.arch : c->arch;
 }
 
-/* Sizes of [model] are those of transformers over text. */
+static bool among(const char *key, const char *const *names)
+{
+    while (names && *names && strcmp(*names, key) != 0)
+        names++;
+    return names && *names;
+}
+
+/* Sizes of [model] are those of transformers over text, some of them others' too. */
 static enum sotto_status refuse_text(const struct model_config *c)
 {
+    static const char *const all[] = {"preset", "arch", "init_std", NULL};
     for (int i = 0; i < model_options_count; i++) {
         const struct option *o = &model_options[i];
-        const bool shared = strcmp(o->key, "preset") == 0 || strcmp(o->key, "arch") == 0 ||
-                            strcmp(o->key, "init_std") == 0;
+        const bool shared = among(o->key, all) || among(o->key, archs[c->arch]->keys);
         if (!shared && !option_is_default(o, c))
             return fail(SOTTO_EINVAL,
                         "model.%s has no effect: the model is %s, whose sizes are those of [%s]",
@@ -113,8 +120,11 @@ enum sotto_status model_config_resolve(struct model_config *c)
         if (!found)
             return unknown_preset(c->preset);
         c->arch = model_config_arch(c);
-        if (archs[c->arch]->text)
+        const bool same = c->arch == found->config.arch;
+        if (same || archs[c->arch]->text)
             text_inherit(c, &found->config);
+        if (same && found->own)
+            TRY(arch_inherit(c, archs[c->arch], found->own));
     }
     if (!c->arch)
         return fail(SOTTO_EINVAL, "model.arch is needed without a preset");
@@ -158,10 +168,12 @@ enum sotto_status model_config_from_json(struct model_config *c, const json_t *j
         }
         TRY(archs[a]->from_json(c, json));
         TRY(model_config_resolve(c));
-        return model_config_check(c);
+        return model_config_is_open(c) && !archs[a]->text ? SOTTO_OK : model_config_check(c);
     }
-    return fail(SOTTO_EFORMAT,
-                "model_type '%s' is not supported: want gpt2, gpt_neo, llama, olmo2 or mlp", type);
+    return fail(
+        SOTTO_EFORMAT,
+        "model_type '%s' is not supported: want gpt2, gpt_neo, llama, olmo2, resnet, vit or mlp",
+        type);
 }
 
 enum sotto_status model_config_to_json(const struct model_config *c, json_t **json)

@@ -36,6 +36,7 @@ void model_sections(struct model_config *config, struct option_section out[MODEL
 struct model_preset {
     const char *about;
     struct model_config config; /* config.preset is its name */
+    const char *own;            /* (optional) its architecture's own keys: "key=value key=value" */
 };
 
 extern const struct model_preset model_presets[];
@@ -61,7 +62,8 @@ bool model_config_is_open(const struct model_config *config);
 /* Whether the sizes go together; nothing may be open. */
 enum sotto_status model_config_check(const struct model_config *config);
 
-/* Hugging Face's config.json, both ways; `*json` is a new reference. */
+/* Hugging Face's config.json, both ways; `*json` is a new reference. That of a model over images
+ * may leave their sizes open. */
 enum sotto_status model_config_from_json(struct model_config *config, const json_t *json);
 enum sotto_status model_config_to_json(const struct model_config *config, json_t **json);
 

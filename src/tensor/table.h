@@ -18,6 +18,10 @@
 
 enum table_init { TABLE_ZERO, TABLE_ONE, TABLE_NORMAL };
 
+/* How a file has a tensor, where not as it lies here: an image kernel (out, h, w, in) as (out, in,
+ * h, w), a number that counts as an integer. */
+enum table_form { FORM_PLAIN, FORM_KERNEL, FORM_COUNTER };
+
 struct table_entry {
     char name[TABLE_NAME_ROOM]; /* as in Hugging Face checkpoints */
     int ndim;
@@ -27,6 +31,7 @@ struct table_entry {
     size_t offset; /* elements from the start of the stage */
     enum table_init init;
     float std; /* of TABLE_NORMAL */
+    enum table_form form;
 };
 
 struct table {

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "io/half.h"
+#include "nn/arch/arch.h"
 
 enum sotto_status weights_config(struct model_config *config, const char *folder)
 {
@@ -28,32 +29,111 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
  */
 static const char *without_prefix(const char *name)
 {
-    static const char *const prefix[] = {"transformer.", "model."};
-    for (int i = 0; i < 2; i++)
+    static const char *const prefix[] = {"transformer.", "model.", "resnet.", "vit."};
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
         if (strncmp(name, prefix[i], strlen(prefix[i])) == 0)
             return name + strlen(prefix[i]);
     return name;
 }
 
-static enum sotto_status find_tensor(const struct safetensors *set, const struct table_entry *e,
+/* The name that other versions of transformers give it. */
+static void other_name(char out[2 * TABLE_NAME_ROOM], const char *name,
+                       const struct arch_rename *rule)
+{
+    size_t n = 0;
+    while (*name && n + TABLE_NAME_ROOM < 2 * TABLE_NAME_ROOM) {
+        const struct arch_rename *r = rule;
+        while (r && r->from && strncmp(name, r->from, strlen(r->from)) != 0)
+            r++;
+        const bool found = r && r->from;
+        n += (size_t)sprintf(out + n, found ? "%s" : "%.1s", found ? r->to : name);
+        name += found ? strlen(r->from) : 1;
+    }
+    out[n] = '\0';
+}
+
+static const struct safetensors_entry *find_name(const struct safetensors *set, const char *name)
+{
+    const struct safetensors_entry *e = safetensors_find(set, name);
+    return e ? e : safetensors_find(set, without_prefix(name));
+}
+
+/* The shape that a file has. */
+static void file_shape(const struct table_entry *e, int64_t shape[TABLE_DIMS])
+{
+    memcpy(shape, e->shape, sizeof e->shape);
+    if (e->form != FORM_KERNEL)
+        return;
+    shape[1] = e->shape[3];
+    shape[2] = e->shape[1];
+    shape[3] = e->shape[2];
+}
+
+static enum sotto_status find_tensor(const struct safetensors *set, const struct model *model,
+                                     const struct table_entry *e,
                                      const struct safetensors_entry **out)
 {
-    const char *name = safetensors_find(set, e->name) ? e->name : without_prefix(e->name);
-    if (!safetensors_find(set, name))
+    const struct arch *arch = archs[model->config.arch];
+    char other[2 * TABLE_NAME_ROOM];
+    int64_t shape[TABLE_DIMS];
+    *out = find_name(set, e->name);
+    if (!*out && arch && arch->renames) {
+        other_name(other, e->name, arch->renames);
+        *out = find_name(set, other);
+    }
+    if (!*out)
         return fail(SOTTO_EFORMAT, "tensor '%s' is missing", e->name);
-    return safetensors_get(set, name, e->ndim, e->shape, out);
+    file_shape(e, shape);
+    return safetensors_get(set, (*out)->name, e->ndim, shape, out);
 }
 
-static enum sotto_status load_tensor(const struct safetensors *set, const struct table_entry *e,
-                                     float *out)
+/* One output of a kernel: (in, h, w) from or to (h, w, in). */
+static void turn_kernel(const struct table_entry *e, bool to_file, const float *from, float *to)
+{
+    const size_t pixels = (size_t)(e->shape[1] * e->shape[2]), in = (size_t)e->shape[3];
+    for (size_t p = 0; p < pixels; p++)
+        for (size_t c = 0; c < in; c++)
+            to[to_file ? c * pixels + p : p * in + c] = from[to_file ? p * in + c : c * pixels + p];
+}
+
+static enum sotto_status load_kernel(const struct safetensors_entry *entry,
+                                     const struct table_entry *e, float *out)
+{
+    const size_t each = e->count / (size_t)e->shape[0];
+    float *room = malloc((each + 1) * sizeof *room);
+    enum sotto_status st = room ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for '%s'", e->name);
+    for (size_t at = 0; at < e->count && st == SOTTO_OK; at += each) {
+        st = safetensors_read_f32_range(entry, at, each, room);
+        turn_kernel(e, false, room, out + at);
+    }
+    free(room);
+    return st;
+}
+
+static enum sotto_status load_counter(const struct safetensors_entry *entry, float *out)
+{
+    int64_t number;
+    TRY(safetensors_read_i64(entry, &number));
+    *out = (float)number;
+    return SOTTO_OK;
+}
+
+static enum sotto_status load_tensor(const struct safetensors *set, const struct model *model,
+                                     const struct table_entry *e, float *out)
 {
     const struct safetensors_entry *entry;
-    TRY(find_tensor(set, e, &entry));
+    enum sotto_status st = find_tensor(set, model, e, &entry);
+    if (e->form == FORM_COUNTER && !entry)
+        return SOTTO_OK; /* older files have none: it begins anew */
+    TRY(st);
+    if (e->form == FORM_COUNTER)
+        return load_counter(entry, out);
     TRY(safetensors_check_numbers(entry, 0, entry->count));
-    return safetensors_read_f32(entry, out);
+    return e->form == FORM_KERNEL ? load_kernel(entry, e, out) : safetensors_read_f32(entry, out);
 }
 
-static enum sotto_status load_table(const struct table *table, const char *path, float *flat)
+static enum sotto_status load_table(const struct model *model, const struct table *table,
+                                    const char *path, float *flat)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
@@ -61,7 +141,7 @@ static enum sotto_status load_table(const struct table *table, const char *path,
     memset(flat, 0, table_count(table) * sizeof *flat);
     for (int i = 0; i < table->n && st == SOTTO_OK; i++) {
         const struct table_entry *e = &table->entry[i];
-        st = load_tensor(&set, e, flat + table->stage_start[e->stage] + e->offset);
+        st = load_tensor(&set, model, e, flat + table->stage_start[e->stage] + e->offset);
     }
     safetensors_close(&set);
     return fail_in(st, "%s: ", path);
@@ -69,12 +149,12 @@ static enum sotto_status load_table(const struct table *table, const char *path,
 
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
 {
-    return load_table(&model->table, path, flat);
+    return load_table(model, &model->table, path, flat);
 }
 
 enum sotto_status weights_load_state(const struct model *model, const char *path, float *state)
 {
-    return load_table(&model->state, path, state);
+    return load_table(model, &model->state, path, state);
 }
 
 enum sotto_status weights_types(const struct model *model, const char *path,
@@ -85,7 +165,7 @@ enum sotto_status weights_types(const struct model *model, const char *path,
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < model->table.n && st == SOTTO_OK; i++) {
         const struct safetensors_entry *entry;
-        st = find_tensor(&set, &model->table.entry[i], &entry);
+        st = find_tensor(&set, model, &model->table.entry[i], &entry);
         if (st == SOTTO_OK && types)
             types[i] = entry->type == SAFETENSORS_BF16 || entry->type == SAFETENSORS_F16
                            ? entry->type
@@ -125,22 +205,50 @@ static enum sotto_status check_numbers(const struct table *table, const float *f
     return SOTTO_OK;
 }
 
-/* Declares or writes those of the table whose elements are wide, or those that are not; all are F32
- * without `types`. */
+static enum sotto_status put_kernel(struct safetensors_writer *writer, const struct table_entry *e,
+                                    enum safetensors_type type, const float *x)
+{
+    const size_t each = e->count / (size_t)e->shape[0];
+    float *room = malloc((each + 1) * sizeof *room);
+    enum sotto_status st = room ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for '%s'", e->name);
+    for (size_t at = 0; at < e->count && st == SOTTO_OK; at += each) {
+        turn_kernel(e, true, x + at, room);
+        st = safetensors_writer_put_f32(writer, type, room, each);
+    }
+    free(room);
+    return st;
+}
+
+static enum sotto_status put_tensor(struct safetensors_writer *writer, const struct table_entry *e,
+                                    enum safetensors_type type, const float *x)
+{
+    if (e->form == FORM_KERNEL)
+        return put_kernel(writer, e, type, x);
+    if (e->form == FORM_COUNTER) {
+        const int64_t number = llroundf(*x); /* a mean of several workers' */
+        return safetensors_writer_put(writer, &number, sizeof number);
+    }
+    return safetensors_writer_put_f32(writer, type, x, e->count);
+}
+
+/* Declares or writes those of the table whose elements have so many bytes; floats are F32 without
+ * `types`. */
 static enum sotto_status put_table(const struct table *table, struct safetensors_writer *writer,
-                                   const float *flat, const enum safetensors_type *types, bool wide,
-                                   bool write)
+                                   const float *flat, const enum safetensors_type *types,
+                                   size_t bytes, bool write)
 {
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
         const float *x = flat + table->stage_start[e->stage] + e->offset;
-        const enum safetensors_type type = types ? types[i] : SAFETENSORS_F32;
-        if ((type == SAFETENSORS_F32) != wide)
+        enum safetensors_type type = types ? types[i] : SAFETENSORS_F32;
+        int64_t shape[TABLE_DIMS];
+        if (e->form == FORM_COUNTER)
+            type = SAFETENSORS_I64;
+        if (safetensors_type_size(type) != bytes)
             continue;
-        if (write)
-            TRY(safetensors_writer_put_f32(writer, type, x, e->count));
-        else
-            TRY(safetensors_writer_declare(writer, e->name, type, e->ndim, e->shape));
+        file_shape(e, shape);
+        TRY(write ? put_tensor(writer, e, type, x)
+                  : safetensors_writer_declare(writer, e->name, type, e->ndim, shape));
     }
     return SOTTO_OK;
 }
@@ -150,13 +258,14 @@ static enum sotto_status put_tensors(const struct model *model, struct safetenso
                                      const char *path, const float *flat, const float *state,
                                      const enum safetensors_type *types)
 {
-    for (int pass = 0; pass < 4; pass++) {
-        const bool wide = pass % 2 == 0, write = pass >= 2;
-        if (pass == 2)
+    for (int write = 0; write < 2; write++) {
+        if (write)
             TRY(safetensors_writer_start(writer, path));
-        TRY(put_table(&model->table, writer, flat, types, wide, write));
-        if (state)
-            TRY(put_table(&model->state, writer, state, NULL, wide, write));
+        for (size_t bytes = 8; bytes > 1; bytes /= 2) {
+            TRY(put_table(&model->table, writer, flat, types, bytes, write));
+            if (state)
+                TRY(put_table(&model->state, writer, state, NULL, bytes, write));
+        }
     }
     return safetensors_writer_finish(writer);
 }

@@ -15,7 +15,9 @@ struct model_config;
     ARCH(GPT_NEO, gpt_neo)                                                                         \
     ARCH(LLAMA, llama)                                                                             \
     ARCH(OLMO2, olmo2)                                                                             \
-    ARCH(MLP, mlp)
+    ARCH(MLP, mlp)                                                                                 \
+    ARCH(RESNET, resnet)                                                                           \
+    ARCH(VIT, vit)
 
 #define ARCH_NUMBER(id, name) ARCH_##id,
 enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
@@ -23,6 +25,11 @@ enum model_arch { ARCH_UNSET, ARCHS(ARCH_NUMBER) ARCH_COUNT };
 /* What a model over images is computed from and tells apart; 0: open, the data's to say. */
 struct image_sizes {
     int height, width, channels, classes;
+};
+
+/* A part of tensors' names, and what stands for it in files of other versions of transformers. */
+struct arch_rename {
+    const char *from, *to;
 };
 
 struct arch {
@@ -36,6 +43,8 @@ struct arch {
     size_t config_bytes;
     bool
         text; /* a language model: it has the sizes of [model], which text.c completes and checks */
+    const char *const *keys; /* (optional) of [model] that it has a use for without being text */
+    const struct arch_rename *renames;        /* (optional) the first that fits, up to a NULL */
     void (*defaults)(struct model_config *c); /* (optional) fills what is still open */
     enum sotto_status (*check)(const struct model_config *c); /* (optional) */
     /* (optional) Of models over images: where its own configuration has their sizes. */
@@ -74,6 +83,10 @@ struct option_section arch_section(struct model_config *config, const struct arc
 
 /* Refuses keys of an architecture that was not chosen. */
 enum sotto_status arch_refuse(const struct model_config *config, const struct arch *arch);
+
+/* What the user left open of an architecture's own keys, from a preset's "key=value key=value". */
+enum sotto_status arch_inherit(struct model_config *config, const struct arch *arch,
+                               const char *keys);
 
 /* Of language models: what the user left open from a preset, sizes that follow from others, and
  * whether they go together. */

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,6 +63,25 @@ enum sotto_status arch_refuse(const struct model_config *c, const struct arch *a
         if (!option_is_default(&arch->options[i], own))
             return fail(SOTTO_EINVAL, "%s.%s has no effect: the model is %s, not %s", arch->name,
                         arch->options[i].key, archs[c->arch]->name, arch->name);
+    return SOTTO_OK;
+}
+
+enum sotto_status arch_inherit(struct model_config *c, const struct arch *arch, const char *keys)
+{
+    const struct option_section section = arch_section(c, arch);
+    while (*keys) {
+        char key[64], value[64], full[128];
+        int used = 0, i = 0;
+        if (sscanf(keys, " %63[^=]=%63[^ ]%n", key, value, &used) != 2)
+            return fail(SOTTO_EINVAL, "a preset of %s has the keys '%s'", arch->name, keys);
+        keys += used;
+        while (i < arch->n_options && strcmp(arch->options[i].key, key) != 0)
+            i++;
+        if (i < arch->n_options && !option_is_default(&arch->options[i], section.config))
+            continue;
+        snprintf(full, sizeof full, "%s.%s", arch->name, key);
+        TRY(option_set(&section, 1, full, value));
+    }
     return SOTTO_OK;
 }
 

@@ -18,8 +18,16 @@ int model_ones(struct model *m, int d0, const char *format, ...)
 int model_zeros(struct model *m, int d0, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* (d0, d1, d2), and the weight of a convolution: (out, kernel, kernel, in). */
+int model_cube(struct model *m, double std, int d0, int d1, int d2, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+int model_kernel(struct model *m, double std, int out, int kernel, int in, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+
 /* The same for state that is not trained: of ones or of zeros, to begin with. */
 int model_state(struct model *m, bool ones, int d0, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* ... or one number that counts. */
+int model_counter(struct model *m, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef SOTTO_NN_LAYERS_LAYERS_H
 #define SOTTO_NN_LAYERS_LAYERS_H
 
+#include "nn/layers/conv.h"
 #include "nn/layers/norm.h"
 
 /* y = table[token] (+ positions) */
@@ -60,6 +61,43 @@ struct head_layer {
     int w; /* (vocab, width) */
 };
 
+/* y = relu(norm(conv(images))), then the largest of 3 x 3 pixels at every second where it `pools`.
+ */
+struct stem_layer {
+    struct layer base;
+    struct conv_part conv;
+    bool pools;
+};
+
+void stem_sides(const struct stem_layer *l, int *h, int *w); /* of what comes out */
+
+/* y = relu(parts(x) + x), or + shortcut(x) where it `projects`. */
+enum { RESIDUAL_PARTS = 3 };
+struct residual_layer {
+    struct layer base;
+    int parts;
+    struct conv_part part[RESIDUAL_PARTS], shortcut;
+    bool projects;
+};
+
+/* Positions of a sequence out of an image of h x w pixels: `token`, then the patches. */
+struct patch_layer {
+    struct layer base;
+    int h, w, channels, patch, width;
+    int token, positions; /* (1, 1, width), (1, 1 + patches, width) */
+    int weight, bias;
+};
+
+/* The mean cross-entropy of a sample's class; has no output. */
+struct classify_layer {
+    struct layer base;
+    int width, classes;
+    int pixels;            /* whose mean is projected, or ...              */
+    struct norm_part norm; /* 0: the first position is, after a layer norm */
+    int w, b;              /* (classes, width)                             */
+};
+
 extern const struct layer_ops embed_ops, attention_ops, mlp_ops, dense_ops, head_ops;
+extern const struct layer_ops stem_ops, residual_ops, patch_ops, classify_ops;
 
 #endif

@@ -1,0 +1,90 @@
+#include "nn/arch/image.h"
+
+#include <stdio.h>
+
+enum sotto_status image_check(const struct image_sizes *s, const char *arch)
+{
+    if (s->height < 1 || s->width < 1 || s->channels < 1 || s->classes < 1)
+        return fail(SOTTO_EINVAL,
+                    "%s needs height, width, channels and classes of at least 1: got %d, %d, %d, "
+                    "%d",
+                    arch, s->height, s->width, s->channels, s->classes);
+    if (s->height > IMAGE_SIDE || s->width > IMAGE_SIDE || s->channels > IMAGE_CHANNELS ||
+        s->classes > IMAGE_CLASSES)
+        return fail(SOTTO_EINVAL, "sizes of %s are out of range: %d x %d x %d, %d classes", arch,
+                    s->height, s->width, s->channels, s->classes);
+    return SOTTO_OK;
+}
+
+enum sotto_status image_integer(const json_t *json, const char *key, int *out)
+{
+    const json_t *value = json_object_get(json, key);
+    if (!value || json_is_null(value))
+        return SOTTO_OK;
+    if (!json_is_integer(value))
+        return fail(SOTTO_EFORMAT, "\"%s\" must be an integer, got %s", key, json_kind(value));
+    const json_int_t number = json_integer_value(value);
+    if (number < 0 || number > 1 << 24)
+        return fail(SOTTO_EFORMAT, "\"%s\" = %lld is out of range", key, (long long)number);
+    *out = (int)number;
+    return SOTTO_OK;
+}
+
+/* One number, or height and width. */
+static enum sotto_status read_sides(struct image_sizes *s, const json_t *json)
+{
+    const json_t *value = json_object_get(json, "image_size");
+    const json_t *h = json_array_get(value, 0), *w = json_array_get(value, 1);
+    if (!json_is_array(value)) {
+        TRY(image_integer(json, "image_size", &s->height));
+        s->width = s->height;
+        return SOTTO_OK;
+    }
+    if (json_array_size(value) != 2 || !json_is_integer(h) || !json_is_integer(w) ||
+        json_integer_value(h) < 1 || json_integer_value(h) > IMAGE_SIDE ||
+        json_integer_value(w) < 1 || json_integer_value(w) > IMAGE_SIDE)
+        return fail(SOTTO_EFORMAT, "\"image_size\" must be height and width, from 1 to %d",
+                    IMAGE_SIDE);
+    s->height = (int)json_integer_value(h);
+    s->width = (int)json_integer_value(w);
+    return SOTTO_OK;
+}
+
+enum sotto_status image_read(struct image_sizes *s, const json_t *json)
+{
+    const json_t *labels = json_object_get(json, "id2label");
+    s->channels = 3;
+    s->classes = 2; /* as transformers takes it */
+    TRY(image_integer(json, "num_channels", &s->channels));
+    TRY(image_integer(json, "num_labels", &s->classes));
+    TRY(read_sides(s, json));
+    if (json_is_object(labels) && json_object_size(labels) <= IMAGE_CLASSES)
+        s->classes = (int)json_object_size(labels);
+    return SOTTO_OK;
+}
+
+void image_write(const struct image_sizes *s, json_t *json)
+{
+    json_t *names = json_object(), *numbers = json_object();
+    for (int i = 0; i < s->classes; i++) {
+        char number[16], name[32];
+        snprintf(number, sizeof number, "%d", i);
+        snprintf(name, sizeof name, "LABEL_%d", i);
+        json_object_set_new(names, number, json_string(name));
+        json_object_set_new(numbers, name, json_integer(i));
+    }
+    json_object_set_new(json, "id2label", names);
+    json_object_set_new(json, "label2id", numbers);
+    json_object_set_new(json, "num_channels", json_integer(s->channels));
+    json_object_set_new(json, "image_size",
+                        s->height == s->width ? json_integer(s->height)
+                                              : json_pack("[i, i]", s->height, s->width));
+}
+
+struct sample image_sample(const struct image_sizes *s, int positions)
+{
+    return (struct sample){.kind = SAMPLE_FLOATS,
+                           .dims = {s->height, s->width, s->channels},
+                           .targets = 1,
+                           .positions = positions};
+}

@@ -1,0 +1,19 @@
+/* What models over images share: their sizes in config.json and in checks. */
+#ifndef SOTTO_NN_ARCH_IMAGE_H
+#define SOTTO_NN_ARCH_IMAGE_H
+
+#include "nn/arch/build.h"
+
+enum sotto_status image_check(const struct image_sizes *s, const char *arch);
+
+/* num_channels, image_size (optional) and the classes, by their names or their number. */
+enum sotto_status image_read(struct image_sizes *s, const json_t *json);
+void image_write(const struct image_sizes *s, json_t *json);
+
+/* `positions`: that the model cuts an image into. */
+struct sample image_sample(const struct image_sizes *s, int positions);
+
+/* An integer, where there is one. */
+enum sotto_status image_integer(const json_t *json, const char *key, int *out);
+
+#endif

@@ -1,0 +1,144 @@
+/* The class of each sample: of the mean over an image's pixels, or of the first position with its
+ * norm; a projection and cross-entropy.
+ *
+ * As in head.c all of it happens in backward when training: there the logits are needed anyway. */
+#include "nn/layers/layers.h"
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    (void)layer, (void)e;
+    return (struct edge){0};
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    (void)layer, (void)e;
+    return 0;
+}
+
+struct work {
+    struct view x, stats; /* by position: (rows, width) the first ones, (rows, 2) */
+    struct view n, dn;    /* (rows, width) what is projected, its gradient        */
+    struct view logits;   /* (rows, classes), then their gradient                 */
+};
+
+static struct work work(const struct classify_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    const size_t rows = (size_t)e.rows, narrow = rows * (size_t)l->width;
+    struct work w = {.n = carve(room, narrow, e.type)};
+    if (backward)
+        w.dn = carve(room, narrow, e.type);
+    if (!l->pixels) {
+        w.x = carve(room, narrow, e.type);
+        w.stats = carve(room, 2 * rows, DTYPE_F32);
+    }
+    w.logits = carve(room, rows * (size_t)l->classes, DTYPE_F32);
+    return w;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    struct room room = {0};
+    work((const struct classify_layer *)layer, e, backward, &room);
+    return room.used;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct classify_layer *l = (const struct classify_layer *)layer;
+    return 2.0 * e.rows * l->width * l->classes;
+}
+
+/* The first position of each sample, from all of them or to where they are. */
+static struct row_copy first_positions(const struct classify_layer *l, struct extent e, bool to)
+{
+    const size_t width = (size_t)l->width, all = (size_t)e.t * width;
+    return (struct row_copy){.batch = e.rows,
+                             .rows = 1,
+                             .width = l->width,
+                             .y_stride = width,
+                             .x_stride = width,
+                             .y_batch_stride = to ? all : width,
+                             .x_batch_stride = to ? width : all};
+}
+
+static void reduce(const struct classify_layer *l, struct pass *pass, const struct view *theta,
+                   const struct work *w, struct view x)
+{
+    struct device *dev = pass->dev;
+    const struct extent e = pass->extent;
+    if (l->pixels) {
+        dev->ops->meanpool_forward(dev, e.rows, l->pixels, l->width, w->n, x);
+        return;
+    }
+    const struct row_copy first = first_positions(l, e, false);
+    const struct norm shape = {e.rows, l->width, l->norm.eps};
+    dev->ops->copy_rows(dev, &first, w->x, x);
+    dev->ops->layernorm_forward(dev, &shape, w->n, w->x, param(pass, theta, l->norm.gain),
+                                param(pass, theta, l->norm.bias), w->stats);
+}
+
+static void reduce_backward(const struct classify_layer *l, struct pass *pass,
+                            const struct view *theta, const struct view *grad, const struct work *w,
+                            struct view dx)
+{
+    struct device *dev = pass->dev;
+    const struct extent e = pass->extent;
+    if (l->pixels) {
+        dev->ops->meanpool_backward(dev, e.rows, l->pixels, l->width, dx, w->dn);
+        return;
+    }
+    const struct row_copy first = first_positions(l, e, true);
+    const struct norm shape = {e.rows, l->width, l->norm.eps};
+    dev->ops->layernorm_backward(dev, &shape, w->dn, param(pass, grad, l->norm.gain),
+                                 param(pass, grad, l->norm.bias), w->dn, w->x,
+                                 param(pass, theta, l->norm.gain), w->stats, false);
+    dev->ops->fill(dev, dx, extent_tokens(e) * (size_t)l->width, 0);
+    dev->ops->copy_rows(dev, &first, dx, w->dn);
+}
+
+static void classify(const struct classify_layer *l, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    struct device *dev = pass->dev;
+    const struct ops *ops = dev->ops;
+    const int rows = pass->extent.rows;
+    const struct linear p = {rows, l->width, l->classes, LINEAR_OUT_IN, pass->half};
+    struct work w = work(l, pass->extent, grad, &flow.scratch);
+    struct view weight = param(pass, theta, l->w);
+    reduce(l, pass, theta, &w, flow.x);
+    ops->linear_forward(dev, &p, w.logits, w.n, weight, param(pass, theta, l->b), view_none);
+    if (pass->logits)
+        ops->read(dev, pass->logits, w.logits, (size_t)rows * (size_t)l->classes);
+    if (pass->losses.data)
+        ops->cross_entropy(dev, rows, l->classes, w.logits, pass->targets,
+                           grad ? pass->loss_scale : 0, pass->losses, pass->places);
+    if (!grad)
+        return;
+    ops->linear_backward_w(dev, &p, param(pass, grad, l->w), param(pass, grad, l->b), w.logits,
+                           w.n);
+    ops->linear_backward_x(dev, &p, w.dn, w.logits, weight, false);
+    reduce_backward(l, pass, theta, grad, &w, flow.dx);
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    if (!pass->training && (pass->losses.data || pass->logits))
+        classify((const struct classify_layer *)layer, pass, theta, NULL, flow);
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    classify((const struct classify_layer *)layer, pass, theta, grad, flow);
+}
+
+const struct layer_ops classify_ops = {.name = "classify",
+                                       .output = output,
+                                       .saved = saved,
+                                       .scratch = scratch,
+                                       .flops = flops,
+                                       .forward = forward,
+                                       .backward = backward};

@@ -1,0 +1,161 @@
+/* A residual block: two or three convolutions with their norms around which the input is carried,
+ * through a convolution and norm of its own where the block changes its shape.
+ *
+ *     y = relu(part_n(... relu(part_1(x))) + (x or shortcut(x))) */
+#include "nn/layers/layers.h"
+
+static const struct conv_part *last_of(const struct residual_layer *l)
+{
+    return &l->part[l->parts - 1];
+}
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    const struct conv_part *p = last_of((const struct residual_layer *)layer);
+    return (struct edge){1, {{conv_pixels(p, e.rows), (size_t)p->out}}};
+}
+
+struct kept {
+    struct conv_kept part[RESIDUAL_PARTS], shortcut;
+};
+
+static struct kept kept(const struct residual_layer *l, struct extent e, struct room *room)
+{
+    struct kept k = {0};
+    for (int i = 0; i < l->parts; i++)
+        k.part[i] = conv_carve(&l->part[i], e, room);
+    if (l->projects)
+        k.shortcut = conv_carve(&l->shortcut, e, room);
+    return k;
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    struct room room = {0};
+    kept((const struct residual_layer *)layer, e, &room);
+    return room.used;
+}
+
+struct work {
+    struct view a[RESIDUAL_PARTS - 1]; /* what comes out of the parts but the last */
+    struct view rest;                  /* ... and of the shortcut                  */
+    struct view one;
+    struct view y;     /* (backward) as forward had it, where it is no longer there */
+    struct view drest; /* (backward) gradient of `rest`                             */
+    struct view d[2];  /* (backward) gradients between the parts, in turn           */
+};
+
+static struct work work(const struct residual_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    struct work w = {.one = carve(room, 1, DTYPE_F32)};
+    const size_t out = conv_count(last_of(l), e.rows);
+    size_t most = out;
+    for (int i = 0; i + 1 < l->parts; i++) {
+        const size_t count = conv_count(&l->part[i], e.rows);
+        w.a[i] = carve(room, count, e.type);
+        most = count > most ? count : most;
+    }
+    if (l->projects)
+        w.rest = carve(room, out, e.type);
+    if (!backward)
+        return w;
+    w.y = carve(room, out, e.type);
+    if (l->projects)
+        w.drest = carve(room, out, e.type);
+    for (int i = 0; i < 2; i++)
+        w.d[i] = carve(room, most, e.type);
+    return w;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    struct room room = {0};
+    work((const struct residual_layer *)layer, e, backward, &room);
+    return room.used;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct residual_layer *l = (const struct residual_layer *)layer;
+    double sum = l->projects ? conv_flops(&l->shortcut, e.rows) : 0;
+    for (int i = 0; i < l->parts; i++)
+        sum += conv_flops(&l->part[i], e.rows);
+    return sum;
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct residual_layer *l = (const struct residual_layer *)layer;
+    const int last = l->parts - 1;
+    struct kept k = kept(l, pass->extent, &flow.saved);
+    struct work w = work(l, pass->extent, false, &flow.scratch);
+    struct view x = flow.x;
+    for (int i = 0; i < last; i++) {
+        conv_part_forward(&l->part[i], pass, theta, &k.part[i], w.a[i], x, view_none, true, w.one);
+        x = w.a[i];
+    }
+    if (l->projects)
+        conv_part_forward(&l->shortcut, pass, theta, &k.shortcut, w.rest, flow.x, view_none, false,
+                          w.one);
+    conv_part_forward(&l->part[last], pass, theta, &k.part[last], flow.y, x,
+                      l->projects ? w.rest : flow.x, true, w.one);
+}
+
+/* What forward computed and did not keep. The block's own result is the next one's input, which is
+ * there unless a stage ends here. */
+static struct view compute_again(const struct residual_layer *l, struct pass *pass,
+                                 const struct view *theta, const struct kept *k,
+                                 const struct work *w, struct flow flow)
+{
+    const int last = l->parts - 1;
+    for (int i = 0; i < last; i++)
+        conv_part_again(&l->part[i], pass, theta, &k->part[i], w->a[i], view_none, true);
+    if (flow.y.data)
+        return flow.y;
+    if (l->projects)
+        conv_part_again(&l->shortcut, pass, theta, &k->shortcut, w->rest, view_none, false);
+    conv_part_again(&l->part[last], pass, theta, &k->part[last], w->y,
+                    l->projects ? w->rest : flow.x, true);
+    return w->y;
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    const struct residual_layer *l = (const struct residual_layer *)layer;
+    const int last = l->parts - 1;
+    struct kept k = kept(l, pass->extent, &flow.saved);
+    struct work w = work(l, pass->extent, true, &flow.scratch);
+    struct view y = compute_again(l, pass, theta, &k, &w, flow);
+    struct view dy = flow.dy, rest = l->projects ? w.drest : flow.dx;
+    for (int i = last; i > 0; i--) {
+        struct view dx = w.d[i % 2], dc = i == last ? w.d[(i + 1) % 2] : dy;
+        const struct conv_gradient g = {.dx = dx,
+                                        .dresidual = i == last ? rest : view_none,
+                                        .dc = dc,
+                                        .dy = dy,
+                                        .x = w.a[i - 1],
+                                        .y = y,
+                                        .relu = true};
+        conv_part_backward(&l->part[i], pass, theta, grad, &k.part[i], &g);
+        dy = dx;
+        y = w.a[i - 1];
+    }
+    if (l->projects) {
+        const struct conv_gradient g = {.dx = flow.dx, .dc = rest, .dy = rest, .x = flow.x};
+        conv_part_backward(&l->shortcut, pass, theta, grad, &k.shortcut, &g);
+    }
+    const struct conv_gradient g = {
+        .dx = flow.dx, .dc = dy, .dy = dy, .x = flow.x, .y = y, .add = true, .relu = true};
+    conv_part_backward(&l->part[0], pass, theta, grad, &k.part[0], &g);
+}
+
+const struct layer_ops residual_ops = {.name = "residual",
+                                       .output = output,
+                                       .saved = saved,
+                                       .scratch = scratch,
+                                       .flops = flops,
+                                       .forward = forward,
+                                       .backward = backward};

@@ -1,0 +1,142 @@
+/* The first convolution over the images, with its norm, and max pooling where it has one. */
+#include "nn/layers/layers.h"
+
+static struct pooling pooling(const struct stem_layer *l, int rows)
+{
+    return (struct pooling){.rows = rows,
+                            .h = conv_side(&l->conv, l->conv.h),
+                            .w = conv_side(&l->conv, l->conv.w),
+                            .channels = l->conv.out,
+                            .kernel = 3,
+                            .stride = 2,
+                            .pad = 1};
+}
+
+void stem_sides(const struct stem_layer *l, int *h, int *w)
+{
+    const struct pooling p = pooling(l, 1);
+    *h = l->pools ? window_count(p.h, p.kernel, p.stride, p.pad) : p.h;
+    *w = l->pools ? window_count(p.w, p.kernel, p.stride, p.pad) : p.w;
+}
+
+static size_t pixels(const struct stem_layer *l, struct extent e)
+{
+    int h, w;
+    stem_sides(l, &h, &w);
+    return (size_t)e.rows * (size_t)h * (size_t)w;
+}
+
+/* Numbers of the images. */
+static size_t numbers(const struct stem_layer *l, struct extent e)
+{
+    return (size_t)e.rows * (size_t)l->conv.h * (size_t)l->conv.w * (size_t)l->conv.in;
+}
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    const struct stem_layer *l = (const struct stem_layer *)layer;
+    return (struct edge){1, {{pixels(l, e), (size_t)l->conv.out}}};
+}
+
+struct kept {
+    struct conv_kept conv;
+    struct view winner; /* pooling's: which pixel of a window was the largest */
+};
+
+static struct kept kept(const struct stem_layer *l, struct extent e, struct room *room)
+{
+    struct kept k = {.conv = conv_carve(&l->conv, e, room)};
+    if (l->pools)
+        k.winner = carve(room, pixels(l, e) * (size_t)l->conv.out, DTYPE_U8);
+    return k;
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    struct room room = {0};
+    kept((const struct stem_layer *)layer, e, &room);
+    return room.used;
+}
+
+struct work {
+    struct view x; /* the images, in the type that is computed with */
+    struct view one;
+    struct view a; /* what comes out of the convolution and norm    */
+    struct view d; /* (backward) its gradient                       */
+};
+
+static struct work work(const struct stem_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    struct work w = {.one = carve(room, 1, DTYPE_F32)};
+    if (e.type != DTYPE_F32)
+        w.x = carve(room, numbers(l, e), e.type);
+    w.a = carve(room, conv_count(&l->conv, e.rows), e.type);
+    if (backward)
+        w.d = carve(room, conv_count(&l->conv, e.rows), e.type);
+    return w;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    struct room room = {0};
+    work((const struct stem_layer *)layer, e, backward, &room);
+    return room.used;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    return conv_flops(&((const struct stem_layer *)layer)->conv, e.rows);
+}
+
+static struct view images(const struct stem_layer *l, struct pass *pass, const struct work *w)
+{
+    if (pass->extent.type == DTYPE_F32)
+        return pass->input;
+    pass->dev->ops->copy(pass->dev, w->x, pass->input, numbers(l, pass->extent));
+    return w->x;
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct stem_layer *l = (const struct stem_layer *)layer;
+    struct kept k = kept(l, pass->extent, &flow.saved);
+    struct work w = work(l, pass->extent, false, &flow.scratch);
+    conv_part_forward(&l->conv, pass, theta, &k.conv, l->pools ? w.a : flow.y, images(l, pass, &w),
+                      view_none, true, w.one);
+    if (l->pools) {
+        const struct pooling p = pooling(l, pass->extent.rows);
+        pass->dev->ops->maxpool_forward(pass->dev, &p, flow.y, k.winner, w.a);
+    }
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    const struct stem_layer *l = (const struct stem_layer *)layer;
+    struct kept k = kept(l, pass->extent, &flow.saved);
+    struct work w = work(l, pass->extent, true, &flow.scratch);
+    struct conv_gradient g = {.dx = view_none, /* images have no gradient */
+                              .dresidual = view_none,
+                              .dc = w.d,
+                              .dy = flow.dy,
+                              .x = images(l, pass, &w),
+                              .y = w.a,
+                              .relu = true};
+    conv_part_again(&l->conv, pass, theta, &k.conv, w.a, view_none, true);
+    if (l->pools) {
+        const struct pooling p = pooling(l, pass->extent.rows);
+        pass->dev->ops->maxpool_backward(pass->dev, &p, w.d, flow.dy, k.winner);
+        g.dy = w.d;
+    }
+    conv_part_backward(&l->conv, pass, theta, grad, &k.conv, &g);
+}
+
+const struct layer_ops stem_ops = {.name = "stem",
+                                   .output = output,
+                                   .saved = saved,
+                                   .scratch = scratch,
+                                   .flops = flops,
+                                   .forward = forward,
+                                   .backward = backward};
