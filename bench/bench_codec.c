@@ -36,7 +36,7 @@ static void lab_open(struct lab *lab, struct device *dev, const struct table *ta
     const struct cut_rule rule = {.chunk = SIDE, .rate = 1 / 32., .tiles = tiles};
     const size_t count = table_count(table);
     struct rng rng = rng_make(1, 2);
-    check(codec_init(&lab->codec, dev, &rule, CODEC_F32, table, NULL, SENDERS));
+    check(codec_init(&lab->codec, dev, &rule, CODEC_F32, table, NULL, NULL, SENDERS));
     check(buffer_init(&lab->m, dev, DTYPE_F32, count, MEMORY_SCRATCH));
     check(buffer_init(&lab->y, dev, DTYPE_F32, count, MEMORY_SCRATCH));
     for (int r = SENDERS - 1; r >= 0; r--) {

@@ -16,12 +16,12 @@ static size_t value_bytes(const struct codec *c, size_t n)
     return c->values == CODEC_SIGNS ? (n + 3) / 4 : n * (c->values == CODEC_BF16 ? 2 : 4);
 }
 
-/* Lists of tiles that follow one another and have indices of as many bits are one. Stages before k
- * are placed. */
-static void place_stage(struct codec *c, int k)
+/* Lists of tiles that follow one another and have indices of as many bits are one. Sections before
+ * k are placed. */
+static void place_section(struct codec *c, int k)
 {
-    const struct cut_stage *cut = &c->cut.stage[k];
-    struct codec_stage *s = &c->stage[k];
+    const struct cut_section *cut = &c->cut.section[k];
+    struct codec_section *s = &c->section[k];
     struct codec_list *list = c->list;
     if (k)
         list = c->list + (s->first = s[-1].first + s[-1].n);
@@ -50,15 +50,15 @@ static enum sotto_status place_messages(struct codec *c)
     const size_t senders = (size_t)c->senders;
     size_t kept = 0;
     c->list = calloc((size_t)c->cut.n + 1, sizeof *c->list);
-    c->stage = calloc((size_t)c->cut.n_stage, sizeof *c->stage);
-    if (!c->list || !c->stage)
+    c->section = calloc((size_t)c->cut.n_section, sizeof *c->section);
+    if (!c->list || !c->section)
         return fail(SOTTO_ENOMEM, "no memory for %d lists of indices", c->cut.n);
-    for (int k = 0; k < c->cut.n_stage; k++) {
-        place_stage(c, k);
-        c->stage[k].at = senders * c->bytes;
-        c->stage[k].coefficients = senders * kept;
-        c->bytes += c->stage[k].bytes;
-        kept += c->cut.stage[k].kept;
+    for (int k = 0; k < c->cut.n_section; k++) {
+        place_section(c, k);
+        c->section[k].at = senders * c->bytes;
+        c->section[k].coefficients = senders * kept;
+        c->bytes += c->section[k].bytes;
+        kept += c->cut.section[k].kept;
     }
     return SOTTO_OK;
 }
@@ -88,10 +88,10 @@ static enum sotto_status make_buffers(struct codec *c)
 
 enum sotto_status codec_init(struct codec *c, struct device *dev, const struct cut_rule *rule,
                              enum codec_values values, const struct table *table,
-                             const struct owned *own, int senders)
+                             const struct owned *own, const int *section, int senders)
 {
     *c = (struct codec){.dev = dev, .values = values, .senders = senders};
-    enum sotto_status st = cut_make(&c->cut, rule, table, own);
+    enum sotto_status st = cut_make(&c->cut, rule, table, own, section);
     if (st == SOTTO_OK)
         st = place_messages(c);
     if (st == SOTTO_OK)
@@ -111,41 +111,41 @@ void codec_free(struct codec *c)
     for (int i = 0; i < 4; i++)
         buffer_free(all[i]);
     free(c->list);
-    free(c->stage);
+    free(c->section);
     cut_free(&c->cut);
     *c = (struct codec){0};
 }
 
 struct view codec_messages(const struct codec *c, int k)
 {
-    return view_at(c->message.view, c->stage[k].at);
+    return view_at(c->message.view, c->section[k].at);
 }
 
-/* Sender 0's values of stage k as ops take them, and how far it is to the next one's. */
+/* Sender 0's values of section k as ops take them, and how far it is to the next one's. */
 static struct view values_of(const struct codec *c, int k, size_t *step)
 {
     if (c->values == CODEC_SIGNS) {
-        *step = c->cut.stage[k].kept;
-        return view_at(c->value.view, c->stage[k].coefficients);
+        *step = c->cut.section[k].kept;
+        return view_at(c->value.view, c->section[k].coefficients);
     }
     struct view v = codec_messages(c, k); /* a message begins with them, and is whole words */
     v.type = c->values == CODEC_BF16 ? DTYPE_BF16 : DTYPE_F32;
-    *step = c->stage[k].bytes / dtype_size(v.type);
+    *step = c->section[k].bytes / dtype_size(v.type);
     return v;
 }
 
 static struct tiling tiles_of(const struct codec *c, int k)
 {
-    const struct cut_stage *s = &c->cut.stage[k];
+    const struct cut_section *s = &c->cut.section[k];
     return (struct tiling){c->cut.list + s->first, s->n};
 }
 
 void codec_encode(struct codec *c, int k, int sender, struct view m)
 {
     const struct ops *ops = c->dev->ops;
-    const struct codec_stage *s = &c->stage[k];
+    const struct codec_section *s = &c->section[k];
     const struct tiling tiling = tiles_of(c, k);
-    const size_t kept = c->cut.stage[k].kept;
+    const size_t kept = c->cut.section[k].kept;
     const struct view message = view_at(codec_messages(c, k), (size_t)sender * s->bytes);
     const struct view index = view_at(c->index.view, s->coefficients + (size_t)sender * kept);
     size_t step;
@@ -161,9 +161,9 @@ void codec_encode(struct codec *c, int k, int sender, struct view m)
 void codec_decode(struct codec *c, int k, struct view y)
 {
     const struct ops *ops = c->dev->ops;
-    const struct codec_stage *s = &c->stage[k];
+    const struct codec_section *s = &c->section[k];
     const struct tiling tiling = tiles_of(c, k);
-    const size_t kept = c->cut.stage[k].kept;
+    const size_t kept = c->cut.section[k].kept;
     const struct view all = view_at(c->index.view, s->coefficients);
     size_t step;
     const struct view value = values_of(c, k, &step);
@@ -182,15 +182,15 @@ void codec_decode(struct codec *c, int k, struct view y)
 /* A coefficient: its place, its value, and both again in a message. */
 static double message_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.stage[k].kept + 2. * (double)c->stage[k].bytes;
+    return 8. * (double)c->cut.section[k].kept + 2. * (double)c->section[k].bytes;
 }
 
 double codec_encode_bytes(const struct codec *c, int k)
 {
-    return 8. * (double)c->cut.stage[k].elements + message_bytes(c, k);
+    return 8. * (double)c->cut.section[k].elements + message_bytes(c, k);
 }
 
 double codec_decode_bytes(const struct codec *c, int k)
 {
-    return 4. * (double)c->cut.stage[k].elements + (double)c->senders * message_bytes(c, k);
+    return 4. * (double)c->cut.section[k].elements + (double)c->senders * message_bytes(c, k);
 }

@@ -1,5 +1,5 @@
 /* What senders tell each other of a vector: the largest coefficients of each chunk or tile of it,
- * in a message for each stage. One is as long for each sender:
+ * in a message for each section. One is as long for each sender:
  *
  *     values     of all coefficients: fp32, bf16, or their signs, two bits each
  *     indices    where in its tile each one is, in the fewest bits that count a tile; lists of
@@ -21,37 +21,37 @@ struct codec {
     int senders;
     struct codec_list { /* of indices of as many bits */
         int bits;
-        size_t first, count; /* among all that the stage keeps */
+        size_t first, count; /* among all that the section keeps */
         size_t at;           /* byte of its message            */
     } * list;
-    struct codec_stage {
+    struct codec_section {
         int first, n;        /* of the lists                                  */
         size_t bytes;        /* of a message                                  */
         size_t at;           /* byte of `message` where the first one begins  */
         size_t coefficients; /* of `index` and `value` where their first ones do */
-    } * stage;
-    size_t bytes;          /* that a sender sends, of all stages                       */
+    } * section;
+    size_t bytes;          /* that a sender sends, of all sections                       */
     struct buffer basis;   /* matrices of the transform                                */
-    struct buffer message; /* (stages, senders, bytes) uint8                           */
-    struct buffer index;   /* (stages, senders, kept) int32                            */
-    struct buffer value;   /* (stages, senders, kept) fp32, for signs; otherwise empty */
+    struct buffer message; /* (sections, senders, bytes) uint8                           */
+    struct buffer index;   /* (sections, senders, kept) int32                            */
+    struct buffer value;   /* (sections, senders, kept) fp32, for signs; otherwise empty */
 };
 
-/* For what is owned of the table's vector. */
+/* For what is owned of the table's vector, in sections (cut_make). */
 enum sotto_status codec_init(struct codec *c, struct device *dev, const struct cut_rule *rule,
                              enum codec_values values, const struct table *table,
-                             const struct owned *own, int senders);
+                             const struct owned *own, const int *section, int senders);
 void codec_free(struct codec *c);
 
-/* Message `sender` of stage k from m (fp32), which loses what is kept: as it is sent, but where
+/* Message `sender` of section k from m (fp32), which loses what is kept: as it is sent, but where
  * only signs are sent. */
 void codec_encode(struct codec *c, int k, int sender, struct view m);
 
-/* What is covered of y (fp32) by stage k from all its messages: each coefficient the mean over its
- * senders. */
+/* What is covered of y (fp32) by section k from all its messages: each coefficient the mean over
+ * its senders. */
 void codec_decode(struct codec *c, int k, struct view y);
 
-/* All messages of a stage, of c->stage[k].bytes each. */
+/* All messages of a section, of c->section[k].bytes each. */
 struct view codec_messages(const struct codec *c, int k);
 
 /* Bytes of memory that they touch. */

@@ -11,11 +11,11 @@ static int keep_of(const struct cut_rule *rule, int size)
     return keep < 1 ? 1 : keep < size ? keep : size;
 }
 
-/* One more list of tiles of stage k; none of an earlier one follows. */
+/* One more list of tiles of section k; none of an earlier one follows. */
 static enum sotto_status add_list(struct cut *cut, const struct cut_rule *rule, int k,
                                   struct tiles t)
 {
-    struct cut_stage *s = &cut->stage[k];
+    struct cut_section *s = &cut->section[k];
     const size_t n = (size_t)t.ny * (size_t)t.nx;
     if (cut->n == cut->room) {
         const int room = cut->room ? 2 * cut->room : 16;
@@ -53,7 +53,8 @@ static enum sotto_status add(struct cut *cut, const struct cut_rule *rule, int k
     return SOTTO_OK;
 }
 
-/* Elements [at, at + count) of the own vector, where the chunks of a run begin anew in stage k. */
+/* Elements [at, at + count) of the own vector, where the chunks of a run begin anew in section k.
+ */
 static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule, int k, size_t at,
                                     size_t count)
 {
@@ -64,7 +65,7 @@ static enum sotto_status add_chunks(struct cut *cut, const struct cut_rule *rule
     return add(cut, rule, k, last, 1, rest > 0);
 }
 
-/* A run of elements, in chunks; `ends`: where what is owned of each stage ends. */
+/* A run of elements, in chunks; `ends`: where what is owned of each section ends. */
 static enum sotto_status add_run(struct cut *cut, const struct cut_rule *rule, const size_t *ends,
                                  struct piece run)
 {
@@ -77,7 +78,7 @@ static enum sotto_status add_run(struct cut *cut, const struct cut_rule *rule, c
         next = at + (stop - at + chunk - 1) / chunk * chunk; /* the last of them may reach over */
         next = next < end ? next : end;
         TRY(add_chunks(cut, rule, k, at, next - at));
-        cut->stage[k].end = next;
+        cut->section[k].end = next;
     }
     return SOTTO_OK;
 }
@@ -140,7 +141,7 @@ static int side_of(size_t n, int most)
 }
 
 static enum sotto_status cut_tensor(struct cut *cut, const struct cut_rule *rule,
-                                    const struct table *table, int i)
+                                    const struct table *table, int i, int k)
 {
     const struct table_entry *e = &table->entry[i];
     const size_t rows = e->ndim >= 2 ? (size_t)e->shape[0] : 1;
@@ -150,16 +151,21 @@ static enum sotto_status cut_tensor(struct cut *cut, const struct cut_rule *rule
     struct tiles t = {.at = table_range(table, i).begin, .stride = columns};
     t.h = side_of(rows, rule->chunk);
     t.w = side_of(columns, rule->chunk);
-    return add(cut, rule, e->stage, t, rows / (size_t)t.h, columns / (size_t)t.w);
+    return add(cut, rule, k, t, rows / (size_t)t.h, columns / (size_t)t.w);
+}
+
+static int section_of(const int *section, int stage)
+{
+    return section ? section[stage] : 0;
 }
 
 static enum sotto_status cut_tensors(struct cut *cut, const struct cut_rule *rule,
-                                     const struct table *table)
+                                     const struct table *table, const int *section)
 {
-    for (int k = 0; k < table->n_stage; k++)
+    for (int k = 0; k < cut->n_section; k++)
         for (int i = 0; i < table->n; i++)
-            if (table->entry[i].stage == k)
-                TRY(cut_tensor(cut, rule, table, i));
+            if (section_of(section, table->entry[i].stage) == k)
+                TRY(cut_tensor(cut, rule, table, i, k));
     return SOTTO_OK;
 }
 
@@ -182,21 +188,25 @@ static void place_basis(struct cut *cut)
     }
 }
 
-/* `ends` is room for where what is owned of each stage ends. */
+/* `ends` is room for where what is owned of each stage ends, and then of each section. */
 static enum sotto_status make(struct cut *cut, const struct cut_rule *rule,
-                              const struct table *table, const struct owned *own, size_t *ends)
+                              const struct table *table, const struct owned *own,
+                              const int *section, size_t *ends)
 {
-    const int n = table->n_stage;
-    if (!cut->stage || !ends)
-        return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
-    cut->n_stage = n;
+    const int stages = table->n_stage;
+    if (!cut->section || !ends)
+        return fail(SOTTO_ENOMEM, "no memory for %d stages", stages);
+    cut->n_section = section_of(section, stages - 1) + 1;
     owned_stages(own, table, ends);
-    TRY(rule->tiles ? cut_tensors(cut, rule, table) : cut_chunks(cut, rule, table, own, ends));
-    for (int k = 0; k < n; k++) {
-        struct cut_stage *s = &cut->stage[k];
-        const size_t before = k ? cut->stage[k - 1].end : 0, own_end = ends[k];
-        s->end = s->end > own_end ? s->end : own_end;
-        s->end = s->end > before ? s->end : before; /* a chunk may be longer than a stage */
+    for (int k = 0; k < stages; k++)
+        ends[section_of(section, k)] = ends[k];
+    TRY(rule->tiles ? cut_tensors(cut, rule, table, section)
+                    : cut_chunks(cut, rule, table, own, ends));
+    for (int k = 0; k < cut->n_section; k++) {
+        struct cut_section *s = &cut->section[k];
+        const size_t before = k ? s[-1].end : 0;
+        s->end = s->end > ends[k] ? s->end : ends[k];
+        s->end = s->end > before ? s->end : before; /* a chunk may be longer than a section */
         cut->elements += s->elements;
         cut->kept += s->kept;
     }
@@ -205,14 +215,14 @@ static enum sotto_status make(struct cut *cut, const struct cut_rule *rule,
 }
 
 enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
-                           const struct owned *own)
+                           const struct owned *own, const int *section)
 {
     assert(rule->chunk >= 1 && rule->chunk <= TILE_SIDE);
     assert(!rule->tiles || owned_count(own, table) == table_count(table));
     const size_t n = (size_t)table->n_stage;
     size_t *ends = calloc(n, sizeof *ends);
-    *cut = (struct cut){.stage = calloc(n, sizeof *cut->stage)};
-    const enum sotto_status st = make(cut, rule, table, own, ends);
+    *cut = (struct cut){.section = calloc(n, sizeof *cut->section)};
+    const enum sotto_status st = make(cut, rule, table, own, section, ends);
     free(ends);
     if (st != SOTTO_OK)
         cut_free(cut);
@@ -222,7 +232,7 @@ enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const s
 void cut_free(struct cut *cut)
 {
     free(cut->list);
-    free(cut->stage);
+    free(cut->section);
     *cut = (struct cut){0};
 }
 

@@ -10,7 +10,8 @@
  * longer than a chunk. One of more than two dimensions is seen as a matrix with the first of them
  * for its rows.
  *
- * Pieces belong to the stage that they begin in, and come in the order of stages. */
+ * Pieces belong to the section that they begin in, which is one or more stages, and come in the
+ * order of sections. */
 #ifndef SOTTO_CODEC_CUT_H
 #define SOTTO_CODEC_CUT_H
 
@@ -27,23 +28,24 @@ struct cut_rule {
 };
 
 struct cut {
-    struct tiles *list; /* `kept` is counted from the stage's first coefficient */
+    struct tiles *list; /* `kept` is counted from the section's first coefficient */
     int n, room;
-    struct cut_stage {
+    struct cut_section {
         int first, n;    /* of the list                                                  */
         size_t elements; /* that are covered                                             */
         size_t kept;     /* coefficients                                                 */
-        size_t end;      /* of the own vector: with the stages before all that is covered of
+        size_t end;      /* of the own vector: with the sections before all that is covered of
                             it lies before this, and all that they own                   */
-    } * stage;
-    int n_stage;
-    size_t elements, kept; /* of all stages                                       */
+    } * section;
+    int n_section;
+    size_t elements, kept; /* of all sections                                  */
     size_t basis;          /* elements of the matrices that the list points to */
 };
 
-/* Of what is owned of the table's vector; tiles want all of it. */
+/* Of what is owned of the table's vector; tiles want all of it. `section`: of each stage, from 0
+ * on, each as its stage before or the next; NULL: all in one. */
 enum sotto_status cut_make(struct cut *cut, const struct cut_rule *rule, const struct table *table,
-                           const struct owned *own);
+                           const struct owned *own, const int *section);
 void cut_free(struct cut *cut);
 
 /* The matrices of the transform. */

@@ -207,7 +207,7 @@ says '^changed: diloco.outer sgd -> nesterov$'
 
 # What a worker sends in a step for 125,000 of 4 million elements, and the 64 bytes of what all count: with random
 # 2(R-1)/R of the values, or R-1 times their signs, with demo R-1 times the values with 6 bits for each place, in whole
-# words for each of 8 stages.
+# words for each of two messages, of four of the eight stages.
 sends() { # sends GROUPS BYTES OPTIONS...
     local groups=$1 want=$2
     rm -rf sends
@@ -220,8 +220,9 @@ sends 2 500000 --strategy=random
 sends 4 750000 --strategy=random
 sends 4 375000 --strategy=striding --dtype=bf16
 sends 4 93750 --strategy=random --sign=before
-sends 2 593760 --strategy=demo --shape=flat
-sends 4 1781280 --strategy=demo --shape=flat
+sends 2 593752 --strategy=demo --shape=flat
+sends 4 1781256 --strategy=demo --shape=flat
+sends 2 593760 --strategy=demo --shape=flat --message=0
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \

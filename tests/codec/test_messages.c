@@ -8,6 +8,8 @@
 
 static struct memory memory;
 
+static const int section[] = {0, 1, 2, 3, 4, 5, 6, 7}; /* each stage is one */
+
 /* A matrix, a prime vector, a tensor of four dimensions, a matrix of primes, a scalar's vector, in
  * two stages that are padded. */
 static void make_table(struct table *t, int pad)
@@ -55,7 +57,7 @@ static void chunks_cover_tensors(void **state)
                 size_t kept = 0, elements = 0, ends[2];
                 make_table(&table, 12 * of);
                 assert_ok(owned_slices(&own, &table, index, of));
-                assert_ok(cut_make(&cut, &rule, &table, &own));
+                assert_ok(cut_make(&cut, &rule, &table, &own, section));
                 for (int i = 0; i < table.n; i++)
                     for (struct piece p = {0}; owned_next(&own, table_range(&table, i), &p);)
                         for (size_t e = 0; e < p.count; e++, elements++)
@@ -65,9 +67,9 @@ static void chunks_cover_tensors(void **state)
                 owned_stages(&own, &table, ends);
                 for (int k = 0, i = 0; k < 2; k++) {
                     size_t of_stage = 0;
-                    assert_int_equal(cut.stage[k].first, i);
-                    assert_int_equal(cut.stage[k].end, ends[k]); /* behind padding */
-                    for (; i < cut.stage[k].first + cut.stage[k].n; i++) {
+                    assert_int_equal(cut.section[k].first, i);
+                    assert_int_equal(cut.section[k].end, ends[k]); /* behind padding */
+                    for (; i < cut.section[k].first + cut.section[k].n; i++) {
                         const struct tiles *t = &cut.list[i];
                         assert_true(t->at < ends[k] && (k == 0 || t->at >= ends[0]));
                         assert_true(t->h == 1 && t->w <= chunk && (t->w == chunk || t->nx == 1));
@@ -75,10 +77,10 @@ static void chunks_cover_tensors(void **state)
                         assert_int_equal(t->kept, of_stage);
                         of_stage += (size_t)(t->nx * t->keep);
                     }
-                    assert_int_equal(cut.stage[k].kept, of_stage);
+                    assert_int_equal(cut.section[k].kept, of_stage);
                     kept += of_stage;
                 }
-                assert_int_equal(cut.stage[0].n + cut.stage[1].n, cut.n);
+                assert_int_equal(cut.section[0].n + cut.section[1].n, cut.n);
                 assert_int_equal(cut.kept, kept);
                 assert_int_equal(cut.elements, elements);
                 cut_free(&cut);
@@ -104,11 +106,20 @@ static void chunks_reach_over(void **state)
         table.entry[k].stage = k;
     }
     assert_ok(table_layout(&table, 8, 1));
-    assert_ok(cut_make(&cut, &rule, &table, NULL));
+    assert_ok(cut_make(&cut, &rule, &table, NULL, section));
     for (int k = 0; k < 8; k++) {
-        assert_int_equal(cut.stage[k].elements, of[k]);
-        assert_int_equal(cut.stage[k].kept, of[k] ? 2 : 0);
-        assert_int_equal(cut.stage[k].end, end[k]);
+        assert_int_equal(cut.section[k].elements, of[k]);
+        assert_int_equal(cut.section[k].kept, of[k] ? 2 : 0);
+        assert_int_equal(cut.section[k].end, end[k]);
+    }
+    cut_free(&cut);
+    static const int joined[] = {0, 0, 0, 0, 1, 1, 2, 2};
+    static const size_t of_joined[] = {32, 0, 8}, end_joined[] = {32, 32, 40};
+    assert_ok(cut_make(&cut, &rule, &table, NULL, joined));
+    assert_int_equal(cut.n_section, 3);
+    for (int k = 0; k < 3; k++) {
+        assert_int_equal(cut.section[k].elements, of_joined[k]);
+        assert_int_equal(cut.section[k].end, end_joined[k]);
     }
     cut_free(&cut);
     table_free(&table);
@@ -130,9 +141,9 @@ static void tiles_of_tensors(void **state)
         struct cut cut;
         int in[1024] = {0};
         make_table(&table, 12);
-        assert_ok(cut_make(&cut, &rule, &table, NULL));
+        assert_ok(cut_make(&cut, &rule, &table, NULL, section));
         assert_int_equal(cut.n, 6);
-        assert_int_equal(cut.stage[1].first, 2);
+        assert_int_equal(cut.section[1].first, 2);
         for (int place = 0; place < 6; place++) {
             const int i = order[place];
             const struct tiles *t = &cut.list[place];
@@ -179,7 +190,7 @@ static void very_many(void **state)
         size_t n = 0, elements = 0;
         assert_int_equal(table_add(&table, "w", big[i].shape, TABLE_ZERO, 1), 0);
         assert_ok(table_layout(&table, 1, 1));
-        assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, 2));
+        assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, NULL, 2));
         for (int k = 0; k < c.cut.n; k++) {
             const struct tiles *t = &c.cut.list[k];
             assert_int_equal(t->kept, 2 * n);
@@ -218,15 +229,15 @@ static void length_of_messages(void **state)
     for (int i = 0; i < 6; i++) {
         struct codec c;
         size_t all = 0, bytes = 0;
-        assert_ok(codec_init(&c, &dev, &shape[i / 3].rule, i % 3, &table, NULL, 3));
+        assert_ok(codec_init(&c, &dev, &shape[i / 3].rule, i % 3, &table, NULL, section, 3));
         for (int k = 0; k < 2; k++) {
             const size_t n = shape[i / 3].kept[k];
             const size_t values[] = {
                 [CODEC_F32] = 4 * n, [CODEC_BF16] = 2 * n, [CODEC_SIGNS] = (n + 3) / 4};
             const size_t want = (values[i % 3] + shape[i / 3].indices[k] + 3) / 4 * 4;
-            assert_int_equal(c.cut.stage[k].kept, n);
-            assert_int_equal(c.stage[k].bytes, want);
-            assert_int_equal(c.stage[k].at, 3 * bytes);
+            assert_int_equal(c.cut.section[k].kept, n);
+            assert_int_equal(c.section[k].bytes, want);
+            assert_int_equal(c.section[k].at, 3 * bytes);
             all += n;
             bytes += want;
         }

@@ -51,6 +51,8 @@ static const char *const *list(struct trial *t)
     SAY("%s.sign=%s", m, decoupled_signs[a->sign]);
     SAY("%s.dtype=%s", m, decoupled_dtypes[a->dtype]);
     SAY("%s.base=%s", m, decoupled_bases[a->base]);
+    if (a->method != RANDOM)
+        SAY("%s.message=0", m);
 #undef SAY
     all[n] = NULL;
     return all;

@@ -13,13 +13,14 @@ struct asked {
     int chunk, top; /* top 0: rate */
     double rate, decay;
     bool tile, half, scaled;
+    int joined; /* bytes of a message; 0: one for each stage */
     enum sign sign;
 };
 
 struct trial {
     struct asked is;
     struct given given;
-    char option[8][48];
+    char option[9][48];
     double m[GIVEN_WORKERS][GIVEN_ROOM]; /* of the formula, in the table's layout */
     double x[GIVEN_ROOM];
 };
@@ -45,6 +46,7 @@ static void say(struct trial *t)
     SAY("demo.dtype=%s", a->half ? "bf16" : "fp32");
     SAY("demo.sign=%s", signs[a->sign]);
     SAY("demo.momentum=%s", a->scaled ? "scaled" : "plain");
+    SAY("demo.message=%d", a->joined);
 #undef SAY
     t->given.options[n] = NULL;
 }
@@ -486,6 +488,8 @@ static void nobody_looks(void **state)
             t[k] = trial_make(a, meshes[mesh].shard, meshes[mesh].groups, meshes[mesh].slices);
             t[k]->given.threads = i % 2;
             t[k]->given.blind = k;
+            if (k && i % 3 == 0) /* all in one message */
+                snprintf(t[k]->option[7], sizeof t[k]->option[7], "demo.message=1M");
             assert_ok(given_run(&t[k]->given));
         }
         assert_memory_equal(t[1]->given.x[2], t[0]->given.x[2], sizeof t[0]->given.x[2]);

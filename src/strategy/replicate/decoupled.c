@@ -56,21 +56,43 @@ static const struct decoupled_config *options(const struct decoupled *d)
     return replicate_options(&d->base);
 }
 
-enum sotto_status decoupled_init_update(struct replicate *r)
+/* A section ends where it has enough, and what is behind it has. */
+static void make_sections(struct decoupled *d, double each)
+{
+    const struct replicate *r = &d->base;
+    const struct update_config *c = replicate_options(r);
+    size_t begin = 0;
+    owned_stages(r->is.own, r->is.table, d->ends);
+    for (int k = 0; k < r->is.table->n_stage; k++) {
+        const size_t end = d->ends[k], less = end - begin, rest = r->count - end;
+        d->section[k] = d->n;
+        d->ends[d->n] = end;
+        if (each <= 0 || rest == 0 ||
+            each * (double)(less < rest ? less : rest) < (double)c->message)
+            continue;
+        d->n++;
+        d->base.last = k + 1;
+        begin = end;
+    }
+    d->n++;
+}
+
+enum sotto_status decoupled_init_update(struct replicate *r, double each)
 {
     struct decoupled *d = (struct decoupled *)r;
     const int stages = r->is.table->n_stage;
     d->part = calloc((size_t)r->is.n_part + 1, sizeof *d->part);
     d->ends = calloc((size_t)stages, sizeof *d->ends);
-    if (!d->part || !d->ends)
+    d->section = calloc((size_t)stages, sizeof *d->section);
+    if (!d->part || !d->ends || !d->section)
         return fail(SOTTO_ENOMEM, "no memory for %d parts of %d stages", r->is.n_part, stages);
-    owned_stages(r->is.own, r->is.table, d->ends);
+    make_sections(d, each);
     return replicate_buffer(r, &d->q, MEMORY_OUTER);
 }
 
-enum sotto_status decoupled_init(struct replicate *r)
+enum sotto_status decoupled_init(struct replicate *r, double each)
 {
-    TRY(decoupled_init_update(r));
+    TRY(decoupled_init_update(r, each));
     return replicate_buffer(r, &((struct decoupled *)r)->m, MEMORY_OUTER);
 }
 
@@ -79,6 +101,7 @@ void decoupled_free(struct replicate *r)
     struct decoupled *d = (struct decoupled *)r;
     free(d->part);
     free(d->ends);
+    free(d->section);
     buffer_free(&d->m);
     buffer_free(&d->q);
 }
@@ -129,7 +152,7 @@ enum sotto_status decoupled_sign(struct decoupled *d, struct view q, size_t coun
 static enum sotto_status exchange(void *arg)
 {
     struct decoupled *d = arg;
-    return d->stages->exchange(d, d->base.is.mesh->lane_replicate, d->sent);
+    return d->does->exchange(d, d->base.is.mesh->lane_replicate, d->sent);
 }
 
 static enum sotto_status send(struct decoupled *d, int k)
@@ -138,20 +161,20 @@ static enum sotto_status send(struct decoupled *d, int k)
     return lane_start(d->base.is.mesh->lane, exchange, d);
 }
 
-/* What came of stage k is there. */
+/* What came of section k is there. */
 static enum sotto_status receive(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
-    if (!d->stages->exchange)
+    if (!d->does->exchange)
         return SOTTO_OK;
     if (!d->beside)
-        return d->stages->exchange(d, r->is.across, k);
+        return d->does->exchange(d, r->is.across, k);
     TRY(lane_wait(r->is.mesh->lane));
-    return k + 1 < r->is.table->n_stage ? send(d, k + 1) : SOTTO_OK;
+    return k + 1 < d->n ? send(d, k + 1) : SOTTO_OK;
 }
 
-/* x <- Base(x, Q), of stage k. */
-static enum sotto_status step_stage(struct decoupled *d, int k)
+/* x <- Base(x, Q), of section k. */
+static enum sotto_status step_section(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
     const int first = d->next_part;
@@ -167,36 +190,34 @@ static enum sotto_status step_stage(struct decoupled *d, int k)
 enum sotto_status decoupled_ready(struct replicate *r, int k)
 {
     struct decoupled *d = (struct decoupled *)r;
-    assert(r->left && k == d->next);
-    TRY(receive(d, k));
-    TRY(d->stages->put(d, k));
-    TRY(step_stage(d, k));
-    if (++d->next < r->is.table->n_stage)
+    for (; d->next <= d->section[k]; d->next++) {
+        TRY(receive(d, d->next));
+        TRY(d->does->put(d, d->next));
+        TRY(step_section(d, d->next));
+    }
+    if (d->next < d->n)
         return SOTTO_OK;
     optim_next(&r->optim);
     r->left = false;
     return SOTTO_OK;
 }
 
-enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_stages *stages,
+enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_sections *does,
                                  const struct plan *plan, double scale)
 {
     struct replicate *r = &d->base;
-    const int n = r->is.table->n_stage;
     assert(!r->left);
-    d->stages = stages;
+    d->does = does;
     d->lr = plan->lr;
     d->scale = scale;
     d->added = 0;
     d->next = d->next_part = 0;
-    d->beside = r->is.later && stages->exchange;
+    d->beside = r->is.later && does->exchange;
     r->left = true;
-    for (int k = 0; k < n; k++) {
-        TRY(stages->take(d, k));
+    for (int k = 0; k < d->n; k++) {
+        TRY(does->take(d, k));
         if (k == 0 && d->beside)
             TRY(send(d, 0)); /* beside what is taken of the others */
     }
-    for (int k = 0; k < n && !d->beside; k++)
-        TRY(decoupled_ready(r, k));
-    return SOTTO_OK;
+    return d->beside ? SOTTO_OK : decoupled_ready(r, r->is.table->n_stage - 1);
 }

@@ -10,11 +10,12 @@
  *     x <- Base(x, Q)
  *
  * All of this can be done stage by stage, and a stage's x is wanted when the next forward comes to
- * it. So a method says what it does for one stage (struct decoupled_stages), and decoupled_step
- * ends with q taken of all of them and stage 0's exchange in the mesh's lane. As stage k is called
- * for (decoupled_ready), the exchange of stage k+1 sets out, and Q and x are made of what has come
- * of k: it is under way while stages before k+1 are computed with. One exchange at a time has all
- * of the wire.
+ * it. So the own vector is cut into sections of one or more stages, as many as make a message of
+ * `message` bytes; a method says what it does for one section (struct decoupled_sections), and
+ * decoupled_step ends with q taken of all of them and the first one's exchange in the mesh's lane.
+ * As a section is called for (decoupled_ready), the exchange of the next one sets out, and Q and x
+ * are made of what has come of this one: exchanges are under way while sections before them are
+ * computed with. One exchange at a time has all of the wire.
  *
  * The base optimizer is an ordinary one, fed with Q: demo-sgd is plain SGD, x <- (1 - lr wd) x - lr
  * Q, and decoupled-adamw is AdamW. Members embed struct decoupled first, and their options begin
@@ -36,7 +37,13 @@ struct update_config {
     int sign;  /* enum decoupled_sign */
     int dtype; /* enum dtype: fp32 or bf16 */
     int base;  /* enum decoupled_base */
+    int64_t message;
 };
+/* For those whose exchange can be cut. */
+#define MESSAGE_OPTION                                                                             \
+    OPTION_LONG(struct update_config, message, "256k", 0, 1e15,                                    \
+                "bytes that a message of a group has at least, or all that it sends in a step: "   \
+                "stages with less share one, as each pays the latency of the links")
 #define UPDATE_OPTIONS                                                                             \
     OPTION_ENUM(struct update_config, sign, "after", decoupled_signs,                              \
                 "after: the average's sign is stepped with; before: groups send signs, two bits "  \
@@ -64,28 +71,30 @@ extern const struct option_only decoupled_rules[1];
 
 struct decoupled;
 
-/* What a method does for a stage. */
-struct decoupled_stages {
-    /* q of stage k is taken out of m, and ready to be sent. */
+/* What a method does for a section. */
+struct decoupled_sections {
+    /* q of section k is taken out of m, and ready to be sent. */
     enum sotto_status (*take)(struct decoupled *d, int k);
     /* (optional) The exchange alone, on the worker's own line of work or in a lane. Without it
      * nothing is sent, and the step ends at once. */
     enum sotto_status (*exchange)(struct decoupled *d, struct comm *across, int k);
-    /* d->q <- Q, of all that is owned of stage k. */
+    /* d->q <- Q, of all that is owned of section k. */
     enum sotto_status (*put)(struct decoupled *d, int k);
 };
 
 struct decoupled {
     struct replicate base;
-    struct buffer m;                       /* decoupled momentum, each group's own       */
-    struct buffer q;                       /* Q: what the base optimizer takes for g     */
-    struct part *part;                     /* the parts, with Q for g                    */
-    size_t *ends;                          /* (n_stage) of the own vector (owned_stages) */
-    const struct decoupled_stages *stages; /* of the step under way:   */
+    struct buffer m;   /* decoupled momentum, each group's own       */
+    struct buffer q;   /* Q: what the base optimizer takes for g     */
+    struct part *part; /* the parts, with Q for g                    */
+    size_t *ends;      /* (n) of the own vector: what is owned of each section ends there */
+    int *section;      /* (n_stage) that the stage is in */
+    int n;             /* sections */
+    const struct decoupled_sections *does; /* of the step under way:   */
     double lr, scale;                      /* ... the round's          */
     size_t added;                          /* ... elements of m that have their g */
-    int next, next_part; /* ... stage that is stepped next, and its first part    */
-    int sent;            /* ... stage whose exchange was the last to set out      */
+    int next, next_part; /* ... section that is stepped next, and its first part  */
+    int sent;            /* ... section whose exchange was the last to set out    */
     bool beside;         /* ... which are in the mesh's lane                      */
 };
 
@@ -93,23 +102,24 @@ struct decoupled {
 enum sotto_status decoupled_resolve(void *own, const struct strategy_config *config);
 enum sotto_status decoupled_optimizer(const void *own, const char *key, struct optim_config *optim);
 
-/* m is zero, and so is q; for methods without m: q alone. */
-enum sotto_status decoupled_init(struct replicate *r);
-enum sotto_status decoupled_init_update(struct replicate *r);
+/* m is zero, and so is q; for methods without m: q alone. `each`: bytes that are sent for an own
+ * element; 0: all is sent at once. */
+enum sotto_status decoupled_init(struct replicate *r, double each);
+enum sotto_status decoupled_init_update(struct replicate *r, double each);
 void decoupled_free(struct replicate *r);
 
 /* The optimizer's state and every group's m. */
 enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v);
 
-/* A step, stage by stage; and what it has left of stage k, for members' `ready`. */
-enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_stages *stages,
+/* A step, section by section; and what it has left of stage k, for members' `ready`. */
+enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_sections *does,
                                  const struct plan *plan, double scale);
 enum sotto_status decoupled_ready(struct replicate *r, int k);
 
-/* What is owned of stage k: from which element of the own vector on. Its end is d->ends[k]. */
+/* What is owned of section k: from which element of the own vector on. Its end is d->ends[k]. */
 size_t decoupled_begin(const struct decoupled *d, int k);
 
-/* For stages: m <- decay m + g up to that element of the own vector, where it is not yet. */
+/* For sections: m <- decay m + g up to that element of the own vector, where it is not yet. */
 enum sotto_status decoupled_add(struct decoupled *d, size_t end);
 
 /* In place, with sign = after; a method may call it for what Q is made of. */

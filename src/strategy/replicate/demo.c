@@ -1,9 +1,11 @@
 /* DeMo (Peng et al. 2024) and FlexDeMo (From et al. 2025): in every step groups exchange the
  * largest coefficients of the cosine transform of their momenta. Chunks of what a worker owns under
- * any sharding, or tiles of whole tensors, in a message for each stage.
+ * any sharding, or tiles of whole tensors, in a message for each section.
  *
- * A chunk may begin at the end of one stage and reach into the next: it is in the first one's
+ * A chunk may begin at the end of one section and reach into the next: it is in the first one's
  * message. */
+#include <math.h>
+
 #include "codec/codec.h"
 #include "strategy/replicate/decoupled.h"
 
@@ -35,13 +37,14 @@ static const struct option options[] = {
         "flat: chunks of what a worker owns; tile: tiles of tensors, where each worker owns "
         "all: under ddp, or in groups of one worker; auto: tile where that can be"),
     DECOUPLED_OPTIONS,
+    MESSAGE_OPTION,
 };
 #undef S
 
 struct demo {
     struct decoupled decoupled;
     struct codec codec;
-    int now; /* stage that is coded */
+    int now; /* section that is coded */
 };
 
 static bool in_tiles(const struct demo_config *c, const struct strategy_config *config)
@@ -88,7 +91,7 @@ static enum sotto_status take(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
     m->now = k;
-    TRY(decoupled_add(d, m->codec.cut.stage[k].end)); /* m <- decay m + g       */
+    TRY(decoupled_add(d, m->codec.cut.section[k].end)); /* m <- decay m + g       */
     return work_run(&d->base.on, encode, m,
                     codec_encode_bytes(&m->codec, k)); /* q;  m <- m - decode(q) */
 }
@@ -97,7 +100,7 @@ static enum sotto_status exchange(struct decoupled *d, struct comm *across, int 
 {
     const struct codec *c = &((struct demo *)d)->codec;
     const struct view all = codec_messages(c, k);
-    const size_t bytes = c->stage[k].bytes;
+    const size_t bytes = c->section[k].bytes;
     return comm_allgather(across, all, view_at(all, (size_t)across->rank * bytes),
                           (size_t)across->size * bytes); /* q of all groups        */
 }
@@ -105,7 +108,7 @@ static enum sotto_status exchange(struct decoupled *d, struct comm *across, int 
 static enum sotto_status put(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
-    const struct cut_stage *s = m->codec.cut.stage;
+    const struct cut_section *s = m->codec.cut.section;
     const size_t begin = k ? s[k - 1].end : 0;
     m->now = k;
     TRY(work_run(&d->base.on, decode, m,
@@ -115,8 +118,8 @@ static enum sotto_status put(struct decoupled *d, int k)
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    static const struct decoupled_stages stages = {take, exchange, put};
-    return decoupled_step((struct decoupled *)r, &stages, plan, scale); /* x <- Base(x, Q) */
+    static const struct decoupled_sections does = {take, exchange, put};
+    return decoupled_step((struct decoupled *)r, &does, plan, scale); /* x <- Base(x, Q) */
 }
 
 static void free_demo(struct replicate *r)
@@ -135,9 +138,11 @@ static enum sotto_status init(struct replicate *r)
     const enum codec_values values = update->sign == SIGN_BEFORE   ? CODEC_SIGNS
                                      : update->dtype == DTYPE_BF16 ? CODEC_BF16
                                                                    : CODEC_F32;
-    TRY(decoupled_init(r));
+    const double size = rule.tiles ? c->chunk * c->chunk : c->chunk; /* or less */
+    const double value = values == CODEC_F32 ? 4 : values == CODEC_BF16 ? 2 : 0.25;
+    TRY(decoupled_init(r, (c->top ? c->top / size : c->rate) * (value + log2(size) / 8)));
     return codec_init(&m->codec, r->is.dev, &rule, values, r->is.table, r->is.own,
-                      r->is.across->size);
+                      m->decoupled.section, r->is.across->size);
 }
 
 static const struct replicate_ops ops = {

@@ -14,6 +14,7 @@ struct every_config {
 static const struct option options[] = {
     OPTION_LONG(S, n, "32", 1, 1e15, "steps from one averaged gradient to the next"),
     UPDATE_OPTIONS,
+    MESSAGE_OPTION,
 };
 #undef S
 
@@ -27,7 +28,7 @@ static int64_t every_n(const void *own)
     return ((const struct every_config *)own)->n;
 }
 
-/* Q <- the own group's gradient, of stage k. */
+/* Q <- the own group's gradient, of section k. */
 static enum sotto_status take_own(struct decoupled *d, int k)
 {
     struct replicate *r = &d->base;
@@ -84,8 +85,8 @@ static enum sotto_status put(struct decoupled *d, int k)
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
-    static const struct decoupled_stages all = {take, exchange, put},
-                                         own = {take_own, NULL, put_own};
+    static const struct decoupled_sections all = {take, exchange, put},
+                                           own = {take_own, NULL, put_own};
     struct every *e = (struct every *)r;
     const struct every_config *c = replicate_options(r);
     const bool meets = replicate_boundary(r, c->n);
@@ -106,7 +107,7 @@ static void free_every(struct replicate *r)
 static enum sotto_status init(struct replicate *r)
 {
     struct every *e = (struct every *)r;
-    TRY(decoupled_init_update(r));
+    TRY(decoupled_init_update(r, update_bytes(replicate_options(r))));
     return values_init(&e->values, r, replicate_options(r), r->count, &e->base.q);
 }
 

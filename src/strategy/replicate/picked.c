@@ -1,9 +1,11 @@
 #include "strategy/replicate/picked.h"
 
-enum sotto_status picked_init(struct replicate *r, size_t most)
+#include <assert.h>
+
+enum sotto_status picked_init(struct replicate *r, double each, size_t most)
 {
     struct picked *p = (struct picked *)r;
-    TRY(decoupled_init(r));
+    TRY(decoupled_init(r, each));
     return values_init(&p->values, r, replicate_options(r), most, NULL);
 }
 
@@ -20,14 +22,15 @@ static size_t before(const struct picks *p, size_t element)
     return element > p->first ? (element - p->first + p->stride - 1) / p->stride : 0;
 }
 
-/* The values of stage k. Of a list nobody knows which stages its elements are in without looking at
- * it, so they are all of the first one. */
+/* The values of section k. */
 static struct values_of values_in(const struct picked *p, int k)
 {
     const struct decoupled *d = &p->decoupled;
     const struct picks *all = &p->picks;
-    if (!all->stride)
-        return (struct values_of){k, 0, k == 0 ? all->count : 0};
+    if (!all->stride) {
+        assert(d->n == 1); /* where a list leads nobody knows without looking at it */
+        return (struct values_of){k, 0, all->count};
+    }
     const size_t first = before(all, decoupled_begin(d, k));
     return (struct values_of){k, first, before(all, d->ends[k]) - first};
 }
@@ -38,11 +41,6 @@ static void turn_to(struct picked *p, int k)
     p->now = p->picks;
     p->now.first += p->of.first * p->picks.stride;
     p->now.count = p->of.count;
-}
-
-static size_t end_of(const struct picked *p, int k)
-{
-    return p->picks.stride ? p->decoupled.ends[k] : p->decoupled.base.count;
 }
 
 /* Bytes of an element that is picked beside those of the vector. */
@@ -69,11 +67,11 @@ static enum sotto_status put(void *arg)
     return device_failed(dev);
 }
 
-static enum sotto_status take_stage(struct decoupled *d, int k)
+static enum sotto_status take_section(struct decoupled *d, int k)
 {
     struct picked *p = (struct picked *)d;
     turn_to(p, k);
-    TRY(decoupled_add(d, end_of(p, k))); /* m <- decay m + g       */
+    TRY(decoupled_add(d, d->ends[k])); /* m <- decay m + g       */
     if (p->of.count == 0)
         return SOTTO_OK;
     TRY(work_run(&d->base.on, pick, p,
@@ -81,17 +79,17 @@ static enum sotto_status take_stage(struct decoupled *d, int k)
     return values_pack(&p->values, p->of);
 }
 
-static enum sotto_status exchange_stage(struct decoupled *d, struct comm *across, int k)
+static enum sotto_status exchange_section(struct decoupled *d, struct comm *across, int k)
 {
     const struct picked *p = (const struct picked *)d;
     return values_exchange(&p->values, across, values_in(p, k));
 }
 
-static enum sotto_status put_stage(struct decoupled *d, int k)
+static enum sotto_status put_section(struct decoupled *d, int k)
 {
     struct picked *p = (struct picked *)d;
     struct replicate *r = &d->base;
-    const size_t begin = k == 0 ? 0 : end_of(p, k - 1), end = end_of(p, k);
+    const size_t begin = decoupled_begin(d, k), end = d->ends[k];
     turn_to(p, k);
     TRY(values_unpack(&p->values, p->of, &p->mean)); /* over the groups, sign  */
     TRY(work_fill(&r->on, view_at(d->q.view, begin), end - begin, 0));
@@ -104,8 +102,8 @@ static enum sotto_status put_stage(struct decoupled *d, int k)
 enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
                               struct picks picks, struct view index)
 {
-    static const struct decoupled_stages stages = {take_stage, exchange_stage, put_stage};
+    static const struct decoupled_sections does = {take_section, exchange_section, put_section};
     p->picks = picks;
     p->index = index;
-    return decoupled_step(&p->decoupled, &stages, plan, scale); /* x <- Base(x, Q)        */
+    return decoupled_step(&p->decoupled, &does, plan, scale); /* x <- Base(x, Q)        */
 }

@@ -11,14 +11,14 @@ struct picked {
     struct decoupled decoupled;
     struct values values; /* that travel */
     struct picks picks;   /* of the step under way ... */
-    struct view index;    /* ... their list, if there is one: they are all exchanged with stage 0 */
-    struct picks now;     /* ... of them, the stage's that are taken or put */
+    struct view index;    /* ... their list, if there is one: there is one section, then */
+    struct picks now;     /* ... of them, the section's that are taken or put */
     struct values_of of;  /* ... and their values           */
     float mean;           /* ... what makes their average of what came */
 };
 
-/* At most `most` elements a step. */
-enum sotto_status picked_init(struct replicate *r, size_t most);
+/* At most `most` elements a step; `each`: as decoupled_init's. */
+enum sotto_status picked_init(struct replicate *r, double each, size_t most);
 void picked_free(struct replicate *r);
 
 /* A whole step, in which these elements are exchanged. */

@@ -66,7 +66,7 @@ static enum sotto_status init(struct replicate *r)
                     "random: a worker owns %zu elements, and at most %d can be chosen from; share "
                     "them among the workers of a group",
                     r->count, INT32_MAX);
-    TRY(picked_init(r, count));
+    TRY(picked_init(r, 0, count));
     return buffer_init(&m->index, r->is.dev, DTYPE_I32, count, MEMORY_COMMUNICATION);
 }
 

@@ -65,7 +65,8 @@ struct replicate {
         int64_t groups;
         bool same; /* of this method; otherwise members begin anew */
     } from;
-    bool left; /* the last step is not at its end: replicate_ready is to be called       */
+    bool left; /* the last step is not at its end: replicate_ready is to be called        */
+    int last;  /* ... and once stages before this one are ready nothing is to set out any more */
     struct {   /* of the step under way, for whoever computes it           */
         double lr, scale;
         const struct part *part; /* (n) */

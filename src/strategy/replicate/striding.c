@@ -22,6 +22,7 @@ static const struct option options[] = {
                 "moving: step t exchanges elements t mod n, t mod n + n, ...; fixed: always the "
                 "first ones, 0, n, ..."),
     DECOUPLED_OPTIONS,
+    MESSAGE_OPTION,
 };
 #undef S
 
@@ -50,7 +51,8 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 static enum sotto_status init(struct replicate *r)
 {
     const struct striding_config *c = replicate_options(r);
-    return picked_init(r, (r->count + (size_t)c->stride - 1) / (size_t)c->stride);
+    return picked_init(r, update_bytes(&c->decoupled.update) * c->rate,
+                       (r->count + (size_t)c->stride - 1) / (size_t)c->stride);
 }
 
 static const struct replicate_ops ops = {

@@ -2,15 +2,20 @@
 
 #include "tensor/ops.h"
 
+double update_bytes(const struct update_config *how)
+{
+    return how->sign == SIGN_BEFORE ? 0.25 : (double)dtype_size((enum dtype)how->dtype);
+}
+
 static size_t packed(size_t count)
 {
     return (count + 3) / 4;
 }
 
-/* Byte of the packed signs where a stage's begin: each stage has bytes of its own. */
+/* Byte of the packed signs where a section's begin: each has bytes of its own. */
 static size_t place(struct values_of of)
 {
-    return of.first / 4 + (size_t)of.stage;
+    return of.first / 4 + (size_t)of.section;
 }
 
 enum sotto_status values_init(struct values *v, struct replicate *r,

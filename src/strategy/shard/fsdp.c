@@ -83,6 +83,19 @@ static enum sotto_status prefetch(struct fsdp *f, int visit)
     return gather_stage(f, k);
 }
 
+/* Whether what that visit wants is still on its way and nothing is to set out behind it. Then the
+ * stage before it need not wait: it is computed first, though the gather has nothing beside it. */
+static enum sotto_status put_off(struct fsdp *f, int visit, bool *out)
+{
+    const struct shard *s = &f->shard;
+    const struct replicate *r = s->replicate;
+    bool done = true;
+    if (visit < s->is.oracle->table->n_stage && visit >= s->ready && r->left && visit >= r->last)
+        TRY(lane_done(s->is.mesh->lane, &done));
+    *out = !done;
+    return SOTTO_OK;
+}
+
 /* Waits for the reduction under way and adds its slice to the round's gradient; with the round's
  * last micro-batch the slice is complete in this group, and its sum over the groups begins. */
 static enum sotto_status settle(struct fsdp *f, bool last)
@@ -126,14 +139,19 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
                      s->is.config->weight == WEIGHT_TOKENS));
     TRY(prefetch(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
-        TRY(lane_wait(f->gathers));  /* theta_k whole             */
-        TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
+        bool late;
+        TRY(lane_wait(f->gathers)); /* theta_k whole             */
+        TRY(put_off(f, visit + 1, &late));
+        if (!late)
+            TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
         if (visit < n)
             TRY(oracle_forward(s->is.oracle, 0, visit, s->theta_stage));
         else
             TRY(backward_stage(f, stage_of(visit, n), last));
         if (visit == n && last)
             TRY(shard_count_last(s, index));
+        if (late)
+            TRY(prefetch(f, visit + 1));
     }
     if (!last)
         TRY(shard_count(s, 0, index));
