@@ -69,6 +69,23 @@ static void print_method(const struct run *run)
            value_of(c, "optim", "schedule", room), (long long)c->optim.warmup);
 }
 
+/* The options of the methods that are chosen, as they hold. */
+static void print_options(const struct run *run)
+{
+    struct option_section all[STRATEGY_SECTIONS];
+    char room[OPTION_ROOM];
+    strategy_sections((struct strategy_config *)&run->config.strategy, all); /* only read */
+    for (int s = 0; s < STRATEGY_SECTIONS; s++) {
+        if (!all[s].used || !all[s].count || !option_in_use(&all[s]))
+            continue;
+        printf("%s:", all[s].name);
+        for (int i = 0; i < all[s].count; i++)
+            printf("%s %s = %.80s", i ? "," : "", all[s].table[i].key,
+                   option_print(&all[s].table[i], all[s].config, room));
+        printf("\n");
+    }
+}
+
 /* What a round brings depends on timing for methods that compute beside communication. */
 static void print_length(const struct run *run)
 {
@@ -113,6 +130,7 @@ enum sotto_status plan_print(const struct run *run)
     const struct train_config *t = &run->config.train;
     plan_header(run);
     print_method(run);
+    print_options(run);
     print_length(run);
     TRY(print_estimate(run));
     printf("folder: %s%s\n", t->out,

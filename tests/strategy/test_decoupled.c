@@ -510,8 +510,10 @@ static void optimizer(void **state)
     assert_ok(strategy_optim(&config, &o, &base));
     assert_int_equal(o.kind, OPTIM_SGD);
     assert_ok(option_set(&section, 1, "optim.kind", "sgd"));
-    assert_fails(resolve(adamw, &o), SOTTO_EINVAL,
-                 "optim.kind = sgd contradicts every.base = decoupled-adamw");
+    assert_fails(
+        resolve(adamw, &o), SOTTO_EINVAL,
+        "optim.kind = sgd contradicts every.base = decoupled-adamw, which is adamw fed with what "
+        "is exchanged: say optim.kind = adamw with it, or every.base = demo-sgd");
     assert_ok(option_set(&section, 1, "optim.momentum", "0.9"));
     assert_fails(resolve(sgd, &o), SOTTO_EINVAL,
                  "optim.momentum = 0.9: random.base = demo-sgd has none");

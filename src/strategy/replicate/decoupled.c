@@ -37,8 +37,9 @@ enum sotto_status decoupled_optimizer(const void *own, const char *key, struct o
     if (o->kind_said && o->kind != is.kind)
         return fail(SOTTO_EINVAL,
                     "optim.kind = %s contradicts %s = %s, which is %s fed with what is "
-                    "exchanged: leave one of them out",
-                    optim_name(o), key, decoupled_bases[c->base], optim_name(&is));
+                    "exchanged: say optim.kind = %s with it, or %s = %s",
+                    optim_name(o), key, decoupled_bases[c->base], optim_name(&is), optim_name(&is),
+                    key, decoupled_bases[c->base == BASE_DEMO_SGD]);
     o->kind = is.kind;
     if (!o->weight_decay_said)
         o->weight_decay = base[c->base].weight_decay;
