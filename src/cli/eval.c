@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/progress.h"
+#include "data/image/images.h"
 #include "io/safetensors.h"
 #include "train/evaluate.h"
 #include "train/loaded.h"
@@ -30,12 +31,13 @@ static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum
 static const struct option table[] = {
     OPTION_TEXT(S, model, "run", "folder of a run or of any Hugging Face model"),
     OPTION_TEXT(S, last_words, "", "JSONL of texts whose last word is to be predicted (LAMBADA)"),
-    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences computed at once"),
+    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences or images computed at once"),
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as the model was trained, or as it has positions"),
     OPTION_LONG(S, batches, "0", 0, 1e15, "micro-batches, spread over the data; 0: all"),
     OPTION_TEXT(S, logits, "",
-                "safetensors file that receives tokens and logits of the first batch"),
+                "safetensors file that receives tokens (or images and labels) and logits of the "
+                "first batch"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
@@ -49,6 +51,23 @@ static int sections(void *config, struct option_section *out)
     out[1] = data_section(&o->data);
     out[1].about = "what is evaluated";
     return 2;
+}
+
+static enum sotto_status put_images(struct safetensors_writer *w, const char *path,
+                                    const struct batch *b, const float *logits, int classes)
+{
+    const int *dims = b->sample.dims;
+    const int64_t shape[4] = {b->rows, dims[0], dims[1], dims[2]}, out[2] = {b->rows, classes};
+    const size_t rows = (size_t)b->rows;
+    TRY(safetensors_writer_declare(w, "images", SAFETENSORS_F32, 4, shape));
+    TRY(safetensors_writer_declare(w, "labels", SAFETENSORS_I32, 1, shape));
+    TRY(safetensors_writer_declare(w, "logits", SAFETENSORS_F32, 2, out));
+    TRY(safetensors_writer_start(w, path));
+    TRY(safetensors_writer_put(w, b->floats,
+                               rows * sample_count(&b->sample, 1) * sizeof *b->floats));
+    TRY(safetensors_writer_put(w, b->targets, rows * sizeof *b->targets));
+    TRY(safetensors_writer_put(w, logits, rows * (size_t)classes * sizeof *logits));
+    return safetensors_writer_finish(w);
 }
 
 static enum sotto_status put_logits(struct safetensors_writer *w, const char *path,
@@ -65,14 +84,14 @@ static enum sotto_status put_logits(struct safetensors_writer *w, const char *pa
 }
 
 static enum sotto_status write_logits(struct loaded *l, const struct loader *loader,
-                                      const struct eval_config *c, int t)
+                                      const struct eval_config *c, int t, int vocab)
 {
     struct tape tape = {0};
     struct batch batch;
     struct safetensors_writer w;
-    const int vocab = l->model.config.vocab;
+    const bool images = l->model.sample.kind != SAMPLE_TOKENS;
     TRY(safetensors_writer_init(&w));
-    enum sotto_status st = batch_init(&batch, c->batch, t);
+    enum sotto_status st = batch_init_of(&batch, &l->model.sample, c->batch, t);
     float *logits = malloc((size_t)c->batch * (size_t)t * (size_t)vocab * sizeof *logits);
     if (st == SOTTO_OK && !logits)
         st = fail(SOTTO_ENOMEM, "no memory for %d x %d x %d logits", c->batch, t, vocab);
@@ -81,13 +100,14 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
     if (st == SOTTO_OK)
         st = tape_init(&tape, &l->model, &l->dev, &l->pool,
                        (struct extent){c->batch, t, (enum dtype)c->activations}, false);
+    tape.state = l->state.view;
     if (st == SOTTO_OK)
         st = tape_begin(&tape, &batch, TAPE_EVALUATE, 0);
     tape.pass.logits = logits;
     for (int k = 0; k < l->model.n_stage && st == SOTTO_OK; k++)
         st = tape_forward(&tape, k, l->theta);
     if (st == SOTTO_OK)
-        st = put_logits(&w, c->logits, &batch, logits, vocab);
+        st = (images ? put_images : put_logits)(&w, c->logits, &batch, logits, vocab);
     if (tape.model)
         tape_free(&tape);
     free(logits);
@@ -165,7 +185,61 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
         printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld  seq %d\n", e.loss,
                exp(e.loss), 100.0 * (double)e.hits / (double)e.targets, (long long)e.targets, t);
     if (st == SOTTO_OK && *c->logits)
-        st = write_logits(l, loader, c, t);
+        st = write_logits(l, loader, c, t, l->model.config.vocab);
+    loader_close(loader);
+    return st;
+}
+
+static enum sotto_status refuse_text(const struct eval_config *c)
+{
+    if (c->seq > 1 || *c->last_words)
+        return fail(SOTTO_EINVAL, "%s has no effect: the model reads images",
+                    *c->last_words ? "last_words" : "seq");
+    return SOTTO_OK;
+}
+
+static int classes_of(const struct loaded *l)
+{
+    struct model_config config = l->model.config;
+    return model_config_image(&config)->classes;
+}
+
+/* Classes by name must be all of the model's, or their numbers would mean others. */
+static enum sotto_status check_classes(const struct loaded *l, const struct loader *loader)
+{
+    const struct image_set *set = images_set(loader);
+    const int classes = classes_of(l);
+    if (set->classes > classes || (set->names && set->classes != classes))
+        return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
+                    set->classes, classes);
+    return SOTTO_OK;
+}
+
+static enum sotto_status on_images(struct loaded *l, const struct eval_options *o)
+{
+    const struct eval_config *c = &o->eval;
+    const int *dims = l->model.sample.dims;
+    const struct images_setup setup = {dims[0], dims[1], dims[2], &l->processor};
+    struct loader *loader;
+    struct evaluation e;
+    TRY(images_open(&loader, &o->data, DATA_VALID, &setup));
+    struct eval_progress p = progress_begin();
+    const struct evaluation_watch watch = {tell, &p};
+    enum sotto_status st = check_classes(l, loader);
+    if (st == SOTTO_OK)
+        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
+                      (struct evaluation_range){c->batch, 1, (enum dtype)c->activations,
+                                                l->state.view, c->batches, 0, 1, &watch},
+                      &e);
+    progress_end(&p.base);
+    if (st == SOTTO_OK)
+        st = evaluation_check(&e);
+    if (st == SOTTO_OK)
+        printf("loss %.6f  top-1 %.2f%%  top-5 %.2f%%  images %lld\n", e.loss,
+               100.0 * (double)e.hits / (double)e.targets,
+               100.0 * (double)e.near / (double)e.targets, (long long)e.targets);
+    if (st == SOTTO_OK && *c->logits)
+        st = write_logits(l, loader, c, 1, classes_of(l));
     loader_close(loader);
     return st;
 }
@@ -203,9 +277,15 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
                     o->data.vocab);
     struct loaded l;
     const char *model = n_words ? words[0] : o->eval.model;
-    TRY(loaded_open(&l, model, o->data.tokenizer, o->eval.device, o->eval.threads));
-    enum sotto_status st = SOTTO_OK;
-    if (data)
+    TRY(loaded_open(&l, model, o->data.tokenizer, o->data.image_size, o->eval.device,
+                    o->eval.threads));
+    const bool images = l.model.sample.kind != SAMPLE_TOKENS;
+    enum sotto_status st = data_refuse(&o->data, images);
+    if (st == SOTTO_OK && images)
+        st = refuse_text(&o->eval);
+    if (st == SOTTO_OK && images)
+        st = on_images(&l, o);
+    else if (st == SOTTO_OK && data)
         st = on_data(&l, o, model);
     if (st == SOTTO_OK && *o->eval.last_words)
         st = on_last_words(&l, o);
@@ -215,10 +295,11 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 
 const struct command command_eval = {
     .name = "eval",
-    .summary = "loss, perplexity and accuracy of a model on text",
+    .summary = "loss and accuracy of a model on text or images",
     .usage = "[MODEL] --data.valid=FILE|--last_words=FILE [--key=value ...]",
     .example = "  sotto eval my-run --data.valid=held-out.txt\n"
-               "  sotto eval gpt2-folder --last_words=lambada.jsonl",
+               "  sotto eval gpt2-folder --last_words=lambada.jsonl\n"
+               "  sotto eval my-resnet --data.valid=cifar-10-batches-bin",
     .sections = sections,
     .run = run_it,
 };

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "comm/mpi/mpi.h"
+#include "data/image/images.h"
 #include "tensor/ops.h"
 #include "train/estimate.h"
 #include "train/weights.h"
@@ -122,6 +123,49 @@ static void describe(const char *name, const struct model *model, struct model_c
                m->positions, m->tied == TIED_YES ? "tied" : "separate");
 }
 
+/* How many images each class has, for sets of few. */
+static void print_classes(const struct image_set *set)
+{
+    enum { FEW = 100 };
+    for (int k = 0; k < set->classes && set->classes <= FEW; k++) {
+        int64_t count = 0;
+        for (int64_t i = 0; i < set->count; i++)
+            count += set->labels[i] == k;
+        printf("  class %-3d %8lld images%s%s\n", k, (long long)count, set->names ? "  " : "",
+               set->names ? set->names[k] : "");
+    }
+}
+
+static enum sotto_status print_images(const char *path)
+{
+    struct data_config data;
+    struct loader *loader, *valid;
+    const struct images_setup setup = {0};
+    char mean[OPTION_ROOM], std[OPTION_ROOM];
+    data_defaults(&data);
+    snprintf(data.train, sizeof data.train, "%s", path);
+    data.holdout = 0;
+    TRY(images_open(&loader, &data, DATA_TRAIN, &setup));
+    const struct image_set *set = images_set(loader);
+    const struct image_norm *norm = images_norm(loader);
+    enum sotto_status st = images_open_valid(&valid, loader, &data);
+    norm_print(norm->mean, norm->channels, mean);
+    norm_print(norm->std, norm->channels, std);
+    if (st == SOTTO_OK) {
+        printf("%s: %lld images of %d x %d x %d in %d classes, %d source%s; mean %s, standard "
+               "deviation %s\n",
+               path, (long long)set->count, set->height, set->width, set->channels, set->classes,
+               set->n_sources, set->n_sources == 1 ? "" : "s", mean, std);
+        print_classes(set);
+    }
+    if (valid) {
+        printf("for validation: %lld images\n", (long long)loader_tokens(valid));
+        loader_close(valid);
+    }
+    loader_close(loader);
+    return st;
+}
+
 static enum sotto_status print_model(const char *name, const struct info_config *c)
 {
     struct model_config m = {0};
@@ -172,11 +216,25 @@ static void print_programs(void)
         printf("gnuplot: not installed; `sotto compare` draws no figures\n");
 }
 
+/* A folder with a model is one, whatever else is in it. */
+static bool is_images(const char *name)
+{
+    char path[FILE_PATH_ROOM];
+    struct data_config data;
+    if (!file_exists(name) || file_join(path, name, "config.json") != SOTTO_OK || file_exists(path))
+        return false;
+    data_defaults(&data);
+    snprintf(data.train, sizeof data.train, "%s", name);
+    return images_recognise(&data) != DATA_AUTO;
+}
+
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct info_config *c = config;
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
+    if (n_words == 1 && is_images(words[0]))
+        return print_images(words[0]);
     if (n_words == 1)
         return print_model(words[0], c);
     struct memory memory = {0};
@@ -191,8 +249,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
 
 const struct command command_info = {
     .name = "info",
-    .summary = "what this build can do; sizes and memory of a preset or model folder",
-    .usage = "[PRESET|MODEL] [--key=value ...]",
+    .summary = "what this build can do; sizes of a preset, model or set of images",
+    .usage = "[PRESET|MODEL|IMAGES] [--key=value ...]",
     .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256",
     .sections = sections,
     .run = run_it,

@@ -5,8 +5,23 @@
 #include <string.h>
 
 #include "base/available.h"
+#include "data/image/images.h"
 #include "train/budget.h"
 #include "train/estimate.h"
+
+static void print_images(const struct run *run)
+{
+    const struct image_set *set = images_set(run->train);
+    const struct image_norm *norm = images_norm(run->train);
+    char mean[OPTION_ROOM], std[OPTION_ROOM];
+    norm_print(norm->mean, norm->channels, mean);
+    norm_print(norm->std, norm->channels, std);
+    printf("data: %lld images of %d classes in %d source%s, mean %s, standard deviation %s; %d "
+           "images a micro-batch, %d a step and worker\n",
+           (long long)loader_tokens(run->train), set->classes, set->n_sources,
+           set->n_sources == 1 ? "" : "s", mean, std, run->config.train.batch,
+           run->config.strategy.accumulate);
+}
 
 void plan_header(const struct run *run)
 {
@@ -17,10 +32,16 @@ void plan_header(const struct run *run)
     if (t->oracle == ORACLE_NULL)
         printf("null oracle: %.2f million parameters in %d stages\n",
                (double)run->table->parameters / 1e6, run->table->n_stage);
+    else if (run_has_images(run))
+        printf("model: %s over images of %d x %d x %d: %.2f million parameters\n",
+               archs[m->arch]->name, run->model.sample.dims[0], run->model.sample.dims[1],
+               run->model.sample.dims[2], (double)run->table->parameters / 1e6);
     else
         printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
                m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
-    if (run->train)
+    if (run->train && run_has_images(run))
+        print_images(run);
+    else if (run->train)
         printf(
             "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
             (long long)loader_tokens(run->train), loader_sources(run->train),
@@ -95,9 +116,11 @@ static void print_length(const struct run *run)
     const int64_t rounds = budget_rounds(t, &(struct budget_spent){0}, samples);
     printf("length: ");
     if (rounds < BUDGET_UNKNOWN)
-        printf("%s%lld rounds, each of %s%lld samples (%lld tokens)",
-               elastic && t->steps < 0 ? "about " : "", (long long)rounds,
-               elastic ? "at least " : "", (long long)samples, (long long)(samples * t->seq));
+        printf("%s%lld rounds, each of %s%lld %s", elastic && t->steps < 0 ? "about " : "",
+               (long long)rounds, elastic ? "at least " : "", (long long)samples,
+               run_has_images(run) ? "images" : "samples");
+    if (rounds < BUDGET_UNKNOWN && !run_has_images(run))
+        printf(" (%lld tokens)", (long long)(samples * t->seq));
     if (t->seconds > 0)
         printf("%s%g s", rounds < BUDGET_UNKNOWN ? ", at most " : "", t->seconds);
     if (run->train && rounds < BUDGET_UNKNOWN && loader_tokens(run->train) > 0)

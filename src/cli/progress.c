@@ -84,8 +84,8 @@ static void step(void *arg, const struct run_step *s)
     if (s->steps < BUDGET_UNKNOWN)
         fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,
                 100.0 * (double)s->step / (double)s->steps);
-    fprintf(p->out, "  loss %.4f  lr %.3g  %.0f tokens/s%s", s->round.loss, s->lr, s->tokens_per_s,
-            exposed);
+    fprintf(p->out, "  loss %.4f  lr %.3g  %.0f %s/s%s", s->round.loss, s->lr, s->tokens_per_s,
+            run_has_images(s->trainer->run) ? "images" : "tokens", exposed);
     if (s->steps < BUDGET_UNKNOWN)
         fprintf(p->out, "  %s left", left);
     fputs(p->terminal ? "" : "\n", p->out);
@@ -96,11 +96,15 @@ static void step(void *arg, const struct run_step *s)
 static void evaluated(void *arg, int64_t at, const struct evaluation *e)
 {
     struct progress *p = arg;
+    const double share = 100.0 / (double)e->targets;
     progress_end(p);
-    fprintf(p->out,
-            "step %lld: held-out loss %.4f, perplexity %.2f, accuracy %.1f%% over %lld tokens\n",
-            (long long)at, e->loss, exp(e->loss), 100.0 * (double)e->hits / (double)e->targets,
-            (long long)e->targets);
+    fprintf(p->out, "step %lld: held-out loss %.4f, ", (long long)at, e->loss);
+    if (e->images)
+        fprintf(p->out, "top-1 %.2f%%, top-5 %.2f%% of %lld images\n", share * (double)e->hits,
+                share * (double)e->near, (long long)e->targets);
+    else
+        fprintf(p->out, "perplexity %.2f, accuracy %.1f%% over %lld tokens\n", exp(e->loss),
+                share * (double)e->hits, (long long)e->targets);
     fflush(p->out);
 }
 

@@ -120,9 +120,12 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     char *prompt;
     TRY(read_prompt(c->prompt, &prompt));
     enum sotto_status st =
-        loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, c->device, c->threads);
+        loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, 0, c->device, c->threads);
     const bool open = st == SOTTO_OK;
-    if (open && !l.tokenizer)
+    if (open && l.model.sample.kind != SAMPLE_TOKENS)
+        st = fail(SOTTO_EINVAL, "%s holds a model of images: there is no text to draw from it",
+                  n_words ? words[0] : c->model);
+    else if (open && !l.tokenizer)
         st = fail(SOTTO_EINVAL, "the model has no tokenizer.json: say --tokenizer=FILE");
     for (int i = 0; i < c->count && st == SOTTO_OK; i++) {
         if (i)

@@ -84,9 +84,13 @@ static void print_report(const struct run *run)
         print_memory(who, s->worker[i].memory, s->worker[i].memory_total);
     }
     print_memory(run->cluster.size > 1 ? "the largest" : "the worker", r.memory, r.memory_total);
-    printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
-           (long long)s->samples, (long long)s->tokens, s->seconds, (double)s->samples / s->seconds,
-           (double)s->tokens / s->seconds);
+    if (run_has_images(run))
+        printf("%lld images in %.2f s: %.1f images/s\n", (long long)s->samples, s->seconds,
+               (double)s->samples / s->seconds);
+    else
+        printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
+               (long long)s->samples, (long long)s->tokens, s->seconds,
+               (double)s->samples / s->seconds, (double)s->tokens / s->seconds);
 }
 
 /* Gone on with to a length that it has reached already. */

@@ -7,7 +7,7 @@
 static const char *const formats[] = {"auto",     "text",  "jsonl",   "instruct",
                                       "tokens",   "raw16", "stories", "cifar10",
                                       "cifar100", "idx",   "images",  NULL};
-static const char *const resizes[] = {"crop", "stretch", NULL};
+static const char *const resizes[] = {"auto", "crop", "stretch", NULL};
 static const char *const shardings[] = {"iid", "source", NULL};
 
 static const struct option options[] = {
@@ -41,8 +41,9 @@ static const struct option options[] = {
         struct data_config, image_size, "0", 0, 1 << 14,
         "rows and columns that images are brought to; 0: as the model wants them, or as they "
         "are"),
-    OPTION_ENUM(struct data_config, resize, "crop", resizes,
-                "of an image with other sides: crop what stands out of the middle, or stretch all"),
+    OPTION_ENUM(struct data_config, resize, "auto", resizes,
+                "of an image with other sides: crop what stands out of the middle, or stretch all; "
+                "auto: as the model's preprocessor_config.json says, else crop"),
     OPTION_INT(
         struct data_config, crop, "0", 0, 1 << 12,
         "training images are moved by up to so many pixels, black behind them; 0: they stay"),

@@ -22,7 +22,7 @@ static inline bool data_format_is_images(int format)
 {
     return format >= DATA_CIFAR10 && format <= DATA_IMAGES;
 }
-enum data_resize { DATA_CROP, DATA_STRETCH };
+enum data_resize { DATA_RESIZE_AUTO, DATA_CROP, DATA_STRETCH };
 enum data_sharding { DATA_IID, DATA_BY_SOURCE };
 enum data_split { DATA_TRAIN, DATA_VALID };
 

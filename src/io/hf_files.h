@@ -20,6 +20,7 @@ static const struct hf_file hf_files[] = {
     {"chat_template.jinja", true},
     {"chat_template.json", true},
     {"generation_config.json", false},
+    {"preprocessor_config.json", false},
 };
 enum { HF_FILES = sizeof hf_files / sizeof *hf_files };
 

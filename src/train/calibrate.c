@@ -168,9 +168,11 @@ static enum sotto_status measure_here(struct run *run, struct calibration *c)
 }
 
 /* What the measured depends on. */
-static void make_key(const struct run_config *c, char *key, size_t room)
+static void make_key(struct run_config *c, char *key, size_t room)
 {
     char text[OPTION_ROOM];
+    const struct arch *arch = archs[c->model.arch];
+    const struct option_section own = arch_section(&c->model, arch);
     const bool mixed = c->strategy.precision == PRECISION_MIXED;
     int used =
         snprintf(key, room, "%s, batch %d x %d, %s%s%s%s", c->train.device, c->train.batch,
@@ -184,6 +186,9 @@ static void make_key(const struct run_config *c, char *key, size_t room)
             used += snprintf(key + used, room - (size_t)used, ", %s %s", o->key,
                              option_print(o, &c->model, text));
     }
+    for (int i = 0; i < arch->n_options && used > 0 && (size_t)used < room; i++)
+        used += snprintf(key + used, room - (size_t)used, ", %s.%s %s", own.name, own.table[i].key,
+                         option_print(&own.table[i], own.config, text));
 }
 
 /* As options have it, so that it is kept with them. */

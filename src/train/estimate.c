@@ -291,8 +291,8 @@ enum sotto_status estimate_check(const struct run *run)
         snprintf(workers, sizeof workers, " on %d workers", e.workers);
     return fail(
         SOTTO_ENOMEM,
-        "this run needs about %s of memory, and %s has %s left: %s%s. A smaller train.batch "
-        "or train.seq, or train.recompute with more train.stages, takes less; "
-        "--check_memory=false tries all the same",
-        needs, a.by, left, parts, workers);
+        "this run needs about %s of memory, and %s has %s left: %s%s. A smaller train.batch%s, "
+        "or train.recompute with more train.stages, takes less; --check_memory=false tries all the "
+        "same",
+        needs, a.by, left, parts, workers, run_has_images(run) ? "" : " or train.seq");
 }

@@ -18,7 +18,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
                            struct evaluation_range range, struct evaluation *out)
 {
     const int rows = range.rows, t = range.t;
-    *out = (struct evaluation){0};
+    *out = (struct evaluation){.images = model->sample.kind != SAMPLE_TOKENS};
     const int64_t n = loader_batches(loader, rows, t);
     const int64_t want = range.batches > 0 && range.batches < n ? range.batches : n;
     struct tape tape;
@@ -42,6 +42,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
         loss += r.loss;
         out->targets += r.targets;
         out->hits += r.hits;
+        out->near += r.near;
         if (range.watch)
             range.watch->tell(range.watch->arg, i / range.parts + 1,
                               (want - range.part + range.parts - 1) / range.parts,

@@ -8,7 +8,9 @@
 struct evaluation {
     double loss; /* mean over targets; perplexity = exp(loss) */
     int64_t targets;
-    int64_t hits; /* targets that were the most likely token */
+    int64_t hits; /* targets that were the most likely token or class   */
+    int64_t near; /* ... and those that were among the likeliest five   */
+    bool images;  /* targets are classes of images, not tokens          */
 };
 
 /* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), evenly spread

@@ -163,7 +163,17 @@ void hf_folder_close(struct hf_folder *f)
     free(f->types);
     free(f->config_text);
     json_decref(f->config);
+    json_decref(f->processor);
     *f = (struct hf_folder){0};
+}
+
+void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
+{
+    const int i = index_of("preprocessor_config.json");
+    free(f->file[i].data);
+    f->file[i].data = NULL;
+    json_decref(f->processor);
+    f->processor = processor;
 }
 
 bool hf_folder_exact(const struct hf_folder *f, const struct model *model)
@@ -203,9 +213,11 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
         json = json_deep_copy(f->config);
     } else {
         TRY(model_config_to_json(&model->config, &json));
-        json_object_set_new(json, "bos_token_id", id_or_null(f->begin));
-        json_object_set_new(json, "eos_token_id", id_or_null(f->end));
-        json_object_set_new(json, "pad_token_id", json_null());
+        if (model->sample.kind == SAMPLE_TOKENS) {
+            json_object_set_new(json, "bos_token_id", id_or_null(f->begin));
+            json_object_set_new(json, "eos_token_id", id_or_null(f->end));
+            json_object_set_new(json, "pad_token_id", json_null());
+        }
     }
     if (json && f->dtype) { /* "dtype" is what newer versions write */
         const bool newer = json_object_get(json, "dtype") != NULL;
@@ -263,6 +275,8 @@ enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model 
         TRY(file_join(path, folder, hf_files[i].name));
         TRY(file_write(path, f->file[i].data, f->file[i].size));
     }
+    if (f->processor)
+        TRY(save_in(folder, "preprocessor_config.json", json_incref(f->processor)));
     if (tokenizer && !came(f, "tokenizer_config.json"))
         TRY(describe_tokenizer(f, model, tokenizer, folder));
     if (f->config || f->end < 0)

@@ -25,7 +25,8 @@ struct hf_folder {
         char *data; /* NULL: there was none */
         size_t size;
     } file[HF_FILES];
-    int begin, end; /* the tokens that a text begins and ends with; -1: none */
+    int begin, end;    /* the tokens that a text begins and ends with; -1: none */
+    json_t *processor; /* preprocessor_config.json where it is not as it came; NULL: it is */
 };
 
 /* `from`: the folder that the model came from, "": it is new. `tokenizer` (optional), with the file
@@ -34,6 +35,10 @@ enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
                                  enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
+
+/* Of images: how they are made, where the folder that the model came from does not say so. Takes
+ * over the reference. */
+void hf_folder_set_processor(struct hf_folder *f, json_t *processor);
 
 /* Writes all but the weights into `folder`. `tokenizer` (optional): NULL for none. */
 enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,

@@ -59,8 +59,23 @@ static enum sotto_status load_vector(struct loaded *l, struct buffer *b, const s
     return st;
 }
 
+/* A model that takes images of any size has been trained on some, which the processor says. */
+static enum sotto_status fit_images(const struct loaded *l, struct model_config *config,
+                                    const char *folder, int image_size)
+{
+    struct image_sizes *s = model_config_image(config);
+    const int height = image_size ? image_size : l->processor.height;
+    const int width = image_size ? image_size : l->processor.width;
+    s->height = s->height ? s->height : height;
+    s->width = s->width ? s->width : width;
+    if (s->height && s->width)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL, "%s does not say how large its images are: say data.image_size",
+                folder);
+}
+
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
-                              const char *device, int threads)
+                              int image_size, const char *device, int threads)
 {
     *l = (struct loaded){0};
     struct model_config config;
@@ -68,6 +83,9 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     if (strcmp(device, "null") == 0)
         return fail(SOTTO_EINVAL, "device = null computes nothing");
     TRY(weights_config(&config, folder));
+    TRY(processor_read(&l->processor, folder));
+    if (model_config_image(&config))
+        TRY(fit_images(l, &config, folder, image_size));
     TRY(model_init(&l->model, &config, 1, 1));
     TRY_DONE(weights_types(&l->model, folder, NULL));
     TRY_DONE(open_tokenizer(l, folder, tokenizer));

@@ -2,6 +2,7 @@
 #ifndef SOTTO_TRAIN_LOADED_H
 #define SOTTO_TRAIN_LOADED_H
 
+#include "data/image/processor.h"
 #include "data/tokenizer/tokenizer.h"
 #include "nn/model.h"
 #include "tensor/pool.h"
@@ -12,15 +13,16 @@ struct loaded {
     struct device dev;
     struct pool pool;
     struct buffer parameters;
-    struct buffer state;         /* of the model that is not trained */
-    struct view *theta;          /* (n_stage) */
-    struct tokenizer *tokenizer; /* NULL: the folder has none */
+    struct buffer state;              /* of the model that is not trained */
+    struct view *theta;               /* (n_stage) */
+    struct tokenizer *tokenizer;      /* NULL: the folder has none */
+    struct image_processor processor; /* of a model over images */
 };
 
 /* `device` and `threads` as for device_open. `tokenizer`: a file or folder, "" for the model's own.
- */
+ * `image_size`: of the images, where the model takes any; 0: as its folder says. */
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
-                              const char *device, int threads);
+                              int image_size, const char *device, int threads);
 void loaded_close(struct loaded *l);
 
 /* How long the sequences were that the model in `folder` was trained with, as the sotto.ini beside

@@ -9,11 +9,17 @@
 #include "base/log.h"
 
 const char *const loop_metrics[] = {
-    "train/loss",       "train/lr",           "train/grad_norm", "train/tokens",
-    "train/samples",    "speed/tokens_per_s", "speed/seconds",   "time/seconds",
-    "time/compute",     "time/update",        "time/wire",       "time/waited_others",
-    "time/waited_wire", "comm/bytes",         "comm/inside",     "comm/between",
-    "eval/loss",        "eval/perplexity",    "eval/accuracy",   NULL,
+    "train/loss",          "train/lr",
+    "train/grad_norm",     "train/tokens",
+    "train/samples",       "speed/tokens_per_s",
+    "speed/seconds",       "time/seconds",
+    "time/compute",        "time/update",
+    "time/wire",           "time/waited_others",
+    "time/waited_wire",    "comm/bytes",
+    "comm/inside",         "comm/between",
+    "eval/loss",           "eval/perplexity",
+    "eval/accuracy",       "eval/top5",
+    "speed/samples_per_s", NULL,
 };
 
 static const char *listed(const char *name)
@@ -51,9 +57,10 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     put(m, "train/loss", s->round.loss);
     put(m, "train/lr", s->lr);
     put(m, "train/grad_norm", s->round.grad_norm);
-    put_int(m, "train/tokens", s->tokens);
+    if (!run_has_images(t->run))
+        put_int(m, "train/tokens", s->tokens);
     put_int(m, "train/samples", s->samples);
-    put(m, "speed/tokens_per_s", s->tokens_per_s);
+    put(m, run_has_images(t->run) ? "speed/samples_per_s" : "speed/tokens_per_s", s->tokens_per_s);
     put(m, "speed/seconds", s->seconds);
     put(m, "time/seconds", s->slowest);
     put(m, "time/compute", all->compute);
@@ -125,8 +132,11 @@ enum sotto_status loop_evaluate(struct loop *l)
         return SOTTO_OK;
     metrics_begin(&run->metrics, t->step);
     put(&run->metrics, "eval/loss", e->loss);
-    put(&run->metrics, "eval/perplexity", exp(e->loss));
+    if (!e->images)
+        put(&run->metrics, "eval/perplexity", exp(e->loss));
     put(&run->metrics, "eval/accuracy", (double)e->hits / (double)e->targets);
+    if (e->images)
+        put(&run->metrics, "eval/top5", (double)e->near / (double)e->targets);
     write_metrics(run);
     if (run->watch.evaluated)
         run->watch.evaluated(run->watch.arg, t->step, e);

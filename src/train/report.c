@@ -105,15 +105,21 @@ static void fill(json_t *o, const struct run *run)
     put(o, "loss", s->loss);
     if (s->evaluation.targets) {
         put(o, "eval_loss", s->evaluation.loss);
-        put(o, "perplexity", exp(s->evaluation.loss));
+        if (!run_has_images(run))
+            put(o, "perplexity", exp(s->evaluation.loss));
+        put(o, "accuracy", (double)s->evaluation.hits / (double)s->evaluation.targets);
+        if (run_has_images(run))
+            put(o, "top5", (double)s->evaluation.near / (double)s->evaluation.targets);
     }
     put_int(o, "workers", run->cluster.size);
     put_int(o, "steps", s->step);
-    put_int(o, "tokens", s->tokens);
+    if (!run_has_images(run))
+        put_int(o, "tokens", s->tokens);
     put_int(o, "samples", s->samples);
     put(o, "seconds", s->seconds);
     put(o, "samples_per_s", (double)s->samples / s->seconds);
-    put(o, "tokens_per_s", (double)s->tokens / s->seconds);
+    if (!run_has_images(run))
+        put(o, "tokens_per_s", (double)s->tokens / s->seconds);
     put(o, "compute", r.cost.compute);
     put(o, "update", r.cost.update);
     put(o, "wire", r.cost.wire);

@@ -91,6 +91,12 @@ struct run {
     struct run_result result; /* of rank 0 */
 };
 
+/* Whether a sample is an image with one target, so that what counts tokens counts images. */
+static inline bool run_has_images(const struct run *run)
+{
+    return run->model.sample.kind != SAMPLE_TOKENS;
+}
+
 /* Opens everything that workers share, the folder first: what is in it is looked at under its lock,
  * since another run may be at work there. With train.resume the run will go on from the newest
  * checkpoint, if there is one. */
@@ -114,6 +120,10 @@ enum sotto_status run_check(const struct run_config *config);
 /* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of
  * the model that training starts from, "": none. */
 enum sotto_status run_open_data(struct run *run, const char *from);
+
+/* ... and, once run->folder is open, how the model's images are to be made, where `from` does not
+ * say the same. */
+enum sotto_status run_describe_images(struct run *run, const char *from);
 
 /* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
  * everything is saved. */

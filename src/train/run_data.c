@@ -1,7 +1,9 @@
-/* Opening a run's data, and the tokenizer that goes with them and with the model. */
+/* Opening a run's data, and what goes with them and with the model: the tokenizer, or how images
+ * are made. */
 #include <string.h>
 
 #include "base/log.h"
+#include "data/image/images.h"
 #include "train/loaded.h"
 #include "train/run.h"
 
@@ -54,12 +56,63 @@ static enum sotto_status open_train(struct run *run, const char *from)
     return SOTTO_OK;
 }
 
-enum sotto_status run_open_data(struct run *run, const char *from)
+/* A model of text may be given images, which would be read as tokens or as no text. */
+static enum sotto_status refuse_images(const struct data_config *c)
+{
+    TRY(data_refuse(c, false));
+    if (images_recognise(c) == DATA_AUTO)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "%.200s holds images, and the model reads text: choose another with "
+                "--model, such as mlp",
+                c->train);
+}
+
+static enum sotto_status open_text(struct run *run, const char *from)
 {
     const struct data_config *c = &run->config.data;
+    TRY(refuse_images(c));
     TRY(find_tokenizer(run, from));
     TRY(open_train(run, from));
     if (*c->valid)
         return loader_open(&run->valid, c, DATA_VALID, run->tokenizer);
     return c->holdout > 0 ? loader_open_rest(&run->valid, run->train) : SOTTO_OK;
+}
+
+/* The model says what it wants of them, and they what it leaves open. */
+static enum sotto_status open_images(struct run *run, const char *from)
+{
+    const struct data_config *c = &run->config.data;
+    const struct image_sizes *wants = model_config_image(&run->config.model);
+    struct image_processor processor;
+    TRY(data_refuse(c, true));
+    TRY(processor_read(&processor, from));
+    const struct images_setup setup = {wants->height, wants->width, wants->channels, &processor};
+    TRY(images_open(&run->train, c, DATA_TRAIN, &setup));
+    TRY(images_open_valid(&run->valid, run->train, c));
+    const struct image_set *set = images_set(run->train);
+    return model_config_fit(&run->config.model, &(struct image_sizes){set->height, set->width,
+                                                                      set->channels, set->classes});
+}
+
+enum sotto_status run_open_data(struct run *run, const char *from)
+{
+    return model_config_image(&run->config.model) ? open_images(run, from) : open_text(run, from);
+}
+
+enum sotto_status run_describe_images(struct run *run, const char *from)
+{
+    const struct image_processor now = images_processor(run->train);
+    struct image_processor came;
+    TRY(processor_read(&came, from));
+    const bool same = came.height == now.height && came.width == now.width &&
+                      came.resize == now.resize && came.keep == now.keep &&
+                      memcmp(&came.norm, &now.norm, sizeof now.norm) == 0;
+    if (same)
+        return SOTTO_OK;
+    json_t *json = processor_to_json(&now);
+    if (!json)
+        return fail(SOTTO_ENOMEM, "no memory for " PROCESSOR_FILE);
+    hf_folder_set_processor(&run->folder, json);
+    return SOTTO_OK;
 }

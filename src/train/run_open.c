@@ -11,22 +11,35 @@
 #include "train/resume.h"
 #include "train/weights.h"
 
-/* Sizes that the user gave must be those of the model that is loaded. */
-static enum sotto_status agree(const struct model_config *asked, const struct model_config *loaded,
-                               const char *from)
+static enum sotto_status agree_in(const struct option_section *asked, const void *loaded,
+                                  const char *from)
 {
-    for (int i = 0; i < model_options_count; i++) {
-        const struct option *o = &model_options[i];
+    for (int i = 0; i < asked->count; i++) {
+        const struct option *o = &asked->table[i];
         char room[2][OPTION_ROOM];
-        const char *want = option_print(o, asked, room[0]);
+        const char *want = option_print(o, asked->config, room[0]);
         const char *have = option_print(o, loaded, room[1]);
         if (strcmp(o->key, "preset") == 0 || strcmp(want, o->preset) == 0 ||
             strcmp(want, have) == 0)
             continue;
-        return fail(SOTTO_EINVAL, "model.%s = %s, but the model in %s has %s", o->key, want, from,
-                    have);
+        return fail(SOTTO_EINVAL, "%s.%s = %s, but the model in %s has %s", asked->name, o->key,
+                    want, from, have);
     }
     return SOTTO_OK;
+}
+
+/* Sizes that the user gave must be those of the model that is loaded. */
+static enum sotto_status agree(struct model_config *asked, const struct model_config *loaded,
+                               const char *from)
+{
+    struct option_section sections[MODEL_SECTIONS];
+    model_sections(asked, sections);
+    TRY(agree_in(&sections[0], loaded, from));
+    const struct arch *arch = archs[loaded->arch];
+    if (!arch->n_options)
+        return SOTTO_OK;
+    const struct option_section own = arch_section(asked, arch);
+    return agree_in(&own, arch_own(loaded, arch), from);
 }
 
 /* Before the data: which of them suit, and what a folder without a model lacks, is the model's to
@@ -44,13 +57,31 @@ static enum sotto_status open_config(struct run *run, const char *from, bool res
     return agree(&asked, &run->config.model, from);
 }
 
+/* One a layer where workers may overlap; of images, where layers are of many kinds, one for each
+ * two of the chain. */
+static enum sotto_status choose_stages(const struct run *run, int *stages)
+{
+    const struct model_config *m = &run->config.model;
+    const bool images = m->arch && model_config_image((struct model_config *)m); /* only read */
+    struct model chain;
+    *stages = run->cluster.size > 1 ? m->layers : 1;
+    if (!images || run->cluster.size == 1)
+        return SOTTO_OK;
+    TRY(model_init(&chain, m, 1, 1));
+    *stages = (chain.n_layer + 1) / 2;
+    model_free(&chain);
+    return SOTTO_OK;
+}
+
 /* Stages for the overlap of several workers, each padded so that a group can share it evenly. */
 static enum sotto_status open_table(struct run *run)
 {
     const struct run_config *c = &run->config;
     const int slices = run->cluster.size / c->strategy.groups;
-    int stages = c->train.stages ? c->train.stages : run->cluster.size > 1 ? c->model.layers : 1;
+    int stages = c->train.stages;
     run->table = &run->model.table;
+    if (!stages)
+        TRY(choose_stages(run, &stages));
     if (c->train.oracle == ORACLE_MODEL || c->null.parameters == 0)
         return model_init(&run->model, &c->model, stages, slices);
     run->table = &run->declared;
@@ -69,9 +100,10 @@ static enum sotto_status open_null(struct run *run)
                                   "micro-batch");
     if (c->null.parameters == 0) {
         TRY(model_config_resolve(&c->model));
-        if (!c->model.vocab)
-            return fail(SOTTO_EINVAL, "train.oracle = null needs null.parameters, or a model "
-                                      "with model.vocab");
+        if (model_config_is_open(&c->model))
+            return fail(SOTTO_EINVAL,
+                        "train.oracle = null needs null.parameters, or a model with %s",
+                        model_config_image(&c->model) ? "the sizes of its images" : "model.vocab");
         TRY(model_config_check(&c->model));
     }
     if (!c->train.seq)
@@ -89,18 +121,34 @@ static enum sotto_status check_computes(const struct train_config *t)
     return SOTTO_OK;
 }
 
-static enum sotto_status check_length(const struct train_config *t, const struct model_config *m)
+/* Images have no length: each is a sample with one target. */
+static enum sotto_status check_images(const struct train_config *t)
 {
+    if (t->seq > 1)
+        return fail(SOTTO_EINVAL, "train.seq = %d has no effect: the model reads images", t->seq);
+    if (t->tokens)
+        return fail(SOTTO_EINVAL,
+                    "train.tokens = %lld: the model reads images, which train.samples counts",
+                    (long long)t->tokens);
+    return SOTTO_OK;
+}
+
+static enum sotto_status check_length(const struct train_config *t, struct model_config *m)
+{
+    if (model_config_image(m))
+        return check_images(t);
     if (t->seq > m->positions)
         return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions", t->seq,
                     m->positions);
     return SOTTO_OK;
 }
 
-static enum sotto_status open_model(struct run *run)
+/* Targets of the data are among those that the model knows. */
+static enum sotto_status check_vocab(struct run *run)
 {
     struct run_config *c = &run->config;
-    TRY(check_computes(&c->train));
+    if (model_config_image(&c->model))
+        return SOTTO_OK; /* run_open_data has seen to it */
     int64_t vocab = run->tokenizer ? tokenizer_vocab_size(run->tokenizer) : 0;
     if (loader_vocab(run->train) > vocab)
         vocab = loader_vocab(run->train);
@@ -114,12 +162,20 @@ static enum sotto_status open_model(struct run *run)
             "the data use a vocabulary of %lld tokens, the model has %d: raise model.vocab or "
             "choose another data.tokenizer",
             (long long)vocab, c->model.vocab);
+    return SOTTO_OK;
+}
+
+static enum sotto_status open_model(struct run *run)
+{
+    struct run_config *c = &run->config;
+    const bool images = model_config_image(&c->model);
+    TRY(check_vocab(run));
     TRY(model_config_check(&c->model));
     if (!c->train.seq)
-        c->train.seq = c->model.positions;
+        c->train.seq = images ? 1 : c->model.positions;
     TRY(check_length(&c->train, &c->model));
     TRY(loader_check(run->train, run->cluster.size, c->train.seq));
-    if (run->cluster.leads)
+    if (run->cluster.leads && !images)
         loader_warn_cuts(run->train, c->train.seq);
     if (run->valid && loader_check(run->valid, 1, c->train.seq) != SOTTO_OK) {
         if (*c->data.valid)
@@ -163,6 +219,8 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
                            (enum save_dtype)run->config.train.save_dtype));
+    if (run->cluster.leads && run->model.sample.kind != SAMPLE_TOKENS)
+        TRY(run_describe_images(run, from));
     TRY(open_start_state(run, *from ? parameters : ""));
     if (*from)
         return weights_load(&run->model, parameters, run->start);
@@ -254,6 +312,7 @@ static enum sotto_status open_all(struct run *run, bool touch)
         TRY_DONE(open_null(run));
     } else {
         TRY_DONE(open_config(run, from, *run->checkpoint != '\0'));
+        TRY_DONE(check_computes(t));
         TRY_DONE(run_open_data(run, from));
         TRY_DONE(open_model(run));
         TRY_DONE(open_start(run, from));
@@ -303,7 +362,7 @@ enum sotto_status run_check(const struct run_config *config)
 {
     struct run run = {.config = *config, .dir.lock = -1};
     const struct train_config *t = &run.config.train;
-    const struct model_config *m = &run.config.model;
+    struct model_config *m = &run.config.model;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run.cluster, &run.config));
     TRY_DONE(check_device(t->device));
@@ -314,7 +373,7 @@ enum sotto_status run_check(const struct run_config *config)
         if (*t->init && !file_exists(t->init)) /* an earlier run may be going to make it */
             goto done;
         TRY_DONE(open_config(&run, t->init, false));
-        if (m->vocab) /* else the data's, as the tokenizer has it */
+        if (!model_config_is_open(m)) /* else the data's to say */
             TRY_DONE(model_config_check(m));
         st = check_length(t, m);
     }

@@ -32,9 +32,10 @@ static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
         return SOTTO_OK;
     TRY(state_count(v, "data.tokens", &tokens, STATE_TOTAL));
     if (tokens != now && t->worker->rank == 0)
-        log_warn("the training data have %lld tokens, and had %lld when the checkpoint was made: "
+        log_warn("the training data have %lld %s, and had %lld when the checkpoint was made: "
                  "what follows is not what would have followed then",
-                 (long long)now, (long long)tokens);
+                 (long long)now, t->run->model.sample.kind == SAMPLE_TOKENS ? "tokens" : "images",
+                 (long long)tokens);
     return SOTTO_OK;
 }
 
@@ -49,6 +50,8 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     TRY(state_real(v, "report.eval_loss", &t->evaluation.loss)); /* of any value */
     TRY(state_count(v, "report.eval_targets", &t->evaluation.targets, STATE_TOTAL));
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
+    if (!state_loading(v) || state_has(v, "report.eval_near")) /* older ones have none */
+        TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
     TRY(visit_data(t, v));
     TRY(meter_visit(&t->meter, v));
     return visit(t, v);

@@ -28,7 +28,7 @@ static enum sotto_status agree_start(struct run *run, struct worker *w)
     TRY(agree_config(run, w));
     uint64_t hash =
         hash_bytes(HASH_START, run->start, table_count(&run->model.table) * sizeof *run->start);
-    snprintf(text, sizeof text, "%lld training tokens, parameters of hash %016" PRIx64,
+    snprintf(text, sizeof text, "%lld training tokens or images, parameters of hash %016" PRIx64,
              (long long)loader_tokens(run->train), hash);
     return comm_agree(w->world, "what training begins with", text);
 }
@@ -172,8 +172,10 @@ enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out)
     TRY(t->strategy->ops->gather(t->strategy, &job.theta));
     TRY(running_average(&t->running, w->world));
     TRY(w->ops->compute(w, evaluate_share, &job, 0));
-    double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits};
-    TRY(comm_sum(w->world, all, 3));
-    *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2]};
+    double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits,
+                    (double)job.e.near};
+    TRY(comm_sum(w->world, all, 4));
+    *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2],
+                               (int64_t)all[3], run_has_images(t->run)};
     return evaluation_check(out);
 }

@@ -237,15 +237,15 @@ static void resized(void **state)
     struct picture small = {4, 4, 1, NULL}, large = {16, 32, 1, NULL};
     for (int i = 0; i < 8 * 16; i++)
         ramp[i] = (uint8_t)(i % 16 * 10);
-    assert_ok(picture_resize(&p, DATA_CROP, &small));
+    assert_ok(picture_resize(&p, DATA_CROP, 1, &small));
     for (int i = 0; i < 16; i++) /* columns 4 to 11, two at a time */
         assert_int_equal(small.pixels[i], 45 + i % 4 * 20);
     free(small.pixels);
-    assert_ok(picture_resize(&p, DATA_STRETCH, &small));
+    assert_ok(picture_resize(&p, DATA_STRETCH, 1, &small));
     assert_int_equal(small.pixels[4 + 1], 55); /* columns 4 to 7, the others by their distance */
     assert_int_equal(small.pixels[4 + 2], 95);
     free(small.pixels);
-    assert_ok(picture_resize(&p, DATA_STRETCH, &large));
+    assert_ok(picture_resize(&p, DATA_STRETCH, 1, &large));
     for (int x = 1; x < 31; x++) /* a quarter before or behind a pixel's middle */
         assert_true(abs(large.pixels[5 * 32 + x] - (int)((x + 0.5) * 5 - 5)) <= 1);
     free(large.pixels);

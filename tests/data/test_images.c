@@ -234,8 +234,9 @@ static void means(void **state)
 {
     (void)state;
     struct data_config *config = cifar_folder();
-    struct image_norm given = {3, {0.5f, 0.25f, 0.125f}, {2, 4, 8}};
-    struct images_setup setup = {.model = &given};
+    const struct image_processor model = {.keep = 1, .norm = {3, {0.5f, 0.25f, 0.125f}, {2, 4, 8}}};
+    const struct image_norm given = model.norm;
+    struct images_setup setup = {.processor = &model};
     struct loader *l, *valid, *train;
     struct batch b;
     config->mean[0] = config->std[0] = '\0';
@@ -268,7 +269,7 @@ static void means(void **state)
         assert_true(b.floats[c] == (seen(100, c, 0) - given.mean[c]) / given.std[c]);
     batch_free(&b);
     loader_close(l);
-    setup.model = NULL;
+    setup.processor = NULL;
     assert_fails(images_open(&l, config, DATA_VALID, &setup), SOTTO_EINVAL, "data.mean");
     static const struct {
         const char *mean, *std, *part;

@@ -26,6 +26,13 @@ const struct image_norm *images_norm(const struct loader *loader)
     return &images_of(loader)->norm;
 }
 
+struct image_processor images_processor(const struct loader *loader)
+{
+    const struct images *l = images_of(loader);
+    return (struct image_processor){l->set.height, l->set.width, l->set.resize,
+                                    l->set.keep > 0 ? l->set.keep : 1, l->norm};
+}
+
 /* How one visit of an image differs from the image. */
 struct change {
     int down, right; /* of what is seen, within the padding */

@@ -9,18 +9,19 @@
 #ifndef SOTTO_DATA_IMAGE_IMAGES_H
 #define SOTTO_DATA_IMAGE_IMAGES_H
 
-#include "data/image/norm.h"
-#include "data/image/set.h"
+#include "data/image/processor.h"
 #include "data/loader.h"
 
+/* What the model says. */
 struct images_setup {
-    int height, width, channels;    /* that the model wants; 0: as they are */
-    const struct image_norm *model; /* (optional) the model's own mean and standard deviation */
+    int height, width, channels;             /* that it wants; 0: any */
+    const struct image_processor *processor; /* (optional) how its images are made */
 };
 
 /* Images of a split. DATA_VALID without data.valid is the test part of the folders that have one,
- * else what training holds out. Mean and standard deviation are those of `config`, else the
- * model's, else those of the images of DATA_TRAIN; of others there must be one. */
+ * else what training holds out. Sizes are those that the model wants, else those of `config`, of
+ * the processor, or of the images; mean and standard deviation those of `config`, of the processor,
+ * or of the images of DATA_TRAIN: for others they must be said. */
 enum sotto_status images_open(struct loader **out, const struct data_config *config,
                               enum data_split split, const struct images_setup *setup);
 
@@ -32,6 +33,9 @@ enum sotto_status images_open_valid(struct loader **out, const struct loader *tr
 bool loader_has_images(const struct loader *loader);
 const struct image_set *images_set(const struct loader *loader);
 const struct image_norm *images_norm(const struct loader *loader);
+
+/* How these images were made, for whoever uses the model. */
+struct image_processor images_processor(const struct loader *loader);
 
 /* What the words of data.train hold, told by names and first bytes: a format of images, or
  * DATA_AUTO where they do not look like any. */

@@ -39,10 +39,14 @@ static enum sotto_status set_size(struct image_set *set, const struct data_confi
     if (asked && setup->height && (asked != setup->height || asked != setup->width))
         return fail(SOTTO_EINVAL, "data.image_size = %d, but the model wants images of %d x %d",
                     asked, setup->height, setup->width);
-    set->height = asked ? asked : setup->height;
-    set->width = asked ? asked : setup->width;
+    const struct image_processor *p = setup->processor;
+    set->height = asked ? asked : setup->height ? setup->height : p ? p->height : 0;
+    set->width = asked ? asked : setup->width ? setup->width : p ? p->width : 0;
     set->channels = setup->channels;
     set->resize = config->resize;
+    if (!set->resize)
+        set->resize = p && p->resize ? p->resize : DATA_CROP;
+    set->keep = p && set->resize == p->resize ? p->keep : 1;
     set->given = set->height > 0;
     if (set->channels != 0 && set->channels != 1 && set->channels != IMAGES_CHANNELS)
         return fail(SOTTO_EINVAL, "the model wants %d channels, images have 1 or %d", set->channels,
@@ -109,8 +113,8 @@ static enum sotto_status choose_norm(struct images *l, const struct data_config 
 {
     struct image_norm norm;
     TRY(norm_parse(&norm, config->mean, config->std));
-    if (!norm.channels && setup->model)
-        norm = *setup->model;
+    if (!norm.channels && setup->processor)
+        norm = setup->processor->norm;
     if (!norm.channels && split == DATA_TRAIN)
         norm = norm_of(&l->set, l->begin, l->end);
     if (!norm.channels)
@@ -209,6 +213,7 @@ static enum sotto_status read_valid(struct images *l, const struct images *train
                                 .width = train->set.width,
                                 .channels = train->set.channels,
                                 .resize = train->set.resize,
+                                .keep = train->set.keep,
                                 .given = train->set.given};
     TRY(take_classes(&l->set, &train->set));
     TRY(read_parts(&l->set, &choice->parts, choice->test));

@@ -62,11 +62,12 @@ static void resize_columns(const float *rows, size_t line, const struct window *
         }
 }
 
-enum sotto_status picture_resize(const struct picture *p, int resize, struct picture *out)
+enum sotto_status picture_resize(const struct picture *p, int resize, double keep,
+                                 struct picture *out)
 {
     double height = p->height, width = p->width; /* of the part that is kept, in the middle */
     if (resize == DATA_CROP) {
-        const double scale = fmin(height / out->height, width / out->width);
+        const double scale = fmin(height / out->height, width / out->width) * (keep > 0 ? keep : 1);
         height = scale * out->height;
         width = scale * out->width;
     }

@@ -17,6 +17,7 @@ struct image_set {
     int height, width, channels; /* 0: of the first image */
     int resize;                  /* enum data_resize, where an image has another size */
     bool given;                  /* the size was asked for: others are brought to it */
+    double keep; /* where that crops: the share of the shorter side that is seen, 0: all */
     int64_t count, room;
     uint8_t *pixels; /* (count, height, width, channels) */
     int32_t *labels; /* (count), in [0, classes)          */
@@ -48,7 +49,8 @@ static inline size_t image_set_bytes(const struct image_set *set) /* of an image
 
 /* `p` into `out` (height, width, channels of p), by a triangle as wide as a pixel of the result:
  * bilinear where the image grows, averages where it shrinks. */
-enum sotto_status picture_resize(const struct picture *p, int resize, struct picture *out);
+enum sotto_status picture_resize(const struct picture *p, int resize, double keep,
+                                 struct picture *out);
 
 /* Readers of formats: bytes of a file into the set; `name` is the file's. What they accept has been
  * checked to the last byte. */

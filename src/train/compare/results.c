@@ -73,6 +73,8 @@ static const char *const names[] = {
     "common_loss",
     "eval_loss",
     "perplexity",
+    "accuracy",
+    "top5",
     "workers",
     "groups",
     "nodes",
@@ -146,7 +148,7 @@ enum metric_unit metric_unit(const char *metric)
     static const char *const seconds[] = {"seconds",     "time_to_loss", "compute",
                                           "update",      "wire",         "waited_others",
                                           "waited_wire", "exposed",      NULL};
-    static const char *const shares[] = {"exposed_share", "overlap", NULL};
+    static const char *const shares[] = {"accuracy", "top5", "exposed_share", "overlap", NULL};
     if (in(seconds, metric))
         return METRIC_SECONDS;
     if (in(shares, metric))

@@ -1,0 +1,145 @@
+#include "data/image/processor.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_on(const json_t *json, const char *key, bool otherwise)
+{
+    const json_t *value = json_object_get(json, key);
+    return value && !json_is_null(value) ? json_is_true(value) : otherwise;
+}
+
+static enum sotto_status get_side(const json_t *value, const char *key, int *out)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+        json_integer_value(value) > IMAGES_SIDE)
+        return fail(SOTTO_EFORMAT, "\"%s\" must be an integer from 1 to %d", key, IMAGES_SIDE);
+    *out = (int)json_integer_value(value);
+    return SOTTO_OK;
+}
+
+/* A side, height and width, or the shorter side. */
+static enum sotto_status get_size(const json_t *json, const char *key, int *height, int *width,
+                                  bool *shorter)
+{
+    const json_t *value = json_object_get(json, key);
+    *height = *width = 0;
+    *shorter = false;
+    if (!value || json_is_null(value))
+        return SOTTO_OK;
+    const json_t *edge = json_object_get(value, "shortest_edge");
+    if (json_is_integer(value) || edge) {
+        TRY(get_side(edge ? edge : value, key, height));
+        *width = *height;
+        *shorter = edge != NULL;
+        return SOTTO_OK;
+    }
+    TRY(get_side(json_object_get(value, "height"), key, height));
+    return get_side(json_object_get(value, "width"), key, width);
+}
+
+/* A number, or one a channel. */
+static enum sotto_status get_values(const json_t *json, const char *key, bool positive, float *out,
+                                    int *count)
+{
+    const json_t *value = json_object_get(json, key);
+    const size_t n = json_is_array(value) ? json_array_size(value) : json_is_number(value);
+    bool good = n >= 1 && n <= IMAGES_CHANNELS;
+    for (size_t i = 0; good && i < n; i++) {
+        const json_t *each = json_is_array(value) ? json_array_get(value, i) : value;
+        const double x = json_number_value(each);
+        good = json_is_number(each) && fabs(x) < 1e6 && (!positive || x > 1e-6);
+        out[i] = (float)x;
+    }
+    *count = (int)n;
+    return good ? SOTTO_OK
+                : fail(SOTTO_EFORMAT, "\"%s\" must be one to %d numbers%s", key, IMAGES_CHANNELS,
+                       positive ? " above 0" : "");
+}
+
+static enum sotto_status get_norm(const json_t *json, struct image_norm *norm)
+{
+    int n;
+    const double factor = json_number_value(json_object_get(json, "rescale_factor"));
+    if (!is_on(json, "do_rescale", true) || (factor != 0 && fabs(factor * 255 - 1) > 1e-3))
+        return fail(SOTTO_EFORMAT, "\"rescale_factor\" other than 1/255 is not supported");
+    if (!is_on(json, "do_normalize", true)) {
+        *norm = (struct image_norm){1, {0}, {1}};
+        return SOTTO_OK;
+    }
+    if (!json_object_get(json, "image_mean") && !json_object_get(json, "image_std"))
+        return SOTTO_OK;
+    TRY(get_values(json, "image_mean", false, norm->mean, &norm->channels));
+    TRY(get_values(json, "image_std", true, norm->std, &n));
+    return n == norm->channels
+               ? SOTTO_OK
+               : fail(SOTTO_EFORMAT, "\"image_mean\" has %d numbers, \"image_std\" %d",
+                      norm->channels, n);
+}
+
+/* Where a part in the middle is cut out, `size` is what the shorter side is brought to before;
+ * ConvNext's says the share instead. */
+enum sotto_status processor_from_json(struct image_processor *p, const json_t *json)
+{
+    int height, width, crop_height, crop_width;
+    bool shorter, unused;
+    *p = (struct image_processor){.keep = 1};
+    if (!json_is_object(json))
+        return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(json));
+    TRY(get_size(json, "size", &height, &width, &shorter));
+    TRY(get_size(json, "crop_size", &crop_height, &crop_width, &unused));
+    const json_t *share = json_object_get(json, "crop_pct");
+    const bool crops = is_on(json, "do_center_crop", false) && crop_height > 0;
+    p->resize = shorter || crops ? DATA_CROP : DATA_STRETCH;
+    p->height = crops ? crop_height : height;
+    p->width = crops ? crop_width : width;
+    if (crops && height > 0)
+        p->keep = fmin(1, fmin((double)crop_height / height, (double)crop_width / width));
+    else if (shorter && json_is_number(share) && height < 384) /* beyond, all is stretched */
+        p->keep = json_number_value(share);
+    else if (shorter && share && !json_is_null(share))
+        p->resize = DATA_STRETCH;
+    if (!(p->keep > 0.01 && p->keep <= 1))
+        return fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
+    return get_norm(json, &p->norm);
+}
+
+enum sotto_status processor_read(struct image_processor *p, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    json_t *json;
+    *p = (struct image_processor){.keep = 1};
+    if (!*folder)
+        return SOTTO_OK;
+    TRY(file_join(path, folder, PROCESSOR_FILE));
+    if (!file_exists(path))
+        return SOTTO_OK;
+    TRY(json_open(&json, path, 1 << 20));
+    enum sotto_status st = processor_from_json(p, json);
+    json_decref(json);
+    return fail_in(st, "%s: ", path);
+}
+
+static json_t *list_of(const float *values, int n)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < n; c++)
+        json_array_append_new(list, json_real((double)values[c]));
+    return list;
+}
+
+json_t *processor_to_json(const struct image_processor *p)
+{
+    const bool crops = p->resize == DATA_CROP && p->height == p->width && p->height < 384;
+    json_t *size = crops ? json_pack("{s:i}", "shortest_edge", p->height)
+                         : json_pack("{s:i, s:i}", "height", p->height, "width", p->width);
+    json_t *json =
+        json_pack("{s:s, s:b, s:i, s:o, s:b, s:f, s:b, s:o, s:o}", "image_processor_type",
+                  crops ? "ConvNextImageProcessor" : "ViTImageProcessor", "do_resize", 1,
+                  "resample", 2, "size", size, "do_rescale", 1, "rescale_factor", 1.0 / 255,
+                  "do_normalize", 1, "image_mean", list_of(p->norm.mean, p->norm.channels),
+                  "image_std", list_of(p->norm.std, p->norm.channels));
+    if (json && crops)
+        json_object_set_new(json, "crop_pct", json_real(p->keep));
+    return json;
+}

@@ -1,0 +1,24 @@
+/* preprocessor_config.json: how images are made the input of a model, in a Hugging Face folder. */
+#ifndef SOTTO_DATA_IMAGE_PROCESSOR_H
+#define SOTTO_DATA_IMAGE_PROCESSOR_H
+
+#include "base/json.h"
+#include "data/image/norm.h"
+
+#define PROCESSOR_FILE "preprocessor_config.json"
+
+struct image_processor {
+    int height, width; /* 0: not said */
+    int resize;        /* enum data_resize */
+    double keep;       /* share of the shorter side that is seen, 1: all */
+    struct image_norm norm;
+};
+
+/* What the folder's file says; nothing where there is none, or "" for no folder. */
+enum sotto_status processor_read(struct image_processor *p, const char *folder);
+enum sotto_status processor_from_json(struct image_processor *p, const json_t *json);
+
+/* A new reference, NULL without memory: one that transformers reads. */
+json_t *processor_to_json(const struct image_processor *p);
+
+#endif
