@@ -67,6 +67,11 @@ def main():
     torch.manual_seed(1)
     ours = subprocess.Popen([a.sotto, str(a.threads), "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
+    def alone(run, *args):
+        """After a pause, in which the other one's threads stop to wait actively."""
+        time.sleep(0.03)
+        return run(*args)
+
     def run_ours(which, shape):
         ours.stdin.write(f"{which} {int(a.half)} conv {shape}\n")
         ours.stdin.flush()
@@ -85,7 +90,8 @@ def main():
                     text.append(f"{'':27}")
                     continue
                 run_ours(which, shape), [lab.run(which, clock) for lab in labs]
-                turns = [(run_ours(which, shape), *(lab.run(which, clock) for lab in labs)) for _ in range(a.turns)]
+                turns = [(alone(run_ours, which, shape), *(alone(lab.run, which, clock) for lab in labs))
+                         for _ in range(a.turns)]
                 mine, *theirs = (middle(t) for t in zip(*turns))
                 total[which][0] += times * mine
                 total[which][1] += times * min(theirs)

@@ -74,6 +74,41 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
     }
 }
 
+/* y[c*ldy + r] = x[r*ldx + c], 16 x 16 in registers: pairs of rows, fours, eights, all. */
+static inline void transpose_16(float *y, size_t ldy, const float *x, size_t ldx)
+{
+    __m512 a[16], b[16];
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_loadu_ps(x + (size_t)i * ldx);
+    for (int i = 0; i < 16; i += 2) {
+        b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int h = 0; h < 2; h++) {
+            const __m512d p = _mm512_castps_pd(b[i + h]), q = _mm512_castps_pd(b[i + h + 2]);
+            a[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(p, q));
+            a[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(p, q));
+        }
+    for (int i = 0; i < 16; i += 8)
+        for (int c = 0; c < 4; c++) {
+            b[i + c] = _mm512_shuffle_f32x4(a[i + c], a[i + c + 4], 0x88);
+            b[i + c + 4] = _mm512_shuffle_f32x4(a[i + c], a[i + c + 4], 0xdd);
+        }
+    for (int c = 0; c < 8; c++) {
+        _mm512_storeu_ps(y + (size_t)c * ldy, _mm512_shuffle_f32x4(b[c], b[c + 8], 0x88));
+        _mm512_storeu_ps(y + (size_t)(c + 8) * ldy, _mm512_shuffle_f32x4(b[c], b[c + 8], 0xdd));
+    }
+}
+
+/* A square of SIDE. */
+static void transpose_square(float *y, const float *x, size_t ldx)
+{
+    for (int r = 0; r < SIDE; r += 16)
+        for (int c = 0; c < SIDE; c += 16)
+            transpose_16(y + c * SIDE + r, SIDE, x + (size_t)r * ldx + c, ldx);
+}
+
 /* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`:
  * zero beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
 static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
@@ -100,7 +135,7 @@ FOR_PARTS void pack_a(float *strip, const float *x, size_t ld, int n, int k, boo
             split_rows(to, from, stride, parts);
         } else {
             const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);
-            transpose_block(across, SIDE, from, stride, SIDE, SIDE);
+            transpose_square(across, from, stride);
             split_rows(to, across, SIDE, parts);
         }
     }
@@ -115,7 +150,7 @@ FOR_PARTS void pack_b(float *strip, const float *x, size_t ld, int n, int k, boo
         size_t stride = ld;
         if (turned) {
             const float *from = square(whole, x + l, &stride, n, deep);
-            transpose_block(across, SIDE, from, stride, SIDE, SIDE);
+            transpose_square(across, from, stride);
             split_pairs(to, across, SIDE, parts);
         } else {
             const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);

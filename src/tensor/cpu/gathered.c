@@ -61,16 +61,21 @@ static void gather_windows(const struct kernels *k, const struct windows *s, flo
     }
 }
 
+/* Where row `row` begins. */
+static size_t turned_at(const struct turned *s, size_t row)
+{
+    const size_t o = row % (size_t)s->out, kernel = (size_t)s->kernel;
+    const int tap = (int)(row / (size_t)s->out), u = tap / s->taps_x, v = tap % s->taps_x;
+    const size_t ky = (size_t)(s->first_y + s->step * (s->taps_y - 1 - u));
+    const size_t kx = (size_t)(s->first_x + s->step * (s->taps_x - 1 - v));
+    return ((o * kernel + ky) * kernel + kx) * (size_t)s->in;
+}
+
 static void gather_turned(const struct kernels *k, const struct turned *s, float *to, size_t ld,
                           size_t row, int rows, int column, int columns)
 {
-    const size_t in = (size_t)s->in, kernel = (size_t)s->kernel;
     for (int r = 0; r < rows; r++, to += ld) {
-        const size_t index = row + (size_t)r, o = index % (size_t)s->out;
-        const int tap = (int)(index / (size_t)s->out), u = tap / s->taps_x, v = tap % s->taps_x;
-        const size_t ky = (size_t)(s->first_y + s->step * (s->taps_y - 1 - u));
-        const size_t kx = (size_t)(s->first_x + s->step * (s->taps_x - 1 - v));
-        const size_t at = ((o * kernel + ky) * kernel + kx) * in + (size_t)column;
+        const size_t at = turned_at(s, row + (size_t)r) + (size_t)column;
         load_clipped(k, view_at(s->from, at), 0, columns, columns, to);
     }
 }
@@ -216,8 +221,8 @@ static void pack_rows_split(const struct packer *p, float *strip, size_t row, in
     }
 }
 
-static void pack_depth_split(const struct packer *p, float *strips, size_t l, int k, int column,
-                             int n)
+static void pack_depth_split(const struct packer *p, float *strips, int depth, size_t l, int k,
+                             int column, int n)
 {
     const int channels = p->m.windows->channels;
     struct spot spot[PACK_DEPTH];
@@ -227,7 +232,8 @@ static void pack_depth_split(const struct packer *p, float *strips, size_t l, in
         const int c = (column + j) % channels;
         if (j == 0 || c == 0)
             find_pixels(p, spot, k, (column + j) / channels, pixel);
-        p->f->pack_b_split(strips + strip_size(p->f, j, k), pixel, (size_t)(c * p->f->halves), k);
+        p->f->pack_b_split(strips + strip_size(p->f, j, depth), pixel, (size_t)(c * p->f->halves),
+                           k);
     }
 }
 
@@ -251,36 +257,40 @@ void cpu_pack_rows(const struct packer *p, float *strip, size_t row, int n, int 
     }
 }
 
-/* Strips of `ld` apart rows at x, from `column` on of all; deep of them, `at` into the depth. */
-static void pack_side_by_side(const struct packer *p, float *strips, const float *x, size_t ld,
-                              int column, int n, int at, int deep, int k)
+/* Rows [l, l + rows) of the weight as they lie in memory, or NULL. */
+static const float *plain_turned(const struct packer *p, size_t l, int rows, int column, size_t *ld)
 {
-    const int width = width_of(p);
-    for (int i = 0; i < n; i += width)
-        pack(p, strips + strip_size(p->f, column + i, k) + strip_size(p->f, width, at), x + i, ld,
-             min_int(width, n - i), deep, false);
+    const struct turned *s = p->m.turned;
+    const size_t out = s ? (size_t)s->out : 1;
+    if (!s || s->from.type != DTYPE_F32 || l / out != (l + (size_t)rows - 1) / out)
+        return NULL;
+    *ld = (size_t)s->kernel * (size_t)s->kernel * (size_t)s->in;
+    return (const float *)s->from.data + turned_at(s, l) + (size_t)column;
 }
 
-void cpu_pack_depth(const struct packer *p, float *strips, size_t l, int k, int column, int n)
+void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, int k, int column,
+                    int n)
 {
     float block[WIDEST * STEP] __attribute__((aligned(64)));
-    const int step = STEP / width_of(p) * width_of(p); /* whole strips */
+    const int width = width_of(p), step = STEP / width * width; /* whole strips */
     const float *matrix = plain(p->m);
     if (p->lines && p->side == SIDE_RIGHT) {
-        pack_depth_split(p, strips, l, k, column, n);
-        return;
-    }
-    if (matrix) {
-        const size_t ld = (size_t)p->m.windows->channels;
-        pack_side_by_side(p, strips, matrix + l * ld + (size_t)column, ld, 0, n, 0, k, k);
+        pack_depth_split(p, strips, depth, l, k, column, n);
         return;
     }
     for (int at = 0; at < k; at += WIDEST) {
         const int deep = min_int(WIDEST, k - at);
         for (int j = 0; j < n; j += step) {
+            const size_t row = l + (size_t)at, first = (size_t)(column + j);
             const int columns = min_int(step, n - j);
-            gather(p, block, STEP, l + (size_t)at, deep, column + j, columns);
-            pack_side_by_side(p, strips, block, STEP, j, columns, at, deep, k);
+            size_t ld = matrix ? (size_t)p->m.windows->channels : STEP;
+            const float *x =
+                matrix ? matrix + row * ld + first : plain_turned(p, row, deep, column + j, &ld);
+            if (!x)
+                gather(p, block, STEP, row, deep, column + j, columns);
+            for (int i = 0; i < columns; i += width)
+                pack(p, strips + strip_size(p->f, j + i, depth) + strip_size(p->f, width, at),
+                     (x ? x : block) + i, ld, min_int(width, columns - i), deep, false);
         }
     }
 }

@@ -54,10 +54,11 @@ void cpu_split(struct packer *p, size_t row, size_t rows, float *room);
 
 /* Rows [row, row + n) and columns [l, l + k) as one strip: n is its width, k its depth. */
 void cpu_pack_rows(const struct packer *p, float *strip, size_t row, int n, int l, int k);
-/* Rows [l, l + k), the depth, and columns [column, column + n) as strips side by side; k is at most
- * PACK_DEPTH. */
+/* Rows [l, l + k) and columns [column, column + n) as strips side by side: n is their width, k,
+ * which is at most PACK_DEPTH, a part of their depth. */
 enum { PACK_DEPTH = 256 };
-void cpu_pack_depth(const struct packer *p, float *strips, size_t l, int k, int column, int n);
+void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, int k, int column,
+                    int n);
 
 static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
 {

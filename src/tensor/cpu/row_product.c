@@ -68,23 +68,21 @@ static float *part_of_b(const struct row_plan *plan, const struct row_product *p
     return b + (size_t)part * strip_size(plan->f, columns, plan->depth);
 }
 
-/* Strip `index` of b, over all parts. */
-static void pack_b_strip(const struct kernels *kernels, const struct row_plan *plan,
-                         const struct row_product *p, float *b, int index)
+/* Strips of `b` for columns [j, j + n), over all parts. */
+static void pack_b_strips(const struct kernels *kernels, const struct row_plan *plan,
+                          const struct row_product *p, float *b, int j, int n)
 {
     const struct gemm_kernels *f = plan->f;
-    const int j = index * f->columns, n = min_int(f->columns, p->n - j);
+    const struct packer packer = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
     for (int part = 0; part < plan->parts; part++) {
         const int l = part * plan->depth, k = min_int(plan->depth, p->k - l);
-        float *strip = part_of_b(plan, p, b, part) + strip_size(f, j, k);
-        const struct packer packer = {kernels, f, SIDE_RIGHT, p->b, NULL, 0};
-        if (p->b_turned) {
-            cpu_pack_rows(&packer, strip, (size_t)j, n, l, k);
-            continue;
-        }
-        for (int at = 0; at < k; at += PACK_DEPTH)
-            cpu_pack_depth(&packer, strip + strip_size(f, f->columns, at), (size_t)(l + at),
+        float *strips = part_of_b(plan, p, b, part) + strip_size(f, j, k);
+        for (int at = 0; at < k && !p->b_turned; at += PACK_DEPTH)
+            cpu_pack_depth(&packer, strips + strip_size(f, f->columns, at), k, (size_t)(l + at),
                            min_int(PACK_DEPTH, k - at), j, n);
+        for (int i = 0; i < n && p->b_turned; i += f->columns)
+            cpu_pack_rows(&packer, strips + strip_size(f, i, k), (size_t)(j + i),
+                          min_int(f->columns, n - i), l, k);
     }
 }
 
@@ -146,8 +144,8 @@ void cpu_row_product(struct device *dev, const struct row_product *p, float *roo
     {
         float *own = rooms + own_size(&plan) * (size_t)thread_index();
 #pragma omp for schedule(static)
-        for (int i = 0; i < ceil_div(p->n, plan.f->columns); i++)
-            pack_b_strip(kernels, &plan, p, b, i);
+        for (int j = 0; j < p->n; j += STEP) /* whole strips of any kernel */
+            pack_b_strips(kernels, &plan, p, b, j, min_int(STEP, p->n - j));
 #pragma omp for schedule(dynamic)
         for (size_t tile = 0; tile < plan.tiles; tile++)
             multiply_rows(kernels, &plan, p, b, own, tile);

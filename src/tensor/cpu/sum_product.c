@@ -83,8 +83,8 @@ static void sum_tile(const struct kernels *kernels, const struct sum_plan *plan,
         const int k = (int)min_size(SUM_DEPTH, end - l);
         const bool adds = plan->shares == 1 || l > start;
         cpu_split(&right, l, (size_t)k, b + plan->b_size);
-        cpu_pack_depth(&left, a, l, k, i, m);
-        cpu_pack_depth(&right, b, l, k, j, n);
+        cpu_pack_depth(&left, a, k, l, k, i, m);
+        cpu_pack_depth(&right, b, k, l, k, j, n);
         f->block(m, n, k, a, b, c, ld, adds ? c : NULL, ld, NULL);
     }
 }
