@@ -382,6 +382,22 @@ static void abandoned(void **state)
     }
 }
 
+/* A loss that is no number, on one worker, while exchanges of the step before are under way: all of
+ * them end with it. */
+static void broken_loss(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct trial t =
+            trial_make(usual((enum method_of)(i % 3)), SHARD_DDP + i / 3 % 2 * 2, 2, 2);
+        t.lab.threads = i / 6;
+        t.lab.ahead = true;
+        t.is.rate = t.is.method == EVERY ? 1 : 0.25;
+        t.lab.nan_at = 4 * t.lab.rule.workers + 1;
+        assert_fails(trial_run(&t), SOTTO_ENUMERIC, "is nan");
+    }
+}
+
 /* With signs an element of x moves by the learning rate when it is exchanged, and only then: within
  * n steps of striding each one does so once, in a step of random as many as the rate says. */
 static void who_moves(void **state)
@@ -528,6 +544,7 @@ int main(void)
         cmocka_unit_test(same_bits),       cmocka_unit_test(refused),
         cmocka_unit_test(optimizer),       cmocka_unit_test(printed_rates),
         cmocka_unit_test(nobody_looks),    cmocka_unit_test(abandoned),
+        cmocka_unit_test(broken_loss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,10 +118,10 @@ static void resume(void **state)
           "strategy.mesh=2x2"}},
         {"diloco.plan", {"strategy.preset=diloco", "diloco.replicas=4x4,2x3,3x1"}},
         {"dpu", {"strategy.preset=dpu", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
-        {"demo", {"strategy.preset=demo", "demo.chunk=8"}},
+        {"demo", {"strategy.preset=demo", "demo.chunk=8", "demo.message=0"}},
         {"demo.fsdp",
          {"strategy.preset=flexdemo", "demo.chunk=16", "demo.base=decoupled-adamw",
-          "demo.sign=before", "strategy.mesh=2x2"}},
+          "demo.sign=before", "strategy.mesh=2x2", "demo.message=0"}},
         {"diloco.back", {"strategy.preset=diloco", "diloco.replicas=4x3,2x3,4x1"}},
         {"random", {"strategy.preset=random"}},
         {"random.fsdp",
@@ -129,10 +129,10 @@ static void resume(void **state)
           "random.sign=before"}},
         {"striding",
          {"strategy.preset=striding", "strategy.shard=zero1", "strategy.mesh=2x2",
-          "striding.dtype=bf16", "striding.rate=0.2"}},
+          "striding.dtype=bf16", "striding.rate=0.2", "striding.message=0"}},
         {"every.fsdp",
          {"strategy.preset=every", "strategy.shard=fsdp", "strategy.mesh=2x2",
-          "every.base=decoupled-adamw"}},
+          "every.base=decoupled-adamw", "every.message=0"}},
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i += LEAP) {
         struct seen whole, looked;
