@@ -19,7 +19,7 @@ static enum sotto_status check_tensors(const char *path, bool *rounded)
     enum sotto_status st = SOTTO_OK;
     *rounded = false;
     for (size_t i = 0; i < set.count && st == SOTTO_OK; i++) {
-        *rounded |= set.entry[i].type != SAFETENSORS_F32;
+        *rounded |= set.entry[i].type == SAFETENSORS_BF16 || set.entry[i].type == SAFETENSORS_F16;
         st = safetensors_check_numbers(&set.entry[i], 0, set.entry[i].count);
     }
     st = fail_in(st, "%s: ", set.file[0].path);

@@ -64,7 +64,7 @@ static enum sotto_status refuse_images(const struct data_config *c)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
                 "%.200s holds images, and the model reads text: choose another with "
-                "--model, such as mlp",
+                "--model, such as resnet18-cifar",
                 c->train);
 }
 

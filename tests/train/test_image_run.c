@@ -112,19 +112,28 @@ static void trains(void **state)
     free(report);
 }
 
-/* Gone on from in the middle, the bits of a run that was not interrupted, whatever the workers. */
+/* Gone on from in the middle, the bits of a run that was not interrupted, whatever the workers;
+ * also where each has statistics of its own, and batches are counted beside them. */
 static void resumes(void **state)
 {
     (void)state;
-    for (int workers = 1; workers <= 3; workers += 2) {
+    for (int variant = 0; variant < 4; variant++) {
         char count[32];
-        snprintf(count, sizeof count, "train.workers=%d", workers);
-        const char *options[] = {"train.steps=10", "optim.schedule=constant", count, NULL, NULL};
+        const bool resnet = variant & 1;
+        snprintf(count, sizeof count, "train.workers=%d", variant < 2 ? 1 : 3);
+        const char *options[] = {"train.steps=7",
+                                 "optim.schedule=constant",
+                                 count,
+                                 resnet ? "model.preset=resnet8" : "model.preset=mlp",
+                                 resnet ? "mlp.hidden=0" : "mlp.hidden=9",
+                                 "train.resume=false",
+                                 resnet ? "resnet.widths=4,8,8" : NULL,
+                                 NULL};
         const uint64_t want = train("whole", options).hash;
-        options[0] = "train.steps=4";
+        options[0] = "train.steps=3";
         assert_true(train("part", options).hash != want);
-        options[0] = "train.steps=10";
-        options[3] = "train.resume=true";
+        options[0] = "train.steps=7";
+        options[5] = "train.resume=true";
         assert_true(train("part", options).hash == want);
         assert_ok(file_remove_tree(at("whole")));
         assert_ok(file_remove_tree(at("part")));
