@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "cli/schedule.h"
 #include "comm/mpi/mpi.h"
 #include "data/image/images.h"
 #include "tensor/ops.h"
@@ -16,6 +17,9 @@ struct info_config {
     int batch, seq, vocab, image_size, channels, classes, stages;
     bool recompute;
     int activations; /* enum dtype */
+    int schedule;    /* enum schedule_kind */
+    int placement;
+    char svg[FILE_PATH_ROOM];
 };
 
 static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
@@ -33,6 +37,11 @@ static const struct option table[] = {
     OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "as train.activations"),
+    OPTION_ENUM(S, schedule, "none", schedule_names,
+                "draw what runs when: cyclic data parallelism, or what it is compared with"),
+    OPTION_ENUM(S, placement, "auto", schedule_placements,
+                "where the schedule runs; auto: pp for 1f1b, otherwise dp"),
+    OPTION_FILE(S, svg, "", "draw the schedule into this file too"),
 };
 #undef S
 
@@ -166,6 +175,26 @@ static enum sotto_status print_images(const char *path)
     return st;
 }
 
+/* What each stage has to do; they are cut so that the heaviest is as light as can be. */
+static void print_stages(const struct model *model, const struct info_config *c)
+{
+    const int t = c->seq ? c->seq : model->config.positions;
+    const struct extent e = model_extent(model, c->batch, t, (enum dtype)c->activations);
+    const double all = model_flops(model, e);
+    double heaviest = 0;
+    printf("\n%d stages, forward and backward of a micro-batch:\n", model->n_stage);
+    printf("  %-6s %-12s %12s %12s %8s\n", "stage", "layers", "parameters", "GFLOP", "share");
+    for (int k = 0; k < model->n_stage; k++) {
+        const double work = 3 * model_stage_flops(model, k, e);
+        char layers[32];
+        heaviest = work > heaviest ? work : heaviest;
+        snprintf(layers, sizeof layers, "%d-%d", model->first[k] + 1, model->first[k + 1]);
+        printf("  %-6d %-12s %12zu %12.3f %6.1f %%\n", k + 1, layers,
+               table_stage_count(&model->table, k), work / 1e9, 100 * work / all);
+    }
+    printf("heaviest stage: %.3f of an equal share\n", heaviest * model->n_stage / all);
+}
+
 static enum sotto_status print_model(const char *name, const struct info_config *c)
 {
     struct model_config m = {0};
@@ -182,6 +211,8 @@ static enum sotto_status print_model(const char *name, const struct info_config 
     TRY(model_init(&model, &m, c->stages, 1));
     describe(name, &model, &m);
     enum sotto_status st = print_memory(&model, c);
+    if (st == SOTTO_OK && c->stages > 1)
+        print_stages(&model, c);
     model_free(&model);
     return st;
 }
@@ -228,15 +259,33 @@ static bool is_images(const char *name)
     return images_recognise(&data) != DATA_AUTO;
 }
 
+static enum sotto_status print_schedule(const struct info_config *c)
+{
+    const enum schedule_kind kind = (enum schedule_kind)c->schedule;
+    struct cdp_schedule s;
+    TRY(schedule_make(kind, c->placement, c->stages, &s));
+    TRY(schedule_print(&s, kind));
+    return *c->svg ? schedule_svg(&s, kind, c->svg) : SOTTO_OK;
+}
+
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct info_config *c = config;
     if (n_words > 1)
         return fail(SOTTO_EINVAL, "one model at most, got '%s' and '%s'", words[0], words[1]);
+    if (c->schedule == SCHEDULE_NONE && (*c->svg || c->placement))
+        return fail(SOTTO_EINVAL, "--%s is of a schedule: say which, with --schedule",
+                    *c->svg ? "svg" : "placement");
     if (n_words == 1 && is_images(words[0]))
         return print_images(words[0]);
     if (n_words == 1)
-        return print_model(words[0], c);
+        TRY(print_model(words[0], c));
+    if (n_words == 1 && c->schedule != SCHEDULE_NONE)
+        printf("\n");
+    if (c->schedule != SCHEDULE_NONE)
+        return print_schedule(c);
+    if (n_words == 1)
+        return SOTTO_OK;
     struct memory memory = {0};
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 0));
@@ -251,7 +300,9 @@ const struct command command_info = {
     .name = "info",
     .summary = "what this build can do; sizes of a preset, model or set of images",
     .usage = "[PRESET|MODEL|IMAGES] [--key=value ...]",
-    .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256",
+    .example = "  sotto info\n  sotto info gpt2 --batch=4 --seq=256\n"
+               "  sotto info gpt2 --stages=4\n"
+               "  sotto info --schedule cdp-v2 --stages 4 --svg=timeline.svg",
     .sections = sections,
     .run = run_it,
 };

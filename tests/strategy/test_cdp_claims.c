@@ -1,6 +1,7 @@
 /* What is said of cyclic data parallelism, counted in its schedule for 1 to 8 stages: versions,
  * activations, messages, and where things are. Steady is what lies between the first step, which
  * fills the pipeline, and the last. */
+#include "strategy/cdp/count.h"
 #include "strategy/cdp_walk.h"
 
 enum { N = WALK_N, STEPS = 6, FIRST = 2 };
@@ -276,6 +277,45 @@ static void test_two_versions(void **state)
             }
 }
 
+static void check_count(enum cdp_placement placement, enum cdp_rule rule, int n,
+                        struct cdp_count want)
+{
+    struct cdp_act scratch[CDP_ACTS(N)];
+    const struct cdp_schedule s = make(placement, rule, n);
+    struct cdp_count c;
+    cdp_count(&s, scratch, &c);
+    assert_int_equal(c.devices, want.devices);
+    assert_int_equal(c.activations, want.activations);
+    assert_int_equal(c.all, want.all);
+    assert_int_equal(c.versions, want.versions);
+    assert_int_equal(c.states, want.states);
+    assert_int_equal(c.sum, want.sum);
+    assert_int_equal(c.hops, want.hops);
+    assert_int_equal(c.activation, c.gradient);
+}
+
+/* The paper's table 1, in parts of a model and of a micro-batch's activations. */
+static void test_count(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= N; n++) {
+        const int half = n * (n + 1) / 2, ring = n * (n - 1);
+        check_count(CDP_SINGLE, CDP_SYNC, n, (struct cdp_count){1, n * n, n * n, n, n, .hops = 0});
+        check_count(CDP_SINGLE, CDP_V2, n,
+                    (struct cdp_count){1, half, half, n + 2 * n / 3, n, .hops = 0});
+        check_count(CDP_DP, CDP_SYNC, n,
+                    (struct cdp_count){n, n, n * n, n, n, .sum = ring, .hops = 2 * (n - 1)});
+        check_count(CDP_DP, CDP_V2, n,
+                    (struct cdp_count){n, n, half, n, n, .sum = ring, .hops = 1});
+        check_count(CDP_PP, CDP_V2, n, (struct cdp_count){n, n, half, 2, 1, .hops = 1});
+        check_count(CDP_MP, CDP_V2, n,
+                    (struct cdp_count){half, 1, half, 1, 1, .sum = ring / 2, .hops = 1});
+        struct cdp_count zero = {n, n, half, 2, 1, .hops = 1};
+        zero.sum = 2 * n * (n - 1) - 2 * (n - 1); /* all moves but those of an empty sum */
+        check_count(CDP_ZERO, CDP_V2, n, zero);
+    }
+}
+
 static void test_devices(void **state)
 {
     (void)state;
@@ -313,7 +353,8 @@ int main(void)
         cmocka_unit_test(test_pause),    cmocka_unit_test(test_activations),
         cmocka_unit_test(test_messages), cmocka_unit_test(test_sync_messages),
         cmocka_unit_test(test_zero),     cmocka_unit_test(test_two_versions),
-        cmocka_unit_test(test_devices),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_count),    cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
