@@ -78,8 +78,6 @@ enum sotto_status model_init_as(struct model *m, const struct arch *arch,
         st = fail(SOTTO_ENOMEM, "no memory for the table of tensors");
         goto done;
     }
-    if (n_stage == 0)
-        m->n_stage = n_stage = m->n_layer > 2 ? m->n_layer - 2 : 1;
     if (n_stage < 1 || n_stage > m->n_layer) {
         st = fail(SOTTO_EINVAL, "%d stages: a model of %d sublayers can be cut into 1 to %d",
                   n_stage, m->n_layer, m->n_layer);

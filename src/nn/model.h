@@ -21,8 +21,7 @@ struct model {
     bool no_memory; /* a tensor could not be added; model_init fails */
 };
 
-/* `config` complete (model_config_check); `n_stage` 0: one a layer, the first and last apart, which
- * go with others; `pad`: see table_layout. */
+/* `config` complete (model_config_check); `pad`: see table_layout. */
 enum sotto_status model_init(struct model *model, const struct model_config *config, int n_stage,
                              int pad);
 void model_free(struct model *model);

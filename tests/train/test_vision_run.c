@@ -1,0 +1,206 @@
+/* Small ResNets and ViTs under every method: they learn, and a run that is gone on from has the
+ * bits of one that was not interrupted; running statistics are averaged where one model is asked
+ * for. */
+#include "data/pictures.h"
+#include "train/fixture.h"
+
+#include "train/loaded.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+enum { IMAGES = 64, SIDE = 8, TEST = 16 };
+
+/* Noise with one bright quarter, whose place is the class. */
+static void make_quarters(const char *images, const char *labels, int count, uint64_t seed)
+{
+    size_t size, label_size;
+    uint8_t *data = idx_bytes(count, SIDE, SIDE, &size);
+    uint8_t *marks = idx_bytes(count, 0, 0, &label_size);
+    struct rng rng = rng_make(seed, 1);
+    for (int i = 0; i < count; i++)
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            const int quarter = k / SIDE / (SIDE / 2) * 2 + k % SIDE / (SIDE / 2);
+            data[16 + i * SIDE * SIDE + k] =
+                (uint8_t)(rng_below(&rng, 90) + (quarter == i % 4 ? 120 : 0));
+        }
+    make_file(images, data, size);
+    make_file(labels, marks, label_size);
+    free(data);
+    free(marks);
+}
+
+static int make_set(void **state)
+{
+    if (scratch_make(state) != 0)
+        return -1;
+    make_folder("set");
+    make_quarters("set/train-images-idx3-ubyte", "set/train-labels-idx1-ubyte", IMAGES, 1);
+    make_quarters("set/t10k-images-idx3-ubyte", "set/t10k-labels-idx1-ubyte", TEST, 2);
+    return 0;
+}
+
+static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=1,1",
+                                     "resnet.widths=4,8", NULL};
+static const char *const vit[] = {"model.preset=vit-tiny",
+                                  "model.layers=2",
+                                  "model.width=32",
+                                  "model.heads=2",
+                                  "model.init_std=0.1",
+                                  "optim.lr=0.004",
+                                  NULL};
+
+static volatile sig_atomic_t stop;
+static int64_t stop_at; /* a step; 0: none */
+
+static void on_step(void *arg, const struct run_step *s)
+{
+    (void)arg;
+    stop = stop_at && s->step >= stop_at;
+}
+
+/* In virtual time, which makes the methods that follow the clock repeatable. */
+static struct run_result train(const char *out, const char *const *model,
+                               const char *const *options)
+{
+    const struct run_watch watch = {.step = on_step, .stop = &stop};
+    static const char *const basic[] = {
+        "train.batch=8",    "train.threads=1",   "train.eval_batches=0",    "optim.warmup=0",
+        "optim.lr=0.02",    "train.log_every=1", "train.workers=2",         "train.time=virtual",
+        "worker.step=10ms", "train.keep=0",      "optim.schedule=constant", "train.save_every=0",
+    };
+    static struct run_config c;
+    struct run *run = malloc(sizeof *run);
+    c = configure_run(out);
+    strcpy(c.data.train, at("set"));
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    set_all(&c, model, SIZE_MAX);
+    set_all(&c, options, SIZE_MAX);
+    stop = 0;
+    assert_ok(run_open(run, &c, &watch));
+    const enum sotto_status st = run_train(run);
+    if (st != (stop_at ? SOTTO_ESTOPPED : SOTTO_OK))
+        fail_with("%s: step %lld: %s", options[0], (long long)run->result.step, sotto_error());
+    const struct run_result result = run->result;
+    run_close(run);
+    free(run);
+    return result;
+}
+
+static void check_method(const char *preset, const char *own, const char *const *model, double goal)
+{
+    char strategy[64];
+    snprintf(strategy, sizeof strategy, "strategy.preset=%s", preset);
+    const char *options[] = {strategy, "train.steps=24", *own ? own : "train.log_every=1", NULL,
+                             NULL};
+    const struct run_result whole = train("whole", model, options);
+    if (!(whole.evaluation.loss < goal))
+        fail_with("%s: the loss is %g after %lld steps", preset, whole.evaluation.loss,
+                  (long long)whole.step);
+    stop_at = 9;
+    train("part", model, options);
+    stop_at = 0;
+    options[3] = "train.resume=true";
+    if (train("part", model, options).hash != whole.hash)
+        fail_with("%s: gone on from, it has other bits", preset);
+    assert_ok(file_remove_tree(at("whole")));
+    assert_ok(file_remove_tree(at("part")));
+}
+
+/* ln 4 = 1.39 is where they begin. */
+static void every_method(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *own;
+    } methods[] = {{"ddp", ""},
+                   {"zero1", ""},
+                   {"fsdp", ""},
+                   {"dpu", ""},
+                   {"acco-wp", ""},
+                   {"acco", ""},
+                   {"local", "tau=3"},
+                   {"co2", "tau=3"},
+                   {"overlap-local", "tau=3"},
+                   {"slowmo", "tau=3"},
+                   {"diloco", "H=8"},
+                   {"demo", ""},
+                   {"random", "rate=0.5"},
+                   {"striding", "rate=0.5"},
+                   {"every", "every.n=3"}};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        check_method(methods[i].name, methods[i].own, resnet, 1.3);
+    check_method("ddp", "", vit, 1.3);
+    check_method("fsdp", "", vit, 1.3);
+}
+
+/* What is published has the mean of the workers' own running statistics, counts their micro-batches
+ * and gives the loss that was reported, loaded again. */
+static void statistics_are_averaged(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ddp", "fsdp", "local"};
+    for (int i = 0; i < 3; i++) {
+        char strategy[64];
+        snprintf(strategy, sizeof strategy, "strategy.preset=%s", names[i]);
+        const struct run_result r =
+            train("run", resnet, (const char *[]){strategy, "train.steps=6", NULL});
+        struct loaded l;
+        struct loader *valid;
+        struct evaluation e;
+        static struct data_config data;
+        assert_ok(loaded_open(&l, at("run"), "", 0, "cpu", 1));
+        config_source(&data, "");
+        strcpy(data.valid, at("set"));
+        const struct images_setup setup = {SIDE, SIDE, 1, &l.processor};
+        assert_ok(images_open(&valid, &data, DATA_VALID, &setup));
+        const struct evaluation_range range = {
+            .rows = 8, .t = 1, .parts = 1, .state = l.state.view};
+        assert_ok(evaluate(&l.model, &l.dev, &l.pool, l.theta, valid, range, &e));
+        assert_true(fabs(e.loss - r.evaluation.loss) < 1e-9 && e.hits == r.evaluation.hits);
+        const int seen = table_find(&l.model.state,
+                                    "resnet.embedder.embedder.normalization.num_batches_tracked");
+        const float *kept = view_host(l.state.view);
+        assert_true(kept[table_range(&l.model.state, seen).begin] == 6);
+        struct safetensors set;
+        char path[FILE_PATH_ROOM], folder[FILE_PATH_ROOM];
+        float own[2][4], mean[4];
+        assert_ok(safetensors_open(&set, at("run")));
+        const struct safetensors_entry *entry =
+            safetensors_find(&set, "resnet.embedder.embedder.normalization.running_mean");
+        assert_ok(safetensors_read_f32(entry, mean));
+        entry = safetensors_find(&set, "resnet.embedder.embedder.convolution.weight");
+        assert_true(entry->shape[0] == 4 && entry->shape[1] == 1 && entry->shape[2] == 3);
+        safetensors_close(&set);
+        const int at_mean =
+            table_find(&l.model.state, "resnet.embedder.embedder.normalization.running_mean");
+        const size_t begin = table_range(&l.model.state, at_mean).begin;
+        int64_t step;
+        assert_ok(checkpoint_latest(at("run"), &step, folder));
+        assert_ok(file_join(path, folder, "state.safetensors"));
+        assert_ok(safetensors_open(&set, path));
+        entry = safetensors_find(&set, "running_own.values");
+        const size_t each = table_count(&l.model.state);
+        assert_int_equal(entry->count, 2 * each);
+        for (size_t w = 0; w < 2; w++)
+            assert_ok(safetensors_read_f32_range(entry, w * each + begin, 4, own[w]));
+        safetensors_close(&set);
+        bool differ = false;
+        for (int j = 0; j < 4; j++) {
+            assert_true(fabsf((own[0][j] + own[1][j]) / 2 - mean[j]) < 1e-6f);
+            differ |= own[0][j] != own[1][j];
+        }
+        assert_true(differ);
+        loader_close(valid);
+        loaded_close(&l);
+        assert_ok(file_remove_tree(at("run")));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_method),
+        cmocka_unit_test(statistics_are_averaged),
+    };
+    return cmocka_run_group_tests(tests, make_set, scratch_remove);
+}
