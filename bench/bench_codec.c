@@ -41,17 +41,17 @@ static void lab_open(struct lab *lab, struct device *dev, const struct table *ta
     check(buffer_init(&lab->y, dev, DTYPE_F32, count, MEMORY_SCRATCH));
     for (int r = SENDERS - 1; r >= 0; r--) {
         rng_normal(&rng, lab->m.view.data, count, 0, 1);
-        codec_encode(&lab->codec, 0, r, lab->m.view);
+        codec_encode(&lab->codec, 0, r, lab->m.view, NULL, NULL);
     }
-    codec_decode(&lab->codec, 0, lab->y.view);
+    codec_decode(&lab->codec, 0, lab->y.view, NULL, NULL);
 }
 
 static void turn(struct lab *lab)
 {
     const double begin = clock_now(&clock_real);
-    codec_encode(&lab->codec, 0, 0, lab->m.view);
+    codec_encode(&lab->codec, 0, 0, lab->m.view, NULL, NULL);
     const double middle = clock_now(&clock_real);
-    codec_decode(&lab->codec, 0, lab->y.view);
+    codec_decode(&lab->codec, 0, lab->y.view, NULL, NULL);
     lab->decode = clock_now(&clock_real) - middle;
     lab->encode = middle - begin;
 }

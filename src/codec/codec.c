@@ -1,5 +1,6 @@
 #include "codec/codec.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* Of an index into `size` elements. */
@@ -137,20 +138,54 @@ static struct view values_of(const struct codec *c, int k, size_t *step)
 static struct tiling tiles_of(const struct codec *c, int k)
 {
     const struct cut_section *s = &c->cut.section[k];
-    return (struct tiling){c->cut.list + s->first, s->n};
+    return (struct tiling){.tiles = c->cut.list + s->first, .n = s->n};
 }
 
-void codec_encode(struct codec *c, int k, int sender, struct view m)
+/* The next tiles of section k that stay in the second caches of the device's cores, in whole rows,
+ * so that they are all of the vector up to `end`; none before: b is zero. A device without data
+ * takes all at once. */
+enum { BLOCK = 1 << 17 }; /* elements of a core */
+static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *end)
+{
+    const struct cut_section *s = &c->cut.section[k];
+    const struct tiles *t = b->tiles ? b->tiles : c->cut.list + s->first;
+    if (!c->dev->ops->alloc) {
+        const bool begins = !b->tiles && s->n > 0;
+        *b = tiles_of(c, k);
+        *end = s->end;
+        return begins;
+    }
+    if (b->tiles && b->end == t->ny * t->nx)
+        *b = (struct tiling){.tiles = ++t};
+    if (t == c->cut.list + s->first + s->n)
+        return false;
+    assert(t->h * t->ny == 1 || (size_t)t->nx * (size_t)t->w == t->stride);
+    const int row = t->h > 1 ? t->nx : 1;
+    const size_t most = (size_t)BLOCK * (size_t)c->dev->threads;
+    const size_t rows = most / ((size_t)row * (size_t)t->h * (size_t)t->w);
+    const size_t left = (size_t)(t->ny * t->nx - b->end), n = (rows ? rows : 1) * (size_t)row;
+    *b = (struct tiling){t, 1, b->end, b->end + (int)(n < left ? n : left)};
+    const size_t last = (size_t)b->end - 1, nx = (size_t)t->nx, h = (size_t)t->h;
+    *end = t->at + (last / nx * h + h - 1) * t->stride + (last % nx + 1) * (size_t)t->w;
+    return true;
+}
+
+void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass *before, void *arg)
 {
     const struct ops *ops = c->dev->ops;
     const struct codec_section *s = &c->section[k];
-    const struct tiling tiling = tiles_of(c, k);
+    struct tiling block = {0};
+    size_t end;
     const size_t kept = c->cut.section[k].kept;
     const struct view message = view_at(codec_messages(c, k), (size_t)sender * s->bytes);
     const struct view index = view_at(c->index.view, s->coefficients + (size_t)sender * kept);
     size_t step;
     const struct view first = values_of(c, k, &step), value = view_at(first, (size_t)sender * step);
-    ops->tiles_encode(c->dev, &tiling, c->basis.view, m, index, value);
+    while (next_block(c, k, &block, &end)) {
+        if (before)
+            before(arg, end);
+        ops->tiles_encode(c->dev, &block, c->basis.view, m, index, value);
+    }
     if (c->values == CODEC_SIGNS)
         ops->signs_pack(c->dev, message, value, kept);
     for (const struct codec_list *l = c->list + s->first; l < c->list + s->first + s->n; l++)
@@ -158,11 +193,12 @@ void codec_encode(struct codec *c, int k, int sender, struct view m)
                        l->count);
 }
 
-void codec_decode(struct codec *c, int k, struct view y)
+void codec_decode(struct codec *c, int k, struct view y, codec_pass *after, void *arg)
 {
     const struct ops *ops = c->dev->ops;
     const struct codec_section *s = &c->section[k];
-    const struct tiling tiling = tiles_of(c, k);
+    struct tiling block = {0};
+    size_t end;
     const size_t kept = c->cut.section[k].kept;
     const struct view all = view_at(c->index.view, s->coefficients);
     size_t step;
@@ -176,7 +212,11 @@ void codec_decode(struct codec *c, int k, struct view y)
             ops->bits_unpack(c->dev, l->bits, view_at(index, l->first), view_at(message, l->at),
                              l->count);
     }
-    ops->tiles_decode(c->dev, &tiling, c->basis.view, c->senders, y, all, kept, value, step);
+    while (next_block(c, k, &block, &end)) {
+        ops->tiles_decode(c->dev, &block, c->basis.view, c->senders, y, all, kept, value, step);
+        if (after)
+            after(arg, end);
+    }
 }
 
 /* A coefficient: its place, its value, and both again in a message. */

@@ -142,6 +142,7 @@ struct tiles {
 struct tiling {
     const struct tiles *tiles; /* (n) */
     int n;
+    int begin, end; /* with end > 0: of the only list, the tiles from `begin` to before `end` */
 };
 
 /* For tables: keeps the failure that a message named a coefficient that no tile of t has. */
@@ -239,8 +240,8 @@ struct ops {
     void (*embedding_forward)(struct device *dev, int batch, int t, int width, int start,
                               struct view y, struct view tokens, struct view table,
                               struct view positions);
-    /* dtable, dpositions (optional, both; tokens with dtable) +=; what a token or position occurs in
-     * is summed in fp32 and rounded once. */
+    /* dtable, dpositions (optional, both; tokens with dtable) +=; what a token or position occurs
+     * in is summed in fp32 and rounded once. */
     void (*embedding_backward)(struct device *dev, int batch, int t, int width, struct view dtable,
                                struct view dpositions, struct view tokens, struct view dy);
 

@@ -251,6 +251,63 @@ static void length_of_messages(void **state)
     table_free(&table);
 }
 
+/* Where blocks of y ended, and what was there then. */
+struct seen {
+    const float *y;
+    size_t end[16];
+    float last[16];
+    int n;
+};
+
+static void look(void *arg, size_t end)
+{
+    struct seen *s = arg;
+    assert_true(s->n < 16 && (s->n == 0 || end > s->end[s->n - 1]));
+    s->end[s->n] = end;
+    s->last[s->n++] = s->y[end - 1];
+}
+
+/* Vectors of several blocks: what comes is whole when it is said to be, up to the end, and the bits
+ * are the same with blocks of another size. */
+static void blocks(void **state)
+{
+    (void)state;
+    enum { ROWS = 1024, COLUMNS = 384, COUNT = ROWS * COLUMNS + 70 };
+    static float m[COUNT], left[2][COUNT], y[2][COUNT];
+    struct table table = {0};
+    struct rng rng = rng_make(7, 8);
+    assert_int_equal(table_add(&table, "w", (int64_t[]){ROWS, COLUMNS, 0}, TABLE_ZERO, 1), 0);
+    assert_int_equal(table_add(&table, "b", (int64_t[]){70, 0}, TABLE_ZERO, 1), 1);
+    assert_ok(table_layout(&table, 1, 1));
+    rng_normal(&rng, m, COUNT, 0, 1);
+    for (int tiles = 0; tiles < 2; tiles++)
+        for (int i = 0; i < 2; i++) {
+            const struct cut_rule rule = {.chunk = 64, .rate = 1 / 32., .tiles = tiles};
+            struct device dev;
+            struct codec c;
+            struct seen seen[2] = {{.y = left[i]}, {.y = y[i]}};
+            assert_ok(device_open(&dev, "cpu", &memory, 1 + 7 * i));
+            assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, NULL, 1));
+            memcpy(left[i], m, sizeof m);
+            codec_encode(&c, 0, 0, view_of(left[i], DTYPE_F32), look, &seen[0]);
+            codec_decode(&c, 0, view_of(y[i], DTYPE_F32), look, &seen[1]);
+            assert_ok(device_check(&dev));
+            for (int k = 0; k < 2; k++) {
+                assert_true(i ? seen[k].n == 2 : seen[k].n > 3);
+                assert_int_equal(seen[k].end[seen[k].n - 1], COUNT);
+                for (int b = 0; b < seen[k].n; b++)
+                    assert_true(seen[k].last[b] == (k ? y[i] : m)[seen[k].end[b] - 1]);
+            }
+            codec_free(&c);
+            device_close(&dev);
+            if (i) {
+                assert_memory_equal(left[0], left[1], sizeof m);
+                assert_memory_equal(y[0], y[1], sizeof m);
+            }
+        }
+    table_free(&table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +316,7 @@ int main(void)
         cmocka_unit_test(tiles_of_tensors),
         cmocka_unit_test(length_of_messages),
         cmocka_unit_test(very_many),
+        cmocka_unit_test(blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

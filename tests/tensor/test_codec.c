@@ -38,7 +38,7 @@ static void lab_open(struct lab *lab, const char *device, const char *variant, s
 {
     static float basis[BASIS], m[1 << 17];
     *lab = (struct lab){.tiles = t};
-    lab->tiling = (struct tiling){&lab->tiles, 1};
+    lab->tiling = (struct tiling){.tiles = &lab->tiles, .n = 1};
     lab->count = t.at + (size_t)(t.ny * t.h) * t.stride + 7;
     lab->kept = t.kept + (size_t)(t.ny * t.nx * t.keep) + 3;
     assert_true(lab->count <= 1 << 17);

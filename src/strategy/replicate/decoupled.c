@@ -124,29 +124,115 @@ size_t decoupled_begin(const struct decoupled *d, int k)
     return k ? d->ends[k - 1] : 0;
 }
 
-enum sotto_status decoupled_add(struct decoupled *d, size_t end)
+/* The next elements of m, all of them at once where there are no data. */
+enum { BLOCK = 1 << 14 }; /* of a core, in its first caches */
+static size_t next_block(const struct decoupled *d, size_t end)
 {
-    struct replicate *r = &d->base;
+    const struct device *dev = d->base.is.dev;
+    const size_t left = end - d->added, most = (size_t)BLOCK * (size_t)dev->threads;
+    return d->added + (dev->ops->alloc && most < left ? most : left);
+}
+
+static void add_block(struct decoupled *d, size_t end)
+{
+    const struct replicate *r = &d->base;
     const struct decoupled_config *c = options(d);
     const float a = (float)(c->momentum == MOMENTUM_SCALED ? d->lr * d->scale : d->scale);
+    const struct ops *ops = r->is.dev->ops;
     const size_t begin = d->added;
-    if (end <= begin)
-        return SOTTO_OK;
-    d->added = end;
-    TRY(work_scale(&r->on, view_at(d->m.view, begin), (float)c->decay, end - begin));
+    ops->scale(r->is.dev, view_at(d->m.view, begin), (float)c->decay, end - begin);
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
         const size_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
         if (from < to)
-            TRY(work_axpy(&r->on, view_at(d->m.view, from), a, view_at(p->g, from - p->begin),
-                          to - from));
+            ops->axpy(r->is.dev, view_at(d->m.view, from), a, view_at(p->g, from - p->begin),
+                      to - from);
     }
-    return SOTTO_OK;
+    d->added = end;
 }
 
-enum sotto_status decoupled_sign(struct decoupled *d, struct view q, size_t count)
+void decoupled_add_here(struct decoupled *d, size_t end)
 {
-    return options(d)->update.sign == SIGN_AFTER ? work_sign(&d->base.on, q, count) : SOTTO_OK;
+    while (d->added < end)
+        add_block(d, next_block(d, end));
+}
+
+double decoupled_gradient_bytes(const struct decoupled *d, size_t end)
+{
+    const struct replicate *r = &d->base;
+    double bytes = 0;
+    for (int i = 0; i < r->is.n_part; i++) {
+        const struct part *p = &r->is.part[i];
+        const size_t from = p->begin > d->added ? p->begin : d->added;
+        const size_t to = p->end < end ? p->end : end;
+        if (from < to)
+            bytes += (double)dtype_size(p->g.type) * (double)(to - from);
+    }
+    return bytes;
+}
+
+static enum sotto_status add(void *arg)
+{
+    struct decoupled *d = arg;
+    decoupled_add_here(d, d->add_to);
+    return device_failed(d->base.is.dev);
+}
+
+enum sotto_status decoupled_add(struct decoupled *d, size_t end)
+{
+    if (end <= d->added)
+        return SOTTO_OK;
+    d->add_to = end;
+    return work_run(&d->base.on, add, d,
+                    2 * sizeof(float) * (double)(end - d->added) +
+                        decoupled_gradient_bytes(d, end));
+}
+
+/* d->part: what Q moves of the elements up to `end`. Returns how many parts. */
+static int parts_to(struct decoupled *d, size_t end)
+{
+    const struct replicate *r = &d->base;
+    int n = 0;
+    for (int i = 0; i < r->is.n_part; i++) {
+        const struct part *p = &r->is.part[i];
+        const size_t from = p->begin > d->applied ? p->begin : d->applied;
+        const size_t to = p->end < end ? p->end : end, skip = from - p->begin;
+        if (from < to)
+            d->part[n++] = (struct part){.begin = from,
+                                         .end = to,
+                                         .x = view_at(p->x, skip),
+                                         .theta = view_at(p->theta, skip), /* may have moved */
+                                         .copied = p->copied,
+                                         .g = view_at(d->q.view, from)};
+    }
+    return n;
+}
+
+void decoupled_apply_here(struct decoupled *d, size_t end)
+{
+    struct replicate *r = &d->base;
+    struct device *dev = r->is.dev;
+    const struct view q = view_at(d->q.view, d->applied);
+    if (end <= d->applied)
+        return;
+    if (options(d)->update.sign == SIGN_AFTER)
+        dev->ops->sign(dev, q, q, end - d->applied);
+    optim_step_some(&r->optim, d->part, parts_to(d, end), d->lr, 1);
+    d->applied = end;
+}
+
+double decoupled_apply_bytes(struct decoupled *d, size_t end)
+{
+    const int n = parts_to(d, end);
+    double bytes = 0;
+    for (int i = 0; i < n; i++) {
+        const struct part *p = &d->part[i];
+        const size_t count = p->end - p->begin;
+        bytes += optim_bytes(&d->base.optim, count, p->g.type,
+                             p->copied ? dtype_size(p->theta.type) : 0, false) -
+                 (double)dtype_size(p->g.type) * (double)count;
+    }
+    return bytes;
 }
 
 /* In the lane. */
@@ -174,18 +260,12 @@ static enum sotto_status receive(struct decoupled *d, int k)
     return k + 1 < d->n ? send(d, k + 1) : SOTTO_OK;
 }
 
-/* x <- Base(x, Q), of section k. */
+/* x <- Base(x, Q), what is left of section k. */
 static enum sotto_status step_section(struct decoupled *d, int k)
 {
-    struct replicate *r = &d->base;
-    const int first = d->next_part;
-    int n = 0;
-    for (; first + n < r->is.n_part && r->is.part[first + n].begin < d->ends[k]; n++) {
-        d->part[n] = r->is.part[first + n]; /* theta may have moved */
-        d->part[n].g = view_at(d->q.view, d->part[n].begin);
-    }
-    d->next_part += n;
-    return n ? replicate_step_some(r, d->part, n, d->lr, 1) : SOTTO_OK;
+    const int n = parts_to(d, d->ends[k]);
+    d->applied = d->ends[k];
+    return n ? replicate_step_some(&d->base, d->part, n, d->lr, 1) : SOTTO_OK;
 }
 
 enum sotto_status decoupled_ready(struct replicate *r, int k)
@@ -211,8 +291,8 @@ enum sotto_status decoupled_step(struct decoupled *d, const struct decoupled_sec
     d->does = does;
     d->lr = plan->lr;
     d->scale = scale;
-    d->added = 0;
-    d->next = d->next_part = 0;
+    d->added = d->applied = 0;
+    d->next = 0;
     d->beside = r->is.later && does->exchange;
     r->left = true;
     for (int k = 0; k < d->n; k++) {

@@ -6,7 +6,7 @@
  *     m <- decay m + g                       decoupled_add
  *     q = a part of m;  m <- m - q           the method's
  *     Q = the average of q over the groups   the method's, whole, in d->q
- *     Q <- sign Q                            decoupled_sign
+ *     Q <- sign Q                            the method's
  *     x <- Base(x, Q)
  *
  * All of this can be done stage by stage, and a stage's x is wanted when the next forward comes to
@@ -92,10 +92,11 @@ struct decoupled {
     int n;             /* sections */
     const struct decoupled_sections *does; /* of the step under way:   */
     double lr, scale;                      /* ... the round's          */
-    size_t added;                          /* ... elements of m that have their g */
-    int next, next_part; /* ... section that is stepped next, and its first part  */
-    int sent;            /* ... section whose exchange was the last to set out    */
-    bool beside;         /* ... which are in the mesh's lane                      */
+    size_t added, add_to;                  /* ... elements of m that have their g, or get it */
+    size_t applied;                        /* ... elements of x that have their Q */
+    int next;                              /* ... section that is stepped next */
+    int sent;    /* ... section whose exchange was the last to set out      */
+    bool beside; /* ... which are in the mesh's lane                      */
 };
 
 /* Members' `resolve` and `optimizer`. */
@@ -122,7 +123,12 @@ size_t decoupled_begin(const struct decoupled *d, int k);
 /* For sections: m <- decay m + g up to that element of the own vector, where it is not yet. */
 enum sotto_status decoupled_add(struct decoupled *d, size_t end);
 
-/* In place, with sign = after; a method may call it for what Q is made of. */
-enum sotto_status decoupled_sign(struct decoupled *d, struct view q, size_t count);
+/* For a section's own work over the memory, a block at a time while it is in the caches: the same,
+ * and Q <- sign Q with sign = after, x <- Base(x, Q) up to an element of the section. What is left
+ * of a section's Q is applied as it is. Bytes of what they take beside m and Q. */
+void decoupled_add_here(struct decoupled *d, size_t end);
+void decoupled_apply_here(struct decoupled *d, size_t end);
+double decoupled_gradient_bytes(const struct decoupled *d, size_t end);
+double decoupled_apply_bytes(struct decoupled *d, size_t end);
 
 #endif

@@ -73,17 +73,32 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     return SOTTO_OK;
 }
 
+static void add(void *arg, size_t end)
+{
+    decoupled_add_here(arg, end); /* m <- decay m + g       */
+}
+
 static enum sotto_status encode(void *arg)
 {
     struct demo *m = arg;
-    codec_encode(&m->codec, m->now, m->decoupled.base.is.across->rank, m->decoupled.m.view);
+    struct decoupled *d = &m->decoupled;
+    codec_encode(&m->codec, m->now, d->base.is.across->rank, d->m.view, add, d);
+    decoupled_add_here(d, m->codec.cut.section[m->now].end); /* and where nothing is encoded */
     return device_failed(m->codec.dev);
+}
+
+static void apply(void *arg, size_t end)
+{
+    struct demo *m = arg;
+    const size_t own = m->decoupled.ends[m->now];
+    decoupled_apply_here(&m->decoupled, end < own ? end : own); /* Q <- sign Q, x <- Base(x, Q) */
 }
 
 static enum sotto_status decode(void *arg)
 {
     struct demo *m = arg;
-    codec_decode(&m->codec, m->now, m->decoupled.q.view);
+    codec_decode(&m->codec, m->now, m->decoupled.q.view, apply, m);
+    apply(m, m->decoupled.ends[m->now]);
     return device_failed(m->codec.dev);
 }
 
@@ -91,9 +106,9 @@ static enum sotto_status take(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
     m->now = k;
-    TRY(decoupled_add(d, m->codec.cut.section[k].end)); /* m <- decay m + g       */
-    return work_run(&d->base.on, encode, m,
-                    codec_encode_bytes(&m->codec, k)); /* q;  m <- m - decode(q) */
+    return work_run(&d->base.on, encode, m, /* m <- decay m + g;  q;  m <- m - decode(q) */
+                    codec_encode_bytes(&m->codec, k) +
+                        decoupled_gradient_bytes(d, m->codec.cut.section[k].end));
 }
 
 static enum sotto_status exchange(struct decoupled *d, struct comm *across, int k)
@@ -108,12 +123,9 @@ static enum sotto_status exchange(struct decoupled *d, struct comm *across, int 
 static enum sotto_status put(struct decoupled *d, int k)
 {
     struct demo *m = (struct demo *)d;
-    const struct cut_section *s = m->codec.cut.section;
-    const size_t begin = k ? s[k - 1].end : 0;
     m->now = k;
-    TRY(work_run(&d->base.on, decode, m,
-                 codec_decode_bytes(&m->codec, k))); /* Q = decode(their mean) */
-    return decoupled_sign(d, view_at(d->q.view, begin), s[k].end - begin); /* Q <- sign Q */
+    return work_run(&d->base.on, decode, m, /* Q = decode(their mean) */
+                    codec_decode_bytes(&m->codec, k) + decoupled_apply_bytes(d, d->ends[k]));
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)

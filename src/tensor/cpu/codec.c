@@ -33,10 +33,11 @@ struct pieces {
     int32_t *index;        /* (h, w), values and these with room for one more */
 };
 
-static struct work work_of(struct device *dev, const struct tiles *t, struct view basis)
+/* Of n tiles. */
+static struct work work_of(struct device *dev, const struct tiles *t, int n, struct view basis)
 {
     struct work w = {.k = kernels_of(dev), .t = t, .each = t->h > 1 ? 1 : CHUNKS};
-    w.tasks = (t->ny * t->nx + w.each - 1) / w.each;
+    w.tasks = (n + w.each - 1) / w.each;
     w.ld = round_up((size_t)t->w, ATTENTION_PAD);
     w.half = t->w % 2 == 0 && t->w > ATTENTION_PAD ? round_up((size_t)t->w / 2, ATTENTION_PAD) : 0;
     w.bh = (const float *)basis.data + t->basis_h;
@@ -215,8 +216,8 @@ static void run(struct device *dev, const struct tiling *p, struct view basis,
 {
     for (int k = 0; k < p->n; k++) {
         const struct tiles *t = &p->tiles[k];
-        const int n = t->ny * t->nx;
-        struct work w = work_of(dev, t, basis);
+        const int begin = p->end ? p->begin : 0, n = (p->end ? p->end : t->ny * t->nx) - begin;
+        struct work w = work_of(dev, t, n, basis);
         size_t each;
         char *rooms = open_rooms(dev, &w, basis, &each);
         uint32_t beyond = 0;
@@ -228,7 +229,8 @@ static void run(struct device *dev, const struct tiling *p, struct view basis,
         for (int task = 0; task < w.tasks; task++) {
             const struct pieces mine = pieces_here(&w, rooms, each);
             const int first = task * w.each;
-            const uint32_t found = job->run(job, &w, &mine, first, min_int(w.each, n - first));
+            const uint32_t found =
+                job->run(job, &w, &mine, begin + first, min_int(w.each, n - first));
             beyond = found > beyond ? found : beyond;
         }
         if (beyond)

@@ -289,7 +289,7 @@ static void sign(float *y, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = x[i] == x[i] ? (float)((x[i] > 0) - (x[i] < 0)) : x[i];
+        y[i] = x[i] > 0 ? 1 : x[i] < 0 ? -1 : x[i] + 0; /* 0, not -0; what is no number stays */
 }
 
 const struct codec_kernels KERNELS(fast_codec) = {

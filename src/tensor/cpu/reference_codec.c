@@ -111,7 +111,8 @@ static void each_tile(struct device *dev, const struct tiling *p, const struct s
     for (int k = 0; k < p->n; k++) {
         const struct tiles *s = &p->tiles[k];
         const size_t size = (size_t)s->h * (size_t)s->w;
-        for (int i = 0; i < s->ny * s->nx; i++) {
+        const int end = p->end ? p->end : s->ny * s->nx;
+        for (int i = p->end ? p->begin : 0; i < end; i++) {
             struct tile t = {.of = s, .kept = s->kept + (size_t)i * (size_t)s->keep};
             t.begin = s->at + (size_t)(i / s->nx) * (size_t)s->h * s->stride +
                       (size_t)(i % s->nx) * (size_t)s->w;
