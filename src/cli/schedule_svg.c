@@ -95,7 +95,8 @@ static void put_key(FILE *out, const struct cdp_schedule *s, int y)
     struct cdp_act act[CDP_ACTS(SCHEDULE_MOST)];
     char text[64];
     int x = LEFT;
-    for (int v = 0; v < 3; v++, x += 110) {
+    const int versions = s->rule == CDP_V2 && s->n > 1 ? 3 : 2; /* in two training steps */
+    for (int v = 0; v < versions; v++, x += 110) {
         fprintf(out, "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" fill=\"%s\"/>\n", x,
                 y - 12, version_colors[v]);
         snprintf(text, sizeof text, "with theta_%d", v);

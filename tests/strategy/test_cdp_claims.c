@@ -202,16 +202,25 @@ static void test_messages(void **state)
         }
 }
 
-/* sync: as many messages as dp has, all of a stage one behind another. */
+/* sync: as many messages as dp has, all of a stage one behind another: no device has two to send.
+ */
 static void test_sync_messages(void **state)
 {
     (void)state;
     for (int n = 1; n <= N; n++) {
         const struct cdp_schedule s = make(CDP_DP, CDP_SYNC, n);
         struct traffic t = {0};
-        for (int64_t time = 2 * n * FIRST; time < 2 * n * (FIRST + 1); time++)
-            for (int d = 0; d < n; d++)
-                count_sent(&s, d, time, t.step);
+        for (int d = 0; d < n; d++) {
+            int own[CDP_STATE + 1][N] = {0};
+            for (int64_t time = 2 * n * FIRST; time < 2 * n * (FIRST + 1); time++)
+                count_sent(&s, d, time, own);
+            for (int j = 0; j < n; j++) {
+                assert_int_equal(own[CDP_SUM][j], d < n - 1);
+                assert_int_equal(own[CDP_PARAMETERS][j], n > 1 && d != n - 2);
+                t.step[CDP_SUM][j] += own[CDP_SUM][j];
+                t.step[CDP_PARAMETERS][j] += own[CDP_PARAMETERS][j];
+            }
+        }
         check_stages(&t, n, CDP_SUM, n - 1, 0);
         check_stages(&t, n, CDP_PARAMETERS, n - 1, 0);
     }
