@@ -297,6 +297,7 @@ static void formula(void **state)
         {.chunk = 29, .rate = 0.25, .decay = 0.9, .sign = OFF, .half = true},
         {.chunk = 7, .rate = 1, .decay = 0.9, .sign = AFTER, .scaled = true},
         {.chunk = 256, .top = 40, .decay = 0.9, .sign = OFF, .scaled = true},
+        {.chunk = 24, .top = 4, .decay = 0.9, .sign = OFF, .joined = 1 << 20},
     };
     for (int i = 0; i < MESHES; i++)
         for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
@@ -481,15 +482,14 @@ static void nobody_looks(void **state)
     (void)state;
     for (int i = 0; i < MESHES * 4; i += STRIDE) {
         const int mesh = i / 4, tile = i % 4 / 2;
-        const struct asked a = {
-            .chunk = 24, .rate = 0.2, .decay = 0.9, .sign = OFF, .tile = tile && whole(mesh)};
+        struct asked a = {.chunk = 24, .rate = 0.2, .decay = 0.9, .sign = OFF};
+        a.tile = tile && whole(mesh);
+        a.joined = i % 3 ? 0 : 1 << 20;
         struct trial *t[2];
         for (int k = 0; k < 2; k++) {
             t[k] = trial_make(a, meshes[mesh].shard, meshes[mesh].groups, meshes[mesh].slices);
             t[k]->given.threads = i % 2;
             t[k]->given.blind = k;
-            if (k && i % 3 == 0) /* all in one message */
-                snprintf(t[k]->option[7], sizeof t[k]->option[7], "demo.message=1M");
             assert_ok(given_run(&t[k]->given));
         }
         assert_memory_equal(t[1]->given.x[2], t[0]->given.x[2], sizeof t[0]->given.x[2]);
