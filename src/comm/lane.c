@@ -41,14 +41,19 @@ enum sotto_status lane_run(struct lane *lane, const struct lane_call *call)
     return st == SOTTO_OK ? device_check(lane->dev) : failed(lane, st);
 }
 
-enum sotto_status lane_wait(struct lane *lane)
+enum sotto_status lane_wait_but(struct lane *lane, size_t left)
 {
     double begin = clock_now(lane->clock);
     lane->since = begin;
-    enum sotto_status st = lane->ops->wait(lane);
+    enum sotto_status st = lane->ops->wait(lane, left);
     lane->since = INFINITY;
     lane->exposed += clock_now(lane->clock) - begin;
     return st;
+}
+
+enum sotto_status lane_wait(struct lane *lane)
+{
+    return lane_wait_but(lane, 0);
 }
 
 /* What of the call passed while somebody waited for the lane. Jobs end before lane_wait does, so
@@ -153,11 +158,11 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     return st;
 }
 
-static enum sotto_status wait_idle(struct lane *lane)
+static enum sotto_status wait_but(struct lane *lane, size_t left)
 {
     struct thread_lane *l = (struct thread_lane *)lane;
     pthread_mutex_lock(&l->lock);
-    while (!idle(l))
+    while (!idle(l) && l->started - l->finished > left)
         pthread_cond_wait(&l->moved, &l->lock);
     enum sotto_status st = status_raise(&l->failure);
     pthread_mutex_unlock(&l->lock);
@@ -178,7 +183,7 @@ static void close_lane(struct lane *lane)
 }
 
 static const struct lane_ops thread_lane_ops = {
-    .start = start, .done = done, .wait = wait_idle, .close = close_lane};
+    .start = start, .done = done, .wait = wait_but, .close = close_lane};
 
 enum sotto_status lane_thread(struct lane **out)
 {

@@ -34,7 +34,8 @@ struct lane_call {
 struct lane_ops {
     enum sotto_status (*start)(struct lane *lane, struct lane_call call);
     enum sotto_status (*done)(struct lane *lane, bool *done); /* never blocks */
-    enum sotto_status (*wait)(struct lane *lane);
+    /* Until no more than `left` jobs are undone. */
+    enum sotto_status (*wait)(struct lane *lane, size_t left);
     void (*close)(struct lane *lane); /* waits for the job that runs; those behind it are dropped */
     /* (optional, both) Where lanes stand still in a pause: how many seconds of what was
      * under way when it began are still to come behind it; and, for a run that goes on from what
@@ -87,7 +88,9 @@ static inline enum sotto_status lane_done(struct lane *lane, bool *done)
 }
 
 enum sotto_status lane_wait(struct lane *lane); /* counts what is exposed */
-void lane_close(struct lane *lane);             /* NULL is fine           */
+/* The same for all jobs but the last `left` that were started. */
+enum sotto_status lane_wait_but(struct lane *lane, size_t left);
+void lane_close(struct lane *lane); /* NULL is fine */
 
 /* A lane that is a thread. */
 enum sotto_status lane_thread(struct lane **out);

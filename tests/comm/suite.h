@@ -408,6 +408,48 @@ static inline enum sotto_status suite_lanes(struct worker *w)
     return SOTTO_OK;
 }
 
+/* A lane is waited for as far as its first job: the second one ends only behind that. */
+struct suite_pair {
+    struct comm *c;
+    float x, marked;
+};
+
+static inline enum sotto_status suite_pair_mark(void *arg)
+{
+    ((struct suite_pair *)arg)->marked = 1;
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status suite_pair_recv(void *arg)
+{
+    struct suite_pair *p = arg;
+    return comm_recv(p->c, view_of(&p->x, DTYPE_F32), 1, p->c->rank - 1);
+}
+
+static inline enum sotto_status suite_lane_part(struct worker *w)
+{
+    struct suite_pair p = {0};
+    float word = 7;
+    struct lane *lane;
+    TRY(comm_duplicate(w->world, &p.c));
+    TRY(w->ops->lane(w, &lane));
+    if (w->rank % 2) {
+        TRY(lane_start(lane, suite_pair_mark, &p));
+        TRY(lane_start(lane, suite_pair_recv, &p));
+        TRY(lane_wait_but(lane, 1));
+        CHECK(p.marked == 1, "the first job was not waited for");
+        TRY(comm_send(w->world, view_of(&word, DTYPE_F32), 1, w->rank - 1));
+        TRY(lane_wait_but(lane, 0));
+        CHECK(p.x == 7, "the second job was not waited for");
+    } else if (w->rank + 1 < w->size) {
+        TRY(comm_recv(w->world, view_of(&p.x, DTYPE_F32), 1, w->rank + 1));
+        TRY(comm_send(p.c, view_of(&word, DTYPE_F32), 1, w->rank + 1));
+    }
+    lane_close(lane);
+    comm_free(p.c);
+    return SOTTO_OK;
+}
+
 /* Workers on nodes, and how they lie there. */
 struct suite_nodes {
     int workers, node[8];
@@ -455,7 +497,8 @@ static inline enum sotto_status suite_calls(struct worker *w, const struct suite
     TRY(suite_vectors(w->world, config->most, config->ordered));
     TRY(suite_small(w->world));
     TRY(suite_split(w->world, config->ordered));
-    return suite_lanes(w);
+    TRY(suite_lanes(w));
+    return suite_lane_part(w);
 }
 
 static inline enum sotto_status suite_run(struct worker *w, void *arg)

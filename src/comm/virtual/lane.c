@@ -20,6 +20,7 @@ struct virtual_lane { /* what every job touches comes first, what is large last 
     struct job *queue; /* a ring of `room`, a power of two */
     size_t room, started, finished;
     struct virtual_process *waiter;
+    size_t left;     /* jobs that it does not wait for */
     double paused;   /* ... which was then */
     double began;    /* the collective that it waits in without running */
     double later;    /* what is under way counts as done so much later, ... */
@@ -40,6 +41,11 @@ static struct virtual_lane *lane_of(const struct virtual_process *p)
 static bool idle(const struct virtual_lane *l)
 {
     return l->started == l->finished || l->failed;
+}
+
+static bool settled(const struct virtual_lane *l, size_t left)
+{
+    return l->started - l->finished <= left || l->failed;
 }
 
 static enum sotto_status failure_of(const struct virtual_lane *l)
@@ -161,7 +167,7 @@ static void serve(void *arg)
             virtual_block_unstoppable(sim, PROCESS_IDLE, "lane");
         else if (!run_next(l, &begins))
             virtual_advance(sim, begins);
-        else if (idle(l))
+        else if (settled(l, l->left))
             wake_waiter(l);
     }
     wake_waiter(l);
@@ -234,11 +240,12 @@ static enum sotto_status done(struct lane *lane, bool *is_done)
     return failure_of(l);
 }
 
-static void wait_for(struct virtual_lane *l, const char *what)
+static void wait_for(struct virtual_lane *l, size_t left, const char *what)
 {
     struct virtual_sim *sim = l->process.sim;
     assert(!l->waiter);
     l->waiter = sim->current;
+    l->left = left;
     virtual_block_unstoppable(sim, PROCESS_WAITING, what); /* the job itself is ended by an abort */
 }
 
@@ -249,7 +256,7 @@ static void wait_until(struct virtual_lane *l, double from, double until)
         lane_kept(&l->base, from, (struct comm_wait){from, from}, until);
 }
 
-static enum sotto_status wait_idle(struct lane *lane)
+static enum sotto_status wait_but(struct lane *lane, size_t left)
 {
     struct virtual_lane *l = (struct virtual_lane *)lane;
     struct virtual_sim *sim = l->process.sim;
@@ -261,10 +268,12 @@ static enum sotto_status wait_idle(struct lane *lane)
         wait_until(l, now, l->until);
         now = fmax(now, l->until);
     }
-    if (!idle(l) && !pauses && virtual_take_back(&l->process))
+    if (!left && !idle(l) && !pauses && virtual_take_back(&l->process))
         serve_oneself(l);
-    else if (!idle(l))
-        wait_for(l, "lane_wait");
+    else if (!settled(l, left))
+        wait_for(l, left, "lane_wait");
+    if (!pauses && left && l->later > 0) /* what is not at rest yet is not done before that */
+        virtual_pass(sim, sim->current->time + l->later);
     if (!pauses) {
         wait_until(l, fmax(now, sim->current->time), l->until);
         virtual_pass(sim, l->until);
@@ -329,13 +338,13 @@ static void close_lane(struct lane *lane)
     if (l->process.state == PROCESS_IDLE)
         virtual_wake(&l->process, l->process.sim->current->time);
     if (l->process.state != PROCESS_ENDED)
-        wait_for(l, "lane_close");
+        wait_for(l, 0, "lane_close");
     release(l);
 }
 
 static const struct lane_ops virtual_lane_ops = {.start = start,
                                                  .done = done,
-                                                 .wait = wait_idle,
+                                                 .wait = wait_but,
                                                  .close = close_lane,
                                                  .owed = owed,
                                                  .owe = owe,
