@@ -102,7 +102,7 @@ enum sotto_status state_table(struct state_visitor *v, const struct table *table
                               const struct owned *owned, enum memory_category category,
                               struct device *dev, struct view view)
 {
-    const bool sliced = owned_count(owned, table) < table_count(table);
+    const bool sliced = owned && (owned->sole || owned->count < table_count(table));
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];
         const struct range in = table_range(table, i);

@@ -98,6 +98,9 @@ int strategy_slots(const struct strategy_config *config);
 /* Whether the shard method shares the vector among the workers of a group. */
 bool strategy_shares(const struct strategy_config *config);
 
+/* Stages that the model must be cut into; 0: any number will do. */
+int strategy_stages(const struct strategy_config *config);
+
 /* Whether each worker has whole tensors to step: alone in its group, or by its shard method. */
 bool strategy_owns_all(const struct strategy_config *config);
 

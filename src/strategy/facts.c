@@ -18,7 +18,8 @@ enum dtype strategy_grad_type(const struct strategy_config *c)
         return DTYPE_F32;
     if (c->grads == GRADS_BF16)
         return DTYPE_BF16;
-    return strategy_elastic(c) || c->accumulate > FEW ? DTYPE_F32 : DTYPE_BF16;
+    const bool many = c->accumulate > FEW || strategy_stages(c) > FEW;
+    return strategy_elastic(c) || many ? DTYPE_F32 : DTYPE_BF16;
 }
 
 bool strategy_shares(const struct strategy_config *c)
@@ -46,6 +47,12 @@ int strategy_slots(const struct strategy_config *c)
 {
     const struct method *m = c->sharding;
     return m->slots ? m->slots(method_own(c, m), c) : 1;
+}
+
+int strategy_stages(const struct strategy_config *c)
+{
+    const struct method *m = c->sharding;
+    return m->stages ? m->stages(method_own(c, m), c) : 0;
 }
 
 bool strategy_in_step(const struct strategy_config *c)

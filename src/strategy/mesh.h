@@ -9,7 +9,7 @@
 
 #include "comm/worker.h"
 
-enum { MESH_COMMS = 12, MESH_LANES = 4 };
+enum { MESH_COMMS = 32, MESH_LANES = 4 };
 
 struct mesh {
     struct worker *worker; /* not owned */

@@ -14,6 +14,7 @@
     METHOD(dpu)                                                                                    \
     METHOD(acco_wp)                                                                                \
     METHOD(acco)                                                                                   \
+    METHOD(cdp)                                                                                    \
     METHOD(sync)                                                                                   \
     METHOD(local)                                                                                  \
     METHOD(overlap_local)                                                                          \

@@ -21,6 +21,7 @@ struct owned {
     } * range;
     int n, room;
     size_t count; /* elements of all ranges: the own vector's length */
+    bool sole;    /* what it has of a vector, be it all, nobody else has */
 };
 
 /* One more range behind the others; it may be empty, or continue the last. */

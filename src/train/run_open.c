@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "strategy/method.h"
 #include "train/calibrate.h"
 #include "train/estimate.h"
 #include "train/null_oracle.h"
@@ -73,20 +74,25 @@ static enum sotto_status choose_stages(const struct run *run, int *stages)
     return SOTTO_OK;
 }
 
-/* Stages for the overlap of several workers, each padded so that a group can share it evenly. */
+/* Stages that the method wants, or for the overlap of several workers, each padded so that a group
+ * can share it evenly. */
 static enum sotto_status open_table(struct run *run)
 {
     const struct run_config *c = &run->config;
     const int slices = run->cluster.size / c->strategy.groups;
-    int stages = c->train.stages;
+    const int wanted = strategy_stages(&c->strategy);
+    int stages = c->train.stages ? c->train.stages : wanted;
+    if (wanted && stages != wanted)
+        return fail(SOTTO_EINVAL, "train.stages = %d: %s has %d here, as many as micro-batches",
+                    stages, c->strategy.sharding->name, wanted);
     run->table = &run->model.table;
     if (!stages)
         TRY(choose_stages(run, &stages));
     if (c->train.oracle == ORACLE_MODEL || c->null.parameters == 0)
         return model_init(&run->model, &c->model, stages, slices);
     run->table = &run->declared;
-    return null_table(&run->declared, (size_t)c->null.parameters, c->train.stages ? stages : 8,
-                      slices);
+    return null_table(&run->declared, (size_t)c->null.parameters,
+                      c->train.stages || wanted ? stages : 8, slices);
 }
 
 /* No data, no parameters: sizes and times only. */

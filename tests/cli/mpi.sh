@@ -61,6 +61,15 @@ for method in demo random striding every; do # what groups exchange themselves
     succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.$method
     [ "$(state)" = "$want" ] || die "$method: $(state) under MPI, on threads $want"
 done
+# Placements of one schedule, and one worker alone; stopped in the middle of it and taken up by another.
+for rule in v2 v1; do
+    run=("${train[@]}" --strategy.preset=cdp --cdp.rule=$rule --model.tied=no --optim.schedule=constant --save_every=2)
+    succeeds "${run[@]}" --steps=6 --cdp.placement=single --cdp.stages=4 --out=single.$rule
+    want=$(state)
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=3 --cdp.placement=pp --out=cyclic.$rule
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=6 --cdp.placement=dp --out=cyclic.$rule --resume
+    [ "$(state)" = "$want" ] || die "cdp $rule: $(state) under MPI, alone $want"
+done
 ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
 
 # differ TEXT OPTIONS...: rank 2 has these options too.

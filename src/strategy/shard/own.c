@@ -22,11 +22,6 @@ static enum sotto_status list_slices(struct shard *s)
     return SOTTO_OK;
 }
 
-bool shard_owns_all(const struct shard *s)
-{
-    return s->own.count == table_count(s->is.oracle->table);
-}
-
 enum sotto_status shard_own(struct shard *s, owned_rule *rule)
 {
     const struct table *table = s->is.oracle->table;
@@ -35,7 +30,7 @@ enum sotto_status shard_own(struct shard *s, owned_rule *rule)
     assert(s->base.ops->owns_all == (rule == owned_all));
     TRY(rule(&s->own, table, s->is.mesh->s, n));
     TRY(list_slices(s));
-    if (rule == owned_slices || shard_owns_all(s))
+    if (rule == owned_slices || rule == owned_all || n == 1)
         return SOTTO_OK;
     s->each = calloc((size_t)n, sizeof *s->each);
     if (!s->each)

@@ -76,7 +76,6 @@ enum sotto_status shard_vectors(struct shard *s, size_t count, bool copied);
 
 /* Its own part of shard_init. */
 enum sotto_status shard_own(struct shard *s, owned_rule *rule);
-bool shard_owns_all(const struct shard *s);
 
 /* What this worker owns of stage k, for methods that have one piece of every stage at the most. */
 struct slice shard_slice(const struct shard *s, int k);

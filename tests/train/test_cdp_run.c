@@ -1,0 +1,117 @@
+/* Runs with cyclic data parallelism: all placements end with the same bits, parameters and state,
+ * as one worker; a run that is taken up again, in whose middle the pipeline was filled, ends with
+ * those of one that went through, whatever placement goes on; activations of one worker take what
+ * the paper says. */
+#include "train/fixture.h"
+
+#include "train/trainer.h"
+
+enum { N = 7, STAGES = 4 };
+
+static struct run_config configure(const char *out, const char *placement, const char *rule,
+                                   int stages)
+{
+    static const char *const basic[] = {
+        "model.layers=3", "model.width=16",       "model.heads=2",          "model.positions=16",
+        "train.batch=2",  "train.log_every=1",    "train.eval_every=3",     "train.threads=1",
+        "optim.lr=0.01",  "train.eval_batches=2", "data.holdout=0.1",       "train.keep=0",
+        "model.tied=no",  "strategy.preset=cdp",  "optim.schedule=constant"};
+    struct run_config c = configure_run(out);
+    char text[64];
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    snprintf(text, sizeof text, "cdp.placement=%s", placement);
+    set(&c, text);
+    snprintf(text, sizeof text, "cdp.rule=%s", rule);
+    set(&c, text);
+    const bool single = strcmp(placement, "single") == 0;
+    snprintf(text, sizeof text, single ? "cdp.stages=%d" : "train.workers=%d", stages);
+    set(&c, text);
+    return c;
+}
+
+static struct run_result train(const struct run_config *c, int64_t steps)
+{
+    struct run_config config = *c;
+    struct run run;
+    config.train.steps = steps;
+    config.train.resume = true;
+    assert_ok(run_open(&run, &config, &(struct run_watch){0}));
+    assert_ok(run_train(&run));
+    struct run_result result = run.result;
+    result.worker = NULL;
+    run_close(&run);
+    return result;
+}
+
+static const char *const rules[] = {"v2", "v1", "sync"};
+static const char *const placements[] = {"single", "dp", "pp"};
+enum { PLACEMENTS = sizeof placements / sizeof *placements };
+
+/* Step k is in turn every place of a step of four stages. */
+static void resume(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 3; r++) {
+        struct run_config c = configure("whole", "single", rules[r], STAGES);
+        snprintf(c.train.out, sizeof c.train.out, "%s.%d", at("whole"), r);
+        uint64_t hash = train(&c, N).hash;
+        for (int p = 0; p < PLACEMENTS; p++) {
+            c = configure("through", placements[p], rules[r], STAGES);
+            snprintf(c.train.out, sizeof c.train.out, "%s.%d.%d", at("through"), r, p);
+            const uint64_t through = train(&c, N).hash;
+            assert_true(r == 2 || through == hash);
+            hash = through;
+            c = configure("part", placements[p], rules[r], STAGES);
+            snprintf(c.train.out, sizeof c.train.out, "%s.%d.%d", at("part"), r, p);
+            train(&c, 1 + p); /* then another takes it up ... */
+            char out[OPTION_ROOM];
+            strcpy(out, c.train.out);
+            const int other = r < 2 ? (p + 1) % PLACEMENTS : p; /* sync's sums have no one order */
+            c = configure("part", placements[other], rules[r], STAGES);
+            strcpy(c.train.out, out);
+            train(&c, 4 + p % 2);
+            c = configure("part", placements[p], rules[r], STAGES); /* ... and back */
+            strcpy(c.train.out, out);
+            const uint64_t resumed = train(&c, N).hash;
+            if (resumed != hash)
+                fail_with("%s %s: taken up twice, it ends elsewhere", placements[p], rules[r]);
+        }
+    }
+}
+
+static size_t activations(const char *rule, int stages)
+{
+    struct run_config c = configure("memory", "single", rule, stages);
+    struct run run;
+    snprintf(c.train.out, sizeof c.train.out, "%s.%s.%d", at("memory"), rule, stages);
+    c.train.steps = 3;
+    set(&c, "train.eval_every=0");
+    set(&c, "model.layers=8");
+    assert_ok(run_open(&run, &c, &(struct run_watch){0}));
+    assert_ok(run_train(&run));
+    const size_t bytes = run.result.worker[0].memory[MEMORY_ACTIVATIONS];
+    run_close(&run);
+    return bytes;
+}
+
+/* n + 1 halves of a micro-batch's activations against n of them; blocks of stages that are not
+ * equal make it a little more or less. */
+static void memory(void **state)
+{
+    (void)state;
+    for (int n = 4; n <= 8; n += 4) {
+        const double share = (double)activations("v2", n) / (double)activations("sync", n);
+        const double want = (n + 1) / (2.0 * n);
+        if (fabs(share - want) > 0.08)
+            fail_with("%d stages: %.3f of sync's activations, not %.3f", n, share, want);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(resume),
+        cmocka_unit_test(memory),
+    };
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+}
