@@ -91,6 +91,7 @@ static enum sotto_status open_images(struct run *run, const char *from)
     TRY(images_open(&run->train, c, DATA_TRAIN, &setup));
     TRY(images_open_valid(&run->valid, run->train, c));
     const struct image_set *set = images_set(run->train);
+    run->config.data.resize = set->resize; /* so that it is kept with them */
     return model_config_fit(&run->config.model, &(struct image_sizes){set->height, set->width,
                                                                       set->channels, set->classes});
 }

@@ -314,6 +314,67 @@ static void sizes(void **state)
     assert_fails(images_open(&l, config, DATA_TRAIN, &setup), SOTTO_EINVAL, "4 channels");
 }
 
+/* preprocessor_config.json, as transformers writes it, and back. */
+static void processors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int height, width, resize;
+        double keep;
+        int channels;
+    } good[] = {
+        {"{}", 0, 0, DATA_STRETCH, 1, 0},
+        {"{\"size\": 224, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}", 224,
+         224, DATA_STRETCH, 1, 3},
+        {"{\"size\": {\"height\": 32, \"width\": 48}, \"do_normalize\": false}", 32, 48,
+         DATA_STRETCH, 1, 1},
+        {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875,
+         0},
+        {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 0},
+        {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": 192,"
+         "\"image_mean\": 0.5, \"image_std\": 0.25}",
+         192, 192, DATA_CROP, 0.75, 1},
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct image_processor p, back;
+        json_t *json;
+        assert_ok(json_parse(&json, good[i].text, strlen(good[i].text), "p"));
+        assert_ok(processor_from_json(&p, json));
+        json_decref(json);
+        assert_true(p.height == good[i].height && p.width == good[i].width);
+        assert_true(p.resize == good[i].resize && p.keep == good[i].keep);
+        assert_int_equal(p.norm.channels, good[i].channels);
+        for (int large = 0; p.height && p.norm.channels && large < 2; large++) {
+            p.height *= 1 + large;
+            p.width *= 1 + large;
+            json = processor_to_json(&p);
+            assert_ok(processor_from_json(&back, json));
+            assert_true(p.height == back.height && p.width == back.width &&
+                        p.resize == back.resize && fabs(p.keep - back.keep) < 2e-3);
+            assert_memory_equal(&p.norm, &back.norm, sizeof p.norm);
+            json_decref(json);
+        }
+    }
+    static const char *const bad[][2] = {
+        {"[]", "want an object"},
+        {"{\"size\": 0}", "\"size\" must be an integer"},
+        {"{\"size\": {\"height\": 9}}", "\"size\" must be an integer"},
+        {"{\"size\": {\"shortest_edge\": 9}, \"crop_pct\": 7}", "crop_pct"},
+        {"{\"image_mean\": [1, 2], \"image_std\": [1, 2, 3]}", "has 2 numbers"},
+        {"{\"image_mean\": [1], \"image_std\": [0]}", "\"image_std\" must be"},
+        {"{\"image_mean\": [1, 2, 3, 4], \"image_std\": [1]}", "\"image_mean\" must be"},
+        {"{\"rescale_factor\": 0.5}", "rescale_factor"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct image_processor p;
+        json_t *json;
+        assert_ok(json_parse(&json, bad[i][0], strlen(bad[i][0]), "p"));
+        assert_fails(processor_from_json(&p, json), SOTTO_EFORMAT, bad[i][1]);
+        json_decref(json);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +385,7 @@ int main(void)
         cmocka_unit_test(changes),
         cmocka_unit_test(means),
         cmocka_unit_test(sizes),
+        cmocka_unit_test(processors),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -128,18 +128,34 @@ static json_t *list_of(const float *values, int n)
     return list;
 }
 
+/* Large images are cut as CLIP's are: ConvNext's would be stretched. */
+static json_t *crop_to_json(const struct image_processor *p)
+{
+    const int edge = (int)lround(p->height / p->keep);
+    if (p->height < 384)
+        return json_pack("{s:s, s:{s:i}, s:f}", "image_processor_type", "ConvNextImageProcessor",
+                         "size", "shortest_edge", p->height, "crop_pct", p->keep);
+    return json_pack("{s:s, s:{s:i}, s:b, s:{s:i, s:i}}", "image_processor_type",
+                     "CLIPImageProcessor", "size", "shortest_edge", edge, "do_center_crop", 1,
+                     "crop_size", "height", p->height, "width", p->width);
+}
+
 json_t *processor_to_json(const struct image_processor *p)
 {
-    const bool crops = p->resize == DATA_CROP && p->height == p->width && p->height < 384;
-    json_t *size = crops ? json_pack("{s:i}", "shortest_edge", p->height)
-                         : json_pack("{s:i, s:i}", "height", p->height, "width", p->width);
     json_t *json =
-        json_pack("{s:s, s:b, s:i, s:o, s:b, s:f, s:b, s:o, s:o}", "image_processor_type",
-                  crops ? "ConvNextImageProcessor" : "ViTImageProcessor", "do_resize", 1,
-                  "resample", 2, "size", size, "do_rescale", 1, "rescale_factor", 1.0 / 255,
-                  "do_normalize", 1, "image_mean", list_of(p->norm.mean, p->norm.channels),
-                  "image_std", list_of(p->norm.std, p->norm.channels));
-    if (json && crops)
-        json_object_set_new(json, "crop_pct", json_real(p->keep));
-    return json;
+        p->resize == DATA_CROP && p->height == p->width
+            ? crop_to_json(p)
+            : json_pack("{s:s, s:{s:i, s:i}}", "image_processor_type", "ViTImageProcessor", "size",
+                        "height", p->height, "width", p->width);
+    json_t *rest = json_pack("{s:b, s:i, s:b, s:f, s:b, s:o, s:o}", "do_resize", 1, "resample", 2,
+                             "do_rescale", 1, "rescale_factor", 1.0 / 255, "do_normalize", 1,
+                             "image_mean", list_of(p->norm.mean, p->norm.channels), "image_std",
+                             list_of(p->norm.std, p->norm.channels));
+    if (json && rest && json_object_update(json, rest) == 0) {
+        json_decref(rest);
+        return json;
+    }
+    json_decref(rest);
+    json_decref(json);
+    return NULL;
 }

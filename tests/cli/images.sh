@@ -1,0 +1,46 @@
+# Images from a folder of classes to a model and its evaluation, and what is refused.
+. "$(dirname "$0")/lib.bash"
+
+# dark and bright pictures of 4 x 4, of which some have a spot
+for split in train val; do
+    for class in bright dark; do
+        mkdir -p set/$split/$class
+        for i in 1 2 3 4 5 6 7; do
+            letter=$([ $class = dark ] && echo '!' || echo '~')
+            { printf 'P5\n4 4\n255\n%s' "$i" && printf "%.0s$letter" {1..15}; } >set/$split/$class/$i.pgm
+        done
+    done
+done
+succeeds "$sotto" info set
+says '^set: 14 images of 4 x 4 x 3 in 2 classes, 2 sources; mean 0\.'
+says '^  class 1 +7 images  dark$'
+says '^for validation: 14 images$'
+
+small=(--model=mlp --mlp.hidden=8 --data.train=set --batch=4 --threads=1 --lr=0.02 --warmup=0 --log_every=10)
+succeeds "$sotto" train "${small[@]}" --steps=20 --out=run --workers=2 --eval_batches=0
+says '^model: mlp over images of 4 x 4 x 3: '
+says '^data: 14 images of 2 classes in 2 sources, mean '
+says '^step 20/20 .* images/s'
+says 'top-1 100.00%, top-5 100.00% of 14 images$'
+says '^160 images in '
+grep -q '"eval/top5"' run/metrics.jsonl || die "no top-5 in the metrics"
+succeeds "$sotto" eval run --data.valid=set --logits=logits.safetensors
+says '^loss [0-9.]+  top-1 100.00%  top-5 100.00%  images 14$'
+[ -s logits.safetensors ] || die "no logits"
+succeeds "$sotto" info run
+says 'mlp over images of 4 x 4 x 3, 2 classes'
+succeeds "$sotto" train "${small[@]}" --dry_run --out=dry --samples=40
+says '^length: 10 rounds, each of 4 images; 2.86 times through the data$'
+succeeds "$sotto" train --resume run --steps=22
+says 'resuming from'
+
+rm -r set/val/bright
+fails_with 'the data have 1 classes, the model tells 2 apart' "$sotto" eval run --data.valid=set
+fails_with 'holds a model of images' "$sotto" sample run
+fails_with 'the model reads images' "$sotto" eval run --data.valid=set --seq=9
+fails_with 'set holds images, and the model reads text' "$sotto" train --data.train=set --out=no
+fails_with 'data.flip has no effect: it is for images' "$sotto" train "${tiny[@]}" --data.flip=true --out=no
+fails_with 'train.tokens = 5: the model reads images' "$sotto" train "${small[@]}" --tokens=5 --out=no
+printf 'P5\n4 4\n255\nshort' >set/train/dark/3.pgm
+fails_with 'set/train/dark/3.pgm ends too soon' "$sotto" train "${small[@]}" --out=no
+[ ! -e no ] || [ -z "$(ls -A no)" ] || die "a refused run left $(ls -A no)"
