@@ -1,6 +1,6 @@
-/* One training step of a GPT-2: zero, forward, backward, AdamW. Talks like bench/peer_torch.py, so
- * that bench/step.py can run both in turn: a JSON line a step, with --lockstep after a line on
- * standard input. With
+/* One training step of a GPT-2, or of a --preset over images: zero, forward, backward, AdamW. Talks
+ * like bench/peer_torch.py, so that bench/step.py can run both in turn: a JSON line a step, with
+ * --lockstep after a line on standard input. With
  * --profile, where the time goes, by op. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +17,8 @@
 
 struct config {
     int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
+    int side; /* of images */
+    char preset[OPTION_ROOM];
     bool lockstep, profile, mixed;
 };
 
@@ -28,6 +30,7 @@ static const struct option table[] = {
     OPTION_INT(S, threads, "2", 1, 1024, ""),   OPTION_INT(S, steps, "20", 1, 1e6, ""),
     OPTION_INT(S, warmup, "3", 0, 1e6, ""),     OPTION_BOOL(S, lockstep, "false", ""),
     OPTION_BOOL(S, profile, "false", ""),       OPTION_BOOL(S, mixed, "false", ""),
+    OPTION_INT(S, side, "32", 1, 4096, ""),     OPTION_TEXT(S, preset, "", ""),
 };
 #undef S
 
@@ -39,14 +42,14 @@ struct bench {
     struct pool pool;
     struct tape tape;
     struct batch batch;
-    struct buffer theta, grad;
+    struct buffer theta, grad, state;
     struct buffer x; /* mixed: the fp32 truth of theta */
     struct view *theta_stage, *grad_stage;
     struct optim_config optim_config;
     struct optim optim;
 };
 
-static enum sotto_status open_bench(struct bench *b)
+static enum sotto_status open_model(struct bench *b)
 {
     struct model_config m = {.arch = ARCH_GPT2,
                              .layers = b->c.layers,
@@ -54,23 +57,64 @@ static enum sotto_status open_bench(struct bench *b)
                              .heads = b->c.heads,
                              .vocab = b->c.vocab,
                              .positions = b->c.seq};
-    optim_defaults(&b->optim_config);
+    const struct image_sizes sizes = {b->c.side, b->c.side, 3, 10};
+    if (b->c.preset[0]) {
+        m = (struct model_config){0};
+        memcpy(m.preset, b->c.preset, sizeof m.preset);
+    }
     TRY(model_config_resolve(&m));
-    TRY(model_init(&b->model, &m, 1, 1));
+    if (b->c.preset[0])
+        TRY(model_config_fit(&m, &sizes));
+    return model_init(&b->model, &m, 1, 1);
+}
+
+/* Running statistics, where a model has some. */
+static enum sotto_status open_state(struct bench *b)
+{
+    if (!b->model.state.n)
+        return SOTTO_OK;
+    TRY(buffer_init(&b->state, &b->dev, DTYPE_F32, table_count(&b->model.state),
+                    MEMORY_PARAMETERS));
+    model_state_start(&b->model, b->state.view.data);
+    b->tape.state = b->state.view;
+    return SOTTO_OK;
+}
+
+static void make_batch(struct bench *b)
+{
+    struct rng rng = rng_make(1, 0);
+    const bool tokens = b->model.sample.kind == SAMPLE_TOKENS;
+    const uint64_t classes = tokens ? (uint64_t)b->c.vocab : 10;
+    for (int i = 0; i < b->batch.rows * b->batch.t; i++) {
+        if (tokens)
+            b->batch.tokens[i] = (int32_t)rng_below(&rng, classes);
+        b->batch.targets[i] = (int32_t)rng_below(&rng, classes);
+    }
+    if (!tokens)
+        rng_normal(&rng, b->batch.floats,
+                   (size_t)b->batch.rows * sample_count(&b->model.sample, b->c.seq), 0, 1);
+}
+
+static enum sotto_status open_bench(struct bench *b)
+{
+    optim_defaults(&b->optim_config);
+    TRY(open_model(b));
     TRY(device_open(&b->dev, "cpu", &b->memory, b->c.threads));
     if (b->c.profile)
         profile_start(&b->dev);
     pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);
     size_t count = table_count(&b->model.table);
     TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
-                  (struct extent){b->c.batch, b->c.seq, DTYPE_F32}, false));
+                  (struct extent){b->c.batch, b->model.sample.kind == SAMPLE_TOKENS ? b->c.seq : 1,
+                                  DTYPE_F32},
+                  false));
     const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
     TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));
     TRY(buffer_init(&b->grad, &b->dev, type, count, MEMORY_GRADIENTS));
     if (b->c.mixed)
         TRY(buffer_init(&b->x, &b->dev, DTYPE_F32, count, MEMORY_OPTIMIZER));
     TRY(optim_init(&b->optim, &b->optim_config, &b->dev, &b->model.table, NULL, MEMORY_OPTIMIZER));
-    TRY(batch_init(&b->batch, b->c.batch, b->c.seq));
+    TRY(batch_init_of(&b->batch, &b->model.sample, b->c.batch, b->c.seq));
     b->theta_stage = calloc(2, sizeof(struct view));
     b->grad_stage = b->theta_stage + 1;
     b->theta_stage[0] = b->theta.view;
@@ -78,17 +122,14 @@ static enum sotto_status open_bench(struct bench *b)
     model_randomize(&b->model, 1, b->c.mixed ? b->x.view.data : b->theta.view.data);
     if (b->c.mixed)
         b->dev.ops->copy(&b->dev, b->theta.view, b->x.view, count);
-    struct rng rng = rng_make(1, 0);
-    for (int i = 0; i < b->c.batch * b->c.seq; i++) {
-        b->batch.tokens[i] = (int32_t)rng_below(&rng, (uint64_t)b->c.vocab);
-        b->batch.targets[i] = (int32_t)rng_below(&rng, (uint64_t)b->c.vocab);
-    }
+    TRY(open_state(b));
+    make_batch(b);
     return SOTTO_OK;
 }
 
 static enum sotto_status step(struct bench *b, double *loss)
 {
-    float scale = 1 / (float)(b->c.batch * b->c.seq);
+    float scale = 1 / (float)(b->batch.rows * b->batch.t);
     b->dev.ops->fill(&b->dev, b->grad.view, b->grad.count, 0);
     TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
     struct tape_result r = tape_result(&b->tape, b->tape.dev);
@@ -128,9 +169,9 @@ static enum sotto_status run(struct bench *b)
     double median = seconds[b->c.steps / 2];
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    const struct extent e = {b->c.batch, b->c.seq, DTYPE_F32};
+    const struct extent e = {b->batch.rows, b->batch.t, DTYPE_F32};
     printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n",
-           median, b->c.batch * b->c.seq / median, (double)usage.ru_maxrss / 1024,
+           median, b->batch.rows * b->batch.t / median, (double)usage.ru_maxrss / 1024,
            model_flops(&b->model, e) / median / 1e9);
     if (b->c.profile)
         profile_print(&b->dev, b->c.steps, stdout);

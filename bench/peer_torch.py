@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the training-step benchmark: a GPT-2 style model, one batch of random tokens, fp32 or bf16 autocast.
+"""PyTorch's side of the training-step benchmark: a GPT-2 style model, one batch of random tokens, fp32 or bf16 autocast;
+or, with --preset resnet18-cifar, a ResNet-18 over random images, with --channels-last in that memory format.
 
 Run:  python bench/peer_torch.py --layers 6 --heads 6 --width 384 --vocab 8192 --batch 4 --seq 256 --threads 2
 A step is zero_grad, forward, backward, AdamW. Prints {"step", "seconds", "loss"} after each step (warm-up steps are
@@ -62,6 +63,34 @@ class GPT2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+def conv(c_in, c_out, kernel, stride=1):
+    return nn.Sequential(nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(c_out))
+
+
+class Residual(nn.Module):
+    def __init__(self, c_in, c_out, stride):
+        super().__init__()
+        self.first, self.second = conv(c_in, c_out, 3, stride), conv(c_out, c_out, 3)
+        self.shortcut = nn.Identity() if c_in == c_out else conv(c_in, c_out, 1, stride)
+
+    def forward(self, x):
+        return F.relu(self.second(F.relu(self.first(x), True)) + self.shortcut(x), True)
+
+
+class ResNet18(nn.Module):
+    """With the stem for CIFAR."""
+
+    def __init__(self):
+        super().__init__()
+        widths = (64, 64, 128, 256, 512)
+        self.stem, self.head = conv(3, 64, 3), nn.Linear(512, 10)
+        self.blocks = nn.Sequential(*(Residual(widths[i + j], widths[i + 1], 1 if i == 0 or j else 2)
+                                      for i in range(4) for j in range(2)))
+
+    def forward(self, x, targets):
+        return F.cross_entropy(self.head(self.blocks(F.relu(self.stem(x), True)).mean((2, 3))), targets)
+
+
 def make_optimizer(model):
     params = list(model.parameters())
     groups = [dict(params=[p for p in params if p.dim() >= 2]),
@@ -87,6 +116,9 @@ def parse():
     for name, default in dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256, threads=2,
                               steps=10, warmup=2).items():
         p.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    p.add_argument("--side", type=int, default=32, help="of images; default 32")
+    p.add_argument("--preset", choices=("", "resnet18-cifar"), default="", help="a model over images")
+    p.add_argument("--channels-last", action="store_true", help="of images")
     p.add_argument("--compile", action="store_true", help="use torch.compile")
     p.add_argument("--mixed", action="store_true", help="bf16 autocast over fp32 parameters")
     p.add_argument("--attention", choices=("sdpa", "math"), default="sdpa", help="default sdpa")
@@ -99,9 +131,15 @@ def main():
     keep_memory()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
-    text = torch.randint(a.vocab, (a.batch, a.seq + 1))
-    tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-    model = GPT2(a)
+    if a.preset:
+        form = torch.channels_last if a.channels_last else torch.contiguous_format
+        model = ResNet18().to(memory_format=form)
+        tokens = torch.randn(a.batch, 3, a.side, a.side).to(memory_format=form)
+        targets = torch.randint(10, (a.batch,))
+    else:
+        text = torch.randint(a.vocab, (a.batch, a.seq + 1))
+        tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
+        model = GPT2(a)
     opt = make_optimizer(model)
     loss_of = torch.compile(model) if a.compile else model
 

@@ -18,6 +18,11 @@ enum slot {
     EMBEDDING_BACKWARD,
     ATTENTION_FORWARD,
     ATTENTION_BACKWARD,
+    CONV_FORWARD,
+    CONV_BACKWARD_X,
+    CONV_BACKWARD_W,
+    BATCHNORM_FORWARD,
+    BATCHNORM_BACKWARD,
     CROSS_ENTROPY,
     ADAMW,
     SLOTS
@@ -37,6 +42,11 @@ static const char *const slot_name[SLOTS] = {
     "embedding_backward",
     "attention_forward",
     "attention_backward",
+    "conv_forward",
+    "conv_backward_x",
+    "conv_backward_w",
+    "batchnorm_forward",
+    "batchnorm_backward",
     "cross_entropy",
     "adamw",
 };
@@ -151,6 +161,49 @@ static void attention_backward(struct device *d, const struct attention *p, stru
           real->attention_backward(d, p, dq, dk, dv, dy, o, q, k, v, lse));
 }
 
+static double taps(const struct conv *p)
+{
+    const double windows = (double)window_count(p->h, p->kernel, p->stride, p->pad) *
+                           window_count(p->w, p->kernel, p->stride, p->pad);
+    return 2 * windows * p->rows * p->in * p->out * p->kernel * p->kernel;
+}
+
+static void conv_forward(struct device *d, const struct conv *p, struct view y, struct view x,
+                         struct view w, struct view b)
+{
+    TIMED(CONV_FORWARD, taps(p), real->conv_forward(d, p, y, x, w, b));
+}
+
+static void conv_backward_x(struct device *d, const struct conv *p, struct view dx, struct view dy,
+                            struct view w, bool add)
+{
+    TIMED(CONV_BACKWARD_X, taps(p), real->conv_backward_x(d, p, dx, dy, w, add));
+}
+
+static void conv_backward_w(struct device *d, const struct conv *p, struct view dw, struct view db,
+                            struct view dy, struct view x)
+{
+    TIMED(CONV_BACKWARD_W, taps(p), real->conv_backward_w(d, p, dw, db, dy, x));
+}
+
+static void batchnorm_forward(struct device *d, const struct batchnorm *p, struct view y,
+                              struct view x, struct view gain, struct view bias,
+                              struct view residual, struct view mean, struct view variance,
+                              struct view stats)
+{
+    TIMED(BATCHNORM_FORWARD, 0,
+          real->batchnorm_forward(d, p, y, x, gain, bias, residual, mean, variance, stats));
+}
+
+static void batchnorm_backward(struct device *d, const struct batchnorm *p, struct view dx,
+                               struct view dgain, struct view dbias, struct view dresidual,
+                               struct view dy, struct view x, struct view y, struct view gain,
+                               struct view stats)
+{
+    TIMED(BATCHNORM_BACKWARD, 0,
+          real->batchnorm_backward(d, p, dx, dgain, dbias, dresidual, dy, x, y, gain, stats));
+}
+
 static void cross_entropy(struct device *d, int rows, int vocab, struct view logits,
                           struct view targets, float scale, struct view losses, struct view places)
 {
@@ -181,6 +234,11 @@ void profile_start(struct device *dev)
     timed.embedding_backward = embedding_backward;
     timed.attention_forward = attention_forward;
     timed.attention_backward = attention_backward;
+    timed.conv_forward = conv_forward;
+    timed.conv_backward_x = conv_backward_x;
+    timed.conv_backward_w = conv_backward_w;
+    timed.batchnorm_forward = batchnorm_forward;
+    timed.batchnorm_backward = batchnorm_backward;
     timed.cross_entropy = cross_entropy;
     timed.adamw = adamw;
     dev->ops = &timed;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Training steps of sotto and PyTorch, interleaved step by step, as ratios.
 
-Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2]
-Contenders: sotto, torch eager, torch compiled; same model, threads and batch. After a warm-up of all, every
+Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18]
+Contenders: sotto, torch eager, torch compiled (of a ResNet: contiguous, channels_last); same model, threads and batch. After a warm-up of all, every
 round runs one step of each in turn, so that noise of the machine hits all alike. Prints median, quartiles,
 tokens/s, peak memory, and the ratio of sotto to the better of PyTorch's two: of medians, and the median of the
 ratios round by round.
@@ -17,6 +17,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL = dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256)
 GPT2 = dict(layers=12, heads=12, width=768, vocab=50257, batch=4, seq=256)
+
+RESNET18 = dict(preset="resnet18-cifar", side=32, batch=64)
 
 
 class Contender:
@@ -47,25 +49,27 @@ def main():
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--mixed", action="store_true", help="bf16 parameters and products; PyTorch: bf16 autocast")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
+    p.add_argument("--resnet18", action="store_true", help="ResNet-18 over 64 images of 32 x 32")
     a = p.parse_args()
-    sizes = GPT2 if a.gpt2 else SMALL
+    sizes = RESNET18 if a.resnet18 else GPT2 if a.gpt2 else SMALL
     shape = [f"--{k}={v}" for k, v in sizes.items()] + [f"--threads={a.threads}"] + ["--mixed"] * a.mixed
     peer = [sys.executable, os.path.join(HERE, "peer_torch.py")]
-    contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup),
-                  Contender("torch eager", peer + shape, a.steps, a.warmup),
-                  Contender("torch compiled", peer + shape + ["--compile"], a.steps, a.warmup)]
+    kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if a.resnet18 else \
+            (("eager", []), ("compiled", ["--compile"]))
+    contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup)]
+    contenders += [Contender(f"torch {name}", peer + shape + more, a.steps, a.warmup) for name, more in kinds]
     for _ in range(a.warmup + a.steps):
         for c in contenders:
             c.step()
     for c in contenders:
         c.finish()
 
-    tokens = sizes["batch"] * sizes["seq"]
+    tokens, unit = sizes["batch"] * sizes.get("seq", 1), "tokens" if "seq" in sizes else "images"
     print(" ".join(f"{k}={v}" for k, v in sizes.items()), f"threads={a.threads} steps={a.steps} {'mixed' if a.mixed else 'fp32'}, interleaved")
     for c in contenders:
         low, median, high = statistics.quantiles(c.seconds, n=4)
-        print(f"{c.name:15s} {1e3 * median:8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
-              f"{tokens / median:8.0f} tokens/s  peak {c.peak:.0f} MB")
+        print(f"{c.name:20s} {1e3 * median:8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
+              f"{tokens / median:8.0f} {unit}/s  peak {c.peak:.0f} MB")
     best = min(contenders[1:], key=lambda c: statistics.median(c.seconds))
     ours = contenders[0]
     pairs = [b / o for b, o in zip(best.seconds, ours.seconds)]
