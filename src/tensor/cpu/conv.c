@@ -63,14 +63,14 @@ void cpu_conv_forward(struct device *dev, const struct conv *p, struct view y, s
                                   .wide = 1,
                                   .h = 1,
                                   .w = 1};
-    const size_t floats[] = {cpu_row_product_room(dev, &product),
+    const size_t floats[] = {cpu_row_products_room(dev, &product, 1),
                              is_half(bias) ? (size_t)p->out : 0};
     struct room room = cpu_room(dev, floats, 2);
     if (!room.data)
         return;
     float *product_room = cpu_take(&room, floats[0]);
     product.bias = load(kernels_of(dev), bias, 0, (size_t)p->out, cpu_take(&room, floats[1]));
-    cpu_row_product(dev, &product, product_room);
+    cpu_row_products(dev, &product, 1, product_room);
 }
 
 /* One side of a class of pixels: those at `first` + t * stride. */
@@ -91,72 +91,75 @@ static struct side side_of(const struct conv *p, int size, int first)
     return s;
 }
 
-/* Zeros where no window came. */
-static void clear_class(struct device *dev, const struct conv *p, struct view dx, int first_y,
-                        int first_x)
+/* A class of pixels, and its convolution. */
+struct class
 {
-#pragma omp parallel for schedule(static)                                                          \
-    num_threads(team(dev, (size_t)p->rows *(size_t)(p->h * p->w)))
-    for (int r = 0; r < p->rows; r++)
-        for (int y = first_y; y < p->h; y += p->stride)
-            for (int x = first_x; x < p->w; x += p->stride) {
-                const size_t pixel = ((size_t)r * (size_t)p->h + (size_t)y) * (size_t)p->w;
-                const struct view to = view_at(dx, (pixel + (size_t)x) * (size_t)p->in);
-                memset(to.data, 0, (size_t)p->in * dtype_size(to.type));
-            }
-}
+    struct windows windows;
+    struct turned weight;
+};
 
-static void backward_class(struct device *dev, const struct conv *p, struct view dx, struct view dy,
-                           struct view w, bool add, int first_y, int first_x)
+/* Whether windows met the pixels at (first_y, first_x) and every stride; if so, their product. */
+static bool class_init(struct class *c, struct row_product *product, const struct conv *p,
+                       struct view dx, struct view dy, struct view w, bool add, int first_y,
+                       int first_x)
 {
     const struct side y = side_of(p, p->h, first_y), x = side_of(p, p->w, first_x);
-    if (!y.pixels || !x.pixels)
-        return;
-    if (!y.taps || !x.taps) {
-        if (!add)
-            clear_class(dev, p, dx, first_y, first_x);
-        return;
-    }
-    const struct windows windows = {.from = dy,
-                                    .h = window_count(p->h, p->kernel, p->stride, p->pad),
-                                    .w = window_count(p->w, p->kernel, p->stride, p->pad),
-                                    .channels = p->out,
+    if (!y.pixels || !x.pixels || !y.taps || !x.taps)
+        return false;
+    c->windows = (struct windows){.from = dy,
+                                  .h = window_count(p->h, p->kernel, p->stride, p->pad),
+                                  .w = window_count(p->w, p->kernel, p->stride, p->pad),
+                                  .channels = p->out,
+                                  .tall = y.pixels,
+                                  .wide = x.pixels,
+                                  .kernel_h = y.taps,
+                                  .kernel_w = x.taps,
+                                  .stride = 1,
+                                  .top = y.before,
+                                  .left = x.before};
+    c->weight =
+        (struct turned){w, p->in, p->out, p->kernel, y.taps, x.taps, y.tap, x.tap, p->stride};
+    *product = (struct row_product){.m = windows_count(p, &c->windows),
+                                    .n = p->in,
+                                    .k = y.taps * x.taps * p->out,
+                                    .half = is_half(w),
+                                    .a = {.windows = &c->windows},
+                                    .b = {.turned = &c->weight},
+                                    .c = dx,
+                                    .add = add,
+                                    .step = p->stride,
+                                    .first_y = first_y,
+                                    .first_x = first_x,
                                     .tall = y.pixels,
                                     .wide = x.pixels,
-                                    .kernel_h = y.taps,
-                                    .kernel_w = x.taps,
-                                    .stride = 1,
-                                    .top = y.before,
-                                    .left = x.before};
-    const struct turned weight = {w,      p->in, p->out, p->kernel, y.taps,
-                                  x.taps, y.tap, x.tap,  p->stride};
-    const struct row_product product = {.m = windows_count(p, &windows),
-                                        .n = p->in,
-                                        .k = y.taps * x.taps * p->out,
-                                        .half = is_half(w),
-                                        .a = {.windows = &windows},
-                                        .b = {.turned = &weight},
-                                        .c = dx,
-                                        .add = add,
-                                        .step = p->stride,
-                                        .first_y = first_y,
-                                        .first_x = first_x,
-                                        .tall = y.pixels,
-                                        .wide = x.pixels,
-                                        .h = p->h,
-                                        .w = p->w};
-    const size_t floats = cpu_row_product_room(dev, &product);
+                                    .h = p->h,
+                                    .w = p->w};
+    return true;
+}
+
+static void multiply_classes(struct device *dev, const struct row_product *product, int n)
+{
+    const size_t floats = cpu_row_products_room(dev, product, n);
     struct room room = cpu_room(dev, &floats, 1);
     if (room.data)
-        cpu_row_product(dev, &product, cpu_take(&room, floats));
+        cpu_row_products(dev, product, n, cpu_take(&room, floats));
 }
 
 void cpu_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
                          struct view w, bool add)
 {
-    for (int y = 0; y < p->stride; y++)
-        for (int x = 0; x < p->stride; x++)
-            backward_class(dev, p, dx, dy, w, add, y, x);
+    struct class classes[ROW_PRODUCTS];
+    struct row_product product[ROW_PRODUCTS];
+    int n = 0;
+    if (p->kernel < p->stride && !add) /* some pixels met no window */
+        cpu_fill(dev, dx, (size_t)p->rows * (size_t)p->h * (size_t)p->w * (size_t)p->in, 0);
+    for (int i = 0; i < p->stride * p->stride; i++) {
+        n += class_init(&classes[n], &product[n], p, dx, dy, w, add, i / p->stride, i % p->stride);
+        if (n == ROW_PRODUCTS || (n && i + 1 == p->stride * p->stride)) {
+            multiply_classes(dev, product, n);
+            n = 0;
+        }
+    }
 }
 
 void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,

@@ -28,9 +28,11 @@ struct sum_product {
     float *c;
 };
 
-/* Floats of scratch, and the products, which take it at `room`. */
-size_t cpu_row_product_room(const struct device *dev, const struct row_product *p);
-void cpu_row_product(struct device *dev, const struct row_product *p, float *room);
+/* Floats of scratch, and the products, which take it at `room`; of row products several at once,
+ * ROW_PRODUCTS at most, which write different rows. */
+enum { ROW_PRODUCTS = 4 };
+size_t cpu_row_products_room(const struct device *dev, const struct row_product *p, int n);
+void cpu_row_products(struct device *dev, const struct row_product *p, int n, float *room);
 size_t cpu_sum_product_room(const struct device *dev, const struct sum_product *p);
 void cpu_sum_product(struct device *dev, const struct sum_product *p, float *room);
 

@@ -55,10 +55,37 @@ static size_t own_size(const struct row_plan *plan)
     return plan->a_size + plan->c_size + plan->split_size;
 }
 
-size_t cpu_row_product_room(const struct device *dev, const struct row_product *p)
+/* Plans of several products, and the floats that they take: all of their b, then room for the
+ * largest tile of each thread. */
+struct row_plans {
+    struct row_plan plan[ROW_PRODUCTS];
+    float *b[ROW_PRODUCTS]; /* from NULL on, without a room */
+    size_t b_size, own, tiles, work;
+    int pieces; /* of b that are packed at once */
+};
+
+static void plan_all(struct row_plans *all, const struct device *dev, const struct row_product *p,
+                     int n, float *room)
 {
-    const struct row_plan plan = plan_rows(dev, p);
-    return plan.b_size + own_size(&plan) * (size_t)dev->threads;
+    *all = (struct row_plans){0};
+    assert(n <= ROW_PRODUCTS);
+    for (int i = 0; i < n; i++) {
+        const struct row_plan plan = plan_rows(dev, &p[i]);
+        all->plan[i] = plan;
+        all->b[i] = room ? room + all->b_size : NULL;
+        all->b_size += plan.b_size;
+        all->own = own_size(&plan) > all->own ? own_size(&plan) : all->own;
+        all->tiles += plan.tiles;
+        all->work += p[i].m * (size_t)p[i].n * (size_t)p[i].k / 16;
+        all->pieces += ceil_div(p[i].n, STEP);
+    }
+}
+
+size_t cpu_row_products_room(const struct device *dev, const struct row_product *p, int n)
+{
+    struct row_plans all;
+    plan_all(&all, dev, p, n, NULL);
+    return all.b_size + all.own * (size_t)dev->threads;
 }
 
 static float *part_of_b(const struct row_plan *plan, const struct row_product *p, float *b,
@@ -134,20 +161,28 @@ static void multiply_rows(const struct kernels *kernels, const struct row_plan *
         spread_rows(kernels, p, sums, first, rows);
 }
 
-void cpu_row_product(struct device *dev, const struct row_product *p, float *room)
+void cpu_row_products(struct device *dev, const struct row_product *p, int n, float *room)
 {
     const struct kernels *kernels = kernels_of(dev);
-    const struct row_plan plan = plan_rows(dev, p);
-    const size_t work = p->m * (size_t)p->n * (size_t)p->k / 16;
-    float *b = room, *rooms = room + plan.b_size;
-#pragma omp parallel num_threads(team(dev, work))
+    struct row_plans all;
+    plan_all(&all, dev, p, n, room);
+#pragma omp parallel num_threads(team(dev, all.work))
     {
-        float *own = rooms + own_size(&plan) * (size_t)thread_index();
+        float *own = room + all.b_size + all.own * (size_t)thread_index();
 #pragma omp for schedule(static)
-        for (int j = 0; j < p->n; j += STEP) /* whole strips of any kernel */
-            pack_b_strips(kernels, &plan, p, b, j, min_int(STEP, p->n - j));
+        for (int piece = 0; piece < all.pieces; piece++) {
+            int i = 0, j = piece * STEP; /* whole strips of any kernel */
+            for (; j >= (int)round_up((size_t)p[i].n, STEP); i++)
+                j -= (int)round_up((size_t)p[i].n, STEP);
+            pack_b_strips(kernels, &all.plan[i], &p[i], all.b[i], j, min_int(STEP, p[i].n - j));
+        }
 #pragma omp for schedule(dynamic)
-        for (size_t tile = 0; tile < plan.tiles; tile++)
-            multiply_rows(kernels, &plan, p, b, own, tile);
+        for (size_t index = 0; index < all.tiles; index++) {
+            int i = 0;
+            size_t tile = index;
+            for (; tile >= all.plan[i].tiles; i++)
+                tile -= all.plan[i].tiles;
+            multiply_rows(kernels, &all.plan[i], &p[i], all.b[i], own, tile);
+        }
     }
 }
