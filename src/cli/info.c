@@ -183,7 +183,7 @@ static void print_stages(const struct model *model, const struct info_config *c)
     const double all = model_flops(model, e);
     double heaviest = 0;
     printf("\n%d stages, forward and backward of a micro-batch:\n", model->n_stage);
-    printf("  %-6s %-12s %12s %12s %8s\n", "stage", "layers", "parameters", "GFLOP", "share");
+    printf("  %-6s %-12s %12s %12s %8s\n", "stage", "sublayers", "parameters", "GFLOP", "share");
     for (int k = 0; k < model->n_stage; k++) {
         const double work = 3 * model_stage_flops(model, k, e);
         char layers[32];

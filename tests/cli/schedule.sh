@@ -53,9 +53,10 @@ fails_with "say which, with --schedule" "$sotto" info --svg=x.svg
 fails_with "say which, with --schedule" "$sotto" info --placement=mp
 succeeds "$sotto" info --schedule=cdp-v1 --stages=64 --svg=large.svg
 
-# Stages of a model: 26 layers in all, the last is the loss alone.
+# Stages of a model: 26 sublayers in all, the last is the loss alone.
 succeeds "$sotto" info gpt2 --stages=4
 says '^4 stages, forward and backward of a micro-batch:$'
+says '^  stage +sublayers +parameters +GFLOP +share$'
 says '^  4 +26-26 +1536 +[0-9.]+ +29\.0 %$'
 says '^heaviest stage: 1\.161 of an equal share$'
 succeeds "$sotto" info gpt2

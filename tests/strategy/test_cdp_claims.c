@@ -286,6 +286,27 @@ static void test_two_versions(void **state)
             }
 }
 
+/* What is held comes again: a step later, or when all devices of a stage had their turn. */
+static void test_holds_again(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= N; n++)
+        for (int p = CDP_DP; p <= CDP_ZERO; p++)
+            for (int rule = CDP_V2; rule <= CDP_V1; rule++) {
+                const struct cdp_schedule s = make(p, rule, n);
+                for (int j = 0; j < n; j++)
+                    for (int d = 0; d < cdp_devices(&s); d++)
+                        for (int64_t time = 2 * n * (FIRST + 1); time < 2 * n * STEPS; time++) {
+                            const int later = p == CDP_MP ? n - j : 1;
+                            int64_t a[2], b[2];
+                            const int held = cdp_holds(&s, d, j, time, a);
+                            assert_int_equal(cdp_holds(&s, d, j, time + 2 * n * later, b), held);
+                            for (int k = 0; k < held; k++)
+                                assert_int_equal(b[k], a[k] + later);
+                        }
+            }
+}
+
 static void check_count(enum cdp_placement placement, enum cdp_rule rule, int n,
                         struct cdp_count want)
 {
@@ -358,12 +379,12 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tasks),    cmocka_unit_test(test_versions),
-        cmocka_unit_test(test_pause),    cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_sync_messages),
-        cmocka_unit_test(test_zero),     cmocka_unit_test(test_two_versions),
-        cmocka_unit_test(test_count),    cmocka_unit_test(test_devices),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_tasks),       cmocka_unit_test(test_versions),
+        cmocka_unit_test(test_pause),       cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_messages),    cmocka_unit_test(test_sync_messages),
+        cmocka_unit_test(test_zero),        cmocka_unit_test(test_two_versions),
+        cmocka_unit_test(test_holds_again), cmocka_unit_test(test_count),
+        cmocka_unit_test(test_devices),     cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

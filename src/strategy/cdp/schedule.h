@@ -127,7 +127,8 @@ int cdp_keeper(const struct cdp_schedule *s, int64_t step, int stage);
 
 /* The versions of a stage that a device holds during a time step, oldest first: how many, 0 to 2.
  * They follow each other, so version v can live in buffer v mod 2. What still travels is not
- * counted: a message that is received early lands in a buffer of its own. */
+ * counted: a message that is received early lands in a buffer of its own. It is the same again a
+ * training step later; in mp, where devices take turns at updating, n - stage of them later. */
 int cdp_holds(const struct cdp_schedule *s, int device, int stage, int64_t time, int64_t out[2]);
 
 /* ---- moves (moves.c) ---- */
