@@ -107,11 +107,52 @@ static void memory(void **state)
     }
 }
 
+static double seconds(const char *method, const char *rule, int64_t steps)
+{
+    static const char *const basic[] = {
+        "train.oracle=null", "null.parameters=40M", "train.time=virtual",
+        "worker.step=800ms", "train.workers=4",     "train.nodes=4",
+        "train.stages=4",    "train.eval_every=0",  "link.inter=1GB/s,10us"};
+    struct run_config c = configure_run("time");
+    struct run run;
+    snprintf(c.train.out, sizeof c.train.out, "%s.%s%s.%lld", at("time"), method,
+             rule ? strchr(rule, '=') + 1 : "", (long long)steps);
+    snprintf(c.strategy.preset, sizeof c.strategy.preset, "%s", method);
+    strcpy(c.train.device, "cpu");
+    set_all(&c, basic, sizeof basic / sizeof *basic);
+    if (rule)
+        set(&c, rule);
+    c.train.steps = steps;
+    assert_ok(run_open(&run, &c, &(struct run_watch){0}));
+    assert_ok(run_train(&run));
+    const double result = run.result.seconds;
+    run_close(&run);
+    return result;
+}
+
+static double step_time(const char *method, const char *rule)
+{
+    return (seconds(method, rule, 16) - seconds(method, rule, 6)) / 10;
+}
+
+/* On links where ddp's sums end behind backward: v1 has a time step for each message and computes
+ * all the time, v2 waits where a stage is needed at once, and nobody waits for everybody. */
+static void steady_time(void **state)
+{
+    (void)state;
+    const double ddp = step_time("ddp", NULL), sync = step_time("cdp", "cdp.rule=sync");
+    const double v1 = step_time("cdp", "cdp.rule=v1"), v2 = step_time("cdp", "cdp.rule=v2");
+    if (fabs(v1 - 0.8) > 1e-6 || v2 < v1 || v2 >= ddp || sync <= ddp)
+        fail_with("a step takes %g s with v1, %g with v2, %g with sync, %g with ddp", v1, v2, sync,
+                  ddp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resume),
         cmocka_unit_test(memory),
+        cmocka_unit_test(steady_time),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
