@@ -202,9 +202,11 @@ static enum sotto_status add(void *arg)
     struct sparse *s = arg;
     const struct comm_block b = s->now.block;
     const bool dense = s->now.dense;
+    if (!s->value) /* a null device has nothing to add */
+        return SOTTO_OK;
     const uint32_t *mask = (const uint32_t *)(const void *)s->in;
     const float *from = s->in + (dense ? 0 : mask_words(b.end - b.begin));
-    for (size_t i = 0; s->value && i < b.end - b.begin; i++)
+    for (size_t i = 0; i < b.end - b.begin; i++)
         if (dense || mask[i / 32] >> i % 32 & 1)
             s->value[b.begin + i] += *from++;
     return SOTTO_OK;
