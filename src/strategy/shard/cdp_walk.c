@@ -319,6 +319,7 @@ enum sotto_status cdp_settle(struct cdp *c)
     if (!c->walks)
         return SOTTO_OK;
     c->walks = false;
+    c->plan = NULL; /* of a round that failed: it is the caller's */
     if (c->reported < c->t) /* others have told theirs already */
         TRY(cdp_report(c, c->t));
     else
