@@ -167,6 +167,8 @@ static enum sotto_status run(struct sotto_options *options, int processes, int a
     if (st == SOTTO_OK && *name)
         return train(options, argc > 1 ? argv[1] : NULL);
     for (int i = 0; sotto_strategy_name(i) && st == SOTTO_OK; i++) {
+        if (strcmp(sotto_strategy_name(i), "cdp") == 0)
+            continue; /* wants a problem of as many stages as workers */
         st = train_method(options, sotto_strategy_name(i), 0);
         if (st == SOTTO_OK && processes == 1)
             st = train_method(options, sotto_strategy_name(i), 1);

@@ -5,9 +5,10 @@
  * forward or a backward of one stage. Micro-batch i begins 2 time steps behind i - 1, so in steady
  * state every stage is used by one micro-batch in every time step:
  *
- *     time         0  1  2  3  4  5  6 ...            n = 3; F0: forward of stage 0, B0: its
- * backward micro 0      F0 F1 F2 B2 B1 B0 F0 ... micro 1            F0 F1 F2 B2 B1 B0 F0 ... micro
- * 2                  F0 F1 F2 B2 B1 B0 F0 ...
+ *     time       0  1  2  3  4  5  6 ...    n = 3; F0: forward of stage 0, B0: its backward
+ *     micro 0    F0 F1 F2 B2 B1 B0 F0 ...
+ *     micro 1          F0 F1 F2 B2 B1 B0 F0 ...
+ *     micro 2                F0 F1 F2 B2 B1 B0 F0 ...
  *
  * Time 0 is the first forward of training step `first`. Step t makes theta_{t+1} of a stage behind
  * micro-batch n-1's backward of it. Which version a task uses (cdp_version): v1 theta_{t-1}; v2
@@ -21,8 +22,8 @@
  *                                           sums of gradients go i -> i+1, n-1 updates
  *     pp      n, device j                   has stage j
  *     mp      n(n+1)/2, n-j of stage j      have one micro-batch at a time each
- *     zero    n, device i                   has micro-batch i; the state of a stage goes where it
- * is used next and is nowhere else
+ *     zero    n, device i                   has micro-batch i; the state of a stage goes where
+ *                                           it is used next and is nowhere else
  *
  * How to run it: device d walks through the time steps 0, 1, 2, ... and does cdp_acts(d, time) in
  * the order given. That is all: every message that an act sends is received by an act of the other
@@ -135,8 +136,7 @@ int cdp_holds(const struct cdp_schedule *s, int device, int stage, int64_t time,
 
 enum cdp_what {
     CDP_ACTIVATION, /* before `stage`, of a micro-batch: oracle_edge(slot, stage)          */
-    CDP_ACTIVATION_GRADIENT, /* of what is before stage + 1: oracle_edge_gradient(slot, stage + 1)
-                              */
+    CDP_ACTIVATION_GRADIENT, /* of what is before stage + 1: its oracle_edge_gradient      */
     CDP_SUM,                 /* of gradients of a stage, of the step's micro-batches up to `micro`
                               * (mp: of those on the devices it came through)                       */
     CDP_PARAMETERS, /* of a stage: theta_version                                           */

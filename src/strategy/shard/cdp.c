@@ -28,7 +28,7 @@ static const struct option_only only[] = {
 
 static enum sotto_status resolve(void *own, const struct strategy_config *config)
 {
-    struct cdp_config *c = own;
+    const struct cdp_config *c = own;
     if (!config->replicating->replicate->sums_gradient)
         return fail(SOTTO_EINVAL,
                     "cdp x %s: a stage is updated while others still compute with the one before, "
@@ -45,33 +45,33 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
         return fail(SOTTO_EINVAL,
                     "cdp.placement = %s cannot be trained with yet; its schedule can be drawn",
                     cdp_placement_names[c->placement]);
-    if (c->placement != CDP_SINGLE)
-        c->stages = cdp_stages((enum cdp_placement)c->placement, config->workers);
-    else if (config->workers != 1)
+    if (c->placement == CDP_SINGLE && config->workers != 1)
         return fail(SOTTO_EINVAL, "cdp.placement = single is for one worker, there are %d",
                     config->workers);
     return SOTTO_OK;
 }
 
-static struct cdp_schedule schedule_of(const struct cdp_config *c)
+static int stages(const void *own, const struct strategy_config *config)
+{
+    const struct cdp_config *c = own;
+    return c->placement == CDP_SINGLE
+               ? c->stages
+               : cdp_stages((enum cdp_placement)c->placement, config->workers);
+}
+
+static struct cdp_schedule schedule_of(const struct cdp_config *c,
+                                       const struct strategy_config *config)
 {
     return (struct cdp_schedule){.placement = (enum cdp_placement)c->placement,
                                  .rule = (enum cdp_rule)c->rule,
-                                 .n = c->stages,
+                                 .n = stages(c, config),
                                  .steps = -1,
                                  .keep = true};
 }
 
-static int stages(const void *own, const struct strategy_config *config)
-{
-    (void)config;
-    return ((const struct cdp_config *)own)->stages;
-}
-
 static int slots(const void *own, const struct strategy_config *config)
 {
-    const struct cdp_schedule s = schedule_of(own);
-    (void)config;
+    const struct cdp_schedule s = schedule_of(own, config);
     return cdp_slots(&s, 0); /* nobody has more */
 }
 
@@ -126,7 +126,7 @@ static enum sotto_status open_walk(struct cdp *c)
 static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
     struct cdp *c = (struct cdp *)strategy;
-    c->is = schedule_of(method_own(setup->config, &method_cdp));
+    c->is = schedule_of(method_own(setup->config, &method_cdp), setup->config);
     c->is.together = setup->optim->clip > 0 && c->is.n > 1;
     c->device = setup->mesh->s;
     c->devices = setup->mesh->n_s;
