@@ -701,14 +701,11 @@ static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
     return ok ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a test's operand");
 }
 
-enum sotto_status op_room_init(struct op_room *room, struct device *dev, const struct op_case *c,
-                               unsigned half)
+static enum sotto_status make_room(struct op_room *room, struct device *dev,
+                                   const struct op_case *c, unsigned half)
 {
     *room = (struct op_room){.dev = dev, .c = c};
     room->n = family_of(c)->operands(c, room->operand);
-    /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
-    const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
-    const bool coarse = half && product;
     for (int i = 0; i < room->n; i++) {
         const struct operand *o = &room->operand[i];
         if (o->count == 0)
@@ -716,8 +713,31 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
         TRY(buffer_init(&room->buffer[i], dev, o->kind & half ? DTYPE_BF16 : DTYPE_F32, o->count,
                         MEMORY_ACTIVATIONS));
         room->view[i] = room->buffer[i].view;
-        TRY(start_value(room, i, coarse));
     }
+    return SOTTO_OK;
+}
+
+enum sotto_status op_room_init(struct op_room *room, struct device *dev, const struct op_case *c,
+                               unsigned half)
+{
+    /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
+    const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
+    const bool coarse = half && product;
+    TRY(make_room(room, dev, c, half));
+    for (int i = 0; i < room->n; i++)
+        if (room->operand[i].count)
+            TRY(start_value(room, i, coarse));
+    return SOTTO_OK;
+}
+
+enum sotto_status op_room_copy(struct op_room *room, struct device *dev, const struct op_room *from,
+                               unsigned half)
+{
+    TRY(make_room(room, dev, from->c, half));
+    for (int i = 0; i < room->n; i++)
+        if (room->operand[i].count)
+            memcpy(room->view[i].data, from->view[i].data,
+                   room->operand[i].count * dtype_size(room->view[i].type));
     return SOTTO_OK;
 }
 

@@ -68,15 +68,14 @@ static void check_against_reference(const struct op_case *c, unsigned half)
     struct op_room want, before, got;
     assert_ok(device_open(&oracle, "reference", &memory, 1));
     assert_ok(op_room_init(&want, &oracle, c, half));
-    assert_ok(op_room_init(&before, &oracle, c, half));
+    assert_ok(op_room_copy(&before, &oracle, &want, half));
     for (int pass = 0; pass < family_of(c)->passes; pass++) {
         copy_state(&before, &want);
         op_room_run(&want, pass);
         for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
             assert_ok(device_open(&fast, "cpu", &memory, 2));
             if (cpu_select(&fast, variants[i]) == SOTTO_OK) {
-                assert_ok(op_room_init(&got, &fast, c, half));
-                copy_state(&got, &before);
+                assert_ok(op_room_copy(&got, &fast, &before, half));
                 op_room_run(&got, pass);
                 assert_ok(device_check(&fast));
                 compare(&got, &want, half, variants[i]);
@@ -103,10 +102,13 @@ static void check_threads(const struct op_case *c, unsigned half)
     static const int threads[] = {1, 2, 3, 5};
     enum { DEVICES = sizeof threads / sizeof *threads };
     struct device dev[DEVICES];
-    struct op_room room[DEVICES];
+    struct op_room room[DEVICES], begin;
+    assert_ok(device_open(&dev[0], "cpu", &memory, threads[0]));
+    assert_ok(op_room_init(&begin, &dev[0], c, half));
     for (int t = 0; t < DEVICES; t++) {
-        assert_ok(device_open(&dev[t], "cpu", &memory, threads[t]));
-        assert_ok(op_room_init(&room[t], &dev[t], c, half));
+        if (t > 0)
+            assert_ok(device_open(&dev[t], "cpu", &memory, threads[t]));
+        assert_ok(op_room_copy(&room[t], &dev[t], &begin, half));
         for (int pass = 0; pass < family_of(c)->passes; pass++)
             op_room_run(&room[t], pass);
         for (int i = 0; i < room[t].n; i++) {
@@ -118,6 +120,7 @@ static void check_threads(const struct op_case *c, unsigned half)
             }
         }
     }
+    op_room_free(&begin);
     for (int t = 0; t < DEVICES; t++) {
         op_room_free(&room[t]);
         device_close(&dev[t]);

@@ -64,6 +64,7 @@ static double total(const struct plan *plan, int which, size_t c)
 
 static void sum_rows(struct device *dev, const struct plan *plan, struct view x, const float *pivot)
 {
+    (void)dev; /* without OpenMP */
     const size_t width = plan->width;
 #pragma omp parallel for schedule(static) num_threads(team(dev, plan->rows *width))
     for (size_t b = 0; b < plan->blocks; b++) {
@@ -135,6 +136,7 @@ void cpu_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct
 static void sum_rows_backward(struct device *dev, const struct plan *plan, struct view dy,
                               struct view x, struct view y, const float *mean)
 {
+    (void)dev; /* without OpenMP */
     const size_t width = plan->width;
 #pragma omp parallel for schedule(static) num_threads(team(dev, plan->rows *width))
     for (size_t b = 0; b < plan->blocks; b++) {

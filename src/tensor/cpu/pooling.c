@@ -44,6 +44,7 @@ void cpu_maxpool_forward(struct device *dev, const struct pooling *p, struct vie
     const size_t channels = (size_t)p->channels, lines = (size_t)p->rows * (size_t)h;
     const size_t work = lines * (size_t)w * channels * (size_t)(p->kernel * p->kernel);
     assert(p->kernel <= 16 && 2 * p->pad <= p->kernel);
+    (void)work; /* without OpenMP */
 #pragma omp parallel for schedule(static) num_threads(team(dev, work))
     for (size_t line = 0; line < lines; line++) {
         const size_t row = line / (size_t)h * (size_t)p->h * (size_t)p->w * channels;

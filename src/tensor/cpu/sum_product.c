@@ -97,6 +97,7 @@ void cpu_sum_product(struct device *dev, const struct sum_product *p, float *roo
     const size_t work = count * p->k / 16;
     float *shares = room + own * (size_t)dev->threads;
     const int tiles = plan.down * plan.across;
+    (void)work; /* without OpenMP */
 #pragma omp parallel num_threads(team(dev, work))
     {
         float *mine = room + own * (size_t)thread_index();
