@@ -115,6 +115,9 @@ void strategy_trial(struct strategy_config *config, int groups);
 /* Groups never differ. */
 bool strategy_in_step(const struct strategy_config *config);
 
+/* Groups have no rounds in common: each goes its own way, and round.meet says when all meet. */
+bool strategy_async(const struct strategy_config *config);
+
 /* Steps between two meetings of groups that train apart, with the key that says so and whether they
  * meet at the end of a run that is shorter; 0: they are in step, or it is not known yet. */
 int64_t strategy_every(const struct strategy_config *config, char key[OPTION_ROOM],

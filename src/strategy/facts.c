@@ -60,6 +60,11 @@ bool strategy_in_step(const struct strategy_config *c)
     return c->replicating->replicate->in_step;
 }
 
+bool strategy_async(const struct strategy_config *c)
+{
+    return c->replicating->replicate->async;
+}
+
 int64_t strategy_every(const struct strategy_config *c, char key[OPTION_ROOM], bool *meets_at_end)
 {
     const struct method *m = c->replicating;

@@ -17,6 +17,7 @@ struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
     bool want_norm;
     int64_t step;   /* rounds of the run before this one */
+    int64_t rounds; /* of the whole run, as far as is known; 0: it is not */
     bool stop;      /* this worker would like this round to be the last */
     bool last;      /* the run is going to end behind this round; the same for all workers */
     double pause;   /* seconds since the last round that are not the training's */
@@ -33,6 +34,21 @@ struct agreed {
     double seconds; /* plan.seconds of the last of them, mean over the workers */
 };
 
+/* A group's steps that were applied to the real parameters, where groups have no rounds in common
+ * (strategy_async). */
+struct pushed {
+    int64_t number;               /* pushes before this one                          */
+    int64_t group;                /* whose it is                                     */
+    int64_t steps;                /* that it has trained                             */
+    int64_t staleness;            /* pushes of others since it has pulled            */
+    int64_t step;                 /* the run's, behind it: all steps over all groups */
+    int64_t tokens, microbatches; /* of its steps, by the whole group      */
+    double loss;                  /* mean over their targets               */
+    double seconds;               /* of training, that its steps took ...  */
+    double idle;                  /* ... and that the group waited before them  */
+    double time;                  /* when it was applied, by the server's clock */
+};
+
 /* What a round did. */
 struct round {
     double loss;      /* mean over targets; of the own group, where groups differ */
@@ -43,6 +59,12 @@ struct round {
     bool stop;                            /* all workers know that one of them wants to stop here */
     bool abandoned;              /* by all of them: nothing has moved since the last round */
     const struct agreed *agreed; /* NULL: nothing new; until the next round */
+    /* Where groups have no rounds in common (strategy_async). A round may train nothing: its group
+     * has none left, and has waited until all meet. */
+    int64_t step;  /* the run's, when this group has pulled, or all are to meet     */
+    bool idle;     /* nothing was trained                                            */
+    bool evaluate; /* the group is to evaluate the parameters that it has just pulled, at `step` */
+    bool meet; /* all workers meet behind this round: to save at `step` or, with `stop`, to end */
 };
 
 struct strategy; /* begins with its ops */
@@ -55,6 +77,9 @@ struct strategy_setup {
     struct mesh *mesh; /* of config->groups groups */
     /* (optional) What a state that is loaded was stepped with; NULL: that is not known. */
     const struct optim_config *before;
+    /* Where groups have no rounds in common: behind how many of the run's steps they are told to
+     * evaluate, and to meet for a save; 0: never. */
+    int64_t eval_every, save_every;
 };
 
 struct strategy_ops {
@@ -83,6 +108,13 @@ struct strategy_ops {
     /* (optional) How many micro-batches this worker computed each time it computed beside its
      * lane: what makes the bits of a method that depends on timing. */
     const int32_t *(*history)(struct strategy *s, int64_t *count);
+    /* (optional, all three) Where groups have no rounds in common. The step of the learning rate's
+     * schedule that the next round is, out of plan.rounds; -1: rounds are counted. The next of the
+     * pushes that were applied and not told yet, on rank 0; false: there is none. Their order as a
+     * file that the method's `replay` takes, on rank 0, where all meet. */
+    int64_t (*place)(struct strategy *s);
+    bool (*pushed)(struct strategy *s, struct pushed *out);
+    enum sotto_status (*write_pushes)(struct strategy *s, const char *path);
     void (*free)(struct strategy *s); /* with the struct */
 };
 

@@ -80,6 +80,8 @@ struct replicate_ops {
     /* Groups meet in every step and never differ: by that sum, or by what the method exchanges
      * itself. */
     bool in_step;
+    /* Groups have no rounds in common: they meet where the method says so. */
+    bool async;
     size_t bytes; /* of the member's struct, which begins with a struct replicate; 0: that is all */
     /* (optional) Behind the base's: what is its own. The rest of the struct is zero. */
     enum sotto_status (*init)(struct replicate *r);

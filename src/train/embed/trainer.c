@@ -127,8 +127,12 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     TRY_DONE(open_oracle(t, &problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     t->before = (struct optim_config){.kind = OPTIM_SGD}; /* nobody knows yet */
-    struct strategy_setup setup = {&c->strategy, &c->optim, &t->oracle.base,
-                                   &t->dev,      &t->mesh,  &t->before};
+    struct strategy_setup setup = {.config = &c->strategy,
+                                   .optim = &c->optim,
+                                   .oracle = &t->oracle.base,
+                                   .dev = &t->dev,
+                                   .mesh = &t->mesh,
+                                   .before = &t->before};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
