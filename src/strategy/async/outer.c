@@ -1,0 +1,101 @@
+#include "strategy/async/outer.h"
+
+#include "tensor/ops.h"
+
+static bool delayed(const struct async_outer *o)
+{
+    return o->rules.outer == ASYNC_DELAYED && rules_buffer(&o->rules) > 1;
+}
+
+enum sotto_status outer_init(struct async_outer *o, const struct async_rules *rules,
+                             const struct work *on, const struct table *table,
+                             const struct owned *own)
+{
+    const bool momentum = rules->outer != ASYNC_SGD && rules->outer_momentum > 0;
+    *o = (struct async_outer){
+        .rules = *rules, .on = *on, .table = table, .own = own, .count = own->count};
+    o->config = (struct optim_config){
+        .kind = OPTIM_SGD, .momentum = momentum ? rules->outer_momentum : 0, .nesterov = momentum};
+    TRY(buffer_init(&o->x0, on->dev, DTYPE_F32, o->count, MEMORY_OUTER));
+    if (!delayed(o))
+        return optim_init(&o->optim, &o->config, on->dev, table, own, MEMORY_OUTER);
+    TRY(buffer_init(&o->m, on->dev, DTYPE_F32, o->count, MEMORY_OUTER));
+    return buffer_init(&o->Delta, on->dev, DTYPE_F32, o->count, MEMORY_OUTER);
+}
+
+void outer_free(struct async_outer *o)
+{
+    buffer_free(&o->x0);
+    buffer_free(&o->m);
+    buffer_free(&o->Delta);
+    optim_free(&o->optim);
+    *o = (struct async_outer){0};
+}
+
+void outer_begin(struct async_outer *o, struct view x)
+{
+    struct device *dev = o->on.dev;
+    const struct buffer *zero[] = {&o->m, &o->Delta, &o->optim.state[0]};
+    dev->ops->copy(dev, o->x0.view, x, o->count);
+    for (size_t i = 0; i < sizeof zero / sizeof *zero; i++)
+        if (zero[i]->dev)
+            dev->ops->fill(dev, zero[i]->view, o->count, 0);
+    o->filled = 0;
+    o->optim.t = 0;
+}
+
+static enum sotto_status step(void *arg)
+{
+    struct async_outer *o = arg;
+    optim_step(&o->optim, o->x0.view, view_none, o->g, o->rules.outer_lr, o->w);
+    return device_failed(o->on.dev);
+}
+
+static enum sotto_status push_delayed(struct async_outer *o, struct view g, double w)
+{
+    const struct work *on = &o->on;
+    const double N = (double)rules_buffer(&o->rules), c = o->rules.c;
+    const double beta = o->rules.outer_momentum, eps = o->rules.outer_lr;
+    double part = c; /* of the momentum that is stepped with */
+    TRY(work_axpy(on, o->Delta.view, (float)w, g, o->count));
+    if (++o->filled == rules_buffer(&o->rules)) {
+        TRY(work_scale(on, o->m.view, (float)beta, o->count));
+        TRY(work_axpy(on, o->m.view, (float)(1 / N), o->Delta.view, o->count));
+        TRY(work_fill(on, o->Delta.view, o->count, 0));
+        o->filled = 0;
+        part = 1 - c * N + c;
+    }
+    if (part > 0)
+        TRY(work_axpy(on, o->x0.view, (float)(-eps * part * beta), o->m.view, o->count));
+    return work_axpy(on, o->x0.view, (float)(-eps * w / N), g, o->count);
+}
+
+enum sotto_status outer_push(struct async_outer *o, struct view g, double w)
+{
+    if (delayed(o))
+        return push_delayed(o, g, w);
+    o->g = g;
+    o->w = w;
+    return work_run(&o->on, step, o, optim_bytes(&o->optim, o->count, DTYPE_F32, 0, false));
+}
+
+static enum sotto_status visit_vector(struct async_outer *o, struct state_visitor *v,
+                                      const char *name, const struct buffer *b)
+{
+    if (!b->dev)
+        return SOTTO_OK;
+    TRY(state_enter(v, name));
+    TRY(state_table(v, o->table, o->own, b->category, o->on.dev, b->view));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
+enum sotto_status outer_visit(struct async_outer *o, struct state_visitor *v)
+{
+    TRY(state_count(v, "outer.filled", &o->filled, rules_buffer(&o->rules) - 1));
+    TRY(state_count(v, "outer.t", &o->optim.t, STATE_STEPS));
+    TRY(visit_vector(o, v, "outer.x0", &o->x0));
+    TRY(visit_vector(o, v, "outer.Delta", &o->Delta));
+    TRY(visit_vector(o, v, "outer.m", delayed(o) ? &o->m : &o->optim.state[0]));
+    return device_check(o->on.dev);
+}

@@ -1,0 +1,741 @@
+/* The server's side of asynchronous DiLoCo against the rules written down a second time: in double
+ * precision, one group after the other, without any of the server's own parts. */
+#include "base/scratch.h"
+
+#include <math.h>
+
+#include "comm/worker.h"
+#include "strategy/async/outer.h"
+#include "strategy/async/server.h"
+#include "tensor/ops.h"
+
+enum { COUNT = 12, MOST = 8 };
+
+/* ---- the rules, a second time ---- */
+
+struct reference {
+    struct async_rules r;
+    double x0[COUNT], m[COUNT], Delta[COUNT];
+    int64_t pushes;
+    int64_t given[MOST], pulled[MOST];
+    double speed[MOST];
+    int queue[MOST], queued; /* pushed, not answered */
+    double closes;           /* of the open period   */
+    bool open, gone[MOST];
+};
+
+static void reference_push(struct reference *f, int i, const double *pushed, double speed,
+                           double now)
+{
+    const struct async_rules *r = &f->r;
+    const double K = r->groups, N = r->N ? (double)r->N : K, s = (double)(f->pushes - f->pulled[i]);
+    const double b = r->outer_momentum, eps = r->outer_lr, c = r->c;
+    double w = r->weight > 0 ? r->weight : r->outer == ASYNC_DELAYED ? 1 : 1 / sqrt(K);
+    if (r->staleness)
+        w *= pow(1 + s, -0.5);
+    const bool fills = (f->pushes + 1) % (int64_t)N == 0;
+    for (int e = 0; e < COUNT; e++) {
+        const double g = w * pushed[e];
+        if (r->outer == ASYNC_SGD) {
+            f->x0[e] -= eps * g;
+        } else if (r->outer == ASYNC_NESTEROV) {
+            f->m[e] = b * f->m[e] + g;
+            f->x0[e] -= eps * (g + b * f->m[e]);
+        } else {
+            f->Delta[e] += g;
+            if (fills) {
+                f->m[e] = b * f->m[e] + f->Delta[e] / N;
+                f->x0[e] -= eps * ((1 - c * N + c) * b * f->m[e] + g / N);
+                f->Delta[e] = 0;
+            } else {
+                f->x0[e] -= eps * (c * b * f->m[e] + g / N);
+            }
+        }
+    }
+    f->pushes++;
+    f->speed[i] = speed;
+    f->queue[f->queued++] = i;
+    if (!f->open) {
+        f->open = true;
+        f->closes = now + r->grace;
+    }
+}
+
+static int64_t reference_steps(const struct reference *f, int i)
+{
+    double fastest = 0;
+    for (int g = 0; g < f->r.groups; g++) {
+        if (f->gone[g])
+            continue;
+        if (f->speed[g] == 0)
+            return f->r.H;
+        fastest = fmax(fastest, f->speed[g]);
+    }
+    const int64_t H = (int64_t)floor((double)f->r.H * (f->speed[i] / fastest));
+    return !f->r.dylu ? f->r.H : H < 1 ? 1 : H;
+}
+
+/* The furthest behind; where all are done: none. */
+static struct async_span reference_take(struct reference *f, int i)
+{
+    int best = 0;
+    for (int d = 1; d < f->r.groups; d++)
+        if (f->given[d] < f->given[best])
+            best = d;
+    const int64_t left = f->r.steps - f->given[best], H = reference_steps(f, i);
+    const struct async_span span = {best, f->given[best], H < left ? H : left};
+    f->given[best] += span.steps;
+    f->pulled[i] = f->pushes;
+    f->gone[i] = span.steps == 0;
+    return span;
+}
+
+/* Who is answered next: nobody, -1. */
+static int reference_answer(struct reference *f, double now, struct async_span *span)
+{
+    int at_work = 0;
+    for (int i = 0; i < f->r.groups; i++)
+        at_work += !f->gone[i];
+    if (f->queued == 0 || (f->open && now < f->closes && f->queued < at_work))
+        return -1;
+    f->open = false;
+    const int i = f->queue[0];
+    memmove(f->queue, f->queue + 1, (size_t)--f->queued * sizeof *f->queue);
+    *span = reference_take(f, i);
+    return i;
+}
+
+/* ---- groups that train for a time ---- */
+
+struct lab {
+    struct async_rules rules;
+    double speed[MOST]; /* steps a second                       */
+    const char *replay;
+    bool check; /* against the reference                */
+    struct worker worker;
+    struct memory memory;
+    struct device dev;
+    struct mesh mesh;
+    struct table table;
+    struct owned own;
+    struct async_server server;
+    struct async_outer outer;
+    struct buffer g;
+    struct reference f;
+    double now;
+    struct pupil {
+        double done; /* when its task is                    */
+        float x0[COUNT];
+        double f0[COUNT]; /* the reference's                 */
+    } group[MOST];
+    int answered[4096], answers; /* order                               */
+};
+
+static const struct async_rules plain = {.outer = ASYNC_DELAYED,
+                                         .outer_lr = 0.7,
+                                         .outer_momentum = 0.9,
+                                         .H = 5,
+                                         .groups = 4,
+                                         .steps = 60};
+
+static void open_lab(struct lab *l)
+{
+    const int64_t shape[] = {COUNT, 0};
+    float x[COUNT];
+    table_add(&l->table, "x", shape, TABLE_ZERO, 0);
+    assert_ok(table_layout(&l->table, 1, 1));
+    assert_ok(device_open(&l->dev, test_device(), &l->memory, 1));
+    assert_ok(worker_alone(&l->worker));
+    l->mesh = (struct mesh){.worker = &l->worker, .n_r = 1};
+    assert_ok(owned_all(&l->own, &l->table, 0, 1));
+    assert_ok(server_init(&l->server, &l->rules, l->replay));
+    assert_ok(outer_init(&l->outer, &l->rules, &(struct work){&l->mesh, NULL, &l->dev}, &l->table,
+                         &l->own));
+    assert_ok(buffer_init(&l->g, &l->dev, DTYPE_F32, COUNT, MEMORY_COMMUNICATION));
+    l->f.r = l->rules;
+    for (int e = 0; e < COUNT; e++)
+        l->f.x0[e] = x[e] = sinf((float)e);
+    l->dev.ops->write(&l->dev, l->g.view, x, COUNT);
+    outer_begin(&l->outer, l->g.view);
+    assert_ok(device_check(&l->dev));
+}
+
+static void close_lab(struct lab *l)
+{
+    outer_free(&l->outer);
+    server_free(&l->server);
+    buffer_free(&l->g);
+    owned_free(&l->own);
+    table_free(&l->table);
+    comm_free(l->worker.world);
+    device_close(&l->dev);
+    assert_int_equal(l->memory.total, 0);
+}
+
+static void read_x0(struct lab *l, float *x)
+{
+    l->dev.ops->read(&l->dev, x, l->outer.x0.view, COUNT);
+    assert_ok(device_check(&l->dev));
+}
+
+static void pull(struct lab *l, int64_t i, struct async_span want)
+{
+    const struct async_task *t = &l->server.group[i].task;
+    struct pupil *p = &l->group[i];
+    read_x0(l, p->x0);
+    memcpy(p->f0, l->f.x0, sizeof p->f0);
+    p->done = t->span.steps > 0 ? l->now + (double)t->span.steps / l->speed[i] : INFINITY;
+    assert_int_equal(t->group, i);
+    if (!l->check)
+        return;
+    assert_int_equal(t->version, l->f.pulled[i]);
+    assert_int_equal(t->span.steps, want.steps);
+    if (want.steps > 0) {
+        assert_int_equal(t->span.shard, want.shard);
+        assert_int_equal(t->span.first, want.first);
+    }
+}
+
+static void begin(struct lab *l)
+{
+    assert_ok(server_begin(&l->server));
+    for (int i = 0; i < l->rules.groups; i++)
+        pull(l, i, reference_take(&l->f, i));
+}
+
+/* What a group moves from x on; not the same twice. */
+static double moved(double x, int64_t i, const struct async_span *s, int e)
+{
+    const double way = sin((double)(7 * i + 3 * s->shard + s->first) + 0.5 * e);
+    return 0.02 * (double)s->steps * (x - way);
+}
+
+static void push(struct lab *l, int64_t i)
+{
+    struct pupil *p = &l->group[i];
+    const struct async_span span = l->server.group[i].task.span;
+    const double seconds = (double)span.steps / l->speed[i];
+    const struct async_push told = {.group = i,
+                                    .microbatches = 2 * span.steps,
+                                    .tokens = 8 * span.steps,
+                                    .seconds = seconds,
+                                    .idle = 0.25};
+    float g[COUNT];
+    double f[COUNT], w;
+    for (int e = 0; e < COUNT; e++) {
+        g[e] = (float)moved(p->x0[e], i, &span, e);
+        f[e] = moved(p->f0[e], i, &span, e);
+    }
+    p->done = INFINITY;
+    assert_ok(server_push(&l->server, &told, l->now, &w));
+    l->dev.ops->write(&l->dev, l->g.view, g, COUNT);
+    assert_ok(outer_push(&l->outer, l->g.view, w));
+    if (l->check)
+        reference_push(&l->f, (int)i, f, (double)span.steps / seconds, l->now);
+}
+
+static void answer(struct lab *l)
+{
+    for (;;) {
+        struct async_task task;
+        struct async_span want = {0};
+        bool found;
+        const int next = l->check ? reference_answer(&l->f, l->now, &want) : -1;
+        assert_ok(server_answer(&l->server, l->now, &task, &found));
+        if (l->check)
+            assert_int_equal(next, found ? task.group : -1);
+        if (!found)
+            return;
+        l->answered[l->answers++ % 4096] = (int)task.group;
+        pull(l, task.group, want);
+    }
+}
+
+/* The next thing that happens; ties to the lower group, and to a push before the deadline. */
+static void happen(struct lab *l)
+{
+    int64_t first = server_next(&l->server);
+    for (int i = 0; first < 0 && i < l->rules.groups; i++)
+        if (l->group[i].done < INFINITY)
+            first = i;
+    for (int i = 0; server_next(&l->server) < 0 && i < l->rules.groups; i++)
+        if (l->group[i].done < l->group[first].done)
+            first = i;
+    const double deadline = server_deadline(&l->server);
+    if (first >= 0 && l->group[first].done <= deadline) {
+        l->now = fmax(l->now, l->group[first].done);
+        push(l, first);
+    } else {
+        assert_true(deadline < INFINITY);
+        l->now = deadline;
+    }
+    answer(l);
+}
+
+static void leave(struct lab *l, int i)
+{
+    server_leave(&l->server, i);
+    l->group[i].done = INFINITY;
+}
+
+static void agrees(struct lab *l)
+{
+    float x[COUNT];
+    read_x0(l, x);
+    for (int e = 0; e < COUNT; e++) /* some hundred roundings of numbers of about 1 */
+        if (!(fabs(x[e] - l->f.x0[e]) < 2e-5))
+            fail_with("push %lld, element %d: %.9g, and by the rules %.9g",
+                      (long long)l->server.version, e, x[e], l->f.x0[e]);
+}
+
+static void run(struct lab *l)
+{
+    while (!server_over(&l->server)) {
+        happen(l);
+        if (l->check)
+            agrees(l);
+    }
+}
+
+/* All steps of all shards, and nothing twice. */
+static void all_done_once(const struct lab *l)
+{
+    static bool done[MOST][4096];
+    const struct async_journal *j = &l->server.journal;
+    memset(done, 0, sizeof done);
+    int64_t steps = 0;
+    for (int64_t i = 0; i < j->n; i++)
+        for (int64_t k = 0; k < j->entry[i].span.steps; k++, steps++) {
+            bool *at = &done[j->entry[i].span.shard][j->entry[i].span.first + k];
+            assert_false(*at);
+            *at = true;
+        }
+    assert_int_equal(steps, l->rules.groups * l->rules.steps);
+    assert_int_equal(l->server.steps, steps);
+    assert_int_equal(l->server.microbatches, 2 * steps);
+    assert_int_equal(l->server.tokens, 8 * steps);
+}
+
+static void by_the_rules(const struct async_rules *rules, double slowest)
+{
+    struct lab l = {.rules = *rules, .check = true};
+    for (int i = 0; i < MOST; i++) /* 1 to `slowest` */
+        l.speed[i] = pow(slowest, (double)i / (rules->groups - 1 + (rules->groups == 1)));
+    open_lab(&l);
+    begin(&l);
+    run(&l);
+    all_done_once(&l);
+    close_lab(&l);
+}
+
+static void outer_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        int outer;
+        int64_t N;
+        double c;
+    } cases[] = {
+        {ASYNC_SGD, 0, 0},        {ASYNC_NESTEROV, 0, 0},      {ASYNC_DELAYED, 0, 0},
+        {ASYNC_DELAYED, 0, 0.1},  {ASYNC_DELAYED, 0, 0.25},    {ASYNC_DELAYED, 1, 0},
+        {ASYNC_DELAYED, 1, 1},    {ASYNC_DELAYED, 3, 0},       {ASYNC_DELAYED, 3, 1. / 3},
+        {ASYNC_DELAYED, 7, 0.05}, {ASYNC_DELAYED, 16, 0.0625},
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
+        for (int w = 0; w < 4; w++) {
+            struct async_rules r = plain;
+            r.outer = cases[k].outer;
+            r.N = cases[k].N;
+            r.c = cases[k].c;
+            r.staleness = w & 1;
+            r.weight = w & 2 ? 0.3 : 0;
+            by_the_rules(&r, w & 1 ? 1. / 8 : 1);
+        }
+}
+
+static void groups_and_speeds(void **state)
+{
+    (void)state;
+    for (int K = 1; K <= 8; K++)
+        for (int how = 0; how < 8; how++) {
+            struct async_rules r = plain;
+            r.groups = K;
+            r.steps = 41; /* the last task of a shard is short */
+            r.dylu = how & 1;
+            r.grace = how & 2 ? 3 : 0;
+            r.staleness = true;
+            by_the_rules(&r, how & 4 ? 1. / 8 : 1);
+        }
+}
+
+/* N pushes from one x0 that fill one buffer are one Nesterov step on their mean. */
+static void one_buffer(void **state)
+{
+    (void)state;
+    for (int K = 1; K <= 4; K++) {
+        struct lab l = {.rules = plain, .speed = {1, 1, 1, 1}};
+        double x[COUNT], m[COUNT] = {0};
+        l.rules.groups = K;
+        l.rules.grace = 1;
+        open_lab(&l);
+        begin(&l);
+        for (int e = 0; e < COUNT; e++)
+            x[e] = l.f.x0[e];
+        for (int round = 0; round < 5; round++) {
+            double mean[COUNT] = {0};
+            for (int i = 0; i < K; i++)
+                for (int e = 0; e < COUNT; e++)
+                    mean[e] += moved(x[e], i, &l.server.group[i].task.span, e) / K;
+            for (int i = 0; i < K; i++)
+                happen(&l);
+            float got[COUNT];
+            read_x0(&l, got);
+            for (int e = 0; e < COUNT; e++) {
+                m[e] = 0.9 * m[e] + mean[e];
+                x[e] -= 0.7 * (mean[e] + 0.9 * m[e]);
+                assert_true(fabs(got[e] - x[e]) < 1e-5);
+            }
+            assert_int_equal(l.answers, K * (round + 1)); /* all of them, at once */
+        }
+        close_lab(&l);
+    }
+}
+
+/* Pushes at 10, 13 and 14, 20 with a grace of 4, and 25 with nobody left to wait for. */
+static void grace(void **state)
+{
+    (void)state;
+    struct async_rules r = plain;
+    struct lab l = {.rules = r, .speed = {5. / 10, 5. / 13, 5. / 14, 5. / 20}};
+    l.rules.grace = 4;
+    l.rules.steps = 1000;
+    open_lab(&l);
+    begin(&l);
+    happen(&l);
+    assert_true(l.now == 10 && l.answers == 0 && server_deadline(&l.server) == 14);
+    happen(&l);
+    happen(&l); /* as it closes */
+    assert_true(l.now == 14 && l.answers == 3);
+    assert_true(l.answered[0] == 0 && l.answered[1] == 1 && l.answered[2] == 2);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(l.server.group[i].task.version, 3);
+    assert_true(server_deadline(&l.server) == INFINITY);
+    happen(&l); /* 20: opens another one */
+    assert_true(l.now == 20 && l.answers == 3 && server_deadline(&l.server) == 24);
+    happen(&l); /* 24 = 14 + 10 and the deadline */
+    assert_true(l.now == 24 && l.answers == 5);
+    /* 1 pushes at 27, 2 at 28; 0 and 3 are gone: nobody is left to wait for */
+    happen(&l);
+    assert_true(l.now == 27 && l.answers == 5);
+    leave(&l, 0);
+    leave(&l, 3);
+    happen(&l);
+    assert_true(l.now == 28 && l.answers == 7);
+    /* and one that goes while another waits ends that, too */
+    happen(&l);
+    assert_int_equal(l.answers, 7);
+    assert_int_equal(l.server.group[1].state, ASYNC_WAITS);
+    leave(&l, 2);
+    answer(&l);
+    assert_int_equal(l.answers, 8);
+    close_lab(&l);
+}
+
+/* Steps of a group that leaves are done by others, once. */
+static void leaving(void **state)
+{
+    (void)state;
+    for (int when = 1; when < 40; when += 3)
+        for (int exclusive = 0; exclusive < 2; exclusive++) {
+            struct lab l = {.rules = plain, .speed = {1, 0.5, 0.9, 0.8}};
+            l.rules.exclusive = exclusive;
+            open_lab(&l);
+            begin(&l);
+            for (int k = 0; k < when; k++)
+                happen(&l);
+            leave(&l, when % 4);
+            if (when % 2)
+                leave(&l, (when + 1) % 4);
+            answer(&l);
+            run(&l);
+            if (!exclusive) /* else a group may have nothing to do while one is about to go */
+                all_done_once(&l);
+            close_lab(&l);
+        }
+}
+
+/* With an exclusive shard the place in the data comes with the push. */
+static void exclusive(void **state)
+{
+    (void)state;
+    struct lab l = {.rules = plain, .speed = {1, 0.5, 0.25, 0.8}};
+    int64_t at[MOST] = {0};
+    l.rules.exclusive = true;
+    open_lab(&l);
+    begin(&l);
+    while (!server_over(&l.server)) {
+        const int64_t before = l.server.version;
+        int under[MOST] = {0};
+        happen(&l);
+        if (l.server.version > before) {
+            const struct async_span s = l.server.journal.entry[before].span;
+            at[s.shard] += 2 * s.steps;
+        }
+        for (int i = 0; i < l.rules.groups; i++) {
+            const struct async_group *g = &l.server.group[i];
+            if (g->state == ASYNC_TRAINS) {
+                assert_int_equal(g->task.microbatch, at[g->task.span.shard]);
+                assert_int_equal(under[g->task.span.shard]++, 0);
+            }
+        }
+    }
+    all_done_once(&l);
+    close_lab(&l);
+}
+
+static void dylu(void **state)
+{
+    (void)state;
+    const struct async_rules r = {.dylu = true, .H = 10};
+    assert_int_equal(rules_steps(&r, 2, 2), 10);
+    assert_int_equal(rules_steps(&r, 1, 2), 5);
+    assert_int_equal(rules_steps(&r, 0.99, 2), 4);
+    assert_int_equal(rules_steps(&r, 0.01, 2), 1);
+    struct lab l = {.rules = plain, .speed = {4, 2, 1, 0.5}};
+    l.rules.dylu = true;
+    l.rules.H = 16;
+    l.rules.steps = 400;
+    open_lab(&l);
+    begin(&l);
+    while (l.server.version < 60)
+        happen(&l);
+    for (int i = 0; i < 4; i++) /* as fast as they are, so all come together */
+        assert_int_equal(l.server.group[i].task.span.steps, 16 >> i);
+    leave(&l, 0);
+    while (l.server.version < 80)
+        happen(&l);
+    for (int i = 1; i < 4; i++) /* of those who are there */
+        assert_int_equal(l.server.group[i].task.span.steps, 32 >> i);
+    close_lab(&l);
+}
+
+static void numbers_of_groups(void **state)
+{
+    (void)state;
+    struct lab l = {.rules = plain, .speed = {1, 0.5, 0.25, 0.125}};
+    int64_t pushes = 0, steps = 0, late = 0;
+    open_lab(&l);
+    begin(&l);
+    run(&l);
+    for (int i = 0; i < 4; i++) {
+        const struct async_group *g = &l.server.group[i];
+        pushes += g->pushes;
+        steps += g->steps;
+        late += g->staleness;
+        assert_true(fabs(g->idle - 0.25 * (double)g->pushes) < 1e-9);
+        assert_true(fabs(g->seconds * l.speed[i] - (double)g->steps) < 1e-9);
+    }
+    assert_int_equal(pushes, l.server.version);
+    assert_int_equal(steps, 240);
+    const struct async_journal *j = &l.server.journal;
+    for (int64_t i = 0; i < j->n; i++)
+        late -= i - j->entry[i].version;
+    assert_int_equal(late, 0);
+    assert_true(l.server.group[0].pushes > 4 * l.server.group[3].pushes);
+    close_lab(&l);
+}
+
+/* The order of another run, whatever the speeds, to the bit; and behind its end the own one. */
+static void replay(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++)
+        for (int part = 0; part < 2; part++) {
+            struct lab a = {.rules = plain, .speed = {1, 0.5, 0.7, 0.3}};
+            struct lab b = {.rules = plain, .speed = {0.2, 0.9, 0.9, 1}};
+            float x[COUNT], y[COUNT];
+            a.rules.grace = b.rules.grace = how & 1 ? 4 : 0;
+            a.rules.dylu = b.rules.dylu = how & 2;
+            a.rules.staleness = b.rules.staleness = true;
+            open_lab(&a);
+            begin(&a);
+            if (part) {
+                while (a.server.version < 23)
+                    happen(&a);
+            } else {
+                run(&a);
+            }
+            const int64_t n = a.server.version;
+            read_x0(&a, x);
+            assert_ok(journal_write(&a.server.journal, at("pushes.tsv")));
+            close_lab(&a);
+            b.replay = at("pushes.tsv");
+            open_lab(&b);
+            begin(&b);
+            while (b.server.version < n)
+                happen(&b);
+            read_x0(&b, y);
+            assert_memory_equal(x, y, sizeof x);
+            run(&b);
+            all_done_once(&b);
+            close_lab(&b);
+        }
+}
+
+static void refused(const char *text, enum sotto_status code, const char *part)
+{
+    struct lab l = {.rules = plain, .speed = {1, 1, 1, 1}};
+    enum sotto_status st = SOTTO_OK;
+    assert_ok(file_write(at("bad.tsv"), text, strlen(text)));
+    open_lab(&l);
+    st = journal_read(&l.server.replay, at("bad.tsv"), l.rules.groups);
+    if (st == SOTTO_OK)
+        st = server_begin(&l.server);
+    while (st == SOTTO_OK && l.server.version < 3) {
+        struct async_task task;
+        bool found;
+        double w;
+        st = server_push(&l.server, &(struct async_push){.group = server_next(&l.server)}, 0, &w);
+        while (st == SOTTO_OK && (st = server_answer(&l.server, 0, &task, &found)) == SOTTO_OK &&
+               found)
+            ;
+    }
+    assert_fails(st, code, part);
+    close_lab(&l);
+}
+
+static void wrong_replays(void **state)
+{
+    (void)state;
+    refused("0 5 0 0\n", SOTTO_EFORMAT, "want 5 numbers");
+    refused("# a\n0 5 0 0 0 1\n", SOTTO_EFORMAT, "bad.tsv:2: more than 5");
+    refused("4 5 0 0 0\n", SOTTO_EFORMAT, "push 0 of a run with 4 groups");
+    refused("0 5 0 0 1\n", SOTTO_EFORMAT, "pulled at 1 pushes");
+    refused("0 0 0 0 0\n", SOTTO_EFORMAT, "cannot be 0 steps");
+    refused("0 5 0 99999999999999999999 0\n", SOTTO_EFORMAT, "want 5 numbers");
+    refused("0 5 0 58 0\n", SOTTO_EINVAL, "this one is at step 0");
+    refused("0 61 0 0 0\n", SOTTO_EINVAL, "61 steps from step 0");
+    refused("0 5 0 0 0\n0 5 0 5 0\n", SOTTO_EFORMAT, "replay of push 1: it was pulled at 0");
+}
+
+/* From a file in the middle, what follows has the same bits. */
+static void survives(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 12; how++) {
+        struct lab l = {.rules = plain, .speed = {1, 0.5, 0.25, 0.125}}; /* times are exact */
+        struct state_visitor v;
+        float x[COUNT], y[COUNT];
+        l.rules.H = 8;
+        l.rules.outer = how % 3;
+        l.rules.c = how % 2 ? 0.2 : 0;
+        l.rules.grace = how & 4 ? 2.5 : 0;
+        l.rules.dylu = how & 8;
+        open_lab(&l);
+        begin(&l);
+        for (int k = 0; k < 17 + how; k++)
+            happen(&l);
+        if (how == 5)
+            leave(&l, 0); /* a hole */
+        assert_ok(state_saver_init(&v));
+        assert_ok(server_visit(&l.server, &v, l.now));
+        assert_ok(outer_visit(&l.outer, &v));
+        assert_ok(state_saver_write(&v, at("state")));
+        state_free(&v);
+
+        struct lab other = {.rules = l.rules};
+        memcpy(other.speed, l.speed, sizeof l.speed);
+        memcpy(other.group, l.group, sizeof l.group);
+        other.now = 1000 + l.now; /* another clock */
+        for (int i = 0; i < MOST; i++)
+            other.group[i].done += 1000;
+        open_lab(&other);
+        assert_ok(state_loader_open(&v, at("state")));
+        assert_ok(server_visit(&other.server, &v, other.now));
+        assert_ok(outer_visit(&other.outer, &v));
+        assert_ok(state_loader_finish(&v));
+        state_free(&v);
+        if (how == 5) { /* who had left waits for a task of the new run */
+            assert_int_equal(other.server.group[0].state, ASYNC_WAITS);
+            server_leave(&other.server, 0);
+        }
+        run(&l);
+        run(&other);
+        read_x0(&l, x);
+        read_x0(&other, y);
+        assert_memory_equal(x, y, sizeof x);
+        assert_int_equal(l.server.journal.n, other.server.journal.n);
+        assert_memory_equal(l.server.journal.entry, other.server.journal.entry,
+                            (size_t)l.server.journal.n * sizeof *l.server.journal.entry);
+        all_done_once(&other);
+        close_lab(&l);
+        close_lab(&other);
+    }
+}
+
+/* A longer run has something for those who had left; another number of groups is refused. */
+static void longer_runs(void **state)
+{
+    (void)state;
+    struct lab l = {.rules = plain, .speed = {1, 0.5, 0.7, 0.3}};
+    struct state_visitor v;
+    open_lab(&l);
+    begin(&l);
+    run(&l);
+    assert_ok(state_saver_init(&v));
+    assert_ok(server_visit(&l.server, &v, l.now));
+    assert_ok(state_saver_write(&v, at("state")));
+    state_free(&v);
+    close_lab(&l);
+    for (int K = 3; K <= 4; K++) {
+        struct lab more = {.rules = plain, .speed = {1, 0.5, 0.7, 0.3}};
+        more.rules.groups = K;
+        more.rules.steps = 100;
+        open_lab(&more);
+        assert_ok(state_loader_open(&v, at("state")));
+        if (K == 3) {
+            assert_fails(server_visit(&more.server, &v, 0), SOTTO_EINVAL, "is of 4 groups");
+        } else {
+            assert_ok(server_visit(&more.server, &v, 0));
+            answer(&more);
+            assert_int_equal(more.answers, 4);
+            run(&more);
+            all_done_once(&more);
+        }
+        state_free(&v);
+        close_lab(&more);
+    }
+}
+
+static void senseless(void **state)
+{
+    (void)state;
+    struct async_rules r = plain;
+    struct async_server s;
+    r.c = 0.26;
+    assert_fails(server_init(&s, &r, NULL), SOTTO_EINVAL, "c = 0.26 is more than 1/N = 1/4");
+    server_free(&s);
+    r.N = 3;
+    assert_ok(server_init(&s, &r, NULL));
+    server_free(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outer_rules),
+        cmocka_unit_test(groups_and_speeds),
+        cmocka_unit_test(one_buffer),
+        cmocka_unit_test(grace),
+        cmocka_unit_test(leaving),
+        cmocka_unit_test(exclusive),
+        cmocka_unit_test(dylu),
+        cmocka_unit_test(numbers_of_groups),
+        cmocka_unit_test_setup_teardown(replay, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(wrong_replays, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(survives, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(longer_runs, scratch_make, scratch_remove),
+        cmocka_unit_test(senseless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
