@@ -7,6 +7,7 @@
 static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 static const char *const time_names[] = {"real", "virtual", NULL};
 static const char *const save_dtype_names[] = {"auto", "fp32", "bf16", "fp16", NULL};
+static const char *const head_names[] = {"auto", "keep", "new", NULL};
 static const char *const oracle_names[] = {"model", "null", NULL};
 static const char *const collective_names[] = {"native", "ring", NULL};
 
@@ -14,6 +15,9 @@ static const char *const collective_names[] = {"native", "ring", NULL};
 static const struct option train_options[] = {
     OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
     OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
+    OPTION_ENUM(S, head, "auto", head_names,
+                "the classifier of such a model over images; auto: new where it has another number "
+                "of classes than the data, or none"),
     OPTION_BOOL(S, resume, "false",
                 "go on from the newest checkpoint in `out`, or in the folder named behind it"),
     OPTION_LONG(

@@ -8,6 +8,7 @@
 
 enum train_time { TIME_REAL, TIME_VIRTUAL };
 enum train_oracle { ORACLE_MODEL, ORACLE_NULL };
+enum train_head { HEAD_AUTO, HEAD_KEEP, HEAD_NEW };
 
 struct train_config { /* [train] */
     char out[OPTION_ROOM];
@@ -21,6 +22,7 @@ struct train_config { /* [train] */
     int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
     int64_t eval_batches;                      /* 0: all held-out data */
     int keep;
+    int head;       /* enum train_head, of a model over images  */
     int save_dtype; /* enum save_dtype, of the published weights */
     int workers;    /* 0: 1, or as many as MPI started          */
     int nodes;      /* 0: 1, or the hosts that MPI started on   */

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "nn/arch/image.h"
 #include "train/weights.h"
 
 static const size_t file_limit = (size_t)1 << 29;
@@ -65,13 +66,13 @@ static enum sotto_status take_tokenizer(struct hf_folder *f, const char *from)
 }
 
 static enum sotto_status choose_types(struct hf_folder *f, const struct model *model,
-                                      const char *from, enum save_dtype dtype)
+                                      const char *from, bool new_head, enum save_dtype dtype)
 {
     f->types = calloc((size_t)model->table.n, sizeof *f->types);
     if (!f->types)
         return fail(SOTTO_ENOMEM, "no memory for the types of %d tensors", model->table.n);
     if (dtype == SAVE_AUTO)
-        return *from ? weights_types(model, from, f->types) : SOTTO_OK;
+        return *from ? weights_types(model, from, new_head, f->types) : SOTTO_OK;
     f->dtype = dtypes[dtype].hf;
     for (int i = 0; i < model->table.n; i++)
         f->types[i] = dtypes[dtype].type;
@@ -138,11 +139,11 @@ static enum sotto_status take_config(struct hf_folder *f, const char *folder)
 
 enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
-                                 enum save_dtype dtype)
+                                 bool new_head, enum save_dtype dtype)
 {
     enum sotto_status st;
     *f = (struct hf_folder){0};
-    TRY_DONE(choose_types(f, model, from, dtype));
+    TRY_DONE(choose_types(f, model, from, new_head, dtype));
     if (*from) {
         TRY_DONE(take_config(f, from));
         TRY_DONE(take_all(f, from, false));
@@ -164,6 +165,7 @@ void hf_folder_close(struct hf_folder *f)
     free(f->config_text);
     json_decref(f->config);
     json_decref(f->processor);
+    json_decref(f->classes);
     *f = (struct hf_folder){0};
 }
 
@@ -174,6 +176,23 @@ void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
     f->file[i].data = NULL;
     json_decref(f->processor);
     f->processor = processor;
+}
+
+/* A folder of a bare model ("ViTModel") becomes one of the whole. */
+enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model *model,
+                                        char *const *names, int classes)
+{
+    json_decref(f->classes);
+    f->classes = json_object();
+    if (!f->classes)
+        return fail(SOTTO_ENOMEM, "no memory for the names of %d classes", classes);
+    image_write_classes(f->classes, names, classes);
+    if (json_object_get(f->config, "num_labels"))
+        json_object_set_new(f->classes, "num_labels", json_integer(classes));
+    if (f->config)
+        json_object_set_new(f->classes, "architectures",
+                            json_pack("[s]", archs[model->config.arch]->hf_class));
+    return SOTTO_OK;
 }
 
 bool hf_folder_exact(const struct hf_folder *f, const struct model *model)
@@ -205,7 +224,7 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
 {
     char path[FILE_PATH_ROOM];
     json_t *json;
-    if (f->config && !f->dtype) {
+    if (f->config && !f->dtype && !f->classes) {
         TRY(file_join(path, folder, "config.json"));
         return file_write(path, f->config_text, f->config_size);
     }
@@ -219,6 +238,8 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
             json_object_set_new(json, "pad_token_id", json_null());
         }
     }
+    if (json && f->classes)
+        json_object_update(json, f->classes);
     if (json && f->dtype) { /* "dtype" is what newer versions write */
         const bool newer = json_object_get(json, "dtype") != NULL;
         if (newer)

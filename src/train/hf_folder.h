@@ -27,18 +27,24 @@ struct hf_folder {
     } file[HF_FILES];
     int begin, end;    /* the tokens that a text begins and ends with; -1: none */
     json_t *processor; /* preprocessor_config.json where it is not as it came; NULL: it is */
+    json_t *classes;   /* members of config.json, the same */
 };
 
 /* `from`: the folder that the model came from, "": it is new. `tokenizer` (optional), with the file
- * or folder that it came from, "": it was trained. */
+ * or folder that it came from, "": it was trained. `new_head`: the folder's classifier is not the
+ * model's. */
 enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model, const char *from,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
-                                 enum save_dtype dtype);
+                                 bool new_head, enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
 
 /* Of images: how they are made, where the folder that the model came from does not say so. Takes
  * over the reference. */
 void hf_folder_set_processor(struct hf_folder *f, json_t *processor);
+
+/* ... and what classes are called, `names` (optional). */
+enum sotto_status hf_folder_set_classes(struct hf_folder *f, const struct model *model,
+                                        char *const *names, int classes);
 
 /* Writes all but the weights into `folder`. `tokenizer` (optional): NULL for none. */
 enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model *model,

@@ -43,6 +43,7 @@ static const struct {
     const char *key, *reason;
 } fixed[] = {
     {"train.init", "its parameters come from the checkpoint"},
+    {"train.head", "its parameters come from the checkpoint"},
     {"model.preset", "the model is the checkpoint's"},
     {"data.vocab", "the tokenizer is the checkpoint's"},
     {"data.tokenizer", "the tokenizer is the checkpoint's"},

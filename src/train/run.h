@@ -77,9 +77,14 @@ struct run {
     struct table declared;     /* oracle = null: sizes without a model */
     const struct table *table; /* of the one or the other              */
     struct cluster cluster;
-    double microbatch_seconds;       /* where time is modelled */
-    float *start;                    /* the parameters to begin with, until all workers have them */
-    float *start_state;              /* ... and what the model keeps beside them; NULL: nothing   */
+    double microbatch_seconds; /* where time is modelled */
+    struct {
+        int came, asked; /* classes of the model that training starts from, and those that were
+                            asked for; 0: none, not said */
+        bool anew;       /* it is made from the seed, not loaded */
+    } head;              /* the classifier of a model over images */
+    float *start;        /* the parameters to begin with, until all workers have them */
+    float *start_state;  /* ... and what the model keeps beside them; NULL: nothing   */
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
     struct run_config *before;       /* what that was made with; NULL: a new run */
     bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */
@@ -124,6 +129,15 @@ enum sotto_status run_open_data(struct run *run, const char *from);
 /* ... and, once run->folder is open, how the model's images are to be made, where `from` does not
  * say the same. */
 enum sotto_status run_describe_images(struct run *run, const char *from);
+
+/* Parts of opening that concern the classifier of a model over images that training starts from.
+ * Classes that the user asked for are taken out of `asked`, since the model may have others; then
+ * the data say how many it is to have; then, the model being known, it is said whether the
+ * classifier is made anew; and once run->folder is open, what classes are called. */
+void run_ask_classes(struct run *run, struct model_config *asked);
+enum sotto_status run_fit_classes(struct run *run);
+enum sotto_status run_choose_head(struct run *run, const char *from);
+enum sotto_status run_describe_classes(struct run *run);
 
 /* Trains until the budget is spent, with all workers. SOTTO_ESTOPPED: the watcher asked, and
  * everything is saved. */

@@ -92,12 +92,17 @@ static enum sotto_status open_images(struct run *run, const char *from)
     TRY(images_open_valid(&run->valid, run->train, c));
     const struct image_set *set = images_set(run->train);
     run->config.data.resize = set->resize; /* so that it is kept with them */
+    TRY(run_fit_classes(run));
     return model_config_fit(&run->config.model, &(struct image_sizes){set->height, set->width,
                                                                       set->channels, set->classes});
 }
 
 enum sotto_status run_open_data(struct run *run, const char *from)
 {
+    const struct train_config *t = &run->config.train;
+    if (t->head != HEAD_AUTO && !*run->checkpoint && !run->head.came)
+        return fail(SOTTO_EINVAL, "train.head has no effect: training starts from no model over "
+                                  "images");
     return model_config_image(&run->config.model) ? open_images(run, from) : open_text(run, from);
 }
 

@@ -51,6 +51,8 @@ static enum sotto_status open_config(struct run *run, const char *from, bool res
         return model_config_resolve(&run->config.model);
     struct model_config asked = run->config.model;
     TRY(weights_config(&run->config.model, from));
+    if (!resumed)
+        run_ask_classes(run, &asked);
     if (resumed && !*run->config.train.init) { /* else only what was said can differ */
         strcpy(run->config.model.preset, asked.preset);
         TRY(model_config_resolve(&asked));
@@ -215,8 +217,9 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (*run->checkpoint)
         TRY(file_join(exact, run->checkpoint, CHECKPOINT_PARAMETERS));
     const char *parameters = *exact && file_exists(exact) ? exact : from;
+    TRY(run_choose_head(run, from));
     if (*from)
-        TRY(weights_types(&run->model, parameters, NULL));
+        TRY(weights_types(&run->model, parameters, run->head.anew, NULL));
     if (run->config.train.check_memory)
         TRY(estimate_check(run));
     run->start = calloc(count, sizeof *run->start);
@@ -224,14 +227,16 @@ static enum sotto_status open_start(struct run *run, const char *from)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
-                           (enum save_dtype)run->config.train.save_dtype));
-    if (run->cluster.leads && run->model.sample.kind != SAMPLE_TOKENS)
+                           run->head.anew, (enum save_dtype)run->config.train.save_dtype));
+    if (run->cluster.leads && run->model.sample.kind != SAMPLE_TOKENS) {
         TRY(run_describe_images(run, from));
+        TRY(run_describe_classes(run));
+    }
     TRY(open_start_state(run, *from ? parameters : ""));
-    if (*from)
+    if (*from && !run->head.anew)
         return weights_load(&run->model, parameters, run->start);
     model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
-    return SOTTO_OK;
+    return *from ? weights_load_body(&run->model, parameters, run->start) : SOTTO_OK;
 }
 
 /* Parsed once for all workers of this process. */

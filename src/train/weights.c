@@ -132,15 +132,23 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
     return e->form == FORM_KERNEL ? load_kernel(entry, e, out) : safetensors_read_f32(entry, out);
 }
 
+static bool is_classifier(const struct table_entry *e)
+{
+    return strncmp(e->name, ARCH_CLASSIFIER, strlen(ARCH_CLASSIFIER)) == 0;
+}
+
 static enum sotto_status load_table(const struct model *model, const struct table *table,
-                                    const char *path, float *flat)
+                                    const char *path, bool body, float *flat)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
     enum sotto_status st = SOTTO_OK;
-    memset(flat, 0, table_count(table) * sizeof *flat);
+    if (!body)
+        memset(flat, 0, table_count(table) * sizeof *flat);
     for (int i = 0; i < table->n && st == SOTTO_OK; i++) {
         const struct table_entry *e = &table->entry[i];
+        if (body && is_classifier(e))
+            continue;
         st = load_tensor(&set, model, e, flat + table->stage_start[e->stage] + e->offset);
     }
     safetensors_close(&set);
@@ -149,27 +157,50 @@ static enum sotto_status load_table(const struct model *model, const struct tabl
 
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat)
 {
-    return load_table(model, &model->table, path, flat);
+    return load_table(model, &model->table, path, false, flat);
+}
+
+enum sotto_status weights_load_body(const struct model *model, const char *path, float *flat)
+{
+    return load_table(model, &model->table, path, true, flat);
+}
+
+enum sotto_status weights_have_classifier(const struct model *model, const char *path, bool *have)
+{
+    struct safetensors set;
+    *have = true;
+    TRY(safetensors_open(&set, path));
+    for (int i = 0; i < model->table.n; i++)
+        *have &= !is_classifier(&model->table.entry[i]) ||
+                 find_name(&set, model->table.entry[i].name) != NULL;
+    safetensors_close(&set);
+    return SOTTO_OK;
 }
 
 enum sotto_status weights_load_state(const struct model *model, const char *path, float *state)
 {
-    return load_table(model, &model->state, path, state);
+    return load_table(model, &model->state, path, false, state);
 }
 
-enum sotto_status weights_types(const struct model *model, const char *path,
+static enum safetensors_type readable(enum safetensors_type type)
+{
+    return type == SAFETENSORS_BF16 || type == SAFETENSORS_F16 ? type : SAFETENSORS_F32;
+}
+
+enum sotto_status weights_types(const struct model *model, const char *path, bool body,
                                 enum safetensors_type *types)
 {
     struct safetensors set;
     TRY(safetensors_open(&set, path));
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < model->table.n && st == SOTTO_OK; i++) {
-        const struct safetensors_entry *entry;
-        st = find_tensor(&set, model, &model->table.entry[i], &entry);
+        const struct table_entry *e = &model->table.entry[i];
+        const struct safetensors_entry *entry = NULL;
+        const bool left_out = body && is_classifier(e);
+        if (!left_out)
+            st = find_tensor(&set, model, e, &entry);
         if (st == SOTTO_OK && types)
-            types[i] = entry->type == SAFETENSORS_BF16 || entry->type == SAFETENSORS_F16
-                           ? entry->type
-                           : SAFETENSORS_F32;
+            types[i] = left_out ? types[i - 1] : readable(entry->type);
     }
     safetensors_close(&set);
     return fail_in(st, "%s: ", path);

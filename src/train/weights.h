@@ -13,13 +13,20 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
  * files hold buffers too. */
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
+/* The same but for the classifier of a model over images, which stays as it is in `flat`. */
+enum sotto_status weights_load_body(const struct model *model, const char *path, float *flat);
+
+/* Whether the files have that classifier, of whatever classes. */
+enum sotto_status weights_have_classifier(const struct model *model, const char *path, bool *have);
+
 /* ... and what the model keeps beside its parameters (model->state). */
 enum sotto_status weights_load_state(const struct model *model, const char *path, float *state);
 
 /* The types (model->table.n) that the tensors have in those files: F32, BF16 or F16; what was wider
- * is F32, which it is read as. NULL: only looks whether all are there in their shapes, which is to
+ * is F32, which it is read as. `body`: the classifier is not looked for, and has the type of the
+ * tensor before it. NULL: only looks whether all are there in their shapes, which is to
  * be done before memory is taken for sizes that a file claims. */
-enum sotto_status weights_types(const struct model *model, const char *path,
+enum sotto_status weights_types(const struct model *model, const char *path, bool body,
                                 enum safetensors_type *types);
 
 /* Writes a safetensors file, atomically. `types`: of the tensors, NULL: F32; a tensor with numbers

@@ -139,8 +139,8 @@ static void assert_as_it_came(const char *from, const char *out)
     assert_same_file(from, out, "tokenizer.json");
     assert_ok(weights_config(&config, at(out)));
     assert_ok(model_init(&model, &config, 1, 1));
-    assert_ok(weights_types(&model, at(from), want));
-    assert_ok(weights_types(&model, at(out), have));
+    assert_ok(weights_types(&model, at(from), false, want));
+    assert_ok(weights_types(&model, at(out), false, have));
     assert_memory_equal(want, have, (size_t)model.table.n * sizeof *want);
     model_free(&model);
 }

@@ -196,100 +196,11 @@ static void statistics_are_averaged(void **state)
     }
 }
 
-/* The model of tests/vectors in a folder as transformers leaves one, with a member that nobody here
- * knows. */
-static void make_theirs(const char *name, const char *folder)
-{
-    char path[FILE_PATH_ROOM], *data;
-    size_t size;
-    struct safetensors set;
-    json_t *json;
-    make_folder(folder);
-    snprintf(path, sizeof path, "%s/%s.safetensors", TEST_VECTORS, name);
-    assert_ok(file_read(path, 1 << 24, &data, &size));
-    assert_ok(safetensors_open(&set, path));
-    const char *text = safetensors_metadata(&set, "config");
-    assert_ok(json_parse(&json, text, strlen(text), "config"));
-    safetensors_close(&set);
-    json_object_set_new(json, "their_own", json_pack("[f, n]", 1.5));
-    assert_ok(file_join(path, at(folder), "model.safetensors"));
-    assert_ok(file_write(path, data, size));
-    assert_ok(file_join(path, at(folder), "config.json"));
-    assert_ok(json_save(json, path, 2));
-    json_decref(json);
-    free(data);
-}
-
-static void assert_same_text(const char *a, const char *b, const char *name)
-{
-    char path[2][FILE_PATH_ROOM], *text[2];
-    assert_ok(file_join(path[0], at(a), name));
-    assert_ok(file_join(path[1], at(b), name));
-    for (int i = 0; i < 2; i++)
-        assert_ok(file_read_text(path[i], 1 << 20, &text[i]));
-    assert_string_equal(text[0], text[1]);
-    free(text[0]);
-    free(text[1]);
-}
-
-/* Tuned on colours, the folder has their config.json to the byte and all tensors under their names,
- * in their shapes and types; batch norms have counted on. */
-static void tuning_keeps_the_folder(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"resnet", "resnet_bottleneck", "vit"};
-    static const char *const beside[] = {"pixels", "labels", "logits", "loss"};
-    for (int i = 0; i < 8; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "colours/%s", i % 2 ? "red" : "blue");
-        make_folder(name);
-        snprintf(name, sizeof name, "colours/%s/%d.ppm", i % 2 ? "red" : "blue", i);
-        make_ppm(name, 16, 16, i % 2 ? 200 + i : 9, 20, i % 2 ? 9 : 200 + i);
-    }
-    for (int m = 0; m < 3; m++) {
-        static struct run_config c;
-        struct run *run = malloc(sizeof *run);
-        struct safetensors theirs, ours;
-        size_t tensors = 0;
-        make_theirs(names[m], "theirs");
-        c = configure_run("tuned");
-        strcpy(c.train.init, at("theirs"));
-        strcpy(c.data.train, at("colours"));
-        set_all(&c, (const char *[]){"train.steps=2", "train.batch=4", "data.holdout=0", NULL}, 4);
-        assert_ok(run_open(run, &c, NULL));
-        assert_ok(run_train(run));
-        run_close(run);
-        free(run);
-        assert_same_text("theirs", "tuned", "config.json");
-        assert_ok(safetensors_open(&theirs, at("theirs")));
-        assert_ok(safetensors_open(&ours, at("tuned")));
-        for (size_t i = 0; i < ours.count; i++) {
-            const struct safetensors_entry *have = &ours.entry[i];
-            const struct safetensors_entry *want = safetensors_find(&theirs, have->name);
-            int64_t seen;
-            assert_non_null(want);
-            assert_true(want->type == have->type && want->ndim == have->ndim);
-            assert_memory_equal(want->shape, have->shape, (size_t)have->ndim * sizeof *have->shape);
-            tensors++;
-            if (have->type != SAFETENSORS_I64)
-                continue;
-            assert_ok(safetensors_read_i64(have, &seen));
-            assert_int_equal(seen, 7 + 2);
-        }
-        assert_int_equal(tensors + sizeof beside / sizeof *beside, theirs.count);
-        safetensors_close(&theirs);
-        safetensors_close(&ours);
-        assert_ok(file_remove_tree(at("theirs")));
-        assert_ok(file_remove_tree(at("tuned")));
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method),
         cmocka_unit_test(statistics_are_averaged),
-        cmocka_unit_test(tuning_keeps_the_folder),
     };
     return cmocka_run_group_tests(tests, make_set, scratch_remove);
 }

@@ -201,7 +201,7 @@ static void check_types(struct setup *s, const enum safetensors_type *asked,
     assert_ok(weights_save(&s->model, in(s, "model.safetensors"), s->flat, NULL, asked));
     log_set(NULL, NULL);
     assert_int_equal(warnings, want_warnings);
-    assert_ok(weights_types(&s->model, s->folder, found));
+    assert_ok(weights_types(&s->model, s->folder, false, found));
     assert_ok(weights_load(&s->model, s->folder, s->back));
     for (int i = 0; i < table->n; i++) {
         const struct table_entry *e = &table->entry[i];

@@ -27,6 +27,10 @@ struct image_sizes {
     int height, width, channels, classes;
 };
 
+/* What the names of a classifier's tensors begin with, in models over images: they alone depend on
+ * the classes. */
+#define ARCH_CLASSIFIER "classifier."
+
 /* A part of tensors' names, and what stands for it in files of other versions of transformers. */
 struct arch_rename {
     const char *from, *to;

@@ -1,6 +1,9 @@
 #include "nn/arch/image.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#define IMAGE_UNNAMED "LABEL_%d" /* as transformers calls a class without a name */
 
 enum sotto_status image_check(const struct image_sizes *s, const char *arch)
 {
@@ -63,18 +66,36 @@ enum sotto_status image_read(struct image_sizes *s, const json_t *json)
     return SOTTO_OK;
 }
 
+void image_write_classes(json_t *json, char *const *names, int classes)
+{
+    json_t *by_number = json_object(), *by_name = json_object();
+    for (int i = 0; i < classes; i++) {
+        char number[16], unnamed[32];
+        snprintf(number, sizeof number, "%d", i);
+        snprintf(unnamed, sizeof unnamed, IMAGE_UNNAMED, i);
+        json_t *name = names ? json_string(names[i]) : NULL;
+        if (!name) /* there is none, or it is no UTF-8 */
+            name = json_string(unnamed);
+        json_object_set_new(by_name, json_string_value(name), json_integer(i));
+        json_object_set_new(by_number, number, name);
+    }
+    json_object_set_new(json, "id2label", by_number);
+    json_object_set_new(json, "label2id", by_name);
+}
+
+const char *image_class_name(const json_t *json, int i)
+{
+    char number[16], unnamed[32];
+    snprintf(number, sizeof number, "%d", i);
+    snprintf(unnamed, sizeof unnamed, IMAGE_UNNAMED, i);
+    const char *name =
+        json_string_value(json_object_get(json_object_get(json, "id2label"), number));
+    return name && strcmp(name, unnamed) != 0 ? name : NULL;
+}
+
 void image_write(const struct image_sizes *s, json_t *json)
 {
-    json_t *names = json_object(), *numbers = json_object();
-    for (int i = 0; i < s->classes; i++) {
-        char number[16], name[32];
-        snprintf(number, sizeof number, "%d", i);
-        snprintf(name, sizeof name, "LABEL_%d", i);
-        json_object_set_new(names, number, json_string(name));
-        json_object_set_new(numbers, name, json_integer(i));
-    }
-    json_object_set_new(json, "id2label", names);
-    json_object_set_new(json, "label2id", numbers);
+    image_write_classes(json, NULL, s->classes);
     json_object_set_new(json, "num_channels", json_integer(s->channels));
     json_object_set_new(json, "image_size",
                         s->height == s->width ? json_integer(s->height)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "nn/arch/build.h"
+#include "nn/arch/image.h"
 
 struct mlp_config {
     struct image_sizes image;
@@ -35,21 +35,10 @@ static void defaults(struct model_config *c)
 static enum sotto_status check(const struct model_config *c)
 {
     const struct mlp_config *m = arch_own(c, &arch_mlp);
-    const struct image_sizes *s = &m->image;
-    if (s->height < 1 || s->width < 1 || s->channels < 1 || s->classes < 1)
-        return fail(SOTTO_EINVAL,
-                    "mlp needs height, width, channels and classes of at least 1: got %d, %d, %d, "
-                    "%d",
-                    s->height, s->width, s->channels, s->classes);
-    if (m->hidden < 1 || m->layers < 1)
-        return fail(SOTTO_EINVAL, "mlp needs hidden and layers of at least 1: got %d, %d",
-                    m->hidden, m->layers);
-    if (s->height > IMAGE_SIDE || s->width > IMAGE_SIDE || s->channels > IMAGE_CHANNELS ||
-        s->classes > IMAGE_CLASSES || m->hidden > 1 << 20 || m->layers > 1024)
-        return fail(SOTTO_EINVAL,
-                    "sizes of mlp are out of range: %d x %d x %d, %d classes, hidden %d, layers %d",
-                    s->height, s->width, s->channels, s->classes, m->hidden, m->layers);
-    return SOTTO_OK;
+    if (m->hidden < 1 || m->layers < 1 || m->hidden > 1 << 20 || m->layers > 1024)
+        return fail(SOTTO_EINVAL, "sizes of mlp are out of range: hidden %d, layers %d", m->hidden,
+                    m->layers);
+    return image_check(&m->image, "mlp");
 }
 
 /* Members of config.json, as they lie in the architecture's own configuration. */
@@ -116,11 +105,8 @@ static enum sotto_status build(struct model *m)
     head->vocab = s->classes;
     head->norm = (struct norm_part){NORM_LAYER, model_ones(m, c->hidden, "norm.weight"),
                                     model_zeros(m, c->hidden, "norm.bias"), 1e-5f};
-    head->w = model_matrix(m, m->config.init_std, s->classes, c->hidden, "classifier.weight");
-    m->sample = (struct sample){.kind = SAMPLE_FLOATS,
-                                .dims = {s->height, s->width, s->channels},
-                                .targets = 1,
-                                .positions = 1};
+    head->w = model_matrix(m, m->config.init_std, s->classes, c->hidden, ARCH_CLASSIFIER "weight");
+    m->sample = image_sample(s, 1);
     return SOTTO_OK;
 }
 

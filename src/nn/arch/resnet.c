@@ -230,8 +230,9 @@ static enum sotto_status build(struct model *m)
     head->width = s.width;
     head->classes = r->image.classes;
     head->pixels = s.h * s.w;
-    head->w = model_matrix(m, m->config.init_std, r->image.classes, s.width, "classifier.1.weight");
-    head->b = model_zeros(m, r->image.classes, "classifier.1.bias");
+    head->w =
+        model_matrix(m, m->config.init_std, r->image.classes, s.width, ARCH_CLASSIFIER "1.weight");
+    head->b = model_zeros(m, r->image.classes, ARCH_CLASSIFIER "1.bias");
     m->sample = image_sample(&r->image, 1);
     return SOTTO_OK;
 }

@@ -163,9 +163,9 @@ static enum sotto_status build(struct model *m)
     head->width = m->config.width;
     head->classes = v->image.classes;
     head->norm = norm(m, "vit.layernorm");
-    head->w =
-        model_matrix(m, m->config.init_std, v->image.classes, head->width, "classifier.weight");
-    head->b = model_zeros(m, v->image.classes, "classifier.bias");
+    head->w = model_matrix(m, m->config.init_std, v->image.classes, head->width,
+                           ARCH_CLASSIFIER "weight");
+    head->b = model_zeros(m, v->image.classes, ARCH_CLASSIFIER "bias");
     m->sample = image_sample(&v->image, positions);
     return SOTTO_OK;
 }

@@ -1,0 +1,88 @@
+/* The classifier of a model over images that training starts from: kept where it tells as many
+ * classes apart as the data have, else made anew, as transformers does it with
+ * ignore_mismatched_sizes. */
+#include <string.h>
+
+#include "base/log.h"
+#include "data/image/images.h"
+#include "nn/arch/image.h"
+#include "train/run.h"
+#include "train/weights.h"
+
+void run_ask_classes(struct run *run, struct model_config *asked)
+{
+    const struct image_sizes *loaded = model_config_image(&run->config.model);
+    if (!loaded)
+        return;
+    struct image_sizes *said = archs[run->config.model.arch]->image(asked);
+    run->head.came = loaded->classes;
+    run->head.asked = said->classes;
+    said->classes = 0;
+}
+
+enum sotto_status run_fit_classes(struct run *run)
+{
+    struct image_sizes *s = model_config_image(&run->config.model);
+    const int head = run->config.train.head, came = run->head.came, asked = run->head.asked;
+    if (!came)
+        return SOTTO_OK;
+    if (head == HEAD_KEEP && asked && asked != came)
+        return fail(SOTTO_EINVAL,
+                    "train.head = keep, but %d classes are asked for and the model in %s has %d",
+                    asked, run->config.train.init, came);
+    if (head != HEAD_KEEP)
+        s->classes = asked ? asked : images_set(run->train)->classes;
+    run->head.anew = head == HEAD_NEW || s->classes != came;
+    return SOTTO_OK;
+}
+
+enum sotto_status run_choose_head(struct run *run, const char *from)
+{
+    const int head = run->config.train.head, came = run->head.came;
+    bool have = true;
+    if (!came)
+        return SOTTO_OK;
+    if (head != HEAD_KEEP)
+        TRY(weights_have_classifier(&run->model, from, &have));
+    run->head.anew |= !have;
+    if (!run->head.anew || !run->cluster.leads)
+        return SOTTO_OK;
+    const int now = model_config_image(&run->config.model)->classes;
+    if (!have)
+        log_info("a classifier of %d classes is made: the model in %s has none", now, from);
+    else if (now != came)
+        log_info("the classifier is made anew for %d classes: the model in %s tells %d apart", now,
+                 from, came);
+    else
+        log_info("the classifier is made anew for %d classes, since train.head = new", now);
+    return SOTTO_OK;
+}
+
+/* The first class that config.json calls otherwise, -1: none. */
+static int first_other(const json_t *config, const struct image_set *set)
+{
+    for (int i = 0; i < set->classes; i++) {
+        const char *name = image_class_name(config, i);
+        if (!name || strcmp(name, set->names[i]) != 0)
+            return i;
+    }
+    return -1;
+}
+
+enum sotto_status run_describe_classes(struct run *run)
+{
+    const struct image_set *set = images_set(run->train);
+    const json_t *config = run->folder.config;
+    const int classes = model_config_image(&run->config.model)->classes;
+    const bool named = set->names && set->classes == classes;
+    const int other = named ? first_other(config, set) : -1;
+    const char *theirs = other >= 0 ? image_class_name(config, other) : NULL;
+    if (!run->head.anew && other < 0)
+        return SOTTO_OK; /* as they came, or with numbers only */
+    if (!run->head.anew && theirs)
+        log_warn(
+            "class %d is '%.80s' to the model and '%.80s' in the data: the classifier is kept, "
+            "since both have %d; train.head = new makes another",
+            other, theirs, set->names[other], classes);
+    return hf_folder_set_classes(&run->folder, &run->model, named ? set->names : NULL, classes);
+}
