@@ -80,10 +80,11 @@ struct layer;
 struct layer_ops {
     const char *name;
     bool in_place; /* dx may be dy: the layer adds to the gradient that passes through */
-    struct edge (*output)(const struct layer *layer, struct extent e);
-    size_t (*saved)(const struct layer *layer, struct extent e);                  /* bytes      */
-    size_t (*scratch)(const struct layer *layer, struct extent e, bool backward); /* bytes      */
-    double (*flops)(const struct layer *layer, struct extent e);                  /* of forward */
+    struct edge (*output)(const struct layer *layer, struct extent e); /* (optional) none */
+    /* Bytes; (optional) 0. */
+    size_t (*saved)(const struct layer *layer, struct extent e);
+    size_t (*scratch)(const struct layer *layer, struct extent e, bool backward);
+    double (*flops)(const struct layer *layer, struct extent e); /* of forward */
     void (*forward)(const struct layer *layer, struct pass *pass, const struct view *theta,
                     struct flow flow);
     void (*backward)(const struct layer *layer, struct pass *pass, const struct view *theta,
@@ -98,6 +99,21 @@ struct layer {
     const struct layer_ops *ops;
     int stage;
 };
+
+static inline struct edge layer_output(const struct layer *l, struct extent e)
+{
+    return l->ops->output ? l->ops->output(l, e) : (struct edge){0};
+}
+
+static inline size_t layer_saved(const struct layer *l, struct extent e)
+{
+    return l->ops->saved ? l->ops->saved(l, e) : 0;
+}
+
+static inline size_t layer_scratch(const struct layer *l, struct extent e, bool backward)
+{
+    return l->ops->scratch ? l->ops->scratch(l, e, backward) : 0;
+}
 
 /* A tensor of the model's state that is not trained. */
 static inline struct view state_of(const struct pass *pass, int tensor)

@@ -7,7 +7,7 @@
 static struct edge edge_before(const struct tape *tape, int layer, struct extent e)
 {
     const struct layer *l = tape->model->layer[layer - 1];
-    return l->ops->output(l, e);
+    return layer_output(l, e);
 }
 
 static struct edge edge_of_stage(const struct tape *tape, int k, struct extent e)
@@ -18,7 +18,7 @@ static struct edge edge_of_stage(const struct tape *tape, int k, struct extent e
 /* Bytes for what a layer keeps, a multiple of the pieces' alignment as pieces are. */
 static size_t saved_room(const struct layer *l, struct extent e)
 {
-    return (l->ops->saved(l, e) + 63) / 64 * 64;
+    return (layer_saved(l, e) + 63) / 64 * 64;
 }
 
 /* Bytes of what stage k keeps: the layers' own memory and the edges between them. */
@@ -57,7 +57,7 @@ static size_t scratch_bytes(const struct model *m, struct extent e)
     size_t most = 64;
     for (int i = 0; i < m->n_layer; i++) {
         for (int backward = 0; backward < 2; backward++) {
-            size_t bytes = m->layer[i]->ops->scratch(m->layer[i], e, backward);
+            size_t bytes = layer_scratch(m->layer[i], e, backward);
             most = bytes > most ? bytes : most;
         }
     }

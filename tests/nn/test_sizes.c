@@ -12,10 +12,10 @@ struct sizes {
 
 static struct sizes sizes_of(const struct layer *l, struct extent e)
 {
-    const struct edge edge = l->ops->output(l, e);
+    const struct edge edge = layer_output(l, e);
     return (struct sizes){
-        l->ops->saved(l, e),
-        {l->ops->scratch(l, e, false), l->ops->scratch(l, e, true)},
+        layer_saved(l, e),
+        {layer_scratch(l, e, false), layer_scratch(l, e, true)},
         edge_count(&edge),
     };
 }

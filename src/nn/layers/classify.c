@@ -1,20 +1,7 @@
 /* The class of each sample: of the mean over an image's pixels, or of the first position with its
- * norm; a projection and cross-entropy.
- *
- * As in head.c all of it happens in backward when training: there the logits are needed anyway. */
+ * norm; a projection and cross-entropy. */
 #include "nn/layers/layers.h"
-
-static struct edge output(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return (struct edge){0};
-}
-
-static size_t saved(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return 0;
-}
+#include "nn/layers/loss.h"
 
 struct work {
     struct view x, stats; /* by position: (rows, width) the first ones, (rows, 2) */
@@ -101,31 +88,18 @@ static void reduce_backward(const struct classify_layer *l, struct pass *pass,
 static void classify(const struct classify_layer *l, struct pass *pass, const struct view *theta,
                      const struct view *grad, struct flow flow)
 {
-    struct device *dev = pass->dev;
-    const struct ops *ops = dev->ops;
-    const int rows = pass->extent.rows;
-    const struct linear p = {rows, l->width, l->classes, LINEAR_OUT_IN, pass->half};
+    const struct linear p = {pass->extent.rows, l->width, l->classes, LINEAR_OUT_IN, pass->half};
     struct work w = work(l, pass->extent, grad, &flow.scratch);
-    struct view weight = param(pass, theta, l->w);
     reduce(l, pass, theta, &w, flow.x);
-    ops->linear_forward(dev, &p, w.logits, w.n, weight, param(pass, theta, l->b), view_none);
-    if (pass->logits)
-        ops->read(dev, pass->logits, w.logits, (size_t)rows * (size_t)l->classes);
-    if (pass->losses.data)
-        ops->cross_entropy(dev, rows, l->classes, w.logits, pass->targets,
-                           grad ? pass->loss_scale : 0, pass->losses, pass->places);
-    if (!grad)
-        return;
-    ops->linear_backward_w(dev, &p, param(pass, grad, l->w), param(pass, grad, l->b), w.logits,
-                           w.n);
-    ops->linear_backward_x(dev, &p, w.dn, w.logits, weight, false);
-    reduce_backward(l, pass, theta, grad, &w, flow.dx);
+    loss_rows(pass, theta, grad, &p, l->w, l->b, 0, w.logits, w.n, w.dn);
+    if (grad)
+        reduce_backward(l, pass, theta, grad, &w, flow.dx);
 }
 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
                     struct flow flow)
 {
-    if (!pass->training && (pass->losses.data || pass->logits))
+    if (loss_in_forward(pass))
         classify((const struct classify_layer *)layer, pass, theta, NULL, flow);
 }
 
@@ -136,8 +110,6 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 }
 
 const struct layer_ops classify_ops = {.name = "classify",
-                                       .output = output,
-                                       .saved = saved,
                                        .scratch = scratch,
                                        .flops = flops,
                                        .forward = forward,

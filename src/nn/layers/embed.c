@@ -7,18 +7,6 @@ static struct edge output(const struct layer *layer, struct extent e)
     return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return 0;
-}
-
-static size_t scratch(const struct layer *layer, struct extent e, bool backward)
-{
-    (void)layer, (void)e, (void)backward;
-    return 0;
-}
-
 static double flops(const struct layer *layer, struct extent e)
 {
     const struct embed_layer *l = (const struct embed_layer *)layer;
@@ -44,10 +32,5 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
                                        pass->input, flow.dy);
 }
 
-const struct layer_ops embed_ops = {.name = "embed",
-                                    .output = output,
-                                    .saved = saved,
-                                    .scratch = scratch,
-                                    .flops = flops,
-                                    .forward = forward,
-                                    .backward = backward};
+const struct layer_ops embed_ops = {
+    .name = "embed", .output = output, .flops = flops, .forward = forward, .backward = backward};

@@ -1,9 +1,9 @@
 /* Final norm, projection to the vocabulary and cross-entropy.
  *
  * The logits of a few hundred rows at a time are made, turned into their gradient and used up, so
- * that (rows, vocab) never exists at once. In training the whole of it happens in backward, where
- * the logits are needed anyway; forward alone computes the losses. */
+ * that (rows, vocab) never exists at once. */
 #include "nn/layers/layers.h"
+#include "nn/layers/loss.h"
 
 /* The most rows whose logits are held at once: enough that the weight gradient is not read and
  * written too often, few enough that the logits stay below this many elements. */
@@ -20,18 +20,6 @@ static size_t chunk_rows(const struct head_layer *l, size_t rows)
 {
     size_t chunks = (rows + most_rows(l) - 1) / most_rows(l);
     return (rows + chunks - 1) / chunks;
-}
-
-static struct edge output(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return (struct edge){0};
-}
-
-static size_t saved(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return 0;
 }
 
 struct work {
@@ -69,31 +57,14 @@ static double flops(const struct layer *layer, struct extent e)
 static void chunked(const struct head_layer *l, struct pass *pass, const struct view *theta,
                     const struct view *grad, struct flow flow)
 {
-    struct device *dev = pass->dev;
-    const struct ops *ops = dev->ops;
-    const size_t rows = extent_tokens(pass->extent), width = (size_t)l->width;
-    const size_t chunk = chunk_rows(l, rows);
+    const size_t rows = extent_tokens(pass->extent), chunk = chunk_rows(l, rows);
     assert(chunk <= most_rows(l));
     struct work t = work(l, pass->extent, grad, &flow.scratch);
-    struct view w = param(pass, theta, l->w);
-
     norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
     for (size_t row = 0; row < rows; row += chunk) {
         int here = (int)(rows - row < chunk ? rows - row : chunk);
         const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
-        struct view n_here = view_at(t.n, row * width);
-        ops->linear_forward(dev, &p, t.logits, n_here, w, view_none, view_none);
-        if (pass->logits)
-            ops->read(dev, pass->logits + row * (size_t)l->vocab, t.logits,
-                      (size_t)here * (size_t)l->vocab);
-        if (pass->losses.data)
-            ops->cross_entropy(dev, here, l->vocab, t.logits, view_at(pass->targets, row),
-                               grad ? pass->loss_scale : 0, view_at(pass->losses, row),
-                               view_at(pass->places, row));
-        if (grad) {
-            ops->linear_backward_w(dev, &p, param(pass, grad, l->w), view_none, t.logits, n_here);
-            ops->linear_backward_x(dev, &p, view_at(t.dn, row * width), t.logits, w, false);
-        }
+        loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);
     }
     if (grad)
         norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats, false);
@@ -102,7 +73,7 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
                     struct flow flow)
 {
-    if (!pass->training && (pass->losses.data || pass->logits))
+    if (loss_in_forward(pass))
         chunked((const struct head_layer *)layer, pass, theta, NULL, flow);
 }
 
@@ -119,8 +90,6 @@ static void needs(const struct layer *layer, const struct table *table, bool *ou
 }
 
 const struct layer_ops head_ops = {.name = "head",
-                                   .output = output,
-                                   .saved = saved,
                                    .scratch = scratch,
                                    .flops = flops,
                                    .forward = forward,

@@ -13,12 +13,6 @@ static struct edge output(const struct layer *layer, struct extent e)
     return (struct edge){1, {{extent_tokens(e), (size_t)l->width}}};
 }
 
-static size_t saved(const struct layer *layer, struct extent e)
-{
-    (void)layer, (void)e;
-    return 0;
-}
-
 struct work {
     struct view x;   /* the images, in the type that is computed with               */
     struct view p;   /* (rows, patches, width) projections, or their gradient       */
@@ -131,7 +125,6 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 
 const struct layer_ops patch_ops = {.name = "patch",
                                     .output = output,
-                                    .saved = saved,
                                     .scratch = scratch,
                                     .flops = flops,
                                     .forward = forward,

@@ -14,17 +14,73 @@ static size_t chunk_size(size_t c, size_t count)
     return min_size(CHUNK, count - c * CHUNK);
 }
 
-void cpu_fill(struct device *dev, struct view y, size_t count, float value)
+enum op { FILL, AXPY, SCALE, GELU, GELU_BACK, SWIGLU, SWIGLU_BACK, RELU, RELU_BACK };
+
+/* One of them on flat vectors: what it gives, what it is computed from. */
+struct call {
+    enum op op;
+    struct view out[2], in[3]; /* (optional) but out[0] */
+    bool adds;                 /* out[0] is read, too   */
+    float a;
+    enum gelu_kind kind;
+};
+
+static void work(const struct kernels *k, const struct call *c, float *const *out,
+                 const float *const *in, size_t n)
+{
+    switch (c->op) {
+    case FILL:
+        k->vector->fill(out[0], c->a, n);
+        break;
+    case AXPY:
+        k->vector->axpy(out[0], c->a, in[0], n);
+        break;
+    case SCALE:
+        k->vector->scale(out[0], c->a, n);
+        break;
+    case GELU:
+        k->activation->gelu_forward(c->kind, out[0], in[0], n);
+        break;
+    case GELU_BACK:
+        k->activation->gelu_backward(c->kind, out[0], in[0], in[1], n);
+        break;
+    case SWIGLU:
+        k->activation->swiglu_forward(out[0], in[0], in[1], n);
+        break;
+    case SWIGLU_BACK:
+        k->activation->swiglu_backward(out[0], out[1], in[0], in[1], in[2], n);
+        break;
+    case RELU:
+        k->activation->relu_forward(out[0], in[0], n);
+        break;
+    case RELU_BACK:
+        k->activation->relu_backward(out[0], in[0], in[1], n);
+        break;
+    }
+}
+
+static void each_chunk(struct device *dev, const struct call *call, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t c = 0; c < chunks(count); c++) {
-        float room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(y, at, room);
-        k->vector->fill(out, value, n);
-        store(k, y, at, n, out);
+        float room[5][CHUNK], *out[2];
+        const float *in[3];
+        const size_t at = c * CHUNK, n = chunk_size(c, count);
+        out[0] =
+            call->adds ? load(k, call->out[0], at, n, room[0]) : place(call->out[0], at, room[0]);
+        out[1] = place(call->out[1], at, room[1]);
+        for (int i = 0; i < 3; i++)
+            in[i] = load(k, call->in[i], at, n, room[2 + i]);
+        work(k, call, out, in, n);
+        for (int i = 0; i < 2; i++)
+            store(k, call->out[i], at, n, out[i]);
     }
+}
+
+void cpu_fill(struct device *dev, struct view y, size_t count, float value)
+{
+    each_chunk(dev, &(struct call){FILL, .out = {y}, .a = value}, count);
 }
 
 /* n <= CHUNK elements. */
@@ -63,28 +119,12 @@ void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, 
 
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float y_room[CHUNK], x_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = load(k, y, at, n, y_room);
-        k->vector->axpy(out, a, load(k, x, at, n, x_room), n);
-        store(k, y, at, n, out);
-    }
+    each_chunk(dev, &(struct call){AXPY, .out = {y}, .in = {x}, .adds = true, .a = a}, count);
 }
 
 void cpu_scale(struct device *dev, struct view y, float a, size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = load(k, y, at, n, room);
-        k->vector->scale(out, a, n);
-        store(k, y, at, n, out);
-    }
+    each_chunk(dev, &(struct call){SCALE, .out = {y}, .adds = true, .a = a}, count);
 }
 
 /* |x - y|^2, or |x|^2 without y. One partial sum a chunk, added in order: the result is the same
@@ -130,88 +170,34 @@ double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                       size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float y_room[CHUNK], x_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(y, at, y_room);
-        k->activation->gelu_forward(kind, out, load(k, x, at, n, x_room), n);
-        store(k, y, at, n, out);
-    }
+    each_chunk(dev, &(struct call){GELU, .out = {y}, .in = {x}, .kind = kind}, count);
 }
 
 void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
                        struct view x, size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float dx_room[CHUNK], dy_room[CHUNK], x_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(dx, at, dx_room);
-        k->activation->gelu_backward(kind, out, load(k, dy, at, n, dy_room),
-                                     load(k, x, at, n, x_room), n);
-        store(k, dx, at, n, out);
-    }
+    each_chunk(dev, &(struct call){GELU_BACK, .out = {dx}, .in = {dy, x}, .kind = kind}, count);
 }
 
 void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
                         size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float y_room[CHUNK], gate_room[CHUNK], up_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(y, at, y_room);
-        k->activation->swiglu_forward(out, load(k, gate, at, n, gate_room),
-                                      load(k, up, at, n, up_room), n);
-        store(k, y, at, n, out);
-    }
+    each_chunk(dev, &(struct call){SWIGLU, .out = {y}, .in = {gate, up}}, count);
 }
 
 void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
                          struct view gate, struct view up, size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float dgate_room[CHUNK], dup_room[CHUNK], dy_room[CHUNK], gate_room[CHUNK], up_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *dgate_out = place(dgate, at, dgate_room), *dup_out = place(dup, at, dup_room);
-        k->activation->swiglu_backward(dgate_out, dup_out, load(k, dy, at, n, dy_room),
-                                       load(k, gate, at, n, gate_room), load(k, up, at, n, up_room),
-                                       n);
-        store(k, dgate, at, n, dgate_out);
-        store(k, dup, at, n, dup_out);
-    }
+    each_chunk(dev, &(struct call){SWIGLU_BACK, .out = {dgate, dup}, .in = {dy, gate, up}}, count);
 }
 
 void cpu_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float y_room[CHUNK], x_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(y, at, y_room);
-        k->activation->relu_forward(out, load(k, x, at, n, x_room), n);
-        store(k, y, at, n, out);
-    }
+    each_chunk(dev, &(struct call){RELU, .out = {y}, .in = {x}}, count);
 }
 
 void cpu_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
                        size_t count)
 {
-    const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float dx_room[CHUNK], dy_room[CHUNK], y_room[CHUNK];
-        size_t at = c * CHUNK, n = chunk_size(c, count);
-        float *out = place(dx, at, dx_room);
-        k->activation->relu_backward(out, load(k, dy, at, n, dy_room), load(k, y, at, n, y_room),
-                                     n);
-        store(k, dx, at, n, out);
-    }
+    each_chunk(dev, &(struct call){RELU_BACK, .out = {dx}, .in = {dy, y}}, count);
 }

@@ -1,0 +1,40 @@
+/* A projection to what a model tells apart, and the cross-entropy of it: how a chain ends.
+ *
+ * In training all of it happens in backward, where the logits are needed anyway; forward alone
+ * computes the losses. */
+#ifndef SOTTO_NN_LAYERS_LOSS_H
+#define SOTTO_NN_LAYERS_LOSS_H
+
+#include "nn/layer.h"
+
+/* Whether forward has something to compute. */
+static inline bool loss_in_forward(const struct pass *pass)
+{
+    return !pass->training && (pass->losses.data || pass->logits);
+}
+
+/* Of rows [row, row + p->rows): logits of n (rows, in) with the tensors w and b, their losses, and
+ * with `grad` the gradients of w, b and n; `logits` is room for those of these rows. */
+static inline void loss_rows(struct pass *pass, const struct view *theta, const struct view *grad,
+                             const struct linear *p, int w, int b, size_t row, struct view logits,
+                             struct view n, struct view dn)
+{
+    struct device *dev = pass->dev;
+    const struct ops *ops = dev->ops;
+    const size_t out = (size_t)p->out, at = row * (size_t)p->in;
+    const struct view weight = param(pass, theta, w);
+    ops->linear_forward(dev, p, logits, view_at(n, at), weight, param(pass, theta, b), view_none);
+    if (pass->logits)
+        ops->read(dev, pass->logits + row * out, logits, (size_t)p->rows * out);
+    if (pass->losses.data)
+        ops->cross_entropy(dev, p->rows, p->out, logits, view_at(pass->targets, row),
+                           grad ? pass->loss_scale : 0, view_at(pass->losses, row),
+                           view_at(pass->places, row));
+    if (!grad)
+        return;
+    ops->linear_backward_w(dev, p, param(pass, grad, w), param(pass, grad, b), logits,
+                           view_at(n, at));
+    ops->linear_backward_x(dev, p, view_at(dn, at), logits, weight, false);
+}
+
+#endif
