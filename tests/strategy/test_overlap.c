@@ -165,11 +165,30 @@ static void replay(void **state)
     }
 }
 
+/* The last rounds of a run, with an optimizer that begins anew. */
+static enum sotto_status train_late(struct seat *seat)
+{
+    TRY(seat_import(seat));
+    return seat_rounds(seat, 2, seat->lab->rounds);
+}
+
+/* The rounds without delay are the first ones of the run, whatever the optimizer has seen of it. */
+static void warm_up(void **state)
+{
+    (void)state;
+    for (int late = 0; late < 2; late++) {
+        struct lab lab = method(1, 2);
+        lab.body = late ? train_late : NULL;
+        assert_ok(lab_virtual(&lab));
+        assert_int_equal(lab.lines, lab.rounds - lab.warmup); /* that computed beside their lane */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequential), cmocka_unit_test(meshes), cmocka_unit_test(closed_form),
-        cmocka_unit_test(engines),    cmocka_unit_test(replay),
+        cmocka_unit_test(engines),    cmocka_unit_test(replay), cmocka_unit_test(warm_up),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

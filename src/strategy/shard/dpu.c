@@ -51,7 +51,7 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     struct overlap *o = (struct overlap *)s;
     const struct shard *is = &o->shard;
     const struct dpu_config *own = method_own(is->is.config, &method_dpu);
-    const bool warm = !is->carried && is->replicate->optim.t < own->warmup;
+    const bool warm = !is->carried && plan->step < own->warmup; /* rounds of the run */
     TRY(overlap_begin(o, plan, !warm)); /* g(t-1): the last round's, or one micro-batch */
     if (warm)
         return undelayed(o, out);
