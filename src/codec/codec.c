@@ -142,19 +142,12 @@ static struct tiling tiles_of(const struct codec *c, int k)
 }
 
 /* The next tiles of section k that stay in the second caches of the device's cores, in whole rows,
- * so that they are all of the vector up to `end`; none before: b is zero. A device without data
- * takes all at once. */
+ * so that they are all of the vector from b->from to `end`; none before: b is zero. */
 enum { BLOCK = 1 << 17 }; /* elements of a core */
-static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *end)
+static bool next_tiles(const struct codec *c, int k, struct tiling *b, size_t *end)
 {
     const struct cut_section *s = &c->cut.section[k];
     const struct tiles *t = b->tiles ? b->tiles : c->cut.list + s->first;
-    if (!c->dev->ops->alloc) {
-        const bool begins = !b->tiles && s->n > 0;
-        *b = tiles_of(c, k);
-        *end = s->end;
-        return begins;
-    }
     if (b->tiles && b->end == t->ny * t->nx)
         *b = (struct tiling){.tiles = ++t};
     if (t == c->cut.list + s->first + s->n)
@@ -164,10 +157,34 @@ static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *e
     const size_t most = (size_t)BLOCK * (size_t)c->dev->threads;
     const size_t rows = most / ((size_t)row * (size_t)t->h * (size_t)t->w);
     const size_t left = (size_t)(t->ny * t->nx - b->end), n = (rows ? rows : 1) * (size_t)row;
-    *b = (struct tiling){t, 1, b->end, b->end + (int)(n < left ? n : left)};
-    const size_t last = (size_t)b->end - 1, nx = (size_t)t->nx, h = (size_t)t->h;
-    *end = t->at + (last / nx * h + h - 1) * t->stride + (last % nx + 1) * (size_t)t->w;
+    *b = (struct tiling){t, 1, b->end, b->end + (int)(n < left ? n : left), 0};
+    const size_t first = (size_t)b->begin, last = (size_t)b->end - 1;
+    const size_t nx = (size_t)t->nx, h = (size_t)t->h, w = (size_t)t->w;
+    b->from = t->at + first / nx * h * t->stride + first % nx * w;
+    *end = t->at + (last / nx * h + h - 1) * t->stride + (last % nx + 1) * w;
     return true;
+}
+
+/* A device without data takes all at once. */
+static bool next_block(const struct codec *c, int k, struct tiling *b, size_t *end)
+{
+    const struct cut_section *s = &c->cut.section[k];
+    if (c->dev->ops->alloc)
+        return next_tiles(c, k, b, end);
+    const bool begins = !b->tiles && s->n > 0;
+    *b = tiles_of(c, k);
+    b->from = s->n > 0 ? b->tiles->at : 0;
+    *end = s->end;
+    return begins;
+}
+
+size_t codec_room(const struct codec *c)
+{
+    size_t most = 0, end;
+    for (int k = 0; k < c->cut.n_section; k++)
+        for (struct tiling b = {0}; next_tiles(c, k, &b, &end);)
+            most = end - b.from > most ? end - b.from : most;
+    return most;
 }
 
 void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass *before, void *arg)
@@ -183,7 +200,8 @@ void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass 
     const struct view first = values_of(c, k, &step), value = view_at(first, (size_t)sender * step);
     while (next_block(c, k, &block, &end)) {
         if (before)
-            before(arg, end);
+            before(arg, block.from, end);
+        block.from = 0;
         ops->tiles_encode(c->dev, &block, c->basis.view, m, index, value);
     }
     if (c->values == CODEC_SIGNS)
@@ -193,7 +211,7 @@ void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass 
                        l->count);
 }
 
-void codec_decode(struct codec *c, int k, struct view y, codec_pass *after, void *arg)
+void codec_decode(struct codec *c, int k, struct view y, codec_pass *take, void *arg)
 {
     const struct ops *ops = c->dev->ops;
     const struct codec_section *s = &c->section[k];
@@ -214,8 +232,7 @@ void codec_decode(struct codec *c, int k, struct view y, codec_pass *after, void
     }
     while (next_block(c, k, &block, &end)) {
         ops->tiles_decode(c->dev, &block, c->basis.view, c->senders, y, all, kept, value, step);
-        if (after)
-            after(arg, end);
+        take(arg, block.from, end);
     }
 }
 

@@ -43,17 +43,19 @@ enum sotto_status codec_init(struct codec *c, struct device *dev, const struct c
                              const struct owned *own, const int *section, int senders);
 void codec_free(struct codec *c);
 
-/* What is done to a vector before it is encoded or after it was decoded, block by block, while that
- * is in the caches: to the elements before `end` that it was not yet done to. */
-typedef void codec_pass(void *arg, size_t end);
+/* What is done to a vector before it is encoded or with what is decoded, block by block, while that
+ * is in the caches: to the elements from `begin` to before `end`. Blocks leave out what is not
+ * covered, and follow one another. */
+typedef void codec_pass(void *arg, size_t begin, size_t end);
 
 /* Message `sender` of section k from m (fp32), which loses what is kept: as it is sent, but where
  * only signs are sent. `before` (optional): to m. */
 void codec_encode(struct codec *c, int k, int sender, struct view m, codec_pass *before, void *arg);
 
-/* What is covered of y (fp32) by section k from all its messages: each coefficient the mean over
- * its senders. `after` (optional): to y. */
-void codec_decode(struct codec *c, int k, struct view y, codec_pass *after, void *arg);
+/* What is covered of the vector by section k from all its messages: each coefficient the mean over
+ * its senders. y (fp32, codec_room elements) holds one block at a time, `take` has each of them. */
+void codec_decode(struct codec *c, int k, struct view y, codec_pass *take, void *arg);
+size_t codec_room(const struct codec *c); /* of the largest block */
 
 /* All messages of a section, of c->section[k].bytes each. */
 struct view codec_messages(const struct codec *c, int k);

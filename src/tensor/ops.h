@@ -143,6 +143,7 @@ struct tiling {
     const struct tiles *tiles; /* (n) */
     int n;
     int begin, end; /* with end > 0: of the only list, the tiles from `begin` to before `end` */
+    size_t from;    /* the element that the vector given begins with; none before it is touched */
 };
 
 /* For tables: keeps the failure that a message named a coefficient that no tile of t has. */

@@ -251,20 +251,22 @@ static void length_of_messages(void **state)
     table_free(&table);
 }
 
-/* Where blocks of y ended, and what was there then. */
+/* Where blocks ended, and what was in them then: elements of y, or the block alone in `room`. */
 struct seen {
-    const float *y;
-    size_t end[16];
-    float last[16];
+    const float *y, *room;
+    float *all;
+    size_t end, most; /* where the last one ended, how long the longest was */
     int n;
 };
 
-static void look(void *arg, size_t end)
+static void look(void *arg, size_t begin, size_t end)
 {
     struct seen *s = arg;
-    assert_true(s->n < 16 && (s->n == 0 || end > s->end[s->n - 1]));
-    s->end[s->n] = end;
-    s->last[s->n++] = s->y[end - 1];
+    assert_true(begin == s->end && end > begin);
+    memcpy(s->all + begin, s->room ? s->room : s->y + begin, (end - begin) * sizeof *s->all);
+    s->most = end - begin > s->most ? end - begin : s->most;
+    s->end = end;
+    s->n++;
 }
 
 /* Vectors of several blocks: what comes is whole when it is said to be, up to the end, and the bits
@@ -273,7 +275,7 @@ static void blocks(void **state)
 {
     (void)state;
     enum { ROWS = 1024, COLUMNS = 384, COUNT = ROWS * COLUMNS + 70 };
-    static float m[COUNT], left[2][COUNT], y[2][COUNT];
+    static float m[COUNT], left[2][COUNT], y[2][COUNT], before[COUNT], room[COUNT];
     struct table table = {0};
     struct rng rng = rng_make(7, 8);
     assert_int_equal(table_add(&table, "w", (int64_t[]){ROWS, COLUMNS, 0}, TABLE_ZERO, 1), 0);
@@ -285,19 +287,21 @@ static void blocks(void **state)
             const struct cut_rule rule = {.chunk = 64, .rate = 1 / 32., .tiles = tiles};
             struct device dev;
             struct codec c;
-            struct seen seen[2] = {{.y = left[i]}, {.y = y[i]}};
+            struct seen seen[2] = {{.y = left[i], .all = before}, {.room = room, .all = y[i]}};
             assert_ok(device_open(&dev, "cpu", &memory, 1 + 7 * i));
             assert_ok(codec_init(&c, &dev, &rule, CODEC_F32, &table, NULL, NULL, 1));
             memcpy(left[i], m, sizeof m);
             codec_encode(&c, 0, 0, view_of(left[i], DTYPE_F32), look, &seen[0]);
-            codec_decode(&c, 0, view_of(y[i], DTYPE_F32), look, &seen[1]);
+            codec_decode(&c, 0, view_of(room, DTYPE_F32), look, &seen[1]);
             assert_ok(device_check(&dev));
             for (int k = 0; k < 2; k++) {
                 assert_true(i ? seen[k].n == 2 : seen[k].n > 3);
-                assert_int_equal(seen[k].end[seen[k].n - 1], COUNT);
-                for (int b = 0; b < seen[k].n; b++)
-                    assert_true(seen[k].last[b] == (k ? y[i] : m)[seen[k].end[b] - 1]);
+                assert_int_equal(seen[k].end, COUNT);
             }
+            assert_memory_equal(before, m, sizeof m); /* as blocks were before they were encoded */
+            assert_int_equal(codec_room(&c), seen[1].most);
+            for (size_t e = 0; e < COUNT; e++) /* what was taken out is what is decoded */
+                assert_float_equal(left[i][e] + y[i][e], m[e], 1e-5);
             codec_free(&c);
             device_close(&dev);
             if (i) {

@@ -78,7 +78,7 @@ static void make_sections(struct decoupled *d, double each)
     d->n++;
 }
 
-enum sotto_status decoupled_init_update(struct replicate *r, double each)
+enum sotto_status decoupled_init(struct replicate *r, double each)
 {
     struct decoupled *d = (struct decoupled *)r;
     const int stages = r->is.table->n_stage;
@@ -88,13 +88,7 @@ enum sotto_status decoupled_init_update(struct replicate *r, double each)
     if (!d->part || !d->ends || !d->section)
         return fail(SOTTO_ENOMEM, "no memory for %d parts of %d stages", r->is.n_part, stages);
     make_sections(d, each);
-    return replicate_buffer(r, &d->q, MEMORY_OUTER);
-}
-
-enum sotto_status decoupled_init(struct replicate *r, double each)
-{
-    TRY(decoupled_init_update(r, each));
-    return replicate_buffer(r, &((struct decoupled *)r)->m, MEMORY_OUTER);
+    return SOTTO_OK;
 }
 
 void decoupled_free(struct replicate *r)
@@ -203,7 +197,7 @@ static int parts_to(struct decoupled *d, size_t end)
                                          .x = view_at(p->x, skip),
                                          .theta = view_at(p->theta, skip), /* may have moved */
                                          .copied = p->copied,
-                                         .g = view_at(d->q.view, from)};
+                                         .g = view_at(d->q.view, from - d->from)};
     }
     return n;
 }
@@ -212,25 +206,27 @@ void decoupled_apply_here(struct decoupled *d, size_t end)
 {
     struct replicate *r = &d->base;
     struct device *dev = r->is.dev;
-    const struct view q = view_at(d->q.view, d->applied);
     if (end <= d->applied)
         return;
+    const struct view q = view_at(d->q.view, d->applied - d->from);
     if (options(d)->update.sign == SIGN_AFTER)
         dev->ops->sign(dev, q, q, end - d->applied);
     optim_step_some(&r->optim, d->part, parts_to(d, end), d->lr, 1);
     d->applied = end;
 }
 
-double decoupled_apply_bytes(struct decoupled *d, size_t end)
+double decoupled_apply_bytes(const struct decoupled *d, size_t end)
 {
-    const int n = parts_to(d, end);
+    const struct replicate *r = &d->base;
     double bytes = 0;
-    for (int i = 0; i < n; i++) {
-        const struct part *p = &d->part[i];
-        const size_t count = p->end - p->begin;
-        bytes += optim_bytes(&d->base.optim, count, p->g.type,
-                             p->copied ? dtype_size(p->theta.type) : 0, false) -
-                 (double)dtype_size(p->g.type) * (double)count;
+    for (int i = 0; i < r->is.n_part; i++) {
+        const struct part *p = &r->is.part[i];
+        const size_t from = p->begin > d->applied ? p->begin : d->applied;
+        const size_t to = p->end < end ? p->end : end;
+        if (from < to)
+            bytes += optim_bytes(&r->optim, to - from, DTYPE_F32,
+                                 p->copied ? dtype_size(p->theta.type) : 0, false) -
+                     (double)sizeof(float) * (double)(to - from);
     }
     return bytes;
 }

@@ -5,7 +5,7 @@
  *
  *     m <- decay m + g                       decoupled_add
  *     q = a part of m;  m <- m - q           the method's
- *     Q = the average of q over the groups   the method's, whole, in d->q
+ *     Q = the average of q over the groups   the method's, in d->q
  *     Q <- sign Q                            the method's
  *     x <- Base(x, Q)
  *
@@ -85,7 +85,8 @@ struct decoupled_sections {
 struct decoupled {
     struct replicate base;
     struct buffer m;   /* decoupled momentum, each group's own       */
-    struct buffer q;   /* Q: what the base optimizer takes for g     */
+    struct buffer q;   /* Q: what the base optimizer takes for g, of all elements or some */
+    size_t from;       /* ... the one that q begins with             */
     struct part *part; /* the parts, with Q for g                    */
     size_t *ends;      /* (n) of the own vector: what is owned of each section ends there */
     int *section;      /* (n_stage) that the stage is in */
@@ -103,11 +104,10 @@ struct decoupled {
 enum sotto_status decoupled_resolve(void *own, const struct strategy_config *config);
 enum sotto_status decoupled_optimizer(const void *own, const char *key, struct optim_config *optim);
 
-/* m is zero, and so is q; for methods without m: q alone. `each`: bytes that are sent for an own
- * element; 0: all is sent at once. */
+/* The sections; m and q are the members' to make. `each`: bytes that are sent for an own element;
+ * 0: all is sent at once. */
 enum sotto_status decoupled_init(struct replicate *r, double each);
-enum sotto_status decoupled_init_update(struct replicate *r, double each);
-void decoupled_free(struct replicate *r);
+void decoupled_free(struct replicate *r); /* with m and q */
 
 /* The optimizer's state and every group's m. */
 enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v);
@@ -129,6 +129,6 @@ enum sotto_status decoupled_add(struct decoupled *d, size_t end);
 void decoupled_add_here(struct decoupled *d, size_t end);
 void decoupled_apply_here(struct decoupled *d, size_t end);
 double decoupled_gradient_bytes(const struct decoupled *d, size_t end);
-double decoupled_apply_bytes(struct decoupled *d, size_t end);
+double decoupled_apply_bytes(const struct decoupled *d, size_t end);
 
 #endif

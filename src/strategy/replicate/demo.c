@@ -44,7 +44,8 @@ static const struct option options[] = {
 struct demo {
     struct decoupled decoupled;
     struct codec codec;
-    int now; /* section that is coded */
+    int now;        /* section that is coded */
+    size_t decoded; /* of the step under way: elements before this one are */
 };
 
 static bool in_tiles(const struct demo_config *c, const struct strategy_config *config)
@@ -73,8 +74,9 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     return SOTTO_OK;
 }
 
-static void add(void *arg, size_t end)
+static void add(void *arg, size_t begin, size_t end)
 {
+    (void)begin;                  /* and where nothing is encoded */
     decoupled_add_here(arg, end); /* m <- decay m + g       */
 }
 
@@ -87,18 +89,29 @@ static enum sotto_status encode(void *arg)
     return device_failed(m->codec.dev);
 }
 
-static void apply(void *arg, size_t end)
+/* What is decoded of the section. Of the rest there are no parameters; or the section that it
+ * belongs to is next, before anything else is decoded. */
+static void apply_decoded(struct demo *m)
+{
+    const size_t own = m->decoupled.ends[m->now];
+    decoupled_apply_here(&m->decoupled, m->decoded < own ? m->decoded : own);
+}
+
+static void apply(void *arg, size_t begin, size_t end)
 {
     struct demo *m = arg;
-    const size_t own = m->decoupled.ends[m->now];
-    decoupled_apply_here(&m->decoupled, end < own ? end : own); /* Q <- sign Q, x <- Base(x, Q) */
+    m->decoupled.from = m->decoupled.applied = begin;
+    m->decoded = end;
+    apply_decoded(m); /* Q <- sign Q, x <- Base(x, Q) */
 }
 
 static enum sotto_status decode(void *arg)
 {
     struct demo *m = arg;
-    codec_decode(&m->codec, m->now, m->decoupled.q.view, apply, m);
-    apply(m, m->decoupled.ends[m->now]);
+    struct decoupled *d = &m->decoupled;
+    apply_decoded(m); /* with the section before */
+    codec_decode(&m->codec, m->now, d->q.view, apply, m);
+    d->applied = d->ends[m->now];
     return device_failed(m->codec.dev);
 }
 
@@ -131,6 +144,7 @@ static enum sotto_status put(struct decoupled *d, int k)
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     static const struct decoupled_sections does = {take, exchange, put};
+    ((struct demo *)r)->decoded = 0;
     return decoupled_step((struct decoupled *)r, &does, plan, scale); /* x <- Base(x, Q) */
 }
 
@@ -152,9 +166,12 @@ static enum sotto_status init(struct replicate *r)
                                                                    : CODEC_F32;
     const double size = rule.tiles ? c->chunk * c->chunk : c->chunk; /* or less */
     const double value = values == CODEC_F32 ? 4 : values == CODEC_BF16 ? 2 : 0.25;
+    struct decoupled *d = &m->decoupled;
     TRY(decoupled_init(r, (c->top ? c->top / size : c->rate) * (value + log2(size) / 8)));
-    return codec_init(&m->codec, r->is.dev, &rule, values, r->is.table, r->is.own,
-                      m->decoupled.section, r->is.across->size);
+    TRY(codec_init(&m->codec, r->is.dev, &rule, values, r->is.table, r->is.own, d->section,
+                   r->is.across->size));
+    TRY(replicate_buffer(r, &d->m, MEMORY_OUTER));
+    return buffer_init(&d->q, r->is.dev, DTYPE_F32, codec_room(&m->codec), MEMORY_OUTER);
 }
 
 static const struct replicate_ops ops = {

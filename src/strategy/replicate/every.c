@@ -107,7 +107,8 @@ static void free_every(struct replicate *r)
 static enum sotto_status init(struct replicate *r)
 {
     struct every *e = (struct every *)r;
-    TRY(decoupled_init_update(r, update_bytes(replicate_options(r))));
+    TRY(decoupled_init(r, update_bytes(replicate_options(r))));
+    TRY(replicate_buffer(r, &e->base.q, MEMORY_OUTER));
     return values_init(&e->values, r, replicate_options(r), r->count, &e->base.q);
 }
 

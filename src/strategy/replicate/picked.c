@@ -6,6 +6,8 @@ enum sotto_status picked_init(struct replicate *r, double each, size_t most)
 {
     struct picked *p = (struct picked *)r;
     TRY(decoupled_init(r, each));
+    TRY(replicate_buffer(r, &p->decoupled.m, MEMORY_OUTER));
+    TRY(replicate_buffer(r, &p->decoupled.q, MEMORY_OUTER));
     return values_init(&p->values, r, replicate_options(r), most, NULL);
 }
 

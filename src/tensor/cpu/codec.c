@@ -1,6 +1,7 @@
 /* Tiles of the cosine transform over threads: one tile at a time, or several chunks, which stay in
  * the first caches from the transform to what is taken out.
  *
+ * Sides of DCT_SIDE are transformed by butterflies (fast_dct.h), others by products with matrices.
  * Frequencies of a side are even or odd about its middle, in turn: half of the elements is enough
  * for each kind, sums of what mirrors itself for the one and differences for the other, and the
  * even ones are those of a side half as long. */
@@ -8,12 +9,14 @@
 
 #include "tensor/cpu/cpu.h"
 
-enum { CHUNKS = 4 * ATTENTION_STRIP }; /* that are transformed at once */
+enum { CHUNKS = 48 }; /* that are transformed at once: whole strips of products and butterflies */
+_Static_assert(CHUNKS % ATTENTION_STRIP == 0 && CHUNKS % ATTENTION_PAD == 0, "whole strips");
 
 /* A list of tiles as it is worked on. */
 struct work {
     const struct kernels *k;
     const struct tiles *t;
+    size_t from;     /* the element that the vector begins with     */
     int each, tasks; /* tiles of a task, more than one of chunks */
     size_t ld;       /* a row's floats, padded for the products */
     size_t half;     /* and half a row's; 0: rows are not folded */
@@ -29,8 +32,12 @@ struct pieces {
     float *a, *b;          /* (rows of a task, the longest row) */
     uint32_t *keys, *room; /* (h, w) */
     float *row;            /* (ld)   */
-    float *value, *sum;    /* (h, w) */
+    float *value;          /* (h, w) */
     int32_t *index;        /* (h, w), values and these with room for one more */
+    struct cell {          /* (h, w) decode: of a coefficient, zero between tiles */
+        float sum;
+        uint32_t senders;
+    } * cell;
 };
 
 /* Of n tiles. */
@@ -39,7 +46,8 @@ static struct work work_of(struct device *dev, const struct tiles *t, int n, str
     struct work w = {.k = kernels_of(dev), .t = t, .each = t->h > 1 ? 1 : CHUNKS};
     w.tasks = (n + w.each - 1) / w.each;
     w.ld = round_up((size_t)t->w, ATTENTION_PAD);
-    w.half = t->w % 2 == 0 && t->w > ATTENTION_PAD ? round_up((size_t)t->w / 2, ATTENTION_PAD) : 0;
+    if (t->w % 2 == 0 && t->w > ATTENTION_PAD && t->w != DCT_SIDE)
+        w.half = round_up((size_t)t->w / 2, ATTENTION_PAD);
     w.bh = (const float *)basis.data + t->basis_h;
     return w;
 }
@@ -55,20 +63,20 @@ static struct pieces pieces_of(const struct work *w, struct room *room)
     p.room = (uint32_t *)(void *)cpu_take(room, size);
     p.row = cpu_take(room, w->ld);
     p.value = cpu_take(room, size + 1);
-    p.sum = cpu_take(room, size);
     p.index = (int32_t *)(void *)cpu_take(room, size + 1);
+    p.cell = (struct cell *)(void *)cpu_take(room, 2 * size);
     return p;
 }
 
-/* Matrices of w as they are needed: with padded rows, turned. */
+/* Matrices of w as they are needed: with padded rows, and turned for products. */
 static void take_basis(struct work *w, struct view basis, struct room *room)
 {
     const size_t n = (size_t)w->t->w, half = w->half;
     const float *from = (const float *)basis.data + w->t->basis_w;
     float *padded = w->ld == n ? NULL : cpu_take(room, n * w->ld);
     w->bw = padded ? padded : from;
-    w->turn = cpu_take(room, half ? n * half : n * w->ld);
-    if (!room->data)
+    w->turn = n == DCT_SIDE ? NULL : cpu_take(room, half ? n * half : n * w->ld);
+    if (!room->data || n == DCT_SIDE)
         return;
     if (padded)
         memset(padded, 0, n * w->ld * sizeof *padded);
@@ -105,9 +113,10 @@ static struct pieces pieces_here(const struct work *w, char *rooms, size_t each)
 }
 
 /* Tile i of the list: where it begins, and where its coefficients do. */
-static size_t tile_at(const struct tiles *t, int i)
+static size_t tile_at(const struct work *w, int i)
 {
-    return t->at + (size_t)(i / t->nx) * (size_t)t->h * t->stride +
+    const struct tiles *t = w->t;
+    return t->at - w->from + (size_t)(i / t->nx) * (size_t)t->h * t->stride +
            (size_t)(i % t->nx) * (size_t)t->w;
 }
 
@@ -122,6 +131,10 @@ static void along_w(const struct work *w, const struct pieces *p, const float *m
 {
     const struct attention_kernels *a = w->k->attention;
     const int n = w->t->w, middle = n / 2, half = (int)w->half;
+    if (n == DCT_SIDE) {
+        w->k->codec->rows(p->a, w->ld, m, stride, rows);
+        return;
+    }
     if (!half) {
         a->product(rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld, false);
         return;
@@ -144,15 +157,19 @@ static bool folds(int n)
     return n % 2 == 0 && n > 8;
 }
 
-/* p->b = along h of the rows in p->a, which it uses up. Differences lie where the mirror images
- * were, so it is the second half of the odd frequencies that they belong to. */
-static void along_h(const struct work *w, const struct pieces *p)
+/* Along h of the rows in p->a, which it uses up. Differences lie where the mirror images were, so
+ * it is the second half of the odd frequencies that they belong to. */
+static const float *along_h(const struct work *w, const struct pieces *p)
 {
     const struct attention_kernels *a = w->k->attention;
     const int ld = (int)w->ld;
     const size_t by = (size_t)w->t->h;
     int n = w->t->h;
     size_t step = 1; /* from one frequency to the next */
+    if (n == DCT_SIDE) {
+        w->k->codec->columns(p->a, w->ld, p->a, w->ld, ld);
+        return p->a;
+    }
     for (; folds(n); n /= 2, step *= 2) {
         const int half = n / 2;
         float *upper = p->a + (size_t)half * w->ld;
@@ -163,6 +180,7 @@ static void along_h(const struct work *w, const struct pieces *p)
                    p->b + step * w->ld, 2 * step * w->ld, false);
     }
     a->product(n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld, false);
+    return p->b;
 }
 
 /* p->b = the inverse along h of the rows in p->a, by the same way back. */
@@ -186,18 +204,30 @@ static void back_along_h(const struct work *w, const struct pieces *p)
     }
 }
 
-/* The inverse transform of n coefficients: along w as they are, a row for each
- * frequency of h, and then of these rows along h. Rows are ld apart. */
-static const float *inverse(const struct work *w, const struct pieces *p, const int32_t *index,
-                            const float *value, int n)
+/* y = or -= the inverse transform of n coefficients: along w as they are, a row for each frequency
+ * of h, and then of these rows along h. */
+static void inverse(const struct work *w, const struct pieces *p, const int32_t *index,
+                    const float *value, int n, float *y, bool subtract)
 {
     const struct tiles *t = w->t;
+    const struct codec_kernels *k = w->k->codec;
     float *rows = t->h > 1 ? p->a : p->row; /* chunks still need theirs */
-    w->k->codec->sum_rows(rows, t->h, t->w, w->ld, index, value, n, w->bw);
-    if (t->h == 1)
-        return rows;
-    back_along_h(w, p);
-    return p->b;
+    k->sum_rows(rows, t->h, t->w, w->ld, index, value, n, w->bw);
+    if (t->h == DCT_SIDE && (size_t)t->w == w->ld) {
+        k->columns_back(y, t->stride, rows, w->ld, t->w, subtract);
+        return;
+    }
+    if (t->h == DCT_SIDE)
+        k->columns_back(p->b, w->ld, rows, w->ld, (int)w->ld, false);
+    else if (t->h > 1)
+        back_along_h(w, p);
+    const float *back = t->h > 1 ? p->b : rows;
+    for (int r = 0; r < t->h; r++, y += t->stride, back += w->ld) {
+        if (subtract)
+            k->subtract(y, back, (size_t)t->w);
+        else
+            memcpy(y, back, (size_t)t->w * sizeof *y);
+    }
 }
 
 /* A kind of op: what it does with the tiles of a task. Returns an index that no tile of this size
@@ -218,11 +248,16 @@ static void run(struct device *dev, const struct tiling *p, struct view basis,
         const struct tiles *t = &p->tiles[k];
         const int begin = p->end ? p->begin : 0, n = (p->end ? p->end : t->ny * t->nx) - begin;
         struct work w = work_of(dev, t, n, basis);
+        w.from = p->from;
         size_t each;
         char *rooms = open_rooms(dev, &w, basis, &each);
         uint32_t beyond = 0;
         if (!rooms)
             return;
+        for (int thread = 0; thread < dev->threads && job->senders; thread++) {
+            struct room room = {.data = rooms + each * (size_t)thread, .size = each};
+            memset(pieces_of(&w, &room).cell, 0, (size_t)(t->h * t->w) * sizeof(struct cell));
+        }
 #pragma omp parallel for schedule(static) reduction(max                                            \
                                                     : beyond)                                      \
     num_threads(team(dev, (size_t)n *(size_t)(t->h * t->w)))
@@ -244,14 +279,12 @@ static void keep_tile(const struct tiles_job *job, const struct work *w, const s
 {
     const struct tiles *t = w->t;
     int32_t *where = (int32_t *)job->index.data + kept_at(t, i);
-    float *m = job->vector + tile_at(t, i);
+    float *m = job->vector + tile_at(w, i);
     w->k->codec->select(c, t->h, t->w, w->ld, t->keep, p->keys, p->room, p->index, where, p->value);
     for (int k = 0; k < t->keep && job->value.type == DTYPE_BF16; k++)
         p->value[k] = bf16_widen(bf16_round(p->value[k]));
     store(w->k, job->value, kept_at(t, i), (size_t)t->keep, p->value);
-    const float *back = inverse(w, p, where, p->value, t->keep);
-    for (int r = 0; r < t->h; r++)
-        w->k->codec->subtract(m + (size_t)r * t->stride, back + (size_t)r * w->ld, (size_t)t->w);
+    inverse(w, p, where, p->value, t->keep, m, true);
 }
 
 static uint32_t encode(const struct tiles_job *job, const struct work *w, const struct pieces *p,
@@ -259,12 +292,11 @@ static uint32_t encode(const struct tiles_job *job, const struct work *w, const 
 {
     const struct tiles *t = w->t;
     const bool chunks = t->h == 1;
-    along_w(w, p, job->vector + tile_at(t, first), chunks ? (size_t)t->w : t->stride,
+    along_w(w, p, job->vector + tile_at(w, first), chunks ? (size_t)t->w : t->stride,
             chunks ? n : t->h);
-    if (!chunks)
-        along_h(w, p);
+    const float *c = chunks ? p->a : along_h(w, p);
     for (int i = 0; i < n; i++)
-        keep_tile(job, w, p, first + i, (chunks ? p->a : p->b) + (size_t)i * w->ld);
+        keep_tile(job, w, p, first + i, c + (size_t)i * w->ld);
     return 0;
 }
 
@@ -280,8 +312,7 @@ static const int32_t *sent_by(const struct tiles_job *job, const struct tiles *t
     return (const int32_t *)job->index.data + (size_t)sender * job->index_step + kept_at(t, i);
 }
 
-/* Adds up what was sent of tile i: sums in p->sum, how many of each in p->keys, all zero before.
- */
+/* Adds up what was sent of tile i in p->cell. */
 static uint32_t add_up(const struct tiles_job *job, const struct work *w, const struct pieces *p,
                        int i)
 {
@@ -298,14 +329,15 @@ static uint32_t add_up(const struct tiles_job *job, const struct work *w, const 
                 beyond = e;
                 continue;
             }
-            p->sum[e] = p->keys[e]++ ? p->sum[e] + value[k] : value[k];
+            p->cell[e].sum += value[k];
+            p->cell[e].senders++;
         }
     }
     return beyond;
 }
 
 /* The mean of each coefficient over those who sent it, in the order in which they first did: how
- * many there are, in p->index and p->value. p->keys is zero again. */
+ * many there are, in p->index and p->value. p->cell is zero again. */
 static int list_means(const struct tiles_job *job, const struct work *w, const struct pieces *p,
                       int i)
 {
@@ -318,11 +350,11 @@ static int list_means(const struct tiles_job *job, const struct work *w, const s
             const uint32_t e = (uint32_t)where[k];
             if (e >= size)
                 continue;
-            const uint32_t count = p->keys[e];
+            const struct cell c = p->cell[e];
             p->index[n] = (int32_t)e;
-            p->value[n] = p->sum[e] / (float)(count + !count);
-            n += count > 0;
-            p->keys[e] = 0;
+            p->value[n] = c.sum / (float)(c.senders + !c.senders);
+            n += c.senders > 0;
+            p->cell[e] = (struct cell){0};
         }
     }
     return n;
@@ -331,16 +363,12 @@ static int list_means(const struct tiles_job *job, const struct work *w, const s
 static uint32_t decode(const struct tiles_job *job, const struct work *w, const struct pieces *p,
                        int first, int n)
 {
-    const struct tiles *t = w->t;
     uint32_t beyond = 0;
-    memset(p->keys, 0, (size_t)(t->h * t->w) * sizeof *p->keys);
     for (int i = first; i < first + n; i++) {
-        float *y = job->vector + tile_at(t, i);
+        float *y = job->vector + tile_at(w, i);
         const uint32_t found = add_up(job, w, p, i);
         const int means = list_means(job, w, p, i);
-        const float *back = inverse(w, p, p->index, p->value, means);
-        for (int r = 0; r < t->h; r++)
-            memcpy(y + (size_t)r * t->stride, back + (size_t)r * w->ld, (size_t)t->w * sizeof *y);
+        inverse(w, p, p->index, p->value, means, y, false);
         beyond = found ? found : beyond;
     }
     return beyond;

@@ -17,6 +17,69 @@ enum { VECTORS = 4 };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
+#include "tensor/cpu/fast_dct.h"
+
+/* LANES rows at once. */
+static void transform_rows(float *y, size_t ldy, const float *x, size_t ldx)
+{
+    vec in[DCT_SIDE], out[DCT_SIDE];
+    for (int j = 0; j < DCT_SIDE; j += LANES) {
+        DCT_UNROLL for (int i = 0; i < LANES; i++) in[j + i] =
+            *(const vec_at *)(x + (size_t)i * ldx + j);
+        dct_transpose(in + j);
+    }
+    dct_c2_64(out, in);
+    for (int i = 0; i < DCT_SIDE; i++)
+        out[i] *= dct_scale(i);
+    for (int j = 0; j < DCT_SIDE; j += LANES) {
+        dct_transpose(out + j);
+        DCT_UNROLL for (int i = 0; i < LANES; i++) * (vec_at *)(y + (size_t)i * ldy + j) =
+            out[j + i];
+    }
+}
+
+static void rows(float *y, size_t ldy, const float *x, size_t ldx, int n)
+{
+    for (; n >= LANES; n -= LANES, x += LANES * ldx, y += LANES * ldy)
+        transform_rows(y, ldy, x, ldx);
+    if (!n)
+        return;
+    float few[LANES * DCT_SIDE] = {0};
+    for (int i = 0; i < n; i++)
+        memcpy(few + i * DCT_SIDE, x + (size_t)i * ldx, DCT_SIDE * sizeof *few);
+    transform_rows(few, DCT_SIDE, few, DCT_SIDE);
+    for (int i = 0; i < n; i++)
+        memcpy(y + (size_t)i * ldy, few + i * DCT_SIDE, DCT_SIDE * sizeof *few);
+}
+
+static void columns(float *y, size_t ldy, const float *x, size_t ldx, int n)
+{
+    for (int j = 0; j < n; j += LANES) {
+        vec in[DCT_SIDE], out[DCT_SIDE];
+        for (int i = 0; i < DCT_SIDE; i++)
+            in[i] = *(const vec_at *)(x + (size_t)i * ldx + j);
+        dct_c2_64(out, in);
+        for (int i = 0; i < DCT_SIDE; i++)
+            *(vec_at *)(y + (size_t)i * ldy + j) = out[i] * dct_scale(i);
+    }
+}
+
+static void columns_back(float *y, size_t ldy, const float *x, size_t ldx, int n, bool subtract)
+{
+    for (int j = 0; j < n; j += LANES) {
+        vec in[DCT_SIDE], out[DCT_SIDE];
+        for (int i = 0; i < DCT_SIDE; i++)
+            in[i] = *(const vec_at *)(x + (size_t)i * ldx + j) * dct_scale(i);
+        dct_back_64(out, in);
+        for (int i = 0; i < DCT_SIDE; i++) {
+            vec_at *to = (vec_at *)(y + (size_t)i * ldy + j);
+            if (subtract)
+                out[i] = *to - out[i];
+            *to = out[i];
+        }
+    }
+}
+
 static int count_from(const uint32_t *keys, int n, uint32_t least)
 {
     int count = 0;
@@ -36,9 +99,9 @@ static uint32_t largest(const uint32_t *keys, int n)
 }
 
 /* The magnitude of the keep-th largest, by halves: as numbers, fp32 magnitudes are in the order of
- * their bits. Any that exactly `keep` reach does. Mostly it is not far from the largest, so the
- * first try is three powers of two below that. */
-static uint32_t threshold(const uint32_t *keys, int n, int keep)
+ * their bits. Any that `keep` reach and at most `more` beside does. Mostly it is not far from the
+ * largest, so the first try is three powers of two below that. */
+static uint32_t threshold(const uint32_t *keys, int n, int keep, int more)
 {
     uint32_t low = 0, high = largest(keys, n) + 1; /* all reach low, none high */
     uint32_t try = high > 3u << 23 ? high - (3u << 23) : high / 2;
@@ -48,31 +111,40 @@ static uint32_t threshold(const uint32_t *keys, int n, int keep)
             low = try;
         else
             high = try;
-        if (count == keep)
+        if (count >= keep && count <= keep + more)
             break;
         try = low + (high - low) / 2;
     }
     return low;
 }
 
-/* Where the keys that reach `least` are, in order, without a branch that nobody could foresee;
- * index has room for all n. Returns how many. */
-static int find(const uint32_t *keys, int n, uint32_t least, int32_t *index)
+/* Bits of a number, and those without its sign. */
+typedef uint32_t bits_of __attribute__((may_alias));
+enum { MAGNITUDE = 0x7fffffff };
+
+/* Which magnitudes reach `least`, in order, and where they are, without a branch that nobody could
+ * foresee; both have room for all n. Returns how many. */
+static int find(const bits_of *bits, int n, uint32_t least, uint32_t *keys, int32_t *index)
 {
     int count = 0, i = 0;
 #ifdef __AVX512F__
     __m512i at = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
     const __m512i border = _mm512_set1_epi32((int)least), next = _mm512_set1_epi32(16);
+    const __m512i magnitude = _mm512_set1_epi32(MAGNITUDE);
     for (; i + 16 <= n; i += 16) {
-        const __mmask16 reach = _mm512_cmpge_epu32_mask(_mm512_loadu_si512(keys + i), border);
+        const __m512i key = _mm512_and_epi32(_mm512_loadu_si512(bits + i), magnitude);
+        const __mmask16 reach = _mm512_cmpge_epu32_mask(key, border);
         _mm512_storeu_si512(index + count, _mm512_maskz_compress_epi32(reach, at));
+        _mm512_storeu_si512(keys + count, _mm512_maskz_compress_epi32(reach, key));
         count += __builtin_popcount(reach);
         at = _mm512_add_epi32(at, next);
     }
 #endif
     for (; i < n; i++) {
+        const uint32_t key = bits[i] & MAGNITUDE;
         index[count] = i;
-        count += keys[i] >= least;
+        keys[count] = key;
+        count += key >= least;
     }
     return count;
 }
@@ -80,19 +152,21 @@ static int find(const uint32_t *keys, int n, uint32_t least, int32_t *index)
 /* Something that `keep` keys reach at least, and not many more: the largest of each of n / WAYS
  * groups are as many keys as there are groups, so the keep-th of these is reached by as many. */
 enum { WAYS = 16 };
-static uint32_t bound(const uint32_t *keys, int n, int keep, uint32_t *room)
+static uint32_t bound(const bits_of *bits, int n, int keep, uint32_t *room)
 {
     const int groups = n / WAYS;
     if (groups < 2 * keep)
         return 0;
-    memcpy(room, keys, (size_t)groups * sizeof *room);
-    for (int k = 1; k < WAYS; k++) {
-        const uint32_t *from = keys + k * groups;
 #pragma omp simd
-        for (int i = 0; i < groups; i++)
-            room[i] = from[i] > room[i] ? from[i] : room[i];
+    for (int i = 0; i < groups; i++) {
+        uint32_t most = 0;
+        for (int k = 0; k < WAYS; k++) {
+            const uint32_t key = bits[k * groups + i] & MAGNITUDE;
+            most = key > most ? key : most;
+        }
+        room[i] = most;
     }
-    return threshold(room, groups, keep);
+    return threshold(room, groups, keep, keep / 8);
 }
 
 /* Few of few: the largest, and again without it. Of equal ones the first. */
@@ -145,15 +219,24 @@ static void take_largest(int32_t *keys, int n, int keep, int32_t *index)
 }
 
 /* Many, or of many: those that reach a bound first, and of these those that reach the border. */
-static void take_reaching(const uint32_t *keys, int n, int keep, uint32_t *room, int32_t *where,
+static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, int32_t *where,
                           int32_t *index)
 {
-    const int found = find(keys, n, bound(keys, n, keep, room), where);
-    for (int k = 0; k < found; k++)
-        room[k] = keys[where[k]];
-    const uint32_t least = threshold(room, found, keep);
+    const int found = find(bits, n, bound(bits, n, keep, room), room, where);
+    const uint32_t least = threshold(room, found, keep, 0);
     int border = keep - count_from(room, found, least + 1); /* of those at the border, the first */
-    for (int k = 0, to = 0; k < found; k++) { /* without a branch that nobody could foresee */
+    int k = 0, to = 0;
+#ifdef __AVX512F__
+    const bool none_left = count_from(room, found, least) == keep; /* at the border */
+    for (; k + 16 <= found && none_left; k += 16) {
+        const __mmask16 reach =
+            _mm512_cmpge_epu32_mask(_mm512_loadu_si512(room + k), _mm512_set1_epi32((int)least));
+        const __m512i those = _mm512_loadu_si512(where + k);
+        _mm512_storeu_si512(where + to, _mm512_maskz_compress_epi32(reach, those));
+        to += __builtin_popcount(reach);
+    }
+#endif
+    for (; k < found; k++) { /* without a branch that nobody could foresee */
         const int at = room[k] == least, takes = (room[k] > least) | (at & (border > 0));
         where[to] = where[k];
         to += takes;
@@ -181,20 +264,17 @@ static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_
                    uint32_t *room, int32_t *where, int32_t *index, float *value)
 {
     const int n = rows * w;
-    for (int r = 0; r < rows; r++) {
-        const float *from = c + (size_t)r * ld;
-        uint32_t *to = keys + r * w;
-#pragma omp simd
-        for (int i = 0; i < w; i++) {
-            uint32_t bits;
-            memcpy(&bits, &from[i], 4);
-            to[i] = bits & 0x7fffffffu;
-        }
-    }
-    if (keep <= FEW && n <= OF_FEW)
+    const bits_of *bits = (const bits_of *)c;
+    if (keep <= FEW && n <= OF_FEW) {
+        for (int r = 0; r < rows; r++)
+            for (int i = 0; i < w; i++)
+                keys[r * w + i] = bits[(size_t)r * ld + (size_t)i] & MAGNITUDE;
         take_largest((int32_t *)keys, n, keep, index);
-    else
-        take_reaching(keys, n, keep, room, where, index);
+    } else {
+        for (int r = 0; r < rows && ld != (size_t)w; r++)
+            memcpy(keys + r * w, bits + (size_t)r * ld, (size_t)w * sizeof *keys);
+        take_reaching(ld == (size_t)w ? bits : keys, n, keep, room, where, index);
+    }
     const struct divisor by = divisor_of(w);
     for (int k = 0; k < keep; k++) {
         const int row = divide(index[k], by);
@@ -293,6 +373,9 @@ static void sign(float *y, const float *x, size_t n)
 }
 
 const struct codec_kernels KERNELS(fast_codec) = {
+    .rows = rows,
+    .columns = columns,
+    .columns_back = columns_back,
     .select = select,
     .sum_rows = sum_rows,
     .fold = fold,

@@ -118,7 +118,14 @@ struct attention_kernels {
 };
 
 /* Tiles of the cosine transform. */
+enum { DCT_SIDE = 64 };
 struct codec_kernels {
+    /* y (n, DCT_SIDE) = the transform of each row of x; y may be x. */
+    void (*rows)(float *y, size_t ldy, const float *x, size_t ldx, int n);
+    /* y (DCT_SIDE, n) = the transform of each column of x, n a multiple of ATTENTION_PAD; y may be
+     * x. And back; `subtract`: y -= it. */
+    void (*columns)(float *y, size_t ldy, const float *x, size_t ldx, int n);
+    void (*columns_back)(float *y, size_t ldy, const float *x, size_t ldx, int n, bool subtract);
     /* The `keep` largest of c (rows, w), rows `ld` apart, by index; keys, room and where: memory
      * for all of c. */
     void (*select)(const float *c, int rows, int w, size_t ld, int keep, uint32_t *keys,

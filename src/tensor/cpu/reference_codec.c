@@ -114,7 +114,7 @@ static void each_tile(struct device *dev, const struct tiling *p, const struct s
         const int end = p->end ? p->end : s->ny * s->nx;
         for (int i = p->end ? p->begin : 0; i < end; i++) {
             struct tile t = {.of = s, .kept = s->kept + (size_t)i * (size_t)s->keep};
-            t.begin = s->at + (size_t)(i / s->nx) * (size_t)s->h * s->stride +
+            t.begin = s->at - p->from + (size_t)(i / s->nx) * (size_t)s->h * s->stride +
                       (size_t)(i % s->nx) * (size_t)s->w;
             t.c = calloc(size, sizeof *t.c);
             t.is = calloc(size, 1);
