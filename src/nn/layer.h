@@ -42,6 +42,13 @@ static inline size_t edge_count(const struct edge *edge)
     return count;
 }
 
+/* A part of what is laid out as `edge`. */
+static inline struct view edge_part(struct view v, struct edge edge, int part)
+{
+    edge.n = part;
+    return view_at(v, edge_count(&edge));
+}
+
 /* Keys and values of the positions already seen, for decoding. */
 struct cache {
     int positions;        /* room, in tokens */
@@ -92,6 +99,9 @@ struct layer_ops {
     /* (optional) Marks the stages beside its own whose parameters it reads, and to whose gradients
      * it adds (tied weights). */
     void (*needs)(const struct layer *layer, const struct table *table, bool *needs);
+    /* (optional) Becomes the layer that does its own work and then that of `next`, the one behind
+     * it in its stage, if these are pieces of one sublayer that could have been cut there. */
+    bool (*join)(struct layer *layer, const struct layer *next);
     void (*free)(struct layer *layer); /* (optional) what it owns beside itself */
 };
 

@@ -60,6 +60,24 @@ static void assign_stages(struct model *m)
         m->table.entry[i].stage = m->layer[m->table.entry[i].stage]->stage;
 }
 
+/* Pieces of a sublayer that came into one stage are one layer, as if it could not be cut there. */
+static void join(struct model *m)
+{
+    int n = 0;
+    for (int k = 0, i = 0; k < m->n_stage; k++) {
+        const int first = n;
+        for (; i < m->first[k + 1]; i++) {
+            struct layer *before = n > first ? m->layer[n - 1] : NULL;
+            if (before && before->ops->join && before->ops->join(before, m->layer[i]))
+                free(m->layer[i]);
+            else
+                m->layer[n++] = m->layer[i];
+        }
+        m->first[k] = first;
+    }
+    m->first[m->n_stage] = m->n_layer = n;
+}
+
 enum sotto_status model_init(struct model *m, const struct model_config *config, int n_stage,
                              int pad)
 {
@@ -85,6 +103,7 @@ enum sotto_status model_init_as(struct model *m, const struct arch *arch,
     }
     TRY_DONE(cut(m));
     assign_stages(m);
+    join(m);
     TRY_DONE(table_layout(&m->table, n_stage, pad));
     if (m->state.n)
         TRY_DONE(table_layout(&m->state, 1, 1));

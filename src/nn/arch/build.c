@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes)
 {
@@ -20,6 +21,22 @@ void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes)
     layer->ops = ops;
     m->layer[m->n_layer++] = layer;
     return layer;
+}
+
+void *model_split(struct model *m, const struct layer_ops *ops, size_t bytes)
+{
+    struct layer *layer = model_begin(m, ops, bytes);
+    if (!layer)
+        return NULL;
+    memcpy(layer, m->layer[m->n_layer - 2], bytes);
+    layer->ops = ops;
+    return layer;
+}
+
+void model_take(struct model *m, int tensor)
+{
+    if (tensor >= 0)
+        m->table.entry[tensor].stage = m->n_layer - 1;
 }
 
 static int add_state(struct model *m, enum table_init init, int d0, enum table_form form,

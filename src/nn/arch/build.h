@@ -9,6 +9,11 @@
  * zeroed memory of the layer's own struct, NULL without memory. */
 void *model_begin(struct model *m, const struct layer_ops *ops, size_t bytes);
 
+/* Begins a layer as a copy of the one begun last, for what comes behind a place inside of it where
+ * a stage may end; and takes a tensor over into it. */
+void *model_split(struct model *m, const struct layer_ops *ops, size_t bytes);
+void model_take(struct model *m, int tensor);
+
 /* Adds a tensor of the layer begun last and returns its index, -1 without memory. d1 0: a vector.
  */
 int model_matrix(struct model *m, double std, int d0, int d1, const char *format, ...)

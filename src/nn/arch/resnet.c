@@ -182,12 +182,31 @@ static enum sotto_status add_stem(struct model *m, struct stream *s)
     return SOTTO_OK;
 }
 
+/* Cuts the block that was begun last behind each of its convolutions. */
+static enum sotto_status slice(struct model *m)
+{
+    struct slice_layer *l = (struct slice_layer *)m->layer[m->n_layer - 1];
+    l->block.base.ops = &slice_ops;
+    l->to = 1;
+    for (int i = 1; i < l->block.parts; i++) {
+        struct slice_layer *next = model_split(m, &slice_ops, sizeof *next);
+        if (!next)
+            return fail(SOTTO_ENOMEM, "no memory for the slices of a block");
+        next->from = i;
+        next->to = i + 1;
+        model_take(m, next->block.part[i].weight);
+        model_take(m, next->block.part[i].gain);
+        model_take(m, next->block.part[i].bias);
+    }
+    return SOTTO_OK;
+}
+
 static enum sotto_status add_block(struct model *m, struct stream *s, int group, int block,
                                    int width, int stride)
 {
     const struct resnet_config *r = own(&m->config);
     const bool basic = r->block == BLOCK_BASIC, early = r->halves_early == YES;
-    struct residual_layer *l = model_begin(m, &residual_ops, sizeof *l);
+    struct residual_layer *l = model_begin(m, &residual_ops, sizeof(struct slice_layer));
     char name[RESIDUAL_PARTS + 1][64];
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for block %d of group %d", block, group);
@@ -219,11 +238,15 @@ static enum sotto_status build(struct model *m)
     struct groups g;
     struct stream s;
     TRY(read_groups(r, &g));
+    const bool slices = m->n_stage > g.blocks + 2; /* more stages than blocks, stem and head */
     TRY(add_stem(m, &s));
     for (int i = 0; i < g.n; i++)
-        for (int j = 0; j < g.depth[i]; j++)
-            TRY(add_block(m, &s, i, j, g.width[i],
-                          j == 0 && (i > 0 || r->first_halves == YES) ? 2 : 1));
+        for (int j = 0; j < g.depth[i]; j++) {
+            const bool halves = j == 0 && (i > 0 || r->first_halves == YES);
+            TRY(add_block(m, &s, i, j, g.width[i], halves ? 2 : 1));
+            if (slices)
+                TRY(slice(m));
+        }
     struct classify_layer *head = model_begin(m, &classify_ops, sizeof *head);
     if (!head)
         return fail(SOTTO_ENOMEM, "no memory for the classifier");

@@ -125,12 +125,13 @@ static enum sotto_status add_attention(struct model *m, int i)
     return SOTTO_OK;
 }
 
-static enum sotto_status add_mlp(struct model *m, int i)
+/* In halves where there are more stages than sublayers. */
+static enum sotto_status add_mlp(struct model *m, int i, bool halves)
 {
     const struct model_config *c = &m->config;
     const int C = c->width, F = c->mlp_width;
     char name[TABLE_NAME_ROOM - 40];
-    struct mlp_layer *f = model_begin(m, &mlp_ops, sizeof *f);
+    struct mlp_layer *f = model_begin(m, halves ? &mlp_up_ops : &mlp_ops, sizeof *f);
     if (!f)
         return fail(SOTTO_ENOMEM, "no memory for layer %d", i);
     f->width = C;
@@ -145,6 +146,12 @@ static enum sotto_status add_mlp(struct model *m, int i)
     f->down_b = model_zeros(m, C, "%s.output.dense.bias", name);
     snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_after", i);
     f->norm = norm(m, name);
+    if (!halves)
+        return SOTTO_OK;
+    if (!model_split(m, &mlp_down_ops, sizeof *f))
+        return fail(SOTTO_ENOMEM, "no memory for layer %d", i);
+    model_take(m, f->down_w);
+    model_take(m, f->down_b);
     return SOTTO_OK;
 }
 
@@ -152,10 +159,11 @@ static enum sotto_status build(struct model *m)
 {
     const struct vit_config *v = own(&m->config);
     const int positions = (v->image.height / v->patch) * (v->image.width / v->patch) + 1;
+    const bool halves = m->n_stage > 2 * m->config.layers + 2;
     TRY(add_patches(m, positions));
     for (int i = 0; i < m->config.layers; i++) {
         TRY(add_attention(m, i));
-        TRY(add_mlp(m, i));
+        TRY(add_mlp(m, i, halves));
     }
     struct classify_layer *head = model_begin(m, &classify_ops, sizeof *head);
     if (!head)

@@ -45,6 +45,14 @@ struct mlp_layer {
     int gate_w, up_w, up_b, down_w, down_b; /* gate: SwiGLU only */
 };
 
+static inline enum gelu_kind mlp_gelu(const struct mlp_layer *l)
+{
+    return l->kind == MLP_GELU_TANH ? GELU_TANH : GELU_EXACT;
+}
+
+/* The two halves of an mlp_layer with GELU and the norm before it are layers too, where a stage
+ * ends between them: (x, up(norm(x))), and x + down(act(up)). */
+
 /* y = gelu(w x + b); `first`: x are the samples. */
 struct dense_layer {
     struct layer base;
@@ -80,6 +88,15 @@ struct residual_layer {
     bool projects;
 };
 
+/* Parts `from` to `to`-1 of a residual block, where stages end inside of it. What passes from one
+ * slice to the next is what the block adds at its end, x or shortcut(x), and the last part's
+ * result.
+ */
+struct slice_layer {
+    struct residual_layer block; /* the whole, the same in all of its slices */
+    int from, to;
+};
+
 /* Positions of a sequence out of an image of h x w pixels: `token`, then the patches. */
 struct patch_layer {
     struct layer base;
@@ -99,5 +116,6 @@ struct classify_layer {
 
 extern const struct layer_ops embed_ops, attention_ops, mlp_ops, dense_ops, head_ops;
 extern const struct layer_ops stem_ops, residual_ops, patch_ops, classify_ops;
+extern const struct layer_ops slice_ops, mlp_up_ops, mlp_down_ops; /* pieces, which join */
 
 #endif

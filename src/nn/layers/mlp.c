@@ -73,11 +73,6 @@ static double flops(const struct layer *layer, struct extent e)
     return 2.0 * (double)extent_tokens(e) * l->width * l->hidden * (l->kind == MLP_SWIGLU ? 3 : 2);
 }
 
-static enum gelu_kind gelu(const struct mlp_layer *l)
-{
-    return l->kind == MLP_GELU_TANH ? GELU_TANH : GELU_EXACT;
-}
-
 /* a = gelu(up) or silu(gate) * up */
 static void activate(const struct mlp_layer *l, struct pass *pass, const struct kept *k,
                      struct view a)
@@ -86,7 +81,7 @@ static void activate(const struct mlp_layer *l, struct pass *pass, const struct 
     if (l->kind == MLP_SWIGLU)
         pass->dev->ops->swiglu_forward(pass->dev, a, k->gate, k->up, count);
     else
-        pass->dev->ops->gelu_forward(pass->dev, gelu(l), a, k->up, count);
+        pass->dev->ops->gelu_forward(pass->dev, mlp_gelu(l), a, k->up, count);
 }
 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
@@ -159,7 +154,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         ops->linear_backward_x(dev, &widen, into, w.dgate, param(pass, theta, l->gate_w), add);
         add = true;
     } else {
-        ops->gelu_backward(dev, gelu(l), dup, dup, k.up, wide_count);
+        ops->gelu_backward(dev, mlp_gelu(l), dup, dup, k.up, wide_count);
     }
     ops->linear_backward_w(dev, &widen, param(pass, grad, l->up_w), param(pass, grad, l->up_b), dup,
                            n);

@@ -1,0 +1,214 @@
+/* Some of a residual block's convolutions, where a stage ends inside of the block. It does what
+ * residual.c does, in the same order, with an edge in the place of what that has in scratch.
+ *
+ *     (rest, a)  what the block adds at its end, and the result of the part before */
+#include "nn/layers/layers.h"
+
+static const struct slice_layer *slice_of(const struct layer *layer)
+{
+    return (const struct slice_layer *)layer;
+}
+
+static bool ends(const struct slice_layer *l)
+{
+    return l->to == l->block.parts;
+}
+
+static bool projects(const struct slice_layer *l)
+{
+    return l->from == 0 && l->block.projects;
+}
+
+/* What is between parts p - 1 and p, or behind the last. */
+static struct edge before(const struct slice_layer *l, int p, struct extent e)
+{
+    const struct conv_part *last = &l->block.part[l->block.parts - 1],
+                           *part = &l->block.part[p - 1];
+    const struct edge edge = {.n = 2,
+                              .part = {{conv_pixels(last, e.rows), (size_t)last->out},
+                                       {conv_pixels(part, e.rows), (size_t)part->out}}};
+    return p == l->block.parts ? (struct edge){1, {edge.part[0]}} : edge;
+}
+
+static struct edge output(const struct layer *layer, struct extent e)
+{
+    return before(slice_of(layer), slice_of(layer)->to, e);
+}
+
+struct kept {
+    struct conv_kept part[RESIDUAL_PARTS], shortcut;
+};
+
+static struct kept kept(const struct slice_layer *l, struct extent e, struct room *room)
+{
+    struct kept k = {0};
+    for (int i = l->from; i < l->to; i++)
+        k.part[i] = conv_carve(&l->block.part[i], e, room);
+    if (projects(l))
+        k.shortcut = conv_carve(&l->block.shortcut, e, room);
+    return k;
+}
+
+static size_t saved(const struct layer *layer, struct extent e)
+{
+    struct room room = {0};
+    kept(slice_of(layer), e, &room);
+    return room.used;
+}
+
+struct work {
+    struct view a[RESIDUAL_PARTS]; /* what comes out of the parts but the last        */
+    struct view one;
+    struct view y;    /* (backward) as forward had it, where it is no longer there */
+    struct view d[2]; /* (backward) gradients between the parts, in turn           */
+};
+
+static struct work work(const struct slice_layer *l, struct extent e, bool backward,
+                        struct room *room)
+{
+    struct work w = {.one = carve(room, 1, DTYPE_F32)};
+    size_t most = 0;
+    for (int i = l->from; i < l->to; i++) {
+        const size_t count = conv_count(&l->block.part[i], e.rows);
+        most = count > most ? count : most;
+        if (i + 1 < l->to)
+            w.a[i] = carve(room, count, e.type);
+    }
+    if (!backward)
+        return w;
+    w.y = carve(room, conv_count(&l->block.part[l->to - 1], e.rows), e.type);
+    for (int i = 0; i < 2; i++)
+        w.d[i] = carve(room, most, e.type);
+    return w;
+}
+
+static size_t scratch(const struct layer *layer, struct extent e, bool backward)
+{
+    struct room room = {0};
+    work(slice_of(layer), e, backward, &room);
+    return room.used;
+}
+
+static double flops(const struct layer *layer, struct extent e)
+{
+    const struct slice_layer *l = slice_of(layer);
+    double sum = projects(l) ? conv_flops(&l->block.shortcut, e.rows) : 0;
+    for (int i = l->from; i < l->to; i++)
+        sum += conv_flops(&l->block.part[i], e.rows);
+    return sum;
+}
+
+/* Both parts of an edge, or of its gradient; of what comes into or out of a whole block the one. */
+struct ends {
+    struct view rest, a;
+};
+
+static struct ends ends_of(const struct slice_layer *l, int p, struct extent e, struct view v)
+{
+    if (p == 0 || p == l->block.parts)
+        return (struct ends){view_none, v};
+    const struct edge edge = before(l, p, e);
+    return (struct ends){v, edge_part(v, edge, 1)};
+}
+
+static size_t rest_count(const struct slice_layer *l, struct extent e)
+{
+    return conv_count(&l->block.part[l->block.parts - 1], e.rows);
+}
+
+static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                    struct flow flow)
+{
+    const struct slice_layer *l = slice_of(layer);
+    const struct extent e = pass->extent;
+    struct kept k = kept(l, e, &flow.saved);
+    struct work w = work(l, e, false, &flow.scratch);
+    const struct ends in = ends_of(l, l->from, e, flow.x), out = ends_of(l, l->to, e, flow.y);
+    struct view x = in.a;
+    for (int i = l->from; i < l->to; i++) {
+        const struct view y = i + 1 < l->to ? w.a[i] : out.a;
+        const struct view residual = i + 1 == l->block.parts ? in.rest : view_none;
+        conv_part_forward(&l->block.part[i], pass, theta, &k.part[i], y, x, residual, true, w.one);
+        x = y;
+    }
+    if (projects(l))
+        conv_part_forward(&l->block.shortcut, pass, theta, &k.shortcut, out.rest, flow.x, view_none,
+                          false, w.one);
+    else if (!ends(l))
+        pass->dev->ops->copy(pass->dev, out.rest, l->from ? in.rest : flow.x, rest_count(l, e));
+}
+
+static struct view compute_again(const struct slice_layer *l, struct pass *pass,
+                                 const struct view *theta, const struct kept *k,
+                                 const struct work *w, struct flow flow, struct view rest)
+{
+    const int last = l->to - 1;
+    for (int i = l->from; i < last; i++)
+        conv_part_again(&l->block.part[i], pass, theta, &k->part[i], w->a[i], view_none, true);
+    if (flow.y.data) /* there is no other layer of its stage behind it unless the block ends */
+        return flow.y;
+    conv_part_again(&l->block.part[last], pass, theta, &k->part[last], w->y,
+                    ends(l) ? rest : view_none, true);
+    return w->y;
+}
+
+/* The gradient of what is added at the block's end, on its way to the block's beginning. */
+static void hand_on(const struct slice_layer *l, struct pass *pass, const struct view *theta,
+                    const struct view *grad, const struct kept *k, struct flow flow)
+{
+    const struct view drest = ends_of(l, l->to, pass->extent, flow.dy).rest;
+    if (!projects(l)) {
+        pass->dev->ops->copy(pass->dev, flow.dx, drest, rest_count(l, pass->extent));
+        return;
+    }
+    const struct conv_gradient g = {.dx = flow.dx, .dc = drest, .dy = drest, .x = flow.x};
+    conv_part_backward(&l->block.shortcut, pass, theta, grad, &k->shortcut, &g);
+}
+
+static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
+                     const struct view *grad, struct flow flow)
+{
+    const struct slice_layer *l = slice_of(layer);
+    const struct extent e = pass->extent;
+    struct kept k = kept(l, e, &flow.saved);
+    struct work w = work(l, e, true, &flow.scratch);
+    const struct ends in = ends_of(l, l->from, e, flow.x), din = ends_of(l, l->from, e, flow.dx);
+    struct view y = compute_again(l, pass, theta, &k, &w, flow, in.rest);
+    struct view dy = ends_of(l, l->to, e, flow.dy).a;
+    if (!ends(l))
+        hand_on(l, pass, theta, grad, &k, flow);
+    for (int i = l->to - 1; i >= l->from; i--) {
+        const bool last = i + 1 == l->block.parts, first = i == l->from;
+        const struct conv_gradient g = {.dx = first ? din.a : w.d[i % 2],
+                                        .dresidual = last ? din.rest : view_none,
+                                        .dc = last ? w.d[(i + 1) % 2] : dy,
+                                        .dy = dy,
+                                        .x = first ? in.a : w.a[i - 1],
+                                        .y = y,
+                                        .add = i == 0,
+                                        .relu = true};
+        conv_part_backward(&l->block.part[i], pass, theta, grad, &k.part[i], &g);
+        dy = g.dx;
+        y = g.x;
+    }
+}
+
+static bool join(struct layer *layer, const struct layer *next)
+{
+    struct slice_layer *l = (struct slice_layer *)layer;
+    if (next->ops != &slice_ops || slice_of(next)->from != l->to)
+        return false;
+    l->to = slice_of(next)->to;
+    if (l->from == 0 && ends(l))
+        layer->ops = &residual_ops;
+    return true;
+}
+
+const struct layer_ops slice_ops = {.name = "slice",
+                                    .output = output,
+                                    .saved = saved,
+                                    .scratch = scratch,
+                                    .flops = flops,
+                                    .forward = forward,
+                                    .backward = backward,
+                                    .join = join};
