@@ -63,6 +63,10 @@ struct comm_ops {
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
     /* *came: the bytes of the message, which may be more than `room`; it is dropped then. */
     enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *came);
+    /* The same from whoever of `among` is first: see comm_recv_any. *from: -1 where nothing came.
+     */
+    enum sotto_status (*recv_any)(struct comm *c, void *data, size_t room, const bool *among,
+                                  double until, int *from, size_t *came);
     /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
      */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
@@ -106,6 +110,20 @@ struct comm { /* what every call touches comes first, and the tallies of all of 
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
+/* Receives one message of `count` elements from whichever of the ranks of `among` (size), NULL: all
+ * others, comes first, and says *from whom; what else that rank sends follows by comm_recv. A
+ * rank's own messages come in the order it sent them.
+ *
+ * Nothing came until `until`, a time of c's clock, INFINITY for ever: *from = -1, without an error.
+ * What comes at that very time has come; one that has passed takes what has come by now.
+ *
+ * First is what has arrived first as a whole, of equals the lowest rank: in virtual time exactly,
+ * and of all that is sent by then; between threads as near as they are woken; over MPI, which does
+ * not tell, what the library finds. An error when nothing has come and all of them have ended:
+ * their communicator is freed or, if it is the world's, their work done. MPI asks them for that
+ * once in a patience (mpi/mpi.h). Counted as a recv. */
+enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
+                                double until, int *from);
 /* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both
  * at once, so that ranks in a ring need not take turns; *came: how many there were. */
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
@@ -141,6 +159,9 @@ enum sotto_status comm_collect(void *collective);
 /* For backends: a collective of `count` elements lasted from begin to end; c->wait is its wait. */
 void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
                 double end);
+
+/* For backends: the error of a rank that waits for whoever comes, and all have ended. */
+enum sotto_status comm_all_ended(const struct comm *c);
 
 /* For backends: the error of a message that has not the length it should have. */
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from);

@@ -81,6 +81,39 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
 
+enum sotto_status comm_all_ended(const struct comm *c)
+{
+    return fail(SOTTO_EPEER, "rank %d waits for a message, and all who could send one have ended",
+                c->rank);
+}
+
+static bool has_sender(const struct comm *c, const bool *among)
+{
+    if (!among)
+        return c->size > 1;
+    for (int r = 0; r < c->size; r++)
+        if (among[r] && r != c->rank)
+            return true;
+    return false;
+}
+
+enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
+                                double until, int *from)
+{
+    double begin = enter(c);
+    size_t bytes = count * dtype_size(x.type), came = 0;
+    struct view host;
+    *from = -1;
+    if (!has_sender(c, among))
+        return comm_all_ended(c);
+    TRY(staging_room(c, x, x, count, &host));
+    TRY(c->ops->recv_any(c, host.data, bytes, among, until, from, &came));
+    if (*from >= 0 && came == bytes)
+        staging_give(c, x, host, count);
+    count_call(c, COMM_RECV, begin);
+    return *from < 0 || came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, *from);
+}
+
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
                                 struct view in, size_t room, int from, size_t *came)
 {

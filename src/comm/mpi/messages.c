@@ -150,4 +150,61 @@ enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, si
     return mpi_exchange(c, NULL, 0, NOBODY, data, room, from, came);
 }
 
+/* Looks for a message of whoever comes, which stays where it is: it is received as any other. */
+struct look_for_any {
+    const bool *among;
+    int from;
+    int endings; /* that it knows of */
+    bool ended;  /* all of them have */
+};
+
+static enum sotto_status probe(struct mpi_member *m, int from, int *came, int *source)
+{
+    MPI_Status status;
+    TRY(mpi_check(m, MPI_Iprobe(from, MPI_TAG_SEND, m->comm, came, &status), "probe"));
+    *source = *came ? status.MPI_SOURCE : NOBODY;
+    return SOTTO_OK;
+}
+
+/* MPI tells of one message, which may be another's than theirs. Then each of them is asked for,
+ * beginning behind that rank so that none is always first. */
+static enum sotto_status probe_any(struct mpi_member *m, const bool *among, int *came, int *source)
+{
+    const int size = m->base.size;
+    TRY(probe(m, MPI_ANY_SOURCE, came, source));
+    if (!*came || !among || among[*source])
+        return SOTTO_OK;
+    const int other = *source;
+    *came = 0;
+    for (int i = 1; i < size && !*came; i++)
+        if (among[(other + i) % size])
+            TRY(probe(m, (other + i) % size, came, source));
+    return SOTTO_OK;
+}
+
+static enum sotto_status look_for_any(struct mpi_member *m, void *arg, int *done)
+{
+    struct look_for_any *a = arg;
+    const int endings = atomic_load(&m->shared->roll.endings);
+    if (endings != a->endings) { /* what they sent before has come */
+        a->endings = endings;
+        a->ended = mpi_roll_all_ended(m, a->among);
+    }
+    TRY(probe_any(m, a->among, done, &a->from));
+    *done |= a->ended;
+    return SOTTO_OK;
+}
+
+enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                               double until, int *from, size_t *came)
+{
+    struct look_for_any look = {.among = among, .from = NOBODY};
+    TRY(mpi_poll(member(c), look_for_any, &look, until, true));
+    c->wait.to = clock_now(&clock_real);
+    *from = look.from;
+    if (look.from != NOBODY)
+        return mpi_recv(c, data, room, look.from, came);
+    return look.ended ? comm_all_ended(c) : SOTTO_OK;
+}
+
 #endif

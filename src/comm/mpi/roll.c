@@ -1,7 +1,7 @@
 /* Who does not answer. A rank that has waited for long asks those it waits with who of them is
  * waiting too; whoever waits, on whatever communicator, says so. The others are those that
  * everybody waits for: in a ring each rank waits for its neighbour, which may only be waiting
- * itself.
+ * itself. A rank that has ended answers that it has, for those who wait for whoever comes.
  *
  * Questions and answers are messages without bytes on a communicator of their own, looked at about
  * once a second and only by ranks that wait. */
@@ -9,13 +9,14 @@
 
 #ifdef SOTTO_WITH_MPI
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 
-enum { ASK, ANSWER };             /* tags */
+enum { ASK, ANSWER, ENDED };      /* tags */
 enum { TICKS = 60, ASKING = 10 }; /* of a rank's patience; how many it asks before it speaks */
 
 enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double patience)
@@ -26,7 +27,8 @@ enum sotto_status mpi_roll_open(struct mpi_roll *roll, MPI_Comm world, double pa
     atomic_flag_clear(&roll->taken);
     roll->waits = calloc((size_t)size, sizeof *roll->waits);
     roll->named = calloc((size_t)size, sizeof *roll->named);
-    if (!roll->waits || !roll->named)
+    roll->ended = calloc((size_t)size, sizeof *roll->ended);
+    if (!roll->waits || !roll->named || !roll->ended)
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", size);
     MPI_Comm_rank(world, &roll->rank);
     if (MPI_Comm_dup(world, &roll->comm) != MPI_SUCCESS)
@@ -53,8 +55,10 @@ static void listen(struct mpi_roll *roll, bool waits)
                  MPI_STATUS_IGNORE);
         if (status.MPI_TAG == ANSWER)
             roll->waits[status.MPI_SOURCE] = true;
+        else if (status.MPI_TAG == ENDED)
+            roll->endings += !atomic_exchange(&roll->ended[status.MPI_SOURCE], true);
         else if (waits)
-            say(roll, status.MPI_SOURCE, ANSWER);
+            say(roll, status.MPI_SOURCE, roll->leaving ? ENDED : ANSWER);
     }
 }
 
@@ -66,6 +70,7 @@ void mpi_roll_close(struct mpi_roll *roll)
     }
     free(roll->waits);
     free(roll->named);
+    free(roll->ended);
 }
 
 /* World ranks of a communicator's members, which the caller frees; NULL without memory. */
@@ -83,6 +88,16 @@ static int *world_ranks(const struct mpi_member *m)
     MPI_Group_free(&mine);
     MPI_Group_free(&all);
     return rank;
+}
+
+bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among)
+{
+    int *rank = world_ranks(m);
+    bool all = rank != NULL;
+    for (int i = 0; i < m->base.size && all; i++)
+        all = i == m->base.rank || (among && !among[i]) || m->shared->roll.ended[rank[i]];
+    free(rank);
+    return all;
 }
 
 /* One of those that wait speaks for all, and of each silent rank once. */
@@ -131,6 +146,18 @@ static void call_the_roll(struct mpi_member *m, struct mpi_roll_call *call, doub
     free(rank);
 }
 
+/* Who waits for whoever comes names nobody: they may have enough to do. */
+static void ask_who_ended(struct mpi_member *m, struct mpi_roll_call *call, double waited)
+{
+    struct mpi_roll *roll = &m->shared->roll;
+    int *rank = world_ranks(m);
+    for (int i = 0; i < m->base.size && rank; i++)
+        if (i != m->base.rank && !roll->ended[rank[i]])
+            say(roll, rank[i], ASK);
+    call->asks_from = waited + roll->patience;
+    free(rank);
+}
+
 void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now, double waited)
 {
     struct mpi_roll *roll = m->shared ? &m->shared->roll : NULL;
@@ -141,7 +168,10 @@ void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now,
         return;
     atomic_store(&roll->next, now + tick);
     listen(roll, waited >= tick);
-    if (waited >= roll->patience && call->asked <= ASKING)
+    const bool asks = !roll->leaving && waited >= fmax(roll->patience, call->asks_from);
+    if (asks && call->for_any)
+        ask_who_ended(m, call, waited);
+    else if (asks && call->asked <= ASKING)
         call_the_roll(m, call, waited);
     atomic_flag_clear(&roll->taken);
 }

@@ -22,12 +22,17 @@ struct mpi_roll {
     _Atomic double next; /* time at which to look again              */
     atomic_flag taken;   /* a line of work is at it: what follows is its */
     bool *waits;         /* (size) have answered that they wait      */
+    _Atomic bool *ended; /* (size) ... that they have ended          */
+    atomic_int endings;  /* how many                                 */
+    bool leaving;        /* this rank has ended, and waits for all   */
     bool *named;         /* (size) were told of, which is done once  */
 };
 
 /* One wait's part in it. */
 struct mpi_roll_call {
-    int asked; /* times */
+    int asked;        /* times */
+    bool for_any;     /* waits for whoever comes, be it long: only asks who has ended, ... */
+    double asks_from; /* ... when it has waited so long */
 };
 
 /* What all communicators of this process share. */
@@ -84,6 +89,11 @@ enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *wh
 enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
                             const char *what);
 
+/* Polls `look` until it is done or that time has come. */
+typedef enum sotto_status mpi_look(struct mpi_member *m, void *arg, int *done);
+enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, double until,
+                           bool for_any);
+
 /* At the end of a call: who it waited for has come, at the time that base.wait tells. */
 enum sotto_status mpi_met(struct mpi_member *m);
 
@@ -92,6 +102,9 @@ void mpi_roll_close(struct mpi_roll *roll);
 
 /* Called now and then in a wait that has lasted `waited` seconds. */
 void mpi_roll_step(struct mpi_member *m, struct mpi_roll_call *call, double now, double waited);
+
+/* Whether all of these ranks (size), NULL: all others, have said that they have ended. */
+bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among);
 
 /* Starts a call that gives a request, and waits for it. */
 #define MPI_DO(m, what, function, ...)                                                             \
@@ -113,6 +126,8 @@ static inline int mpi_piece(const struct mpi_member *m, size_t count, size_t at)
 
 enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                               double until, int *from, size_t *came);
 enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                size_t room, int from, size_t *came);
 

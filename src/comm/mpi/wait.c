@@ -5,6 +5,7 @@
 
 #ifdef SOTTO_WITH_MPI
 
+#include <math.h>
 #include <time.h>
 
 #define SPIN_SECONDS 40e-6   /* a small message's time: do not sleep yet                         */
@@ -51,17 +52,23 @@ static void sleep_for(double seconds)
     nanosleep(&t, NULL);
 }
 
-static enum sotto_status test(struct mpi_member *m, MPI_Request *request, int *done,
-                              MPI_Status *status, const char *what)
+struct test {
+    MPI_Request *request;
+    MPI_Status *status;
+    const char *what;
+};
+
+static enum sotto_status test(struct mpi_member *m, void *arg, int *done)
 {
+    const struct test *t = arg;
     int came = 0;
     if (m->greets)
-        TRY(mpi_check(m, MPI_Test(&m->hello, &came, MPI_STATUS_IGNORE), what));
+        TRY(mpi_check(m, MPI_Test(&m->hello, &came, MPI_STATUS_IGNORE), t->what));
     if (came) {
         m->greets = false;
         m->base.wait.to = clock_now(&clock_real);
     }
-    return mpi_check(m, MPI_Test(request, done, status), what);
+    return mpi_check(m, MPI_Test(t->request, done, t->status), t->what);
 }
 
 enum sotto_status mpi_met(struct mpi_member *m)
@@ -74,29 +81,32 @@ enum sotto_status mpi_met(struct mpi_member *m)
     return SOTTO_OK;
 }
 
-enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
-                            const char *what)
+enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, double until,
+                           bool for_any)
 {
     int done = 0;
-    TRY(test(m, request, &done, status, what));
+    TRY(look(m, arg, &done));
     if (done)
         return SOTTO_OK;
     double begin = clock_now(&clock_real), waited = 0;
-    struct mpi_roll_call call = {0};
+    const double longest = until - begin;
+    struct mpi_roll_call call = {.for_any = for_any};
     while (!done && waited < SPIN_SECONDS) {
-        TRY(test(m, request, &done, status, what));
+        TRY(look(m, arg, &done));
         waited = clock_now(&clock_real) - begin;
     }
     double sleep = SHORTEST_SLEEP, used = processor_time();
     for (int polls = 1; !done; polls++) { /* since the last sleep */
-        TRY(test(m, request, &done, status, what));
+        TRY(look(m, arg, &done));
         double before = used;
         used = processor_time();
         if (used - before > (polls == 1 ? COLD_SECONDS : WORK_SECONDS)) {
             sleep = within(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
             polls = 1;
         } else if (polls >= POLLS && !done) {
-            sleep_for(sleep);
+            if (waited >= longest)
+                break;
+            sleep_for(fmin(sleep, longest - waited));
             waited = clock_now(&clock_real) - begin;
             mpi_roll_step(m, &call, begin + waited, waited);
             sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
@@ -105,6 +115,12 @@ enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Stat
         }
     }
     return SOTTO_OK;
+}
+
+enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
+                            const char *what)
+{
+    return mpi_poll(m, test, &(struct test){request, status, what}, INFINITY, false);
 }
 
 #endif

@@ -85,9 +85,10 @@ static void leave(struct mpi_shared *s)
 {
     if (atomic_fetch_sub(&s->users, 1) > 1)
         return;
-    struct mpi_member all = {.base.rank = s->rank};
+    struct mpi_member all = {.base.rank = s->rank, .shared = s};
     MPI_Request request;
     MPI_Op_free(&s->add_bf16);
+    s->roll.leaving = true;
     if (s->ours && MPI_Ibarrier(MPI_COMM_WORLD, &request) == MPI_SUCCESS)
         mpi_await(&all, &request, MPI_STATUS_IGNORE, "end");
     mpi_roll_close(&s->roll);

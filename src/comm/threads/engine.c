@@ -51,8 +51,10 @@ static void *work(void *arg)
     struct seat *seat = arg;
     struct team *team = seat->team;
     enum sotto_status st = team->job(&seat->worker, team->arg);
-    if (st == SOTTO_OK)
+    if (st == SOTTO_OK) {
+        threads_end(seat->worker.world);
         return NULL;
+    }
     struct status_note note;
     status_save(&note, st);
     seat->worker.world->ops->abort(seat->worker.world, &note);

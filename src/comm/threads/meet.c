@@ -13,9 +13,10 @@ enum sotto_status threads_status(struct world *w)
     return st;
 }
 
-/* Until something moves in the group, whose lock is held; false: nothing has at that time. */
-static bool sleep_in_group(struct group *g, double until)
+bool threads_sleep(struct group *g, double until)
 {
+    if (isinf(until))
+        return pthread_cond_wait(&g->moved, &g->lock) == 0;
     const struct timespec t = {(time_t)until, (long)((until - floor(until)) * 1e9)};
     return pthread_cond_timedwait(&g->moved, &g->lock, &t) != ETIMEDOUT;
 }
@@ -56,7 +57,7 @@ static bool gathered(struct member *m, bool heed)
     atomic_fetch_add(&g->asleep, 1); /* before a last look: the last to come looks after it came */
     const double begin = clock_now(&clock_real);
     while (atomic_load(&g->came) < all && !(heed && atomic_load(&g->world->aborted)))
-        if (!sleep_in_group(g, begin + absence_limit(&g->world->absence)))
+        if (!threads_sleep(g, begin + absence_limit(&g->world->absence)))
             name_absent(m, clock_now(&clock_real) - begin);
     atomic_fetch_sub(&g->asleep, 1);
     pthread_mutex_unlock(&g->lock);

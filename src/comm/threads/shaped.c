@@ -142,23 +142,18 @@ enum sotto_status shaped_send(struct shaped *s, struct shaped_message *m, int fr
     return st;
 }
 
-static double wait_left(struct shaped *s, struct shaped_message *m)
+double shaped_wait_left(struct shaped *s, struct shaped_message *m)
 {
     pthread_mutex_lock(&s->lock);
     catch_up(s, now());
     while (!m->gone)
         wait_moved(s);
-    const double left = m->left;
+    const double come = m->left + m->latency;
     pthread_mutex_unlock(&s->lock);
-    return left;
-}
-
-void shaped_wait_left(struct shaped *s, struct shaped_message *m)
-{
-    wait_left(s, m);
+    return come;
 }
 
 void shaped_wait_come(struct shaped *s, struct shaped_message *m)
 {
-    shaped_sleep_until(wait_left(s, m) + m->latency);
+    shaped_sleep_until(shaped_wait_left(s, m));
 }

@@ -33,7 +33,7 @@ struct shaped_message {
 };
 enum sotto_status shaped_send(struct shaped *s, struct shaped_message *m, int from, int to,
                               double bytes, double since);
-void shaped_wait_left(struct shaped *s, struct shaped_message *m);
+double shaped_wait_left(struct shaped *s, struct shaped_message *m); /* when it will have come */
 void shaped_wait_come(struct shaped *s, struct shaped_message *m);
 
 void shaped_sleep_until(double when);

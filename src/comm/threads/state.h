@@ -32,8 +32,12 @@ struct offer {
 
 struct message {
     struct message *next;
+    struct message *before, *after; /* in the receiver's inbox */
+    int from;
+    bool listed; /* there: its last byte has left */
+    bool taken;  /* by who received it before that */
     size_t bytes, room;
-    double sent; /* when it set out */
+    double sent, ready; /* when it set out, when it arrives */
     struct shaped_message shaped;
     void *data;
 };
@@ -42,6 +46,12 @@ struct message {
 struct box {
     struct message *first, **last;
     struct message *idle; /* memory for the next messages */
+};
+
+/* To one rank: messages of all others that have left, by when they arrive and then by rank. Those
+ * of one rank are in the order of their box. */
+struct inbox {
+    struct message *first, *last;
 };
 
 struct group {
@@ -57,6 +67,8 @@ struct group {
     int *world_rank;               /* (size) */
     struct offer *offer;           /* (size) */
     struct box *box;               /* (size, size): from, to */
+    struct inbox *inbox;           /* (size) */
+    bool *ended;                   /* (size): sends no more; under lock */
     int *color;                    /* (size): of the split under way */
     struct group **made;           /* (size): by the lowest rank of each color */
     int *node;                     /* (size) */
@@ -80,6 +92,9 @@ enum sotto_status threads_status(struct world *w);
 enum sotto_status threads_meet(struct member *m);
 void threads_meet_again(struct member *m);
 
+/* Until something moves in the group, whose lock is held; false: nothing has at that time. */
+bool threads_sleep(struct group *g, double until);
+
 /* The entries of comm_ops: calls.c, messages.c. */
 enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct view x,
@@ -90,5 +105,7 @@ enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, in
 enum sotto_status threads_barrier(struct comm *c);
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                                   double until, int *from, size_t *came);
 
 #endif

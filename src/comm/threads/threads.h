@@ -23,6 +23,10 @@ enum sotto_status threads_check(int size);
  * freed by comm_free. */
 enum sotto_status threads_world(const struct threads_config *config, struct comm **out);
 
+/* This rank sends nothing on c any more, which ends the waits of those that could only wait for it.
+ * Freeing c says so too. */
+void threads_end(struct comm *c);
+
 /* The status and message that the world was aborted with, "worker R: " in front; SOTTO_OK if it was
  * not. */
 enum sotto_status threads_aborted(struct comm *c);

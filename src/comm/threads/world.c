@@ -42,6 +42,8 @@ static void free_group(struct group *g)
     way_close(&g->way);
     free(g->offer);
     free(g->box);
+    free(g->inbox);
+    free(g->ended);
     free(g->color);
     free(g->made);
     free(g->node);
@@ -69,6 +71,8 @@ static struct group *make_group(struct world *w, int size, const int *worker)
     pthread_condattr_destroy(&monotonic);
     g->offer = calloc(n, sizeof *g->offer);
     g->box = calloc(n * n, sizeof *g->box);
+    g->inbox = calloc(n, sizeof *g->inbox);
+    g->ended = calloc(n, sizeof *g->ended);
     g->color = calloc(n, sizeof *g->color);
     g->made = calloc(n, sizeof *g->made);
     g->node = calloc(n, sizeof *g->node);
@@ -79,7 +83,8 @@ static struct group *make_group(struct world *w, int size, const int *worker)
     g->next = w->groups;
     w->groups = g;
     pthread_mutex_unlock(&w->lock);
-    if (!g->offer || !g->box || !g->color || !g->made || !g->node || !g->visits || !g->world_rank) {
+    if (!g->offer || !g->box || !g->inbox || !g->ended || !g->color || !g->made || !g->node ||
+        !g->visits || !g->world_rank) {
         free_group(g);
         return NULL;
     }
@@ -100,9 +105,19 @@ static void leave_group(struct group *g)
         free_group(g);
 }
 
+void threads_end(struct comm *c)
+{
+    struct group *g = ((struct member *)c)->group;
+    pthread_mutex_lock(&g->lock);
+    g->ended[c->rank] = true;
+    pthread_cond_broadcast(&g->moved);
+    pthread_mutex_unlock(&g->lock);
+}
+
 static void free_member(struct comm *c)
 {
     struct member *m = (struct member *)c;
+    threads_end(c);
     leave_group(m->group);
     free(m->x);
     free(m->y);
@@ -135,6 +150,7 @@ static const struct comm_ops threads_ops = {
     .name = "threads",
     .send = threads_send,
     .recv = threads_recv,
+    .recv_any = threads_recv_any,
     .allreduce = threads_allreduce,
     .reduce_scatter = threads_reduce_scatter,
     .allgather = threads_allgather,

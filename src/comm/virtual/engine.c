@@ -171,6 +171,7 @@ static void run_worker(void *arg)
         status_save(&note, fail_in(st, "worker %d: ", v->base.rank));
         virtual_stop(sim, &note);
     }
+    virtual_world_leave(v->base.world);
 }
 
 /* Nothing can run and some wait. A lane whose job failed is the reason, where there is one: its

@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,15 +30,39 @@ static enum sotto_status take_message(struct group *g, const void *data, size_t 
     return SOTTO_OK;
 }
 
+/* Among those that have left, most often behind all of them. */
+static void list(struct message *m)
+{
+    struct member *to = m->to;
+    struct message *before = to->last;
+    while (before &&
+           (before->ready > m->ready || (before->ready == m->ready && before->from > m->from)))
+        before = before->before;
+    m->before = before;
+    m->after = before ? before->after : to->first;
+    *(before ? &before->after : &to->first) = m;
+    *(m->after ? &m->after->before : &to->last) = m;
+}
+
+static void unlist(struct message *m)
+{
+    struct member *to = m->to;
+    *(m->before ? &m->before->after : &to->first) = m->after;
+    *(m->after ? &m->after->before : &to->last) = m->before;
+}
+
 /* The last byte has left: the sender goes on, and the receiver after the latency. */
 static void message_left(struct flow *flow, double time)
 {
     struct message *m = (struct message *)flow; /* its first member */
     struct member *to = m->to;
     m->gone = true;
-    m->ready = time + m->latency;
+    m->ready = fmax(time + m->latency, m->earliest);
+    list(m);
     if (m->sender->state == PROCESS_WAITING)
         virtual_wake(m->sender, time);
+    if (to->receiver && to->from == FROM_ANY && (!to->among || to->among[m->from]))
+        virtual_expect(to->receiver, m->ready);
     if (to->receiver && to->from == m->from && to->box[m->from].first == m) {
         virtual_wake(to->receiver, m->ready);
         to->receiver = NULL;
@@ -86,6 +111,7 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     m->from = c->rank;
     m->to = peer;
     struct box *box = &peer->box[c->rank];
+    m->earliest = box->first ? box->last->ready : 0;
     if (box->first)
         box->last->next = m;
     else
@@ -97,11 +123,25 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     return virtual_block(sim, comm_call_name(COMM_SEND), to);
 }
 
+/* The first message of its box, whose last byte has left. */
+static void receive(struct comm *c, struct message *m, void *data, size_t room, size_t *came)
+{
+    struct group *g = ((struct member *)c)->group;
+    m->to->box[m->from].first = m->next;
+    unlist(m);
+    c->wait.to = m->sent;
+    virtual_advance(g->sim, m->ready);
+    *came = m->bytes;
+    if (*came && *came <= room && data && !m->empty)
+        memcpy(data, m->data, *came);
+    m->next = g->idle;
+    g->idle = m;
+}
+
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
 {
     struct member *self = (struct member *)c;
-    struct group *g = self->group;
-    struct virtual_sim *sim = g->sim;
+    struct virtual_sim *sim = self->group->sim;
     virtual_meet(sim);
     TRY(status_raise(&sim->stop));
     c->wait.from = sim->current->time;
@@ -110,15 +150,77 @@ enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
     }
-    struct box *box = &self->box[from];
-    struct message *m = box->first;
-    box->first = m->next;
-    c->wait.to = m->sent;
-    virtual_advance(sim, m->ready);
-    *came = m->bytes;
-    if (*came && *came <= room && data && !m->empty)
-        memcpy(data, m->data, *came);
-    m->next = g->idle;
-    g->idle = m;
+    receive(c, self->box[from].first, data, room, came);
     return SOTTO_OK;
+}
+
+static struct message *first_among(const struct member *self, const bool *among)
+{
+    struct message *m = self->first;
+    while (m && among && !among[m->from])
+        m = m->after;
+    return m;
+}
+
+static bool all_ended(const struct member *self, const bool *among)
+{
+    const struct group *g = self->group;
+    for (int r = 0; r < g->size; r++)
+        if (g->member[r] != self && !g->member[r]->ended && (!among || among[r]))
+            return false;
+    return true;
+}
+
+void virtual_end(struct member *m)
+{
+    struct group *g = m->group;
+    m->ended = true;
+    for (int r = 0; r < g->size && g->for_any; r++) {
+        const struct member *other = g->member[r];
+        if (other->receiver && other->from == FROM_ANY && !first_among(other, other->among) &&
+            all_ended(other, other->among))
+            virtual_expect(other->receiver, clock_now(&g->sim->clock));
+    }
+}
+
+/* Until the first of those that have left arrives, or of those that leave meanwhile. */
+static enum sotto_status wait_for_any(struct member *self, const bool *among, double until)
+{
+    struct virtual_sim *sim = self->group->sim;
+    const struct message *first = first_among(self, among);
+    self->receiver = sim->current;
+    self->from = FROM_ANY;
+    self->among = among;
+    self->group->for_any++;
+    const enum sotto_status st =
+        virtual_block_until(sim, "recv_any", first ? fmin(first->ready, until) : until);
+    self->group->for_any--;
+    self->receiver = NULL;
+    return st;
+}
+
+/* What has arrived before now is the first. What arrives now may not be: others that are at this
+ * time may still send. */
+enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                                   double until, int *from, size_t *came)
+{
+    struct member *self = (struct member *)c;
+    struct virtual_sim *sim = self->group->sim;
+    virtual_meet(sim);
+    TRY(status_raise(&sim->stop));
+    const double now = c->wait.from = sim->current->time, limit = fmax(until, now);
+    struct message *m = first_among(self, among);
+    if (!m && all_ended(self, among))
+        return comm_all_ended(c);
+    if (!m || m->ready >= now) {
+        TRY(wait_for_any(self, among, limit));
+        m = first_among(self, among);
+    }
+    c->wait.to = sim->current->time;
+    if (m && m->ready <= sim->current->time) {
+        *from = m->from;
+        receive(c, m, data, room, came);
+        return SOTTO_OK;
+    }
+    return sim->current->time < limit ? comm_all_ended(c) : SOTTO_OK;
 }

@@ -102,15 +102,29 @@ static void wake_due(struct virtual_sim *sim)
     sim->n_due = 0;
 }
 
-/* What ends on the links before anything else happens, or at `until`. A stopped run's links stand
- * still: nobody waits for them any more. */
+/* Its time has come: it runs when all others of that time have. */
+static void ring(struct virtual_sim *sim)
+{
+    struct alarm *alarm = alarm_take(&sim->alarms);
+    struct virtual_process *p =
+        (struct virtual_process *)((char *)alarm - offsetof(struct virtual_process, alarm));
+    p->late = LATE_LAST;
+    virtual_wake(p, alarm->time);
+}
+
+/* What ends on the links, and whose time comes, before anything else happens, or at `until`. A
+ * stopped run's links stand still, and its alarms too: nobody waits for them any more. */
 static void end_flows(struct virtual_sim *sim, double until)
 {
-    while (sim->net && sim->stop.code == SOTTO_OK) {
-        const double next = network_next(sim->net);
+    while ((sim->net || sim->alarms.count) && sim->stop.code == SOTTO_OK) {
+        const double flow = sim->net ? network_next(sim->net) : INFINITY;
+        const double alarm = alarm_next(&sim->alarms), next = fmin(flow, alarm);
         if (next == INFINITY || next > until || (sim->ready && next > sim->heap[0].time))
             break;
-        network_end_next(sim->net);
+        if (flow <= alarm)
+            network_end_next(sim->net);
+        else
+            ring(sim);
     }
 }
 
@@ -195,6 +209,22 @@ enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int d
     return p->stopped ? status_raise(&sim->stop) : SOTTO_OK;
 }
 
+enum sotto_status virtual_block_until(struct virtual_sim *sim, const char *what, double until)
+{
+    struct virtual_process *p = sim->current;
+    if (until < INFINITY)
+        alarm_set(&sim->alarms, &p->alarm, until);
+    const enum sotto_status st = virtual_block(sim, what, -1);
+    p->late = LATE_NOT;
+    return st;
+}
+
+void virtual_expect(struct virtual_process *p, double time)
+{
+    if (p->state == PROCESS_WAITING)
+        alarm_set(&p->sim->alarms, &p->alarm, time);
+}
+
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what)
 {
     block(sim, state, false, what, -1);
@@ -272,13 +302,17 @@ enum sotto_status virtual_process_init(struct virtual_process *p, struct virtual
         if (!heap)
             return fail(SOTTO_ENOMEM, "no memory for %d simulated processes", room);
         sim->heap = heap;
+        struct alarm **alarms = realloc(sim->alarms.heap, (size_t)room * sizeof(struct alarm *));
+        if (!alarms)
+            return fail(SOTTO_ENOMEM, "no memory for %d simulated processes", room);
+        sim->alarms.heap = alarms;
         sim->room = room;
     }
     TRY(fiber_init(&p->fiber, run_process, p));
     p->body = body;
     p->arg = arg;
     p->sim = sim;
-    p->id = sim->next_id++;
+    p->id = p->alarm.id = sim->next_id++;
     p->rank = rank;
     p->time = sim->current ? sim->current->time : 0;
     p->state = PROCESS_READY;
@@ -324,4 +358,5 @@ void virtual_sim_run(struct virtual_sim *sim)
 void virtual_sim_close(struct virtual_sim *sim)
 {
     free(sim->heap);
+    free(sim->alarms.heap);
 }

@@ -17,6 +17,7 @@
 
 #include "base/clock.h"
 #include "comm/model/network.h"
+#include "comm/virtual/alarm.h"
 #include "comm/virtual/fiber.h"
 #include "comm/virtual/pool.h"
 
@@ -56,6 +57,7 @@ struct virtual_process {
     struct fiber fiber;
     struct status_note kept; /* while others run                              */
     struct pool_job job;     /* its computation                               */
+    struct alarm alarm;      /* the time that it waits until */
     void (*body)(void *arg); /* its end is the process's */
     void *arg;
     struct virtual_process *next, **link; /* all of the sim, in order of id */
@@ -80,6 +82,7 @@ struct virtual_sim {
     int n_due;
     struct virtual_turn *heap; /* of the ready ones, smallest first */
     int ready, room;
+    struct alarms alarms; /* of those that wait until a time; room for all processes */
     struct virtual_process *first, **last;
     int processes, next_id;
     struct network *net;     /* the engine's; NULL: nothing takes time on it */
@@ -102,6 +105,10 @@ void virtual_advance(struct virtual_sim *sim, double to);
 void virtual_pass(struct virtual_sim *sim, double to); /* only for itself, until it ... */
 void virtual_meet(struct virtual_sim *sim);            /* ... meets the others */
 enum sotto_status virtual_block(struct virtual_sim *sim, const char *what, int detail);
+/* The same until a time, when it goes on as the last of those that run then; INFINITY: until it is
+ * expected, which may be at a time before that. */
+enum sotto_status virtual_block_until(struct virtual_sim *sim, const char *what, double until);
+void virtual_expect(struct virtual_process *p, double time);
 void virtual_block_unstoppable(struct virtual_sim *sim, enum process_state state, const char *what);
 void virtual_defer(struct virtual_sim *sim, enum process_late late);
 

@@ -23,7 +23,9 @@ struct message {
     size_t bytes, room;
     double sent, ready; /* when it set out, when its last byte arrives */
     double latency;
-    bool gone; /* the last byte has left */
+    double earliest;                /* it arrives: when the one before it does */
+    bool gone;                      /* the last byte has left */
+    struct message *before, *after; /* of the receiver's, once it has */
     int from;
     struct member *to;
     struct virtual_process *sender; /* waits for that */
@@ -39,10 +41,11 @@ struct box {
 struct group {
     struct virtual_sim *sim;
     int size, users;
+    int for_any; /* ranks that wait for whoever comes */
     int *node;   /* (size) */
     int *worker; /* (size): its ranks in the world */
     struct way way;
-    struct trip trip; /* the collective that is under way */
+    struct trip trip;               /* the collective that is under way */
     int arrived;                    /* at the collective that is not met yet, ... */
     double latest;                  /* ... and the latest of their clocks         */
     double met;                     /* when the last rank came to the collective before ... */
@@ -60,9 +63,14 @@ struct member {
     struct comm base;
     struct group *group;
     struct box *box;                  /* (size): from each rank; NULL until a message comes */
-    struct virtual_process *receiver; /* waits for a message from rank `from` */
-    int from;
+    struct virtual_process *receiver; /* waits for a message from rank `from`, or ... */
+    int from;                         /* FROM_ANY: ... */
+    const bool *among;                /* ... from one of these (size), NULL: all */
+    struct message *first, *last;     /* that have left to it, by arrival and then by rank */
+    bool ended;                       /* sends no more */
 };
+
+enum { FROM_ANY = -1 };
 
 const char *virtual_call_name(int call);
 
@@ -82,6 +90,9 @@ bool virtual_join(const struct comm_collective *a, struct virtual_process *p, do
                   void (*left)(struct virtual_process *, double met, double end,
                                const struct status_note *failure));
 
+/* The rank sends no more: those that could only wait for it learn so. */
+void virtual_end(struct member *m);
+
 void virtual_free_messages(struct message *m);
 
 /* The entries of comm_ops: calls.c, messages.c. */
@@ -96,5 +107,7 @@ enum sotto_status virtual_barrier(struct comm *c);
 enum sotto_status virtual_split(struct comm *c, int color, struct comm **out);
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                                   double until, int *from, size_t *came);
 
 #endif

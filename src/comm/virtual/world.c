@@ -40,6 +40,7 @@ static void free_group(struct group *g)
 static void free_comm(struct comm *c)
 {
     struct group *g = ((struct member *)c)->group;
+    virtual_end((struct member *)c);
     if (--g->users == 0)
         free_group(g);
 }
@@ -107,6 +108,11 @@ enum sotto_status virtual_world(struct virtual_sim *sim, const int *node, int wo
     return SOTTO_OK;
 }
 
+void virtual_world_leave(struct comm *world)
+{
+    virtual_end((struct member *)world);
+}
+
 static int by_color(const void *a, const void *b)
 {
     const struct offer *x = *(const struct offer *const *)a, *y = *(const struct offer *const *)b;
@@ -159,6 +165,7 @@ static const struct comm_ops virtual_comm_ops = {
     .name = "virtual",
     .send = virtual_send,
     .recv = virtual_recv,
+    .recv_any = virtual_recv_any,
     .allreduce = virtual_allreduce,
     .reduce_scatter = virtual_reduce_scatter,
     .allgather = virtual_allgather,

@@ -11,4 +11,7 @@
 enum sotto_status virtual_world(struct virtual_sim *sim, const int *node, int workers,
                                 struct comm **out);
 
+/* A worker has ended: it sends nothing more there. */
+void virtual_world_leave(struct comm *world);
+
 #endif

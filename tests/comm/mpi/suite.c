@@ -6,6 +6,8 @@
  *     mpi_suite nodes    the ring on several nodes
  *     mpi_suite abort    the last rank gives up while the others wait: the run must end
  *     mpi_suite silent   rank 2 of 4 is away for some seconds: it is named, the others are not
+ *     mpi_suite any      rank 0 waits for whoever comes; the last rank gives up: the run must end
+ *     mpi_suite ended    the same, and the others end: rank 0 is told, and nobody is named
  *
  * In all but the first it is as if the launcher dealt ranks out to two machines in turn. */
 #include <stdarg.h>
@@ -15,8 +17,8 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "comm/any.h"
 #include "comm/comm.h"
-#include "comm/lane.h"
 #include "comm/mpi/mpi.h"
 #include "comm/sum.h"
 
@@ -569,6 +571,39 @@ static void test_silent(void)
     exit(0);
 }
 
+/* Rank 0 waits for whoever comes while the last one gives up. */
+static void test_any_abort(void)
+{
+    float x = 1;
+    int from;
+    if (world->rank == world->size - 1) {
+        OK(comm_send(world, view_of(&x, DTYPE_F32), 1, 0));
+        nanosleep(&(struct timespec){0, 200000000}, NULL);
+        check(false, "the disk is full");
+    }
+    for (;;)
+        OK(comm_recv_any(world, view_of(&x, DTYPE_F32), 1, NULL, INFINITY, &from));
+}
+
+/* What was sent before the end comes. */
+static void test_ended(void)
+{
+    float x = 1;
+    const struct view v = view_of(&x, DTYPE_F32);
+    int from;
+    if (world->rank)
+        OK(comm_send(world, v, 1, 0));
+    if (world->rank == 0) {
+        nanosleep(&(struct timespec){1, 500000000}, NULL);
+        for (int r = 1; r < world->size; r++)
+            OK(comm_recv_any(world, v, 1, NULL, INFINITY, &from));
+        expect_mismatch(comm_recv_any(world, v, 1, NULL, INFINITY, &from), "the end of all others",
+                        "all who could send one have ended");
+    }
+    comm_free(world);
+    exit(0);
+}
+
 static void print_line(enum log_level level, const char *line, void *arg)
 {
     (void)level, (void)arg;
@@ -590,12 +625,18 @@ int main(int argc, char **argv)
     };
     log_set(print_line, NULL);
     machines = argc > 1 ? 2 : 0;
-    if (mpi_world(&world, NULL) != SOTTO_OK)
+    const struct mpi_config soon = {.collectives = MPI_COLLECTIVES_RING, .patience = 1};
+    const bool ended = argc > 1 && strcmp(argv[1], "ended") == 0;
+    if (mpi_world(&world, ended ? &soon : NULL) != SOTTO_OK)
         return fprintf(stderr, "mpi_suite: %s\n", sotto_error()), 1;
     if (argc > 1 && strcmp(argv[1], "abort") == 0)
         test_abort();
     if (argc > 1 && strcmp(argv[1], "silent") == 0)
         test_silent();
+    if (argc > 1 && strcmp(argv[1], "any") == 0)
+        test_any_abort();
+    if (ended)
+        test_ended();
     if (argc > 1)
         test_nodes();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
@@ -606,6 +647,7 @@ int main(int argc, char **argv)
         test_calls(c, ring, kind[k].longest);
         test_splits(c, ring, kind[k].longest);
         test_lane(c);
+        OK(engine_mpi(c, any_run, NULL));
         test_long(c, kind[k].longest - 1);
         if (c->size > 1) {
             test_mismatch(c);

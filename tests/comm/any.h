@@ -1,0 +1,169 @@
+/* Receiving from whoever comes, over every backend: jobs of all workers of a world that return a
+ * status (comm/suite.h). */
+#ifndef SOTTO_TESTS_COMM_ANY_H
+#define SOTTO_TESTS_COMM_ANY_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "comm/suite.h"
+
+enum { ANY_PUSHES = 5, ANY_HEAD = 2, ANY_LOAD = 3000 };
+
+/* A server in a lane of rank 0: takes every push, a header and what follows it, and answers. */
+struct any_server {
+    struct comm *c;
+    int pushes;
+};
+
+static inline enum sotto_status any_serve(void *arg)
+{
+    const struct any_server *s = arg;
+    float head[ANY_HEAD], load[ANY_LOAD], answer;
+    int count[16] = {0}, from;
+    for (int i = 0; i < s->pushes; i++) {
+        TRY(comm_recv_any(s->c, view_of(head, DTYPE_F32), ANY_HEAD, NULL, INFINITY, &from));
+        CHECK(from > 0 && from < s->c->size && head[0] == (float)from,
+              "a push of %g is said to be rank %d's", (double)head[0], from);
+        CHECK(head[1] == (float)count[from], "push %g of rank %d comes as its %dth",
+              (double)head[1], from, count[from]);
+        count[from]++;
+        TRY(comm_recv(s->c, view_of(load, DTYPE_F32), ANY_LOAD, from));
+        CHECK(load[0] == head[0] && load[ANY_LOAD - 1] == head[1], "rank %d: another load", from);
+        answer = head[0] + head[1];
+        TRY(comm_send(s->c, view_of(&answer, DTYPE_F32), 1, from));
+    }
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status any_push(struct comm *c, int i)
+{
+    float head[ANY_HEAD] = {(float)c->rank, (float)i}, load[ANY_LOAD] = {head[0]}, answer = 0;
+    load[ANY_LOAD - 1] = head[1];
+    TRY(comm_send(c, view_of(head, DTYPE_F32), ANY_HEAD, 0));
+    TRY(comm_send(c, view_of(load, DTYPE_F32), ANY_LOAD, 0));
+    TRY(comm_recv(c, view_of(&answer, DTYPE_F32), 1, 0));
+    CHECK(answer == head[0] + head[1], "rank %d is answered %g", c->rank, (double)answer);
+    return SOTTO_OK;
+}
+
+/* What the workers do meanwhile: messages to the same rank, and sums. */
+static inline enum sotto_status any_beside(struct worker *w, int i)
+{
+    float x[ANY_HEAD] = {-1, (float)i};
+    double one = 1;
+    if (w->rank)
+        TRY(comm_send(w->world, view_of(x, DTYPE_F32), ANY_HEAD, 0));
+    for (int r = 1; r < w->size && w->rank == 0; r++) {
+        TRY(comm_recv(w->world, view_of(x, DTYPE_F32), ANY_HEAD, r));
+        CHECK(x[0] == -1 && x[1] == (float)i, "the worker got a push of rank %g", (double)x[0]);
+    }
+    TRY(comm_sum(w->world, &one, 1));
+    CHECK(one == w->size, "a sum of %d is %g", w->size, one);
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status any_served(struct worker *w)
+{
+    struct any_server s = {.pushes = ANY_PUSHES * (w->size - 1)};
+    struct lane *lane;
+    TRY(comm_duplicate(w->world, &s.c));
+    TRY(w->ops->lane(w, &lane));
+    if (w->rank == 0)
+        TRY(lane_start(lane, any_serve, &s));
+    enum sotto_status st = SOTTO_OK;
+    for (int i = 0; i < ANY_PUSHES && st == SOTTO_OK; i++) {
+        if (w->rank)
+            st = any_push(s.c, i);
+        if (st == SOTTO_OK)
+            st = any_beside(w, i);
+    }
+    if (st == SOTTO_OK)
+        st = lane_wait(lane);
+    lane_close(lane);
+    const struct comm_tally *t = &s.c->tally[COMM_RECV];
+    const int64_t want = w->rank ? ANY_PUSHES : 2 * s.pushes;
+    if (st == SOTTO_OK && t->calls != want)
+        st = fail(SOTTO_EINVAL, "%lld receives are counted, not %lld", (long long)t->calls,
+                  (long long)want);
+    if (st == SOTTO_OK && (t->waiting < 0 || t->waiting > t->seconds))
+        st = fail(SOTTO_EINVAL, "waited %g of %g s", t->waiting, t->seconds);
+    comm_free(s.c);
+    return st;
+}
+
+/* Everybody has sent two. Rank 0 takes those of odd ranks first, then the others'. */
+static inline enum sotto_status any_subset(struct worker *w)
+{
+    float x[2];
+    int count[16] = {0}, from;
+    for (int i = 0; i < 2 && w->rank; i++) {
+        x[0] = (float)w->rank, x[1] = (float)i;
+        TRY(comm_send(w->world, view_of(x, DTYPE_F32), 2, 0));
+    }
+    TRY(comm_barrier(w->world));
+    for (int odd = 1; odd >= 0 && w->rank == 0; odd--) {
+        bool among[16];
+        int senders = 0;
+        for (int r = 0; r < w->size; r++)
+            senders += r && (among[r] = r % 2 == odd);
+        among[0] = true; /* nobody hears from oneself */
+        for (int i = 0; i < 2 * senders; i++) {
+            TRY(comm_recv_any(w->world, view_of(x, DTYPE_F32), 2, among, INFINITY, &from));
+            CHECK(from % 2 == odd && x[0] == (float)from && x[1] == (float)count[from],
+                  "among those of parity %d rank %d's: %g, %g", odd, from, (double)x[0],
+                  (double)x[1]);
+            count[from]++;
+        }
+    }
+    return comm_barrier(w->world);
+}
+
+/* Nothing comes until the time that it waits until; then something does. */
+static inline enum sotto_status any_deadline(struct worker *w)
+{
+    float x = 1;
+    const struct view v = view_of(&x, DTYPE_F32);
+    int from = 7;
+    if (w->rank == 0) {
+        const double until = clock_now(w->clock) + 0.02;
+        TRY(comm_recv_any(w->world, v, 1, NULL, until, &from));
+        CHECK(from == -1, "nobody sent, and rank %d's came", from);
+        CHECK(clock_now(w->clock) >= until, "gave up %g s early", until - clock_now(w->clock));
+    }
+    TRY(comm_barrier(w->world));
+    if (w->rank)
+        return comm_send(w->world, v, 1, 0);
+    for (int i = 1; i < w->size; i++) {
+        TRY(comm_recv_any(w->world, v, 1, NULL, clock_now(w->clock) + 60, &from));
+        CHECK(from > 0 && x == 1, "message %d of %d has not come", i, w->size - 1);
+    }
+    return SOTTO_OK;
+}
+
+/* Nobody can send: an error, and at once. */
+static inline enum sotto_status any_nobody(struct worker *w)
+{
+    bool among[16] = {0};
+    float x;
+    int from;
+    among[w->rank] = true;
+    CHECK(comm_recv_any(w->world, view_of(&x, DTYPE_F32), 1, w->size > 1 ? among : NULL, INFINITY,
+                        &from) == SOTTO_EPEER &&
+              strstr(sotto_error(), "all who could send one have ended"),
+          "nobody can send: \"%s\"", sotto_error());
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status any_run(struct worker *w, void *arg)
+{
+    (void)arg;
+    TRY(any_nobody(w));
+    if (w->size == 1)
+        return SOTTO_OK;
+    TRY(any_served(w));
+    TRY(any_subset(w));
+    return any_deadline(w);
+}
+
+#endif
