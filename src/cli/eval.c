@@ -141,6 +141,19 @@ static void tell(void *arg, int64_t done, int64_t of, double loss)
                   "eval %.0f%%  loss %.4f", 100.0 * (double)done / (double)of, loss);
 }
 
+static enum sotto_status measure(struct loaded *l, struct loader *loader,
+                                 const struct eval_config *c, int t, struct evaluation *out)
+{
+    struct eval_progress p = progress_begin();
+    const struct evaluation_watch watch = {tell, &p};
+    const struct evaluation_range range = {
+        c->batch, t, (enum dtype)c->activations, l->state.view, c->batches, 0, 1, &watch};
+    const enum sotto_status st =
+        evaluate(&l->model, &l->dev, &l->pool, l->theta, loader, range, out);
+    progress_end(&p.base);
+    return st == SOTTO_OK ? evaluation_check(out) : st;
+}
+
 /* What was asked for, as the model was trained, or less where the data are one short text. */
 static enum sotto_status choose_length(const struct loaded *l, const struct loader *loader,
                                        const char *model, int asked, int *t)
@@ -169,18 +182,10 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
     if (st == SOTTO_OK)
         st = choose_length(l, loader, model, c->seq, &t);
     struct evaluation e;
-    struct eval_progress p = progress_begin();
-    const struct evaluation_watch watch = {tell, &p};
     if (st == SOTTO_OK) {
         loader_warn_cuts(loader, t);
-        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
-                      (struct evaluation_range){c->batch, t, (enum dtype)c->activations,
-                                                l->state.view, c->batches, 0, 1, &watch},
-                      &e);
+        st = measure(l, loader, c, t, &e);
     }
-    progress_end(&p.base);
-    if (st == SOTTO_OK)
-        st = evaluation_check(&e);
     if (st == SOTTO_OK)
         printf("loss %.6f  perplexity %.4f  accuracy %.2f%%  tokens %lld  seq %d\n", e.loss,
                exp(e.loss), 100.0 * (double)e.hits / (double)e.targets, (long long)e.targets, t);
@@ -223,17 +228,9 @@ static enum sotto_status on_images(struct loaded *l, const struct eval_options *
     struct loader *loader;
     struct evaluation e;
     TRY(images_open(&loader, &o->data, DATA_VALID, &setup));
-    struct eval_progress p = progress_begin();
-    const struct evaluation_watch watch = {tell, &p};
     enum sotto_status st = check_classes(l, loader);
     if (st == SOTTO_OK)
-        st = evaluate(&l->model, &l->dev, &l->pool, l->theta, loader,
-                      (struct evaluation_range){c->batch, 1, (enum dtype)c->activations,
-                                                l->state.view, c->batches, 0, 1, &watch},
-                      &e);
-    progress_end(&p.base);
-    if (st == SOTTO_OK)
-        st = evaluation_check(&e);
+        st = measure(l, loader, c, 1, &e);
     if (st == SOTTO_OK)
         printf("loss %.6f  top-1 %.2f%%  top-5 %.2f%%  images %lld\n", e.loss,
                100.0 * (double)e.hits / (double)e.targets,

@@ -2,10 +2,6 @@
 # beside it is listed, and what cannot change is refused; a checkpoint that is damaged is passed over.
 . "$(dirname "$0")/lib.bash"
 
-state() {
-    grep -o 'state [0-9a-f]*' out
-}
-
 mkdir work elsewhere
 cd work || exit 1
 for i in $(seq 400); do

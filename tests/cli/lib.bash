@@ -33,6 +33,22 @@ says() {
     grep -qE -- "$1" out || { cat out >&2; die "no '$1' in the output"; }
 }
 
+# What a run said its state came to.
+state() {
+    grep -o 'state [0-9a-f]*' out
+}
+
+# value KEY FOLDER: a number of its report.json.
+value() {
+    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
+}
+
+# near A B TOLERANCE
+near() {
+    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
+        die "$1 is not within $3 of $2"
+}
+
 # A run that takes a second: a tiny model on synthetic stories.
 tiny=(--data.train=stories --data.format=stories --data.stories=200 --data.vocab=300 --layers=2 --width=32
       --heads=2 --positions=32 --batch=4 --seq=32 --threads=1 --eval_batches=2 --log_every=5)

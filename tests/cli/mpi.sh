@@ -8,19 +8,6 @@ mpirun=(timeout -k 5 60 "${launch[@]}")
 tiny+=(--data.cache=cache --optim.warmup=5)
 train=("$sotto" train "${tiny[@]}")
 
-state() {
-    grep -o 'state [0-9a-f]*' out
-}
-
-value() {
-    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
-}
-
-near() {
-    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
-        die "$1 is not within $3 of $2"
-}
-
 # ends_with TEXT COMMAND...: as fails_with, within 30 seconds; launchers give signals and codes of their own.
 ends_with() {
     local text=$1 begin=$SECONDS

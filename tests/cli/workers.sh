@@ -4,20 +4,6 @@
 
 tiny+=(--data.cache=cache --optim.warmup=5)
 train=("$sotto" train "${tiny[@]}")
-state() {
-    grep -o 'state [0-9a-f]*' out
-}
-
-# value KEY FOLDER: a number of its report.json.
-value() {
-    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
-}
-
-# near A B TOLERANCE
-near() {
-    awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; exit !(a != "" && b != "" && d <= t && -d <= t) }' ||
-        die "$1 is not within $3 of $2"
-}
 
 # Equal bits: all methods and meshes on threads, in virtual time whatever the cluster, and with links slowed down.
 # Sums are made inside nodes first, so groups that are a node each (2x2) add the same; one node of four does not.

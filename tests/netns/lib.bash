@@ -102,7 +102,3 @@ across=(timeout -k 5 ${limit:-100} ./on_node 0 "$mpirun" -H $at -n $((hosts * ea
         --mca oob_tcp_if_include eth0)
 [ "$(id -u)" -ne 0 ] || across+=(--allow-run-as-root)
 "${across[@]}" true >out 2>&1 || { cat out >&2; die "Open MPI does not start across the namespaces"; }
-
-value() { # value KEY RUN: of a run's report
-    sed -n "s/^ \"$1\": \([-0-9.e+]*\),\{0,1\}$/\1/p" "$2/report.json"
-}

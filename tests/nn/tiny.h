@@ -10,36 +10,15 @@
 #include "base/rng.h"
 #include "nn/tape.h"
 
+#define TINY_MODEL(A, H)                                                                           \
+    .arch = ARCH_##A, .layers = 2, .width = 16, .heads = H, .vocab = 29, .positions = 12
 static const struct model_config tiny_configs[] = {
-    {.arch = ARCH_GPT2, .layers = 2, .width = 16, .heads = 2, .vocab = 29, .positions = 12},
-    {.arch = ARCH_GPT_NEO,
-     .layers = 2,
-     .width = 16,
-     .heads = 4,
-     .vocab = 29,
-     .positions = 12,
-     .window = 3,
-     .pattern = "gl",
-     .tied = TIED_NO},
-    {.arch = ARCH_LLAMA,
-     .layers = 2,
-     .width = 16,
-     .heads = 4,
-     .kv_heads = 2,
-     .head_width = 6,
-     .mlp_width = 20,
-     .vocab = 29,
-     .positions = 12,
-     .tied = TIED_YES},
-    {.arch = ARCH_OLMO2,
-     .layers = 2,
-     .width = 16,
-     .heads = 4,
-     .kv_heads = 2,
-     .mlp_width = 20,
-     .vocab = 29,
-     .positions = 12},
+    {TINY_MODEL(GPT2, 2)},
+    {TINY_MODEL(GPT_NEO, 4), .window = 3, .pattern = "gl", .tied = TIED_NO},
+    {TINY_MODEL(LLAMA, 4), .kv_heads = 2, .head_width = 6, .mlp_width = 20, .tied = TIED_YES},
+    {TINY_MODEL(OLMO2, 4), .kv_heads = 2, .mlp_width = 20},
 };
+#undef TINY_MODEL
 enum { TINY = sizeof tiny_configs / sizeof *tiny_configs };
 
 static inline void tiny_model(struct model *model, int which, int stages, int pad)

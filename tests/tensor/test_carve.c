@@ -1,10 +1,10 @@
 /* Pieces of one room lie apart, and under AddressSanitizer an op that leaves its piece is caught:
  * what lies between pieces, behind what was asked of a pool or of a device's scratch, and in blocks
  * that nobody has, may not be touched. */
-#include "base/scratch.h"
-
 #include "tensor/carve.h"
 #include "tensor/pool.h"
+
+#include "tensor/on_cpu.h"
 
 static bool forbidden(const void *at)
 {
@@ -21,23 +21,6 @@ static const bool guarded = true;
 #else
 static const bool guarded = false;
 #endif
-
-static struct memory memory;
-static struct device dev;
-
-static int open_device(void **state)
-{
-    (void)state;
-    memset(&memory, 0, sizeof memory);
-    return device_open(&dev, "cpu", &memory, 1) == SOTTO_OK ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(&dev);
-    return memory.total == 0 ? 0 : -1;
-}
 
 /* The first `bytes` at `data` may be touched, the next byte may not. */
 static void assert_ends(const char *data, size_t bytes)
@@ -113,9 +96,9 @@ static void scratch_ends_where_asked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(pieces_lie_apart, open_device, close_device),
-        cmocka_unit_test_setup_teardown(blocks_end_at_their_count, open_device, close_device),
-        cmocka_unit_test_setup_teardown(scratch_ends_where_asked, open_device, close_device),
+        TEST_ON_CPU(pieces_lie_apart),
+        TEST_ON_CPU(blocks_end_at_their_count),
+        TEST_ON_CPU(scratch_ends_where_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* The pool: blocks are reused, the smallest that fits is taken, and the account pays for exactly
  * what was ever needed at once. */
-#include "base/scratch.h"
+#include "tensor/on_cpu.h"
 
 #include "tensor/pool.h"
 
@@ -9,23 +9,6 @@ __attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";
-}
-
-static struct memory memory;
-static struct device dev;
-
-static int open_device(void **state)
-{
-    (void)state;
-    memset(&memory, 0, sizeof memory);
-    return device_open(&dev, "cpu", &memory, 1) == SOTTO_OK ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    device_close(&dev);
-    return memory.total == 0 ? 0 : -1; /* everything was returned */
 }
 
 static struct pool_block *take(struct pool *pool, enum dtype type, size_t count)
@@ -144,13 +127,12 @@ static void failure_leaves_the_pool_usable(void **state)
 
 int main(void)
 {
-#define TEST(f) cmocka_unit_test_setup_teardown(f, open_device, close_device)
     const struct CMUnitTest tests[] = {
-        TEST(second_round_allocates_nothing),
-        TEST(best_fit),
-        TEST(types_do_not_mix),
-        TEST(categories_are_kept_apart),
-        TEST(failure_leaves_the_pool_usable),
+        TEST_ON_CPU(second_round_allocates_nothing),
+        TEST_ON_CPU(best_fit),
+        TEST_ON_CPU(types_do_not_mix),
+        TEST_ON_CPU(categories_are_kept_apart),
+        TEST_ON_CPU(failure_leaves_the_pool_usable),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,42 +1,16 @@
 /* Runs over images as users start them: data to model, evaluation, checkpoints, and what is
  * refused.
  */
-#include "data/pictures.h"
-#include "train/fixture.h"
+#include "train/image_lab.h"
 
 #include "train/estimate.h"
-#include "train/loaded.h"
 #include "train/trainer.h"
 
 enum { IMAGES = 48, SIDE = 6, TEST = 11 };
 
-/* Noise with one bright quarter, whose place is the class. */
-static void make_quarters(const char *images, const char *labels, int count, uint64_t seed)
-{
-    size_t size, label_size;
-    uint8_t *data = idx_bytes(count, SIDE, SIDE, &size),
-            *marks = idx_bytes(count, 0, 0, &label_size);
-    struct rng rng = rng_make(seed, 1);
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < SIDE * SIDE; k++) {
-            const int quarter = k / SIDE / (SIDE / 2) * 2 + k % SIDE / (SIDE / 2);
-            data[16 + i * SIDE * SIDE + k] =
-                (uint8_t)(rng_below(&rng, 90) + (quarter == i % 4 ? 120 : 0));
-        }
-    make_file(images, data, size);
-    make_file(labels, marks, label_size);
-    free(data);
-    free(marks);
-}
-
 static int make_set(void **state)
 {
-    if (scratch_make(state) != 0)
-        return -1;
-    make_folder("set");
-    make_quarters("set/train-images-idx3-ubyte", "set/train-labels-idx1-ubyte", IMAGES, 1);
-    make_quarters("set/t10k-images-idx3-ubyte", "set/t10k-labels-idx1-ubyte", TEST, 2);
-    return 0;
+    return make_image_set(state, SIDE, IMAGES, TEST);
 }
 
 static struct run_config *configure(const char *out, const char *const *options)
@@ -66,14 +40,6 @@ static struct run_result train(const char *out, const char *const *options)
     return result;
 }
 
-static char *read_text(const char *folder, const char *name)
-{
-    char path[FILE_PATH_ROOM], *text;
-    assert_ok(file_join(path, folder, name));
-    assert_ok(file_read_text(path, 1 << 20, &text));
-    return text;
-}
-
 /* It learns; every image of the test part counts, the last micro-batch being smaller; and the
  * folder says how images are made, so that an evaluation needs nothing else. */
 static void trains(void **state)
@@ -87,25 +53,15 @@ static void trains(void **state)
     assert_true(r.evaluation.loss < 0.5 * first.evaluation.loss);
     assert_true(r.evaluation.hits >= TEST - 1 && r.evaluation.near == TEST); /* of four classes */
     struct loaded l;
-    struct loader *valid;
-    struct evaluation e;
-    static struct data_config data;
     assert_ok(loaded_open(&l, at("many"), "", 0, "cpu", 1));
-    config_source(&data, "");
-    strcpy(data.valid, at("set"));
-    const struct images_setup setup = {SIDE, SIDE, 1, &l.processor};
-    assert_ok(images_open(&valid, &data, DATA_VALID, &setup));
-    const struct evaluation_range range = {.rows = 4, .t = 1, .parts = 1};
-    assert_ok(evaluate(&l.model, &l.dev, &l.pool, l.theta, valid, range, &e));
-    assert_true(fabs(e.loss - r.evaluation.loss) < 1e-9 && e.hits == r.evaluation.hits);
-    loader_close(valid);
+    assert_evaluates(&l, 4, &r.evaluation);
     loaded_close(&l);
-    char *metrics = read_text(at("many"), "metrics.jsonl"), *report;
+    char *metrics = slurp(at("many/metrics.jsonl")), *report;
     assert_non_null(strstr(metrics, "eval/top5"));
     assert_non_null(strstr(metrics, "speed/samples_per_s"));
     assert_null(strstr(metrics, "token"));
     assert_null(strstr(metrics, "perplexity"));
-    report = read_text(at("many"), "report.json");
+    report = slurp(at("many/report.json"));
     assert_non_null(strstr(report, "\"accuracy\""));
     assert_null(strstr(report, "\"tokens"));
     free(metrics);
@@ -185,14 +141,14 @@ static void refused(void **state)
 static void goes_out(void **state)
 {
     (void)state;
-    char given[FILE_PATH_ROOM], *before = read_text(at("many"), "preprocessor_config.json");
+    char given[FILE_PATH_ROOM], *before = slurp(at("many/preprocessor_config.json"));
     snprintf(given, sizeof given, "train.init=%s", at("many"));
     train("same", (const char *[]){"train.steps=1", given, NULL});
-    char *same = read_text(at("same"), "preprocessor_config.json");
+    char *same = slurp(at("same/preprocessor_config.json"));
     assert_string_equal(before, same);
     train("other",
           (const char *[]){"train.steps=1", given, "data.mean=0.5", "data.std=0.25", NULL});
-    char *other = read_text(at("other"), "preprocessor_config.json");
+    char *other = slurp(at("other/preprocessor_config.json"));
     assert_non_null(strstr(other, "0.25"));
     free(before);
     free(same);

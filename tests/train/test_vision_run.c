@@ -1,42 +1,16 @@
 /* Small ResNets and ViTs under every method: they learn, and a run that is gone on from has the
  * bits of one that was not interrupted; running statistics are averaged where one model is asked
  * for. */
-#include "data/pictures.h"
-#include "train/fixture.h"
+#include "train/image_lab.h"
 
-#include "train/loaded.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 enum { IMAGES = 64, SIDE = 8, TEST = 16 };
 
-/* Noise with one bright quarter, whose place is the class. */
-static void make_quarters(const char *images, const char *labels, int count, uint64_t seed)
-{
-    size_t size, label_size;
-    uint8_t *data = idx_bytes(count, SIDE, SIDE, &size);
-    uint8_t *marks = idx_bytes(count, 0, 0, &label_size);
-    struct rng rng = rng_make(seed, 1);
-    for (int i = 0; i < count; i++)
-        for (int k = 0; k < SIDE * SIDE; k++) {
-            const int quarter = k / SIDE / (SIDE / 2) * 2 + k % SIDE / (SIDE / 2);
-            data[16 + i * SIDE * SIDE + k] =
-                (uint8_t)(rng_below(&rng, 90) + (quarter == i % 4 ? 120 : 0));
-        }
-    make_file(images, data, size);
-    make_file(labels, marks, label_size);
-    free(data);
-    free(marks);
-}
-
 static int make_set(void **state)
 {
-    if (scratch_make(state) != 0)
-        return -1;
-    make_folder("set");
-    make_quarters("set/train-images-idx3-ubyte", "set/train-labels-idx1-ubyte", IMAGES, 1);
-    make_quarters("set/t10k-images-idx3-ubyte", "set/t10k-labels-idx1-ubyte", TEST, 2);
-    return 0;
+    return make_image_set(state, SIDE, IMAGES, TEST);
 }
 
 static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=1,1",
@@ -145,18 +119,8 @@ static void statistics_are_averaged(void **state)
         const struct run_result r =
             train("run", resnet, (const char *[]){strategy, "train.steps=6", NULL});
         struct loaded l;
-        struct loader *valid;
-        struct evaluation e;
-        static struct data_config data;
         assert_ok(loaded_open(&l, at("run"), "", 0, "cpu", 1));
-        config_source(&data, "");
-        strcpy(data.valid, at("set"));
-        const struct images_setup setup = {SIDE, SIDE, 1, &l.processor};
-        assert_ok(images_open(&valid, &data, DATA_VALID, &setup));
-        const struct evaluation_range range = {
-            .rows = 8, .t = 1, .parts = 1, .state = l.state.view};
-        assert_ok(evaluate(&l.model, &l.dev, &l.pool, l.theta, valid, range, &e));
-        assert_true(fabs(e.loss - r.evaluation.loss) < 1e-9 && e.hits == r.evaluation.hits);
+        assert_evaluates(&l, 8, &r.evaluation);
         const int seen = table_find(&l.model.state,
                                     "resnet.embedder.embedder.normalization.num_batches_tracked");
         const float *kept = view_host(l.state.view);
@@ -190,7 +154,6 @@ static void statistics_are_averaged(void **state)
             differ |= own[0][j] != own[1][j];
         }
         assert_true(differ);
-        loader_close(valid);
         loaded_close(&l);
         assert_ok(file_remove_tree(at("run")));
     }

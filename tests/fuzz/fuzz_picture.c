@@ -1,5 +1,5 @@
-/* libFuzzer: any bytes as PNG. What is accepted has all its pixels, and can be brought to any size.
- */
+/* libFuzzer: any bytes as PNG or PPM, which begin otherwise. What is accepted has all its pixels,
+ * and can be brought to any size. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -13,7 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     unsigned sum = 0;
     if (png_read(&p, data, size, "fuzz") != SOTTO_OK) {
         assert(!p.pixels);
-        return 0;
+        if (ppm_read(&p, data, size, "fuzz") != SOTTO_OK) {
+            assert(!p.pixels);
+            return 0;
+        }
     }
     assert(p.height > 0 && p.width > 0 && (p.channels == 1 || p.channels == 3));
     const size_t count = (size_t)p.height * (size_t)p.width * (size_t)p.channels;
