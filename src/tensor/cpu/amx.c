@@ -30,32 +30,37 @@ enum {
 
 /* Rounds to bf16, to nearest; what is left is returned through `x`. A NaN stays one in the first
  * part, which is enough for a sum of parts: of some the others would make a number. */
-static inline uint32_t split(float *x, bool first)
+static inline __m512i split(__m512 *x, bool first)
 {
-    uint32_t bits;
-    float part;
-    memcpy(&bits, x, 4);
-    uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+    const __m512i bits = _mm512_castps_si512(*x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    __m512i part = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
     if (first)
-        rounded = (bits & 0x7fffffffu) > 0x7f800000u ? bits | 0x400000 : rounded;
-    bits = rounded & 0xffff0000u;
-    memcpy(&part, &bits, 4);
-    *x -= part;
-    return bits;
+        part = _mm512_mask_or_epi32(part, _mm512_cmp_ps_mask(*x, *x, _CMP_UNORD_Q), bits,
+                                    _mm512_set1_epi32(0x400000));
+    part = _mm512_and_si512(part, _mm512_set1_epi32((int)0xffff0000));
+    *x = _mm512_sub_ps(*x, _mm512_castsi512_ps(part));
+    return part;
+}
+
+/* 32 numbers as 32 bf16, the parts so many bytes apart. */
+FOR_PARTS void split_line(char *to, const float *x, int parts, int apart)
+{
+    __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
+    for (int p = 0; p < parts; p++, to += apart) {
+        const __m512i a = _mm512_srli_epi32(split(&low, p == 0), 16);
+        const __m512i b = _mm512_srli_epi32(split(&high, p == 0), 16);
+        _mm512_storeu_si512(to, _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(a)),
+                                                   _mm512_cvtepi32_epi16(b), 1));
+    }
 }
 
 /* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
  */
 FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
 {
-    for (int i = 0; i < SIDE; i++, x += ld) {
-        uint16_t *out = (uint16_t *)(to + i * 64);
-        for (int l = 0; l < DEEP; l++) {
-            float rest = x[l];
-            for (int p = 0; p < parts; p++)
-                out[p * (PART / 2) + l] = (uint16_t)(split(&rest, p == 0) >> 16);
-        }
-    }
+    for (int i = 0; i < SIDE; i++, x += ld)
+        split_line(to + i * 64, x, parts, PART);
 }
 
 /* The right operand has pairs of k side by side: word (l/2, j) is b[l][j] and b[l+1][j]. */
@@ -63,12 +68,12 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
 {
     for (int half = 0; half < 2; half++) {
         for (int l = 0; l < DEEP; l += 2) {
-            const float *even = x + (size_t)l * ld + half * 16, *odd = even + ld;
-            uint32_t *out = (uint32_t *)(to + half * 1024 + l / 2 * 64);
-            for (int j = 0; j < 16; j++) {
-                float a = even[j], b = odd[j];
-                for (int p = 0; p < parts; p++)
-                    out[p * (PART / 4) + j] = split(&a, p == 0) >> 16 | split(&b, p == 0);
+            const float *even = x + (size_t)l * ld + half * 16;
+            __m512 a = _mm512_loadu_ps(even), b = _mm512_loadu_ps(even + ld);
+            char *out = to + half * 1024 + l / 2 * 64;
+            for (int p = 0; p < parts; p++, out += PART) {
+                const __m512i first = _mm512_srli_epi32(split(&a, p == 0), 16);
+                _mm512_storeu_si512(out, _mm512_or_si512(first, split(&b, p == 0)));
             }
         }
     }
@@ -196,13 +201,8 @@ static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k
 /* Rows that are split: of every 32 elements part after part. */
 FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
 {
-    for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP) {
-        for (int l = 0; l < DEEP; l++) {
-            float rest = x[at + (size_t)l];
-            for (int p = 0; p < parts; p++)
-                to[p * DEEP + l] = (uint16_t)(split(&rest, p == 0) >> 16);
-        }
-    }
+    for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP)
+        split_line((char *)to, x + at, parts, 2 * DEEP);
 }
 
 /* 32 words, or zeros. */
