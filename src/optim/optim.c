@@ -121,16 +121,34 @@ static const struct optim_ops *const members[] = {
     [OPTIM_SGD] = &optim_sgd,
 };
 
+int optim_states(const struct optim_config *config)
+{
+    return optim_keeps(config) ? members[config->kind]->states : 0;
+}
+
+enum sotto_status optim_init_lent(struct optim *o, const struct optim_config *config,
+                                  struct device *dev, const struct table *table,
+                                  const struct owned *owned)
+{
+    *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev, .lent = true};
+    o->count = owned_count(owned, table);
+    return owned_segments(owned, table, config->decay == DECAY_ALL, &o->segment, &o->n_segment);
+}
+
+void optim_lend(struct optim *o, const struct buffer state[2])
+{
+    o->state[0] = state[0];
+    o->state[1] = state[1];
+}
+
 enum sotto_status optim_init(struct optim *o, const struct optim_config *config, struct device *dev,
                              const struct table *table, const struct owned *owned,
                              enum memory_category category)
 {
-    *o = (struct optim){.ops = members[config->kind], .config = config, .dev = dev};
-    o->count = owned_count(owned, table);
     enum sotto_status st;
-    TRY_DONE(owned_segments(owned, table, config->decay == DECAY_ALL, &o->segment, &o->n_segment));
-    int states = optim_keeps(config) ? o->ops->states : 0;
-    for (int i = 0; i < states; i++)
+    TRY_DONE(optim_init_lent(o, config, dev, table, owned));
+    o->lent = false;
+    for (int i = 0; i < optim_states(config); i++)
         TRY_DONE(buffer_init(&o->state[i], dev, DTYPE_F32, o->count, category));
 done:
     if (st != SOTTO_OK)
@@ -141,8 +159,8 @@ done:
 void optim_free(struct optim *o)
 {
     free(o->segment);
-    buffer_free(&o->state[0]);
-    buffer_free(&o->state[1]);
+    for (int i = 0; i < 2 && !o->lent; i++)
+        buffer_free(&o->state[i]);
     *o = (struct optim){0};
 }
 

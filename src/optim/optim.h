@@ -92,6 +92,7 @@ struct optim {
     int n_segment;
     size_t count;
     struct buffer state[2]; /* fp32, count each */
+    bool lent;              /* the state is another's */
     int64_t t;              /* steps made       */
 };
 
@@ -100,6 +101,14 @@ enum sotto_status optim_init(struct optim *optim, const struct optim_config *con
                              struct device *dev, const struct table *table,
                              const struct owned *owned, enum memory_category category);
 void optim_free(struct optim *optim);
+
+/* One whose state is the caller's, who may have it elsewhere at times: it is set before a step.
+ * There are so many vectors of it. */
+enum sotto_status optim_init_lent(struct optim *optim, const struct optim_config *config,
+                                  struct device *dev, const struct table *table,
+                                  const struct owned *owned);
+void optim_lend(struct optim *optim, const struct buffer state[2]);
+int optim_states(const struct optim_config *config);
 
 /* The gradient is g * grad_scale. */
 void optim_step(struct optim *optim, struct view x, struct view theta, struct view g, double lr,

@@ -218,6 +218,17 @@ static enum sotto_status drop_state(struct replicate *r, struct state_visitor *v
     return state_ignore(v, any);
 }
 
+static enum sotto_status visit_state(struct replicate *r, struct state_visitor *v, int i)
+{
+    const struct optim *o = &r->optim;
+    if (!r->is.show)
+        return replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i]);
+    TRY(state_enter(v, o->ops->state_name[i]));
+    TRY(r->is.show(r->is.owner, v, i));
+    state_leave(v);
+    return SOTTO_OK;
+}
+
 static enum sotto_status visit_optimizer(struct replicate *r, struct state_visitor *v)
 {
     struct optim *o = &r->optim;
@@ -226,8 +237,7 @@ static enum sotto_status visit_optimizer(struct replicate *r, struct state_visit
     if (state_loading(v) && has_no_state(o, v))
         return begin_anew(r);
     for (int i = 0; i < o->ops->states; i++)
-        TRY(o->state[i].dev ? replicate_visit_vector(r, v, o->ops->state_name[i], &o->state[i])
-                            : drop_state(r, v, o->ops->state_name[i]));
+        TRY(o->state[i].dev ? visit_state(r, v, i) : drop_state(r, v, o->ops->state_name[i]));
     return SOTTO_OK;
 }
 

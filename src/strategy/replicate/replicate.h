@@ -29,6 +29,9 @@ struct replicate_setup {
     const struct owned *own; /* what of the table's vector; outlives the method */
     struct view x;           /* the own vector                                 */
     double data;             /* this group's share of the data; 0: as all others' */
+    /* (optional) The optimizer's state is not here: shows vector i of it, by the table's names. */
+    enum sotto_status (*show)(void *owner, struct state_visitor *v, int i);
+    void *owner;
     bool later; /* replicate_ready is called for each stage before its parameters are used, so that
                    a step may end then; otherwise it ends at once */
 };
