@@ -53,9 +53,14 @@ for rule in v2 v1; do
     run=("${train[@]}" --strategy.preset=cdp --cdp.rule=$rule --model.tied=no --optim.schedule=constant --save_every=2)
     succeeds "${run[@]}" --steps=6 --cdp.placement=single --cdp.stages=4 --out=single.$rule
     want=$(state)
-    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=3 --cdp.placement=pp --out=cyclic.$rule
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=2 --cdp.placement=pp --out=cyclic.$rule
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=4 --cdp.placement=zero --out=cyclic.$rule --resume
     succeeds "${mpirun[@]}" -n 4 "${run[@]}" --steps=6 --cdp.placement=dp --out=cyclic.$rule --resume
     [ "$(state)" = "$want" ] || die "cdp $rule: $(state) under MPI, alone $want"
+    succeeds "${run[@]}" --steps=6 --cdp.placement=mp --workers=3 --out=threads.mp.$rule # adds up in its own order
+    want=$(state)
+    succeeds "${mpirun[@]}" -n 3 "${run[@]}" --steps=6 --cdp.placement=mp --out=mp.$rule
+    [ "$(state)" = "$want" ] || die "cdp mp $rule: $(state) under MPI, on threads $want"
 done
 ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
 

@@ -16,14 +16,17 @@ struct replay {
                  size */
     bool tokens;     /* weight = tokens */
     bool bf16;       /* what is computed with is rounded */
+    bool alone;      /* a micro-batch's gradient is added up alone, and then to the sum */
+    bool turns;      /* a stage's sums are added up by devices that take turns, as in mp */
     enum dtype sums; /* what gradients are added up in */
     double (*lr)(int64_t t);
     const struct optim_config *optim;
 
     /* theta_t, theta_{t-1} and the optimizer */
     struct buffer x, theta, before, g, apart;
+    struct buffer turn;                  /* (n, count): the sums of each device */
     struct view *old, *new, *now, *grad; /* (n) */
-    bool *shared;                        /* (n): others read this stage too */
+    bool *shared;                        /* (n): others read this stage too, or `alone` */
     struct optim steps;
     int64_t t;
     double loss, norm; /* of the last step */
@@ -49,6 +52,8 @@ static inline void replay_open(struct replay *r, struct oracle *o, struct device
     assert_ok(buffer_init(&r->before, dev, type, count, MEMORY_PARAMETERS));
     assert_ok(buffer_init(&r->g, dev, r->sums, count, MEMORY_GRADIENTS));
     assert_ok(buffer_init(&r->apart, dev, r->sums, count, MEMORY_GRADIENTS));
+    if (r->turns)
+        assert_ok(buffer_init(&r->turn, dev, r->sums, n * count, MEMORY_GRADIENTS));
     r->old = calloc(n, sizeof *r->old);
     r->new = calloc(n, sizeof *r->new);
     r->now = calloc(n, sizeof *r->now);
@@ -58,7 +63,7 @@ static inline void replay_open(struct replay *r, struct oracle *o, struct device
     for (int k = 0; k < r->n; k++) {
         oracle_needs(o, k, needs);
         for (int j = 0; j < r->n; j++)
-            r->shared[j] |= j != k && needs[j];
+            r->shared[j] |= r->alone || (j != k && needs[j]);
     }
     table_stages(table, r->before.view, r->old);
     table_stages(table, r->theta.view, r->new);
@@ -78,11 +83,41 @@ static inline void replay_close(struct replay *r)
     buffer_free(&r->before);
     buffer_free(&r->g);
     buffer_free(&r->apart);
+    buffer_free(&r->turn);
     free(r->old);
     free(r->new);
     free(r->now);
     free(r->grad);
     free(r->shared);
+}
+
+static inline struct view replay_turn(const struct replay *r, const struct table *table, int k,
+                                      int i)
+{
+    const size_t device = (size_t)(i % (r->n - k));
+    return view_at(r->turn.view, device * r->g.count + table->stage_start[k]);
+}
+
+/* Stage k has n - k devices. Each adds up its own micro-batches; in the last turn of a step it adds
+ * what the one before it has. */
+static inline void replay_take_turns(struct replay *r, const struct table *table,
+                                     struct device *dev, int i)
+{
+    for (int k = 0; k < r->n; k++) {
+        const size_t count = table_stage_count(table, k);
+        r->grad[k] = replay_turn(r, table, k, i);
+        if (i < r->n - k)
+            dev->ops->fill(dev, r->grad[k], count, 0);
+        if (i > k)
+            dev->ops->axpy(dev, r->grad[k], 1, replay_turn(r, table, k, i - 1), count);
+    }
+}
+
+static inline void replay_end_turns(struct replay *r, const struct table *table, struct device *dev)
+{
+    for (int k = 0; k < r->n; k++)
+        dev->ops->copy(dev, view_at(r->g.view, table->stage_start[k]), r->grad[k],
+                       table_stage_count(table, k));
 }
 
 /* theta_{t+1} = theta_t - lr_t / N sum_i grad f_i(that_i); a stage that others read too has the sum
@@ -99,6 +134,8 @@ static inline void replay_step(struct replay *r, struct oracle *o, struct device
         for (int k = 0; k < r->n; k++)
             r->now[k] = replay_new(r, i, k + 1) ? r->new[k] : r->old[k];
         dev->ops->fill(dev, r->apart.view, r->apart.count, 0);
+        if (r->turns)
+            replay_take_turns(r, table, dev, i - 1);
         assert_ok(oracle_begin(o, 0, q / r->size, (int)(q % r->size), r->tokens));
         for (int k = 0; k < r->n; k++)
             assert_ok(oracle_forward(o, 0, k, r->now));
@@ -113,6 +150,8 @@ static inline void replay_step(struct replay *r, struct oracle *o, struct device
         targets += (double)result.targets;
     }
     r->loss /= targets;
+    if (r->turns)
+        replay_end_turns(r, table, dev);
     dev->ops->copy(dev, r->before.view, r->theta.view, r->theta.count);
     double scale = 1 / (r->tokens ? targets : r->n);
     const struct pair all = {.x = r->g.view, .count = r->g.count};

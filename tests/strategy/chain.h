@@ -34,6 +34,9 @@ struct chain {
     int size;         /* workers that share the data */
     int64_t nan_at;   /* micro-batch whose loss is no number; -1: none */
     double seconds;   /* of a stage's forward, where time is modelled; backward takes as long */
+    /* (optional) Called in front of every task, by the worker whose it is. */
+    enum sotto_status (*watch)(struct chain *c, int slot, int k, bool backward);
+    void *watcher;
     struct chain_slot slot[CHAIN_SLOTS];
 };
 
@@ -97,7 +100,11 @@ static inline void chain_parameters(struct chain *c, int k, const struct view *t
 
 static inline enum sotto_status chain_spend(struct chain *c)
 {
-    return c->seconds > 0 ? c->worker->ops->compute(c->worker, NULL, NULL, c->seconds) : SOTTO_OK;
+    if (c->seconds > 0)
+        TRY(c->worker->ops->compute(c->worker, NULL, NULL, c->seconds));
+    if (c->watch && c->worker->ops->meet)
+        c->worker->ops->meet(c->worker); /* nothing is done that another may watch too early */
+    return SOTTO_OK;
 }
 
 static inline enum sotto_status chain_forward(struct oracle *o, int slot, int k,
@@ -107,6 +114,8 @@ static inline enum sotto_status chain_forward(struct oracle *o, int slot, int k,
     struct chain_slot *s = &c->slot[slot];
     float p[CHAIN_EACH];
     assert_true(c->alone || k == s->forwards++);
+    if (c->watch)
+        TRY(c->watch(c, slot, k, false));
     chain_parameters(c, k, theta, p);
     if (k > 0)
         c->dev->ops->read(c->dev, s->x[k], s->edge[k].view, CHAIN_WIDTH);
@@ -137,6 +146,8 @@ static inline enum sotto_status chain_backward(struct oracle *o, int slot, int k
     const int bias = CHAIN_WIDTH * CHAIN_WIDTH, last = c->table.n_stage - 1;
     float p[CHAIN_EACH], g[CHAIN_EACH], dy[CHAIN_WIDTH], dx[CHAIN_WIDTH];
     assert_true(c->alone || k == s->backwards--);
+    if (c->watch)
+        TRY(c->watch(c, slot, k, true));
     chain_parameters(c, k, theta, p);
     chain_read(c->dev, grad[k], CHAIN_EACH, g);
     if (k < last)

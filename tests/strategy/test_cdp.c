@@ -1,101 +1,22 @@
 /* Cyclic data parallelism: every placement makes the steps of a plain loop over the rule, to the
- * bit where sums have its order; a run that is taken up in the middle goes on with the same bits;
- * dp sends at most one gradient and one stage of parameters in a time step and calls no
- * collective. */
-#include <pthread.h>
-
-#include "strategy/chain.h"
-
-#include "io/state.h"
+ * bit where it adds up in their order. */
+#include "strategy/cdp_lab.h"
 #include "strategy/cdp_replay.h"
-#include "strategy/shard/cdp.h"
 
 enum { STEPS = 6 };
 
 struct case_ {
-    const char *placement, *rule;
-    int n;
-    int kind; /* optimizer */
-    bool tied, mixed, tokens;
-    double clip;
-    int64_t nan_at;
+    struct cdp_case is;
     bool virtual_; /* the engine; else threads */
 
     /* What came out. */
     float x[STEPS + 1][CHAIN_MOST];
     double loss[STEPS], norm[STEPS];
-    bool quiet;             /* nobody looks between steps */
-    int64_t sent[2];        /* sums and parameters, messages of all workers */
-    int64_t bytes[2], wire; /* ... and their bytes, of these alone and of all messages */
-    _Atomic int64_t collectives;
-    pthread_mutex_t lock;
 };
-
-static int workers(const struct case_ *c)
-{
-    return strcmp(c->placement, "single") == 0 ? 1 : c->n;
-}
 
 static double lr(int64_t t)
 {
     return 0.05 * (1 + 0.5 * cos(2.0 * (double)t));
-}
-
-static void configure(const struct case_ *c, struct strategy_config *config,
-                      struct optim_config *optim)
-{
-    strategy_defaults(config);
-    optim_defaults(optim);
-    snprintf(config->preset, sizeof config->preset, "cdp");
-    set_own(config, "cdp", "rule", "%s", c->rule);
-    set_own(config, "cdp", "placement", "%s", c->placement);
-    if (strcmp(c->placement, "single") == 0)
-        set_own(config, "cdp", "stages", "%d", c->n);
-    config->precision = c->mixed ? PRECISION_MIXED : PRECISION_FP32;
-    config->weight = c->tokens ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
-    optim->kind = c->kind;
-    optim->momentum = c->kind == OPTIM_SGD ? 0.9 : 0;
-    optim->weight_decay = 0.02;
-    optim->clip = c->clip;
-}
-
-/* A worker with its method. */
-struct seat {
-    struct memory memory;
-    struct device dev;
-    struct strategy_config config;
-    struct optim_config optim;
-    struct mesh mesh;
-    struct chain chain;
-    struct strategy *s;
-};
-
-static enum sotto_status open_seat(struct seat *p, const struct case_ *c, struct worker *w)
-{
-    *p = (struct seat){0};
-    configure(c, &p->config, &p->optim);
-    TRY(strategy_resolve(&p->config, w->size));
-    assert_int_equal(strategy_stages(&p->config), c->n);
-    TRY(device_open(&p->dev, test_device(), &p->memory, 1));
-    TRY(mesh_open(&p->mesh, w, 1, &p->dev));
-    TRY(chain_open(&p->chain, &p->dev, w, c->n, strategy_slots(&p->config), c->tied));
-    p->chain.alone = strcmp(c->placement, "pp") == 0;
-    p->chain.nan_at = c->nan_at;
-    const struct strategy_setup setup = {.config = &p->config,
-                                         .optim = &p->optim,
-                                         .oracle = &p->chain.base,
-                                         .dev = &p->dev,
-                                         .mesh = &p->mesh};
-    return strategy_open(&p->s, &setup);
-}
-
-static void close_seat(struct seat *p)
-{
-    if (p->s)
-        p->s->ops->free(p->s);
-    mesh_close(&p->mesh);
-    chain_close(&p->chain);
-    device_close(&p->dev);
 }
 
 static enum sotto_status look(struct case_ *c, struct worker *w, struct strategy *s, int t)
@@ -106,12 +27,12 @@ static enum sotto_status look(struct case_ *c, struct worker *w, struct strategy
     if (w->rank == 0)
         memcpy(c->x[t], x, sizeof x);
     TRY(s->ops->gather(s, &stage)); /* in whose middle a pipeline stays filled */
-    for (int k = 0; k < c->n; k++) {
+    for (int k = 0; k < c->is.n; k++) {
         float theta[CHAIN_EACH];
         chain_read(((struct shard *)s)->is.dev, stage[k], CHAIN_EACH, theta);
         for (int i = 0; i < CHAIN_EACH; i++) {
             const float want = x[k * CHAIN_EACH + i];
-            if (theta[i] != (c->mixed ? bf16_widen(bf16_round(want)) : want))
+            if (theta[i] != (c->is.mixed ? bf16_widen(bf16_round(want)) : want))
                 return fail(SOTTO_EINVAL, "worker %d gathers another %d of stage %d", w->rank, i,
                             k);
         }
@@ -128,37 +49,11 @@ static enum sotto_status steps(struct case_ *c, struct seat *p, struct worker *w
             c->loss[t] = r.loss;
             c->norm[t] = r.grad_norm;
         }
-        assert_int_equal(r.microbatches, c->n);
-        assert_int_equal(r.agreed->microbatches, c->n);
-        if (!c->quiet)
-            TRY(look(c, w, p->s, t + 1));
+        assert_int_equal(r.microbatches, c->is.n);
+        assert_int_equal(r.agreed->microbatches, c->is.n);
+        TRY(look(c, w, p->s, t + 1));
     }
     return SOTTO_OK;
-}
-
-static int64_t collectives(const struct seat *p, const struct worker *w)
-{
-    int64_t sum = 0;
-    for (int call = COMM_ALLREDUCE; call < COMM_CALLS; call++) {
-        sum += w->world->tally[call].calls;
-        for (int i = 0; i < p->mesh.n_comm; i++)
-            sum += p->mesh.comm[i]->tally[call].calls;
-    }
-    return sum;
-}
-
-static void note_messages(struct case_ *c, const struct seat *p, int64_t called)
-{
-    const struct cdp *cdp = (const struct cdp *)p->s;
-    pthread_mutex_lock(&c->lock);
-    c->collectives += called;
-    for (int i = 0; i < 2; i++) {
-        c->sent[i] += cdp->sent[CDP_SUM + i];
-        c->bytes[i] += cdp->sent_bytes[CDP_SUM + i];
-    }
-    for (int i = 0; cdp->comm && i < p->mesh.n_comm; i++)
-        c->wire += p->mesh.comm[i]->tally[COMM_SEND].inside;
-    pthread_mutex_unlock(&c->lock);
 }
 
 static enum sotto_status work(struct worker *w, void *arg)
@@ -167,17 +62,14 @@ static enum sotto_status work(struct worker *w, void *arg)
     struct seat p;
     float x[CHAIN_MOST];
     enum sotto_status st;
-    TRY_DONE(open_seat(&p, c, w));
+    TRY_DONE(seat_open(&p, &c->is, w));
     chain_start(x, table_count(&p.chain.table));
     TRY_DONE(p.s->ops->import(p.s, x));
-    const int64_t before = collectives(&p, w);
     TRY_DONE(steps(c, &p, w, 0, STEPS));
-    TRY_DONE(mesh_rest(&p.mesh));
-    note_messages(c, &p, collectives(&p, w) - before);
 done:
     if (st != SOTTO_OK)
         mesh_abort(&p.mesh, st);
-    close_seat(&p);
+    seat_close(&p);
     if (st == SOTTO_OK && p.memory.total)
         st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)p.memory.total);
     return st;
@@ -185,11 +77,8 @@ done:
 
 static enum sotto_status run_case(struct case_ *c)
 {
-    struct engine_config engine = {.workers = workers(c)};
-    pthread_mutex_init(&c->lock, NULL);
-    const enum sotto_status st = (c->virtual_ ? engine_virtual : engine_threads)(&engine, work, c);
-    pthread_mutex_destroy(&c->lock);
-    return st;
+    struct engine_config engine = {.workers = cdp_case_workers(&c->is)};
+    return (c->virtual_ ? engine_virtual : engine_threads)(&engine, work, c);
 }
 
 /* The rule alone. */
@@ -202,19 +91,22 @@ static void replay(const struct case_ *c, struct case_ *out)
     struct strategy_config config;
     struct optim_config optim;
     float x[CHAIN_MOST];
-    configure(c, &config, &optim);
-    assert_ok(strategy_resolve(&config, workers(c)));
+    cdp_case_configure(&c->is, &config, &optim);
+    assert_ok(strategy_resolve(&config, cdp_case_workers(&c->is)));
     assert_ok(worker_alone(&w));
     assert_ok(device_open(&dev, test_device(), &memory, 1));
-    assert_ok(chain_open(&chain, &dev, &w, c->n, 1, c->tied));
+    assert_ok(chain_open(&chain, &dev, &w, c->is.n, 1, c->is.tied));
     chain_start(x, table_count(&chain.table));
-    struct replay r = {.rule = strcmp(c->rule, "v2") == 0   ? REPLAY_V2
-                               : strcmp(c->rule, "v1") == 0 ? REPLAY_V1
-                                                            : REPLAY_SYNC,
-                       .n = c->n,
+    struct replay r = {.rule = strcmp(c->is.rule, "v2") == 0   ? REPLAY_V2
+                               : strcmp(c->is.rule, "v1") == 0 ? REPLAY_V1
+                                                               : REPLAY_SYNC,
+                       .n = c->is.n,
                        .size = 1,
-                       .tokens = c->tokens,
-                       .bf16 = c->mixed,
+                       .tokens = c->is.tokens,
+                       .bf16 = c->is.mixed,
+                       .alone =
+                           strcmp(c->is.placement, "dp") == 0 && strcmp(c->is.rule, "sync") == 0,
+                       .turns = strcmp(c->is.placement, "mp") == 0,
                        .sums = strategy_grad_type(&config),
                        .lr = lr,
                        .optim = &optim};
@@ -235,16 +127,16 @@ static void replay(const struct case_ *c, struct case_ *out)
 static const char *describe(const struct case_ *c)
 {
     static char text[200];
-    snprintf(text, sizeof text, "%s %s, %d stages, %s%s%s%s", c->placement, c->rule, c->n,
-             c->kind == OPTIM_SGD ? "sgd" : "adamw", c->tied ? ", tied" : "",
-             c->mixed ? ", mixed" : "", c->tokens ? ", tokens" : "");
+    snprintf(text, sizeof text, "%s %s, %d stages, %s%s%s%s", c->is.placement, c->is.rule, c->is.n,
+             c->is.kind == OPTIM_SGD ? "sgd" : "adamw", c->is.tied ? ", tied" : "",
+             c->is.mixed ? ", mixed" : "", c->is.tokens ? ", tokens" : "");
     return text;
 }
 
 static void equal_replay(struct case_ *c, float tolerance)
 {
     static struct case_ want;
-    const size_t count = (size_t)c->n * CHAIN_EACH;
+    const size_t count = (size_t)c->is.n * CHAIN_EACH;
     const enum sotto_status st = run_case(c);
     if (st != SOTTO_OK)
         fail_with("%s: %s", describe(c), sotto_error());
@@ -263,37 +155,57 @@ static void equal_replay(struct case_ *c, float tolerance)
 
 static const char *const rules[] = {"v2", "v1", "sync"};
 
-static void equals_rule(const char *placement, float tolerance)
+/* With sync all want a stage at once. */
+static bool has_sync(const char *placement)
+{
+    return strcmp(placement, "mp") != 0 && strcmp(placement, "zero") != 0;
+}
+
+static void equals_rule(const char *placement)
 {
     static const int sizes[] = {1, 2, 3, 4, 8};
     for (int variant = 0; variant < 30; variant++) {
         static struct case_ c;
-        c = (struct case_){.placement = placement,
-                           .rule = rules[variant % 3],
-                           .n = sizes[variant / 6],
-                           .kind = variant / 3 % 2 ? OPTIM_ADAMW : OPTIM_SGD,
-                           .virtual_ = variant % 2,
-                           .nan_at = -1};
-        equal_replay(&c, tolerance);
+        if (variant % 3 == 2 && !has_sync(placement))
+            continue;
+        c = (struct case_){.virtual_ = variant % 2};
+        c.is = (struct cdp_case){.placement = placement,
+                                 .rule = rules[variant % 3],
+                                 .n = sizes[variant / 6],
+                                 .kind = variant / 3 % 2 ? OPTIM_ADAMW : OPTIM_SGD,
+                                 .nan_at = -1};
+        equal_replay(&c, 0);
     }
 }
 
 static void single(void **state)
 {
     (void)state;
-    equals_rule("single", 0);
+    equals_rule("single");
 }
 
 static void dp(void **state)
 {
     (void)state;
-    equals_rule("dp", 0);
+    equals_rule("dp");
 }
 
 static void pp(void **state)
 {
     (void)state;
-    equals_rule("pp", 0);
+    equals_rule("pp");
+}
+
+static void zero(void **state)
+{
+    (void)state;
+    equals_rule("zero");
+}
+
+static void mp(void **state)
+{
+    (void)state;
+    equals_rule("mp");
 }
 
 /* What is computed with rounded, weights, clipping, and tensors that two stages share. */
@@ -301,22 +213,22 @@ static void variants(const char *placement, bool tied)
 {
     for (int variant = 0; variant < 24; variant++) {
         static struct case_ c;
-        c = (struct case_){.placement = placement,
-                           .rule = rules[variant % 3],
-                           .n = variant < 12 ? 3 : 5,
-                           .kind = variant % 2 ? OPTIM_ADAMW : OPTIM_SGD,
-                           .tied = tied && variant / 3 % 2,
-                           .mixed = variant / 3 % 4 == 2,
-                           .tokens = variant / 3 % 4 == 3,
-                           .nan_at = -1};
-        /* With sync in dp each worker rounds its gradient before it is added. */
-        if (!c.mixed || variant % 3 != 2 || strcmp(placement, "dp") != 0)
-            equal_replay(&c, 0);
+        if (variant % 3 == 2 && !has_sync(placement))
+            continue;
+        c.is = (struct cdp_case){.placement = placement,
+                                 .rule = rules[variant % 3],
+                                 .n = variant < 12 ? 3 : 5,
+                                 .kind = variant % 2 ? OPTIM_ADAMW : OPTIM_SGD,
+                                 .tied = tied && variant / 3 % 2,
+                                 .mixed = variant / 3 % 4 == 2,
+                                 .tokens = variant / 3 % 4 == 3,
+                                 .nan_at = -1};
+        equal_replay(&c, 0);
         if (variant % 3 == 0)
             continue;
-        c = (struct case_){
-            .placement = placement, .rule = c.rule, .n = 4, .clip = 0.1, .nan_at = -1};
-        equal_replay(&c, 1e-6f);
+        c.is = (struct cdp_case){
+            .placement = placement, .rule = c.is.rule, .n = 4, .clip = 0.1, .nan_at = -1};
+        equal_replay(&c, 1e-6f); /* the norm is a sum of stages */
     }
 }
 
@@ -338,31 +250,16 @@ static void pp_variants(void **state)
     variants("pp", false);
 }
 
-/* 2 (n - 1) messages a stage and step, each as long as the stage, and beside them only the few
- * numbers of the step: n - 1 to the last worker and as many back. What the next step has sent by
- * then is less than a step's. */
-static void dp_messages(void **state)
+static void zero_variants(void **state)
 {
     (void)state;
-    for (int variant = 0; variant < 6; variant++) {
-        static struct case_ c;
-        const int n = variant < 3 ? 4 : 7;
-        c = (struct case_){.placement = "dp",
-                           .rule = rules[variant % 3],
-                           .n = n,
-                           .nan_at = -1,
-                           .quiet = true,
-                           .virtual_ = variant % 2};
-        assert_ok(run_case(&c));
-        assert_int_equal(c.collectives, 0);
-        for (int i = 0; i < 2; i++) {
-            assert_in_range(c.sent[i], (STEPS - (i == 1)) * n * (n - 1), (STEPS + 1) * n * (n - 1));
-            assert_int_equal(c.bytes[i], c.sent[i] * CHAIN_EACH * (int64_t)sizeof(float));
-        }
-        const int64_t rest = c.wire - c.bytes[0] - c.bytes[1];
-        const int64_t norms = STEPS / 2 * (n - 1) * (int64_t)sizeof(double);
-        assert_in_range(rest - norms, STEPS * 2 * (n - 1) * 64, (STEPS + 1) * 2 * (n - 1) * 64);
-    }
+    variants("zero", false);
+}
+
+static void mp_variants(void **state)
+{
+    (void)state;
+    variants("mp", false);
 }
 
 static void no_number(void **state)
@@ -370,20 +267,20 @@ static void no_number(void **state)
     (void)state;
     for (int virtual_ = 0; virtual_ < 2; virtual_++) {
         static struct case_ c;
-        c = (struct case_){
-            .placement = "dp", .rule = "v2", .n = 3, .nan_at = 7, .virtual_ = virtual_};
+        c = (struct case_){.is = {.placement = "dp", .rule = "v2", .n = 3, .nan_at = 7},
+                           .virtual_ = virtual_};
         assert_fails(run_case(&c), SOTTO_ENUMERIC, "worker 1: the loss of micro-batch 2 is");
     }
 }
 
 static enum sotto_status refuse(struct worker *w, void *arg)
 {
-    struct case_ *c = arg;
+    const struct cdp_case *c = arg;
     struct seat p;
-    const enum sotto_status st = open_seat(&p, c, w);
+    const enum sotto_status st = seat_open(&p, c, w);
     if (st != SOTTO_OK)
         mesh_abort(&p.mesh, st);
-    close_seat(&p);
+    seat_close(&p);
     return st;
 }
 
@@ -398,8 +295,9 @@ static void refuses(void **state)
         {4, {"mesh=2x2"}, "cdp is for one group of workers, strategy.mesh = 2x2 has 2"},
         {2, {"accumulate=3"}, "strategy.accumulate = 3: a step of cdp has as many"},
         {2, {"cdp.placement=single"}, "cdp.placement = single is for one worker, there are 2"},
-        {6, {"cdp.placement=mp"}, "cdp.placement = mp cannot be trained with yet"},
-        {3, {"cdp.placement=zero"}, "cdp.placement = zero cannot be trained with yet"},
+        {5, {"cdp.placement=mp"}, "and there are 5; 3 would do for 2 stages, 6 for 3"},
+        {6, {"cdp.placement=mp", "cdp.rule=sync"}, "mp is for v1 and v2"},
+        {3, {"cdp.placement=zero", "cdp.rule=sync"}, "zero is for v1 and v2"},
         {2, {"cdp.stages=3"}, "cdp.stages"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -409,13 +307,20 @@ static void refuses(void **state)
         assert_ok(set_options(&config, cases[i].options, 3));
         assert_fails(strategy_resolve(&config, cases[i].workers), SOTTO_EINVAL, cases[i].why);
     }
-    struct case_ c = {.placement = "dp", .rule = "v2", .n = 3, .clip = 1, .nan_at = -1};
+    struct cdp_case c = {.placement = "dp", .rule = "v2", .n = 3, .clip = 1, .nan_at = -1};
     struct engine_config engine = {.workers = 3};
     assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
                  "optim.clip = 1: with cdp.rule = v2 a stage is updated before");
-    c = (struct case_){.placement = "pp", .rule = "v1", .n = 3, .tied = true, .nan_at = -1};
+    c = (struct cdp_case){.placement = "pp", .rule = "v1", .n = 3, .tied = true, .nan_at = -1};
     assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
                  "stage 3 shares a tensor with stage 1, which cdp.placement = pp has on another");
+    c.placement = "zero";
+    assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
+                 "stage 3 shares a tensor with stage 1, which cdp.placement = zero has on another");
+    c.placement = "mp";
+    engine.workers = 6;
+    assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
+                 "stage 3 shares a tensor with stage 1, which cdp.placement = mp has on another");
 }
 
 int main(void)
@@ -424,8 +329,9 @@ int main(void)
         cmocka_unit_test(single),      cmocka_unit_test(dp),
         cmocka_unit_test(pp),          cmocka_unit_test(single_variants),
         cmocka_unit_test(dp_variants), cmocka_unit_test(pp_variants),
-        cmocka_unit_test(dp_messages), cmocka_unit_test(no_number),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(zero),        cmocka_unit_test(zero_variants),
+        cmocka_unit_test(mp),          cmocka_unit_test(mp_variants),
+        cmocka_unit_test(no_number),   cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

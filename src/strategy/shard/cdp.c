@@ -14,8 +14,9 @@ static const struct option options[] = {
                 "which parameters a micro-batch is computed with: v2 the newest that exist, v1 "
                 "those of the step before, sync the same for all, who then wait for each other"),
     OPTION_ENUM(S, placement, "dp", cdp_placement_names,
-                "a worker has: dp a micro-batch and all stages, single everything, pp a stage; mp "
-                "and zero can only be drawn yet"),
+                "a worker has: dp a micro-batch and all stages, single everything, pp a stage, mp "
+                "a stage and one micro-batch at a time, zero a micro-batch and one stage at a "
+                "time; N stages are N workers, in mp N (N + 1) / 2"),
     OPTION_INT(S, stages, "4", 1, 1024,
                "single: stages, and micro-batches a step; the others have as many as follow from "
                "the workers"),
@@ -25,31 +26,6 @@ static const struct option options[] = {
 static const struct option_only only[] = {
     {"stages", "placement", "single"},
 };
-
-static enum sotto_status resolve(void *own, const struct strategy_config *config)
-{
-    const struct cdp_config *c = own;
-    if (!config->replicating->replicate->sums_gradient)
-        return fail(SOTTO_EINVAL,
-                    "cdp x %s: a stage is updated while others still compute with the one before, "
-                    "so groups cannot step apart; strategy.replicate = sync",
-                    config->replicating->name);
-    if (config->groups != 1)
-        return fail(SOTTO_EINVAL, "cdp is for one group of workers, strategy.mesh = %s has %d",
-                    config->mesh, config->groups);
-    if (config->accumulate != 1)
-        return fail(SOTTO_EINVAL,
-                    "strategy.accumulate = %d: a step of cdp has as many micro-batches as stages",
-                    config->accumulate);
-    if (c->placement == CDP_MP || c->placement == CDP_ZERO)
-        return fail(SOTTO_EINVAL,
-                    "cdp.placement = %s cannot be trained with yet; its schedule can be drawn",
-                    cdp_placement_names[c->placement]);
-    if (c->placement == CDP_SINGLE && config->workers != 1)
-        return fail(SOTTO_EINVAL, "cdp.placement = single is for one worker, there are %d",
-                    config->workers);
-    return SOTTO_OK;
-}
 
 static int stages(const void *own, const struct strategy_config *config)
 {
@@ -67,6 +43,43 @@ static struct cdp_schedule schedule_of(const struct cdp_config *c,
                                  .n = stages(c, config),
                                  .steps = -1,
                                  .keep = true};
+}
+
+/* N stages are for so many workers. */
+static enum sotto_status check_workers(const struct cdp_config *c, int workers)
+{
+    int n = 0;
+    if (c->placement == CDP_SINGLE && workers != 1)
+        return fail(SOTTO_EINVAL, "cdp.placement = single is for one worker, there are %d",
+                    workers);
+    while ((n + 1) * (n + 2) / 2 < workers)
+        n++;
+    if (c->placement == CDP_MP && cdp_stages(CDP_MP, workers) == 0)
+        return fail(SOTTO_EINVAL,
+                    "cdp.placement = mp: N stages are for N (N + 1) / 2 workers, and there are %d; "
+                    "%d would do for %d stages, %d for %d",
+                    workers, n * (n + 1) / 2, n, (n + 1) * (n + 2) / 2, n + 1);
+    return SOTTO_OK;
+}
+
+static enum sotto_status resolve(void *own, const struct strategy_config *config)
+{
+    const struct cdp_config *c = own;
+    if (!config->replicating->replicate->sums_gradient)
+        return fail(SOTTO_EINVAL,
+                    "cdp x %s: a stage is updated while others still compute with the one before, "
+                    "so groups cannot step apart; strategy.replicate = sync",
+                    config->replicating->name);
+    if (config->groups != 1)
+        return fail(SOTTO_EINVAL, "cdp is for one group of workers, strategy.mesh = %s has %d",
+                    config->mesh, config->groups);
+    if (config->accumulate != 1)
+        return fail(SOTTO_EINVAL,
+                    "strategy.accumulate = %d: a step of cdp has as many micro-batches as stages",
+                    config->accumulate);
+    TRY(check_workers(c, config->workers));
+    const struct cdp_schedule s = schedule_of(c, config);
+    return cdp_check(&s);
 }
 
 static int slots(const void *own, const struct strategy_config *config)
@@ -123,6 +136,14 @@ static enum sotto_status open_walk(struct cdp *c)
     return SOTTO_OK;
 }
 
+/* The optimizer's state is in the rooms of the stages, wherever they are. */
+static enum sotto_status own_nothing(struct owned *out, const struct table *table, int i, int of)
+{
+    (void)table, (void)i, (void)of;
+    out->sole = true;
+    return SOTTO_OK;
+}
+
 static enum sotto_status init(struct strategy *strategy, const struct strategy_setup *setup)
 {
     struct cdp *c = (struct cdp *)strategy;
@@ -131,7 +152,7 @@ static enum sotto_status init(struct strategy *strategy, const struct strategy_s
     c->device = setup->mesh->s;
     c->devices = setup->mesh->n_s;
     c->reported = -1;
-    TRY(shard_init(&c->shard, setup, cdp_rule(c->is.placement)));
+    TRY(shard_init(&c->shard, setup, own_nothing));
     TRY(open_walk(c));
     TRY(check(c));
     TRY(cdp_store_open(c));
@@ -164,8 +185,8 @@ static const struct strategy_ops ops = {
     .bytes = sizeof(struct cdp),
     .init = init,
     .round = cdp_round,
-    .gather = shard_gather,
-    .export = shard_export,
+    .gather = cdp_gather,
+    .export = cdp_export,
     .import = cdp_import,
     .visit = cdp_visit,
     .free = free_cdp,

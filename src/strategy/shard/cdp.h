@@ -23,21 +23,30 @@ struct cdp_config {
 
 extern const struct method method_cdp;
 
+/* Memory for a stage that is here: what it is computed with, sums of gradients and, where updates
+ * are made, the optimizer's state, with the truth where that is another vector than the newest
+ * version. Each stage of a worker has one; in zero there are two that the stages take in turn: one
+ * comes while another leaves. */
+struct cdp_room {
+    struct buffer theta[2], g[2], x, state[2];
+    uint64_t sent; /* the last message of a state that was here, of the lane `out` */
+};
+
 /* What this worker has of a stage. */
 struct cdp_stage {
     size_t count;
-    bool here;   /* it computes with it, or owns it */
-    bool owned;  /* it makes the updates            */
-    bool two;    /* it holds two versions at times  */
-    bool shared; /* other stages read it, too       */
-    int part;    /* of the replicate method         */
+    bool here;             /* it computes with it, or owns it, at times */
+    bool owned;            /* it makes the updates, at times            */
+    bool two;              /* it holds two versions at times            */
+    bool shared;           /* other stages read it, too                 */
+    struct cdp_room *room; /* NULL: it is elsewhere                     */
     int64_t version;
     struct view theta[2];   /* `version`, and where there are two the one before it */
     uint64_t theta_sent[2]; /* the last message that these are in, of the lane `out` */
     struct view g[2]; /* the sum of gradients of a step, by its parity: two where one may wait for
                        * its update while the next begins */
     uint64_t g_sent[2];
-    struct buffer cur, old, sum, wait; /* their memory; cur not there: the fp32 truth itself */
+    struct optim steps; /* owned: with the room's state */
 };
 
 /* A message under way in a lane. */
@@ -85,10 +94,11 @@ struct cdp {
     int taken;                 /* messages of the next time step that are being received already */
     struct cdp_flight *flight; /* (slots) */
     struct pool apart;
-    struct buffer room; /* a sum that is to be added */
+    struct buffer added;   /* a sum that is to be added */
+    struct cdp_room *room; /* (rooms) */
+    int rooms, latest;     /* zero: the room that was taken last */
     struct cdp_line in, out;
-    struct comm **comm;                                     /* (2 bits): see wire.c; the mesh's */
-    int64_t sent[CDP_STATE + 1], sent_bytes[CDP_STATE + 1]; /* of every kind, for whoever looks */
+    struct comm **comm; /* (2 bits): see wire.c; the mesh's */
 
     uint64_t told;                  /* jobs of mesh->lane that were started */
     struct counts own[2], total[2]; /* of a step: this worker's, everybody's; of the next as well */
@@ -99,14 +109,37 @@ struct cdp {
     double clipped;                 /* the factor of a round's updates; 0: not known yet */
 };
 
-/* store.c: what is held where. */
+/* room.c: memory, and a stage's state that moves through it. */
+enum sotto_status cdp_rooms_open(struct cdp *c);
+void cdp_rooms_free(struct cdp *c);
+struct view cdp_truth(const struct cdp_stage *st);
+/* The stage is in this room from now on. */
+void cdp_enter_room(struct cdp_stage *st, struct cdp_room *room);
+/* zero: the room that no stage is in. */
+struct cdp_room *cdp_free_room(struct cdp *c);
+/* The vectors of a message of state, in the order they are sent in: how many. */
+enum { CDP_VECTORS = 6 };
+int cdp_state_vectors(const struct cdp *c, const struct cdp_move *move, bool receives,
+                      struct view out[CDP_VECTORS]);
+/* theta_version is there, beside the one before where there are two. */
+void cdp_next_version(struct cdp_stage *st, int64_t version);
+enum sotto_status cdp_state_came(struct cdp *c, const struct cdp_move *move);
+
+/* store.c: which versions are held where. */
 enum sotto_status cdp_store_open(struct cdp *c);
 void cdp_store_free(struct cdp *c);
 struct view cdp_theta(struct cdp *c, int k, int64_t version);
+void cdp_number(struct cdp *c); /* a schedule is to begin with step t */
 enum sotto_status cdp_spread(struct cdp *c);
+/* Where the newest version and the optimizer's state of a stage are between rounds. */
+int cdp_stage_home(const struct cdp *c, int k);
+
+/* show.c: what others see of it between rounds. */
+enum sotto_status cdp_gather(struct strategy *s, const struct view **theta);
+enum sotto_status cdp_export(struct strategy *s, float *flat);
 enum sotto_status cdp_import(struct strategy *s, const float *flat);
 enum sotto_status cdp_visit(struct strategy *s, struct state_visitor *v);
-owned_rule *cdp_rule(enum cdp_placement placement);
+enum sotto_status cdp_show_optimizer(void *cdp, struct state_visitor *v, int i);
 
 /* wire.c: messages. */
 enum sotto_status cdp_wire_open(struct cdp *c);
@@ -124,13 +157,16 @@ enum sotto_status cdp_round(struct strategy *s, const struct plan *plan, struct 
 /* Receives what is under way, so that a new schedule can begin, or none. */
 enum sotto_status cdp_settle(struct cdp *c);
 
+/* update.c: steps. */
+enum sotto_status cdp_update(struct cdp *c, const struct cdp_update *u);
+enum sotto_status cdp_clip(struct cdp *c); /* the round's factor is there */
+
 /* report.c: what a step counted, and how everybody comes to know it. */
 enum sotto_status cdp_note(struct cdp *c, struct cdp_flight *f);
 enum sotto_status cdp_counted(struct cdp *c, uint64_t job);
 enum sotto_status cdp_report(struct cdp *c, int64_t step);
 enum sotto_status cdp_hear(struct cdp *c);
-enum sotto_status cdp_agree(struct cdp *c); /* the round's total is there */
-enum sotto_status cdp_clip(struct cdp *c, double scale, double *factor);
+enum sotto_status cdp_agree(struct cdp *c);                   /* the round's total is there */
 enum sotto_status cdp_norm(struct cdp *c, struct round *out); /* told to worker 0 */
 
 #endif

@@ -154,24 +154,3 @@ enum sotto_status cdp_norm(struct cdp *c, struct round *out)
     return isfinite(sum) ? SOTTO_OK
                          : fail(SOTTO_ENUMERIC, "the gradient's norm is %f", out->grad_norm);
 }
-
-/* The factor that all stages' updates are clipped by, where they wait for each other. */
-enum sotto_status cdp_clip(struct cdp *c, double scale, double *factor)
-{
-    struct shard *s = &c->shard;
-    double squared = 0;
-    for (int i = 0; i < s->n_slice; i++) {
-        const struct cdp_stage *st = &c->stage[s->slice[i].stage];
-        double sum;
-        TRY(work_sum_squares(&s->on, &(struct pair){.x = st->g[c->t & 1], .count = st->count}, 1,
-                             &sum));
-        squared += sum;
-    }
-    if (c->devices > 1 && c->is.placement != CDP_DP) /* there the last has all of it */
-        TRY(comm_sum(s->is.mesh->shard, &squared, 1));
-    squared *= scale * scale;
-    if (!isfinite(squared))
-        return fail(SOTTO_ENUMERIC, "the gradient's norm is %f", sqrt(squared));
-    *factor = optim_clip(s->is.optim, squared);
-    return SOTTO_OK;
-}

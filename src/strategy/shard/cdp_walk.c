@@ -55,7 +55,7 @@ static enum sotto_status show_grad(struct cdp *c, const struct cdp_task *task)
         if (!st->shared)
             continue;
         if (!f->apart[k]) {
-            TRY(pool_take(&c->apart, st->sum.view.type, st->count, &f->apart[k]));
+            TRY(pool_take(&c->apart, st->g[0].type, st->count, &f->apart[k]));
             TRY(work_fill(&c->shard.on, f->apart[k]->buffer.view, st->count, 0));
         }
         c->grad[k] = f->apart[k]->buffer.view;
@@ -108,65 +108,17 @@ static enum sotto_status run(struct cdp *c, const struct cdp_task *task)
     return report(c, task);
 }
 
-/* Where stages wait for each other, all gradients of the step are complete at the first update. */
-static enum sotto_status clip(struct cdp *c)
-{
-    if (c->clipped > 0)
-        return SOTTO_OK;
-    TRY(cdp_agree(c));
-    return cdp_clip(c, 1 / c->total[c->t & 1].parts, &c->clipped);
-}
-
-/* theta_{t+1} of a stage. */
-static enum sotto_status update(struct cdp *c, const struct cdp_update *u)
-{
-    struct shard *s = &c->shard;
-    struct cdp_stage *st = &c->stage[u->stage];
-    struct part *part = &s->replicate->is.part[st->part];
-    assert(st->owned && st->version == u->step && u->step == c->t);
-    TRY(cdp_agree(c));
-    TRY(clip(c));
-    const double scale = c->clipped / c->total[u->step & 1].parts;
-    if (c->plan->want_norm) {
-        double sum;
-        TRY(work_sum_squares(&s->on, &(struct pair){.x = st->g[u->step & 1], .count = st->count}, 1,
-                             &sum));
-        c->squares += sum * (scale / c->clipped) * (scale / c->clipped);
-    }
-    TRY(cdp_wait(&c->out, st->theta_sent[st->two && part->copied]));
-    if (st->two && !part->copied) {
-        TRY(cdp_wait(&c->out, st->theta_sent[1]));
-        TRY(work_copy(&s->on, st->theta[1], st->theta[0], st->count));
-    } else if (st->two) {
-        const struct view newest = st->theta[1];
-        st->theta[1] = st->theta[0];
-        st->theta_sent[1] = st->theta_sent[0];
-        st->theta[0] = part->theta = newest;
-    }
-    part->g = st->g[u->step & 1];
-    TRY(replicate_step_some(s->replicate, part, 1, c->plan->lr, scale));
-    st->version++;
-    return SOTTO_OK;
-}
-
 /* What a message changes here, once it is there. */
 static enum sotto_status install(struct cdp *c, const struct cdp_move *move)
 {
     struct cdp_stage *st = &c->stage[move->stage];
     if (move->what == CDP_SUM && move->add) {
         TRY(cdp_wait(&c->out, st->g_sent[move->step & 1]));
-        return work_axpy(&c->shard.on, st->g[move->step & 1], 1, c->room.view, st->count);
+        return work_axpy(&c->shard.on, st->g[move->step & 1], 1, c->added.view, st->count);
     }
-    if (move->what != CDP_PARAMETERS)
-        return SOTTO_OK;
-    if (st->two) {
-        const struct view newest = st->theta[1];
-        st->theta[1] = st->theta[0];
-        st->theta_sent[1] = st->theta_sent[0];
-        st->theta[0] = newest;
-    }
-    st->version = move->version;
-    return SOTTO_OK;
+    if (move->what == CDP_PARAMETERS)
+        cdp_next_version(st, move->version);
+    return move->what == CDP_STATE ? cdp_state_came(c, move) : SOTTO_OK;
 }
 
 /* The task that an activation is for is the next one of the list. */
@@ -233,7 +185,7 @@ static enum sotto_status act(struct cdp *c, const struct cdp_act *act)
     case CDP_RUN:
         return run(c, &act->task);
     default:
-        return update(c, &act->update);
+        return cdp_update(c, &act->update);
     }
 }
 
@@ -302,7 +254,7 @@ enum sotto_status cdp_round(struct strategy *strategy, const struct plan *plan, 
     const int64_t end = cdp_end(&c->is, c->t);
     while (c->time < end)
         TRY(walk(c, end));
-    TRY(clip(c)); /* with whom it has nothing to update */
+    TRY(cdp_clip(c)); /* with whom it has nothing to update */
     TRY(receive_sent(c));
     TRY(cdp_agree(c));
     shard_count_end(s, &c->total[c->t & 1], out);
@@ -319,7 +271,7 @@ enum sotto_status cdp_settle(struct cdp *c)
     if (!c->walks)
         return SOTTO_OK;
     c->walks = false;
-    c->plan = NULL; /* of a round that failed: it is the caller's */
+    c->plan = NULL;         /* of a round that failed: it is the caller's */
     if (c->reported < c->t) /* others have told theirs already */
         TRY(cdp_report(c, c->t));
     else

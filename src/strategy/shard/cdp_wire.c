@@ -38,7 +38,7 @@ enum sotto_status cdp_wire_open(struct cdp *c)
 {
     struct mesh *mesh = c->shard.is.mesh;
     const int n = bits(c->devices);
-    const size_t room = 4 * (size_t)c->is.n + 8;
+    const size_t room = CDP_VECTORS * (size_t)c->is.n + 16;
     if (c->devices == 1)
         return SOTTO_OK;
     c->comm = calloc(2 * (size_t)n, sizeof(struct comm *));
@@ -124,7 +124,7 @@ static enum sotto_status place(struct cdp *c, const struct cdp_move *move, int s
     case CDP_ACTIVATION_GRADIENT:
         return oracle_edge_gradient(c->shard.is.oracle, slot, move->stage + 1, view, count);
     case CDP_SUM:
-        *view = receives && move->add ? c->room.view : st->g[move->step & 1];
+        *view = receives && move->add ? c->added.view : st->g[move->step & 1];
         return SOTTO_OK;
     default:
         *view = receives ? st->theta[st->two] : cdp_theta(c, move->stage, move->version);
@@ -132,23 +132,76 @@ static enum sotto_status place(struct cdp *c, const struct cdp_move *move, int s
     }
 }
 
-enum sotto_status cdp_send(struct cdp *c, const struct cdp_move *move)
+static enum sotto_status post(struct cdp *c, const struct cdp_move *move, struct view view,
+                              size_t count, int slot, int edge)
 {
-    struct cdp_stage *st = &c->stage[move->stage];
     struct cdp_message *m;
-    const bool edge = move->what == CDP_ACTIVATION, back = move->what == CDP_ACTIVATION_GRADIENT;
-    const int slot = edge || back ? slot_of(c, move) : 0;
     TRY(next(&c->out, &m));
     m->comm = between(c, move->from, move->to);
     m->peer = move->to;
     m->slot = slot;
-    m->edge = edge ? move->stage : back ? move->stage + 1 : 0;
+    m->edge = edge;
+    m->view = view;
+    m->count = count;
     atomic_store(&m->done, false);
-    TRY(place(c, move, slot, false, &m->view, &m->count));
-    c->sent[move->what]++;
-    c->sent_bytes[move->what] += (int64_t)(m->count * dtype_size(m->view.type));
-    TRY(start(&c->out, send_job, m));
-    if (m->edge)
+    return start(&c->out, send_job, m);
+}
+
+static enum sotto_status expect(struct cdp *c, const struct cdp_move *move, struct view view,
+                                size_t count)
+{
+    struct cdp_message *m;
+    TRY(next(&c->in, &m));
+    m->comm = between(c, move->from, move->to);
+    m->peer = move->from;
+    m->view = view;
+    m->count = count;
+    return start(&c->in, receive_job, m);
+}
+
+/* The sender keeps nothing of it, but in mp what it computes with. */
+static enum sotto_status send_state(struct cdp *c, const struct cdp_move *move)
+{
+    struct cdp_stage *st = &c->stage[move->stage];
+    struct view vector[CDP_VECTORS];
+    const int n = cdp_state_vectors(c, move, false, vector);
+    for (int i = 0; i < n; i++)
+        TRY(post(c, move, vector[i], st->count, 0, 0));
+    st->room->sent = c->out.started;
+    if (c->is.placement == CDP_ZERO)
+        st->room = NULL;
+    else if (move->parts & CDP_PART_NEWEST)
+        st->theta_sent[0] = c->out.started;
+    return SOTTO_OK;
+}
+
+static enum sotto_status receive_state(struct cdp *c, const struct cdp_move *move)
+{
+    struct cdp_stage *st = &c->stage[move->stage];
+    struct view vector[CDP_VECTORS];
+    if (c->is.placement == CDP_ZERO)
+        cdp_enter_room(st, cdp_free_room(c));
+    else if (move->parts & CDP_PART_NEWEST)
+        TRY(cdp_wait(&c->out, st->theta_sent[st->two]));
+    TRY(cdp_wait(&c->out, st->room->sent)); /* what was there has left */
+    const int n = cdp_state_vectors(c, move, true, vector);
+    for (int i = 0; i < n; i++)
+        TRY(expect(c, move, vector[i], st->count));
+    return SOTTO_OK;
+}
+
+enum sotto_status cdp_send(struct cdp *c, const struct cdp_move *move)
+{
+    struct cdp_stage *st = &c->stage[move->stage];
+    const bool edge = move->what == CDP_ACTIVATION, back = move->what == CDP_ACTIVATION_GRADIENT;
+    const int slot = edge || back ? slot_of(c, move) : 0;
+    struct view view;
+    size_t count;
+    if (move->what == CDP_STATE)
+        return send_state(c, move);
+    TRY(place(c, move, slot, false, &view, &count));
+    TRY(post(c, move, view, count, slot, edge ? move->stage : back ? move->stage + 1 : 0));
+    if (edge || back)
         c->flight[slot].edges = c->out.started;
     if (move->what == CDP_SUM)
         st->g_sent[0] = st->g_sent[1] = c->out.started;
@@ -160,18 +213,20 @@ enum sotto_status cdp_send(struct cdp *c, const struct cdp_move *move)
 enum sotto_status cdp_receive(struct cdp *c, const struct cdp_move *move, int slot, uint64_t *out)
 {
     struct cdp_stage *st = &c->stage[move->stage];
-    struct cdp_message *m;
+    struct view view;
+    size_t count;
     if (move->what == CDP_SUM && !move->add)
         TRY(cdp_wait(&c->out, st->g_sent[move->step & 1])); /* what is written over has left */
     if (move->what == CDP_PARAMETERS)
         TRY(cdp_wait(&c->out, st->theta_sent[st->two]));
     if (move->what == CDP_ACTIVATION_GRADIENT)
         TRY(cdp_edges_sent(c, &c->flight[slot]));
-    TRY(next(&c->in, &m));
-    m->comm = between(c, move->from, move->to);
-    m->peer = move->from;
-    TRY(place(c, move, slot, true, &m->view, &m->count));
-    TRY(start(&c->in, receive_job, m));
+    if (move->what == CDP_STATE) {
+        TRY(receive_state(c, move));
+    } else {
+        TRY(place(c, move, slot, true, &view, &count));
+        TRY(expect(c, move, view, count));
+    }
     *out = c->in.started;
     return SOTTO_OK;
 }
