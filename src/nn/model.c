@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "nn/arch/arch.h"
+#include "nn/layers/conv.h"
+#include "tensor/ops.h"
 
 /* Cuts the chain so that the heaviest stage is as light as possible: best[k][i] is the weight of
  * the heaviest of k stages that cover the first i layers. */
@@ -164,6 +166,16 @@ void model_state_start(const struct model *m, float *flat)
         const struct table_entry *e = &m->state.entry[i];
         for (size_t j = 0; j < e->count; j++)
             flat[e->offset + j] = e->init == TABLE_ONE;
+    }
+}
+
+void model_state_fade(const struct model *m, struct device *dev, struct view state)
+{
+    for (int i = 0; i < m->state.n; i++) {
+        const struct table_entry *e = &m->state.entry[i];
+        if (e->form != FORM_COUNTER)
+            dev->ops->scale(dev, view_at(state, e->offset), 1 - CONV_MOMENTUM_PERCENT / 100.0f,
+                            e->count);
     }
 }
 

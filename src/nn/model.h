@@ -49,4 +49,8 @@ void model_randomize(const struct model *model, uint64_t seed, float *flat);
 /* The state as it begins, (table_count of model->state). */
 void model_state_start(const struct model *model, float *flat);
 
+/* What a training step leaves of the state before it adds its own: the other share of a running
+ * mean, and all of a count. */
+void model_state_fade(const struct model *model, struct device *dev, struct view state);
+
 #endif

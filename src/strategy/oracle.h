@@ -50,6 +50,14 @@ struct oracle_ops {
      * that the stages before need not wait. */
     enum sotto_status (*result)(struct oracle *o, int slot, struct device *dev,
                                 struct oracle_result *out);
+    /* (optional) What the model keeps and does not train, such as running statistics, is moved by
+     * every forward, unless these are called, for steps whose micro-batches are to move it
+     * together. notes: from now on forwards leave it alone, and both sums are empty. note: what
+     * the forward in `slot` has found is added to sum 0 or 1. keep: moves what the model keeps by
+     * such a sum, times `share`, and empties it. */
+    enum sotto_status (*notes)(struct oracle *o);
+    enum sotto_status (*note)(struct oracle *o, int slot, int sum);
+    enum sotto_status (*keep)(struct oracle *o, int sum, double share);
 };
 
 struct oracle {
@@ -120,6 +128,21 @@ static inline void oracle_drop(struct oracle *o, int slot, int k)
 {
     if (o->ops->drop)
         o->ops->drop(o, slot, k);
+}
+
+static inline enum sotto_status oracle_notes(struct oracle *o)
+{
+    return o->ops->notes ? o->ops->notes(o) : SOTTO_OK;
+}
+
+static inline enum sotto_status oracle_note(struct oracle *o, int slot, int sum)
+{
+    return o->ops->note ? o->ops->note(o, slot, sum) : SOTTO_OK;
+}
+
+static inline enum sotto_status oracle_keep(struct oracle *o, int sum, double share)
+{
+    return o->ops->keep ? o->ops->keep(o, sum, share) : SOTTO_OK;
 }
 
 /* The worker's own micro-batch `index`, whole, in slot 0. */

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "tensor/ops.h"
+
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
@@ -91,13 +93,67 @@ static void needs(struct oracle *oracle, int k, bool *out)
     model_stage_needs(((struct model_oracle *)oracle)->is.model, k, out);
 }
 
+static enum sotto_status open_notes(struct model_oracle *o, size_t count)
+{
+    const size_t slots = (size_t)o->base.slots;
+    TRY(buffer_init(&o->found, o->is.dev, DTYPE_F32, slots * count, MEMORY_PARAMETERS));
+    for (int i = 0; i < 2; i++)
+        TRY(buffer_init(&o->sum[i], o->is.dev, DTYPE_F32, count, MEMORY_PARAMETERS));
+    for (size_t i = 0; i < slots; i++)
+        o->slot[i].tape.state = view_at(o->found.view, i * count);
+    return SOTTO_OK;
+}
+
+/* A forward moves its own state, which is empty before: what it adds is left there. */
+static enum sotto_status notes(struct oracle *oracle)
+{
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    const struct ops *ops = o->is.dev->ops;
+    if (!o->is.state.data)
+        return SOTTO_OK;
+    if (!o->found.dev)
+        TRY(open_notes(o, table_count(&o->is.model->state)));
+    ops->fill(o->is.dev, o->found.view, o->found.count, 0);
+    for (int i = 0; i < 2; i++)
+        ops->fill(o->is.dev, o->sum[i].view, o->sum[i].count, 0);
+    return device_failed(o->is.dev);
+}
+
+static enum sotto_status note(struct oracle *oracle, int slot, int sum)
+{
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    const struct ops *ops = o->is.dev->ops;
+    const struct view found = o->slot[slot].tape.state;
+    if (!o->found.dev)
+        return SOTTO_OK;
+    ops->axpy(o->is.dev, o->sum[sum].view, 1, found, o->sum[sum].count);
+    ops->fill(o->is.dev, found, o->sum[sum].count, 0);
+    return device_failed(o->is.dev);
+}
+
+static enum sotto_status keep(struct oracle *oracle, int sum, double share)
+{
+    struct model_oracle *o = (struct model_oracle *)oracle;
+    const struct ops *ops = o->is.dev->ops;
+    const struct buffer *add = &o->sum[sum];
+    if (!o->found.dev)
+        return SOTTO_OK;
+    model_state_fade(o->is.model, o->is.dev, o->is.state);
+    ops->axpy(o->is.dev, o->is.state, (float)share, add->view, add->count);
+    ops->fill(o->is.dev, add->view, add->count, 0);
+    return device_failed(o->is.dev);
+}
+
 static const struct oracle_ops model_oracle_ops = {.begin = begin,
                                                    .forward = forward,
                                                    .backward = backward,
                                                    .needs = needs,
                                                    .edge = edge,
                                                    .drop = drop,
-                                                   .result = result};
+                                                   .result = result,
+                                                   .notes = notes,
+                                                   .note = note,
+                                                   .keep = keep};
 
 enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_oracle_setup *setup)
 {
@@ -133,5 +189,8 @@ void model_oracle_free(struct model_oracle *o)
         batch_free(&o->slot[i].batch);
     }
     free(o->slot);
+    buffer_free(&o->found);
+    buffer_free(&o->sum[0]);
+    buffer_free(&o->sum[1]);
     *o = (struct model_oracle){0};
 }

@@ -33,6 +33,8 @@ struct model_oracle {
     struct oracle base;
     struct model_oracle_setup is;
     struct model_slot *slot; /* (slots) */
+    struct buffer found;     /* (slots, state) notes: what forwards have found                 */
+    struct buffer sum[2];    /* ... and the sums of it                                          */
     struct {                 /* the stage being computed, for the line of work that does it */
         struct model_slot *slot;
         int k;

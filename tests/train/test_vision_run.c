@@ -159,11 +159,98 @@ static void statistics_are_averaged(void **state)
     }
 }
 
+enum { STAGES = 3, CYCLIC_STEPS = 10 };
+
+static struct run_result train_cyclic(const char *out, const char *rule, const char *placement,
+                                      bool resume)
+{
+    char options[3][64];
+    const bool single = strcmp(placement, "single") == 0, mp = strcmp(placement, "mp") == 0;
+    snprintf(options[0], sizeof *options, "cdp.rule=%s", rule);
+    snprintf(options[1], sizeof *options, "cdp.placement=%s", placement);
+    snprintf(options[2], sizeof *options, "train.workers=%d",
+             single ? 1
+             : mp   ? STAGES * (STAGES + 1) / 2
+                    : STAGES);
+    const char *const list[] = {"strategy.preset=cdp",
+                                "train.steps=10",
+                                options[0],
+                                options[1],
+                                options[2],
+                                single ? "cdp.stages=3" : "train.log_every=1",
+                                resume ? "train.resume=true" : "train.log_every=1",
+                                NULL};
+    return train(out, resnet, list);
+}
+
+/* What a model keeps: the first and the last of its layers that do. */
+static void read_kept(const char *run, float out[25])
+{
+    static const char *const names[] = {
+        "resnet.embedder.embedder.normalization.running_mean",
+        "resnet.embedder.embedder.normalization.running_var",
+        "resnet.encoder.stages.1.layers.0.layer.1.normalization.running_mean",
+        "resnet.encoder.stages.1.layers.0.layer.1.normalization.running_var"};
+    struct safetensors set;
+    size_t at_ = 0;
+    int64_t seen;
+    assert_ok(safetensors_open(&set, at(run)));
+    for (int i = 0; i < 4; i++) {
+        const struct safetensors_entry *entry = safetensors_find(&set, names[i]);
+        assert_non_null(entry);
+        assert_true(at_ + entry->count <= 24);
+        assert_ok(safetensors_read_f32(entry, out + at_));
+        at_ += entry->count;
+    }
+    const struct safetensors_entry *entry =
+        safetensors_find(&set, "resnet.embedder.embedder.normalization.num_batches_tracked");
+    assert_non_null(entry);
+    assert_ok(safetensors_read_i64(entry, &seen));
+    assert_int_equal(seen, CYCLIC_STEPS);
+    out[24] = (float)seen;
+    safetensors_close(&set);
+}
+
+/* Statistics are the mean over a step's micro-batches in every placement; a step that is run again
+ * moves them once. */
+static void cyclic(void **state)
+{
+    (void)state;
+    static const char *const rules[] = {"v2", "v1"};
+    static const char *const placements[] = {"single", "dp", "pp", "zero", "mp"};
+    for (int r = 0; r < 2; r++) {
+        float want[25], kept[25];
+        double loss = 0;
+        for (int p = 0; p < 5; p++) {
+            const struct run_result whole = train_cyclic("whole", rules[r], placements[p], false);
+            read_kept("whole", kept);
+            for (int i = 0; i < 25 && p > 0; i++)
+                if (!(fabsf(kept[i] - want[i]) <= 1e-4f * (1 + fabsf(want[i]))))
+                    fail_with("%s %s keeps %g, not %g", placements[p], rules[r], kept[i], want[i]);
+            if (p > 0 && fabs(whole.evaluation.loss - loss) > 1e-4)
+                fail_with("%s %s ends with %g, not %g", placements[p], rules[r],
+                          whole.evaluation.loss, loss);
+            if (p == 0) {
+                memcpy(want, kept, sizeof want);
+                loss = whole.evaluation.loss;
+            }
+            stop_at = 3;
+            train_cyclic("part", rules[r], placements[p], false);
+            stop_at = 0;
+            if (train_cyclic("part", rules[r], placements[p], true).hash != whole.hash)
+                fail_with("%s %s: gone on from, it has other bits", placements[p], rules[r]);
+            assert_ok(file_remove_tree(at("whole")));
+            assert_ok(file_remove_tree(at("part")));
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_method),
         cmocka_unit_test(statistics_are_averaged),
+        cmocka_unit_test(cyclic),
     };
     return cmocka_run_group_tests(tests, make_set, scratch_remove);
 }

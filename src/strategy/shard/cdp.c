@@ -133,7 +133,7 @@ static enum sotto_status open_walk(struct cdp *c)
     for (size_t j = 0; j < n; j++)
         oracle_needs(o, (int)j, c->needs + j * n);
     pool_init(&c->apart, c->shard.is.dev, MEMORY_GRADIENTS);
-    return SOTTO_OK;
+    return oracle_notes(o);
 }
 
 /* The optimizer's state is in the rooms of the stages, wherever they are. */

@@ -99,6 +99,7 @@ static enum sotto_status run(struct cdp *c, const struct cdp_task *task)
     if (!task->backward) {
         TRY(begin(c, task));
         TRY(oracle_forward(o, task->slot, task->stage, c->theta));
+        TRY(oracle_note(o, task->slot, task->step & 1));
     } else {
         TRY(open_sum(c, task));
         TRY(show_grad(c, task));
@@ -231,12 +232,20 @@ static enum sotto_status restart(struct cdp *c)
     TRY(cdp_spread(c));
     for (int i = 0; i < c->shard.is.oracle->slots; i++)
         c->flight[i].step = -1;
+    TRY(oracle_notes(c->shard.is.oracle)); /* of micro-batches that are run again */
     c->own[0] = c->own[1] = (struct counts){0};
     c->telling = c->hearing = c->t;
     c->reported = c->t - 1;
     c->taken = 0;
     c->walks = true;
     return SOTTO_OK;
+}
+
+/* Statistics are the mean of the step's micro-batches: what the workers keep each, which is theirs
+ * times the number of workers, has it as its mean. They move behind all stages' updates. */
+static enum sotto_status keep(struct cdp *c)
+{
+    return oracle_keep(c->shard.is.oracle, (int)(c->t & 1), (double)c->devices / c->is.n);
 }
 
 enum sotto_status cdp_round(struct strategy *strategy, const struct plan *plan, struct round *out)
@@ -260,6 +269,7 @@ enum sotto_status cdp_round(struct strategy *strategy, const struct plan *plan, 
     shard_count_end(s, &c->total[c->t & 1], out);
     if (plan->want_norm)
         TRY(cdp_norm(c, out));
+    TRY(keep(c));
     optim_next(&s->replicate->optim);
     c->plan = NULL;
     c->t++;
