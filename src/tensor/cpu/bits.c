@@ -10,19 +10,32 @@ static void pack(int bits, uint8_t *y, const int32_t *x, size_t n)
     int fill = 0;
     for (size_t i = 0; i < n; i++) {
         ready |= (uint64_t)((uint32_t)x[i] & mask) << fill;
-        for (fill += bits; fill >= 8; fill -= 8, ready >>= 8)
-            *y++ = (uint8_t)ready;
+        fill += bits;
+        if (fill < 32)
+            continue;
+        for (int k = 0; k < 4; k++) /* four bytes at once */
+            y[k] = (uint8_t)(ready >> 8 * k);
+        y += 4;
+        fill -= 32;
+        ready >>= 32;
     }
-    if (fill)
-        *y = (uint8_t)ready;
+    for (; fill > 0; fill -= 8, ready >>= 8)
+        *y++ = (uint8_t)ready;
 }
 
-/* An element lies in three bytes at most. */
+/* An element lies in three bytes at most; a fourth is read with them while there are some. */
 static void unpack(int bits, int32_t *y, const uint8_t *x, size_t n)
 {
     const uint32_t mask = ((uint32_t)1 << bits) - 1;
     const size_t bytes = (n * (size_t)bits + 7) / 8;
-    for (size_t i = 0; i < n; i++) {
+    size_t i = 0;
+    for (; i * (size_t)bits / 8 + 4 <= bytes; i++) {
+        const uint8_t *from = x + i * (size_t)bits / 8;
+        const uint32_t four =
+            from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
+        y[i] = (int32_t)(four >> i * (size_t)bits % 8 & mask);
+    }
+    for (; i < n; i++) {
         const size_t at = i * (size_t)bits / 8, left = bytes - at;
         const uint32_t three = x[at] | (left > 1 ? (uint32_t)x[at + 1] << 8 : 0) |
                                (left > 2 ? (uint32_t)x[at + 2] << 16 : 0);

@@ -24,8 +24,10 @@ static void transform_rows(float *y, size_t ldy, const float *x, size_t ldx)
 {
     vec in[DCT_SIDE], out[DCT_SIDE];
     for (int j = 0; j < DCT_SIDE; j += LANES) {
-        DCT_UNROLL for (int i = 0; i < LANES; i++) in[j + i] =
-            *(const vec_at *)(x + (size_t)i * ldx + j);
+        DCT_UNROLL for (int i = 0; i < LANES; i++)
+        {
+            in[j + i] = *(const vec_at *)(x + (size_t)i * ldx + j);
+        }
         dct_transpose(in + j);
     }
     dct_c2_64(out, in);
@@ -33,8 +35,10 @@ static void transform_rows(float *y, size_t ldy, const float *x, size_t ldx)
         out[i] *= dct_scale(i);
     for (int j = 0; j < DCT_SIDE; j += LANES) {
         dct_transpose(out + j);
-        DCT_UNROLL for (int i = 0; i < LANES; i++) * (vec_at *)(y + (size_t)i * ldy + j) =
-            out[j + i];
+        DCT_UNROLL for (int i = 0; i < LANES; i++)
+        {
+            *(vec_at *)(y + (size_t)i * ldy + j) = out[j + i];
+        }
     }
 }
 

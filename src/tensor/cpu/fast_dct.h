@@ -157,7 +157,10 @@ DCT_INLINE void dct_transpose(vec *x)
             y[2 * i] = DCT_SHUFFLE(x[i], x[i + LANES / 2], DCT_LOW);
             y[2 * i + 1] = DCT_SHUFFLE(x[i], x[i + LANES / 2], DCT_HIGH);
         }
-        DCT_UNROLL for (int i = 0; i < LANES; i++) x[i] = y[i];
+        DCT_UNROLL for (int i = 0; i < LANES; i++)
+        {
+            x[i] = y[i];
+        }
     }
 }
 
