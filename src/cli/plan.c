@@ -8,6 +8,7 @@
 #include "data/image/images.h"
 #include "train/budget.h"
 #include "train/estimate.h"
+#include "train/traffic.h"
 
 static void print_images(const struct run *run)
 {
@@ -129,6 +130,37 @@ static void print_length(const struct run *run)
     printf("\n");
 }
 
+/* Whole, or on average. */
+static void print_bytes(const char *before, double bytes, const char *behind)
+{
+    printf("%s%.*f%s", before, bytes == floor(bytes) ? 0 : 2, bytes, behind);
+}
+
+static enum sotto_status print_traffic(const struct run *run)
+{
+    struct traffic t;
+    bool known;
+    if (run->cluster.size == 1)
+        return SOTTO_OK;
+    TRY(traffic_of(run, &t, &known));
+    if (!known) {
+        printf("wire: known when the run has measured how often groups meet\n");
+        return SOTTO_OK;
+    }
+    print_bytes(t.about ? "wire: about " : "wire: ", t.inside + t.between,
+                " bytes a step and worker");
+    if (t.inside > 0 && t.between > 0)
+        print_bytes(", ", t.between, " of them to other nodes");
+    else if (t.inside + t.between > 0)
+        printf(", all to %s", t.inside > 0 ? "its own node" : "other nodes");
+    if (t.every > 1 && t.meeting > 0) {
+        print_bytes("; groups exchange ", t.meeting, " of each worker");
+        printf(" every %lld steps", (long long)t.every);
+    }
+    printf("\n");
+    return SOTTO_OK;
+}
+
 static enum sotto_status print_estimate(const struct run *run)
 {
     struct estimate e;
@@ -155,6 +187,7 @@ enum sotto_status plan_print(const struct run *run)
     print_method(run);
     print_options(run);
     print_length(run);
+    TRY(print_traffic(run));
     TRY(print_estimate(run));
     printf("folder: %s%s\n", t->out,
            *run->checkpoint      ? ", whose run would be gone on with"

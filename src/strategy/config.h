@@ -109,6 +109,9 @@ bool strategy_owns_all(const struct strategy_config *config);
 bool strategy_elastic(const struct strategy_config *config);
 bool strategy_timed(const struct strategy_config *config);
 
+/* Whether how much workers send depends on what they send, or on timing. */
+bool strategy_varies(const struct strategy_config *config);
+
 /* For a trial of a round or two with fewer groups. */
 void strategy_trial(struct strategy_config *config, int groups);
 

@@ -53,6 +53,8 @@ struct method {
     void (*trial)(void *own);
     /* (optional) Whether what it computes depends on timing. Default: no. */
     bool (*timed)(const void *own);
+    /* (optional) Whether how much it sends depends on what is sent. Default: no. */
+    bool (*varies)(const void *own);
     /* (optional) A shard method's: micro-batches that a worker has under way at once, as slots of
      * its oracle. Default: one. */
     int (*slots)(const void *own, const struct strategy_config *config);

@@ -5,7 +5,7 @@
 #include "base/available.h"
 #include "comm/mpi/mpi.h"
 #include "train/gather.h"
-#include "train/null_oracle.h"
+#include "train/trial.h"
 
 /* Numbers of a micro-batch (tokens, pixels) up to which it is tried as it is; what more rows take
  * is extrapolated. */
@@ -100,23 +100,11 @@ struct account {
     size_t parcel;
 };
 
-struct trial {
+struct accounts {
     const struct run *run;
-    struct strategy_config strategy;
     struct account *account; /* (workers) */
-    int workers, slots;
+    int workers;
 };
-
-struct trial_oracle {
-    struct null_oracle null;
-    struct oracle_ops ops;
-    const struct model *model;
-};
-
-static void needs(struct oracle *oracle, int k, bool *out)
-{
-    model_stage_needs(((struct trial_oracle *)oracle)->model, k, out);
-}
 
 static enum sotto_status count_state(struct strategy *s, const struct mesh *mesh, size_t *bytes)
 {
@@ -130,77 +118,41 @@ static enum sotto_status count_state(struct strategy *s, const struct mesh *mesh
     return st;
 }
 
-static enum sotto_status try_method(struct strategy *s, const struct mesh *mesh,
-                                    struct account *account)
+static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
 {
+    struct account *account = &((struct accounts *)arg)->account[seat->mesh->worker->rank];
+    struct strategy *s = seat->s;
     struct round round;
     const struct view *theta;
     TRY(s->ops->round(s, &(struct plan){.lr = 1, .next_lr = 1, .want_norm = true}, &round));
     TRY(s->ops->gather(s, &theta)); /* as an evaluation does */
-    return count_state(s, mesh, &account->parcel);
-}
-
-static enum sotto_status try_worker(struct worker *w, void *arg)
-{
-    struct trial *t = arg;
-    struct account *account = &t->account[w->rank];
-    struct memory memory = {0};
-    struct device dev = {0};
-    struct trial_oracle oracle = {.model = &t->run->model};
-    struct mesh mesh = {0};
-    struct strategy *s = NULL;
-    enum sotto_status st;
-    TRY_DONE(device_open(&dev, "null", &memory, 1));
-    TRY_DONE(null_oracle_init(&oracle.null, t->run->table, w, &dev,
-                              &(struct null_config){.seconds = 1, .tokens = 1, .slots = t->slots}));
-    oracle.ops = *oracle.null.base.ops;
-    oracle.ops.needs = needs;
-    oracle.null.base.ops = &oracle.ops;
-    TRY_DONE(mesh_open(&mesh, w, t->strategy.groups, &dev));
-    const struct strategy_setup setup = {.config = &t->strategy,
-                                         .optim = &t->run->config.optim,
-                                         .oracle = &oracle.null.base,
-                                         .dev = &dev,
-                                         .mesh = &mesh};
-    TRY_DONE(strategy_open(&s, &setup));
-    st = try_method(s, &mesh, account);
-    if (st != SOTTO_OK)
-        mesh_abort(&mesh, st);
+    TRY(count_state(s, seat->mesh, &account->parcel));
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
-        account->memory[c] = memory.peak[c];
-done:
-    if (s)
-        s->ops->free(s);
-    if (mesh.worker)
-        mesh_close(&mesh);
-    null_oracle_free(&oracle.null);
-    if (dev.ops)
-        device_close(&dev);
-    return st;
+        account->memory[c] = seat->memory->peak[c];
+    return SOTTO_OK;
 }
 
 /* All groups but the first are alike, so two stand for any number. */
-static enum sotto_status try_workers(struct trial *t)
+static enum sotto_status try_workers(struct accounts *a)
 {
-    const int group = t->run->cluster.size / t->strategy.groups;
-    strategy_trial(&t->strategy, t->strategy.groups > 2 ? 2 : t->strategy.groups);
-    t->workers = group * t->strategy.groups;
-    t->account = calloc((size_t)t->workers, sizeof *t->account);
-    if (!t->account)
-        return fail(SOTTO_ENOMEM, "no memory to account for %d workers", t->workers);
-    const struct link_model links = {0};
-    return engine_virtual(&(struct engine_config){.workers = t->workers, .links = &links},
-                          try_worker, t);
+    struct trial t = {
+        .run = a->run, .strategy = a->run->config.strategy, .body = try_method, .arg = a};
+    strategy_trial(&t.strategy, t.strategy.groups > 2 ? 2 : t.strategy.groups);
+    a->workers = t.strategy.workers;
+    a->account = calloc((size_t)a->workers, sizeof *a->account);
+    if (!a->account)
+        return fail(SOTTO_ENOMEM, "no memory to account for %d workers", a->workers);
+    return trial_run(&t);
 }
 
-static const struct account *of_rank(const struct trial *t, int rank)
+static const struct account *of_rank(const struct accounts *t, int rank)
 {
     return &t->account[rank < t->workers ? rank : t->workers / 2 + rank % (t->workers / 2)];
 }
 
 /* Rank 0 has the parameters in host memory, then what the others send; the others what they send.
  */
-static double of_checkpoint(const struct trial *t, int rank)
+static double of_checkpoint(const struct accounts *t, int rank)
 {
     double parcels = 0, whole = 4.0 * (double)table_count(t->run->table);
     if (rank > 0)
@@ -210,7 +162,7 @@ static double of_checkpoint(const struct trial *t, int rank)
     return parcels > whole ? parcels : whole;
 }
 
-static void add_worker(const struct trial *t, int rank, const struct estimate_model *model,
+static void add_worker(const struct accounts *t, int rank, const struct estimate_model *model,
                        struct estimate *out)
 {
     const struct account *a = of_rank(t, rank);
@@ -228,12 +180,12 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
 {
     const struct cluster *cluster = &run->cluster;
     const struct train_config *c = &run->config.train;
-    struct trial t = {.run = run, .strategy = run->config.strategy};
+    struct accounts t = {.run = run};
     struct estimate_model model;
     *out = (struct estimate){0};
-    t.slots = strategy_slots(&t.strategy);
+    const int slots = strategy_slots(&run->config.strategy);
     const struct estimate_what what = {
-        {c->batch, c->seq, (enum dtype)c->activations}, t.slots, c->recompute, run->valid != NULL};
+        {c->batch, c->seq, (enum dtype)c->activations}, slots, c->recompute, run->valid != NULL};
     TRY(estimate_model(&run->model, what, &model));
     enum sotto_status st = try_workers(&t);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)

@@ -12,6 +12,7 @@ says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
 says '^diloco: H = 2, outer = nesterov, '
 says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up$'
 says '^length: 6 rounds, each of 16 samples \(512 tokens\); [0-9.]+ times through the data$'
+says '^wire: [0-9.]+ bytes a step and worker, all to its own node; groups exchange [0-9.]+ of each worker every 2 steps$'
 says '^memory: about [0-9.]+ MB on this machine \(parameters [0-9.]+, .*activations [0-9.]+'
 says '^folder: new/run, which would be made$'
 [ ! -e new ] || die "a dry run made the folder"
@@ -22,6 +23,32 @@ succeeds "${run[@]}"
 for line in model data cluster workers; do
     [ "$(grep "^$line:" planned)" = "$(grep "^$line:" out)" ] || die "planned another $line: $(cat planned)"
 done
+
+# What workers send is known to the byte.
+sends() { # strategy and its options
+    succeeds "$sotto" train "${tiny[@]}" --out=sends --steps=4 --workers=4 --nodes=2 --strategy="$@" --dry_run
+    local each=$(sed -n 's/^wire: \(about \|\)\([0-9.]*\) bytes a step and worker.*/\2/p' out)
+    succeeds "$sotto" train "${tiny[@]}" --out=sends --steps=4 --workers=4 --nodes=2 --strategy="$@"
+    local bytes=$(sed -n 's/^ *"bytes": \([0-9]*\),$/\1/p' sends/report.json)
+    awk -v each="$each" -v bytes="$bytes" 'BEGIN { d = 4 * each - bytes; exit !(each > 0 && d < 1 && d > -1) }' ||
+        die "$*: planned 4 x $each bytes, sent $bytes"
+    rm -r sends
+}
+sends ddp
+sends fsdp --mesh=2x2 --precision=mixed --clip=1
+sends acco
+sends demo --rate=1/7
+sends flexdemo --mesh=2x2 --rate=1/7
+sends random --rate=1/7 --sign=before
+sends striding --rate=1/7 --dtype=bf16
+sends every --every.n=2
+sends co2 --tau=2 --mesh=2x2 --shard=zero1
+sends diloco --H=2
+sends cdp --kind=sgd
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=diloco --prune=0.5 --dry_run
+says '^wire: about [0-9.]+ bytes'
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=co2 --tau=auto --dry_run
+says '^wire: known when the run has measured how often groups meet$'
 
 # Beside a run that is there it says what would happen, and changes nothing, not even times.
 find new -exec stat -c '%n %Y %s' {} + | sort >before

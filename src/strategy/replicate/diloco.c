@@ -69,6 +69,13 @@ static enum sotto_status resolve(void *config, const struct strategy_config *str
     return SOTTO_OK;
 }
 
+/* Lists grow as they are added up; who drops out is drawn. */
+static bool varies(const void *config)
+{
+    const struct diloco_config *c = config;
+    return c->prune > 0 || c->drop > 0;
+}
+
 static void trial(void *config)
 {
     ((struct diloco_config *)config)->phases.n = 0;
@@ -288,6 +295,7 @@ const struct method method_diloco = {
     METHOD_ONLY(rules),
     .resolve = resolve,
     .trial = trial,
+    .varies = varies,
     .every = every,
     .every_key = "H",
     .meets_at_end = true,

@@ -1,0 +1,146 @@
+#include "train/traffic.h"
+
+#include <stdlib.h>
+
+#include "train/budget.h"
+#include "train/trial.h"
+
+/* Rounds of all workers together that are tried: some seconds. */
+enum { ROUNDS_TRIED = 1 << 15 };
+
+struct sent {
+    int64_t inside, between;
+};
+
+struct tally {
+    const struct train_config *config;
+    int64_t rounds; /* to be tried                              */
+    bool ends;      /* the last of them is the last of the run  */
+    float *start;   /* parameters that all have; NULL: the null oracle has none */
+    struct {
+        struct sent first, all; /* in the first round, in all of them */
+    } * of;                     /* (workers) */
+};
+
+static struct sent sent_by(const struct mesh *mesh)
+{
+    const struct mesh_account own = mesh_account_own(mesh), lanes = mesh_account_lanes(mesh);
+    return (struct sent){own.inside + lanes.inside, own.between + lanes.between};
+}
+
+static struct sent since(struct sent before, struct sent now)
+{
+    return (struct sent){now.inside - before.inside, now.between - before.between};
+}
+
+/* Rounds as a run asks for them. */
+static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
+{
+    struct tally *t = arg;
+    const int rank = seat->mesh->worker->rank;
+    const int64_t log = t->config->log_every;
+    if (t->start)
+        TRY(seat->s->ops->import(seat->s, t->start));
+    const struct sent begin = sent_by(seat->mesh);
+    for (int64_t i = 0; i < t->rounds; i++) {
+        struct round round;
+        const bool last = t->ends && i + 1 == t->rounds;
+        const struct plan plan = {.lr = 1,
+                                  .next_lr = 1,
+                                  .want_norm = last || (log > 0 && (i + 1) % log == 0),
+                                  .step = i,
+                                  .last = last};
+        TRY(seat->s->ops->round(seat->s, &plan, &round));
+        if (i == 0)
+            t->of[rank].first = since(begin, sent_by(seat->mesh));
+    }
+    if (seat->s->ops->settle)
+        TRY(seat->s->ops->settle(seat->s));
+    TRY(mesh_rest(seat->mesh));
+    t->of[rank].all = since(begin, sent_by(seat->mesh));
+    return SOTTO_OK;
+}
+
+/* Groups that meet more seldom than rounds can be tried meet in every second one. */
+static enum sotto_status meet_sooner(struct strategy_config *c, const char *key)
+{
+    struct option_section sections[STRATEGY_SECTIONS];
+    strategy_sections(c, sections);
+    return option_set(sections, STRATEGY_SECTIONS, key, "2");
+}
+
+static double mean(int64_t sum, int workers)
+{
+    return (double)sum / workers;
+}
+
+static void add_up(const struct tally *t, int workers, int64_t every, struct traffic *out)
+{
+    struct sent all = {0}, first = {0};
+    for (int i = 0; i < workers; i++) {
+        all.inside += t->of[i].all.inside;
+        all.between += t->of[i].all.between;
+        first.inside += t->of[i].first.inside;
+        first.between += t->of[i].first.between;
+    }
+    const int64_t meetings = every > 1 ? t->rounds / every : 0;
+    const double n = (double)t->rounds;
+    out->inside = mean(all.inside, workers) / n;
+    out->between = mean(all.between, workers) / n;
+    if (meetings == 0)
+        return;
+    const double inside = mean(all.inside - t->rounds * first.inside, workers) / (double)meetings;
+    const double between =
+        mean(all.between - t->rounds * first.between, workers) / (double)meetings;
+    out->meeting = inside + between;
+    if (every == out->every)
+        return;
+    out->inside = mean(first.inside, workers) + inside / (double)out->every;
+    out->between = mean(first.between, workers) + between / (double)out->every;
+}
+
+enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *known)
+{
+    const struct run_config *c = &run->config;
+    const int workers = run->cluster.size;
+    struct tally t = {.config = &c->train};
+    struct trial trial = {.run = run,
+                          .strategy = c->strategy,
+                          .node = run->cluster.node,
+                          .body = try_rounds,
+                          .arg = &t};
+    char key[OPTION_ROOM];
+    bool meets;
+    *out = (struct traffic){.every = strategy_every(&c->strategy, key, &meets)};
+    out->about = strategy_varies(&c->strategy);
+    *known = strategy_in_step(&c->strategy) || out->every;
+    const int64_t most = ROUNDS_TRIED / workers > 4 ? ROUNDS_TRIED / workers : 4;
+    const int64_t rounds =
+        budget_rounds(&c->train, &(struct budget_spent){0},
+                      (int64_t)workers * c->strategy.accumulate * c->train.batch);
+    int64_t every = out->every;
+    t.ends = rounds <= most;
+    t.rounds = t.ends ? rounds : most;
+    if (!t.ends && every > most) {
+        TRY(meet_sooner(&trial.strategy, key));
+        every = 2;
+    }
+    if (!t.ends && every > 1)
+        t.rounds -= t.rounds % every;
+    if (t.rounds < 1 || !*known)
+        return SOTTO_OK;
+    const bool model = c->train.oracle != ORACLE_NULL;
+    t.of = calloc((size_t)workers, sizeof *t.of);
+    t.start = model ? calloc(table_count(run->table), sizeof *t.start) : NULL;
+    enum sotto_status st = SOTTO_OK;
+    if (!t.of || (model && !t.start))
+        st = fail(SOTTO_ENOMEM, "no memory to account for %d workers", workers);
+    strategy_trial(&trial.strategy, trial.strategy.groups);
+    if (st == SOTTO_OK)
+        st = fail_in(trial_run(&trial), "trying what is sent: ");
+    if (st == SOTTO_OK)
+        add_up(&t, workers, every, out);
+    free(t.of);
+    free(t.start);
+    return st;
+}

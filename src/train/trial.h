@@ -1,0 +1,27 @@
+/* A run's method tried on the null device: all that it allocates is accounted and all that it sends
+ * is counted, but nothing holds data and no time passes. */
+#ifndef SOTTO_TRAIN_TRIAL_H
+#define SOTTO_TRAIN_TRIAL_H
+
+#include "strategy/strategy.h"
+#include "train/run.h"
+
+/* A worker of it. */
+struct trial_seat {
+    struct strategy *s;
+    struct mesh *mesh;
+    const struct memory *memory;
+};
+
+struct trial {
+    const struct run *run;
+    struct strategy_config strategy; /* the run's, or with fewer groups (strategy_trial) */
+    const int *node;                 /* (workers) NULL: all on one */
+    enum sotto_status (*body)(const struct trial_seat *seat, void *arg);
+    void *arg;
+};
+
+/* On strategy.workers workers. */
+enum sotto_status trial_run(const struct trial *t);
+
+#endif
