@@ -10,10 +10,14 @@ struct pool {
     struct device *dev;
     enum memory_category category;
     struct pool_block *idle; /* blocks waiting for a taker */
+    size_t live;             /* bytes that takers have asked for and not given back */
+    size_t peak;             /* the most of them at once */
+    size_t high;             /* ... since somebody set it to `live` */
 };
 
 struct pool_block {
     struct buffer buffer;
+    size_t asked; /* bytes; the block may be larger */
     struct pool_block *next;
 };
 

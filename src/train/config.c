@@ -57,6 +57,9 @@ static const struct option train_options[] = {
     OPTION_ENUM(S, activations, "fp32", activation_names,
                 "what is kept of a micro-batch between layers, and sent between stages; bf16 takes "
                 "half the memory, and sums are in fp32 all the same"),
+    OPTION_BOOL(S, trace, "false",
+                "write the activations that each stage's forward and backward leave and need to "
+                "trace-WORKER.tsv in `out`"),
     OPTION_BOOL(S, check_memory, "true",
                 "refuse a run that by its estimate needs more memory than there is"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),

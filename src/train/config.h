@@ -32,6 +32,7 @@ struct train_config { /* [train] */
     int stages;     /* 0: one, or with several workers a layer each */
     bool recompute;
     int activations;   /* enum dtype: fp32 or bf16         */
+    bool trace;        /* see trace.h                      */
     bool check_memory; /* before anything large is allocated */
     char device[OPTION_ROOM];
 };

@@ -152,6 +152,7 @@ enum sotto_status loop_conclude(struct loop *l)
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         mine.memory[c] = t->memory.peak[c];
     mine.memory_total = t->memory.total_peak;
+    mine.live = t->oracle == &t->null_oracle.base ? mine.memory[MEMORY_ACTIVATIONS] : t->pool.peak;
     struct run_result result = {.complete = t->step >= t->rounds,
                                 .rounds = t->step - l->began,
                                 .step = t->step,

@@ -46,12 +46,22 @@ static size_t activations_before(const struct null_oracle *o, int k)
                     (double)table_count(table));
 }
 
+/* `most`: while it ran. */
+static void note(struct null_oracle *o, int slot, int k, bool backward, size_t most)
+{
+    if (o->config.trace)
+        trace_put(o->config.trace,
+                  &(struct trace_row){clock_now(o->worker->clock), o->place[slot], k, backward,
+                                      o->dev->memory->now[MEMORY_ACTIVATIONS], most});
+}
+
 static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
 {
-    (void)index, (void)rank, (void)sum;
+    (void)sum;
     struct null_oracle *o = (struct null_oracle *)oracle;
     give_all_back(o, slot); /* of one that was left unfinished */
     o->number[slot] = o->worker->begun++;
+    o->place[slot] = index * o->worker->size + rank;
     return SOTTO_OK;
 }
 
@@ -62,7 +72,9 @@ static enum sotto_status forward(struct oracle *oracle, int slot, int k, const s
     give_back(o, slot, k); /* computed again */
     *held(o, slot, k) = activations_before(o, k + 1) - activations_before(o, k);
     memory_add(o->dev->memory, MEMORY_ACTIVATIONS, *held(o, slot, k));
-    return compute(o, slot, k, 1);
+    TRY(compute(o, slot, k, 1));
+    note(o, slot, k, false, o->dev->memory->now[MEMORY_ACTIVATIONS]);
+    return SOTTO_OK;
 }
 
 static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
@@ -70,8 +82,10 @@ static enum sotto_status backward(struct oracle *oracle, int slot, int k, const 
 {
     (void)theta, (void)grad;
     struct null_oracle *o = (struct null_oracle *)oracle;
+    const size_t most = o->dev->memory->now[MEMORY_ACTIVATIONS];
     TRY(compute(o, slot, k, 2));
     give_back(o, slot, k);
+    note(o, slot, k, true, most);
     return SOTTO_OK;
 }
 
@@ -119,9 +133,11 @@ enum sotto_status null_oracle_init(struct null_oracle *o, const struct table *ta
     if (!(config->seconds >= 0) || !isfinite(config->seconds))
         return fail(SOTTO_EINVAL, "a micro-batch of %g seconds: want 0 or more", config->seconds);
     o->number = calloc((size_t)slots, sizeof *o->number);
+    o->place = calloc((size_t)slots, sizeof *o->place);
     o->held = calloc((size_t)slots * (size_t)table->n_stage, sizeof *o->held);
-    return o->held && o->number ? SOTTO_OK
-                                : fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
+    return o->held && o->number && o->place
+               ? SOTTO_OK
+               : fail(SOTTO_ENOMEM, "no memory for %d stages", table->n_stage);
 }
 
 void null_oracle_free(struct null_oracle *o)
@@ -130,6 +146,7 @@ void null_oracle_free(struct null_oracle *o)
         give_all_back(o, i);
     free(o->held);
     free(o->number);
+    free(o->place);
     *o = (struct null_oracle){0};
 }
 

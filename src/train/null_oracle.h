@@ -7,14 +7,16 @@
 #include "comm/worker.h"
 #include "strategy/oracle.h"
 #include "tensor/device.h"
+#include "train/trace.h"
 
 /* Of one micro-batch, whole; a stage has its parameters' share. */
 struct null_config {
     double seconds; /* a third of it forward */
     int64_t tokens;
-    size_t activations; /* bytes */
-    size_t edge;        /* elements that pass between two stages, among those activations */
-    int slots;          /* micro-batches that may be under way at once; 0: one */
+    size_t activations;  /* bytes */
+    size_t edge;         /* elements that pass between two stages, among those activations */
+    int slots;           /* micro-batches that may be under way at once; 0: one */
+    struct trace *trace; /* (optional) is told what every stage holds */
 };
 
 struct null_oracle {
@@ -23,6 +25,7 @@ struct null_oracle {
     struct device *dev;    /* not owned */
     struct null_config config;
     int64_t *number; /* (slots) worker.begun */
+    int64_t *place;  /* (slots) in the order of the data, over all workers */
     size_t *held;    /* (slots, n_stage) bytes of activations of the micro-batches under way */
 };
 

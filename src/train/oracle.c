@@ -10,6 +10,7 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
     struct model_slot *s = &o->slot[slot];
     s->number = o->is.worker->begun++;
     const struct loader_place place = {o->is.seed, index, rank, o->is.worker->size};
+    s->place = index * place.size + rank;
     TRY(loader_fill(o->is.loader, place, o->is.rows, o->is.t, &s->batch));
     double scale = sum ? 1 : s->batch.n_targets ? 1 / (double)s->batch.n_targets : 0;
     return tape_begin(&s->tape, &s->batch, TAPE_TRAIN, (float)scale);
@@ -39,8 +40,14 @@ static enum sotto_status compute(struct model_oracle *o, lane_job *work, int par
     share *= ((double)batch->rows * batch->t) / ((double)o->is.rows * targets);
     double start = clock_now(w->clock);
     w->computing = o->now.slot->number;
+    o->is.pool->high = o->is.pool->live;
     TRY(w->ops->compute(w, work, o, o->is.seconds * share * parts));
-    o->base.seconds += clock_now(w->clock) - start;
+    const double end = clock_now(w->clock);
+    o->base.seconds += end - start;
+    if (o->is.trace)
+        trace_put(o->is.trace,
+                  &(struct trace_row){end, o->now.slot->place, o->now.k, work == backward_now,
+                                      o->is.pool->live, o->is.pool->high});
     return SOTTO_OK;
 }
 

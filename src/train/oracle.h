@@ -6,6 +6,7 @@
 #include "data/loader.h"
 #include "nn/tape.h"
 #include "strategy/oracle.h"
+#include "train/trace.h"
 
 struct model_oracle_setup {
     const struct model *model;
@@ -20,11 +21,13 @@ struct model_oracle_setup {
     struct view state;     /* of the model that is not trained, this worker's; without data: none */
     struct worker *worker; /* whose share of the data it reads and whose time it takes */
     double seconds;        /* of a micro-batch, where time is modelled                 */
+    struct trace *trace;   /* (optional) is told what every stage holds                */
 };
 
 /* A micro-batch under way. */
 struct model_slot {
     int64_t number; /* worker.begun */
+    int64_t place;  /* in the order of the data, over all workers */
     struct batch batch;
     struct tape tape;
 };

@@ -56,6 +56,8 @@ struct report report_of(const struct run *run)
         r.memory_mean += w->memory_total / (size_t)n;
         if (w->memory_total > r.memory_total)
             r.memory_total = w->memory_total;
+        if (w->live > r.live)
+            r.live = w->live;
         for (int c = 0; c < MEMORY_CATEGORIES; c++)
             if (w->memory[c] > r.memory[c])
                 r.memory[c] = w->memory[c];
@@ -138,6 +140,7 @@ static void fill(json_t *o, const struct run *run)
         snprintf(key, sizeof key, "memory_%s", memory_category_name((enum memory_category)c));
         put_int(o, key, (int64_t)r.memory[c]);
     }
+    put_int(o, "memory_activations_live", (int64_t)r.live);
 }
 
 enum sotto_status report_write(const struct run *run)

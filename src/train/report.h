@@ -10,6 +10,7 @@
 struct report {
     struct cost cost;
     size_t memory[MEMORY_CATEGORIES], memory_total, memory_mean;
+    size_t live;          /* activations */
     double exposed_share; /* of the workers' time, that they waited                       */
     double overlap;       /* of the time on the wire, that nobody waited for; NaN: there is none */
     int slowest;          /* worker: the one whose micro-batches take longest             */

@@ -39,11 +39,15 @@ static enum sotto_status open_oracle(struct trainer *t)
     const struct train_config *c = &run->config.train;
     const int slots = strategy_slots(&run->config.strategy);
     pool_init(&t->pool, &t->dev, MEMORY_ACTIVATIONS);
+    if (c->trace)
+        TRY(trace_open(&t->trace, c->out, t->worker->rank, clock_now(t->worker->clock)));
+    struct trace *trace = c->trace ? &t->trace : NULL;
     if (c->oracle == ORACLE_NULL) {
         const struct null_config null = {.seconds = run->microbatch_seconds,
                                          .tokens = (int64_t)c->batch * c->seq,
                                          .activations = (size_t)run->config.null.activation_bytes,
-                                         .slots = slots};
+                                         .slots = slots,
+                                         .trace = trace};
         TRY(null_oracle_init(&t->null_oracle, run->table, t->worker, &t->dev, &null));
         t->oracle = &t->null_oracle.base;
         return SOTTO_OK;
@@ -63,6 +67,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         .state = t->running.own.view,
         .worker = t->worker,
         .seconds = run->microbatch_seconds,
+        .trace = trace,
     };
     TRY(model_oracle_init(&t->model_oracle, &setup));
     t->oracle = &t->model_oracle.base;
@@ -136,6 +141,7 @@ void trainer_close(struct trainer *t)
         model_oracle_free(&t->model_oracle);
     if (t->oracle == &t->null_oracle.base)
         null_oracle_free(&t->null_oracle);
+    trace_close(&t->trace);
     running_free(&t->running);
     if (t->pool.dev)
         pool_free(&t->pool);

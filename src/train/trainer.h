@@ -14,6 +14,7 @@ struct trainer {
     struct memory memory;
     struct device dev;
     struct pool pool;
+    struct trace trace;
     struct running running;
     struct model_oracle model_oracle; /* one of the two ... */
     struct null_oracle null_oracle;

@@ -44,6 +44,28 @@ static void second_round_allocates_nothing(void **state)
     assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
 }
 
+/* What takers hold, by what they asked for: neither idle blocks nor the rest of a larger one. */
+static void live_bytes(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    struct pool_block *a = take(&pool, DTYPE_F32, 100), *b = take(&pool, DTYPE_BF16, 30);
+    assert_int_equal(pool.live, 460);
+    pool_give(&pool, a);
+    assert_int_equal(pool.live, 60);
+    pool.high = pool.live;
+    assert_ptr_equal(take(&pool, DTYPE_F32, 60), a);
+    assert_int_equal(pool.live, 300);
+    pool_give(&pool, a);
+    pool_give(&pool, b);
+    assert_true(pool.live == 0 && pool.high == 300 && pool.peak == 460);
+    struct pool_block *none;
+    assert_fails(pool_take(&pool, DTYPE_F32, (size_t)1 << 58, &none), SOTTO_ENOMEM, "activations");
+    assert_true(pool.live == 0 && pool.peak == 460);
+    pool_free(&pool);
+}
+
 /* Of the idle blocks the smallest that is large enough, whatever the order they came back in. */
 static void best_fit(void **state)
 {
@@ -129,6 +151,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_ON_CPU(second_round_allocates_nothing),
+        TEST_ON_CPU(live_bytes),
         TEST_ON_CPU(best_fit),
         TEST_ON_CPU(types_do_not_mix),
         TEST_ON_CPU(categories_are_kept_apart),

@@ -104,6 +104,7 @@ static const char *const names[] = {
     "memory_communication",
     "memory_outer",
     "memory_activations",
+    "memory_activations_live",
     "memory_scratch",
     "memory_checkpoint",
     NULL,
