@@ -28,6 +28,40 @@ steps() {
 [ "$(ls killed/checkpoints | wc -l)" = 3 ] || die "keep = 3, but there are: $(ls -A killed/checkpoints)"
 [ "$kills" -gt 0 ] || die "nothing was killed"
 
+# Cyclic data parallelism, killed behind a checkpoint, while micro-batches of several steps are under way: a ResNet, whose
+# running statistics are in the state too. (mp: three stages.)
+for class in bright dark; do
+    mkdir -p set/$class
+    for i in 1 2 3 4 5 6 7; do
+        letter=$([ $class = dark ] && echo '!' || echo '~')
+        { printf 'P5\n4 4\n255\n%s' "$i" && printf "%.0s$letter" {1..15}; } >set/$class/$i.pgm
+    done
+done
+for case in single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 zero.v1.3 mp.v2.6 mp.v1.6; do
+    IFS=. read -r placement rule workers <<<"$case"
+    cyclic=("$sotto" train --model=resnet8 --resnet.depths=2,2 --resnet.widths=4,8 --data.train=set --batch=2 --threads=1 --lr=0.02
+            --warmup=0 --eval_batches=0 --clip=0 --strategy=cdp --cdp.rule=$rule --cdp.placement=$placement --workers=$workers
+            --steps=60 --save_every=3 --schedule=constant)
+    [ $placement != single ] || cyclic+=(--cdp.stages=3)
+    succeeds "${cyclic[@]}" --out=whole.$case
+    want=$(state)
+    kills=0
+    for _ in 1 2; do
+        before=$(ls killed.$case/checkpoints 2>/dev/null)
+        "${cyclic[@]}" --out=killed.$case --resume >out 2>&1 &
+        pid=$!
+        while kill -0 $pid 2>/dev/null && [ "$(ls killed.$case/checkpoints 2>/dev/null)" = "$before" ]; do
+            sleep 0.01
+        done
+        kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+        wait $pid 2>/dev/null
+    done
+    [ $kills -gt 0 ] || die "cdp $case: nothing was killed"
+    succeeds "${cyclic[@]}" --out=killed.$case --resume
+    [ "$(state)" = "$want" ] || die "cdp $case after $kills kills: $(state), want $want"
+    cmp whole.$case/model.safetensors killed.$case/model.safetensors || die "cdp $case: the models differ"
+done
+
 # Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
 for signal in INT TERM HUP; do
     "${run[@]}" --steps=100000 --save_every=0 --out=stopped-$signal >out 2>&1 &
