@@ -31,17 +31,21 @@ static const struct kernels variants[] = {
 enum { VARIANTS = sizeof variants / sizeof *variants };
 
 #if defined(__x86_64__)
-/* The processor has the matrix unit, and the kernel lets this process keep its registers. */
+/* The processor has the matrix unit and rounds to its numbers, and the kernel lets this process
+ * keep its registers. */
 static bool machine_has_amx(void)
 {
     enum {
         REQUEST = 0x1023 /* ARCH_REQ_XCOMP_PERM */,
         TILE_DATA = 18,
         BF16 = 1 << 22,
-        TILE = 1 << 24
+        TILE = 1 << 24,
+        ROUNDS = 1 << 5 /* AVX512_BF16 */
     };
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d & BF16) || !(d & TILE))
+        return false;
+    if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & ROUNDS))
         return false;
     return syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
