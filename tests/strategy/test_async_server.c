@@ -445,23 +445,26 @@ static void grace(void **state)
 static void leaving(void **state)
 {
     (void)state;
+    int holes = 0;
     for (int when = 1; when < 40; when += 3)
         for (int exclusive = 0; exclusive < 2; exclusive++) {
-            struct lab l = {.rules = plain, .speed = {1, 0.5, 0.9, 0.8}};
+            struct lab l = {.rules = plain, .speed = {1, 0.1, 0.9, 0.8}};
             l.rules.exclusive = exclusive;
             open_lab(&l);
             begin(&l);
             for (int k = 0; k < when; k++)
                 happen(&l);
-            leave(&l, when % 4);
+            leave(&l, 1);
             if (when % 2)
                 leave(&l, (when + 1) % 4);
+            holes += l.server.shards.holes;
             answer(&l);
             run(&l);
             if (!exclusive) /* else a group may have nothing to do while one is about to go */
                 all_done_once(&l);
             close_lab(&l);
         }
+    assert_true(holes > 0);
 }
 
 /* With an exclusive shard the place in the data comes with the push. */
