@@ -86,6 +86,7 @@ struct comm_ops {
     enum sotto_status (*barrier)(struct comm *c);
     /* A communicator of the ranks that give the same color, ordered by rank here. */
     enum sotto_status (*split)(struct comm *c, int color, struct comm **out);
+    enum sotto_status (*twin)(struct comm *c, struct comm **out); /* see comm_twin */
     /* Ends the waiting of every rank of the world with this note; may be called from any line of
      * work. */
     void (*abort)(struct comm *c, const struct status_note *note);
@@ -99,6 +100,7 @@ struct comm { /* what every call touches comes first, and the tallies of all of 
     struct layout layout;  /* of the nodes; the backend's too */
     struct lane *lane;     /* whose line of work this is, so that it learns what it waits for;
                             * NULL: a worker's own */
+    bool twinned;          /* it has a twin, or is one: its own rank may send to it */
     struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
     struct device *dev;    /* of that line of work; NULL: host memory only; not owned */
     struct {               /* tally.h's: ranks on this one's node, how many and between which two */
@@ -124,6 +126,9 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
  * once in a patience (mpi/mpi.h). Counted as a recv. */
 enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
                                 double until, int *from);
+/* The same for messages of up to `room` elements; *came: how many there were. */
+enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
+                                 double until, int *from, size_t *came);
 /* Sends `count` elements of out to one rank and receives up to `room` into `in` from another, both
  * at once, so that ranks in a ring need not take turns; *came: how many there were. */
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
@@ -135,6 +140,10 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
 enum sotto_status comm_barrier(struct comm *c);
 enum sotto_status comm_split(struct comm *c, int color, struct comm **out);
 enum sotto_status comm_duplicate(struct comm *c, struct comm **out);
+/* Another handle on c, of the same rank, for another line of work: the twin sends, also to its own
+ * rank, which costs no time where that is modelled, and c receives; neither does anything else. Not
+ * called by all; it is freed before c, which has only one. */
+enum sotto_status comm_twin(struct comm *c, struct comm **out);
 void comm_free(struct comm *c); /* NULL is fine */
 
 /* Small things that are not vectors: `bytes` from each rank, side by side in `out`; sums of doubles

@@ -49,7 +49,7 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
 {
-    assert(to >= 0 && to < c->size && to != c->rank);
+    assert(to >= 0 && to < c->size && (to != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
     struct view host;
@@ -69,7 +69,7 @@ enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_
 
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
 {
-    assert(from >= 0 && from < c->size && from != c->rank);
+    assert(from >= 0 && from < c->size && (from != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
     struct view host;
@@ -89,29 +89,42 @@ enum sotto_status comm_all_ended(const struct comm *c)
 
 static bool has_sender(const struct comm *c, const bool *among)
 {
-    if (!among)
-        return c->size > 1;
     for (int r = 0; r < c->size; r++)
-        if (among[r] && r != c->rank)
+        if ((!among || among[r]) && (r != c->rank || c->twinned))
             return true;
     return false;
+}
+
+enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
+                                 double until, int *from, size_t *came)
+{
+    double begin = enter(c);
+    const size_t unit = dtype_size(x.type);
+    size_t bytes = 0;
+    struct view host;
+    *from = -1;
+    *came = 0;
+    if (!has_sender(c, among))
+        return comm_all_ended(c);
+    TRY(staging_room(c, x, x, room, &host));
+    TRY(c->ops->recv_any(c, host.data, room * unit, among, until, from, &bytes));
+    if (*from >= 0 && bytes <= room * unit)
+        staging_give(c, x, host, bytes / unit);
+    count_call(c, COMM_RECV, begin);
+    if (*from >= 0 && (bytes > room * unit || bytes % unit))
+        return comm_wrong_length(c, room * unit, bytes, *from);
+    *came = bytes / unit;
+    return SOTTO_OK;
 }
 
 enum sotto_status comm_recv_any(struct comm *c, struct view x, size_t count, const bool *among,
                                 double until, int *from)
 {
-    double begin = enter(c);
-    size_t bytes = count * dtype_size(x.type), came = 0;
-    struct view host;
-    *from = -1;
-    if (!has_sender(c, among))
-        return comm_all_ended(c);
-    TRY(staging_room(c, x, x, count, &host));
-    TRY(c->ops->recv_any(c, host.data, bytes, among, until, from, &came));
-    if (*from >= 0 && came == bytes)
-        staging_give(c, x, host, count);
-    count_call(c, COMM_RECV, begin);
-    return *from < 0 || came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, *from);
+    const size_t unit = dtype_size(x.type);
+    size_t came;
+    TRY(comm_recv_some(c, x, count, among, until, from, &came));
+    return *from < 0 || came == count ? SOTTO_OK
+                                      : comm_wrong_length(c, count * unit, came * unit, *from);
 }
 
 enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, int to,
@@ -257,6 +270,15 @@ enum sotto_status comm_split(struct comm *c, int color, struct comm **out)
 enum sotto_status comm_duplicate(struct comm *c, struct comm **out)
 {
     return comm_split(c, 0, out);
+}
+
+enum sotto_status comm_twin(struct comm *c, struct comm **out)
+{
+    assert(!c->twinned);
+    *out = NULL;
+    TRY(c->ops->twin(c, out));
+    c->twinned = (*out)->twinned = true;
+    return SOTTO_OK;
 }
 
 void comm_free(struct comm *c)

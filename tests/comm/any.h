@@ -161,10 +161,84 @@ static inline enum sotto_status any_nobody(struct worker *w)
     return SOTTO_OK;
 }
 
+/* Rank 0's own worker is served as all others: `up` is received by the lane and `down` by the
+ * workers, and what the other of the two sends there goes through a twin. Messages are as long as
+ * their sender likes. */
+struct any_twins {
+    struct comm *up, *down; /* as the lane has them */
+    int pushes;
+};
+
+static inline enum sotto_status any_serve_twins(void *arg)
+{
+    const struct any_twins *t = arg;
+    float load[ANY_LOAD];
+    size_t came;
+    for (int i = 0, from; i < t->pushes; i++) {
+        TRY(comm_recv_some(t->up, view_of(load, DTYPE_F32), ANY_LOAD, NULL, INFINITY, &from,
+                           &came));
+        CHECK(from >= 0 && came == 10 * (size_t)from + 1 && load[came - 1] == (float)from,
+              "rank %d sends %zu", from, came);
+        TRY(comm_send(t->down, view_of(load, DTYPE_F32), 1, from));
+    }
+    const double now = clock_now(t->up->clock);
+    int from;
+    TRY(comm_recv_some(t->up, view_of(load, DTYPE_F32), 1, NULL, now, &from, &came));
+    CHECK(from == -1 && came == 0, "rank %d sends more", from);
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status any_push_twins(struct comm *up, struct comm *down)
+{
+    float load[ANY_LOAD] = {0}, answer;
+    for (int i = 0; i < ANY_PUSHES; i++) {
+        load[0] = (float)(up->rank ? i : 0);
+        load[10 * up->rank] = (float)up->rank;
+        TRY(comm_send(up, view_of(load, DTYPE_F32), 10 * (size_t)up->rank + 1, 0));
+        TRY(comm_recv(down, view_of(&answer, DTYPE_F32), 1, 0));
+        CHECK(answer == load[0], "rank %d is answered %g", up->rank, (double)answer);
+    }
+    return SOTTO_OK;
+}
+
+static inline enum sotto_status any_twinned(struct worker *w)
+{
+    struct any_twins t = {.pushes = ANY_PUSHES * w->size};
+    struct comm *up, *down, *twin[2] = {NULL, NULL};
+    struct lane *lane;
+    TRY(comm_duplicate(w->world, &up));
+    TRY(comm_duplicate(w->world, &down));
+    TRY(w->ops->lane(w, &lane));
+    enum sotto_status st = SOTTO_OK;
+    if (w->rank == 0) {
+        TRY(comm_twin(up, &twin[0]));
+        TRY(comm_twin(down, &twin[1]));
+        t.up = up;
+        t.down = twin[1];
+        up = twin[0];
+        st = lane_start(lane, any_serve_twins, &t);
+    }
+    const double begin = clock_now(w->clock);
+    if (st == SOTTO_OK)
+        st = any_push_twins(up, down);
+    if (st == SOTTO_OK && w->size == 1 && strcmp(w->ops->name, "virtual") == 0 &&
+        clock_now(w->clock) != begin)
+        st = fail(SOTTO_EINVAL, "messages to oneself take %g s", clock_now(w->clock) - begin);
+    if (st == SOTTO_OK)
+        st = lane_wait(lane);
+    lane_close(lane);
+    comm_free(twin[0]);
+    comm_free(twin[1]);
+    comm_free(w->rank ? up : t.up);
+    comm_free(down);
+    return st;
+}
+
 static inline enum sotto_status any_run(struct worker *w, void *arg)
 {
     (void)arg;
     TRY(any_nobody(w));
+    TRY(any_twinned(w));
     if (w->size == 1)
         return SOTTO_OK;
     TRY(any_served(w));

@@ -87,6 +87,8 @@ void network_close(struct network *net)
 struct hop network_hop(const struct network *net, int from, int to)
 {
     const bool near = net->node[from] == net->node[to];
+    if (from == to) /* from one line of work to another */
+        return (struct hop){.side = {-1, -1}};
     struct hop hop = {.latency = near ? net->links->intra.latency : net->links->inter.latency};
     hop.side[0] = (near ? 2 * from : net->adapter[from]) + OUT;
     hop.side[1] = (near ? 2 * to : net->adapter[to]) + IN;

@@ -95,7 +95,8 @@ bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among)
     int *rank = world_ranks(m);
     bool all = rank != NULL;
     for (int i = 0; i < m->base.size && all; i++)
-        all = i == m->base.rank || (among && !among[i]) || m->shared->roll.ended[rank[i]];
+        all = (i == m->base.rank && !m->base.twinned) || (among && !among[i]) ||
+              m->shared->roll.ended[rank[i]];
     free(rank);
     return all;
 }

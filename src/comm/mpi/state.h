@@ -68,6 +68,7 @@ struct mpi_member {
     struct comm base;
     struct mpi_shared *shared;
     MPI_Comm comm;
+    bool twin;               /* comm and node are another's                   */
     int *node;               /* (size)                                        */
     struct mpi_offer *offer; /* (size) what ranks bring to a call             */
     int *counts, *displs;    /* (size) of blocks                              */

@@ -101,10 +101,11 @@ static void leave(struct mpi_shared *s)
 static void free_member(struct comm *c)
 {
     struct mpi_member *m = (struct mpi_member *)c;
-    if (m->comm != MPI_COMM_NULL)
+    if (m->comm != MPI_COMM_NULL && !m->twin)
         MPI_Comm_free(&m->comm);
     leave(m->shared);
-    free(m->node);
+    if (!m->twin)
+        free(m->node);
     free(m->offer);
     free(m->counts);
     free(m->displs);
@@ -230,6 +231,29 @@ static enum sotto_status split(struct comm *c, int color, struct comm **out)
     return make_member(m->shared, comm, m->node[c->rank], out);
 }
 
+static enum sotto_status twin(struct comm *c, struct comm **out)
+{
+    const struct mpi_member *of = (const struct mpi_member *)c;
+    struct mpi_member *m = calloc(1, sizeof *m);
+    if (!m)
+        return fail(SOTTO_ENOMEM, "no memory for a communicator");
+    *m = (struct mpi_member){.base = {.ops = c->ops,
+                                      .rank = c->rank,
+                                      .size = c->size,
+                                      .node = c->node,
+                                      .layout = c->layout,
+                                      .clock = c->clock},
+                             .shared = of->shared,
+                             .comm = of->comm,
+                             .twin = true,
+                             .node = of->node};
+    for (int i = 0; i < RING_SLOTS; i++)
+        m->sending[i].request = m->receiving[i].request = MPI_REQUEST_NULL;
+    atomic_fetch_add(&m->shared->users, 1);
+    *out = &m->base;
+    return SOTTO_OK;
+}
+
 /* MPICH's launcher drops what lies unread in its pipes when a rank aborts, so it gets half a second
  * to read the cause. Where somebody reads at all, that takes microseconds. */
 static void wait_for_reader(int file)
@@ -281,6 +305,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->ours = ours;
     s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
     s->ops.split = split;
+    s->ops.twin = twin;
     s->ops.abort = give_up;
     s->ops.free = free_member;
     s->largest = (size_t)1 << 30;

@@ -146,10 +146,10 @@ static struct message *first_among(const struct inbox *inbox, const bool *among)
     return message;
 }
 
-static bool all_ended(const struct group *g, int rank, const bool *among)
+static bool all_ended(const struct group *g, const struct comm *c, const bool *among)
 {
     for (int r = 0; r < g->size; r++)
-        if (r != rank && !g->ended[r] && (!among || among[r]))
+        if ((r != c->rank || c->twinned) && !g->ended[r] && (!among || among[r]))
             return false;
     return true;
 }
@@ -170,7 +170,7 @@ enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, cons
             message = take(g, &g->box[*from * g->size + c->rank], c->rank);
             break;
         }
-        ended = !first && all_ended(g, c->rank, among);
+        ended = !first && all_ended(g, c, among);
         if (ended || now >= limit)
             break;
         threads_sleep(g, first ? fmin(first->ready, limit) : limit);

@@ -145,6 +145,7 @@ static void abort_world(struct comm *c, const struct status_note *note)
 }
 
 static enum sotto_status split(struct comm *c, int color, struct comm **out);
+static enum sotto_status twin(struct comm *c, struct comm **out);
 
 static const struct comm_ops threads_ops = {
     .name = "threads",
@@ -157,6 +158,7 @@ static const struct comm_ops threads_ops = {
     .broadcast = threads_broadcast,
     .barrier = threads_barrier,
     .split = split,
+    .twin = twin,
     .abort = abort_world,
     .free = free_member,
 };
@@ -184,6 +186,13 @@ static enum sotto_status make_member(struct group *g, int rank, struct comm **ou
     m->y = y;
     *out = &m->base;
     return SOTTO_OK;
+}
+
+static enum sotto_status twin(struct comm *c, struct comm **out)
+{
+    struct group *g = ((struct member *)c)->group;
+    atomic_fetch_add(&g->users, 1);
+    return make_member(g, c->rank, out);
 }
 
 /* The lowest rank of each color makes the group for all of them. */

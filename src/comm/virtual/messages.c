@@ -166,7 +166,8 @@ static bool all_ended(const struct member *self, const bool *among)
 {
     const struct group *g = self->group;
     for (int r = 0; r < g->size; r++)
-        if (g->member[r] != self && !g->member[r]->ended && (!among || among[r]))
+        if ((g->member[r] != self || self->base.twinned) && !g->member[r]->ended &&
+            (!among || among[r]))
             return false;
     return true;
 }
@@ -174,7 +175,7 @@ static bool all_ended(const struct member *self, const bool *among)
 void virtual_end(struct member *m)
 {
     struct group *g = m->group;
-    m->ended = true;
+    g->member[m->base.rank]->ended = true; /* m may be its twin */
     for (int r = 0; r < g->size && g->for_any; r++) {
         const struct member *other = g->member[r];
         if (other->receiver && other->from == FROM_ANY && !first_among(other, other->among) &&

@@ -41,8 +41,27 @@ static void free_comm(struct comm *c)
 {
     struct group *g = ((struct member *)c)->group;
     virtual_end((struct member *)c);
+    if (g->member[c->rank] != (struct member *)c)
+        free(c); /* a twin; the others go with the group */
     if (--g->users == 0)
         free_group(g);
+}
+
+static enum sotto_status twin(struct comm *c, struct comm **out)
+{
+    struct member *m = calloc(1, sizeof *m);
+    if (!m)
+        return fail(SOTTO_ENOMEM, "no memory for a communicator");
+    m->base = (struct comm){.ops = c->ops,
+                            .rank = c->rank,
+                            .size = c->size,
+                            .node = c->node,
+                            .layout = c->layout,
+                            .clock = c->clock};
+    m->group = ((struct member *)c)->group;
+    m->group->users++;
+    *out = &m->base;
+    return SOTTO_OK;
 }
 
 /* NULL without memory; the workers are still to be set (set_worker, then open_way). */
@@ -173,6 +192,7 @@ static const struct comm_ops virtual_comm_ops = {
     .broadcast = virtual_broadcast,
     .barrier = virtual_barrier,
     .split = virtual_split,
+    .twin = twin,
     .abort = abort_world,
     .free = free_comm,
 };
