@@ -19,7 +19,18 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
     assert(mesh->n_comm < MESH_COMMS);
     TRY(comm_duplicate(like, out));
     (*out)->lane = lane;
-    (*out)->dev = lane->dev;
+    (*out)->dev = lane ? lane->dev : mesh->dev;
+    mesh->comm[mesh->n_comm++] = *out;
+    return SOTTO_OK;
+}
+
+enum sotto_status mesh_twin(struct mesh *mesh, struct comm *of, struct lane *lane,
+                            struct comm **out)
+{
+    assert(mesh->n_comm < MESH_COMMS);
+    TRY(comm_twin(of, out));
+    (*out)->lane = lane;
+    (*out)->dev = lane ? lane->dev : mesh->dev;
     mesh->comm[mesh->n_comm++] = *out;
     return SOTTO_OK;
 }

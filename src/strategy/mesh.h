@@ -34,12 +34,16 @@ enum sotto_status mesh_open(struct mesh *mesh, struct worker *worker, int groups
                             struct device *dev);
 void mesh_close(struct mesh *mesh);
 
-/* One more lane, and a communicator of the ranks of `like` for it. Called by all workers; closed
- * with the mesh. `waiter`: a communicator of the line of work that starts its jobs and waits for
- * it. */
+/* One more lane, and a communicator of the ranks of `like` for it, or, lane NULL, for the worker's
+ * own line; the latter is called by all workers. Closed with the mesh. `waiter`: a communicator of
+ * the line of work that starts its jobs and waits for it. */
 enum sotto_status mesh_lane(struct mesh *mesh, const struct comm *waiter, struct lane **out);
 enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct lane *lane,
                                  struct comm **out);
+
+/* A communicator's twin (comm_twin) for that lane, or, NULL, for the worker's own line. */
+enum sotto_status mesh_twin(struct mesh *mesh, struct comm *of, struct lane *lane,
+                            struct comm **out);
 
 /* Waits until all lanes are at rest. */
 enum sotto_status mesh_rest(struct mesh *mesh);

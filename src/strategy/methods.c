@@ -21,6 +21,7 @@
     METHOD(slowmo)                                                                                 \
     METHOD(co2)                                                                                    \
     METHOD(diloco)                                                                                 \
+    METHOD(async_diloco)                                                                           \
     METHOD(demo)                                                                                   \
     METHOD(random)                                                                                 \
     METHOD(striding)                                                                               \

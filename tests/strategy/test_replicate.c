@@ -356,7 +356,7 @@ static void refused(void **state)
          "key 'tau' belongs to local, overlap-local, slowmo, co2, and these are not chosen"},
         {{"preset=co2", "strategy.tau=3"},
          "did you mean 'local.tau', 'overlap-local.tau', 'slowmo.tau', 'co2.tau'?"},
-        {{"preset=diloco", "strategy.H=3"}, "did you mean 'diloco.H'?"},
+        {{"preset=diloco", "strategy.H=3"}, "did you mean 'diloco.H', 'async-diloco.H'?"},
         {{"preset=zero1", "dpu.warmup=3"}, "dpu.warmup = 3 has no effect: the method is zero1"},
         {{"preset=slowmo", "co2.phi=0.1"}, "co2.phi = 0.1 has no effect"},
         {{"preset=local-sgd", "alpha=0.5"}, "belongs to overlap-local, slowmo, co2"},

@@ -26,9 +26,10 @@ struct replicate_setup {
     struct part *part;            /* copied; they cover the own vector, in order, side by side in
                                      its x; g is summed over the group's micro-batches */
     int n_part;
-    const struct owned *own; /* what of the table's vector; outlives the method */
-    struct view x;           /* the own vector                                 */
-    double data;             /* this group's share of the data; 0: as all others' */
+    const struct owned *own;        /* what of the table's vector; outlives the method */
+    struct view x;                  /* the own vector                                 */
+    double data;                    /* this group's share of the data; 0: as all others' */
+    int64_t eval_every, save_every; /* as in strategy_setup */
     /* (optional) The optimizer's state is not here: shows vector i of it, by the table's names. */
     enum sotto_status (*show)(void *owner, struct state_visitor *v, int i);
     void *owner;
@@ -39,8 +40,10 @@ struct replicate_setup {
 /* What a group did in a round. */
 struct replicate_own {
     double tokens, microbatches;
-    double seconds; /* plan.seconds, mean over the group */
-    bool stop;      /* somebody in it wants to stop      */
+    double loss, targets; /* summed over the targets; how many */
+    double seconds;       /* plan.seconds, mean over the group */
+    bool stop;            /* somebody in it wants to stop      */
+    bool rung;            /* its first worker was told to meet */
 };
 
 /* The same since the last exchange, to be summed over the groups with the next one. */
@@ -64,7 +67,15 @@ struct replicate {
     struct replicate_own own; /* of this round, from the shard method               */
     struct tally tally;
     struct agreed agreed; /* rounds 0: not in this round                            */
-    struct {              /* the run whose state is being loaded                      */
+    struct {              /* async: what the next round trains on, by `begin`         */
+        int rank;
+        int64_t microbatch;
+    } data;
+    struct { /* ... and what a round tells: see struct round */
+        int64_t step;
+        bool evaluate, meet;
+    } told;
+    struct { /* the run whose state is being loaded                      */
         int64_t groups;
         bool same; /* of this method; otherwise members begin anew */
     } from;
@@ -90,6 +101,10 @@ struct replicate_ops {
     enum sotto_status (*init)(struct replicate *r);
     /* (optional) The parameters were set: what is remembered of them starts here. */
     void (*anchor)(struct replicate *r);
+    /* (optional) async: a round begins, on the worker's own line: whether it trains at all
+     * (r->idle) and on what (r->data). *rung: the group is to meet the others; as its first worker
+     * was told, what is said here by the others does not count. */
+    enum sotto_status (*begin)(struct replicate *r, const struct plan *plan, bool *rung);
     /* x <- the parameters after this round's step; the gradient is part.g * scale. */
     enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
     /* (optional) Where `step` has left something to be done (r->left): all of it for stage k, the
@@ -99,6 +114,13 @@ struct replicate_ops {
     /* (optional) All that must survive, with nothing left of a step; without it: replicate_visit.
      */
     enum sotto_status (*visit)(struct replicate *r, struct state_visitor *v);
+    /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
+     * `across` belongs to; called by all workers. Without it: the groups' mean. */
+    enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
+    /* (optional, all three) As in strategy_ops. */
+    int64_t (*place)(struct replicate *r);
+    bool (*pushed)(struct replicate *r, struct pushed *out);
+    enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
     /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);
 };

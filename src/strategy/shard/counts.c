@@ -73,6 +73,9 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
     } else {
         out->agreed = r->agreed.rounds ? &r->agreed : NULL;
         out->stop = r->stop;
+        out->step = r->told.step;
+        out->evaluate = r->told.evaluate;
+        out->meet = r->told.meet;
     }
 }
 
@@ -88,6 +91,7 @@ void shard_count_end(struct shard *s, const struct counts *c, struct round *out)
     out->own_microbatches = (int64_t)c->microbatches;
     out->loss = c->targets > 0 ? c->loss / c->targets : 0;
     out->whole = r->ops->in_step || s->is.mesh->n_r == 1;
+    out->idle = r->idle;
     shard_agree(s, c, out);
 }
 
@@ -95,8 +99,11 @@ void shard_tell(struct shard *s, const struct counts *c)
 {
     s->replicate->own = (struct replicate_own){.tokens = c->tokens,
                                                .microbatches = c->microbatches,
+                                               .loss = c->loss,
+                                               .targets = c->targets,
                                                .seconds = c->seconds / c->workers,
-                                               .stop = c->stop > 0};
+                                               .stop = fmod(c->stop, STOP_RUNG) > 0,
+                                               .rung = c->stop >= STOP_RUNG};
 }
 
 double shard_scale(const struct shard *s, const struct counts *all)

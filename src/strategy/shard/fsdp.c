@@ -135,8 +135,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         TRY(shard_ready(s, k));
         TRY(gather_stage(f, k));
     }
-    TRY(oracle_begin(s->is.oracle, 0, index, s->is.oracle->rank,
-                     s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(s->is.oracle, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
     TRY(prefetch(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
         bool late;
@@ -305,6 +304,7 @@ static const struct strategy_ops ops = {
     .export = shard_export,
     .import = shard_import,
     .visit = visit,
+    SHARD_ASYNC_OPS,
     .free = free_fsdp,
 };
 

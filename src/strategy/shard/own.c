@@ -96,6 +96,8 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
         .across = lane ? mesh->lane_replicate : mesh->replicate,
         .within = lane ? mesh->lane_shard : mesh->shard,
         .data = s->is.oracle->data,
+        .eval_every = s->is.eval_every,
+        .save_every = s->is.save_every,
         .part = part,
         .n_part = s->n_slice,
         .own = &s->own,
@@ -147,6 +149,8 @@ static enum sotto_status truth(struct shard *s, struct view *out)
     if (!s->mean.dev)
         TRY(buffer_init(&s->mean, dev, DTYPE_F32, r->count, MEMORY_SCRATCH));
     *out = s->mean.view;
+    if (r->ops->truth)
+        return r->ops->truth(r, s->is.mesh->replicate, *out);
     dev->ops->copy(dev, *out, r->x, r->count);
     return replicate_mean(r, s->is.mesh->replicate, *out);
 }
@@ -227,4 +231,22 @@ enum sotto_status shard_import(struct strategy *strategy, const float *flat)
     replicate_anchor(s->replicate);
     TRY(replicate_publish(s->replicate));
     return device_check(s->replicate->is.dev);
+}
+
+int64_t shard_place_in_run(struct strategy *strategy)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->place ? r->ops->place(r) : -1;
+}
+
+bool shard_pushed(struct strategy *strategy, struct pushed *out)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->pushed && r->ops->pushed(r, out);
+}
+
+enum sotto_status shard_write_pushes(struct strategy *strategy, const char *path)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->write_pushes ? r->ops->write_pushes(r, path) : SOTTO_OK;
 }

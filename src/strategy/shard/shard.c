@@ -90,16 +90,22 @@ void shard_free(struct strategy *strategy)
 
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
+    struct replicate *r = s->replicate;
+    bool rung = false;
     buffer_free(&s->whole);
     buffer_free(&s->mean);
+    if (r->ops->begin) {
+        TRY(r->ops->begin(r, plan, &rung));
+        s->next = r->data.microbatch;
+    }
     /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
      * know of each other. */
-    s->asked = !s->carried && s->replicate->ops->in_step ? plan->asked : NULL;
+    s->asked = !s->carried && r->ops->in_step ? plan->asked : NULL;
     if (!s->carried) {
         TRY(work_fill(&s->on, g->view, g->count, 0));
         s->counts = (struct counts){0};
     }
-    s->counts.stop = plan->stop;
+    s->counts.stop = plan->stop + (rung ? STOP_RUNG : 0);
     s->counts.workers = 1;
     s->counts.seconds = plan->seconds;
     s->carried = false;
@@ -160,7 +166,7 @@ enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *compl
 {
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
-    TRY(oracle_begin(o, 0, index, o->rank, s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(o, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
     for (int k = 0; k < n; k++) {
         TRY(shard_ready(s, k)); /* what the last step has left of it */
         TRY(oracle_forward(o, 0, k, s->theta_stage));
@@ -209,6 +215,11 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
     if (!alone)
         TRY(lane_wait(s->is.mesh->lane)); /* g = sum_i g_i */
     return SOTTO_OK;
+}
+
+int shard_data(const struct shard *s)
+{
+    return s->replicate->ops->begin ? s->replicate->data.rank : s->is.oracle->rank;
 }
 
 bool shard_alone(const struct shard *s)

@@ -16,13 +16,17 @@ struct stage_job {
 struct counts {
     double loss; /* summed over targets */
     double targets, tokens, microbatches;
-    double stop;
+    double stop;             /* workers that want to, and STOP_RUNG */
     double workers, seconds; /* how many were counted, and their plan.seconds */
     double abandoned;        /* workers that have not finished their micro-batches */
     double parts; /* by counts_sum: micro-batches or targets of the gradient that was summed, which
                      are fewer where groups are in step without that sum */
 };
 enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
+
+/* What counts.stop has more where a group was told to meet the others: more than there are workers.
+ */
+#define STOP_RUNG 0x1p40
 
 /* Owned elements side by side in one stage: where they lie there and in the own vector. */
 struct slice {
@@ -122,6 +126,16 @@ void shard_agree(struct shard *s, const struct counts *all, struct round *out);
 
 /* Hands a round's counts, summed over the group, to the replicate method, before its step. */
 void shard_tell(struct shard *s, const struct counts *c);
+
+/* Members' ops for replicate methods whose groups have no rounds in common. */
+int64_t shard_place_in_run(struct strategy *s);
+bool shard_pushed(struct strategy *s, struct pushed *out);
+enum sotto_status shard_write_pushes(struct strategy *s, const char *path);
+#define SHARD_ASYNC_OPS                                                                            \
+    .place = shard_place_in_run, .pushed = shard_pushed, .write_pushes = shard_write_pushes
+
+/* Whose data the next micro-batches are. */
+int shard_data(const struct shard *s);
 
 /* Sums counts over the workers that are in step; in the lane. */
 enum sotto_status counts_sum(const struct shard *s, struct counts *c);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash.h"
+#include "strategy/method.h"
 #include "train/calibrate.h"
 #include "train/embed/embed.h"
 
@@ -121,6 +122,9 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     TRY_DONE(problem_table(&problem, w->size / c->strategy.groups, &t->table));
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
+    if (strategy_async(&c->strategy))
+        TRY_DONE(fail(SOTTO_EINVAL, "the groups of %s have no rounds in common, as those here are",
+                      c->strategy.replicating->name));
     TRY_DONE(agree(t, parameters));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory,
                          cluster_threads(worker->cluster, worker->worker)));

@@ -1,0 +1,88 @@
+/* Asynchronous DiLoCo (Liu et al. 2024): what its two sides tell each other.
+ *
+ * Each worker of group 0 has a lane with a server of the slice that it owns (async_serve.c): x0 and
+ * the outer optimizer. The first of them, the leader, has the book of all groups (async/server.h)
+ * and tells the others what is due. Worker s of a group sends what it moved to the server of its
+ * slice, and gets x0 and the next task from it (async_diloco.c):
+ *
+ *     up      to the server:      what was moved, or nothing, and then a word (to the leader)
+ *     down    from the server:    a word, and x0 with a task
+ *
+ * All groups meet when the leader rings: their first workers look between two rounds. A group has
+ * come when it has said so; the server rests when all have, and goes on with the first that says it
+ * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
+ * meeting, so that they come, too. */
+#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_DILOCO_H
+#define SOTTO_STRATEGY_REPLICATE_ASYNC_DILOCO_H
+
+#include "strategy/async/outer.h"
+#include "strategy/async/server.h"
+#include "strategy/replicate/replicate.h"
+
+struct async_config {
+    int64_t H;
+    int outer; /* enum async_outer_rule */
+    double outer_lr, outer_momentum;
+    int64_t N;
+    double c, weight;
+    bool staleness, dylu;
+    double grace;
+    char replay[OPTION_ROOM];
+};
+
+enum up_kind {
+    UP_GO,   /* the group begins, or goes on behind a meeting       */
+    UP_PUSH, /* with what it moved before it                        */
+    UP_CAME, /* to the meeting                                      */
+    UP_STOP, /* it wants to stop                                    */
+    UP_END   /* of the server, whatever is under way                */
+};
+struct up_word {
+    int64_t kind;
+    int64_t rounds; /* T, as far as is known */
+    struct async_push push;
+};
+
+enum down_kind {
+    DOWN_TASK,  /* with x0 behind it                                */
+    DOWN_HOLD,  /* the answer comes behind the meeting              */
+    DOWN_AGAIN, /* it was not applied: to be pushed behind it       */
+    DOWN_BELL,  /* all are to meet                                  */
+    DOWN_REST   /* all have come: the server's state may be looked at */
+};
+struct down_word {
+    int64_t kind;
+    struct async_task task;
+    int64_t step; /* the run's */
+    int64_t evaluate, stop;
+};
+
+/* What a server has, at worker s of group 0. */
+struct async_service;
+
+enum sotto_status service_open(struct async_service **out, struct replicate *r,
+                               const struct async_rules *rules, const char *replay, struct comm *up,
+                               struct comm *down, struct comm *within, struct lane *lane);
+/* Ends its job, if need be: `up` is the worker's. */
+void service_close(struct async_service *service, struct comm *up);
+
+/* The parameters that all begin with. */
+enum sotto_status service_begin(struct async_service *service, struct view x);
+
+/* Its job, once. */
+enum sotto_status service_start(struct async_service *service);
+
+/* While it rests, or before it starts. */
+struct view service_x0(const struct async_service *service);
+enum sotto_status service_visit(struct async_service *service, struct state_visitor *v);
+enum sotto_status service_write(const struct async_service *service, const char *path);
+
+/* At any time. */
+bool service_pushed(struct async_service *service, struct pushed *out);
+
+static inline struct view word_of(void *word)
+{
+    return view_of(word, DTYPE_U8);
+}
+
+#endif

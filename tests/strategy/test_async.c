@@ -1,0 +1,647 @@
+/* Asynchronous DiLoCo on the quadratic: its groups, its server and what goes between them, against
+ * the sequence of pushes that the run tells of, done over in double precision. */
+#include "strategy/quadratic.h"
+#include "strategy/shard/shard.h"
+
+#include <pthread.h>
+
+#include "strategy/async/journal.h"
+#include "strategy/async/rules.h"
+
+enum { MOST = 8, PUSHES = 400, SAVES = 32 };
+
+struct lab {
+    const char *shard;
+    int groups, slices;
+    const char *options[8]; /* async-diloco's, up to a NULL */
+    int64_t rounds;         /* T                            */
+    double speed[MOST];     /* of workers; 0: 1             */
+    bool threads;
+    bool diloco; /* the other method, with the same options */
+    int64_t eval_every, save_every;
+    int64_t stop_at; /* rounds of rank 0, when it wants to stop; 0: never */
+    const struct link_model *links;
+    const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
+    int save;
+    bool ends_there;    /* nothing follows that save */
+    int fails;          /* rank, in its third round; 0: none */
+    const char *pushes; /* file */
+
+    /* What came out. */
+    float x[COUNT];
+    int meetings, evaluations;
+    int64_t step[SAVES], evaluated[PUSHES];
+    struct pushed pushed[PUSHES];
+    int n_pushed;
+    int64_t samples;      /* micro-batches of all workers */
+    double seconds;       /* of rank 0                    */
+    double trained[MOST]; /* by each worker until its last meeting, and before the run */
+    struct state_visitor v;
+    pthread_mutex_t lock;
+};
+
+static double lr_at(int64_t place)
+{
+    return 0.05 * (1 + 0.5 * cos(0.2 * (double)place));
+}
+
+static void start(float x[COUNT])
+{
+    for (int i = 0; i < COUNT; i++)
+        x[i] = 2 - 0.1f * (float)i;
+}
+
+static enum sotto_status save(struct lab *lab, struct strategy *s, const struct mesh *mesh)
+{
+    struct worker *w = mesh->worker;
+    if (w->rank == 0)
+        TRY(state_saver_init(&lab->v));
+    for (int r = 0; r < w->size; r++) {
+        TRY(comm_barrier(w->world));
+        if (r != w->rank)
+            continue;
+        lab->v.skip_common = r != 0;
+        lab->v.skip_slices = mesh->r != 0;
+        TRY(s->ops->visit(s, &lab->v));
+    }
+    TRY(comm_barrier(w->world));
+    if (w->rank == 0) {
+        TRY(state_saver_write(&lab->v, lab->to));
+        state_free(&lab->v);
+    }
+    return comm_barrier(w->world);
+}
+
+static enum sotto_status load(const struct lab *lab, struct strategy *s)
+{
+    struct state_visitor v;
+    TRY(state_loader_open(&v, lab->from));
+    TRY(s->ops->visit(s, &v));
+    TRY(state_loader_finish(&v));
+    state_free(&v);
+    return SOTTO_OK;
+}
+
+static void drain(struct lab *lab, struct strategy *s)
+{
+    while (lab->n_pushed < PUSHES && s->ops->pushed(s, &lab->pushed[lab->n_pushed]))
+        lab->n_pushed++;
+}
+
+/* All workers are here; whether the run goes on. */
+static enum sotto_status meet(struct lab *lab, struct pupil *p, const struct round *r, bool *ends)
+{
+    struct strategy *s = p->s;
+    struct worker *w = p->worker;
+    float x[COUNT], all[MOST][COUNT];
+    int64_t steps[MOST];
+    TRY(comm_gather_bytes(w->world, steps, &r->step, sizeof r->step));
+    for (int i = 0; i < w->size; i++)
+        if (steps[i] != r->step)
+            return fail(SOTTO_EINVAL, "ranks %d and %d meet at other steps", w->rank, i);
+    TRY(s->ops->export(s, x));
+    TRY(comm_gather_bytes(w->world, all, x, sizeof x));
+    for (int i = 0; i < w->size; i++)
+        if (memcmp(all[i], x, sizeof x) != 0)
+            return fail(SOTTO_EINVAL, "ranks %d and %d export other parameters", w->rank, i);
+    *ends = r->stop;
+    if (w->rank == 0) {
+        memcpy(lab->x, x, sizeof x);
+        lab->step[lab->meetings++] = r->step;
+        drain(lab, s);
+        if (lab->pushes)
+            TRY(s->ops->write_pushes(s, lab->pushes));
+    }
+    TRY(comm_barrier(w->world));
+    if (lab->to && lab->meetings == lab->save) {
+        TRY(save(lab, s, &p->mesh));
+        *ends |= lab->ends_there;
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, struct round *r)
+{
+    struct strategy *s = p->s;
+    struct worker *w = p->worker;
+    const int64_t at = lab->diloco ? n : s->ops->place(s);
+    struct plan plan = {.lr = lr_at(at),
+                        .next_lr = lr_at(at + 1),
+                        .rounds = lab->rounds,
+                        .step = n,
+                        .stop = lab->stop_at && w->rank == 0 && n + 1 >= lab->stop_at};
+    if (lab->fails && w->rank == lab->fails && n == 2)
+        return fail(SOTTO_EIO, "the disk is gone");
+    TRY(s->ops->round(s, &plan, r));
+    if (!r->idle && !lab->threads)
+        TRY(w->ops->compute(w, NULL, NULL, 1));
+    pthread_mutex_lock(&lab->lock);
+    if (!r->idle)
+        lab->samples += p->config.accumulate;
+    if (r->evaluate && p->mesh.s == 0)
+        lab->evaluated[lab->evaluations++] = r->step;
+    pthread_mutex_unlock(&lab->lock);
+    if (r->evaluate) { /* by the group alone */
+        const struct view *theta;
+        TRY(s->ops->gather(s, &theta));
+    }
+    return SOTTO_OK;
+}
+
+static enum sotto_status go_on(struct worker *w, double seconds)
+{
+    return w->ops->go_on ? w->ops->go_on(w, seconds) : SOTTO_OK;
+}
+
+static enum sotto_status train(struct pupil *p, void *arg)
+{
+    struct lab *lab = arg;
+    struct worker *w = p->worker;
+    float x[COUNT];
+    double trained = lab->from ? lab->trained[w->rank] : 0;
+    start(x);
+    TRY(p->s->ops->import(p->s, x));
+    if (lab->from)
+        TRY(load(lab, p->s));
+    TRY(comm_barrier(w->world));
+    TRY(go_on(w, trained));
+    bool ends = false;
+    for (int64_t n = 0; !ends; n++) {
+        struct round r;
+        const double begin = clock_now(w->clock);
+        TRY(one_round(lab, p, n, &r));
+        trained += clock_now(w->clock) - begin;
+        if (w->rank == 0)
+            drain(lab, p->s);
+        if (lab->diloco && n + 1 == lab->rounds) {
+            ends = true;
+            TRY(p->s->ops->export(p->s, w->rank ? NULL : lab->x));
+        }
+        if (!r.meet)
+            continue;
+        if (w->ops->pause)
+            w->ops->pause(w);
+        lab->trained[w->rank] = trained;
+        TRY(meet(lab, p, &r, &ends));
+        TRY(comm_barrier(w->world));
+        if (!ends)
+            TRY(go_on(w, trained));
+    }
+    if (w->rank == 0)
+        lab->seconds = trained;
+    return SOTTO_OK;
+}
+
+static enum sotto_status work(struct worker *w, void *arg)
+{
+    struct lab *lab = arg;
+    struct quadratic *q = calloc(1, sizeof *q);
+    struct pupil *p = calloc(1, sizeof *p);
+    enum sotto_status st = SOTTO_OK;
+    strategy_defaults(&p->config);
+    optim_defaults(&p->optim);
+    strcpy(p->config.shard, lab->shard);
+    strcpy(p->config.replicate, lab->diloco ? "diloco" : "async-diloco");
+    snprintf(p->config.mesh, sizeof p->config.mesh, "%dx%d", lab->groups, lab->slices);
+    p->config.accumulate = 2;
+    p->optim.kind = OPTIM_SGD;
+    p->optim.momentum = 0.5;
+    p->optim.weight_decay = 0;
+    st = set_options(&p->config, lab->options, 8);
+    if (st == SOTTO_OK)
+        st = pupil_open(p, q, w);
+    if (st == SOTTO_OK) {
+        struct strategy_setup setup = {.config = &p->config,
+                                       .optim = &p->optim,
+                                       .oracle = &q->base,
+                                       .dev = &p->dev,
+                                       .mesh = &p->mesh,
+                                       .eval_every = lab->eval_every,
+                                       .save_every = lab->save_every};
+        st = strategy_open(&p->s, &setup);
+    }
+    if (st == SOTTO_OK) {
+        st = train(p, lab);
+        if (st != SOTTO_OK)
+            mesh_abort(&p->mesh, st);
+        p->s->ops->free(p->s);
+    }
+    mesh_close(&p->mesh);
+    device_close(&p->dev);
+    table_free(&q->table);
+    if (st == SOTTO_OK && p->memory.total)
+        st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)p->memory.total);
+    free(p);
+    free(q);
+    return st;
+}
+
+static enum sotto_status run(struct lab *lab)
+{
+    double speed[MOST];
+    struct engine_config engine = {
+        .workers = lab->groups * lab->slices, .speed = speed, .links = lab->links};
+    int node[MOST];
+    for (int i = 0; i < MOST; i++) {
+        speed[i] = lab->speed[i] > 0 ? lab->speed[i] : 1;
+        node[i] = i / lab->slices;
+    }
+    if (lab->links)
+        engine.node = node;
+    pthread_mutex_init(&lab->lock, NULL);
+    enum sotto_status st = (lab->threads ? engine_threads : engine_virtual)(&engine, work, lab);
+    pthread_mutex_destroy(&lab->lock);
+    return st;
+}
+
+/* ---- the same, one push after the other ---- */
+
+struct rule {
+    int outer; /* enum async_outer_rule */
+    int64_t N;
+    double c, beta, eps;
+};
+
+static void inner_steps(const struct lab *lab, const struct quadratic *q, struct async_span span,
+                        double x[COUNT], double velocity[COUNT])
+{
+    const int size = lab->groups * lab->slices;
+    for (int64_t k = 0; k < span.steps; k++) {
+        const double lr = lr_at(span.first + k);
+        for (int i = 0; i < COUNT; i++) {
+            double g = 0;
+            for (int s = 0; s < lab->slices; s++)
+                for (int m = 0; m < 2; m++) {
+                    const int64_t rank = span.shard * lab->slices + s;
+                    const int64_t index = (2 * (span.first + k) + m) * size + rank;
+                    g += (double)q->a[i] * q->a[i] * (x[i] - centre(index % BATCHES, i));
+                }
+            g /= 2 * lab->slices;
+            velocity[i] = 0.5 * velocity[i] + g;
+            x[i] -= lr * velocity[i];
+        }
+    }
+}
+
+static void follow(const struct lab *lab, const struct async_journal *j, struct rule rule,
+                   double x0[COUNT])
+{
+    static double version[PUSHES + 1][COUNT];
+    double m[COUNT] = {0}, Delta[COUNT] = {0}, velocity[MOST][COUNT] = {{0}};
+    const double N = rule.N ? (double)rule.N : lab->groups;
+    struct quadratic q;
+    float first[COUNT];
+    quadratic_make(&q, NULL);
+    start(first);
+    for (int i = 0; i < COUNT; i++)
+        version[0][i] = x0[i] = first[i];
+    assert_true(j->n <= PUSHES);
+    for (int64_t t = 0; t < j->n; t++) {
+        const struct async_entry *e = &j->entry[t];
+        double x[COUNT];
+        memcpy(x, version[e->version], sizeof x);
+        inner_steps(lab, &q, e->span, x, velocity[e->group]);
+        for (int i = 0; i < COUNT; i++) {
+            double g = version[e->version][i] - x[i];
+            if (rule.outer == ASYNC_DELAYED) {
+                Delta[i] += g;
+                const bool full = (t + 1) % (int64_t)N == 0;
+                if (full)
+                    m[i] = rule.beta * m[i] + Delta[i] / N;
+                const double part = full ? 1 - rule.c * N + rule.c : rule.c;
+                x0[i] -= rule.eps * (part * rule.beta * m[i] + g / N);
+                Delta[i] = full ? 0 : Delta[i];
+            } else {
+                g /= sqrt(lab->groups);
+                m[i] = rule.outer == ASYNC_NESTEROV ? rule.beta * m[i] + g : 0;
+                x0[i] -= rule.eps * (g + (rule.outer == ASYNC_NESTEROV ? rule.beta * m[i] : 0));
+            }
+            version[t + 1][i] = x0[i];
+        }
+    }
+    table_free(&q.table);
+}
+
+static void agrees(const struct lab *lab, struct rule rule)
+{
+    struct async_journal j;
+    double x0[COUNT];
+    int64_t steps = 0;
+    assert_ok(journal_read(&j, lab->pushes, lab->groups));
+    follow(lab, &j, rule, x0);
+    for (int i = 0; i < COUNT; i++) /* hundreds of steps' roundings */
+        if (!(fabs(lab->x[i] - x0[i]) < 1e-5))
+            fail_with("%s, %dx%d: element %d is %.9g, not %.9g", lab->shard, lab->groups,
+                      lab->slices, i, lab->x[i], x0[i]);
+    for (int64_t i = 0; i < j.n; i++)
+        steps += j.entry[i].span.steps;
+    assert_int_equal(j.n, lab->n_pushed);
+    for (int64_t i = 0; i < j.n; i++) {
+        assert_int_equal(lab->pushed[i].number, i);
+        assert_int_equal(lab->pushed[i].group, j.entry[i].group);
+        assert_int_equal(lab->pushed[i].staleness, i - j.entry[i].version);
+    }
+    if (!lab->stop_at) {
+        assert_int_equal(steps, lab->groups * lab->rounds);
+        assert_int_equal(lab->samples, 2 * steps * lab->slices);
+    }
+    journal_free(&j);
+}
+
+static const struct rule delayed = {ASYNC_DELAYED, 0, 0, 0.9, 0.7};
+
+static void by_the_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shard;
+        int groups, slices;
+    } mesh[] = {{"ddp", 1, 1},   {"ddp", 2, 1},  {"ddp", 4, 1},   {"ddp", 3, 2},
+                {"zero1", 2, 2}, {"fsdp", 2, 2}, {"zero1", 2, 4}, {"fsdp", 4, 1}};
+    for (size_t i = 0; i < sizeof mesh / sizeof *mesh; i++)
+        for (int threads = 0; threads < 2; threads++) {
+            struct lab lab = {.shard = mesh[i].shard,
+                              .groups = mesh[i].groups,
+                              .slices = mesh[i].slices,
+                              .threads = threads,
+                              .options = {"async-diloco.H=3"},
+                              .rounds = 20,
+                              .speed = {1, 0.5, 0.25, 0.3},
+                              .pushes = at("pushes.tsv")};
+            assert_ok(run(&lab));
+            assert_int_equal(lab.meetings, 1);
+            assert_int_equal(lab.step[0], 20);
+            agrees(&lab, delayed);
+        }
+}
+
+static void outer_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options[5];
+        struct rule rule;
+    } cases[] = {
+        {{"async-diloco.outer=sgd", "async-diloco.outer_lr=0.5"}, {ASYNC_SGD, 0, 0, 0, 0.5}},
+        {{"async-diloco.outer=nesterov"}, {ASYNC_NESTEROV, 0, 0, 0.9, 0.7}},
+        {{"async-diloco.N=2", "async-diloco.c=0.25"}, {ASYNC_DELAYED, 2, 0.25, 0.9, 0.7}},
+        {{"async-diloco.dylu=true"}, {ASYNC_DELAYED, 0, 0, 0.9, 0.7}},
+        {{"async-diloco.grace=2.5"}, {ASYNC_DELAYED, 0, 0, 0.9, 0.7}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct lab lab = {.shard = "ddp",
+                          .groups = 4,
+                          .slices = 1,
+                          .options = {"async-diloco.H=4"},
+                          .rounds = 30,
+                          .speed = {1, 0.5, 0.25, 0.3},
+                          .pushes = at("pushes.tsv")};
+        for (int k = 0; cases[i].options[k]; k++)
+            lab.options[k + 1] = cases[i].options[k];
+        assert_ok(run(&lab));
+        agrees(&lab, cases[i].rule);
+    }
+}
+
+static void same(const struct lab *a, const struct lab *b)
+{
+    assert_memory_equal(a->x, b->x, sizeof a->x);
+}
+
+static void same_file(const char *a, const char *b)
+{
+    char *x, *y;
+    assert_ok(file_read_text(a, 1 << 20, &x));
+    assert_ok(file_read_text(b, 1 << 20, &y));
+    assert_string_equal(x, y);
+    free(x);
+    free(y);
+}
+
+/* One group is diloco, to the bit; equal ones that wait for each other are, to rounding. */
+static void like_diloco(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *shard;
+        int slices;
+    } mesh[] = {{"ddp", 1}, {"zero1", 2}, {"fsdp", 2}};
+    for (int i = 0; i < 3; i++)
+        for (int groups = 1; groups <= 4; groups += 3) {
+            struct lab a = {.shard = mesh[i].shard,
+                            .groups = groups,
+                            .slices = mesh[i].slices,
+                            .options = {"async-diloco.H=3", "async-diloco.grace=0.5"},
+                            .rounds = 21};
+            struct lab b = a;
+            b.diloco = true;
+            b.options[0] = "diloco.H=3";
+            b.options[1] = NULL;
+            assert_ok(run(&a));
+            assert_ok(run(&b));
+            if (groups == 1)
+                same(&a, &b);
+            for (int k = 0; k < COUNT; k++)
+                assert_true(fabsf(a.x[k] - b.x[k]) < 2e-6f);
+            assert_int_equal(a.n_pushed, 7 * groups);
+        }
+}
+
+static struct lab uneven(int groups, int slices)
+{
+    return (struct lab){.shard = slices > 1 ? "zero1" : "ddp",
+                        .groups = groups,
+                        .slices = slices,
+                        .options = {"async-diloco.H=4"},
+                        .rounds = 40,
+                        .speed = {1, 0.53, 0.21, 0.37, 0.9, 0.9, 0.7, 0.7}};
+}
+
+/* Virtual time repeats itself; a run between threads, or another one, is followed to the bit. */
+static void replayed(void **state)
+{
+    (void)state;
+    const struct link_model links = {.intra = {1e9, 1e-6}, .inter = {100, 0.01}};
+    for (int how = 0; how < 6; how++) {
+        char option[256];
+        struct lab a = uneven(how % 2 ? 2 : 4, how % 2 ? 2 : 1);
+        a.links = how < 2 ? &links : NULL;
+        if (how >= 4)
+            a.options[1] = "async-diloco.grace=3";
+        struct lab b = a, c = a, d;
+        a.pushes = at("a.tsv");
+        b.pushes = at("b.tsv");
+        assert_ok(run(&a));
+        assert_ok(run(&b));
+        same(&a, &b);
+        same_file(at("a.tsv"), at("b.tsv"));
+        assert_true(a.seconds == b.seconds);
+        c.threads = true;
+        c.links = NULL;
+        c.options[1] = NULL;
+        c.pushes = at("a.tsv");
+        assert_ok(run(&c));
+        snprintf(option, sizeof option, "async-diloco.replay=%s", at("a.tsv"));
+        for (int threads = 0; threads < 2; threads++) {
+            d = uneven(c.groups, c.slices);
+            d.threads = threads;
+            d.options[2] = d.options[1] = option;
+            d.options[2] = NULL;
+            d.save_every = threads ? 0 : 10; /* saves change nothing */
+            d.pushes = at("b.tsv");
+            assert_ok(run(&d));
+            same(&c, &d);
+            same_file(at("a.tsv"), at("b.tsv"));
+        }
+    }
+}
+
+/* From each save on, the run goes on as if nothing had been: nor do saves change anything. */
+static void saved(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 8; how++) {
+        struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
+        if (how & 2)
+            a.options[1] = "async-diloco.grace=3";
+        if (how & 4)
+            a.options[2 - !(how & 2)] = "async-diloco.dylu=true";
+        a.pushes = at("a.tsv");
+        struct lab whole = a;
+        assert_ok(run(&whole));
+        assert_int_equal(whole.meetings, 1);
+        a.save_every = 10;
+        struct lab b = a;
+        assert_ok(run(&a));
+        assert_int_equal(a.meetings, 4);
+        if (!(how & 2)) /* an open period of grace waits for the meeting */
+            same(&whole, &a);
+        for (int k = 1; k <= 3; k++) {
+            assert_true(a.step[k - 1] >= 10 * k && a.step[k - 1] < 10 * k + 4);
+            struct lab first = b, second = b;
+            first.to = second.from = at("state");
+            first.save = k;
+            first.ends_there = true;
+            first.pushes = NULL;
+            second.pushes = at("b.tsv");
+            assert_ok(run(&first));
+            assert_int_equal(first.meetings, k);
+            memcpy(second.trained, first.trained, sizeof first.trained);
+            assert_ok(run(&second));
+            assert_int_equal(second.meetings, 4 - k);
+            assert_int_equal(first.samples + second.samples, a.samples);
+            assert_int_equal(first.n_pushed + second.n_pushed, a.n_pushed);
+            same(&a, &second);
+            same_file(at("a.tsv"), at("b.tsv"));
+        }
+    }
+}
+
+static void between_threads(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1), b;
+        a.threads = true;
+        a.save_every = 10;
+        a.eval_every = 5;
+        a.pushes = at("pushes.tsv");
+        if (how & 2)
+            a.options[1] = "async-diloco.grace=0.001";
+        b = a;
+        assert_ok(run(&a));
+        agrees(&a, delayed);
+        b.to = at("state");
+        b.save = 2;
+        b.ends_there = true;
+        assert_ok(run(&b));
+        struct lab rest = a;
+        memset(rest.x, 0, sizeof rest.x);
+        rest.meetings = rest.evaluations = rest.n_pushed = 0;
+        rest.samples = 0;
+        rest.from = at("state");
+        assert_ok(run(&rest));
+        assert_int_equal(b.samples + rest.samples, a.samples);
+        assert_int_equal(b.n_pushed + rest.n_pushed, rest.pushed[rest.n_pushed - 1].number + 1);
+    }
+}
+
+static void evaluated(void **state)
+{
+    (void)state;
+    for (int slices = 1; slices <= 2; slices++) {
+        struct lab a = uneven(4 / slices, slices);
+        a.eval_every = 5;
+        assert_ok(run(&a));
+        assert_int_equal(a.evaluations, 8);
+        for (int i = 0; i < 8; i++)
+            assert_true(a.evaluated[i] >= 5 * (i + 1) && a.evaluated[i] < 5 * (i + 2));
+    }
+}
+
+static void stopped(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 8; how++) {
+        struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
+        a.threads = how & 2;
+        a.stop_at = 13;
+        a.pushes = at("pushes.tsv");
+        if (how & 4)
+            a.options[1] = "async-diloco.grace=2";
+        assert_ok(run(&a));
+        assert_int_equal(a.meetings, 1);
+        if (!a.threads) {
+            assert_true(a.step[0] < 40);
+            agrees(&a, delayed);
+        }
+    }
+}
+
+static void failing(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
+        a.threads = how & 2;
+        a.fails = 3;
+        assert_fails(run(&a), SOTTO_EIO, "worker 3: the disk is gone");
+    }
+}
+
+static void refused(const char *shard, const char *option, const char *part)
+{
+    struct strategy_config *c = calloc(1, sizeof *c);
+    strategy_defaults(c);
+    strcpy(c->shard, shard);
+    strcpy(c->replicate, "async-diloco");
+    assert_ok(set_options(c, &option, option ? 1 : 0));
+    assert_fails(strategy_resolve(c, 4), SOTTO_EINVAL, part);
+    free(c);
+}
+
+static void senseless(void **state)
+{
+    (void)state;
+    refused("acco", NULL, "async-diloco with acco");
+    refused("dpu", NULL, "async-diloco with dpu");
+    refused("cdp", NULL, "cdp");
+    refused("ddp", "async-diloco.c=0.3", "c = 0.3 is more than 1/N = 1/4");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(by_the_rules, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(outer_rules, scratch_make, scratch_remove),
+        cmocka_unit_test(like_diloco),
+        cmocka_unit_test_setup_teardown(replayed, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(saved, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(between_threads, scratch_make, scratch_remove),
+        cmocka_unit_test(evaluated),
+        cmocka_unit_test_setup_teardown(stopped, scratch_make, scratch_remove),
+        cmocka_unit_test(failing),
+        cmocka_unit_test(senseless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
