@@ -115,6 +115,9 @@ struct strategy_ops {
     int64_t (*place)(struct strategy *s);
     bool (*pushed)(struct strategy *s, struct pushed *out);
     enum sotto_status (*write_pushes)(struct strategy *s, const char *path);
+    /* (optional) Likewise, behind a round of this group that has failed with `st`: the others go on
+     * without it, and it only meets them from now on; false: the run has to end. */
+    bool (*leave)(struct strategy *s, enum sotto_status st);
     void (*free)(struct strategy *s); /* with the struct */
 };
 

@@ -130,6 +130,10 @@ static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, 
                         .rounds = lab->rounds,
                         .step = n,
                         .stop = lab->stop_at && w->rank == 0 && n + 1 >= lab->stop_at};
+    if (lab->fails && w->rank == lab->fails && n == 2 && s->ops->leave(s, SOTTO_EIO)) {
+        *r = (struct round){.idle = true};
+        return SOTTO_OK;
+    }
     if (lab->fails && w->rank == lab->fails && n == 2)
         return fail(SOTTO_EIO, "the disk is gone");
     TRY(s->ops->round(s, &plan, r));
@@ -609,12 +613,36 @@ static void failing(void **state)
     }
 }
 
+/* The others go on without a group, and do what it had under way; it has pushed nothing. The first
+ * one has the server, and ends the run. */
+static void left(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 4; how++) {
+        struct lab a = uneven(4, 1);
+        a.threads = how & 1;
+        a.options[1] = "async-diloco.lost=drop";
+        a.options[2] = how & 2 ? "async-diloco.grace=2" : NULL;
+        a.save_every = 10;
+        a.fails = 2;
+        a.pushes = at("pushes.tsv");
+        assert_ok(run(&a));
+        for (int i = 0; i < a.n_pushed; i++)
+            assert_int_not_equal(a.pushed[i].group, 2);
+        assert_int_equal(a.pushed[a.n_pushed - 1].step, 40);
+        assert_int_equal(a.samples, 2 * (4 * 40 + 2)); /* and two steps of it that were lost */
+        a.samples -= 4;
+        agrees(&a, delayed);
+    }
+}
+
 static void refused(const char *shard, const char *option, const char *part)
 {
     struct strategy_config *c = calloc(1, sizeof *c);
     strategy_defaults(c);
     strcpy(c->shard, shard);
     strcpy(c->replicate, "async-diloco");
+    strcpy(c->mesh, strcmp(shard, "zero1") == 0 ? "2x2" : "4x1");
     assert_ok(set_options(c, &option, option ? 1 : 0));
     assert_fails(strategy_resolve(c, 4), SOTTO_EINVAL, part);
     free(c);
@@ -626,6 +654,7 @@ static void senseless(void **state)
     refused("acco", NULL, "async-diloco with acco");
     refused("dpu", NULL, "async-diloco with dpu");
     refused("cdp", NULL, "cdp");
+    refused("zero1", "async-diloco.lost=drop", "groups of one worker, and these have 2");
     refused("ddp", "async-diloco.c=0.3", "c = 0.3 is more than 1/N = 1/4");
 }
 
@@ -641,6 +670,7 @@ int main(void)
         cmocka_unit_test(evaluated),
         cmocka_unit_test_setup_teardown(stopped, scratch_make, scratch_remove),
         cmocka_unit_test(failing),
+        cmocka_unit_test_setup_teardown(left, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,6 +7,8 @@
 #include "strategy/method.h"
 #include "tensor/ops.h"
 
+static const char *const lost_names[] = {"end", "drop", NULL};
+
 #define S struct async_config
 static const struct option options[] = {
     OPTION_LONG(S, H, "500", 1, 1e15, "steps of a task; with dylu: of the fastest group's"),
@@ -23,6 +25,10 @@ static const struct option options[] = {
     OPTION_BOOL(S, dylu, "false", "groups train as many steps as they are fast"),
     OPTION_REAL(S, grace, "0", 0, 1e9,
                 "seconds that a push waits for others, to pull the same parameters"),
+    OPTION_ENUM(
+        S, lost, "end", lost_names,
+        "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
+        "groups of one worker, and not the first, which has the server"),
     OPTION_TEXT(S, replay, "", "a run's pushes.tsv: take pushes in that order, to the bit"),
 };
 #undef S
@@ -60,6 +66,11 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
                     "when it is given out",
                     strategy->sharding->name);
     TRY(rules_check(&rules));
+    if (c->lost == LOST_DROP && strategy->workers > strategy->groups)
+        return fail(SOTTO_EINVAL,
+                    "async-diloco.lost = drop is for groups of one worker, and these have %d: the "
+                    "others of a group would wait for the one that fails",
+                    strategy->workers / strategy->groups);
     if (!*c->replay)
         return SOTTO_OK;
     TRY(journal_read(&journal, c->replay, strategy->groups));
@@ -331,6 +342,16 @@ static enum sotto_status write_pushes(struct replicate *r, const char *path)
     return a->service ? service_write(a->service, path) : SOTTO_OK;
 }
 
+/* A peer's failure is everybody's. */
+static bool leave(struct replicate *r, enum sotto_status st)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    if (own(r)->lost != LOST_DROP || r->is.mesh->n_s > 1 || a->service || st == SOTTO_EPEER)
+        return false;
+    a->state = TASK_NONE;
+    return say(a, UP_LEAVE) == SOTTO_OK;
+}
+
 static enum sotto_status truth(struct replicate *r, struct comm *across, struct view y)
 {
     struct async_diloco *a = (struct async_diloco *)r;
@@ -475,6 +496,7 @@ static const struct replicate_ops ops = {
     .place = place,
     .pushed = pushed,
     .write_pushes = write_pushes,
+    .leave = leave,
     .free = free_async,
 };
 

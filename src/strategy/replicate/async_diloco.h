@@ -19,6 +19,8 @@
 #include "strategy/async/server.h"
 #include "strategy/replicate/replicate.h"
 
+enum async_lost { LOST_END, LOST_DROP };
+
 struct async_config {
     int64_t H;
     int outer; /* enum async_outer_rule */
@@ -27,15 +29,17 @@ struct async_config {
     double c, weight;
     bool staleness, dylu;
     double grace;
+    int lost; /* enum async_lost */
     char replay[OPTION_ROOM];
 };
 
 enum up_kind {
-    UP_GO,   /* the group begins, or goes on behind a meeting       */
-    UP_PUSH, /* with what it moved before it                        */
-    UP_CAME, /* to the meeting                                      */
-    UP_STOP, /* it wants to stop                                    */
-    UP_END   /* of the server, whatever is under way                */
+    UP_GO,    /* the group begins, or goes on behind a meeting       */
+    UP_PUSH,  /* with what it moved before it                        */
+    UP_CAME,  /* to the meeting                                      */
+    UP_STOP,  /* it wants to stop                                    */
+    UP_LEAVE, /* it cannot go on, but comes to meetings              */
+    UP_END    /* of the server, whatever is under way                */
 };
 struct up_word {
     int64_t kind;

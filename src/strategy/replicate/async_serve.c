@@ -230,7 +230,7 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
     return answer_all(v);
 }
 
-static enum sotto_status take_word(struct async_service *v, const struct up_word *w)
+static enum sotto_status take_word(struct async_service *v, int from, const struct up_word *w)
 {
     switch (w->kind) {
     case UP_GO:
@@ -239,6 +239,9 @@ static enum sotto_status take_word(struct async_service *v, const struct up_word
         return take_push(v, &w->push);
     case UP_CAME:
         return ++v->came == v->groups ? rest(v) : SOTTO_OK;
+    case UP_LEAVE:
+        server_leave(&v->server, from);
+        return answer_all(v);
     case UP_STOP:
         v->asked = true;
         return SOTTO_OK;
@@ -269,7 +272,7 @@ static enum sotto_status lead(void *arg)
         TRY(comm_recv_some(v->up, v->g.view, v->outer.count, whose(v), until, &from, &came));
         if (from >= 0) {
             TRY(comm_recv(v->up, word_of(&w), sizeof w, from));
-            TRY(take_word(v, &w));
+            TRY(take_word(v, from, &w));
         } else {
             TRY(answer_all(v));
         }

@@ -117,10 +117,11 @@ struct replicate_ops {
     /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
-    /* (optional, all three) As in strategy_ops. */
+    /* (optional, all four) As in strategy_ops. */
     int64_t (*place)(struct replicate *r);
     bool (*pushed)(struct replicate *r, struct pushed *out);
     enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
+    bool (*leave)(struct replicate *r, enum sotto_status st);
     /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);
 };

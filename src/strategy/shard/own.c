@@ -250,3 +250,9 @@ enum sotto_status shard_write_pushes(struct strategy *strategy, const char *path
     struct replicate *r = ((struct shard *)strategy)->replicate;
     return r->ops->write_pushes ? r->ops->write_pushes(r, path) : SOTTO_OK;
 }
+
+bool shard_leave(struct strategy *strategy, enum sotto_status st)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->leave && r->ops->leave(r, st);
+}
