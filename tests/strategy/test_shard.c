@@ -122,23 +122,22 @@ static void slices(void **state)
     (void)state;
     static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2},
                                     {4, 4}, {8, 1}, {8, 4}, {6, 3}};
-    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
-        for (int variant = 0; variant < 16; variant++) {
-            struct case_ ddp = {.workers = shapes[k][0], .accumulate = 2, .nan_at = -1};
-            ddp.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
-            ddp.weight = variant & 2 ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
-            ddp.clip = variant & 4 ? 0.5 : 0;
-            struct case_ sliced = ddp;
-            sliced.method = variant & 8 ? 2 : 1;
-            sliced.groups = shapes[k][1];
-            struct engine_config engine = {.workers = shapes[k][0]};
-            assert_ok(engine_threads(&engine, work, &ddp));
-            assert_ok(engine_threads(&engine, work, &sliced));
-            for (int i = 0; i < COUNT; i++)
-                if (fabsf(sliced.x[i] - ddp.x[i]) > 2e-5f)
-                    fail_with("%d workers in %d groups, variant %d: x[%d] is %g, ddp's %g",
-                              shapes[k][0], shapes[k][1], variant, i, sliced.x[i], ddp.x[i]);
-        }
+    for (size_t variant = 0; variant < 16 * sizeof shapes / sizeof *shapes; variant += STRIDE) {
+        const int *shape = shapes[variant / 16];
+        struct case_ ddp = {.workers = shape[0], .accumulate = 2, .nan_at = -1};
+        ddp.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
+        ddp.weight = variant & 2 ? WEIGHT_TOKENS : WEIGHT_MICROBATCH;
+        ddp.clip = variant & 4 ? 0.5 : 0;
+        struct case_ sliced = ddp;
+        sliced.method = variant & 8 ? 2 : 1;
+        sliced.groups = shape[1];
+        struct engine_config engine = {.workers = shape[0]};
+        assert_ok(engine_threads(&engine, work, &ddp));
+        assert_ok(engine_threads(&engine, work, &sliced));
+        for (int i = 0; i < COUNT; i++)
+            if (fabsf(sliced.x[i] - ddp.x[i]) > 2e-5f)
+                fail_with("%d workers in %d groups, variant %zu: x[%d] is %g, ddp's %g", shape[0],
+                          shape[1], variant % 16, i, sliced.x[i], ddp.x[i]);
     }
 }
 

@@ -54,6 +54,8 @@ static void ops_have_the_cpus_bits(void **state)
 {
     (void)state;
     for (size_t i = 0; i < op_cases_count; i++) {
+        if (i % LEAP && family_of(&op_cases[i]) == family_of(&op_cases[i - 1]))
+            continue; /* of every op the first */
         check_case(&op_cases[i], 0);
         check_case(&op_cases[i], KIND_WEIGHT);
     }
