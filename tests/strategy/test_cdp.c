@@ -1,13 +1,18 @@
 /* Cyclic data parallelism: every placement makes the steps of a plain loop over the rule, to the
  * bit where it adds up in their order. */
 #include "strategy/cdp_lab.h"
+
+#include "io/state.h"
 #include "strategy/cdp_replay.h"
 
 enum { STEPS = 6 };
 
 struct case_ {
     struct cdp_case is;
-    bool virtual_; /* the engine; else threads */
+    bool virtual_;          /* the engine; else threads */
+    int import_at;          /* step that its own parameters are imported in front of; 0: none */
+    bool again;             /* steps behind it are made twice, from the state that there was */
+    struct state_visitor v; /* of it: the workers' visits in turn */
 
     /* What came out. */
     float x[STEPS + 1][CHAIN_MOST];
@@ -40,6 +45,37 @@ static enum sotto_status look(struct case_ *c, struct worker *w, struct strategy
     return SOTTO_OK;
 }
 
+/* One after the other, as they are in one process. */
+static enum sotto_status save(struct case_ *c, struct worker *w, struct strategy *s)
+{
+    if (w->rank == 0)
+        TRY(state_saver_init(&c->v));
+    for (int r = 0; r < w->size; r++) {
+        TRY(comm_barrier(w->world));
+        if (r != w->rank)
+            continue;
+        c->v.skip_common = r != 0;
+        TRY(s->ops->visit(s, &c->v));
+    }
+    TRY(comm_barrier(w->world));
+    if (w->rank == 0) {
+        TRY(state_saver_write(&c->v, at("state")));
+        state_free(&c->v);
+    }
+    return comm_barrier(w->world);
+}
+
+static enum sotto_status load(struct strategy *s, const float *x)
+{
+    struct state_visitor v;
+    TRY(s->ops->import(s, x));
+    TRY(state_loader_open(&v, at("state")));
+    TRY(s->ops->visit(s, &v));
+    TRY(state_loader_finish(&v));
+    state_free(&v);
+    return SOTTO_OK;
+}
+
 static enum sotto_status steps(struct case_ *c, struct seat *p, struct worker *w, int from, int to)
 {
     for (int t = from; t < to; t++) {
@@ -56,6 +92,25 @@ static enum sotto_status steps(struct case_ *c, struct seat *p, struct worker *w
     return SOTTO_OK;
 }
 
+static enum sotto_status import_own(struct seat *p)
+{
+    float x[CHAIN_MOST];
+    TRY(p->s->ops->export(p->s, x));
+    return p->s->ops->import(p->s, x);
+}
+
+/* A step, and then some whose end is forgotten. */
+static enum sotto_status step_and_back(struct case_ *c, struct seat *p, struct worker *w)
+{
+    const int now = c->import_at + 1;
+    float x[CHAIN_MOST];
+    TRY(steps(c, p, w, now - 1, now));
+    TRY(p->s->ops->export(p->s, x));
+    TRY(save(c, w, p->s));
+    TRY(steps(c, p, w, now, STEPS));
+    return load(p->s, x);
+}
+
 static enum sotto_status work(struct worker *w, void *arg)
 {
     struct case_ *c = arg;
@@ -65,7 +120,10 @@ static enum sotto_status work(struct worker *w, void *arg)
     TRY_DONE(seat_open(&p, &c->is, w));
     chain_start(x, table_count(&p.chain.table));
     TRY_DONE(p.s->ops->import(p.s, x));
-    TRY_DONE(steps(c, &p, w, 0, STEPS));
+    TRY_DONE(steps(c, &p, w, 0, c->import_at));
+    TRY_DONE(c->import_at ? import_own(&p) : SOTTO_OK);
+    TRY_DONE(c->again ? step_and_back(c, &p, w) : SOTTO_OK);
+    TRY_DONE(steps(c, &p, w, c->import_at + c->again, STEPS));
 done:
     if (st != SOTTO_OK)
         mesh_abort(&p.mesh, st);
@@ -112,6 +170,8 @@ static void replay(const struct case_ *c, struct case_ *out)
                        .optim = &optim};
     replay_open(&r, &chain.base, &dev, x);
     for (int t = 0; t < STEPS; t++) {
+        if (t == c->import_at)
+            dev.ops->copy(&dev, r.before.view, r.theta.view, r.theta.count);
         replay_step(&r, &chain.base, &dev);
         dev.ops->read(&dev, out->x[t + 1], r.x.view, r.x.count);
         out->loss[t] = r.loss;
@@ -262,6 +322,25 @@ static void mp_variants(void **state)
     variants("mp", false);
 }
 
+/* Parameters that are imported in the middle stand for those before them too; the optimizer keeps
+ * its state, wherever it is. Steps that are made again from a state that was saved are the same. */
+static void imports(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {"single", "dp", "pp", "mp", "zero"};
+    for (int variant = 0; variant < 20; variant++) {
+        static struct case_ c;
+        c = (struct case_){.virtual_ = variant / 2 % 2, .import_at = 3, .again = variant % 2};
+        c.is = (struct cdp_case){.placement = placements[variant / 4],
+                                 .rule = rules[variant / 2 % 2],
+                                 .n = 4,
+                                 .kind = OPTIM_ADAMW,
+                                 .mixed = variant / 2 % 2,
+                                 .nan_at = -1};
+        equal_replay(&c, 0);
+    }
+}
+
 static void no_number(void **state)
 {
     (void)state;
@@ -331,7 +410,8 @@ int main(void)
         cmocka_unit_test(dp_variants), cmocka_unit_test(pp_variants),
         cmocka_unit_test(zero),        cmocka_unit_test(zero_variants),
         cmocka_unit_test(mp),          cmocka_unit_test(mp_variants),
-        cmocka_unit_test(no_number),   cmocka_unit_test(refuses),
+        cmocka_unit_test(imports),     cmocka_unit_test(no_number),
+        cmocka_unit_test(refuses),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

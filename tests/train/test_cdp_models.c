@@ -71,11 +71,31 @@ static struct run_config configure(const char *const *model, const char *placeme
     return c;
 }
 
+/* Three stages: parameters come anew in the middle, and micro-batches that were under way are run
+ * again. */
+static bool imports(const struct run *run, int64_t step)
+{
+    return run->table->n_stage == 3 && step == STEPS / 2;
+}
+
+static enum sotto_status import_own(struct trainer *t)
+{
+    float *x = malloc(table_count(t->run->table) * sizeof *x);
+    assert_non_null(x);
+    enum sotto_status st = t->strategy->ops->export(t->strategy, x);
+    if (st == SOTTO_OK)
+        st = t->strategy->ops->import(t->strategy, x);
+    free(x);
+    return st;
+}
+
 static enum sotto_status rounds(struct trainer *t, struct lab *lab)
 {
     const bool first = t->worker->rank == 0;
     for (int64_t s = 0; s < STEPS; s++) {
         struct round r;
+        if (imports(t->run, s))
+            TRY(import_own(t));
         TRY(t->strategy->ops->round(t->strategy, &(struct plan){.lr = lr(s)}, &r));
         if (first)
             lab->loss[s] = r.loss;
@@ -185,6 +205,8 @@ static void replay(const struct run *run, bool v2, bool turns, struct lab *out)
                        .optim = &c->optim};
     replay_open(&r, &a.model.base, &dev, run->start);
     for (int t = 0; t < STEPS; t++) {
+        if (imports(run, t)) /* they stand for those before them, too */
+            dev.ops->copy(&dev, r.before.view, r.theta.view, r.theta.count);
         replay_step(&r, &a.model.base, &dev);
         if (a.state.dev)
             keep(&a, &run->model, n, out->kept);

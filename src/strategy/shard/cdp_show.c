@@ -164,10 +164,8 @@ enum sotto_status cdp_visit(struct strategy *strategy, struct state_visitor *v)
     struct shard *s = &c->shard;
     const bool loads = state_loading(v);
     int64_t all = c->t * c->is.n;
-    if (loads) {
+    if (loads)
         TRY(cdp_settle(c));
-        TRY(bring_home(c));
-    }
     TRY(state_count(v, "microbatches", &all, STATE_STEPS * STATE_WORKERS));
     if (loads) { /* first: it says who has what */
         c->t = (all + c->is.n - 1) / c->is.n;
