@@ -176,22 +176,36 @@ static uint32_t bound(const bits_of *bits, int n, int keep, uint32_t *room)
 /* Few of few: the largest, and again without it. Of equal ones the first. */
 enum { FEW = 4, OF_FEW = 64 };
 
-#ifdef __AVX512F__
-static int first_largest(const int32_t *keys, int n)
+/* The next of k in order. */
+static void insert(int32_t *index, int k, int32_t next)
 {
-    const __m512i below = _mm512_set1_epi32(-1);
-    __m512i part[OF_FEW / 16], most = below;
-    uint64_t where = 0;
+    for (; k > 0 && index[k - 1] > next; k--)
+        index[k] = index[k - 1];
+    index[k] = next;
+}
+
+#ifdef __AVX512F__
+static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
+{
+    const __m512i below = _mm512_set1_epi32(-1), magnitude = _mm512_set1_epi32(MAGNITUDE);
+    __m512i part[OF_FEW / 16];
     for (int i = 0; i < OF_FEW / 16; i++) {
         const int left = n - 16 * i;
         const __mmask16 mask = left >= 16 ? 0xffff : left > 0 ? (1u << left) - 1 : 0;
-        part[i] = _mm512_mask_loadu_epi32(below, mask, keys + 16 * i);
-        most = _mm512_max_epi32(most, part[i]);
+        part[i] = _mm512_mask_and_epi32(below, mask, _mm512_maskz_loadu_epi32(mask, bits + 16 * i),
+                                        magnitude);
     }
-    most = _mm512_set1_epi32(_mm512_reduce_max_epi32(most));
-    for (int i = 0; i < OF_FEW / 16; i++)
-        where |= (uint64_t)_mm512_cmpeq_epi32_mask(part[i], most) << 16 * i;
-    return __builtin_ctzll(where);
+    for (int k = 0; k < keep; k++) {
+        const __m512i most = _mm512_set1_epi32(_mm512_reduce_max_epi32(_mm512_max_epi32(
+            _mm512_max_epi32(part[0], part[1]), _mm512_max_epi32(part[2], part[3]))));
+        uint64_t where = 0;
+        for (int i = 0; i < OF_FEW / 16; i++)
+            where |= (uint64_t)_mm512_cmpeq_epi32_mask(part[i], most) << 16 * i;
+        const uint64_t first = where & -where;
+        for (int i = 0; i < OF_FEW / 16; i++)
+            part[i] = _mm512_mask_mov_epi32(part[i], (__mmask16)(first >> 16 * i), below);
+        insert(index, k, __builtin_ctzll(where));
+    }
 }
 #else
 static int first_largest(const int32_t *keys, int n)
@@ -208,19 +222,19 @@ static int first_largest(const int32_t *keys, int n)
     }
     return first;
 }
-#endif
 
-static void take_largest(int32_t *keys, int n, int keep, int32_t *index)
+static void take_largest(const bits_of *bits, int n, int keep, int32_t *index)
 {
+    int32_t keys[OF_FEW];
+    for (int i = 0; i < n; i++)
+        keys[i] = (int32_t)(bits[i] & MAGNITUDE);
     for (int k = 0; k < keep; k++) {
         const int first = first_largest(keys, n);
-        int at = k;
         keys[first] = -1; /* below any */
-        for (; at > 0 && index[at - 1] > first; at--)
-            index[at] = index[at - 1];
-        index[at] = first;
+        insert(index, k, first);
     }
 }
+#endif
 
 /* Many, or of many: those that reach a bound first, and of these those that reach the border. */
 static void take_reaching(const bits_of *bits, int n, int keep, uint32_t *room, int32_t *where,
@@ -269,16 +283,15 @@ static void select(const float *c, int rows, int w, size_t ld, int keep, uint32_
 {
     const int n = rows * w;
     const bits_of *bits = (const bits_of *)c;
-    if (keep <= FEW && n <= OF_FEW) {
+    if (ld != (size_t)w && rows > 1) {
         for (int r = 0; r < rows; r++)
-            for (int i = 0; i < w; i++)
-                keys[r * w + i] = bits[(size_t)r * ld + (size_t)i] & MAGNITUDE;
-        take_largest((int32_t *)keys, n, keep, index);
-    } else {
-        for (int r = 0; r < rows && ld != (size_t)w; r++)
             memcpy(keys + r * w, bits + (size_t)r * ld, (size_t)w * sizeof *keys);
-        take_reaching(ld == (size_t)w ? bits : keys, n, keep, room, where, index);
+        bits = keys;
     }
+    if (keep <= FEW && n <= OF_FEW)
+        take_largest(bits, n, keep, index);
+    else
+        take_reaching(bits, n, keep, room, where, index);
     const struct divisor by = divisor_of(w);
     for (int k = 0; k < keep; k++) {
         const int row = divide(index[k], by);
