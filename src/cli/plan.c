@@ -144,7 +144,9 @@ static enum sotto_status print_traffic(const struct run *run)
         return SOTTO_OK;
     TRY(traffic_of(run, &t, &known));
     if (!known) {
-        printf("wire: known when the run has measured how often groups meet\n");
+        printf("wire: %s\n", strategy_async(&run->config.strategy)
+                                 ? "up to the pace of the groups, which send when they are ready"
+                                 : "known when the run has measured how often groups meet");
         return SOTTO_OK;
     }
     print_bytes(t.about ? "wire: about " : "wire: ", t.inside + t.between,

@@ -113,7 +113,7 @@ enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *k
     bool meets;
     *out = (struct traffic){.every = strategy_every(&c->strategy, key, &meets)};
     out->about = strategy_varies(&c->strategy);
-    *known = strategy_in_step(&c->strategy) || out->every;
+    *known = !strategy_async(&c->strategy) && (strategy_in_step(&c->strategy) || out->every);
     const int64_t most = ROUNDS_TRIED / workers > 4 ? ROUNDS_TRIED / workers : 4;
     const int64_t rounds =
         budget_rounds(&c->train, &(struct budget_spent){0},

@@ -15,7 +15,7 @@ struct traffic {
     bool about; /* it depends on what is sent, or on timing */
 };
 
-/* *known: false: how often groups meet is measured when the run begins. */
+/* *known: false: how often groups meet is measured when the run begins, or up to their pace. */
 enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *known);
 
 #endif

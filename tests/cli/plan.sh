@@ -49,6 +49,8 @@ succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=diloco -
 says '^wire: about [0-9.]+ bytes'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=co2 --tau=auto --dry_run
 says '^wire: known when the run has measured how often groups meet$'
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=async-diloco --steps=6 --H=2 --dry_run
+says '^wire: up to the pace of the groups'
 
 # Beside a run that is there it says what would happen, and changes nothing, not even times.
 find new -exec stat -c '%n %Y %s' {} + | sort >before
