@@ -35,6 +35,7 @@ struct lab {
     int n_pushed;
     int64_t samples;      /* micro-batches of all workers */
     double seconds;       /* of rank 0                    */
+    int64_t sent;         /* bytes, by the last rank      */
     double trained[MOST]; /* by each worker until its last meeting, and before the run */
     struct state_visitor v;
     pthread_mutex_t lock;
@@ -193,6 +194,8 @@ static enum sotto_status train(struct pupil *p, void *arg)
     }
     if (w->rank == 0)
         lab->seconds = trained;
+    if (w->rank == w->size - 1)
+        lab->sent = mesh_account_own(&p->mesh).inside;
     return SOTTO_OK;
 }
 
@@ -430,18 +433,29 @@ static void like_diloco(void **state)
         const char *shard;
         int slices;
     } mesh[] = {{"ddp", 1}, {"zero1", 2}, {"fsdp", 2}};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 6; i++)
         for (int groups = 1; groups <= 4; groups += 3) {
-            struct lab a = {.shard = mesh[i].shard,
+            const bool prunes = i >= 3;
+            struct lab a = {.shard = mesh[i % 3].shard,
                             .groups = groups,
-                            .slices = mesh[i].slices,
+                            .slices = mesh[i % 3].slices,
                             .options = {"async-diloco.H=3", "async-diloco.grace=0.5"},
                             .rounds = 21};
             struct lab b = a;
             b.diloco = true;
             b.options[0] = "diloco.H=3";
-            b.options[1] = NULL;
+            b.options[1] = prunes ? "diloco.prune=0.75" : NULL;
             assert_ok(run(&a));
+            if (prunes) {
+                const int64_t dense = a.sent;
+                a = (struct lab){.shard = a.shard,
+                                 .groups = groups,
+                                 .slices = a.slices,
+                                 .options = {a.options[0], a.options[1], "async-diloco.prune=0.75"},
+                                 .rounds = 21};
+                assert_ok(run(&a));
+                assert_true(groups == 1 || a.sent < dense);
+            }
             assert_ok(run(&b));
             if (groups == 1)
                 same(&a, &b);

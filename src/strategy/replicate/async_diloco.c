@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "strategy/method.h"
+#include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
 
 static const char *const lost_names[] = {"end", "drop", NULL};
@@ -25,6 +26,8 @@ static const struct option options[] = {
     OPTION_BOOL(S, dylu, "false", "groups train as many steps as they are fast"),
     OPTION_REAL(S, grace, "0", 0, 1e9,
                 "seconds that a push waits for others, to pull the same parameters"),
+    OPTION_REAL(S, prune, "0", 0, 1,
+                "share of what a group has moved, the smallest of every row, that is not sent"),
     OPTION_ENUM(
         S, lost, "end", lost_names,
         "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
@@ -39,7 +42,7 @@ static const struct option_only only[] = {
     {"c", "outer", "delayed-nesterov"},
 };
 
-static struct async_rules rules_of(const struct async_config *c, int groups)
+struct async_rules async_rules_of(const struct async_config *c, int groups)
 {
     return (struct async_rules){.outer = c->outer,
                                 .outer_lr = c->outer_lr,
@@ -58,7 +61,7 @@ static struct async_rules rules_of(const struct async_config *c, int groups)
 static enum sotto_status resolve(void *own, const struct strategy_config *strategy)
 {
     const struct async_config *c = own;
-    const struct async_rules rules = rules_of(c, strategy->groups);
+    const struct async_rules rules = async_rules_of(c, strategy->groups);
     struct async_journal journal;
     if (strategy_elastic(strategy))
         return fail(SOTTO_EINVAL,
@@ -66,6 +69,8 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
                     "when it is given out",
                     strategy->sharding->name);
     TRY(rules_check(&rules));
+    if (c->prune >= 1)
+        return fail(SOTTO_EINVAL, "async-diloco.prune = 1 sends nothing");
     if (c->lost == LOST_DROP && strategy->workers > strategy->groups)
         return fail(SOTTO_EINVAL,
                     "async-diloco.lost = drop is for groups of one worker, and these have %d: the "
@@ -99,9 +104,10 @@ enum task_state {
 struct async_diloco {
     struct replicate base;
     struct comm *up, *down;
-    struct buffer x0;    /* as it was pulled                             */
-    struct buffer delta; /* what the group has moved                     */
-    int64_t state;       /* enum task_state                              */
+    struct buffer x0;     /* as it was pulled                             */
+    struct buffer delta;  /* what the group has moved                     */
+    struct sparse sparse; /* prune > 0: what is sent of it                */
+    int64_t state;        /* enum task_state                              */
     struct async_task task;
     int64_t done;                  /* steps of the task                          */
     struct async_push push;        /* what is told of it, so far                */
@@ -221,6 +227,27 @@ static enum sotto_status begin(struct replicate *r, const struct plan *plan, boo
     return SOTTO_OK;
 }
 
+static enum sotto_status read_delta(void *arg)
+{
+    struct async_diloco *a = arg;
+    struct device *dev = a->base.is.dev;
+    if (a->sparse.value)
+        dev->ops->read(dev, a->sparse.value, a->delta.view, a->base.count);
+    return device_check(dev);
+}
+
+static enum sotto_status send_delta(struct async_diloco *a)
+{
+    struct replicate *r = &a->base;
+    size_t words;
+    if (!a->sparse.count)
+        return comm_send(a->up, a->delta.view, r->count, 0);
+    TRY(work_run(&r->on, read_delta, a, 2. * sizeof(float) * (double)r->count));
+    TRY(sparse_prune(&a->sparse));
+    TRY(sparse_pack(&a->sparse, &words));
+    return comm_send(a->up, view_of(a->sparse.out, DTYPE_F32), words, 0);
+}
+
 /* g = x0 - x */
 static enum sotto_status push(struct async_diloco *a)
 {
@@ -228,7 +255,7 @@ static enum sotto_status push(struct async_diloco *a)
     TRY(work_copy(&r->on, a->delta.view, a->x0.view, r->count));
     TRY(work_axpy(&r->on, a->delta.view, -1, r->x, r->count));
     a->asked = now(r);
-    TRY(comm_send(a->up, a->delta.view, r->count, 0));
+    TRY(send_delta(a));
     TRY(say(a, UP_PUSH));
     a->state = TASK_WAITS;
     return SOTTO_OK;
@@ -371,8 +398,8 @@ static void anchor(struct replicate *r)
     a->done = 0;
     a->state = TASK_FIRST;
     a->goes = true;
-    if (a->service)
-        (void)service_begin(a->service, a->x0.view); /* its device keeps what has failed */
+    if (a->service && device_check(r->is.dev) == SOTTO_OK) /* devices keep what has failed */
+        (void)service_begin(a->service, a->x0.view);
 }
 
 /* Where the group is in its task. */
@@ -452,6 +479,7 @@ static void free_async(struct replicate *r)
         service_close(a->service, a->up);
     buffer_free(&a->x0);
     buffer_free(&a->delta);
+    sparse_free(&a->sparse);
 }
 
 /* `up` and `down` as the worker has them, and in group 0 as the server has them. */
@@ -460,7 +488,6 @@ static enum sotto_status open_ways(struct async_diloco *a)
     struct replicate *r = &a->base;
     struct mesh *mesh = r->is.mesh;
     struct lane *lane = NULL, *mine = r->is.across->lane;
-    const struct async_rules rules = rules_of(own(r), mesh->n_r);
     struct comm *up, *down, *within;
     if (mesh->r == 0)
         TRY(mesh_lane(mesh, r->is.across, &lane));
@@ -472,7 +499,7 @@ static enum sotto_status open_ways(struct async_diloco *a)
         return SOTTO_OK;
     TRY(mesh_twin(mesh, up, mine, &a->up));
     TRY(mesh_twin(mesh, a->down, lane, &down));
-    return service_open(&a->service, r, &rules, own(r)->replay, up, down, within, lane);
+    return service_open(&a->service, r, own(r), up, down, within, lane);
 }
 
 static enum sotto_status init(struct replicate *r)
@@ -480,6 +507,8 @@ static enum sotto_status init(struct replicate *r)
     struct async_diloco *a = (struct async_diloco *)r;
     TRY(replicate_buffer(r, &a->x0, MEMORY_OUTER));
     TRY(replicate_buffer(r, &a->delta, MEMORY_COMMUNICATION));
+    if (own(r)->prune > 0)
+        TRY(sparse_init_message(&a->sparse, &r->on, r->is.table, r->is.own, own(r)->prune));
     a->goes = true;
     return open_ways(a);
 }

@@ -28,7 +28,7 @@ struct async_config {
     int64_t N;
     double c, weight;
     bool staleness, dylu;
-    double grace;
+    double grace, prune;
     int lost; /* enum async_lost */
     char replay[OPTION_ROOM];
 };
@@ -61,11 +61,13 @@ struct down_word {
     int64_t evaluate, stop;
 };
 
+struct async_rules async_rules_of(const struct async_config *config, int groups);
+
 /* What a server has, at worker s of group 0. */
 struct async_service;
 
 enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_rules *rules, const char *replay, struct comm *up,
+                               const struct async_config *config, struct comm *up,
                                struct comm *down, struct comm *within, struct lane *lane);
 /* Ends its job, if need be: `up` is the worker's. */
 void service_close(struct async_service *service, struct comm *up);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "strategy/replicate/async_diloco.h"
+#include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
 
 /* What the leader tells the other servers of group 0. */
@@ -26,7 +27,8 @@ struct async_service {
     bool leads;
     struct async_server server; /* the leader's */
     struct async_outer outer;
-    struct buffer g; /* what was pushed */
+    struct buffer g;      /* what was pushed */
+    struct sparse sparse; /* prune > 0: the same as it was sent */
     bool started, ended;
     bool begun;               /* tasks were given out */
     bool rings;               /* until all have come, ... */
@@ -190,7 +192,36 @@ bool service_pushed(struct async_service *v, struct pushed *out)
     return found;
 }
 
-static enum sotto_status take_push(struct async_service *v, const struct async_push *p)
+static enum sotto_status write_g(void *arg)
+{
+    struct async_service *v = arg;
+    struct device *dev = v->lane->dev;
+    if (v->sparse.value)
+        dev->ops->write(dev, v->g.view, v->sparse.value, v->outer.count);
+    return device_failed(dev);
+}
+
+/* A message of whoever comes first of `among`: g, or nothing, by *came. */
+static enum sotto_status receive(struct async_service *v, const bool *among, double until,
+                                 int *from, size_t *came)
+{
+    const struct view in = v->sparse.count ? view_of(v->sparse.in, DTYPE_F32) : v->g.view;
+    return comm_recv_some(v->up, in, v->outer.count, among, until, from, came);
+}
+
+static enum sotto_status apply(struct async_service *v, int64_t group, size_t came, double weight)
+{
+    const size_t count = v->outer.count;
+    if (v->sparse.count) {
+        TRY(sparse_unpack(&v->sparse, came, (int)group));
+        TRY(work_run(&v->outer.on, write_g, v, 2. * sizeof(float) * (double)count));
+    } else if (came != count) {
+        return comm_wrong_length(v->up, count * sizeof(float), came * sizeof(float), (int)group);
+    }
+    return outer_push(&v->outer, v->g.view, weight);
+}
+
+static enum sotto_status take_push(struct async_service *v, const struct async_push *p, size_t came)
 {
     double weight = 0;
     if (frozen(v)) {
@@ -199,7 +230,7 @@ static enum sotto_status take_push(struct async_service *v, const struct async_p
     }
     TRY(server_push(&v->server, p, now(v), &weight));
     TRY(order(v, (struct order){.kind = ORDER_APPLY, .group = p->group, .weight = weight}));
-    TRY(outer_push(&v->outer, v->g.view, weight));
+    TRY(apply(v, p->group, came, weight));
     TRY(report(v, p));
     if (passes(run_step(v), v->r->is.eval_every, &v->evaluated))
         v->evaluates[p->group] = true;
@@ -230,13 +261,14 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
     return answer_all(v);
 }
 
-static enum sotto_status take_word(struct async_service *v, int from, const struct up_word *w)
+static enum sotto_status take_word(struct async_service *v, int from, const struct up_word *w,
+                                   size_t came)
 {
     switch (w->kind) {
     case UP_GO:
         return go(v, w);
     case UP_PUSH:
-        return take_push(v, &w->push);
+        return take_push(v, &w->push, came);
     case UP_CAME:
         return ++v->came == v->groups ? rest(v) : SOTTO_OK;
     case UP_LEAVE:
@@ -251,13 +283,18 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
     }
 }
 
+static const bool *only(struct async_service *v, int64_t group)
+{
+    for (int i = 0; i < v->groups; i++)
+        v->among[i] = i == group;
+    return v->among;
+}
+
 /* Whoever comes first, or in a replay whoever did. */
 static const bool *whose(struct async_service *v)
 {
     const int64_t next = v->begun && !v->rings && !v->rests ? server_next(&v->server) : -1;
-    for (int i = 0; i < v->groups; i++)
-        v->among[i] = i == next;
-    return next < 0 ? NULL : v->among;
+    return next < 0 ? NULL : only(v, next);
 }
 
 static enum sotto_status lead(void *arg)
@@ -269,10 +306,10 @@ static enum sotto_status lead(void *arg)
         struct up_word w;
         int from;
         size_t came;
-        TRY(comm_recv_some(v->up, v->g.view, v->outer.count, whose(v), until, &from, &came));
+        TRY(receive(v, whose(v), until, &from, &came));
         if (from >= 0) {
             TRY(comm_recv(v->up, word_of(&w), sizeof w, from));
-            TRY(take_word(v, from, &w));
+            TRY(take_word(v, from, &w, came));
         } else {
             TRY(answer_all(v));
         }
@@ -287,11 +324,13 @@ static enum sotto_status follow(void *arg)
     struct async_service *v = arg;
     while (!v->ended) {
         struct order o;
+        size_t came = 0;
+        int from;
         TRY(comm_broadcast(v->within, word_of(&o), sizeof o, 0));
         if (o.kind == ORDER_APPLY || o.kind == ORDER_DROP)
-            TRY(comm_recv(v->up, v->g.view, v->outer.count, (int)o.group));
+            TRY(receive(v, only(v, o.group), INFINITY, &from, &came));
         if (o.kind == ORDER_APPLY)
-            TRY(outer_push(&v->outer, v->g.view, o.weight));
+            TRY(apply(v, o.group, came, o.weight));
         if (o.kind == ORDER_SEND)
             TRY(send_answer(v, o.group, o.word));
         if (o.kind == ORDER_REST) {
@@ -345,20 +384,22 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     return SOTTO_OK;
 }
 
-static enum sotto_status init(struct async_service *v, const struct async_rules *rules,
-                              const char *replay)
+static enum sotto_status init(struct async_service *v, const struct async_config *config)
 {
     const struct replicate *r = v->r;
-    const size_t K = (size_t)rules->groups;
+    const struct async_rules rules = async_rules_of(config, v->groups);
+    const size_t K = (size_t)v->groups;
     const struct work on = work_in(r->is.mesh, v->lane);
     v->told = calloc(K, sizeof *v->told);
     v->evaluates = calloc(K, sizeof *v->evaluates);
     v->among = calloc(K, sizeof *v->among);
     if (!v->told || !v->evaluates || !v->among)
         return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
-    TRY(outer_init(&v->outer, rules, &on, r->is.table, r->is.own));
+    TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
     TRY(buffer_init(&v->g, v->lane->dev, DTYPE_F32, r->count, MEMORY_COMMUNICATION));
-    return v->leads ? server_init(&v->server, rules, replay) : SOTTO_OK;
+    if (config->prune > 0)
+        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune));
+    return v->leads ? server_init(&v->server, &rules, config->replay) : SOTTO_OK;
 }
 
 static void free_service(struct async_service *v)
@@ -366,6 +407,7 @@ static void free_service(struct async_service *v)
     server_free(&v->server);
     outer_free(&v->outer);
     buffer_free(&v->g);
+    sparse_free(&v->sparse);
     free(v->told);
     free(v->evaluates);
     free(v->among);
@@ -375,7 +417,7 @@ static void free_service(struct async_service *v)
 }
 
 enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_rules *rules, const char *replay, struct comm *up,
+                               const struct async_config *config, struct comm *up,
                                struct comm *down, struct comm *within, struct lane *lane)
 {
     struct async_service *v = calloc(1, sizeof *v);
@@ -386,10 +428,10 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
     v->up = up;
     v->down = down;
     v->within = within;
-    v->groups = rules->groups;
+    v->groups = r->is.mesh->n_r;
     v->leads = r->is.mesh->s == 0;
     pthread_mutex_init(&v->lock, NULL);
-    const enum sotto_status st = init(v, rules, replay);
+    const enum sotto_status st = init(v, config);
     if (st != SOTTO_OK)
         free_service(v);
     else

@@ -18,13 +18,13 @@ static size_t row_length(const struct table_entry *e)
     return e->ndim >= 2 ? e->count / (size_t)e->shape[0] : e->count;
 }
 
-enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
-                              const struct owned *own, double prune)
+/* Messages of up to `block` elements. */
+static enum sotto_status init(struct sparse *s, const struct work *on, const struct table *table,
+                              const struct owned *own, double prune, size_t block)
 {
     struct device *dev = on->dev;
     const size_t count = owned_count(own, table);
-    const int size = on->mesh->n_r;
-    size_t longest = 1, block = size == 2 ? count : comm_block(count, size, 0).end;
+    size_t longest = 1;
     for (int i = 0; i < table->n; i++)
         if (row_length(&table->entry[i]) > longest)
             longest = row_length(&table->entry[i]);
@@ -46,6 +46,21 @@ enum sotto_status sparse_init(struct sparse *s, const struct work *on, const str
         return SOTTO_OK;
     sparse_free(s);
     return fail(SOTTO_ENOMEM, "no memory to prune %zu values", count);
+}
+
+enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
+                              const struct owned *own, double prune)
+{
+    const size_t count = owned_count(own, table);
+    const int size = on->mesh->n_r;
+    return init(s, on, table, own, prune, size == 2 ? count : comm_block(count, size, 0).end);
+}
+
+enum sotto_status sparse_init_message(struct sparse *s, const struct work *on,
+                                      const struct table *table, const struct owned *own,
+                                      double prune)
+{
+    return init(s, on, table, own, prune, owned_count(own, table));
 }
 
 void sparse_free(struct sparse *s)
@@ -212,6 +227,34 @@ static enum sotto_status add(void *arg)
     return SOTTO_OK;
 }
 
+/* Adds a message of `words` words in s->in for block `b`. */
+static enum sotto_status take(struct sparse *s, size_t words, struct comm_block b, int from)
+{
+    const size_t n = b.end - b.begin;
+    size_t want = mask_words(n);
+    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
+    for (size_t i = 0; s->value && i < mask_words(n) && want <= words; i++)
+        want += (size_t)__builtin_popcount(mask[i]);
+    if (s->value && words != n && words != want)
+        return fail(SOTTO_EPEER, "rank %d sends %zu words for a block of %zu values", from, words,
+                    n);
+    s->now.block = b;
+    s->now.dense = words == n;
+    return work_run(&s->on, add, s, sizeof(float) * (2. * (double)n + (double)words));
+}
+
+enum sotto_status sparse_pack(struct sparse *s, size_t *words)
+{
+    return pack(s, (struct comm_block){0, s->count}, kept_of(s, s->count, 1), words);
+}
+
+enum sotto_status sparse_unpack(struct sparse *s, size_t words, int from)
+{
+    if (s->value)
+        memset(s->value, 0, s->count * sizeof *s->value);
+    return take(s, words, (struct comm_block){0, s->count}, from);
+}
+
 /* Sends `words` to the rank `far` ahead, and takes from the one as far behind what it has of block
  * `b`. */
 static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t words,
@@ -219,18 +262,9 @@ static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t 
 {
     const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
     const struct view out = view_of(s->out, DTYPE_F32), in = view_of(s->in, DTYPE_F32);
-    const size_t n = b.end - b.begin;
-    size_t came, want = mask_words(n);
-    TRY(comm_exchange(c, out, words, to, in, n, from, &came));
-    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
-    for (size_t i = 0; s->value && i < mask_words(n) && want <= came; i++)
-        want += (size_t)__builtin_popcount(mask[i]);
-    if (s->value && came != n && came != want)
-        return fail(SOTTO_EPEER, "rank %d sends %zu words for a block of %zu values", from, came,
-                    n);
-    s->now.block = b;
-    s->now.dense = came == n;
-    return work_run(&s->on, add, s, sizeof(float) * (2. * (double)n + (double)came));
+    size_t came;
+    TRY(comm_exchange(c, out, words, to, in, b.end - b.begin, from, &came));
+    return take(s, came, b, from);
 }
 
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c)

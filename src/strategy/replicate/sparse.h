@@ -31,10 +31,19 @@ struct sparse {
  * what is kept is counted, not chosen. */
 enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
                               const struct owned *own, double prune);
+/* For messages of the whole vector from one rank to another. */
+enum sotto_status sparse_init_message(struct sparse *s, const struct work *on,
+                                      const struct table *table, const struct owned *own,
+                                      double prune);
 void sparse_free(struct sparse *s);
 
 /* value <- value without its small entries: what this group sends. */
 enum sotto_status sparse_prune(struct sparse *s);
+
+/* What `value` has as a message of `words` words in s->out; and `value` as rank `from` has sent it
+ * in a message of `words` words, which is in s->in. */
+enum sotto_status sparse_pack(struct sparse *s, size_t *words);
+enum sotto_status sparse_unpack(struct sparse *s, size_t words, int from);
 
 /* value <- the sum over the ranks of c of their pruned values. */
 enum sotto_status sparse_sum(struct sparse *s, struct comm *c);
