@@ -6,7 +6,7 @@
 enum {
     DEPTH = 576,     /* k of a packed tile: nine taps of 64 channels */
     TILE_ROWS = 256, /* at most                                      */
-    STEP = 128       /* elements that are widened at once            */
+    STEP = 128       /* columns of b that a thread packs at once     */
 };
 
 /* How a row product is cut. */
@@ -113,19 +113,22 @@ static void pack_b_strips(const struct kernels *kernels, const struct row_plan *
     }
 }
 
-/* Rows of a tile to where they belong. */
+/* Rows of a tile to where they belong, all at once where they lie in order. */
 static void spread_rows(const struct kernels *k, const struct row_product *p, const float *tile,
                         size_t first, int rows)
 {
+    enum { AT_ONCE = 1024 };
     const size_t n = (size_t)p->n, wide = (size_t)p->wide, tall = (size_t)p->tall;
-    for (int r = 0; r < rows; r++, tile += n) {
+    const int together = p->step == 1 ? rows : 1;
+    const size_t stretch = n * (size_t)together;
+    for (int r = 0; r < rows; r += together, tile += stretch) {
         const size_t row = first + (size_t)r, image = row / (tall * wide);
         const size_t y = (size_t)p->first_y + row / wide % tall * (size_t)p->step;
         const size_t x = (size_t)p->first_x + row % wide * (size_t)p->step;
         const size_t at = ((image * (size_t)p->h + y) * (size_t)p->w + x) * n;
-        for (size_t c = 0; c < n; c += STEP) {
-            float room[STEP];
-            const size_t size = min_size(STEP, n - c);
+        for (size_t c = 0; c < stretch; c += AT_ONCE) {
+            float room[AT_ONCE];
+            const size_t size = min_size(AT_ONCE, stretch - c);
             if (p->add) {
                 float *sum = load(k, p->c, at + c, size, room);
                 k->vector->add(sum, tile + c, size);
