@@ -161,7 +161,7 @@ def main():
     if times:
         median = statistics.median(times)
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps(dict(median=round(median, 6), tokens_per_s=round(a.batch * a.seq / median, 1),
+        print(json.dumps(dict(median=round(median, 6), tokens_per_s=round(a.batch * (1 if a.preset else a.seq) / median, 1),
                               peak_rss_mb=round(rss, 1))), flush=True)
 
 
