@@ -328,6 +328,8 @@ static void hostile_idx(void **state)
     char path[FILE_PATH_ROOM];
     assert_ok(file_join(path, make_folder("bad"), "alone-images-idx3-ubyte"));
     assert_fails(try_open(path, DATA_TRAIN, 0), SOTTO_EIO, "alone-labels-idx1-ubyte");
+    assert_fails(idx_labels_path("images/train-idx3-ubyte", path), SOTTO_EFORMAT, "is not known");
+    assert_fails(idx_labels_path("train-images", path), SOTTO_EFORMAT, "is not known");
 }
 
 /* Compressed files that end, go on, claim more than they have, or are damaged. */

@@ -312,6 +312,15 @@ static void sizes(void **state)
                  "data.image_size = 8, but the model wants images of 16 x 16");
     setup = (struct images_setup){.channels = 4};
     assert_fails(images_open(&l, config, DATA_TRAIN, &setup), SOTTO_EINVAL, "4 channels");
+    /* The model's share of the shorter side is of its own way to bring images to a size. */
+    const struct image_processor model = {.resize = DATA_CROP, .keep = 0.5};
+    setup = (struct images_setup){.processor = &model};
+    for (int resize = 0; resize <= DATA_STRETCH; resize++) {
+        config->resize = resize;
+        assert_ok(images_open(&l, config, DATA_TRAIN, &setup));
+        assert_true(images_set(l)->keep == (resize <= DATA_CROP ? 0.5 : 1));
+        loader_close(l);
+    }
 }
 
 /* preprocessor_config.json, as transformers writes it, and back. */

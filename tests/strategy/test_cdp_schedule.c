@@ -44,18 +44,34 @@ static void check_round(struct walk *w, int64_t step)
     }
 }
 
+/* Micro-batches under way behind a time step, at most. */
+static void count_slots(const struct walk *w, int most[WALK_DEVICES])
+{
+    for (int d = 0; d < cdp_devices(&w->s); d++) {
+        int busy = 0;
+        for (int k = 0; k < w->s.n; k++)
+            busy += w->device[d].slot[k].micro >= 0;
+        most[d] = busy > most[d] ? busy : most[d];
+    }
+}
+
 static void walk_through(struct cdp_schedule s)
 {
     static struct walk w;
+    int most[WALK_DEVICES] = {0};
     assert_int_equal(cdp_check(&s), SOTTO_OK);
     walk_begin(&w, &s);
     int64_t time = 0;
     for (int64_t step = s.first; step < s.steps; step++) {
-        for (; time < cdp_end(&s, step); time++)
+        for (; time < cdp_end(&s, step); time++) {
             walk_time(&w, time);
+            count_slots(&w, most);
+        }
         check_round(&w, step);
     }
     check_end(&w, s.steps);
+    for (int d = 0; d < cdp_devices(&s); d++)
+        assert_int_equal(most[d], cdp_slots(&s, d));
 }
 
 static void test_walk(void **state)
