@@ -162,7 +162,10 @@ static void published_sizes(void **unused)
     static const struct {
         const char *preset;
         size_t parameters;
-    } want[] = {{"resnet18", 11689512}, {"resnet50", 25557032}, {"vit-b/16", 86567656}};
+        double products; /* of numbers, in forward */
+    } want[] = {{"resnet18", 11689512, 1814073344},
+                {"resnet50", 25557032, 4089184256},
+                {"vit-b/16", 86567656, 17563828224}};
     for (int i = 0; i < 3; i++) {
         struct model_config c = {0};
         struct model m;
@@ -171,6 +174,9 @@ static void published_sizes(void **unused)
         assert_ok(model_config_fit(&c, &(struct image_sizes){224, 224, 3, 1000}));
         assert_ok(model_init(&m, &c, 1, 1));
         assert_int_equal(m.table.parameters, want[i].parameters);
+        const double flops = model_stage_flops(&m, 0, model_extent(&m, 1, 1, DTYPE_F32));
+        if (flops != 2 * want[i].products)
+            fail_with("%s: %.0f products, not %.0f", want[i].preset, flops / 2, want[i].products);
         model_free(&m);
     }
 }
