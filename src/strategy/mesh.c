@@ -113,11 +113,19 @@ void mesh_close(struct mesh *mesh)
     *mesh = (struct mesh){0};
 }
 
-enum sotto_status mesh_rest(struct mesh *mesh)
+void mesh_serves(struct mesh *mesh, const struct lane *lane)
+{
+    for (int i = 0; i < mesh->n_lane; i++)
+        mesh->serves[i] |= mesh->lanes[i] == lane;
+}
+
+static enum sotto_status rest(struct mesh *mesh, bool all)
 {
     enum sotto_status first = SOTTO_OK;
     struct status_note note = {0};
     for (int i = 0; i < mesh->n_lane; i++) {
+        if (mesh->serves[i] && !all)
+            continue;
         enum sotto_status st = lane_wait(mesh->lanes[i]);
         if (st != SOTTO_OK && first == SOTTO_OK)
             status_save(&note, first = st);
@@ -125,10 +133,15 @@ enum sotto_status mesh_rest(struct mesh *mesh)
     return status_raise(&note);
 }
 
+enum sotto_status mesh_rest(struct mesh *mesh)
+{
+    return rest(mesh, false);
+}
+
 void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES])
 {
     for (int i = 0; i < MESH_LANES; i++) {
-        const struct lane *lane = i < mesh->n_lane ? mesh->lanes[i] : NULL;
+        const struct lane *lane = i < mesh->n_lane && !mesh->serves[i] ? mesh->lanes[i] : NULL;
         owed[i] = lane && lane->ops->owed ? lane->ops->owed(lane) : 0;
     }
 }
@@ -146,7 +159,7 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
     struct comm *world = mesh->worker->world;
     status_save(&note, st);
     world->ops->abort(world, &note);
-    mesh_rest(mesh);
+    rest(mesh, true);
     return status_raise(&note);
 }
 

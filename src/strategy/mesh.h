@@ -26,6 +26,7 @@ struct mesh {
     int n_comm, n_lane;
     double worked; /* seconds of work over vectors on the worker's own line (work.h) */
     struct device *lane_dev[MESH_LANES]; /* the lanes', owned */
+    bool serves[MESH_LANES]; /* a lane whose job waits for others until they let it end */
 };
 
 /* `groups` = |R|, which must divide the number of workers; `dev`: the worker's, NULL: host memory
@@ -45,7 +46,10 @@ enum sotto_status mesh_duplicate(struct mesh *mesh, struct comm *like, struct la
 enum sotto_status mesh_twin(struct mesh *mesh, struct comm *of, struct lane *lane,
                             struct comm **out);
 
-/* Waits until all lanes are at rest. */
+/* A lane that has one long job, which others let end: at rest between their messages. */
+void mesh_serves(struct mesh *mesh, const struct lane *lane);
+
+/* Waits until all lanes are at rest but those that serve. */
 enum sotto_status mesh_rest(struct mesh *mesh);
 
 /* Seconds of what each lane had under way when a pause began, where lanes stand still in it, and 0

@@ -100,6 +100,7 @@ static enum sotto_status meet(struct lab *lab, struct pupil *p, const struct rou
     for (int i = 0; i < w->size; i++)
         if (steps[i] != r->step)
             return fail(SOTTO_EINVAL, "ranks %d and %d meet at other steps", w->rank, i);
+    TRY(mesh_rest(&p->mesh)); /* its server aside */
     TRY(s->ops->export(s, x));
     TRY(comm_gather_bytes(w->world, all, x, sizeof x));
     for (int i = 0; i < w->size; i++)
@@ -627,6 +628,23 @@ static void failing(void **state)
     }
 }
 
+/* Nor does anybody wait for a server that cannot go on. */
+static void failing_server(void **state)
+{
+    (void)state;
+    const char *text = "0\t4\t0\t0\t0\n1\t4\t1\t0\t0\n0\t4\t0\t4\t0\n";
+    char option[256];
+    assert_ok(file_write(at("bad.tsv"), text, strlen(text)));
+    snprintf(option, sizeof option, "async-diloco.replay=%s", at("bad.tsv"));
+    for (int how = 0; how < 4; how++) {
+        struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
+        a.threads = how & 2;
+        a.options[1] = option;
+        assert_fails(run(&a), SOTTO_EFORMAT,
+                     "worker 0: replay of push 2: it was pulled at 0 pushes, not 1");
+    }
+}
+
 /* The others go on without a group, and do what it had under way; it has pushed nothing. The first
  * one has the server, and ends the run. */
 static void left(void **state)
@@ -684,6 +702,7 @@ int main(void)
         cmocka_unit_test(evaluated),
         cmocka_unit_test_setup_teardown(stopped, scratch_make, scratch_remove),
         cmocka_unit_test(failing),
+        cmocka_unit_test_setup_teardown(failing_server, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(left, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };

@@ -349,7 +349,7 @@ static void refused(void **state)
         const char *option[3], *says;
     } bad[] = {
         {{"preset=diloco", "prune=1"}, "diloco.prune = 1 sends nothing"},
-        {{"preset=co2", "prune=0.5"}, "key 'prune' belongs to diloco, and that is not chosen"},
+        {{"preset=co2", "drop=0.5"}, "key 'drop' belongs to diloco, and that is not chosen"},
         {{"preset=co2", "diloco.prune=0.5"},
          "diloco.prune = 0.5 has no effect: the method is ddp x co2"},
         {{"preset=ddp", "tau=3"},

@@ -489,8 +489,10 @@ static enum sotto_status open_ways(struct async_diloco *a)
     struct mesh *mesh = r->is.mesh;
     struct lane *lane = NULL, *mine = r->is.across->lane;
     struct comm *up, *down, *within;
-    if (mesh->r == 0)
+    if (mesh->r == 0) {
         TRY(mesh_lane(mesh, r->is.across, &lane));
+        mesh_serves(mesh, lane);
+    }
     TRY(mesh_duplicate(mesh, mesh->replicate, lane ? lane : mine, &up));
     TRY(mesh_duplicate(mesh, mesh->replicate, mine, &a->down));
     TRY(mesh_duplicate(mesh, mesh->shard, lane ? lane : mine, &within));

@@ -43,7 +43,7 @@ struct async_service {
     int64_t evaluated, saved; /* multiples of eval_every, of save_every */
     pthread_mutex_t lock;     /* of what follows          */
     struct pushed *pushed;    /* told to nobody yet       */
-    int64_t n, room;
+    int64_t n, room, first;   /* ... from this one on     */
 };
 
 static double now(const struct async_service *v)
@@ -183,11 +183,11 @@ static enum sotto_status report(struct async_service *v, const struct async_push
 bool service_pushed(struct async_service *v, struct pushed *out)
 {
     pthread_mutex_lock(&v->lock);
-    const bool found = v->n > 0;
-    if (found) {
-        *out = v->pushed[0];
-        memmove(v->pushed, v->pushed + 1, (size_t)--v->n * sizeof *v->pushed);
-    }
+    const bool found = v->first < v->n;
+    if (found)
+        *out = v->pushed[v->first++];
+    if (v->first == v->n)
+        v->first = v->n = 0;
     pthread_mutex_unlock(&v->lock);
     return found;
 }
@@ -297,9 +297,8 @@ static const bool *whose(struct async_service *v)
     return next < 0 ? NULL : only(v, next);
 }
 
-static enum sotto_status lead(void *arg)
+static enum sotto_status lead(struct async_service *v)
 {
-    struct async_service *v = arg;
     while (!v->ended) {
         const bool waits = v->rings || v->rests || !v->begun;
         const double until = waits ? INFINITY : server_deadline(&v->server);
@@ -319,9 +318,8 @@ static enum sotto_status lead(void *arg)
 }
 
 /* The other servers of group 0. */
-static enum sotto_status follow(void *arg)
+static enum sotto_status follow(struct async_service *v)
 {
-    struct async_service *v = arg;
     while (!v->ended) {
         struct order o;
         size_t came = 0;
@@ -342,12 +340,25 @@ static enum sotto_status follow(void *arg)
     return SOTTO_OK;
 }
 
+/* Everybody waits for it: where it fails the run ends. */
+static enum sotto_status serve(void *arg)
+{
+    struct async_service *v = arg;
+    const enum sotto_status st = v->leads ? lead(v) : follow(v);
+    struct status_note note;
+    if (st == SOTTO_OK)
+        return SOTTO_OK;
+    status_save(&note, st);
+    v->up->ops->abort(v->up, &note);
+    return status_raise(&note);
+}
+
 enum sotto_status service_start(struct async_service *v)
 {
     if (v->started)
         return SOTTO_OK;
     v->started = true;
-    return lane_start(v->lane, v->leads ? lead : follow, v);
+    return lane_start(v->lane, serve, v);
 }
 
 enum sotto_status service_begin(struct async_service *v, struct view x)
