@@ -11,9 +11,9 @@
  * is extrapolated. */
 enum { TOKENS_TRIED = 1 << 16, PIXELS_TRIED = 1 << 22 };
 
-/* All of them forward, then all backward: the most that may be under way. */
-static enum sotto_status try_round(struct tape *tape, int slots, const struct batch *batch,
-                                   const struct view *none)
+/* The most that may be under way. */
+static enum sotto_status try_all(struct tape *tape, int slots, const struct batch *batch,
+                                 const struct view *none)
 {
     const int n = tape->model->n_stage;
     for (int i = 0; i < slots; i++) {
@@ -27,25 +27,56 @@ static enum sotto_status try_round(struct tape *tape, int slots, const struct ba
     return SOTTO_OK;
 }
 
+/* As evaluations between rounds do, with a tape of their own. */
+static enum sotto_status try_evaluation(const struct model *model, struct pool *pool,
+                                        const struct estimate_what *what, const struct batch *batch,
+                                        const struct view *none)
+{
+    struct tape tape;
+    if (!what->evaluates)
+        return SOTTO_OK;
+    TRY(tape_init(&tape, model, pool->dev, pool, what->e, false));
+    const enum sotto_status st = tape_run(&tape, batch, TAPE_EVALUATE, 0, none, NULL);
+    tape_free(&tape);
+    return st;
+}
+
+/* A round that leaves nothing under way is tried twice, the second time in the rhythm of all
+ * others.
+ */
+static enum sotto_status try_rounds(const struct model *model, struct pool *pool,
+                                    const struct estimate_what *what, struct tape *tape,
+                                    const struct batch *batch, const struct view *none)
+{
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        if (!what->asked) {
+            TRY(try_all(tape, what->slots, batch, none));
+            continue;
+        }
+        at = at == what->asked->n ? 0 : at;
+        TRY(asked_run(what->asked, &at, tape, batch, none));
+        if (at < what->asked->n)
+            TRY(try_evaluation(model, pool, what, batch, none));
+    }
+    return try_evaluation(model, pool, what, batch, none);
+}
+
 static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
                                    const struct estimate_what *what)
 {
     const int slots = what->slots;
     struct batch batch = {0};
-    struct tape *tape = calloc((size_t)slots + 1, sizeof *tape); /* the last evaluates */
+    struct tape *tape = calloc((size_t)slots, sizeof *tape);
     struct view *none = calloc((size_t)model->n_stage, sizeof *none);
     enum sotto_status st = batch_init_of(&batch, &model->sample, what->e.rows, what->e.t);
     if (st == SOTTO_OK && (!none || !tape))
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
     for (int i = 0; i < slots && st == SOTTO_OK; i++)
         st = tape_init(&tape[i], model, pool->dev, pool, what->e, what->recompute);
-    for (int i = 0; i < 2 && st == SOTTO_OK; i++) /* the second in the rhythm of all others */
-        st = try_round(tape, slots, &batch, none);
-    if (what->evaluates && st == SOTTO_OK)
-        st = tape_init(&tape[slots], model, pool->dev, pool, what->e, false);
-    if (what->evaluates && st == SOTTO_OK)
-        st = tape_run(&tape[slots], &batch, TAPE_EVALUATE, 0, none, NULL);
-    for (int i = 0; i <= slots && tape; i++)
+    if (st == SOTTO_OK)
+        st = try_rounds(model, pool, what, tape, &batch, none);
+    for (int i = 0; i < slots && tape; i++)
         if (tape[i].model)
             tape_free(&tape[i]);
     batch_free(&batch);
@@ -94,10 +125,14 @@ enum sotto_status estimate_model(const struct model *model, struct estimate_what
     return SOTTO_OK;
 }
 
-/* What a worker's method asked of the allocator, and what it would send to be saved. */
+/* What a worker's method asked of the allocator and of the model, and what it would send to be
+ * saved. */
 struct account {
     size_t memory[MEMORY_CATEGORIES];
     size_t parcel;
+    struct asked asked;
+    bool notes;
+    struct estimate_model model;
 };
 
 struct accounts {
@@ -124,11 +159,21 @@ static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
     struct strategy *s = seat->s;
     struct round round;
     const struct view *theta;
-    TRY(s->ops->round(s, &(struct plan){.lr = 1, .next_lr = 1, .want_norm = true}, &round));
-    TRY(s->ops->gather(s, &theta)); /* as an evaluation does */
+    const struct plan plan = {.lr = 1, .next_lr = 1, .want_norm = true};
+    TRY(s->ops->round(s, &plan, &round));
+    TRY(s->ops->gather(s, &theta));              /* as an evaluation does */
+    double goes_on = asked_goes_on(seat->asked); /* then the next round is another than the first */
+    TRY(comm_sum(seat->mesh->worker->world, &goes_on, 1));
+    if (goes_on > 0) {
+        TRY(asked_add(seat->asked, ASKED_PAUSE, 0, 0));
+        TRY(s->ops->round(s, &plan, &round));
+    }
     TRY(count_state(s, seat->mesh, &account->parcel));
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         account->memory[c] = seat->memory->peak[c];
+    account->asked = *seat->asked;
+    *seat->asked = (struct asked){0};
+    account->notes = *seat->notes;
     return SOTTO_OK;
 }
 
@@ -162,16 +207,34 @@ static double of_checkpoint(const struct accounts *t, int rank)
     return parcels > whole ? parcels : whole;
 }
 
-static void add_worker(const struct accounts *t, int rank, const struct estimate_model *model,
-                       struct estimate *out)
+/* Workers that do the same need the same; most do what the one before does. */
+static enum sotto_status try_models(struct accounts *t, struct estimate_what what)
+{
+    for (int i = 0; i < t->workers; i++) {
+        struct account *a = &t->account[i];
+        int like = i - 1;
+        while (like >= 0 && !asked_same(&t->account[like].asked, &a->asked))
+            like--;
+        what.asked = &a->asked;
+        if (like >= 0)
+            a->model = t->account[like].model;
+        else
+            TRY(estimate_model(&t->run->model, what, &a->model));
+    }
+    return SOTTO_OK;
+}
+
+static void add_worker(const struct accounts *t, int rank, int slots, struct estimate *out)
 {
     const struct account *a = of_rank(t, rank);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         out->bytes[c] += (double)a->memory[c];
-    if (t->run->model.state.n) /* running.h: a worker's own, and the mean */
-        out->bytes[MEMORY_PARAMETERS] += 2 * 4.0 * (double)table_count(&t->run->model.state);
-    out->bytes[MEMORY_ACTIVATIONS] += model->activations;
-    out->bytes[MEMORY_SCRATCH] += model->scratch;
+    if (t->run->model.state.n) { /* a worker's own, and the mean (running.h); notes (oracle.h) */
+        const int states = 2 + (a->notes ? slots + 2 : 0);
+        out->bytes[MEMORY_PARAMETERS] += states * 4.0 * (double)table_count(&t->run->model.state);
+    }
+    out->bytes[MEMORY_ACTIVATIONS] += a->model.activations;
+    out->bytes[MEMORY_SCRATCH] += a->model.scratch;
     out->bytes[MEMORY_CHECKPOINT] += of_checkpoint(t, rank);
     out->workers++;
 }
@@ -181,18 +244,23 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     const struct cluster *cluster = &run->cluster;
     const struct train_config *c = &run->config.train;
     struct accounts t = {.run = run};
-    struct estimate_model model;
     *out = (struct estimate){0};
     const int slots = strategy_slots(&run->config.strategy);
-    const struct estimate_what what = {
-        {c->batch, c->seq, (enum dtype)c->activations}, slots, c->recompute, run->valid != NULL};
-    TRY(estimate_model(&run->model, what, &model));
+    const struct estimate_what what = {{c->batch, c->seq, (enum dtype)c->activations},
+                                       slots,
+                                       c->recompute,
+                                       run->valid != NULL,
+                                       NULL};
     enum sotto_status st = try_workers(&t);
+    if (st == SOTTO_OK)
+        st = try_models(&t, what);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
         if (!cluster->mpi || mpi_beside(cluster->mpi, r))
-            add_worker(&t, r, &model, out);
+            add_worker(&t, r, slots, out);
     for (int k = 0; k < MEMORY_CATEGORIES; k++)
         out->total += out->bytes[k];
+    for (int i = 0; i < t.workers && t.account; i++)
+        asked_free(&t.account[i].asked);
     free(t.account);
     return st;
 }

@@ -6,6 +6,7 @@
 #define SOTTO_TRAIN_ESTIMATE_H
 
 #include "train/run.h"
+#include "train/asked.h"
 
 /* What goes through the model: micro-batches of that extent, so many under way at once, and, if it
  * `evaluates`, evaluations between rounds. */
@@ -13,6 +14,7 @@ struct estimate_what {
     struct extent e;
     int slots;
     bool recompute, evaluates;
+    const struct asked *asked; /* of a round; NULL: all slots forward, then all backward */
 };
 
 /* Bytes of the model's activations and scratch for it. */

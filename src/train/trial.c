@@ -7,7 +7,10 @@
 struct trial_oracle {
     struct null_oracle null;
     struct oracle_ops ops;
+    const struct oracle_ops *own; /* the null oracle's */
     const struct run *run;
+    struct asked asked;
+    bool notes;
     struct memory aside; /* for the edges, which nobody has asked for while the tape has no model */
     struct device dev;
     struct pool pool;
@@ -18,6 +21,40 @@ struct trial_oracle {
 static void needs(struct oracle *oracle, int k, bool *out)
 {
     model_stage_needs(&((struct trial_oracle *)oracle)->run->model, k, out);
+}
+
+static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, int rank, bool sum)
+{
+    struct trial_oracle *o = (struct trial_oracle *)oracle;
+    TRY(asked_add(&o->asked, ASKED_BEGIN, slot, 0));
+    return o->own->begin(oracle, slot, index, rank, sum);
+}
+
+static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
+{
+    struct trial_oracle *o = (struct trial_oracle *)oracle;
+    TRY(asked_add(&o->asked, ASKED_FORWARD, slot, k));
+    return o->own->forward(oracle, slot, k, theta);
+}
+
+static enum sotto_status backward(struct oracle *oracle, int slot, int k, const struct view *theta,
+                                  const struct view *grad)
+{
+    struct trial_oracle *o = (struct trial_oracle *)oracle;
+    TRY(asked_add(&o->asked, ASKED_BACKWARD, slot, k));
+    return o->own->backward(oracle, slot, k, theta, grad);
+}
+
+static void drop(struct oracle *oracle, int slot, int k)
+{
+    /* Without memory for it the edge stays: more is estimated than is taken. */
+    (void)asked_add(&((struct trial_oracle *)oracle)->asked, ASKED_DROP, slot, k);
+}
+
+static enum sotto_status notes(struct oracle *oracle)
+{
+    ((struct trial_oracle *)oracle)->notes = true;
+    return SOTTO_OK;
 }
 
 static enum sotto_status begin_tape(struct trial_oracle *o)
@@ -36,7 +73,7 @@ static enum sotto_status edge(struct oracle *oracle, int slot, int k, bool gradi
                               struct view *out, size_t *count)
 {
     struct trial_oracle *o = (struct trial_oracle *)oracle;
-    (void)slot, (void)gradient;
+    TRY(asked_add(&o->asked, gradient ? ASKED_EDGE_GRADIENT : ASKED_EDGE, slot, k));
     if (!o->tape.model)
         TRY(begin_tape(o));
     *out = view_none;
@@ -54,9 +91,15 @@ static enum sotto_status oracle_open(struct trial_oracle *o, const struct trial 
     TRY(null_oracle_init(&o->null, t->run->table, w, dev, &null));
     if (t->run->config.train.oracle == ORACLE_NULL) /* without a model */
         return SOTTO_OK;
-    o->ops = *o->null.base.ops;
+    o->own = o->null.base.ops;
+    o->ops = *o->own;
+    o->ops.begin = begin;
+    o->ops.forward = forward;
+    o->ops.backward = backward;
     o->ops.needs = needs;
     o->ops.edge = edge;
+    o->ops.drop = drop;
+    o->ops.notes = notes;
     o->null.base.ops = &o->ops;
     return SOTTO_OK;
 }
@@ -66,6 +109,7 @@ static void oracle_close(struct trial_oracle *o)
     if (o->tape.model)
         tape_free(&o->tape);
     batch_free(&o->batch);
+    asked_free(&o->asked);
     pool_free(&o->pool);
     if (o->dev.ops)
         device_close(&o->dev);
@@ -79,7 +123,8 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
     struct device dev = {0};
     struct trial_oracle oracle = {0};
     struct mesh mesh = {0};
-    struct trial_seat seat = {.mesh = &mesh, .memory = &memory};
+    struct trial_seat seat = {
+        .mesh = &mesh, .memory = &memory, .asked = &oracle.asked, .notes = &oracle.notes};
     enum sotto_status st;
     TRY_DONE(device_open(&dev, "null", &memory, 1));
     TRY_DONE(oracle_open(&oracle, t, w, &dev));

@@ -5,12 +5,15 @@
 
 #include "strategy/strategy.h"
 #include "train/run.h"
+#include "train/asked.h"
 
 /* A worker of it. */
 struct trial_seat {
     struct strategy *s;
     struct mesh *mesh;
     const struct memory *memory;
+    struct asked *asked; /* what its oracle was asked; the body may take it over */
+    const bool *notes;   /* ... and whether for what each micro-batch finds (oracle_notes) */
 };
 
 struct trial {
