@@ -8,12 +8,12 @@ static bool due(int64_t step, int64_t every)
     return every > 0 && step % every == 0;
 }
 
-static bool asked_to_stop(const struct run *run)
+bool loop_asked(const struct run *run)
 {
     return run->watch.stop && *run->watch.stop;
 }
 
-static void count(struct trainer *t, const struct round *r)
+void loop_count(struct trainer *t, const struct round *r)
 {
     const int batch = t->run->config.train.batch;
     t->tokens += r->whole ? r->tokens : 0;
@@ -69,7 +69,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .next_lr = optim_lr(&run->config.optim, t->step + 1, t->rounds),
                         .want_norm = s.report,
                         .step = t->step,
-                        .stop = asked_to_stop(run),
+                        .rounds = t->rounds,
+                        .stop = loop_asked(run),
                         .asked = run->watch.stop,
                         .last = last,
                         .pause = l->pause,
@@ -82,7 +83,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
         return SOTTO_OK;
     }
     t->step++;
-    count(t, &s.round);
+    loop_count(t, &s.round);
     *stop = s.round.stop;
     loop_learn(l, s.round.agreed);
     TRY(settle(t, *stop));
@@ -104,11 +105,11 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
         s.samples += s.own_samples * t->mesh.n_r;
         loop_tell(l, &s);
     }
-    *stop |= t->worker->size == 1 && asked_to_stop(run); /* others could not know */
+    *stop |= t->worker->size == 1 && loop_asked(run); /* others could not know */
     return SOTTO_OK;
 }
 
-static enum sotto_status save_now(struct loop *l)
+enum sotto_status loop_save(struct loop *l)
 {
     struct trainer *t = l->t;
     TRY(count_groups(t));
@@ -119,7 +120,7 @@ static enum sotto_status save_now(struct loop *l)
 
 /* Training goes on behind a pause, where it is simulated with each worker's lead over the others.
  */
-static enum sotto_status go_on(struct trainer *t)
+enum sotto_status loop_go_on(struct trainer *t)
 {
     struct worker *w = t->worker;
     if (w->ops->go_on) {
@@ -132,7 +133,7 @@ static enum sotto_status go_on(struct trainer *t)
 }
 
 /* What follows is not the training's time. */
-static void pause_training(struct trainer *t)
+void loop_pause(struct trainer *t)
 {
     meter_stop(&t->meter);
     if (t->worker->ops->pause)
@@ -147,15 +148,15 @@ static enum sotto_status between_rounds(struct loop *l)
     if (!evaluates(t) && !saves(t))
         return SOTTO_OK;
     const double before = clock_now(t->worker->clock);
-    pause_training(t);
+    loop_pause(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
     if (evaluates(t))
         TRY(loop_evaluate(l));
     if (saves(t))
-        TRY(save_now(l));
+        TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
-    TRY(go_on(t));
+    TRY(loop_go_on(t));
     l->real += clock_now(&clock_real) - begin;
     l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
@@ -166,7 +167,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
     const struct run_config *c = &t->run->config;
-    double asked = asked_to_stop(t->run);
+    double asked = loop_asked(t->run);
     TRY(comm_sum(t->worker->world, &asked, 1));
     *stop = asked > 0;
     l->spent = (struct budget_spent){.rounds = t->step, .tokens = t->tokens, .samples = t->samples};
@@ -188,12 +189,26 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     return SOTTO_OK;
 }
 
+enum sotto_status loop_end(struct loop *l)
+{
+    struct trainer *t = l->t;
+    loop_pause(t);
+    meter_forget_lanes(&t->meter);
+    TRY(loop_tell_reported(l, true));
+    if (t->step != l->saved)
+        TRY(loop_save(l));
+    TRY(count_groups(t));
+    return loop_conclude(l);
+}
+
 static enum sotto_status go(struct loop *l)
 {
     struct trainer *t = l->t;
     bool stop;
     TRY(begin(l, &stop));
-    TRY(go_on(t));
+    TRY(loop_go_on(t));
+    if (strategy_async(&t->run->config.strategy))
+        return stop ? loop_end(l) : loop_async(l);
     while (t->step < t->rounds && !stop) {
         TRY(one_round(l, &stop));
         if (l->abandoned) /* what is due here was done before it */
@@ -201,13 +216,7 @@ static enum sotto_status go(struct loop *l)
         TRY(between_rounds(l));
         TRY(loop_compare_clocks(l));
     }
-    pause_training(t);
-    meter_forget_lanes(&t->meter);
-    TRY(loop_tell_reported(l, true));
-    if (t->step != l->saved)
-        TRY(save_now(l));
-    TRY(count_groups(t));
-    return loop_conclude(l);
+    return loop_end(l);
 }
 
 enum sotto_status trainer_loop(struct trainer *t)

@@ -1,5 +1,6 @@
-/* The parts of the loop over rounds: the rounds themselves (loop.c), what is told of them
- * (loop_tell.c), and how long the run will be (loop_length.c). */
+/* The parts of the loop over rounds: the rounds themselves (loop.c; async_loop.c where groups have
+ * none in common), what is told of them (loop_tell.c), and how long the run will be
+ * (loop_length.c). */
 #ifndef SOTTO_TRAIN_LOOP_H
 #define SOTTO_TRAIN_LOOP_H
 
@@ -27,6 +28,19 @@ static inline bool loop_leads(const struct loop *l)
     return l->t->worker->rank == 0;
 }
 
+/* Parts of both loops. Whether this worker is asked to stop; what a round did is counted; what
+ * follows is not the training's time, and then training goes on; a checkpoint. The last two are
+ * called by all workers. */
+bool loop_asked(const struct run *run);
+void loop_count(struct trainer *t, const struct round *r);
+void loop_pause(struct trainer *t);
+enum sotto_status loop_go_on(struct trainer *t);
+enum sotto_status loop_save(struct loop *l);
+
+/* The loop itself, where groups have no rounds in common; and its end for all methods. */
+enum sotto_status loop_async(struct loop *l);
+enum sotto_status loop_end(struct loop *l);
+
 /* The names in metrics.jsonl, up to a NULL. */
 extern const char *const loop_metrics[];
 
@@ -39,8 +53,10 @@ enum sotto_status loop_tell_reported(struct loop *l, bool wait);
 /* The reports after this step make the run's loss: those of its last tenth. */
 int64_t loop_tail(const struct loop *l);
 
-/* The loss over the held-out data, which is told. */
+/* The loss over the held-out data, which is told; on rank 0 what another has found at a step, with
+ * the training's seconds (negative: they are not known). */
 enum sotto_status loop_evaluate(struct loop *l);
+void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const struct evaluation *e);
 
 /* Everybody's numbers, for the run's report. */
 enum sotto_status loop_conclude(struct loop *l);

@@ -9,17 +9,31 @@
 #include "base/log.h"
 
 const char *const loop_metrics[] = {
-    "train/loss",          "train/lr",
-    "train/grad_norm",     "train/tokens",
-    "train/samples",       "speed/tokens_per_s",
-    "speed/seconds",       "time/seconds",
-    "time/compute",        "time/update",
-    "time/wire",           "time/waited_others",
-    "time/waited_wire",    "comm/bytes",
-    "comm/inside",         "comm/between",
-    "eval/loss",           "eval/perplexity",
-    "eval/accuracy",       "eval/top5",
-    "speed/samples_per_s", NULL,
+    "train/loss",
+    "train/lr",
+    "train/grad_norm",
+    "train/tokens",
+    "train/samples",
+    "speed/tokens_per_s",
+    "speed/seconds",
+    "time/seconds",
+    "time/compute",
+    "time/update",
+    "time/wire",
+    "time/waited_others",
+    "time/waited_wire",
+    "comm/bytes",
+    "comm/inside",
+    "comm/between",
+    "eval/loss",
+    "eval/perplexity",
+    "eval/accuracy",
+    "eval/top5",
+    "speed/samples_per_s",
+    "async/pushes",
+    "async/staleness",
+    "async/idle",
+    NULL,
 };
 
 static const char *listed(const char *name)
@@ -63,6 +77,13 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     put(m, run_has_images(t->run) ? "speed/samples_per_s" : "speed/tokens_per_s", s->tokens_per_s);
     put(m, "speed/seconds", s->seconds);
     put(m, "time/seconds", s->slowest);
+    if (s->pushes.n) {
+        put_int(m, "async/pushes", s->pushes.all);
+        put(m, "async/staleness", s->pushes.staleness);
+        put(m, "async/idle", s->pushes.idle);
+        write_metrics(t->run);
+        return;
+    }
     put(m, "time/compute", all->compute);
     put(m, "time/update", all->update);
     put(m, "time/wire", all->wire);
@@ -120,26 +141,33 @@ enum sotto_status loop_tell_reported(struct loop *l, bool wait)
     return SOTTO_OK;
 }
 
+void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const struct evaluation *e)
+{
+    struct run *run = l->t->run;
+    struct metrics *m = &run->metrics;
+    metrics_begin(m, step);
+    if (seconds >= 0)
+        put(m, "time/seconds", seconds);
+    put(m, "eval/loss", e->loss);
+    if (!e->images)
+        put(m, "eval/perplexity", exp(e->loss));
+    put(m, "eval/accuracy", (double)e->hits / (double)e->targets);
+    if (e->images)
+        put(m, "eval/top5", (double)e->near / (double)e->targets);
+    write_metrics(run);
+    if (run->watch.evaluated)
+        run->watch.evaluated(run->watch.arg, step, e);
+}
+
 enum sotto_status loop_evaluate(struct loop *l)
 {
     struct trainer *t = l->t;
     struct run *run = t->run;
     if (!run->valid)
         return SOTTO_OK;
-    TRY(trainer_evaluate(t, &t->evaluation));
-    const struct evaluation *e = &t->evaluation;
-    if (!loop_leads(l))
-        return SOTTO_OK;
-    metrics_begin(&run->metrics, t->step);
-    put(&run->metrics, "eval/loss", e->loss);
-    if (!e->images)
-        put(&run->metrics, "eval/perplexity", exp(e->loss));
-    put(&run->metrics, "eval/accuracy", (double)e->hits / (double)e->targets);
-    if (e->images)
-        put(&run->metrics, "eval/top5", (double)e->near / (double)e->targets);
-    write_metrics(run);
-    if (run->watch.evaluated)
-        run->watch.evaluated(run->watch.arg, t->step, e);
+    TRY(trainer_evaluate(t, t->worker->world, &t->evaluation));
+    if (loop_leads(l))
+        loop_tell_evaluation(l, t->step, -1, &t->evaluation);
     return SOTTO_OK;
 }
 

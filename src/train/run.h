@@ -34,6 +34,13 @@ struct run_step {
     double slowest;      /* worker's seconds since the run's beginning */
     double eta;          /* seconds left, of real time      */
     bool report;         /* a log_every round               */
+    /* Where groups have no rounds in common: the pushes since the last report, whose losses and
+     * numbers these are; cost is not known then. */
+    struct {
+        int64_t n, all;   /* since then, and since the run's beginning         */
+        double staleness; /* mean over them: pushes of others since their pull */
+        double idle;      /* seconds that groups waited, over seconds trained  */
+    } pushes;
     struct trainer *trainer;
 };
 

@@ -39,6 +39,18 @@ static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
     return SOTTO_OK;
 }
 
+/* What was told of pushes, which is less than what groups have trained on since they pulled. */
+static enum sotto_status visit_pushed(struct trainer *t, struct state_visitor *v)
+{
+    t->pushed_tokens = state_loading(v) ? t->tokens : t->pushed_tokens;
+    t->pushed_samples = state_loading(v) ? t->samples : t->pushed_samples;
+    if (state_loading(v) ? !state_has(v, "pushed.tokens")
+                         : !strategy_async(&t->run->config.strategy))
+        return SOTTO_OK;
+    TRY(state_count(v, "pushed.tokens", &t->pushed_tokens, STATE_TOTAL));
+    return state_count(v, "pushed.samples", &t->pushed_samples, STATE_TOTAL);
+}
+
 /* The same, what is reported in the end, and what it has cost, which differs from run to run. */
 static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
@@ -53,6 +65,7 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     if (!state_loading(v) || state_has(v, "report.eval_near")) /* older ones have none */
         TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
     TRY(visit_data(t, v));
+    TRY(visit_pushed(t, v));
     TRY(meter_visit(&t->meter, v));
     return visit(t, v);
 }
@@ -192,12 +205,24 @@ static enum sotto_status save_history(struct trainer *t)
     return st;
 }
 
+/* pushes.tsv, likewise. */
+static enum sotto_status save_pushes(struct trainer *t)
+{
+    char path[FILE_PATH_ROOM];
+    const struct strategy_ops *ops = t->strategy->ops;
+    if (!ops->write_pushes || !strategy_async(&t->run->config.strategy) || !leads(t))
+        return SOTTO_OK;
+    TRY(file_join(path, t->run->config.train.out, "pushes.tsv"));
+    return ops->write_pushes(t->strategy, path);
+}
+
 static enum sotto_status save_files(struct trainer *t, const char *folder)
 {
     struct run *run = t->run;
     TRY(save_model(t, folder));
     TRY(save_state(t, folder));
     TRY(save_history(t));
+    TRY(save_pushes(t));
     if (!leads(t))
         return SOTTO_OK;
     return save_config(run, folder);

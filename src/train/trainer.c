@@ -114,6 +114,8 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
         .dev = &t->dev,
         .mesh = &t->mesh,
         .before = run->before ? &run->before->optim : NULL,
+        .eval_every = run->valid ? c->train.eval_every : 0,
+        .save_every = c->train.save_every,
     };
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
@@ -152,6 +154,7 @@ void trainer_close(struct trainer *t)
 
 struct evaluating {
     struct trainer *t;
+    const struct comm *among;
     const struct view *theta;
     struct evaluation e;
 };
@@ -166,21 +169,21 @@ static enum sotto_status evaluate_share(void *arg)
                                      .activations = (enum dtype)c->activations,
                                      .state = t->running.mean.view,
                                      .batches = c->eval_batches,
-                                     .part = t->worker->rank,
-                                     .parts = t->worker->size};
+                                     .part = job->among->rank,
+                                     .parts = job->among->size};
     return evaluate(&t->run->model, &t->dev, &t->pool, job->theta, t->run->valid, range, &job->e);
 }
 
-enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out)
+enum sotto_status trainer_evaluate(struct trainer *t, struct comm *among, struct evaluation *out)
 {
     struct worker *w = t->worker;
-    struct evaluating job = {.t = t};
+    struct evaluating job = {.t = t, .among = among};
     TRY(t->strategy->ops->gather(t->strategy, &job.theta));
-    TRY(running_average(&t->running, w->world));
+    TRY(running_average(&t->running, among));
     TRY(w->ops->compute(w, evaluate_share, &job, 0));
     double all[] = {job.e.loss * (double)job.e.targets, (double)job.e.targets, (double)job.e.hits,
                     (double)job.e.near};
-    TRY(comm_sum(w->world, all, 4));
+    TRY(comm_sum(among, all, 4));
     *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2],
                                (int64_t)all[3], run_has_images(t->run)};
     return evaluation_check(out);

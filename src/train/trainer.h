@@ -21,13 +21,14 @@ struct trainer {
     struct oracle *oracle; /* ... is this */
     struct mesh mesh;
     struct strategy *strategy;
-    int64_t step;                    /* rounds done  */
-    int64_t tokens;                  /* seen, by all */
-    int64_t samples;                 /* sequences    */
-    int64_t own_tokens, own_samples; /* of the own group, not among those yet */
-    char method[OPTION_ROOM];        /* that the checkpoint was made with */
-    int64_t rounds;                  /* that the whole run is expected to take */
-    double tail_loss;                /* of the last tenth of the rounds, summed over reports */
+    int64_t step;                          /* rounds done  */
+    int64_t tokens;                        /* seen, by all */
+    int64_t samples;                       /* sequences    */
+    int64_t own_tokens, own_samples;       /* of the own group, not among those yet */
+    int64_t pushed_tokens, pushed_samples; /* of them, those of pushes that were told: rank 0's */
+    char method[OPTION_ROOM];              /* that the checkpoint was made with */
+    int64_t rounds;                        /* that the whole run is expected to take */
+    double tail_loss; /* of the last tenth of the rounds, summed over reports */
     int64_t tail_reports;
     struct evaluation evaluation; /* the last; targets 0: none */
     struct meter meter;
@@ -50,7 +51,8 @@ enum sotto_status trainer_load(struct trainer *t);
 /* A 64-bit hash of parameters and state, equal for equal bits; on rank 0. */
 enum sotto_status trainer_hash(struct trainer *t, uint64_t *out);
 
-/* The loss over the held-out data, each worker taking its share; the same on all. */
-enum sotto_status trainer_evaluate(struct trainer *t, struct evaluation *out);
+/* The loss over the held-out data, each worker of `among` taking its share; the same on all. It is
+ * the world or, where a group has what it may evaluate by itself (round.evaluate), that. */
+enum sotto_status trainer_evaluate(struct trainer *t, struct comm *among, struct evaluation *out);
 
 #endif

@@ -1,0 +1,176 @@
+/* The loop of groups that have no rounds in common: each trains at its own pace, evaluates by
+ * itself what it has just pulled, and meets the others to save and to end. The run's steps are
+ * those of all groups over the number of groups, and move with each push. */
+#include <math.h>
+
+#include "train/letters.h"
+#include "train/loop.h"
+
+struct apart {
+    struct loop *l;
+    struct letters *letters;
+    double origin; /* of rank 0's clock, when training would have begun without pauses */
+    /* Of the pushes since the last report. */
+    int64_t n, steps;
+    double loss, staleness, idle, seconds;
+};
+
+/* Training goes on, or begins. */
+static enum sotto_status go_on(struct apart *a)
+{
+    struct trainer *t = a->l->t;
+    TRY(loop_go_on(t));
+    a->origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
+    return SOTTO_OK;
+}
+
+static void report(struct apart *a, const struct pushed *p)
+{
+    struct loop *l = a->l;
+    struct trainer *t = l->t;
+    const double now = p->time - a->origin;
+    struct run_step s = {
+        .step = p->step,
+        .steps = t->rounds,
+        .tokens = t->pushed_tokens,
+        .samples = t->pushed_samples,
+        .round = {.loss = a->steps ? a->loss / (double)a->steps : 0, .grad_norm = -1},
+        .lr = optim_lr(&t->run->config.optim, p->step, t->rounds),
+        .seconds = now - l->slowest,
+        .slowest = now,
+        .report = true,
+        .pushes = {.n = a->n,
+                   .all = p->number + 1,
+                   .staleness = a->staleness / (double)a->n,
+                   .idle = a->seconds > 0 ? a->idle / a->seconds : 0},
+    };
+    if (s.step > loop_tail(l)) {
+        t->tail_loss += s.round.loss;
+        t->tail_reports++;
+    }
+    loop_tell(l, &s);
+    *a = (struct apart){.l = l, .letters = a->letters, .origin = a->origin};
+}
+
+/* Rank 0 tells what the groups have pushed and evaluated since it looked before. */
+static enum sotto_status tell(struct apart *a)
+{
+    struct loop *l = a->l;
+    struct trainer *t = l->t;
+    const int64_t every = t->run->config.train.log_every;
+    struct pushed p;
+    struct letter e;
+    if (!loop_leads(l))
+        return SOTTO_OK;
+    while (t->strategy->ops->pushed(t->strategy, &p)) {
+        t->pushed_tokens += p.tokens;
+        t->pushed_samples += p.microbatches * t->run->config.train.batch;
+        a->n++;
+        a->steps += p.steps;
+        a->loss += p.loss * (double)p.steps;
+        a->staleness += (double)p.staleness;
+        a->idle += p.idle;
+        a->seconds += p.seconds;
+        if ((every > 0 && p.step / every > l->step / every) || p.step >= t->rounds)
+            report(a, &p);
+    }
+    for (bool found = true; found;) {
+        TRY(letters_next(a->letters, &e, &found));
+        if (!found)
+            break;
+        t->evaluation = e.evaluation;
+        loop_tell_evaluation(l, e.step, e.seconds, &e.evaluation);
+    }
+    return SOTTO_OK;
+}
+
+/* What this group has just pulled; nobody waits for it. */
+static enum sotto_status evaluate_alone(struct apart *a, int64_t step)
+{
+    struct trainer *t = a->l->t;
+    struct letter e = {.step = step, .seconds = meter_read(&t->meter).seconds};
+    if (!t->run->valid || step >= t->rounds) /* all do at the end */
+        return SOTTO_OK;
+    meter_stop(&t->meter);
+    TRY(trainer_evaluate(t, t->mesh.shard, &e.evaluation));
+    if (t->mesh.s == 0)
+        TRY(letters_send(a->letters, &e));
+    meter_start(&t->meter);
+    return SOTTO_OK;
+}
+
+static enum sotto_status one_round(struct apart *a, struct round *out)
+{
+    struct trainer *t = a->l->t;
+    const struct run_config *c = &t->run->config;
+    const int64_t at = t->strategy->ops->place(t->strategy);
+    const double seconds = meter_read(&t->meter).seconds;
+    const struct plan plan = {.lr = optim_lr(&c->optim, at, t->rounds),
+                              .next_lr = optim_lr(&c->optim, at + 1, t->rounds),
+                              .step = t->step,
+                              .rounds = t->rounds,
+                              .stop = loop_asked(t->run) ||
+                                      (c->train.seconds > 0 && seconds >= c->train.seconds),
+                              .pause = a->l->pause,
+                              .seconds = seconds};
+    a->l->pause = 0;
+    TRY(fail_in(t->strategy->ops->round(t->strategy, &plan, out),
+                "group %d, step %lld: ", t->mesh.r, (long long)at + 1));
+    if (!out->idle)
+        loop_count(t, out);
+    if (out->step > t->step)
+        t->step = out->step;
+    return out->evaluate ? evaluate_alone(a, out->step) : SOTTO_OK;
+}
+
+/* All workers have come, to save; with `stop` they do so at the end. */
+static enum sotto_status meet(struct apart *a, bool stop)
+{
+    struct trainer *t = a->l->t;
+    const double before = clock_now(t->worker->clock);
+    const double begin = clock_now(&clock_real);
+    TRY(letters_mark(a->letters));
+    loop_pause(t);
+    TRY(letters_flush(a->letters));
+    TRY(tell(a));
+    if (stop)
+        return t->step >= t->rounds ? loop_evaluate(a->l) : SOTTO_OK;
+    if (t->step != a->l->saved)
+        TRY(loop_save(a->l));
+    TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
+    TRY(go_on(a));
+    a->l->real += clock_now(&clock_real) - begin;
+    a->l->pause = clock_now(t->worker->clock) - before;
+    return SOTTO_OK;
+}
+
+static enum sotto_status rounds(struct apart *a)
+{
+    for (bool stop = false; !stop;) {
+        struct round out = {0};
+        TRY(one_round(a, &out));
+        TRY(tell(a));
+        stop = out.stop;
+        if (out.meet || stop)
+            TRY(meet(a, stop));
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status loop_async(struct loop *l)
+{
+    struct trainer *t = l->t;
+    struct apart a = {.l = l};
+    if (t->step >= t->rounds)
+        return loop_end(l);
+    a.origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
+    enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
+    if (st == SOTTO_OK)
+        st = rounds(&a);
+    if (st == SOTTO_OK)
+        st = loop_end(l); /* all have come behind it: nobody looks for letters any more */
+    if (st != SOTTO_OK)
+        mesh_abort(&t->mesh, st); /* before the letters' lane is closed: it may wait for others */
+    letters_close(a.letters);
+    return st;
+}
