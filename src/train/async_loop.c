@@ -137,7 +137,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
     TRY(st);
     if (!out->idle)
         loop_count(t, out);
-    if (out->step > t->step)
+    if (out->meet || out->step > t->step) /* all meet at one step, though some have seen more */
         t->step = out->step;
     return out->evaluate ? evaluate_alone(a, out->step) : SOTTO_OK;
 }

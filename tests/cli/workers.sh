@@ -223,4 +223,8 @@ fails_with 'worker 0: group 0, step 4: the loss of micro-batch 3 is ' "${train[@
     --time=virtual --worker.step=10ms --worker.speed=0.1,1,1
 says '^warning: group 1, step 4: the loss of micro-batch 3 is .*; the other groups go on without it$'
 says '^warning: group 2, step 4: '
+# Evaluations by one group, saves by all, and both due at once.
+succeeds "${train[@]}" --workers=4 --out=free --steps=24 --strategy=async-diloco --H=4 --eval_every=8 --save_every=7 \
+    --time=virtual --worker.step=10ms --worker.speed=1,0.5,0.21,0.33 --nodes=4 --link.inter=10Mbit/s,1ms
+[ "$(ls free/checkpoints | wc -l)" -ge 3 ] && [ "$(grep -c -v '^#' free/pushes.tsv)" = 24 ] || die "24 pushes, 3 saves"
 exit 0

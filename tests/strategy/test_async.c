@@ -147,6 +147,8 @@ static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, 
     if (r->evaluate && p->mesh.s == 0)
         lab->evaluated[lab->evaluations++] = r->step;
     pthread_mutex_unlock(&lab->lock);
+    if (r->evaluate && r->meet)
+        return fail(SOTTO_EINVAL, "a group is to evaluate by itself where all meet");
     if (r->evaluate) { /* by the group alone */
         const struct view *theta;
         TRY(s->ops->gather(s, &theta));
@@ -530,6 +532,7 @@ static void saved(void **state)
         assert_ok(run(&whole));
         assert_int_equal(whole.meetings, 1);
         a.save_every = 10;
+        a.eval_every = 2; /* some of them are due where a save is */
         struct lab b = a;
         assert_ok(run(&a));
         assert_int_equal(a.meetings, 4);

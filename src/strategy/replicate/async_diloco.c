@@ -347,6 +347,8 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         TRY(push(a));
     if (a->state == TASK_WAITS)
         TRY(pull(a, &meet));
+    if (r->told.evaluate) /* what it has pulled, by itself: it meets the others a round later */
+        return SOTTO_OK;
     return meet ? come(a) : SOTTO_OK;
 }
 
