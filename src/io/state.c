@@ -287,6 +287,11 @@ static enum sotto_status hash_item(struct state_visitor *v, const struct state_i
     return SOTTO_OK;
 }
 
+bool state_hashing(const struct state_visitor *v)
+{
+    return v->ops->visit == hash_item;
+}
+
 void state_hasher_init(struct state_visitor *v)
 {
     static const struct state_ops ops = {hash_item, NULL};

@@ -186,6 +186,8 @@ void state_counter_init(struct state_visitor *v);           /* read v->bytes */
  * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the
  * hash of the whole. Scalars count once a visit. */
 void state_hasher_init(struct state_visitor *v);
+/* Times that were measured are no part of it: runs of the same bits differ in them. */
+bool state_hashing(const struct state_visitor *v);
 void state_free(struct state_visitor *v);
 
 /* For visitors: calls `use` with the item's elements in host memory, piece after piece. */

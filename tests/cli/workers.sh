@@ -227,4 +227,12 @@ says '^warning: group 2, step 4: '
 succeeds "${train[@]}" --workers=4 --out=free --steps=24 --strategy=async-diloco --H=4 --eval_every=8 --save_every=7 \
     --time=virtual --worker.step=10ms --worker.speed=1,0.5,0.21,0.33 --nodes=4 --link.inter=10Mbit/s,1ms
 [ "$(ls free/checkpoints | wc -l)" -ge 3 ] && [ "$(grep -c -v '^#' free/pushes.tsv)" = 24 ] || die "24 pushes, 3 saves"
+hash=$(state)
+succeeds "$sotto" train --resume free # nothing is left to do
+[ "$(state)" = "$hash" ] || die "$(state), and it was $hash"
+# Between threads time orders the pushes; who follows that order has the same state.
+succeeds "${train[@]}" --workers=3 --out=order --steps=20 --strategy=async-diloco --H=4
+hash=$(state)
+succeeds "${train[@]}" --workers=3 --out=order-again --steps=20 --strategy=async-diloco --H=4 --async-diloco.replay=order/pushes.tsv
+[ "$(state)" = "$hash" ] || die "$(state), and it was $hash"
 exit 0

@@ -138,13 +138,14 @@ enum sotto_status server_push(struct async_server *s, const struct async_push *p
 }
 
 /* Whether a group that waits may pull now. In a replay it does where it did; behind its last push
- * of all, once everything else was followed. */
+ * of all where nothing is left, or once everything else was followed. */
 static bool may_pull(const struct async_server *s, int64_t group)
 {
-    if (s->version >= s->replay.n)
-        return s->group[group].order < s->ready;
-    const struct async_entry *as = replayed(s, group);
-    return as && as->version <= s->version; /* not equal: refused as it is given */
+    const struct async_entry *as = s->version < s->replay.n ? replayed(s, group) : NULL;
+    if (as)
+        return as->version <= s->version; /* not equal: refused as it is given */
+    return s->group[group].order < s->ready &&
+           (s->version >= s->replay.n || !shards_left(&s->shards));
 }
 
 /* In a replay the next one to push must be at work. */
@@ -195,6 +196,17 @@ void server_leave(struct async_server *s, int64_t group)
         shards_give_back(&s->shards, g->task.span);
     g->state = ASYNC_LEFT;
     g->task.span.steps = 0;
+}
+
+void server_revive(struct async_server *s)
+{
+    for (int i = 0; i < s->rules.groups; i++) {
+        struct async_group *g = &s->group[i];
+        if (g->state != ASYNC_LEFT)
+            continue;
+        g->state = ASYNC_WAITS;
+        g->order = g->order < s->ready ? g->order : s->ready - 1;
+    }
 }
 
 bool server_over(const struct async_server *s)

@@ -92,6 +92,9 @@ double server_deadline(const struct async_server *s);
 /* A group is gone. What it had under way is given to others, and nobody waits for it. */
 void server_leave(struct async_server *s, int64_t group);
 
+/* A run that goes on may be longer, and have something for those who had left: they wait. */
+void server_revive(struct async_server *s);
+
 /* Whether all groups have left. */
 bool server_over(const struct async_server *s);
 

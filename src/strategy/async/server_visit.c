@@ -1,5 +1,6 @@
 /* What survives of the server's book. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "strategy/async/server.h"
 
@@ -86,6 +87,31 @@ static enum sotto_status visit_counts(struct async_server *s, struct state_visit
     return state_count(v, "tokens", &s->tokens, STATE_TOTAL);
 }
 
+/* Of the groups all but the times. */
+static enum sotto_status hash_groups(const struct async_server *s, struct state_visitor *v)
+{
+    const size_t K = (size_t)s->rules.groups;
+    struct async_group *timeless = calloc(K, sizeof *timeless);
+    if (!timeless)
+        return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
+    for (size_t i = 0; i < K; i++) {
+        timeless[i] = s->group[i];
+        timeless[i].seconds = timeless[i].idle = timeless[i].speed = 0;
+    }
+    const enum sotto_status st = state_ints(v, "groups", &timeless->state, K * GROUP);
+    free(timeless);
+    return st;
+}
+
+static enum sotto_status visit_groups(struct async_server *s, struct state_visitor *v,
+                                      double *grace_left)
+{
+    if (state_hashing(v))
+        return hash_groups(s, v);
+    TRY(state_within(v, "grace_left", grace_left, -1, 1e15));
+    return state_ints(v, "groups", &s->group->state, (size_t)s->rules.groups * GROUP);
+}
+
 enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, double now)
 {
     const size_t K = (size_t)s->rules.groups;
@@ -94,8 +120,7 @@ enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, 
     if (state_loading(v))
         TRY(check_size(s, v));
     TRY(visit_counts(s, v));
-    TRY(state_within(v, "grace_left", &left, -1, 1e15));
-    TRY(state_ints(v, "groups", &s->group->state, K * GROUP));
+    TRY(visit_groups(s, v, &left));
     TRY(state_ints(v, "shards", &s->shards.shard->given, K * SHARD));
     TRY(state_count(v, "holes", &holes, s->shards.room - 1));
     if (holes > 0)
@@ -108,11 +133,5 @@ enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, 
     if (s->journal.n != s->version)
         return fail(SOTTO_EFORMAT, "%lld pushes were applied, and the journal has %lld",
                     (long long)s->version, (long long)s->journal.n);
-    TRY(check(s));
-    for (size_t i = 0; i < K; i++) /* a longer run may have something for them */
-        if (s->group[i].state == ASYNC_LEFT) {
-            s->group[i].state = ASYNC_WAITS;
-            s->group[i].order = s->group[i].order < s->ready ? s->group[i].order : s->ready - 1;
-        }
-    return SOTTO_OK;
+    return check(s);
 }

@@ -74,6 +74,14 @@ static bool open_to_all(const struct async_shards *s, const struct async_shard *
     return shard->given < s->steps && !(s->exclusive && shard->under_way > 0);
 }
 
+bool shards_left(const struct async_shards *s)
+{
+    for (int i = 0; i < s->n; i++)
+        if (open_to_all(s, &s->shard[i]))
+            return true;
+    return false;
+}
+
 struct async_span shards_take(struct async_shards *s, int64_t most)
 {
     int64_t behind = -1; /* ties to the lower one */

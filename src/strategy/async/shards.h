@@ -38,6 +38,9 @@ void shards_free(struct async_shards *s);
 /* The next steps, at the most `most`; none where nothing is left for who asks. */
 struct async_span shards_take(struct async_shards *s, int64_t most);
 
+/* Whether there are any. */
+bool shards_left(const struct async_shards *s);
+
 /* These, as another run has given them out. */
 enum sotto_status shards_take_this(struct async_shards *s, struct async_span span);
 

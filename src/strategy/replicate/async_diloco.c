@@ -116,6 +116,7 @@ struct async_diloco {
     struct down_word bell;         /* that has rung ...                          */
     bool rung;                     /* ... as this group's first worker knows     */
     bool goes;                     /* is to be said to the server                */
+    bool loaded;                   /* it goes on from a checkpoint               */
     bool stops;                    /* was said                                   */
     double asked;                  /* when the task was asked for                */
     bool rests;                    /* group 0, in a meeting: the server does     */
@@ -191,7 +192,9 @@ static enum sotto_status go(struct async_diloco *a)
         first_task(a);
         TRY(first_replayed(a));
     }
-    a->goes = a->rung = a->rests = false;
+    if (a->loaded && a->state == TASK_NONE) /* a longer run may have something for it */
+        a->state = TASK_WAITS;
+    a->goes = a->rung = a->rests = a->loaded = false;
     return say(a, UP_GO);
 }
 
@@ -420,6 +423,8 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     TRY(state_count(v, "tokens", &p->tokens, STATE_TOTAL));
     TRY(state_count(v, "targets", &p->targets, STATE_TOTAL));
     TRY(state_real(v, "loss", &p->loss));
+    if (state_hashing(v))
+        return SOTTO_OK;
     TRY(state_within(v, "seconds", &p->seconds, 0, 1e15));
     return state_within(v, "idle", &p->idle, 0, 1e15);
 }
@@ -436,8 +441,7 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
     if (!state_loading(v))
         return SOTTO_OK;
     a->task.group = a->push.group = mesh->r;
-    if (a->state == TASK_NONE) /* a longer run may have something for it */
-        a->state = TASK_WAITS;
+    a->loaded = true;
     if (a->state == TASK_TRAINS && a->done >= a->task.span.steps)
         return fail(SOTTO_EFORMAT, "group %d has done %lld of %lld steps", mesh->r,
                     (long long)a->done, (long long)a->task.span.steps);

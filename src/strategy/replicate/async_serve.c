@@ -31,6 +31,7 @@ struct async_service {
     struct sparse sparse; /* prune > 0: the same as it was sent */
     bool started, ended;
     bool begun;               /* tasks were given out */
+    bool loaded;              /* ... by the run that this one goes on from */
     bool rings;               /* until all have come, ... */
     bool stops;               /* ... and then it ends     */
     bool rests;               /* until one goes           */
@@ -255,6 +256,9 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
     if (!v->begun)
         TRY(server_begin(&v->server));
     v->begun = true;
+    if (v->loaded)
+        server_revive(&v->server);
+    v->loaded = false;
     if (v->rests)
         v->server.deadline += now(v) - v->rung_at;
     v->rests = false;
@@ -387,7 +391,7 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     state_leave(visitor);
     if (!state_loading(visitor))
         return SOTTO_OK;
-    v->begun = true;
+    v->begun = v->loaded = true;
     if (v->r->is.eval_every > 0)
         v->evaluated = run_step(v) / v->r->is.eval_every;
     if (v->r->is.save_every > 0)
