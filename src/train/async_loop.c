@@ -180,10 +180,9 @@ enum sotto_status loop_async(struct loop *l)
 {
     struct trainer *t = l->t;
     struct apart a = {.l = l};
-    if (t->step >= t->rounds)
-        return loop_end(l);
-    a.origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
     enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
+    if (st == SOTTO_OK)
+        st = go_on(&a); /* behind all that everybody waits in: each has its lead from here on */
     if (st == SOTTO_OK)
         st = rounds(&a);
     if (st == SOTTO_OK)

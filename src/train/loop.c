@@ -206,9 +206,9 @@ static enum sotto_status go(struct loop *l)
     struct trainer *t = l->t;
     bool stop;
     TRY(begin(l, &stop));
+    if (strategy_async(&t->run->config.strategy) && !stop && t->step < t->rounds)
+        return loop_async(l);
     TRY(loop_go_on(t));
-    if (strategy_async(&t->run->config.strategy))
-        return stop ? loop_end(l) : loop_async(l);
     while (t->step < t->rounds && !stop) {
         TRY(one_round(l, &stop));
         if (l->abandoned) /* what is due here was done before it */

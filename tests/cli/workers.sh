@@ -224,12 +224,19 @@ fails_with 'worker 0: group 0, step 4: the loss of micro-batch 3 is ' "${train[@
 says '^warning: group 1, step 4: the loss of micro-batch 3 is .*; the other groups go on without it$'
 says '^warning: group 2, step 4: '
 # Evaluations by one group, saves by all, and both due at once.
-succeeds "${train[@]}" --workers=4 --out=free --steps=24 --strategy=async-diloco --H=4 --eval_every=8 --save_every=7 \
+succeeds "${train[@]}" --workers=4 --out=free --steps=24 --keep=9 --strategy=async-diloco --H=4 --eval_every=8 --save_every=7 \
     --time=virtual --worker.step=10ms --worker.speed=1,0.5,0.21,0.33 --nodes=4 --link.inter=10Mbit/s,1ms
 [ "$(ls free/checkpoints | wc -l)" -ge 3 ] && [ "$(grep -c -v '^#' free/pushes.tsv)" = 24 ] || die "24 pushes, 3 saves"
 hash=$(state)
 succeeds "$sotto" train --resume free # nothing is left to do
 [ "$(state)" = "$hash" ] || die "$(state), and it was $hash"
+for step in 21 14; do # killed there: history, place and samples of every group survive
+    rm -r $(ls -d free/checkpoints/* | sed "1,/step-000000$step\$/d") || die "no such step"
+    succeeds "$sotto" train --resume free
+    [ "$(state)" = "$hash" ] || die "from step $step: $(state), and it was $hash"
+done
+succeeds "$sotto" train --resume free --steps=30 # groups that had left come back
+[ "$(grep -c -v '^#' free/pushes.tsv)" -gt 28 ] || die "$(cat free/pushes.tsv)"
 # Between threads time orders the pushes; who follows that order has the same state.
 succeeds "${train[@]}" --workers=3 --out=order --steps=20 --strategy=async-diloco --H=4
 hash=$(state)

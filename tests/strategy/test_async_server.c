@@ -697,6 +697,8 @@ static void longer_runs(void **state)
         } else {
             assert_ok(server_visit(&more.server, &v, 0));
             assert_true(server_over(&more.server));
+            assert_int_equal(more.server.shards.steps, 60);
+            more.server.shards.steps = 100;
             server_revive(&more.server);
             answer(&more);
             assert_int_equal(more.answers, 4);

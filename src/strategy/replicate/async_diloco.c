@@ -116,7 +116,7 @@ struct async_diloco {
     struct down_word bell;         /* that has rung ...                          */
     bool rung;                     /* ... as this group's first worker knows     */
     bool goes;                     /* is to be said to the server                */
-    bool loaded;                   /* it goes on from a checkpoint               */
+    int64_t before;                /* those of the run that it goes on from, 0: none */
     bool stops;                    /* was said                                   */
     double asked;                  /* when the task was asked for                */
     bool rests;                    /* group 0, in a meeting: the server does     */
@@ -192,9 +192,10 @@ static enum sotto_status go(struct async_diloco *a)
         first_task(a);
         TRY(first_replayed(a));
     }
-    if (a->loaded && a->state == TASK_NONE) /* a longer run may have something for it */
-        a->state = TASK_WAITS;
-    a->goes = a->rung = a->rests = a->loaded = false;
+    if (a->before > 0 && a->rounds > a->before && a->state == TASK_NONE)
+        a->state = TASK_WAITS; /* the server has something for it */
+    a->before = 0;
+    a->goes = a->rung = a->rests = false;
     return say(a, UP_GO);
 }
 
@@ -414,6 +415,7 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     struct async_push *p = &a->push;
     const int groups = a->base.is.mesh->n_r;
     TRY(state_count(v, "state", &a->state, TASK_NONE));
+    TRY(state_count(v, "rounds", &a->rounds, STATE_STEPS));
     TRY(state_count(v, "shard", &t->span.shard, groups - 1));
     TRY(state_count(v, "first", &t->span.first, STATE_STEPS));
     TRY(state_count(v, "steps", &t->span.steps, STATE_STEPS));
@@ -441,7 +443,7 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
     if (!state_loading(v))
         return SOTTO_OK;
     a->task.group = a->push.group = mesh->r;
-    a->loaded = true;
+    a->before = a->rounds;
     if (a->state == TASK_TRAINS && a->done >= a->task.span.steps)
         return fail(SOTTO_EFORMAT, "group %d has done %lld of %lld steps", mesh->r,
                     (long long)a->done, (long long)a->task.span.steps);

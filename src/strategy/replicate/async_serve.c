@@ -251,12 +251,13 @@ static enum sotto_status rest(struct async_service *v)
 
 static enum sotto_status go(struct async_service *v, const struct up_word *w)
 {
+    const bool longer = v->loaded && w->rounds > v->server.shards.steps;
     if (w->rounds > 0)
         v->server.shards.steps = w->rounds;
     if (!v->begun)
         TRY(server_begin(&v->server));
     v->begun = true;
-    if (v->loaded)
+    if (longer)
         server_revive(&v->server);
     v->loaded = false;
     if (v->rests)
