@@ -139,8 +139,6 @@ static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, 
     if (lab->fails && w->rank == lab->fails && n == 2)
         return fail(SOTTO_EIO, "the disk is gone");
     TRY(s->ops->round(s, &plan, r));
-    if (!r->idle && !lab->threads)
-        TRY(w->ops->compute(w, NULL, NULL, 1));
     pthread_mutex_lock(&lab->lock);
     if (!r->idle)
         lab->samples += p->config.accumulate;
@@ -202,10 +200,28 @@ static enum sotto_status train(struct pupil *p, void *arg)
     return SOTTO_OK;
 }
 
+/* A step, of two micro-batches, takes a second. */
+struct timed {
+    struct quadratic q;
+    struct worker *worker;
+};
+
+static enum sotto_status timed_begin(struct oracle *o, int slot, int64_t index, int rank, bool sum)
+{
+    struct worker *w = ((struct timed *)o)->worker;
+    TRY(w->ops->compute(w, NULL, NULL, 0.5));
+    return quadratic_begin(o, slot, index, rank, sum);
+}
+
 static enum sotto_status work(struct worker *w, void *arg)
 {
+    static const struct oracle_ops timed_ops = {.begin = timed_begin,
+                                                .forward = quadratic_forward,
+                                                .backward = quadratic_backward,
+                                                .result = quadratic_result};
     struct lab *lab = arg;
-    struct quadratic *q = calloc(1, sizeof *q);
+    struct timed *timed = calloc(1, sizeof *timed);
+    struct quadratic *q = &timed->q;
     struct pupil *p = calloc(1, sizeof *p);
     enum sotto_status st = SOTTO_OK;
     strategy_defaults(&p->config);
@@ -220,6 +236,9 @@ static enum sotto_status work(struct worker *w, void *arg)
     st = set_options(&p->config, lab->options, 8);
     if (st == SOTTO_OK)
         st = pupil_open(p, q, w);
+    timed->worker = w;
+    if (!lab->threads)
+        q->base.ops = &timed_ops;
     if (st == SOTTO_OK) {
         struct strategy_setup setup = {.config = &p->config,
                                        .optim = &p->optim,
@@ -242,7 +261,7 @@ static enum sotto_status work(struct worker *w, void *arg)
     if (st == SOTTO_OK && p->memory.total)
         st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)p->memory.total);
     free(p);
-    free(q);
+    free(timed);
     return st;
 }
 

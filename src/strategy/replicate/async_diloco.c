@@ -210,6 +210,16 @@ static enum sotto_status listen(struct async_diloco *a)
     return SOTTO_OK;
 }
 
+/* A push that would have to be made again costs time: not where a group can know without a word. */
+static enum sotto_status listen_again(struct async_diloco *a, bool *meet)
+{
+    if (a->base.is.mesh->n_s > 1 || *meet)
+        return SOTTO_OK;
+    TRY(listen(a));
+    *meet = a->rung;
+    return SOTTO_OK;
+}
+
 static enum sotto_status begin(struct replicate *r, const struct plan *plan, bool *rung)
 {
     struct async_diloco *a = (struct async_diloco *)r;
@@ -347,12 +357,14 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
         TRY(await_bell(a));
         return come(a);
     }
-    if (a->state == TASK_PUSHES || (a->state == TASK_TRAINS && a->done == a->task.span.steps))
+    if (a->state == TASK_TRAINS && a->done == a->task.span.steps)
+        a->state = TASK_PUSHES;
+    if (a->state == TASK_PUSHES)
+        TRY(listen_again(a, &meet));
+    if (a->state == TASK_PUSHES && !meet) /* else behind the meeting */
         TRY(push(a));
     if (a->state == TASK_WAITS)
         TRY(pull(a, &meet));
-    if (r->told.evaluate) /* what it has pulled, by itself: it meets the others a round later */
-        return SOTTO_OK;
     return meet ? come(a) : SOTTO_OK;
 }
 

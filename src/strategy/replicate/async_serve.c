@@ -99,17 +99,12 @@ static enum sotto_status ring(struct async_service *v, bool stop)
     return SOTTO_OK;
 }
 
-/* While it rings nothing may be applied that changes what a group gets that waits: its answer comes
- * behind the meeting. */
-static bool frozen(const struct async_service *v)
-{
-    return v->rings && (v->server.rules.grace > 0 || v->server.version < v->server.replay.n);
-}
-
+/* While it rings nothing is applied or given out: it comes behind the meeting, as in a run that
+ * does not meet. */
 static enum sotto_status answer_all(struct async_service *v)
 {
     struct async_task task;
-    bool found = !frozen(v) && v->begun;
+    bool found = !v->rings && v->begun;
     while (found) {
         TRY(server_answer(&v->server, now(v), &task, &found));
         if (!found)
@@ -225,7 +220,7 @@ static enum sotto_status apply(struct async_service *v, int64_t group, size_t ca
 static enum sotto_status take_push(struct async_service *v, const struct async_push *p, size_t came)
 {
     double weight = 0;
-    if (frozen(v)) {
+    if (v->rings) { /* those who have come are not there yet: it is their turn before */
         TRY(order(v, (struct order){.kind = ORDER_DROP, .group = p->group}));
         return answer(v, p->group, (struct down_word){.kind = DOWN_AGAIN});
     }
