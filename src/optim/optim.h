@@ -63,6 +63,9 @@ void optim_set_aside(struct optim_config *config, const struct optim_config *bas
 /* The learning rate of round t (from 0) of T rounds. */
 double optim_lr(const struct optim_config *config, int64_t t, int64_t rounds);
 
+/* Whether it depends on T. */
+bool optim_wants_length(const struct optim_config *config);
+
 /* Elements [begin, end) of a worker's own vector, which lie side by side in each of the three
  * vectors; the views are at `begin`. */
 struct part {

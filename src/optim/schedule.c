@@ -18,6 +18,12 @@ static double left(double length, int64_t t, int64_t rounds)
     return rest >= length ? 1 : rest / length;
 }
 
+bool optim_wants_length(const struct optim_config *c)
+{
+    return c->schedule == SCHEDULE_LINEAR || c->schedule == SCHEDULE_COSINE ||
+           (c->schedule == SCHEDULE_WSD && c->wsd_decay > 0);
+}
+
 double optim_lr(const struct optim_config *c, int64_t t, int64_t rounds)
 {
     if (t < c->warmup)

@@ -2,6 +2,7 @@
  * itself what it has just pulled, and meets the others to save and to end. The run's steps are
  * those of all groups over the number of groups, and move with each push. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "train/letters.h"
@@ -142,18 +143,39 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
     return out->evaluate ? evaluate_alone(a, out->step) : SOTTO_OK;
 }
 
+/* What the slowest worker has taken, for all of them. If that is the time that there is, the run is
+ * as long as it got. */
+static enum sotto_status compare_clocks(struct apart *a, double *slowest)
+{
+    struct trainer *t = a->l->t;
+    const double limit = t->run->config.train.seconds, mine = meter_read(&t->meter).seconds;
+    double *all = calloc((size_t)t->worker->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
+    const enum sotto_status st = comm_gather_bytes(t->worker->world, all, &mine, sizeof mine);
+    for (int i = 0; i < t->worker->size; i++)
+        *slowest = fmax(*slowest, all[i]);
+    free(all);
+    if (limit > 0 && *slowest >= limit && t->rounds > t->step)
+        t->rounds = t->step;
+    return st;
+}
+
 /* All workers have come, to save; with `stop` they do so at the end. */
 static enum sotto_status meet(struct apart *a, bool stop)
 {
     struct trainer *t = a->l->t;
     const double before = clock_now(t->worker->clock);
     const double begin = clock_now(&clock_real);
+    double slowest = 0;
     TRY(letters_mark(a->letters));
     loop_pause(t);
     TRY(letters_flush(a->letters));
     TRY(tell(a));
     if (stop)
-        return t->step >= t->rounds ? loop_evaluate(a->l) : SOTTO_OK;
+        TRY(compare_clocks(a, &slowest));
+    if (stop)
+        return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
     if (t->step != a->l->saved)
         TRY(loop_save(a->l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
@@ -180,9 +202,14 @@ enum sotto_status loop_async(struct loop *l)
 {
     struct trainer *t = l->t;
     struct apart a = {.l = l};
+    const double limit = t->run->config.train.seconds;
+    if (t->step >= t->rounds || (limit > 0 && l->slowest >= limit)) {
+        t->rounds = t->step < t->rounds ? t->step : t->rounds;
+        return loop_end(l);
+    }
     enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
     if (st == SOTTO_OK)
-        st = go_on(&a); /* behind all that everybody waits in: each has its lead from here on */
+        st = go_on(&a); /* nobody waits for all any more: those who were ahead still are */
     if (st == SOTTO_OK)
         st = rounds(&a);
     if (st == SOTTO_OK)

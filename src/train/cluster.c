@@ -171,6 +171,22 @@ static enum sotto_status check_optim(struct run_config *config)
     return optim_check(&config->optim, both);
 }
 
+/* Rates of groups without common rounds are those of a length that is known at the start. */
+static enum sotto_status check_rates(const struct run_config *config)
+{
+    const struct train_config *t = &config->train;
+    char method[OPTION_ROOM];
+    if (!strategy_async(&config->strategy) || t->steps >= 0 || t->tokens > 0 || t->samples > 0 ||
+        !optim_wants_length(&config->optim))
+        return SOTTO_OK;
+    strategy_describe(&config->strategy, method);
+    return fail(SOTTO_EINVAL,
+                "train.seconds = %g alone does not tell how many steps %s takes, which its "
+                "learning rates depend on: give train.steps, too, as the most that it takes, or "
+                "optim.schedule = constant",
+                t->seconds, method);
+}
+
 enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
 {
     *c = (struct cluster){.config = config, .leads = true};
@@ -186,6 +202,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     TRY_DONE(place(c));
     TRY_DONE(lay_out(c));
     TRY_DONE(check_optim(config));
+    TRY_DONE(check_rates(config));
     TRY_DONE(set_speeds(c));
 done:
     if (st != SOTTO_OK) {

@@ -152,7 +152,7 @@ static enum sotto_status between_rounds(struct loop *l)
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
     if (evaluates(t))
-        TRY(loop_evaluate(l));
+        TRY(loop_evaluate(l, -1));
     if (saves(t))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
@@ -206,8 +206,8 @@ static enum sotto_status go(struct loop *l)
     struct trainer *t = l->t;
     bool stop;
     TRY(begin(l, &stop));
-    if (strategy_async(&t->run->config.strategy) && !stop && t->step < t->rounds)
-        return loop_async(l);
+    if (strategy_async(&t->run->config.strategy))
+        return stop ? loop_end(l) : loop_async(l);
     TRY(loop_go_on(t));
     while (t->step < t->rounds && !stop) {
         TRY(one_round(l, &stop));

@@ -55,7 +55,7 @@ int64_t loop_tail(const struct loop *l);
 
 /* The loss over the held-out data, which is told; on rank 0 what another has found at a step, with
  * the training's seconds (negative: they are not known). */
-enum sotto_status loop_evaluate(struct loop *l);
+enum sotto_status loop_evaluate(struct loop *l, double seconds);
 void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const struct evaluation *e);
 
 /* Everybody's numbers, for the run's report. */

@@ -19,7 +19,9 @@ void loop_learn(struct loop *l, const struct agreed *a)
             spent->seconds = a->seconds;
         }
     }
-    t->rounds = budget_rounds(&c->train, spent,
+    /* Groups without common rounds divide their data by it: it is known at the start, and stays. */
+    const struct budget_spent none = {0};
+    t->rounds = budget_rounds(&c->train, strategy_async(&c->strategy) ? &none : spent,
                               (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
 }
 

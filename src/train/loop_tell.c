@@ -159,7 +159,7 @@ void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const st
         run->watch.evaluated(run->watch.arg, step, e);
 }
 
-enum sotto_status loop_evaluate(struct loop *l)
+enum sotto_status loop_evaluate(struct loop *l, double seconds)
 {
     struct trainer *t = l->t;
     struct run *run = t->run;
@@ -167,7 +167,7 @@ enum sotto_status loop_evaluate(struct loop *l)
         return SOTTO_OK;
     TRY(trainer_evaluate(t, t->worker->world, &t->evaluation));
     if (loop_leads(l))
-        loop_tell_evaluation(l, t->step, -1, &t->evaluation);
+        loop_tell_evaluation(l, t->step, seconds, &t->evaluation);
     return SOTTO_OK;
 }
 
