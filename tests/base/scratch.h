@@ -74,11 +74,11 @@ static inline int scratch_remove(void **state)
     return file_remove_tree(scratch) == SOTTO_OK ? 0 : -1;
 }
 
-/* A path in the scratch folder; four may be in use at a time. */
+/* A path in the scratch folder; four may be in use at a time, by each thread. */
 static inline const char *at(const char *name)
 {
-    static char path[4][FILE_PATH_ROOM];
-    static int turn;
+    static _Thread_local char path[4][FILE_PATH_ROOM];
+    static _Thread_local int turn;
     char *out = path[turn++ % 4];
     assert_ok(file_join(out, scratch, name));
     return out;
