@@ -16,11 +16,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifdef __SANITIZE_ADDRESS__ /* which looks at every access: one function of them all takes minutes */
+#define DCT_INLINE static __attribute__((noinline))
+#define DCT_UNROLL
+#else
 #define DCT_INLINE static inline __attribute__((always_inline))
 #ifdef __clang__
 #define DCT_UNROLL _Pragma("clang loop unroll(full)")
 #else
 #define DCT_UNROLL _Pragma("GCC unroll 32")
+#endif
 #endif
 
 /* cos(pi k / 128); sines are the same from behind. */
