@@ -32,6 +32,10 @@ struct plan {
 struct agreed {
     int64_t rounds, tokens, microbatches;
     double seconds; /* plan.seconds of the last of them, mean over the workers */
+    /* Where the method was asked for it: the mean cosine of the groups' outer gradients, over so
+     * many pairs of them; 0: it is not known. */
+    double cosine;
+    int64_t pairs;
 };
 
 /* A group's steps that were applied to the real parameters, where groups have no rounds in common

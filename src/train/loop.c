@@ -86,6 +86,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     loop_count(t, &s.round);
     *stop = s.round.stop;
     loop_learn(l, s.round.agreed);
+    if (s.round.agreed && s.round.agreed->pairs > 0)
+        loop_count_cosine(l, s.round.agreed->cosine);
     TRY(settle(t, *stop));
     s.step = t->step;
     s.steps = t->rounds > t->step ? t->rounds : t->step; /* it was expected to be shorter */
@@ -97,6 +99,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     s.cost = meter_read(&t->meter);
     s.slowest = s.cost.seconds;
     s.seconds = s.slowest - plan.seconds;
+    if (s.report)
+        loop_take_cosine(l, &s);
     if (s.report)
         TRY(roundup_start(t->roundup, &s, t->mesh.s == 0));
     TRY(loop_tell_reported(l, false));

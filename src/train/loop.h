@@ -15,7 +15,11 @@ struct loop {
     int64_t began; /* at this step */
     double real;   /* real time, for what is left */
     int64_t saved; /* step of the newest checkpoint, -1: none */
-    double pause;  /* between the last two rounds, in the worker's time */
+    struct {
+        double sum;
+        int64_t n;
+    } cosine;     /* since the last report */
+    double pause; /* between the last two rounds, in the worker's time */
     struct budget_spent spent;
     double *clock;   /* (workers) NULL: clocks are told with every round */
     int64_t compare; /* behind this round clocks are compared */
@@ -43,6 +47,10 @@ enum sotto_status loop_end(struct loop *l);
 
 /* The names in metrics.jsonl, up to a NULL. */
 extern const char *const loop_metrics[];
+
+/* The cosine of an exchange or push, NAN where it has none; they are of the next report. */
+void loop_count_cosine(struct loop *l, double cosine);
+void loop_take_cosine(struct loop *l, struct run_step *s);
 
 /* Rank 0 tells the watcher of a round; a reported one is written to the metrics too. */
 void loop_tell(struct loop *l, struct run_step *s);

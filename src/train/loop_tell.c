@@ -9,31 +9,19 @@
 #include "base/log.h"
 
 const char *const loop_metrics[] = {
-    "train/loss",
-    "train/lr",
-    "train/grad_norm",
-    "train/tokens",
-    "train/samples",
-    "speed/tokens_per_s",
-    "speed/seconds",
-    "time/seconds",
-    "time/compute",
-    "time/update",
-    "time/wire",
-    "time/waited_others",
-    "time/waited_wire",
-    "comm/bytes",
-    "comm/inside",
-    "comm/between",
-    "eval/loss",
-    "eval/perplexity",
-    "eval/accuracy",
-    "eval/top5",
-    "speed/samples_per_s",
-    "async/pushes",
-    "async/staleness",
-    "async/idle",
-    NULL,
+    "train/loss",          "train/lr",
+    "train/grad_norm",     "train/tokens",
+    "train/samples",       "speed/tokens_per_s",
+    "speed/seconds",       "time/seconds",
+    "time/compute",        "time/update",
+    "time/wire",           "time/waited_others",
+    "time/waited_wire",    "comm/bytes",
+    "comm/inside",         "comm/between",
+    "eval/loss",           "eval/perplexity",
+    "eval/accuracy",       "eval/top5",
+    "speed/samples_per_s", "async/pushes",
+    "async/staleness",     "async/idle",
+    "outer/cosine",        NULL,
 };
 
 static const char *listed(const char *name)
@@ -77,6 +65,8 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     put(m, run_has_images(t->run) ? "speed/samples_per_s" : "speed/tokens_per_s", s->tokens_per_s);
     put(m, "speed/seconds", s->seconds);
     put(m, "time/seconds", s->slowest);
+    if (s->cosine.n)
+        put(m, "outer/cosine", s->cosine.mean);
     if (s->pushes.n) {
         put_int(m, "async/pushes", s->pushes.all);
         put(m, "async/staleness", s->pushes.staleness);
@@ -93,6 +83,26 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     put_int(m, "comm/inside", all->inside);
     put_int(m, "comm/between", all->between);
     write_metrics(t->run);
+}
+
+void loop_count_cosine(struct loop *l, double cosine)
+{
+    if (!isfinite(cosine))
+        return;
+    l->cosine.sum += cosine;
+    l->cosine.n++;
+    l->t->cosine += cosine;
+    l->t->cosines++;
+}
+
+void loop_take_cosine(struct loop *l, struct run_step *s)
+{
+    if (l->cosine.n) {
+        s->cosine.n = l->cosine.n;
+        s->cosine.mean = l->cosine.sum / (double)l->cosine.n;
+    }
+    l->cosine.sum = 0;
+    l->cosine.n = 0;
 }
 
 /* The numbers of a round, and the time that is left. */
@@ -189,6 +199,7 @@ enum sotto_status loop_conclude(struct loop *l)
                                 .samples = t->samples,
                                 .loss =
                                     t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
+                                .cosine = t->cosines ? t->cosine / (double)t->cosines : NAN,
                                 .evaluation = t->evaluation};
     TRY(trainer_hash(t, &result.hash));
     result.worker = calloc((size_t)t->worker->size, sizeof *result.worker);

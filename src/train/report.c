@@ -113,6 +113,8 @@ static void fill(json_t *o, const struct run *run)
         if (run_has_images(run))
             put(o, "top5", (double)s->evaluation.near / (double)s->evaluation.targets);
     }
+    if (!isnan(s->cosine))
+        put(o, "cosine", s->cosine);
     put_int(o, "workers", run->cluster.size);
     put_int(o, "steps", s->step);
     if (!run_has_images(run))

@@ -41,6 +41,10 @@ struct run_step {
         double staleness; /* mean over them: pushes of others since their pull */
         double idle;      /* seconds that groups waited, over seconds trained  */
     } pushes;
+    struct { /* of the groups' outer gradients, where that is measured, since the last report */
+        int64_t n;   /* exchanges; without common rounds: pushes, each to the one before it */
+        double mean; /* over them */
+    } cosine;
     struct trainer *trainer;
 };
 
@@ -70,6 +74,7 @@ struct run_result {
     int64_t step, tokens, samples;
     double seconds; /* of training, the slowest worker's, over all times it was resumed */
     double loss;    /* mean over the last tenth of the reports    */
+    double cosine;  /* mean over the run, as in run_step; NAN: it was not measured */
     struct evaluation evaluation; /* the last; targets 0: none                  */
     uint64_t hash;                /* of parameters and state                    */
     struct worker_report *worker; /* (size)                                     */

@@ -51,6 +51,15 @@ static enum sotto_status visit_pushed(struct trainer *t, struct state_visitor *v
     return state_count(v, "pushed.samples", &t->pushed_samples, STATE_TOTAL);
 }
 
+/* Only where it is measured. */
+static enum sotto_status visit_cosine(struct trainer *t, struct state_visitor *v)
+{
+    if (state_loading(v) ? !state_has(v, "report.cosines") : t->cosines == 0)
+        return SOTTO_OK;
+    TRY(state_within(v, "report.cosine", &t->cosine, -STATE_STEPS, STATE_STEPS));
+    return state_count(v, "report.cosines", &t->cosines, STATE_STEPS);
+}
+
 /* The same, what is reported in the end, and what it has cost, which differs from run to run. */
 static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
 {
@@ -64,6 +73,7 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     TRY(state_count(v, "report.eval_hits", &t->evaluation.hits, STATE_TOTAL));
     if (!state_loading(v) || state_has(v, "report.eval_near")) /* older ones have none */
         TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
+    TRY(visit_cosine(t, v));
     TRY(visit_data(t, v));
     TRY(visit_pushed(t, v));
     TRY(meter_visit(&t->meter, v));

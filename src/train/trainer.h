@@ -30,6 +30,8 @@ struct trainer {
     int64_t rounds;                        /* that the whole run is expected to take */
     double tail_loss; /* of the last tenth of the rounds, summed over reports */
     int64_t tail_reports;
+    double cosine;                /* summed over the run's exchanges or pushes that had one ... */
+    int64_t cosines;              /* ... which are so many */
     struct evaluation evaluation; /* the last; targets 0: none */
     struct meter meter;
     struct roundup *roundup;

@@ -27,9 +27,11 @@ struct lab {
     int abandoned;              /* before this step rank 0 is asked to stop, and a round is lost */
 
     /* What came out. */
-    float own[STEPS][MOST][COUNT];   /* what each group computes with: its fp32 truth */
-    float x[STEPS][COUNT];           /* export's; the same on all workers             */
-    bool stop[MOST][STEPS];          /* what each worker was told after each step     */
+    float own[STEPS][MOST][COUNT]; /* what each group computes with: its fp32 truth */
+    float x[STEPS][COUNT];         /* export's; the same on all workers             */
+    bool stop[MOST][STEPS];        /* what each worker was told after each step ... */
+    double cosine[MOST][STEPS];    /* ... and of what was agreed on                 */
+    int64_t pairs[MOST][STEPS];
     size_t bytes[MEMORY_CATEGORIES]; /* of the last rank, when opened               */
     int64_t sent[MOST][STEPS];       /* bytes, by each worker in each step            */
 };
@@ -193,6 +195,8 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
         plan.stop = lab->stopper && lab->stopper == w->rank && t > 0;
         TRY(s->ops->round(s, &plan, &round));
         lab->stop[w->rank][t] = round.stop;
+        lab->cosine[w->rank][t] = round.agreed ? round.agreed->cosine : 0;
+        lab->pairs[w->rank][t] = round.agreed ? round.agreed->pairs : 0;
         if (s->ops->settle && !(lab->ahead && t + 1 < lab->steps))
             TRY(s->ops->settle(s));
         lab->sent[w->rank][t] = bytes_sent(mesh) - before;

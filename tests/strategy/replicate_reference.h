@@ -49,6 +49,8 @@ struct reference {
     bool agreed;                /* all groups hold the same */
     double mean[COUNT];         /* what is to be seen from outside */
     double pruned[MOST][COUNT]; /* diloco: what each group has sent last */
+    double cosine;              /* diloco: mean over pairs of those that took part and moved */
+    int pairs;                  /* ... which are so many; 0 also where nothing was exchanged */
 };
 
 static inline int rule_slices(const struct rule *rule)
@@ -267,6 +269,26 @@ static inline void reference_prune(const struct reference *ref, double delta[COU
     }
 }
 
+static inline void reference_cosine(struct reference *ref, const double share[MOST])
+{
+    double product[MOST][MOST] = {{0}};
+    ref->cosine = 0;
+    ref->pairs = 0;
+    for (int a = 0; a < ref->is.groups; a++)
+        for (int b = 0; b < ref->is.groups; b++)
+            for (int i = 0; i < COUNT; i++)
+                product[a][b] += (ref->x0[i] - ref->x[a][i]) * (ref->x0[i] - ref->x[b][i]);
+    for (int a = 0; a < ref->is.groups; a++)
+        for (int b = 0; b < a; b++) {
+            if (!(share[a] > 0 && share[b] > 0 && product[a][a] > 0 && product[b][b] > 0))
+                continue;
+            ref->cosine += product[a][b] / sqrt(product[a][a] * product[b][b]);
+            ref->pairs++;
+        }
+    if (ref->pairs)
+        ref->cosine /= ref->pairs;
+}
+
 static inline void reference_outer(struct reference *ref, const double delta[COUNT])
 {
     const struct rule *rule = &ref->is;
@@ -301,6 +323,7 @@ static inline void reference_diloco(struct reference *ref)
             share[r] = 0;
         all += share[r];
     }
+    reference_cosine(ref, share);
     for (int r = 0; r < rule->groups; r++) {
         for (int i = 0; i < COUNT; i++)
             ref->pruned[r][i] = all > 0 ? share[r] / all * (ref->x0[i] - ref->x[r][i]) : 0;
@@ -327,6 +350,7 @@ static inline void reference_step(struct reference *ref, double lr)
     const int n = ref->active;
     double was[COUNT];
     ref->agreed = ref->is.groups == 1;
+    ref->pairs = 0;
     for (int r = 0; r < n; r++) {
         memcpy(was, ref->x[r], sizeof was);
         reference_inner(ref, r, lr);

@@ -388,6 +388,87 @@ static void odd_values(void **state)
     }
 }
 
+static const char *const with_cosine[] = {"diloco.cosine=true", NULL};
+
+/* Of an exchange, on all workers alike, as the reference has it. */
+static void check_cosines(const struct lab *lab, int *exchanges, int *partial)
+{
+    struct reference ref;
+    float start[COUNT];
+    lab_start(start);
+    reference_start(&ref, &lab->rule, start);
+    for (int t = 0; t < lab->steps; t++) {
+        reference_step(&ref, lab_lr_of(lab, t));
+        *exchanges += ref.pairs > 0;
+        *partial += ref.pairs > 0 && ref.pairs < lab->rule.groups * (lab->rule.groups - 1) / 2;
+        for (int w = 0; w < lab->rule.workers; w++) {
+            if (lab->pairs[w][t] != ref.pairs ||
+                !(fabs(lab->cosine[w][t] - (ref.pairs ? ref.cosine : 0)) < 1e-5))
+                fail_with("step %d: worker %d has %.9g of %lld pairs, not %.9g of %d", t, w,
+                          lab->cosine[w][t], (long long)lab->pairs[w][t], ref.cosine, ref.pairs);
+            assert_memory_equal(&lab->cosine[w][t], &lab->cosine[0][t], sizeof(double));
+        }
+    }
+}
+
+/* Of all groups, of those that are neither dropped nor sit out, of what is about to be pruned;
+ * nothing else moves by it. */
+static void cosines(void **state)
+{
+    (void)state;
+    int exchanges = 0, partial = 0;
+    for (int i = 0; i < MESHES * 12; i += 5) {
+        const int *mesh = meshes[i / 12];
+        struct lab lab = diloco(SHARD_DDP + i % 3, mesh[0], mesh[1], i % 2 + 1);
+        lab.rule.prune = i / 3 % 2 ? 0.5 : 0;
+        lab.rule.drop = i / 6 % 2 ? 0.3 : 0;
+        if (i % 2 == 0 && mesh[0] == 4) {
+            lab.rule.phase[0].groups = 2;
+            lab.rule.phase[0].steps = 6;
+            lab.rule.phase[1].groups = 4;
+            lab.rule.phase[1].steps = 6;
+        }
+        struct lab without = lab;
+        lab.options = with_cosine;
+        lab_check(&lab, near_enough);
+        check_cosines(&lab, &exchanges, &partial);
+        assert_ok(lab_run(&without));
+        assert_memory_equal(lab.own, without.own, sizeof lab.own);
+        for (int t = 0; t < lab.steps; t++)
+            assert_int_equal(without.pairs[0][t], 0);
+        assert_memory_equal(lab.bytes, without.bytes, sizeof lab.bytes); /* no memory of its own */
+    }
+    assert_true(exchanges > 40 && partial > 5);
+}
+
+/* Who has not moved has no direction; one group has no other. */
+static void no_cosines(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct lab lab = diloco(SHARD_DDP + i % 3, i < 3 ? 4 : 1, 2, 0);
+        lab.options = with_cosine;
+        lab.still = lab.bare = i < 3;
+        assert_ok(lab_run(&lab));
+        for (int w = 0; w < lab.rule.workers; w++)
+            for (int t = 0; t < lab.steps; t++)
+                assert_int_equal(lab.pairs[w][t], 0);
+    }
+}
+
+/* The vector once more, and a number of each of the groups. */
+static void bytes_of_a_cosine(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= 8; size *= 2) {
+        struct lab lab = diloco(SHARD_DDP, size, 1, 1);
+        lab.options = with_cosine;
+        assert_ok(lab_run(&lab));
+        for (int t = 0; t < lab.steps; t++)
+            assert_int_equal(lab.sent[0][t], t % 3 == 2 ? (2 * 4 * COUNT + 7 * 8) * (size - 1) : 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,7 +477,8 @@ int main(void)
         cmocka_unit_test(schedules),         cmocka_unit_test(uneven_data),
         cmocka_unit_test(identities),        cmocka_unit_test(bytes_of_an_exchange),
         cmocka_unit_test(memory_of_pruning), cmocka_unit_test(bytes_of_a_long_vector),
-        cmocka_unit_test(odd_values),
+        cmocka_unit_test(odd_values),        cmocka_unit_test(cosines),
+        cmocka_unit_test(no_cosines),        cmocka_unit_test(bytes_of_a_cosine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

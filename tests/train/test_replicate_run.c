@@ -28,6 +28,8 @@ struct seen {
     volatile sig_atomic_t stop;
     double worst;  /* evaluation         */
     int64_t bytes; /* that rank 0 sent to other groups */
+    double cosine; /* summed over the reports that have one ... */
+    int cosines;   /* ... which are so many */
     struct run_result result;
 };
 
@@ -37,6 +39,8 @@ static void on_step(void *arg, const struct run_step *s)
     assert_true(isfinite(s->round.loss));
     seen->steps++;
     seen->bytes += s->cost.between;
+    seen->cosine += s->cosine.mean * (double)s->cosine.n;
+    seen->cosines += (int)s->cosine.n;
     if (s->step == seen->stop_at)
         seen->stop = 1;
 }
@@ -336,12 +340,38 @@ static void stops(void **state)
     }
 }
 
+/* The metric of what groups moved is in the reports behind the exchanges and, over the whole run,
+ * in the end; it moves nothing, and goes on behind a checkpoint. */
+static void alike(void **state)
+{
+    (void)state;
+    struct seen plain, one, part, rest;
+    struct run_config c = configure("alike");
+    set(&c, "strategy.preset=diloco");
+    assert_ok(train(&c, N, &plain));
+    assert_true(isnan(plain.result.cosine) && plain.cosines == 0);
+    set(&c, "diloco.cosine=true");
+    c.train.log_every = 2;
+    strcpy(c.train.out, at("alike.one"));
+    assert_ok(train(&c, N, &one));
+    assert_true(one.result.hash == plain.result.hash);
+    assert_int_equal(one.cosines, 2);
+    assert_true(one.result.cosine > 0 && one.result.cosine < 1);
+    assert_true(fabs(one.result.cosine - one.cosine / 2) < 1e-12);
+    strcpy(c.train.out, at("alike.two"));
+    assert_ok(train(&c, 4, &part));
+    assert_ok(train(&c, N, &rest));
+    assert_true(part.cosines == 1 && rest.cosines == 1);
+    assert_true(rest.result.cosine == one.result.cosine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resume),       cmocka_unit_test(changes),
         cmocka_unit_test(another_tau),  cmocka_unit_test(another_penalty),
         cmocka_unit_test(measured_tau), cmocka_unit_test(stops),
+        cmocka_unit_test(alike),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

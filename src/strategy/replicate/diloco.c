@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "strategy/replicate/cosine.h"
 #include "strategy/replicate/phases.h"
 #include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
@@ -24,7 +25,8 @@ struct diloco_config {
     double prune, drop;
     int64_t drop_seed;
     char replicas[OPTION_ROOM]; /* "8x1000,4x1000" */
-    struct phases phases;       /* the same, by resolve */
+    bool cosine;
+    struct phases phases; /* the same, by resolve */
 };
 
 #define S struct diloco_config
@@ -39,6 +41,8 @@ static const struct option options[] = {
     OPTION_LONG(S, drop_seed, "1", 0, 1e15, "of the drops"),
     OPTION_TEXT(S, replicas, "",
                 "groups that train and for how many rounds, \"8x1000,4x1000\"; empty: all"),
+    OPTION_BOOL(S, cosine, "false",
+                "measure how alike the groups' outer gradients are; sends them once more"),
 };
 #undef S
 
@@ -137,13 +141,30 @@ static enum sotto_status write_delta(void *arg)
     return device_failed(dev);
 }
 
+/* delta <- x0 - x */
+static enum sotto_status own_gradient(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    TRY(work_copy(&r->on, d->delta.view, d->x0.view, r->count));
+    return work_axpy(&r->on, d->delta.view, -1, r->x, r->count);
+}
+
+/* Before anything is pruned, in the same memory: delta is made again. */
+static enum sotto_status measure(struct diloco *d, struct agreed *out)
+{
+    struct replicate *r = &d->base;
+    if (!own(r)->cosine || r->is.mesh->n_r == 1)
+        return SOTTO_OK;
+    TRY(own_gradient(d));
+    return cosine_of_groups(r, d->delta.view, r->weight > 0, &out->cosine, &out->pairs);
+}
+
 /* delta <- mean over R of x0 - x */
 static enum sotto_status outer_gradient(struct diloco *d)
 {
     struct replicate *r = &d->base;
     const double copy = 2. * sizeof(float) * (double)r->count;
-    TRY(work_copy(&r->on, d->delta.view, d->x0.view, r->count));
-    TRY(work_axpy(&r->on, d->delta.view, -1, r->x, r->count));
+    TRY(own_gradient(d));
     if (!d->sparse.count)
         return replicate_mean(r, r->is.across, d->delta.view);
     TRY(work_scale(&r->on, d->delta.view, (float)(r->weight / r->weights), r->count));
@@ -164,7 +185,9 @@ static enum sotto_status exchange(struct diloco *d)
 {
     struct replicate *r = &d->base;
     const int part = take_part(d);
+    struct agreed alike = {0};
     if (part > 0) { /* else all are dropped */
+        TRY(measure(d, &alike));
         TRY(outer_gradient(d));
         TRY(work_run(&r->on, outer_step, d, optim_bytes(&d->outer, r->count, DTYPE_F32, 0, false)));
     }
@@ -173,7 +196,10 @@ static enum sotto_status exchange(struct diloco *d)
     r->apart = part < d->active && r->is.mesh->n_r > 1;
     d->round++;
     TRY(replicate_publish(r));
-    return replicate_agree(r);
+    TRY(replicate_agree(r));
+    r->agreed.cosine = alike.cosine;
+    r->agreed.pairs = alike.pairs;
+    return SOTTO_OK;
 }
 
 /* Who trains in the outer round that is under way; a mean of the parameters, for whoever asks for

@@ -75,6 +75,7 @@ static const char *const names[] = {
     "perplexity",
     "accuracy",
     "top5",
+    "cosine",
     "workers",
     "groups",
     "nodes",
