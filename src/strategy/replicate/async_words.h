@@ -1,9 +1,9 @@
 /* Asynchronous DiLoCo (Liu et al. 2024): what its two sides tell each other.
  *
- * Each worker of group 0 has a lane with a server of the slice that it owns (async_serve.c): x0 and
- * the outer optimizer. The first of them, the leader, has the book of all groups (async/server.h)
- * and tells the others what is due. Worker s of a group sends what it moved to the server of its
- * slice, and gets x0 and the next task from it (async_diloco.c):
+ * Each worker of group 0 has a lane with a server of the slice that it owns (async_service.h): x0
+ * and the outer optimizer. The first of them, the leader, has the book of all groups
+ * (async/server.h) and tells the others what is due. Worker s of a group sends what it moved to the
+ * server of its slice, and gets x0 and the next task from it (async_group.h):
  *
  *     up      to the server:      what was moved, or nothing, and then a word (to the leader)
  *     down    from the server:    a word, and x0 with a task
@@ -12,8 +12,8 @@
  * come when it has said so; the server rests when all have, and goes on with the first that says it
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
  * meeting, so that they come, too. */
-#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_DILOCO_H
-#define SOTTO_STRATEGY_REPLICATE_ASYNC_DILOCO_H
+#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
+#define SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
 
 #include "strategy/async/outer.h"
 #include "strategy/async/server.h"
@@ -60,31 +60,6 @@ struct down_word {
     int64_t step; /* the run's */
     int64_t evaluate, stop;
 };
-
-struct async_rules async_rules_of(const struct async_config *config, int groups);
-
-/* What a server has, at worker s of group 0. */
-struct async_service;
-
-enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_config *config, struct comm *up,
-                               struct comm *down, struct comm *within, struct lane *lane);
-/* Ends its job, if need be: `up` is the worker's. */
-void service_close(struct async_service *service, struct comm *up);
-
-/* The parameters that all begin with. */
-enum sotto_status service_begin(struct async_service *service, struct view x);
-
-/* Its job, once. */
-enum sotto_status service_start(struct async_service *service);
-
-/* While it rests, or before it starts. */
-struct view service_x0(const struct async_service *service);
-enum sotto_status service_visit(struct async_service *service, struct state_visitor *v);
-enum sotto_status service_write(const struct async_service *service, const char *path);
-
-/* At any time. */
-bool service_pushed(struct async_service *service, struct pushed *out);
 
 static inline struct view word_of(void *word)
 {

@@ -1,0 +1,257 @@
+/* What a group does between two meetings, and how it comes to one. */
+#include "strategy/replicate/async_group.h"
+
+#include <assert.h>
+
+#include "tensor/ops.h"
+
+static double now(const struct replicate *r)
+{
+    return clock_now(r->is.mesh->worker->clock);
+}
+
+/* A word to the leader. */
+static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
+{
+    struct up_word w = {.kind = kind, .rounds = a->rounds, .push = a->push};
+    if (!async_speaks(a))
+        return SOTTO_OK;
+    if (kind != UP_PUSH)
+        TRY(comm_send(a->up, view_of(NULL, DTYPE_F32), 0, 0));
+    return comm_send(a->up, word_of(&w), sizeof w, 0);
+}
+
+enum sotto_status async_await_rest(struct async_diloco *a)
+{
+    struct down_word w;
+    if (!a->service || !a->base.told.meet || a->rests)
+        return SOTTO_OK;
+    TRY(comm_recv(a->down, word_of(&w), sizeof w, 0));
+    assert(w.kind == DOWN_REST);
+    a->rests = true;
+    return SOTTO_OK;
+}
+
+/* Everybody begins with the parameters that all have, on a data shard of its own. */
+static void first_task(struct async_diloco *a)
+{
+    const int64_t H = async_options(a)->H, T = a->rounds, group = a->base.is.mesh->r;
+    a->task = (struct async_task){.group = group,
+                                  .span = {.shard = group, .steps = T > 0 && T < H ? T : H}};
+    a->state = TASK_TRAINS;
+}
+
+/* Of a run that follows another one the server has another first task to give. */
+static enum sotto_status first_replayed(struct async_diloco *a)
+{
+    struct async_journal journal;
+    const char *replay = async_options(a)->replay;
+    const int64_t group = a->base.is.mesh->r;
+    if (!*replay)
+        return SOTTO_OK;
+    TRY(journal_read(&journal, replay, a->base.is.mesh->n_r));
+    const struct async_entry *first = journal_next(&journal, 0, group);
+    if (first)
+        a->task.span = first->span;
+    journal_free(&journal);
+    return SOTTO_OK;
+}
+
+static enum sotto_status go(struct async_diloco *a)
+{
+    if (a->state == TASK_FIRST) {
+        first_task(a);
+        TRY(first_replayed(a));
+    }
+    if (a->before > 0 && a->rounds > a->before && a->state == TASK_NONE)
+        a->state = TASK_WAITS; /* the server has something for it */
+    a->before = 0;
+    a->goes = a->rung = a->rests = false;
+    return say(a, UP_GO);
+}
+
+/* The first worker of a group looks whether the bell has rung. */
+static enum sotto_status listen(struct async_diloco *a)
+{
+    int from;
+    if (!async_speaks(a) || a->rung)
+        return SOTTO_OK;
+    TRY(comm_recv_any(a->down, word_of(&a->bell), sizeof a->bell, NULL, 0, &from));
+    a->rung = from >= 0;
+    return SOTTO_OK;
+}
+
+/* A push that would have to be made again costs time: not where a group can know without a word. */
+static enum sotto_status listen_again(struct async_diloco *a, bool *meet)
+{
+    if (a->base.is.mesh->n_s > 1 || *meet)
+        return SOTTO_OK;
+    TRY(listen(a));
+    *meet = a->rung;
+    return SOTTO_OK;
+}
+
+enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    const int64_t accumulate = r->is.config->accumulate;
+    a->rounds = plan->rounds;
+    TRY(async_await_rest(a));
+    if (a->service)
+        TRY(service_start(a->service));
+    r->told.evaluate = r->told.meet = r->apart = false;
+    a->since = now(r);
+    if (a->goes)
+        TRY(go(a));
+    r->idle = a->state != TASK_TRAINS;
+    if (!r->idle)
+        TRY(listen(a));
+    *rung = a->rung;
+    r->data.rank = (int)a->task.span.shard * r->is.mesh->n_s + r->is.mesh->s;
+    r->data.microbatch = (a->task.span.first + a->done) * accumulate;
+    return SOTTO_OK;
+}
+
+static enum sotto_status read_delta(void *arg)
+{
+    struct async_diloco *a = arg;
+    struct device *dev = a->base.is.dev;
+    if (a->sparse.value)
+        dev->ops->read(dev, a->sparse.value, a->delta.view, a->base.count);
+    return device_check(dev);
+}
+
+static enum sotto_status send_delta(struct async_diloco *a)
+{
+    struct replicate *r = &a->base;
+    size_t words;
+    if (!a->sparse.count)
+        return comm_send(a->up, a->delta.view, r->count, 0);
+    TRY(work_run(&r->on, read_delta, a, 2. * sizeof(float) * (double)r->count));
+    TRY(sparse_prune(&a->sparse));
+    TRY(sparse_pack(&a->sparse, &words));
+    return comm_send(a->up, view_of(a->sparse.out, DTYPE_F32), words, 0);
+}
+
+/* g = x0 - x */
+static enum sotto_status push(struct async_diloco *a)
+{
+    struct replicate *r = &a->base;
+    TRY(work_copy(&r->on, a->delta.view, a->x0.view, r->count));
+    TRY(work_axpy(&r->on, a->delta.view, -1, r->x, r->count));
+    a->asked = now(r);
+    TRY(send_delta(a));
+    TRY(say(a, UP_PUSH));
+    a->state = TASK_WAITS;
+    return SOTTO_OK;
+}
+
+static enum sotto_status take_task(struct async_diloco *a, const struct down_word *w)
+{
+    struct replicate *r = &a->base;
+    TRY(comm_recv(a->down, a->x0.view, r->count, 0));
+    TRY(work_copy(&r->on, r->x, a->x0.view, r->count)); /* x <- x0 */
+    TRY(replicate_publish(r));
+    a->task = w->task;
+    a->done = 0;
+    a->state = w->task.span.steps > 0 ? TASK_TRAINS : TASK_NONE;
+    a->push = (struct async_push){.group = a->task.group, .idle = now(r) - a->asked};
+    r->told.step = w->step;
+    r->told.evaluate = w->evaluate;
+    return SOTTO_OK;
+}
+
+/* The answer, or that it comes behind the meeting: *meet. */
+static enum sotto_status pull(struct async_diloco *a, bool *meet)
+{
+    struct down_word w;
+    for (;;) {
+        TRY(comm_recv(a->down, word_of(&w), sizeof w, 0));
+        if (w.kind == DOWN_TASK)
+            return take_task(a, &w);
+        a->bell = w;
+        if (w.kind == DOWN_BELL) {
+            a->rung = true;
+            continue;
+        }
+        a->state = w.kind == DOWN_AGAIN ? TASK_PUSHES : TASK_WAITS;
+        *meet = true;
+        return SOTTO_OK;
+    }
+}
+
+/* Nothing is left to be done but to meet the others. */
+static enum sotto_status await_bell(struct async_diloco *a)
+{
+    if (!async_speaks(a) || a->rung)
+        return SOTTO_OK;
+    return comm_recv(a->down, word_of(&a->bell), sizeof a->bell, 0);
+}
+
+static enum sotto_status come(struct async_diloco *a)
+{
+    struct replicate *r = &a->base;
+    if (r->is.within->size > 1) /* only the first one has heard the bell */
+        TRY(comm_broadcast(r->is.within, word_of(&a->bell), sizeof a->bell, 0));
+    r->told.meet = r->apart = a->goes = true;
+    r->told.step = a->bell.step;
+    r->stop = a->bell.stop;
+    return say(a, UP_CAME);
+}
+
+static void count(struct async_diloco *a)
+{
+    const struct replicate *r = &a->base;
+    const int n = r->is.mesh->n_s;
+    a->push.microbatches += (int64_t)r->own.microbatches / n;
+    a->push.tokens += (int64_t)r->own.tokens;
+    a->push.targets += (int64_t)r->own.targets;
+    a->push.loss += r->own.loss;
+    a->push.seconds += now(r) - a->since;
+    a->push.group = r->is.mesh->r;
+}
+
+enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    bool meet = false;
+    if (a->state == TASK_TRAINS) {
+        TRY(replicate_local_step(r, plan->lr, scale));
+        count(a);
+        a->done++;
+        meet = r->own.rung;
+        if (r->own.stop && !a->stops) {
+            a->stops = true;
+            TRY(say(a, UP_STOP));
+        }
+    } else if (a->state == TASK_NONE) {
+        TRY(await_bell(a));
+        return come(a);
+    }
+    if (a->state == TASK_TRAINS && a->done == a->task.span.steps)
+        a->state = TASK_PUSHES;
+    if (a->state == TASK_PUSHES)
+        TRY(listen_again(a, &meet));
+    if (a->state == TASK_PUSHES && !meet) /* else behind the meeting */
+        TRY(push(a));
+    if (a->state == TASK_WAITS)
+        TRY(pull(a, &meet));
+    return meet ? come(a) : SOTTO_OK;
+}
+
+int64_t async_place(struct replicate *r)
+{
+    const struct async_diloco *a = (const struct async_diloco *)r;
+    return a->task.span.first + a->done;
+}
+
+/* A peer's failure is everybody's. */
+bool async_leave(struct replicate *r, enum sotto_status st)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    if (async_options(a)->lost != LOST_DROP || r->is.mesh->n_s > 1 || a->service ||
+        st == SOTTO_EPEER)
+        return false;
+    a->state = TASK_NONE;
+    return say(a, UP_LEAVE) == SOTTO_OK;
+}

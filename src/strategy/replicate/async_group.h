@@ -1,0 +1,63 @@
+/* A group's side of asynchronous DiLoCo: it pulls x0 with a task, trains its steps, and pushes
+ * g = x0 - x (Liu et al. 2024, algorithm 2). Between files: async_group.c is what it does,
+ * async_visit.c what survives of it, async_diloco.c the method that it is. */
+#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
+#define SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
+
+#include "strategy/replicate/async_words.h"
+#include "strategy/replicate/async_service.h"
+#include "strategy/replicate/sparse.h"
+
+enum task_state {
+    TASK_FIRST,  /* everybody knows it without a word   */
+    TASK_TRAINS, /* under way                           */
+    TASK_PUSHES, /* done, but not applied               */
+    TASK_WAITS,  /* applied: the next one is to come    */
+    TASK_NONE    /* nothing is left                     */
+};
+
+struct async_diloco {
+    struct replicate base;
+    struct comm *up, *down;
+    struct buffer x0;     /* as it was pulled                             */
+    struct buffer delta;  /* what the group has moved                     */
+    struct sparse sparse; /* prune > 0: what is sent of it                */
+    int64_t state;        /* enum task_state                              */
+    struct async_task task;
+    int64_t done;                  /* steps of the task                          */
+    struct async_push push;        /* what is told of it, so far                */
+    double since;                  /* the round under way began                  */
+    int64_t rounds;                /* plan.rounds of it; 0: not known            */
+    struct down_word bell;         /* that has rung ...                          */
+    bool rung;                     /* ... as this group's first worker knows     */
+    bool goes;                     /* is to be said to the server                */
+    int64_t before;                /* those of the run that it goes on from, 0: none */
+    bool stops;                    /* was said                                   */
+    double asked;                  /* when the task was asked for                */
+    bool rests;                    /* group 0, in a meeting: the server does     */
+    struct async_service *service; /* group 0's; owned                       */
+};
+
+static inline const struct async_config *async_options(const struct async_diloco *a)
+{
+    return replicate_options(&a->base);
+}
+
+/* The first worker of a group is the one that words are told and tells them. */
+static inline bool async_speaks(const struct async_diloco *a)
+{
+    return a->base.is.mesh->s == 0;
+}
+
+/* As in replicate_ops. */
+enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung);
+enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale);
+int64_t async_place(struct replicate *r);
+bool async_leave(struct replicate *r, enum sotto_status st);
+void async_anchor(struct replicate *r);
+enum sotto_status async_visit(struct replicate *r, struct state_visitor *v);
+
+/* In a meeting: returns when the server of group 0 rests, so that its state may be looked at. */
+enum sotto_status async_await_rest(struct async_diloco *a);
+
+#endif

@@ -1,0 +1,180 @@
+/* What a worker of group 0 does with its server. */
+#include "strategy/replicate/async_service.h"
+
+#include <stdlib.h>
+
+struct async_rules async_rules_of(const struct async_config *c, int groups)
+{
+    return (struct async_rules){.outer = c->outer,
+                                .outer_lr = c->outer_lr,
+                                .outer_momentum = c->outer_momentum,
+                                .N = c->N,
+                                .c = c->c,
+                                .weight = c->weight,
+                                .staleness = c->staleness,
+                                .dylu = c->dylu,
+                                .grace = c->grace,
+                                .H = c->H,
+                                .groups = groups,
+                                .steps = STATE_STEPS};
+}
+
+static double now(const struct async_service *v)
+{
+    return clock_now(v->lane->clock);
+}
+
+enum sotto_status service_report(struct async_service *v, const struct async_push *p)
+{
+    const struct async_entry *e = &v->server.journal.entry[v->server.version - 1];
+    const struct pushed one = {.number = v->server.version - 1,
+                               .group = p->group,
+                               .steps = e->span.steps,
+                               .staleness = v->server.version - 1 - e->version,
+                               .step = service_step(v),
+                               .tokens = p->tokens,
+                               .microbatches = p->microbatches * v->r->is.mesh->n_s,
+                               .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
+                               .seconds = p->seconds,
+                               .idle = p->idle,
+                               .time = now(v)};
+    enum sotto_status st = SOTTO_OK;
+    pthread_mutex_lock(&v->lock);
+    if (v->n == v->room) {
+        const int64_t room = v->room ? 2 * v->room : 256;
+        struct pushed *more = realloc(v->pushed, (size_t)room * sizeof *more);
+        if (more) {
+            v->pushed = more;
+            v->room = room;
+        } else {
+            st = fail(SOTTO_ENOMEM, "no memory to tell of %lld pushes", (long long)room);
+        }
+    }
+    if (st == SOTTO_OK)
+        v->pushed[v->n++] = one;
+    pthread_mutex_unlock(&v->lock);
+    return st;
+}
+
+bool service_pushed(struct async_service *v, struct pushed *out)
+{
+    pthread_mutex_lock(&v->lock);
+    const bool found = v->first < v->n;
+    if (found)
+        *out = v->pushed[v->first++];
+    if (v->first == v->n)
+        v->first = v->n = 0;
+    pthread_mutex_unlock(&v->lock);
+    return found;
+}
+
+enum sotto_status service_start(struct async_service *v)
+{
+    if (v->started)
+        return SOTTO_OK;
+    v->started = true;
+    return lane_start(v->lane, service_serve, v);
+}
+
+enum sotto_status service_begin(struct async_service *v, struct view x)
+{
+    outer_begin(&v->outer, x);
+    return device_check(v->lane->dev);
+}
+
+struct view service_x0(const struct async_service *v)
+{
+    return v->outer.x0.view;
+}
+
+enum sotto_status service_write(const struct async_service *v, const char *path)
+{
+    return v->leads ? journal_write(&v->server.journal, path) : SOTTO_OK;
+}
+
+enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
+{
+    TRY(outer_visit(&v->outer, visitor));
+    if (!v->leads)
+        return SOTTO_OK;
+    TRY(state_enter(visitor, "server"));
+    TRY(server_visit(&v->server, visitor, v->started ? v->rung_at : now(v)));
+    state_leave(visitor);
+    if (!state_loading(visitor))
+        return SOTTO_OK;
+    v->begun = v->loaded = true;
+    if (v->r->is.eval_every > 0)
+        v->evaluated = service_step(v) / v->r->is.eval_every;
+    if (v->r->is.save_every > 0)
+        v->saved = service_step(v) / v->r->is.save_every;
+    return SOTTO_OK;
+}
+
+static enum sotto_status init(struct async_service *v, const struct async_config *config)
+{
+    const struct replicate *r = v->r;
+    const struct async_rules rules = async_rules_of(config, v->groups);
+    const size_t K = (size_t)v->groups;
+    const struct work on = work_in(r->is.mesh, v->lane);
+    v->told = calloc(K, sizeof *v->told);
+    v->evaluates = calloc(K, sizeof *v->evaluates);
+    v->among = calloc(K, sizeof *v->among);
+    if (!v->told || !v->evaluates || !v->among)
+        return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
+    TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
+    TRY(buffer_init(&v->g, v->lane->dev, DTYPE_F32, r->count, MEMORY_COMMUNICATION));
+    if (config->prune > 0)
+        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune));
+    return v->leads ? server_init(&v->server, &rules, config->replay) : SOTTO_OK;
+}
+
+static void free_service(struct async_service *v)
+{
+    server_free(&v->server);
+    outer_free(&v->outer);
+    buffer_free(&v->g);
+    sparse_free(&v->sparse);
+    free(v->told);
+    free(v->evaluates);
+    free(v->among);
+    free(v->pushed);
+    pthread_mutex_destroy(&v->lock);
+    free(v);
+}
+
+enum sotto_status service_open(struct async_service **out, struct replicate *r,
+                               const struct async_config *config, struct comm *up,
+                               struct comm *down, struct comm *within, struct lane *lane)
+{
+    struct async_service *v = calloc(1, sizeof *v);
+    if (!v)
+        return fail(SOTTO_ENOMEM, "no memory for a server");
+    v->r = r;
+    v->lane = lane;
+    v->up = up;
+    v->down = down;
+    v->within = within;
+    v->groups = r->is.mesh->n_r;
+    v->leads = r->is.mesh->s == 0;
+    pthread_mutex_init(&v->lock, NULL);
+    const enum sotto_status st = init(v, config);
+    if (st != SOTTO_OK)
+        free_service(v);
+    else
+        *out = v;
+    return st;
+}
+
+/* A run that was cut short may leave it waiting; where it has failed nothing is sent any more. */
+void service_close(struct async_service *v, struct comm *up)
+{
+    struct up_word w = {.kind = UP_END};
+    bool done = true;
+    if (v->started && lane_done(v->lane, &done) == SOTTO_OK && !done && v->leads) {
+        if (comm_send(up, view_of(NULL, DTYPE_F32), 0, 0) == SOTTO_OK)
+            (void)comm_send(up, word_of(&w), sizeof w, 0);
+    }
+    if (v->started)
+        (void)lane_wait(v->lane);
+    free_service(v);
+}

@@ -1,0 +1,75 @@
+/* The server of asynchronous DiLoCo: one long job in a lane of each worker of group 0, which has
+ * the slice of the parameters that its worker has. async_serve.c is the job, async_service.c what
+ * its worker does with it. */
+#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_SERVICE_H
+#define SOTTO_STRATEGY_REPLICATE_ASYNC_SERVICE_H
+
+#include <pthread.h>
+
+#include "strategy/replicate/async_words.h"
+#include "strategy/replicate/sparse.h"
+
+/* Its worker looks at it by what follows only. */
+struct async_service {
+    struct replicate *r;
+    struct lane *lane;
+    struct comm *up, *down; /* received from, sent through */
+    struct comm *within;    /* group 0's servers            */
+    int groups;
+    bool leads;
+    struct async_server server; /* the leader's */
+    struct async_outer outer;
+    struct buffer g;      /* what was pushed */
+    struct sparse sparse; /* prune > 0: the same as it was sent */
+    bool started, ended;
+    bool begun;               /* tasks were given out */
+    bool loaded;              /* ... by the run that this one goes on from */
+    bool rings;               /* until all have come, ... */
+    bool stops;               /* ... and then it ends     */
+    bool rests;               /* until one goes           */
+    bool asked;               /* somebody wants to stop   */
+    int came;                 /* groups                   */
+    double rung_at;           /* ..., while nothing passes of a period of grace */
+    bool *told;               /* (groups) to wait until behind the meeting */
+    bool *evaluates;          /* (groups) the answer says so               */
+    bool *among;              /* (groups) whose message is taken next      */
+    int64_t evaluated, saved; /* multiples of eval_every, of save_every */
+    pthread_mutex_t lock;     /* of what follows          */
+    struct pushed *pushed;    /* told to nobody yet       */
+    int64_t n, room, first;   /* ... from this one on     */
+};
+
+struct async_rules async_rules_of(const struct async_config *config, int groups);
+
+enum sotto_status service_open(struct async_service **out, struct replicate *r,
+                               const struct async_config *config, struct comm *up,
+                               struct comm *down, struct comm *within, struct lane *lane);
+/* Ends its job, if need be: `up` is the worker's. */
+void service_close(struct async_service *service, struct comm *up);
+
+/* The parameters that all begin with. */
+enum sotto_status service_begin(struct async_service *service, struct view x);
+
+/* Its job, once. */
+enum sotto_status service_start(struct async_service *service);
+
+/* While it rests, or before it starts. */
+struct view service_x0(const struct async_service *service);
+enum sotto_status service_visit(struct async_service *service, struct state_visitor *v);
+enum sotto_status service_write(const struct async_service *service, const char *path);
+
+/* At any time. */
+bool service_pushed(struct async_service *service, struct pushed *out);
+
+/* For the job. The run's step; tells of the push just applied to whoever asks, on another line of
+ * work. */
+static inline int64_t service_step(const struct async_service *service)
+{
+    return service->server.steps / service->groups;
+}
+enum sotto_status service_report(struct async_service *service, const struct async_push *p);
+
+/* The job itself. */
+enum sotto_status service_serve(void *service);
+
+#endif
