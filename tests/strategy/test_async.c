@@ -140,8 +140,7 @@ static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, 
         return fail(SOTTO_EIO, "the disk is gone");
     TRY(s->ops->round(s, &plan, r));
     pthread_mutex_lock(&lab->lock);
-    if (!r->idle)
-        lab->samples += p->config.accumulate;
+    lab->samples += p->mesh.s == 0 && !lab->diloco ? r->own_microbatches : 0;
     if (r->evaluate && p->mesh.s == 0)
         lab->evaluated[lab->evaluations++] = r->step;
     pthread_mutex_unlock(&lab->lock);
@@ -542,6 +541,8 @@ static void saved(void **state)
     (void)state;
     for (int how = 0; how < 8; how++) {
         struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
+        if (how & 1 && how & 4)
+            a.shard = "fsdp";
         if (how & 2)
             a.options[1] = "async-diloco.grace=3";
         if (how & 4)

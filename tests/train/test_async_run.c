@@ -109,6 +109,7 @@ static const char *const rules[][5] = {
     {"async-diloco.dylu=true", "async-diloco.staleness=true", NULL},
     {"async-diloco.grace=0.02", "async-diloco.outer=nesterov", NULL},
     {"strategy.shard=zero1", "strategy.mesh=2x2", "async-diloco.prune=0.5", NULL},
+    {"strategy.shard=fsdp", "strategy.mesh=2x2", NULL},
 };
 enum { RULES = sizeof rules / sizeof *rules, GRACE = 2 };
 

@@ -180,12 +180,12 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
     struct device *dev = s->is.dev;
-    const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const struct pair g = {.x = s->g.view, .count = s->g.count};
     const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
     TRY(shard_begin(s, plan, &s->g));
+    const int n = s->replicate->idle ? 0 : s->is.config->accumulate; /* it may begin or end here */
     if (carried)
         TRY(add_pending(f));
     for (int i = 0; i < n; i++)
