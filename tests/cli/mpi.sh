@@ -48,6 +48,15 @@ for method in demo random striding every; do # what groups exchange themselves
     succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.$method
     [ "$(state)" = "$want" ] || die "$method: $(state) under MPI, on threads $want"
 done
+for prune in 0 0.5; do # rounded on the wire
+    run=("${train[@]}" --steps=6 --strategy=diloco --H=2 --shard=zero1 --mesh=2x2 --dtype=bf16 --prune=$prune)
+    succeeds "${run[@]}" --workers=4 --out=threads.bf16.$prune
+    want=$(state)
+    succeeds "${run[@]}" --workers=4 --time=virtual --worker.step=1ms --out=virtual.bf16.$prune
+    [ "$(state)" = "$want" ] || die "bf16, prune $prune: $(state) in virtual time, on threads $want"
+    succeeds "${mpirun[@]}" -n 4 "${run[@]}" --out=ring.bf16.$prune
+    [ "$(state)" = "$want" ] || die "bf16, prune $prune: $(state) under MPI, on threads $want"
+done
 # Placements of one schedule, and one worker alone; stopped in the middle of it and taken up by another.
 for rule in v2 v1; do
     run=("${train[@]}" --strategy.preset=cdp --cdp.rule=$rule --model.tied=no --optim.schedule=constant --save_every=2)

@@ -44,6 +44,7 @@ sends striding --rate=1/7 --dtype=bf16
 sends every --every.n=2
 sends co2 --tau=2 --mesh=2x2 --shard=zero1
 sends diloco --H=2
+sends diloco --H=2 --dtype=bf16
 sends cdp --kind=sgd
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=diloco --prune=0.5 --dry_run
 says '^wire: about [0-9.]+ bytes'

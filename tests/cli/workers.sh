@@ -209,6 +209,9 @@ sends 4 93750 --strategy=random --sign=before
 sends 2 593752 --strategy=demo --shape=flat
 sends 4 1781256 --strategy=demo --shape=flat
 sends 2 593760 --strategy=demo --shape=flat --message=0
+# Of all elements, and 48 bytes of what groups count: half of them with bf16.
+sends 4 $((24000000 - 48)) --strategy=diloco --H=1
+sends 4 $((12000000 - 48)) --strategy=diloco --H=1 --dtype=bf16
 
 # A loss that is no number: the worker and the step are named, the last good checkpoint stays.
 fails_with 'step ' "${train[@]}" --workers=4 --strategy.preset=fsdp --out=nan --steps=100 --save_every=1 \

@@ -49,7 +49,7 @@ static const char *const *list(struct trial *t)
         SAY("%s.momentum=%s", m, decoupled_momenta[a->momentum]);
     }
     SAY("%s.sign=%s", m, decoupled_signs[a->sign]);
-    SAY("%s.dtype=%s", m, decoupled_dtypes[a->dtype]);
+    SAY("%s.dtype=%s", m, replicate_dtypes[a->dtype]);
     SAY("%s.base=%s", m, decoupled_bases[a->base]);
     if (a->method != RANDOM)
         SAY("%s.message=0", m);

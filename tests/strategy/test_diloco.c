@@ -162,16 +162,17 @@ static void identities(void **state)
     }
 }
 
-/* Bytes of a block of n values: a bit each and those that are kept, or all where that is less. */
-static int64_t block_bytes(int64_t n, int64_t kept)
+/* Bytes of a block of n values of `unit` bytes: a bit each and those that are kept, or all where
+ * that is less. */
+static int64_t block_bytes(int64_t n, int64_t kept, int64_t unit)
 {
-    int64_t words = (n + 31) / 32 + kept;
-    return 4 * (words < n ? words : n);
+    int64_t words = (n + 8 * unit - 1) / (8 * unit) + kept;
+    return unit * (words < n ? words : n);
 }
 
 /* What worker `rank` sends of pruned vectors: to each of the others its block, then to all of them
  * the sum of its own block, where the others' values are too. Of two, each sends all it has. */
-static int64_t pruned_bytes(double sent[][COUNT], int rank, int size)
+static int64_t pruned_bytes(double sent[][COUNT], int rank, int size, int64_t unit)
 {
     int64_t bytes = 0, begin = 0, all = 0;
     for (int to = 0; to < size; to++) {
@@ -185,9 +186,9 @@ static int64_t pruned_bytes(double sent[][COUNT], int rank, int size)
         }
         begin += n;
         all += kept;
-        bytes += to == rank ? (size - 1) * block_bytes(n, any) : block_bytes(n, kept);
+        bytes += to == rank ? (size - 1) * block_bytes(n, any, unit) : block_bytes(n, kept, unit);
     }
-    return size == 2 ? block_bytes(COUNT, all) : bytes;
+    return size == 2 ? block_bytes(COUNT, all, unit) : bytes;
 }
 
 /* Nothing but in the exchange; there the outer gradient and one number a group, who wants to stop.
@@ -208,7 +209,7 @@ static void bytes_of_an_exchange(void **state)
         for (int t = 0; t < lab.steps; t++) {
             reference_step(&ref, lab_lr(t));
             for (int r = 0; r < size; r++) {
-                int64_t want = lab.rule.prune > 0 ? pruned_bytes(ref.pruned, r, size)
+                int64_t want = lab.rule.prune > 0 ? pruned_bytes(ref.pruned, r, size, 4)
                                                   : 4 * COUNT * (size - 1); /* small */
                 want = t % 3 == 2 ? want + 6 * 8 * (size - 1) : 0;
                 assert_int_equal(lab.sent[r][t], want);
@@ -217,10 +218,77 @@ static void bytes_of_an_exchange(void **state)
     }
 }
 
-/* Beside delta: all values, a row, and of two groups all values in each direction. */
-static void memory_of_pruning(void **state)
+/* delta as it travels, of x0 and what the groups have of it: each one's share rounded once, and so
+ * the sum where it is sent on. Sums of so few bits are exact. */
+static void reference_rounded(struct reference *ref, const float x0[COUNT], float x[][COUNT],
+                              float delta[COUNT])
+{
+    const struct rule *rule = &ref->is;
+    double sum[COUNT] = {0}, share[MOST] = {0}, all = 0;
+    for (int r = 0; r < rule->workers; r++) {
+        const double data = rule->data[r] > 0 ? rule->data[r] : 1;
+        share[r / rule_slices(rule)] += data;
+        all += data;
+    }
+    for (int r = 0; r < rule->groups; r++) {
+        for (int i = 0; i < COUNT; i++)
+            ref->pruned[r][i] = (x0[i] - x[r][i]) * (float)(share[r] / all);
+        reference_prune(ref, ref->pruned[r]);
+        for (int i = 0; i < COUNT; i++)
+            sum[i] += bf16_widen(bf16_round((float)ref->pruned[r][i]));
+    }
+    const bool sent_on = rule->prune <= 0 || rule->groups > 2;
+    for (int i = 0; i < COUNT; i++)
+        delta[i] = sent_on ? bf16_widen(bf16_round((float)sum[i])) : (float)sum[i];
+}
+
+/* To the bit, and to the byte: no group moves in the step of an exchange, so that what it brings is
+ * seen before, and x0 <- x0 - delta has no rounding that is not fp32's. */
+static void rounded(void **state)
 {
     (void)state;
+    static const char *const bf16[] = {"diloco.dtype=bf16", NULL};
+    static const double data[MOST] = {1, 3, 0.5, 7, 2, 2, 10, 0.25};
+    for (int i = 0; i < MESHES * 6; i++) {
+        const int *mesh = meshes[i / 6], size = mesh[0] * mesh[1];
+        struct lab lab = diloco(SHARD_DDP + i % 3, mesh[0], mesh[1], 0);
+        lab.options = bf16;
+        lab.rule.prune = i / 3 % 2 ? 0.5 : 0;
+        lab.rule.outer = OUTER_SGD;
+        lab.rule.outer_lr = 1;
+        lab.fades = lab.rule.tau;
+        lab.bare = true;
+        lab.threads = i % 5 == 0;
+        if (i % 4 == 1)
+            memcpy(lab.rule.data, data, sizeof data);
+        assert_ok(lab_run(&lab));
+        struct reference ref;
+        float x0[COUNT], delta[COUNT];
+        lab_start(x0);
+        reference_start(&ref, &lab.rule, x0);
+        for (int t = lab.rule.tau - 1; t < lab.steps; t += lab.rule.tau) {
+            reference_rounded(&ref, x0, lab.own[t - 1], delta);
+            for (int k = 0; k < COUNT; k++)
+                x0[k] -= delta[k];
+            for (int r = 0; r < mesh[0]; r++)
+                if (memcmp(lab.own[t][r], x0, sizeof x0) != 0)
+                    fail_with("%dx%d, %s, prune %g: group %d is elsewhere at step %d", mesh[0],
+                              mesh[1], shard_name(lab.rule.shard), lab.rule.prune, r, t);
+            for (int r = 0; r < size && mesh[1] == 1 && size > 1; r++)
+                assert_int_equal(lab.sent[r][t],
+                                 (lab.rule.prune > 0 ? pruned_bytes(ref.pruned, r, size, 2)
+                                                     : 2 * COUNT * (size - 1)) +
+                                     6 * 8 * (size - 1));
+        }
+    }
+}
+
+/* Beside delta: all values, a row, and of two groups all values in each direction; of bf16 that is
+ * half, and without pruning what is sent is beside delta, too. */
+static void memory_of_the_wire(void **state)
+{
+    (void)state;
+    static const char *const bf16[] = {"diloco.dtype=bf16", NULL};
     for (int slices = 1; slices <= 4; slices *= 2) {
         struct lab dense = diloco(SHARD_FSDP, 2, slices, 0), sparse = dense;
         const size_t own = COUNT / (size_t)slices;
@@ -231,6 +299,14 @@ static void memory_of_pruning(void **state)
         assert_int_equal(sparse.bytes[MEMORY_OUTER], dense.bytes[MEMORY_OUTER]);
         assert_int_equal(sparse.bytes[MEMORY_COMMUNICATION] - dense.bytes[MEMORY_COMMUNICATION],
                          sizeof(float) * (own + 8 + 2 * own));
+        sparse.options = bf16;
+        assert_ok(lab_run(&sparse));
+        assert_int_equal(sparse.bytes[MEMORY_COMMUNICATION] - dense.bytes[MEMORY_COMMUNICATION],
+                         sizeof(float) * (own + 8) + 2 * 2 * own);
+        const size_t fp32 = dense.bytes[MEMORY_COMMUNICATION];
+        dense.options = bf16;
+        assert_ok(lab_run(&dense));
+        assert_int_equal(dense.bytes[MEMORY_COMMUNICATION] - fp32, 2 * own);
     }
 }
 
@@ -273,7 +349,7 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     struct mesh mesh = {.worker = w, .n_r = w->size};
     const struct work on = {&mesh, NULL, &dev};
     float *want = calloc(LONG, sizeof *want), *mine = calloc(LONG, sizeof *mine);
-    enum sotto_status st = sparse_init(&s, &on, table, NULL, 0.75);
+    enum sotto_status st = sparse_init(&s, &on, table, NULL, 0.75, DTYPE_F32);
     for (int i = 0; i < LONG; i++)
         s.value[i] = (float)value_of(w->rank, i);
     if (st == SOTTO_OK)
@@ -335,7 +411,8 @@ static enum sotto_status sum_of_nothing(struct worker *w, void *arg)
     struct device dev;
     TRY(device_open(&dev, "cpu", &memory, 1));
     struct mesh mesh = {.worker = w, .n_r = w->size};
-    enum sotto_status st = sparse_init(&s, &(struct work){&mesh, NULL, &dev}, table, NULL, 0.5);
+    enum sotto_status st =
+        sparse_init(&s, &(struct work){&mesh, NULL, &dev}, table, NULL, 0.5, DTYPE_F32);
     for (size_t i = 0; i < count && st == SOTTO_OK; i++)
         s.value[i] = -0.0f;
     if (st == SOTTO_OK)
@@ -374,7 +451,7 @@ static void odd_values(void **state)
             assert_ok(owned_add(&owned, 0, 2));
             assert_ok(owned_add(&owned, 3, 5));
             assert_ok(sparse_init(&s, &(struct work){&mesh, NULL, &dev}, &table,
-                                  k == 2 ? &owned : NULL, 0.5));
+                                  k == 2 ? &owned : NULL, 0.5, DTYPE_F32));
             memcpy(s.value, row[k], s.count * sizeof row[k][0]);
             assert_ok(sparse_prune(&s));
             comm_free(w.world);
@@ -472,13 +549,21 @@ static void bytes_of_a_cosine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outer_optimizers),  cmocka_unit_test(pruned),
-        cmocka_unit_test(dropped),           cmocka_unit_test(all_dropped),
-        cmocka_unit_test(schedules),         cmocka_unit_test(uneven_data),
-        cmocka_unit_test(identities),        cmocka_unit_test(bytes_of_an_exchange),
-        cmocka_unit_test(memory_of_pruning), cmocka_unit_test(bytes_of_a_long_vector),
-        cmocka_unit_test(odd_values),        cmocka_unit_test(cosines),
-        cmocka_unit_test(no_cosines),        cmocka_unit_test(bytes_of_a_cosine),
+        cmocka_unit_test(outer_optimizers),
+        cmocka_unit_test(pruned),
+        cmocka_unit_test(dropped),
+        cmocka_unit_test(all_dropped),
+        cmocka_unit_test(schedules),
+        cmocka_unit_test(uneven_data),
+        cmocka_unit_test(identities),
+        cmocka_unit_test(bytes_of_an_exchange),
+        cmocka_unit_test(rounded),
+        cmocka_unit_test(memory_of_the_wire),
+        cmocka_unit_test(bytes_of_a_long_vector),
+        cmocka_unit_test(odd_values),
+        cmocka_unit_test(cosines),
+        cmocka_unit_test(no_cosines),
+        cmocka_unit_test(bytes_of_a_cosine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,7 +116,7 @@ static void resume(void **state)
         {"diloco", {"strategy.preset=diloco", "optim.kind=sgd", "optim.momentum=0.9"}},
         {"diloco.adam",
          {"strategy.preset=diloco", "diloco.outer=adam", "strategy.shard=zero1",
-          "strategy.mesh=2x2"}},
+          "strategy.mesh=2x2", "diloco.dtype=bf16"}},
         {"diloco.drop",
          {"strategy.preset=diloco", "diloco.drop=0.5", "diloco.prune=0.5", "strategy.shard=fsdp",
           "strategy.mesh=2x2"}},

@@ -134,7 +134,7 @@ static enum sotto_status init(struct replicate *r)
     TRY(replicate_buffer(r, &a->delta, MEMORY_COMMUNICATION));
     if (async_options(a)->prune > 0)
         TRY(sparse_init_message(&a->sparse, &r->on, r->is.table, r->is.own,
-                                async_options(a)->prune));
+                                async_options(a)->prune, DTYPE_F32));
     a->goes = true;
     return open_ways(a);
 }

@@ -124,7 +124,8 @@ static enum sotto_status init(struct async_service *v, const struct async_config
     TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
     TRY(buffer_init(&v->g, v->lane->dev, DTYPE_F32, r->count, MEMORY_COMMUNICATION));
     if (config->prune > 0)
-        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune));
+        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune,
+                                DTYPE_F32));
     return v->leads ? server_init(&v->server, &rules, config->replay) : SOTTO_OK;
 }
 

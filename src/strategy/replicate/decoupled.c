@@ -7,8 +7,6 @@
 #include "tensor/ops.h"
 
 const char *const decoupled_signs[] = {"after", "before", "off", NULL};
-const char *const decoupled_dtypes[] = {
-    [DTYPE_F32] = "fp32", [DTYPE_BF16] = "bf16", [DTYPE_BF16 + 1] = NULL};
 const char *const decoupled_bases[] = {"demo-sgd", "decoupled-adamw", NULL};
 const char *const decoupled_momenta[] = {"plain", "scaled", NULL};
 

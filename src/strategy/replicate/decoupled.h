@@ -29,8 +29,7 @@
 enum decoupled_sign { SIGN_AFTER, SIGN_BEFORE, SIGN_OFF };
 enum decoupled_base { BASE_DEMO_SGD, BASE_DECOUPLED_ADAMW };
 enum decoupled_momentum { MOMENTUM_PLAIN, MOMENTUM_SCALED };
-extern const char *const decoupled_signs[],
-    *const decoupled_dtypes[], *const decoupled_bases[], *const decoupled_momenta[];
+extern const char *const decoupled_signs[], *const decoupled_bases[], *const decoupled_momenta[];
 
 /* What is done with what is exchanged ... */
 struct update_config {
@@ -48,7 +47,7 @@ struct update_config {
     OPTION_ENUM(struct update_config, sign, "after", decoupled_signs,                              \
                 "after: the average's sign is stepped with; before: groups send signs, two bits "  \
                 "each, and step with their average; off: the average itself"),                     \
-        OPTION_ENUM(struct update_config, dtype, "fp32", decoupled_dtypes,                         \
+        OPTION_ENUM(struct update_config, dtype, "fp32", replicate_dtypes,                         \
                     "of values on the wire"),                                                      \
         OPTION_ENUM(                                                                               \
             struct update_config, base, "demo-sgd", decoupled_bases,                               \

@@ -3,7 +3,12 @@
  *
  * Who takes part in an exchange is known to all without a message: groups beyond the schedule's
  * number sit out, and the dropped ones come from a seed. Both take part in the collective with
- * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0. */
+ * weight 0; a dropped group goes on from its own parameters, one that sits out keeps x0.
+ *
+ * With dtype = bf16 what travels is rounded, to nearest, ties to even: each group's weighted share
+ * of the outer gradient once, and the sum of them, which is made in fp32, on its way back. What is
+ * lost by it is not kept for later. One group rounds its own, too, so that one step of the outer
+ * optimizer is the same whoever takes part. */
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 
@@ -24,6 +29,7 @@ struct diloco_config {
     double outer_lr, outer_momentum;
     double prune, drop;
     int64_t drop_seed;
+    int dtype;                  /* enum dtype: fp32 or bf16 */
     char replicas[OPTION_ROOM]; /* "8x1000,4x1000" */
     bool cosine;
     struct phases phases; /* the same, by resolve */
@@ -37,6 +43,7 @@ static const struct option options[] = {
     OPTION_REAL(S, outer_momentum, "0.9", 0, 1, "outer momentum"),
     OPTION_REAL(S, prune, "0", 0, 1,
                 "share of the outer gradient, the smallest of every row, that is not sent"),
+    OPTION_ENUM(S, dtype, "fp32", replicate_dtypes, "of the outer gradient on the wire"),
     OPTION_REAL(S, drop, "0", 0, 1, "probability that a group misses an exchange"),
     OPTION_LONG(S, drop_seed, "1", 0, 1e15, "of the drops"),
     OPTION_TEXT(S, replicas, "",
@@ -89,6 +96,7 @@ struct diloco {
     struct replicate base;
     struct buffer x0;    /* theta(t-1): where everybody began            */
     struct buffer delta; /* the outer gradient                           */
+    struct buffer wire;  /* dtype = bf16, prune = 0: as it travels       */
     struct optim_config outer_config;
     struct optim outer;
     struct sparse sparse; /* prune > 0 */
@@ -159,19 +167,34 @@ static enum sotto_status measure(struct diloco *d, struct agreed *out)
     return cosine_of_groups(r, d->delta.view, r->weight > 0, &out->cosine, &out->pairs);
 }
 
-/* delta <- mean over R of x0 - x */
-static enum sotto_status outer_gradient(struct diloco *d)
+/* delta <- the sum over R of delta, pruned or rounded. */
+static enum sotto_status sum_pruned(struct diloco *d)
 {
     struct replicate *r = &d->base;
     const double copy = 2. * sizeof(float) * (double)r->count;
-    TRY(own_gradient(d));
-    if (!d->sparse.count)
-        return replicate_mean(r, r->is.across, d->delta.view);
-    TRY(work_scale(&r->on, d->delta.view, (float)(r->weight / r->weights), r->count));
     TRY(work_run(&r->on, read_delta, d, copy));
     TRY(sparse_prune(&d->sparse));
     TRY(sparse_sum(&d->sparse, r->is.across));
     return work_run(&r->on, write_delta, d, copy);
+}
+
+static enum sotto_status sum_rounded(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    TRY(work_copy(&r->on, d->wire.view, d->delta.view, r->count));
+    TRY(comm_allreduce(r->is.across, d->wire.view, d->wire.view, r->count));
+    return work_copy(&r->on, d->delta.view, d->wire.view, r->count);
+}
+
+/* delta <- mean over R of x0 - x */
+static enum sotto_status outer_gradient(struct diloco *d)
+{
+    struct replicate *r = &d->base;
+    TRY(own_gradient(d));
+    if (!d->sparse.count && !d->wire.dev)
+        return replicate_mean(r, r->is.across, d->delta.view);
+    TRY(work_scale(&r->on, d->delta.view, (float)(r->weight / r->weights), r->count));
+    return d->sparse.count ? sum_pruned(d) : sum_rounded(d);
 }
 
 static enum sotto_status outer_step(void *arg)
@@ -260,6 +283,7 @@ static void free_diloco(struct replicate *r)
     buffer_free(&d->x0);
     buffer_free(&d->delta);
     optim_free(&d->outer);
+    buffer_free(&d->wire);
     sparse_free(&d->sparse);
     free(d->share);
 }
@@ -297,8 +321,11 @@ static enum sotto_status init(struct replicate *r)
     TRY(replicate_buffer(r, &d->delta, MEMORY_COMMUNICATION));
     TRY(optim_init(&d->outer, &d->outer_config, r->is.dev, r->is.table, r->is.own, MEMORY_OUTER));
     TRY(gather_shares(d));
+    const enum dtype type = (enum dtype)own(r)->dtype;
     if (own(r)->prune > 0)
-        TRY(sparse_init(&d->sparse, &r->on, r->is.table, r->is.own, own(r)->prune));
+        TRY(sparse_init(&d->sparse, &r->on, r->is.table, r->is.own, own(r)->prune, type));
+    else if (type != DTYPE_F32)
+        TRY(buffer_init(&d->wire, r->is.dev, type, r->count, MEMORY_COMMUNICATION));
     enter_phase(d);
     return SOTTO_OK;
 }

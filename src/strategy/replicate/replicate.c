@@ -7,6 +7,9 @@
 #include "base/log.h"
 #include "tensor/ops.h"
 
+const char *const replicate_dtypes[] = {
+    [DTYPE_F32] = "fp32", [DTYPE_BF16] = "bf16", [DTYPE_BF16 + 1] = NULL};
+
 static enum sotto_status init(struct replicate *r, const struct replicate_setup *setup)
 {
     r->is = *setup;

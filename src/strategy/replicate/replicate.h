@@ -166,6 +166,9 @@ static inline bool replicate_divides(double lr)
     return lr >= 1e-30;
 }
 
+/* Names of what values are on the wire: DTYPE_F32 and DTYPE_BF16. */
+extern const char *const replicate_dtypes[];
+
 /* Options of methods that meet every tau steps, which are the first of their own. */
 struct tau_config {
     int64_t tau;

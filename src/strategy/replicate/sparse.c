@@ -6,11 +6,32 @@
 
 #include "tensor/ops.h"
 
-/* A message: a mask and the values that it marks, as words of four bytes; or all values, where that
- * is no longer. */
-static size_t mask_words(size_t count)
+/* A message: a mask and the values that it marks, in words of a value's bytes; or all values, where
+ * that is no longer. */
+static size_t mask_words(const struct sparse *s, size_t count)
 {
-    return (count + 31) / 32;
+    const size_t bits = 8 * dtype_size(s->type);
+    return (count + bits - 1) / bits;
+}
+
+/* What the others see of a value. */
+static float rounded(const struct sparse *s, float x)
+{
+    return s->type == DTYPE_BF16 ? bf16_widen(bf16_round(x)) : x;
+}
+
+static void put_value(const struct sparse *s, void *words, size_t i, float x)
+{
+    if (s->type == DTYPE_BF16)
+        ((uint16_t *)words)[i] = bf16_round(x);
+    else
+        ((float *)words)[i] = x;
+}
+
+static float value_at(const struct sparse *s, const void *words, size_t i)
+{
+    return s->type == DTYPE_BF16 ? bf16_widen(((const uint16_t *)words)[i])
+                                 : ((const float *)words)[i];
 }
 
 static size_t row_length(const struct table_entry *e)
@@ -20,7 +41,7 @@ static size_t row_length(const struct table_entry *e)
 
 /* Messages of up to `block` elements. */
 static enum sotto_status init(struct sparse *s, const struct work *on, const struct table *table,
-                              const struct owned *own, double prune, size_t block)
+                              const struct owned *own, double prune, enum dtype type, size_t block)
 {
     struct device *dev = on->dev;
     const size_t count = owned_count(own, table);
@@ -31,17 +52,18 @@ static enum sotto_status init(struct sparse *s, const struct work *on, const str
     *s = (struct sparse){.table = table,
                          .own = own,
                          .prune = prune,
+                         .type = type,
                          .count = count,
                          .memory = dev->memory,
                          .on = *on,
-                         .bytes = (count + longest + 2 * block) * sizeof(float)};
+                         .bytes = (count + longest) * sizeof(float) + 2 * block * dtype_size(type)};
     memory_add(s->memory, MEMORY_COMMUNICATION, s->bytes);
     if (!dev->ops->alloc)
         return SOTTO_OK;
     s->value = calloc(count + 1, sizeof *s->value);
     s->row = calloc(longest, sizeof *s->row);
-    s->out = calloc(block + 1, sizeof *s->out);
-    s->in = calloc(block + 1, sizeof *s->in);
+    s->out = calloc(block + 1, dtype_size(type));
+    s->in = calloc(block + 1, dtype_size(type));
     if (s->value && s->row && s->out && s->in)
         return SOTTO_OK;
     sparse_free(s);
@@ -49,18 +71,18 @@ static enum sotto_status init(struct sparse *s, const struct work *on, const str
 }
 
 enum sotto_status sparse_init(struct sparse *s, const struct work *on, const struct table *table,
-                              const struct owned *own, double prune)
+                              const struct owned *own, double prune, enum dtype type)
 {
     const size_t count = owned_count(own, table);
     const int size = on->mesh->n_r;
-    return init(s, on, table, own, prune, size == 2 ? count : comm_block(count, size, 0).end);
+    return init(s, on, table, own, prune, type, size == 2 ? count : comm_block(count, size, 0).end);
 }
 
 enum sotto_status sparse_init_message(struct sparse *s, const struct work *on,
                                       const struct table *table, const struct owned *own,
-                                      double prune)
+                                      double prune, enum dtype type)
 {
-    return init(s, on, table, own, prune, owned_count(own, table));
+    return init(s, on, table, own, prune, type, owned_count(own, table));
 }
 
 void sparse_free(struct sparse *s)
@@ -125,10 +147,9 @@ static void prune_row(struct sparse *s, float *x, size_t n)
         equal += s->row[i] == least;
     for (size_t i = 0; i < n; i++) {
         float size = magnitude(x[i]);
-        if (size > least || (size == least && equal > 0))
-            equal -= size == least;
-        else
-            x[i] = 0;
+        const bool kept = size > least || (size == least && equal > 0);
+        equal -= kept && size == least;
+        x[i] = kept ? rounded(s, x[i]) : 0;
     }
 }
 
@@ -159,12 +180,13 @@ enum sotto_status sparse_prune(struct sparse *s)
     return work_run(&s->on, prune, s, 8. * sizeof(float) * (double)s->count);
 }
 
-/* How many values a message of a block has; -0 becomes 0, so that what is sent and what is kept
- * here have the same bits. */
-static size_t count_values(float *value, size_t n)
+/* How many values a message of a block has; they are rounded as there, and -0 becomes 0, so that
+ * what is sent and what is kept here have the same bits. */
+static size_t count_values(const struct sparse *s, float *value, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
+        value[i] = rounded(s, value[i]);
         if (value[i] != 0)
             count++;
         else
@@ -178,36 +200,42 @@ static enum sotto_status pack_block(void *arg)
 {
     struct sparse *s = arg;
     const struct comm_block b = s->now.block;
-    const size_t n = b.end - b.begin, mask_length = mask_words(n);
+    const size_t n = b.end - b.begin, mask_length = mask_words(s, n);
     if (!s->value)
         return SOTTO_OK;
     float *value = s->value + b.begin;
-    const size_t kept = count_values(value, n);
+    const size_t kept = count_values(s, value, n);
     s->now.dense = mask_length + kept >= n;
     s->now.words = s->now.dense ? n : mask_length + kept;
     if (s->now.dense) {
-        memcpy(s->out, value, n * sizeof *value);
+        for (size_t i = 0; i < n; i++)
+            put_value(s, s->out, i, value[i]);
         return SOTTO_OK;
     }
-    uint32_t *mask = (uint32_t *)(void *)s->out;
-    float *to = s->out + mask_length;
-    memset(mask, 0, mask_length * sizeof *mask);
+    uint8_t *mask = s->out;
+    size_t to = mask_length;
+    memset(mask, 0, mask_length * dtype_size(s->type));
     for (size_t i = 0; i < n; i++)
         if (value[i] != 0) {
-            mask[i / 32] |= 1u << i % 32;
-            *to++ = value[i];
+            mask[i / 8] |= (uint8_t)(1u << i % 8);
+            put_value(s, s->out, to++, value[i]);
         }
     return SOTTO_OK;
+}
+
+static double word_bytes(const struct sparse *s, size_t words)
+{
+    return (double)dtype_size(s->type) * (double)words;
 }
 
 /* `kept` of the words are values where there is no data to count; so is the time taken. */
 static enum sotto_status pack(struct sparse *s, struct comm_block b, size_t kept, size_t *words)
 {
     const size_t n = b.end - b.begin;
-    const size_t expected = mask_words(n) + kept >= n ? n : mask_words(n) + kept;
+    const size_t expected = mask_words(s, n) + kept >= n ? n : mask_words(s, n) + kept;
     s->now.block = b;
     s->now.words = expected;
-    TRY(work_run(&s->on, pack_block, s, sizeof(float) * (2. * (double)n + (double)expected)));
+    TRY(work_run(&s->on, pack_block, s, 2. * sizeof(float) * (double)n + word_bytes(s, expected)));
     *words = s->now.words;
     return SOTTO_OK;
 }
@@ -219,11 +247,11 @@ static enum sotto_status add(void *arg)
     const bool dense = s->now.dense;
     if (!s->value) /* a null device has nothing to add */
         return SOTTO_OK;
-    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
-    const float *from = s->in + (dense ? 0 : mask_words(b.end - b.begin));
+    const uint8_t *mask = s->in;
+    size_t from = dense ? 0 : mask_words(s, b.end - b.begin);
     for (size_t i = 0; i < b.end - b.begin; i++)
-        if (dense || mask[i / 32] >> i % 32 & 1)
-            s->value[b.begin + i] += *from++;
+        if (dense || mask[i / 8] >> i % 8 & 1)
+            s->value[b.begin + i] += value_at(s, s->in, from++);
     return SOTTO_OK;
 }
 
@@ -231,16 +259,16 @@ static enum sotto_status add(void *arg)
 static enum sotto_status take(struct sparse *s, size_t words, struct comm_block b, int from)
 {
     const size_t n = b.end - b.begin;
-    size_t want = mask_words(n);
-    const uint32_t *mask = (const uint32_t *)(const void *)s->in;
-    for (size_t i = 0; s->value && i < mask_words(n) && want <= words; i++)
+    size_t want = mask_words(s, n);
+    const uint8_t *mask = s->in;
+    for (size_t i = 0; s->value && words < n && i < (n + 7) / 8 && want <= words; i++)
         want += (size_t)__builtin_popcount(mask[i]);
     if (s->value && words != n && words != want)
         return fail(SOTTO_EPEER, "rank %d sends %zu words for a block of %zu values", from, words,
                     n);
     s->now.block = b;
     s->now.dense = words == n;
-    return work_run(&s->on, add, s, sizeof(float) * (2. * (double)n + (double)words));
+    return work_run(&s->on, add, s, 2. * sizeof(float) * (double)n + word_bytes(s, words));
 }
 
 enum sotto_status sparse_pack(struct sparse *s, size_t *words)
@@ -261,7 +289,7 @@ static enum sotto_status pass(struct sparse *s, struct comm *c, int far, size_t 
                               struct comm_block b)
 {
     const int to = (c->rank + far) % c->size, from = (c->rank + c->size - far) % c->size;
-    const struct view out = view_of(s->out, DTYPE_F32), in = view_of(s->in, DTYPE_F32);
+    const struct view out = view_of(s->out, s->type), in = view_of(s->in, s->type);
     size_t came;
     TRY(comm_exchange(c, out, words, to, in, b.end - b.begin, from, &came));
     return take(s, came, b, from);
