@@ -183,7 +183,7 @@ succeeds "$sotto" train --resume given --steps=8 --H=3 --strategy=diloco
 says '^workers: 2 .*ddp x diloco$'
 # Methods' keys once stood under [strategy]; a run that was saved then goes on.
 rm given/checkpoints/step-00000008/files.txt # of their sizes
-sed -i -e '/^\[diloco\]$/,/^replicas/d' -e 's/^accumulate = 1$/&\nwarmup = 0\nreplay = \ntau = 12\nalpha = -1\nbeta = -1\nH = 3\nouter = sgd/' \
+sed -i -e '/^\[diloco\]$/,/^cosine/d' -e 's/^accumulate = 1$/&\nwarmup = 0\nreplay = \ntau = 12\nalpha = -1\nbeta = -1\nH = 3\nouter = sgd/' \
     given/checkpoints/step-00000008/sotto.ini
 fails_with "unknown key 'strategy.warmup': did you mean 'optim.warmup', 'dpu.warmup'?" \
     "$sotto" train given/checkpoints/step-00000008/sotto.ini --out=given-old
