@@ -125,10 +125,10 @@ done
 whole=("${round[@]}" --save_every=0 --workers=4 --accumulate=2 --strategy.preset=fsdp)
 succeeds "${whole[@]}" --out=whole-fsdp
 want=$(state)
-"${whole[@]}" --out=stopped "${slow[@]}" >out 2>&1 &
+"${whole[@]}" --out=stopped --link.intra=1GB/s,20ms --log_every=1 >out 2>&1 & # would take 20 s: no shell is so late
 pid=$!
 for _ in $(seq 300); do
-    grep -q 'step 10/' out && break
+    grep -q 'step 2/' out && break
     sleep 0.05
 done
 kill -INT $pid
@@ -240,9 +240,4 @@ for step in 21 14; do # killed there: history, place and samples of every group 
 done
 succeeds "$sotto" train --resume free --steps=30 # groups that had left come back
 [ "$(grep -c -v '^#' free/pushes.tsv)" -gt 28 ] || die "$(cat free/pushes.tsv)"
-# Between threads time orders the pushes; who follows that order has the same state.
-succeeds "${train[@]}" --workers=3 --out=order --steps=20 --strategy=async-diloco --H=4
-hash=$(state)
-succeeds "${train[@]}" --workers=3 --out=order-again --steps=20 --strategy=async-diloco --H=4 --async-diloco.replay=order/pushes.tsv
-[ "$(state)" = "$hash" ] || die "$(state), and it was $hash"
 exit 0
