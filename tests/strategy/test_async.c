@@ -1,288 +1,9 @@
 /* Asynchronous DiLoCo on the quadratic: its groups, its server and what goes between them, against
  * the sequence of pushes that the run tells of, done over in double precision. */
-#include "strategy/quadratic.h"
-#include "strategy/shard/shard.h"
-
-#include <pthread.h>
+#include "strategy/async_lab.h"
 
 #include "strategy/async/journal.h"
 #include "strategy/async/rules.h"
-
-enum { MOST = 8, PUSHES = 400, SAVES = 32 };
-
-struct lab {
-    const char *shard;
-    int groups, slices;
-    const char *options[8]; /* async-diloco's, up to a NULL */
-    int64_t rounds;         /* T                            */
-    double speed[MOST];     /* of workers; 0: 1             */
-    bool threads;
-    bool diloco; /* the other method, with the same options */
-    int64_t eval_every, save_every;
-    int64_t stop_at; /* rounds of rank 0, when it wants to stop; 0: never */
-    const struct link_model *links;
-    const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
-    int save;
-    bool ends_there;    /* nothing follows that save */
-    int fails;          /* rank, in its third round; 0: none */
-    const char *pushes; /* file */
-
-    /* What came out. */
-    float x[COUNT];
-    int meetings, evaluations;
-    int64_t step[SAVES], evaluated[PUSHES];
-    struct pushed pushed[PUSHES];
-    int n_pushed;
-    int64_t samples;      /* micro-batches of all workers */
-    double seconds;       /* of rank 0                    */
-    int64_t sent;         /* bytes, by the last rank      */
-    double trained[MOST]; /* by each worker until its last meeting, and before the run */
-    struct state_visitor v;
-    pthread_mutex_t lock;
-};
-
-static double lr_at(int64_t place)
-{
-    return 0.05 * (1 + 0.5 * cos(0.2 * (double)place));
-}
-
-static void start(float x[COUNT])
-{
-    for (int i = 0; i < COUNT; i++)
-        x[i] = 2 - 0.1f * (float)i;
-}
-
-static enum sotto_status save(struct lab *lab, struct strategy *s, const struct mesh *mesh)
-{
-    struct worker *w = mesh->worker;
-    if (w->rank == 0)
-        TRY(state_saver_init(&lab->v));
-    for (int r = 0; r < w->size; r++) {
-        TRY(comm_barrier(w->world));
-        if (r != w->rank)
-            continue;
-        lab->v.skip_common = r != 0;
-        lab->v.skip_slices = mesh->r != 0;
-        TRY(s->ops->visit(s, &lab->v));
-    }
-    TRY(comm_barrier(w->world));
-    if (w->rank == 0) {
-        TRY(state_saver_write(&lab->v, lab->to));
-        state_free(&lab->v);
-    }
-    return comm_barrier(w->world);
-}
-
-static enum sotto_status load(const struct lab *lab, struct strategy *s)
-{
-    struct state_visitor v;
-    TRY(state_loader_open(&v, lab->from));
-    TRY(s->ops->visit(s, &v));
-    TRY(state_loader_finish(&v));
-    state_free(&v);
-    return SOTTO_OK;
-}
-
-static void drain(struct lab *lab, struct strategy *s)
-{
-    while (lab->n_pushed < PUSHES && s->ops->pushed(s, &lab->pushed[lab->n_pushed]))
-        lab->n_pushed++;
-}
-
-/* All workers are here; whether the run goes on. */
-static enum sotto_status meet(struct lab *lab, struct pupil *p, const struct round *r, bool *ends)
-{
-    struct strategy *s = p->s;
-    struct worker *w = p->worker;
-    float x[COUNT], all[MOST][COUNT];
-    int64_t steps[MOST];
-    TRY(comm_gather_bytes(w->world, steps, &r->step, sizeof r->step));
-    for (int i = 0; i < w->size; i++)
-        if (steps[i] != r->step)
-            return fail(SOTTO_EINVAL, "ranks %d and %d meet at other steps", w->rank, i);
-    TRY(mesh_rest(&p->mesh)); /* its server aside */
-    TRY(s->ops->export(s, x));
-    TRY(comm_gather_bytes(w->world, all, x, sizeof x));
-    for (int i = 0; i < w->size; i++)
-        if (memcmp(all[i], x, sizeof x) != 0)
-            return fail(SOTTO_EINVAL, "ranks %d and %d export other parameters", w->rank, i);
-    *ends = r->stop;
-    if (w->rank == 0) {
-        memcpy(lab->x, x, sizeof x);
-        lab->step[lab->meetings++] = r->step;
-        drain(lab, s);
-        if (lab->pushes)
-            TRY(s->ops->write_pushes(s, lab->pushes));
-    }
-    TRY(comm_barrier(w->world));
-    if (lab->to && lab->meetings == lab->save) {
-        TRY(save(lab, s, &p->mesh));
-        *ends |= lab->ends_there;
-    }
-    return SOTTO_OK;
-}
-
-static enum sotto_status one_round(struct lab *lab, struct pupil *p, int64_t n, struct round *r)
-{
-    struct strategy *s = p->s;
-    struct worker *w = p->worker;
-    const int64_t at = lab->diloco ? n : s->ops->place(s);
-    struct plan plan = {.lr = lr_at(at),
-                        .next_lr = lr_at(at + 1),
-                        .rounds = lab->rounds,
-                        .step = n,
-                        .stop = lab->stop_at && w->rank == 0 && n + 1 >= lab->stop_at};
-    if (lab->fails && w->rank == lab->fails && n == 2 && s->ops->leave(s, SOTTO_EIO)) {
-        *r = (struct round){.idle = true};
-        return SOTTO_OK;
-    }
-    if (lab->fails && w->rank == lab->fails && n == 2)
-        return fail(SOTTO_EIO, "the disk is gone");
-    TRY(s->ops->round(s, &plan, r));
-    pthread_mutex_lock(&lab->lock);
-    lab->samples += p->mesh.s == 0 && !lab->diloco ? r->own_microbatches : 0;
-    if (r->evaluate && p->mesh.s == 0)
-        lab->evaluated[lab->evaluations++] = r->step;
-    pthread_mutex_unlock(&lab->lock);
-    if (r->evaluate && r->meet)
-        return fail(SOTTO_EINVAL, "a group is to evaluate by itself where all meet");
-    if (r->evaluate) { /* by the group alone */
-        const struct view *theta;
-        TRY(s->ops->gather(s, &theta));
-    }
-    return SOTTO_OK;
-}
-
-static enum sotto_status go_on(struct worker *w, double seconds)
-{
-    return w->ops->go_on ? w->ops->go_on(w, seconds) : SOTTO_OK;
-}
-
-static enum sotto_status train(struct pupil *p, void *arg)
-{
-    struct lab *lab = arg;
-    struct worker *w = p->worker;
-    float x[COUNT];
-    double trained = lab->from ? lab->trained[w->rank] : 0;
-    start(x);
-    TRY(p->s->ops->import(p->s, x));
-    if (lab->from)
-        TRY(load(lab, p->s));
-    TRY(comm_barrier(w->world));
-    TRY(go_on(w, trained));
-    bool ends = false;
-    for (int64_t n = 0; !ends; n++) {
-        struct round r;
-        const double begin = clock_now(w->clock);
-        TRY(one_round(lab, p, n, &r));
-        trained += clock_now(w->clock) - begin;
-        if (w->rank == 0)
-            drain(lab, p->s);
-        if (lab->diloco && n + 1 == lab->rounds) {
-            ends = true;
-            TRY(p->s->ops->export(p->s, w->rank ? NULL : lab->x));
-        }
-        if (!r.meet)
-            continue;
-        if (w->ops->pause)
-            w->ops->pause(w);
-        lab->trained[w->rank] = trained;
-        TRY(meet(lab, p, &r, &ends));
-        TRY(comm_barrier(w->world));
-        if (!ends)
-            TRY(go_on(w, trained));
-    }
-    if (w->rank == 0)
-        lab->seconds = trained;
-    if (w->rank == w->size - 1)
-        lab->sent = mesh_account_own(&p->mesh).inside;
-    return SOTTO_OK;
-}
-
-/* A step, of two micro-batches, takes a second. */
-struct timed {
-    struct quadratic q;
-    struct worker *worker;
-};
-
-static enum sotto_status timed_begin(struct oracle *o, int slot, int64_t index, int rank, bool sum)
-{
-    struct worker *w = ((struct timed *)o)->worker;
-    TRY(w->ops->compute(w, NULL, NULL, 0.5));
-    return quadratic_begin(o, slot, index, rank, sum);
-}
-
-static enum sotto_status work(struct worker *w, void *arg)
-{
-    static const struct oracle_ops timed_ops = {.begin = timed_begin,
-                                                .forward = quadratic_forward,
-                                                .backward = quadratic_backward,
-                                                .result = quadratic_result};
-    struct lab *lab = arg;
-    struct timed *timed = calloc(1, sizeof *timed);
-    struct quadratic *q = &timed->q;
-    struct pupil *p = calloc(1, sizeof *p);
-    enum sotto_status st = SOTTO_OK;
-    strategy_defaults(&p->config);
-    optim_defaults(&p->optim);
-    strcpy(p->config.shard, lab->shard);
-    strcpy(p->config.replicate, lab->diloco ? "diloco" : "async-diloco");
-    snprintf(p->config.mesh, sizeof p->config.mesh, "%dx%d", lab->groups, lab->slices);
-    p->config.accumulate = 2;
-    p->optim.kind = OPTIM_SGD;
-    p->optim.momentum = 0.5;
-    p->optim.weight_decay = 0;
-    st = set_options(&p->config, lab->options, 8);
-    if (st == SOTTO_OK)
-        st = pupil_open(p, q, w);
-    timed->worker = w;
-    if (!lab->threads)
-        q->base.ops = &timed_ops;
-    if (st == SOTTO_OK) {
-        struct strategy_setup setup = {.config = &p->config,
-                                       .optim = &p->optim,
-                                       .oracle = &q->base,
-                                       .dev = &p->dev,
-                                       .mesh = &p->mesh,
-                                       .eval_every = lab->eval_every,
-                                       .save_every = lab->save_every};
-        st = strategy_open(&p->s, &setup);
-    }
-    if (st == SOTTO_OK) {
-        st = train(p, lab);
-        if (st != SOTTO_OK)
-            mesh_abort(&p->mesh, st);
-        p->s->ops->free(p->s);
-    }
-    mesh_close(&p->mesh);
-    device_close(&p->dev);
-    table_free(&q->table);
-    if (st == SOTTO_OK && p->memory.total)
-        st = fail(SOTTO_EINVAL, "%zu bytes were not freed", (size_t)p->memory.total);
-    free(p);
-    free(timed);
-    return st;
-}
-
-static enum sotto_status run(struct lab *lab)
-{
-    double speed[MOST];
-    struct engine_config engine = {
-        .workers = lab->groups * lab->slices, .speed = speed, .links = lab->links};
-    int node[MOST];
-    for (int i = 0; i < MOST; i++) {
-        speed[i] = lab->speed[i] > 0 ? lab->speed[i] : 1;
-        node[i] = i / lab->slices;
-    }
-    if (lab->links)
-        engine.node = node;
-    pthread_mutex_init(&lab->lock, NULL);
-    enum sotto_status st = (lab->threads ? engine_threads : engine_virtual)(&engine, work, lab);
-    pthread_mutex_destroy(&lab->lock);
-    return st;
-}
-
-/* ---- the same, one push after the other ---- */
 
 struct rule {
     int outer; /* enum async_outer_rule */
@@ -295,7 +16,7 @@ static void inner_steps(const struct lab *lab, const struct quadratic *q, struct
 {
     const int size = lab->groups * lab->slices;
     for (int64_t k = 0; k < span.steps; k++) {
-        const double lr = lr_at(span.first + k);
+        const double lr = lab_lr(span.first + k);
         for (int i = 0; i < COUNT; i++) {
             double g = 0;
             for (int s = 0; s < lab->slices; s++)
@@ -320,7 +41,7 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
     struct quadratic q;
     float first[COUNT];
     quadratic_make(&q, NULL);
-    start(first);
+    lab_start(first);
     for (int i = 0; i < COUNT; i++)
         version[0][i] = x0[i] = first[i];
     assert_true(j->n <= PUSHES);
@@ -396,7 +117,7 @@ static void by_the_rules(void **state)
                               .rounds = 20,
                               .speed = {1, 0.5, 0.25, 0.3},
                               .pushes = at("pushes.tsv")};
-            assert_ok(run(&lab));
+            assert_ok(lab_run(&lab));
             assert_int_equal(lab.meetings, 1);
             assert_int_equal(lab.step[0], 20);
             agrees(&lab, delayed);
@@ -426,7 +147,7 @@ static void outer_rules(void **state)
                           .pushes = at("pushes.tsv")};
         for (int k = 0; cases[i].options[k]; k++)
             lab.options[k + 1] = cases[i].options[k];
-        assert_ok(run(&lab));
+        assert_ok(lab_run(&lab));
         agrees(&lab, cases[i].rule);
     }
 }
@@ -466,7 +187,7 @@ static void like_diloco(void **state)
             b.diloco = true;
             b.options[0] = "diloco.H=3";
             b.options[1] = prunes ? "diloco.prune=0.75" : NULL;
-            assert_ok(run(&a));
+            assert_ok(lab_run(&a));
             if (prunes) {
                 const int64_t dense = a.sent;
                 a = (struct lab){.shard = a.shard,
@@ -474,10 +195,10 @@ static void like_diloco(void **state)
                                  .slices = a.slices,
                                  .options = {a.options[0], a.options[1], "async-diloco.prune=0.75"},
                                  .rounds = 21};
-                assert_ok(run(&a));
+                assert_ok(lab_run(&a));
                 assert_true(groups == 1 || a.sent < dense);
             }
-            assert_ok(run(&b));
+            assert_ok(lab_run(&b));
             if (groups == 1)
                 same(&a, &b);
             for (int k = 0; k < COUNT; k++)
@@ -510,8 +231,8 @@ static void replayed(void **state)
         struct lab b = a, c = a, d;
         a.pushes = at("a.tsv");
         b.pushes = at("b.tsv");
-        assert_ok(run(&a));
-        assert_ok(run(&b));
+        assert_ok(lab_run(&a));
+        assert_ok(lab_run(&b));
         same(&a, &b);
         same_file(at("a.tsv"), at("b.tsv"));
         assert_true(a.seconds == b.seconds);
@@ -519,7 +240,7 @@ static void replayed(void **state)
         c.links = NULL;
         c.options[1] = NULL;
         c.pushes = at("a.tsv");
-        assert_ok(run(&c));
+        assert_ok(lab_run(&c));
         snprintf(option, sizeof option, "async-diloco.replay=%s", at("a.tsv"));
         for (int threads = 0; threads < 2; threads++) {
             d = uneven(c.groups, c.slices);
@@ -528,7 +249,7 @@ static void replayed(void **state)
             d.options[2] = NULL;
             d.save_every = threads ? 0 : 10; /* saves change nothing */
             d.pushes = at("b.tsv");
-            assert_ok(run(&d));
+            assert_ok(lab_run(&d));
             same(&c, &d);
             same_file(at("a.tsv"), at("b.tsv"));
         }
@@ -549,12 +270,12 @@ static void saved(void **state)
             a.options[2 - !(how & 2)] = "async-diloco.dylu=true";
         a.pushes = at("a.tsv");
         struct lab whole = a;
-        assert_ok(run(&whole));
+        assert_ok(lab_run(&whole));
         assert_int_equal(whole.meetings, 1);
         a.save_every = 10;
         a.eval_every = 2; /* some of them are due where a save is */
         struct lab b = a;
-        assert_ok(run(&a));
+        assert_ok(lab_run(&a));
         assert_int_equal(a.meetings, 4);
         if (!(how & 2)) /* an open period of grace waits for the meeting */
             same(&whole, &a);
@@ -566,10 +287,10 @@ static void saved(void **state)
             first.ends_there = true;
             first.pushes = NULL;
             second.pushes = at("b.tsv");
-            assert_ok(run(&first));
+            assert_ok(lab_run(&first));
             assert_int_equal(first.meetings, k);
             memcpy(second.trained, first.trained, sizeof first.trained);
-            assert_ok(run(&second));
+            assert_ok(lab_run(&second));
             assert_int_equal(second.meetings, 4 - k);
             assert_int_equal(first.samples + second.samples, a.samples);
             assert_int_equal(first.n_pushed + second.n_pushed, a.n_pushed);
@@ -591,18 +312,18 @@ static void between_threads(void **state)
         if (how & 2)
             a.options[1] = "async-diloco.grace=0.001";
         b = a;
-        assert_ok(run(&a));
+        assert_ok(lab_run(&a));
         agrees(&a, delayed);
         b.to = at("state");
         b.save = 2;
         b.ends_there = true;
-        assert_ok(run(&b));
+        assert_ok(lab_run(&b));
         struct lab rest = a;
         memset(rest.x, 0, sizeof rest.x);
         rest.meetings = rest.evaluations = rest.n_pushed = 0;
         rest.samples = 0;
         rest.from = at("state");
-        assert_ok(run(&rest));
+        assert_ok(lab_run(&rest));
         assert_int_equal(b.samples + rest.samples, a.samples);
         assert_int_equal(b.n_pushed + rest.n_pushed, rest.pushed[rest.n_pushed - 1].number + 1);
     }
@@ -614,7 +335,7 @@ static void evaluated(void **state)
     for (int slices = 1; slices <= 2; slices++) {
         struct lab a = uneven(4 / slices, slices);
         a.eval_every = 5;
-        assert_ok(run(&a));
+        assert_ok(lab_run(&a));
         assert_int_equal(a.evaluations, 8);
         for (int i = 0; i < 8; i++)
             assert_true(a.evaluated[i] >= 5 * (i + 1) && a.evaluated[i] < 5 * (i + 2));
@@ -631,7 +352,7 @@ static void stopped(void **state)
         a.pushes = at("pushes.tsv");
         if (how & 4)
             a.options[1] = "async-diloco.grace=2";
-        assert_ok(run(&a));
+        assert_ok(lab_run(&a));
         assert_int_equal(a.meetings, 1);
         if (!a.threads) {
             assert_true(a.step[0] < 40);
@@ -647,7 +368,7 @@ static void failing(void **state)
         struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
         a.threads = how & 2;
         a.fails = 3;
-        assert_fails(run(&a), SOTTO_EIO, "worker 3: the disk is gone");
+        assert_fails(lab_run(&a), SOTTO_EIO, "worker 3: the disk is gone");
     }
 }
 
@@ -663,7 +384,7 @@ static void failing_server(void **state)
         struct lab a = uneven(how & 1 ? 2 : 4, how & 1 ? 2 : 1);
         a.threads = how & 2;
         a.options[1] = option;
-        assert_fails(run(&a), SOTTO_EFORMAT,
+        assert_fails(lab_run(&a), SOTTO_EFORMAT,
                      "worker 0: replay of push 2: it was pulled at 0 pushes, not 1");
     }
 }
@@ -681,7 +402,7 @@ static void left(void **state)
         a.save_every = 10;
         a.fails = 2;
         a.pushes = at("pushes.tsv");
-        assert_ok(run(&a));
+        assert_ok(lab_run(&a));
         for (int i = 0; i < a.n_pushed; i++)
             assert_int_not_equal(a.pushed[i].group, 2);
         assert_int_equal(a.pushed[a.n_pushed - 1].step, 40);
