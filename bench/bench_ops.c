@@ -3,7 +3,7 @@
  * GFLOP/s as a fraction of what the product kernel does on data in the first cache, or GB/s as a
  * fraction of what a plain loop with as many streams does.
  *
- *     bench_ops [threads] [op]
+ *     bench_ops [threads] [op] [kernels] [mixed]     kernels: amx, v4, ...; mixed: bf16 weights
  *     bench_ops THREADS -      for each line of input (which pass, 1 for bf16, the op and its
  * shape) seconds of that pass, of the clock and of processors (conv.py)
  *
@@ -100,9 +100,9 @@ static double time_pass(struct op_room *room, int pass, double *median)
 }
 
 /* GFLOP/s of all threads on one tile in the first cache. */
-static double measure_peak(struct device *dev)
+static double measure_peak(struct device *dev, bool half)
 {
-    const struct gemm_kernels *f = kernels_of(dev)->gemm;
+    const struct gemm_kernels *f = half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
     enum { DEPTH = 256, TIMES = 2000 };
     double best = 0;
     for (int run = 0; run < 5; run++) {
@@ -138,11 +138,12 @@ static double measure_bandwidth(struct device *dev)
     return best * 1e-9;
 }
 
-static void report(struct device *dev, const struct op_case *c, double peak, double bandwidth)
+static void report(struct device *dev, const struct op_case *c, unsigned half, double peak,
+                   double bandwidth)
 {
     static const char *const linear_pass[] = {"forward", "dx", "dw"};
     struct op_room room;
-    if (op_room_init(&room, dev, c, 0) != SOTTO_OK) {
+    if (op_room_init(&room, dev, c, half) != SOTTO_OK) {
         printf("%s: %s\n", c->op, sotto_error());
         return;
     }
@@ -207,6 +208,7 @@ static const struct op_case shapes[] = {
     {"linear", {1024, 768, 3072}, CASE_BIAS | CASE_IN_OUT},
     {"linear", {1024, 3072, 768}, CASE_BIAS | CASE_RESIDUAL | CASE_IN_OUT},
     {"linear", {256, 768, 50257}, 0},
+    {"linear", {1024, 768, 50257}, 0},
     {"linear", {1, 768, 3072}, CASE_BIAS},
     {"attention", {4, 256, 256, 6, 6, 64}, CASE_FUSED},
     {"attention", {4, 256, 256, 12, 12, 64}, CASE_FUSED},
@@ -271,16 +273,17 @@ int main(int argc, char **argv)
 {
     struct device dev;
     if (device_open(&dev, "cpu", &memory, argc > 1 ? atoi(argv[1]) : 0) != SOTTO_OK ||
-        !verify(&dev))
+        (argc > 3 && cpu_select(&dev, argv[3]) != SOTTO_OK) || !verify(&dev))
         return 1;
     if (argc > 2 && strcmp(argv[2], "-") == 0)
         return serve(&dev);
-    double peak = measure_peak(&dev), bandwidth = measure_bandwidth(&dev);
-    printf("kernels %s, %d threads: %.0f GFLOP/s in cache, %.1f GB/s from memory\n",
-           kernels_of(&dev)->name, dev.threads, peak, bandwidth);
+    const unsigned half = argc > 4 ? KIND_WEIGHT | KIND_GRADIENT : 0;
+    double peak = measure_peak(&dev, half), bandwidth = measure_bandwidth(&dev);
+    printf("kernels %s%s, %d threads: %.0f GFLOP/s in cache, %.1f GB/s from memory\n",
+           kernels_of(&dev)->name, half ? " mixed" : "", dev.threads, peak, bandwidth);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         if (argc < 3 || strcmp(argv[2], shapes[i].op) == 0)
-            report(&dev, &shapes[i], peak, bandwidth);
+            report(&dev, &shapes[i], half, peak, bandwidth);
     }
     device_close(&dev);
     return 0;

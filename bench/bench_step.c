@@ -12,25 +12,33 @@
 #include "base/rng.h"
 #include "nn/tape.h"
 #include "optim/optim.h"
-#include "tensor/ops.h"
+#include "tensor/cpu/cpu.h"
 #include "profile.h"
 
 struct config {
     int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
     int side; /* of images */
-    char preset[OPTION_ROOM];
+    char preset[OPTION_ROOM], kernels[OPTION_ROOM];
     bool lockstep, profile, mixed;
 };
 
 #define S struct config
 static const struct option table[] = {
-    OPTION_INT(S, layers, "6", 1, 1000, ""),    OPTION_INT(S, heads, "6", 1, 1000, ""),
-    OPTION_INT(S, width, "384", 1, 100000, ""), OPTION_INT(S, vocab, "8192", 1, 1e7, ""),
-    OPTION_INT(S, batch, "4", 1, 1e6, ""),      OPTION_INT(S, seq, "256", 1, 1e6, ""),
-    OPTION_INT(S, threads, "2", 1, 1024, ""),   OPTION_INT(S, steps, "20", 1, 1e6, ""),
-    OPTION_INT(S, warmup, "3", 0, 1e6, ""),     OPTION_BOOL(S, lockstep, "false", ""),
-    OPTION_BOOL(S, profile, "false", ""),       OPTION_BOOL(S, mixed, "false", ""),
-    OPTION_INT(S, side, "32", 1, 4096, ""),     OPTION_TEXT(S, preset, "", ""),
+    OPTION_INT(S, layers, "6", 1, 1000, ""),
+    OPTION_INT(S, heads, "6", 1, 1000, ""),
+    OPTION_INT(S, width, "384", 1, 100000, ""),
+    OPTION_INT(S, vocab, "8192", 1, 1e7, ""),
+    OPTION_INT(S, batch, "4", 1, 1e6, ""),
+    OPTION_INT(S, seq, "256", 1, 1e6, ""),
+    OPTION_INT(S, threads, "2", 1, 1024, ""),
+    OPTION_INT(S, steps, "20", 1, 1e6, ""),
+    OPTION_INT(S, warmup, "3", 0, 1e6, ""),
+    OPTION_BOOL(S, lockstep, "false", ""),
+    OPTION_BOOL(S, profile, "false", ""),
+    OPTION_BOOL(S, mixed, "false", ""),
+    OPTION_INT(S, side, "32", 1, 4096, ""),
+    OPTION_TEXT(S, preset, "", ""),
+    OPTION_TEXT(S, kernels, "", ""),
 };
 #undef S
 
@@ -100,6 +108,8 @@ static enum sotto_status open_bench(struct bench *b)
     optim_defaults(&b->optim_config);
     TRY(open_model(b));
     TRY(device_open(&b->dev, "cpu", &b->memory, b->c.threads));
+    if (b->c.kernels[0])
+        TRY(cpu_select(&b->dev, b->c.kernels));
     if (b->c.profile)
         profile_start(&b->dev);
     pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);

@@ -99,7 +99,7 @@ static void test_fast_agrees_with_reference(void **state)
 
 static void check_threads(const struct op_case *c, unsigned half)
 {
-    static const int threads[] = {1, 2, 3, 5};
+    static const int threads[] = {1, 2, 3, 5, 16};
     enum { DEVICES = sizeof threads / sizeof *threads };
     struct device dev[DEVICES];
     struct op_room room[DEVICES], begin;
