@@ -50,6 +50,7 @@ struct pushed {
     double loss;                  /* mean over their targets               */
     double seconds;               /* of training, that its steps took ...  */
     double idle;                  /* ... and that the group waited before them  */
+    double cosine;                /* to the push before it; NAN: it is not known */
     double time;                  /* when it was applied, by the server's clock */
 };
 

@@ -46,6 +46,7 @@ static void report(struct apart *a, const struct pushed *p)
                    .staleness = a->staleness / (double)a->n,
                    .idle = a->seconds > 0 ? a->idle / a->seconds : 0},
     };
+    loop_take_cosine(l, &s);
     if (s.step > loop_tail(l)) {
         t->tail_loss += s.round.loss;
         t->tail_reports++;
@@ -73,6 +74,7 @@ static enum sotto_status tell(struct apart *a)
         a->staleness += (double)p.staleness;
         a->idle += p.idle;
         a->seconds += p.seconds;
+        loop_count_cosine(l, p.cosine);
         if ((every > 0 && p.step / every > l->step / every) || p.step >= t->rounds)
             report(a, &p);
     }

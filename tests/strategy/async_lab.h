@@ -26,6 +26,7 @@ struct lab {
     bool ends_there;    /* nothing follows that save */
     int fails;          /* rank, in its third round; 0: none */
     const char *pushes; /* file */
+    bool cosine;        /* it is asked for */
 
     /* What came out. */
     float x[COUNT];

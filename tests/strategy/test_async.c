@@ -32,10 +32,23 @@ static void inner_steps(const struct lab *lab, const struct quadratic *q, struct
     }
 }
 
+/* Of two pushes; NAN where one of them has not moved. */
+static double cosine_of(const double a[COUNT], const double b[COUNT])
+{
+    double product = 0, left = 0, right = 0;
+    for (int i = 0; i < COUNT; i++) {
+        product += a[i] * b[i];
+        left += a[i] * a[i];
+        right += b[i] * b[i];
+    }
+    return left > 0 && right > 0 ? product / sqrt(left * right) : NAN;
+}
+
 static void follow(const struct lab *lab, const struct async_journal *j, struct rule rule,
-                   double x0[COUNT])
+                   double x0[COUNT], double cosine[PUSHES])
 {
     static double version[PUSHES + 1][COUNT];
+    double pushed[2][COUNT] = {{0}};
     double m[COUNT] = {0}, Delta[COUNT] = {0}, velocity[MOST][COUNT] = {{0}};
     const double N = rule.N ? (double)rule.N : lab->groups;
     struct quadratic q;
@@ -51,7 +64,7 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
         memcpy(x, version[e->version], sizeof x);
         inner_steps(lab, &q, e->span, x, velocity[e->group]);
         for (int i = 0; i < COUNT; i++) {
-            double g = version[e->version][i] - x[i];
+            double g = pushed[t % 2][i] = version[e->version][i] - x[i];
             if (rule.outer == ASYNC_DELAYED) {
                 Delta[i] += g;
                 const bool full = (t + 1) % (int64_t)N == 0;
@@ -67,6 +80,7 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
             }
             version[t + 1][i] = x0[i];
         }
+        cosine[t] = cosine_of(pushed[0], pushed[1]);
     }
     table_free(&q.table);
 }
@@ -74,10 +88,10 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
 static void agrees(const struct lab *lab, struct rule rule)
 {
     struct async_journal j;
-    double x0[COUNT];
+    double x0[COUNT], cosine[PUSHES];
     int64_t steps = 0;
     assert_ok(journal_read(&j, lab->pushes, lab->groups));
-    follow(lab, &j, rule, x0);
+    follow(lab, &j, rule, x0, cosine);
     for (int i = 0; i < COUNT; i++) /* hundreds of steps' roundings */
         if (!(fabs(lab->x[i] - x0[i]) < 1e-5))
             fail_with("%s, %dx%d: element %d is %.9g, not %.9g", lab->shard, lab->groups,
@@ -89,6 +103,10 @@ static void agrees(const struct lab *lab, struct rule rule)
         assert_int_equal(lab->pushed[i].number, i);
         assert_int_equal(lab->pushed[i].group, j.entry[i].group);
         assert_int_equal(lab->pushed[i].staleness, i - j.entry[i].version);
+        const double is = lab->pushed[i].cosine, want = lab->cosine ? cosine[i] : NAN;
+        if (isnan(want) ? !isnan(is) : !(fabs(is - want) < 1e-4)) /* pushes get short: roundings */
+            fail_with("%s, %dx%d: push %d has a cosine of %.9g to the one before it, not %.9g",
+                      lab->shard, lab->groups, lab->slices, (int)i, is, want);
     }
     if (!lab->stop_at) {
         assert_int_equal(steps, lab->groups * lab->rounds);
@@ -113,10 +131,11 @@ static void by_the_rules(void **state)
                               .groups = mesh[i].groups,
                               .slices = mesh[i].slices,
                               .threads = threads,
-                              .options = {"async-diloco.H=3"},
+                              .options = {"async-diloco.H=3", "async-diloco.cosine=true"},
                               .rounds = 20,
                               .speed = {1, 0.5, 0.25, 0.3},
-                              .pushes = at("pushes.tsv")};
+                              .pushes = at("pushes.tsv"),
+                              .cosine = true};
             assert_ok(lab_run(&lab));
             assert_int_equal(lab.meetings, 1);
             assert_int_equal(lab.step[0], 20);

@@ -62,6 +62,8 @@ static void same(const char *what, const struct run_result *a, const struct run_
 {
     if (a->hash != b->hash)
         fail_with("%s: it ends elsewhere", what);
+    if (isnan(a->cosine) ? !isnan(b->cosine) : a->cosine != b->cosine)
+        fail_with("%s: cosines of %.17g and %.17g", what, a->cosine, b->cosine);
 }
 
 /* Lines that have the key, each of a step behind the one before it; *sum of another key of theirs.
@@ -106,9 +108,10 @@ static void told(const char *out, int trained, int evaluated, double times)
 
 static const char *const rules[][5] = {
     {NULL},
-    {"async-diloco.dylu=true", "async-diloco.staleness=true", NULL},
+    {"async-diloco.dylu=true", "async-diloco.staleness=true", "async-diloco.cosine=true", NULL},
     {"async-diloco.grace=0.02", "async-diloco.outer=nesterov", NULL},
-    {"strategy.shard=zero1", "strategy.mesh=2x2", "async-diloco.prune=0.5", NULL},
+    {"strategy.shard=zero1", "strategy.mesh=2x2", "async-diloco.prune=0.5",
+     "async-diloco.cosine=true", NULL},
     {"strategy.shard=fsdp", "strategy.mesh=2x2", NULL},
 };
 enum { RULES = sizeof rules / sizeof *rules, GRACE = 2 };
@@ -139,6 +142,8 @@ static void repeats(void **state)
         snprintf(out, sizeof out, "once.%d", i);
         const struct run_result once = train_as(out, in_virtual_time, rules[i]);
         whole(out, &once, K, T);
+        if ((i % 2 == 1) != (once.cosine > -1 && once.cosine < 1))
+            fail_with("%s: a cosine of %g", out, once.cosine);
         lines(out, "eval/loss", "time/seconds", &seconds);
         told(out, T / LOG, T / 5, seconds);
         snprintf(out, sizeof out, "twice.%d", i);

@@ -27,6 +27,8 @@ static const struct option options[] = {
         S, lost, "end", lost_names,
         "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
         "groups of one worker, and not the first, which has the server"),
+    OPTION_BOOL(S, cosine, "false",
+                "measure how alike each push is to the one before it; one more vector"),
     OPTION_TEXT(S, replay, "", "a run's pushes.tsv: take pushes in that order, to the bit"),
 };
 #undef S

@@ -130,6 +130,9 @@ static enum sotto_status apply(struct async_service *v, int64_t group, size_t ca
     } else if (came != count) {
         return comm_wrong_length(v->up, count * sizeof(float), came * sizeof(float), (int)group);
     }
+    if (v->alike.last.dev)
+        TRY(cosine_to_last(&v->alike, &v->outer.on, cosine_sliced(v->r) ? v->within : NULL,
+                           v->g.view, count, &v->cosine));
     return outer_push(&v->outer, v->g.view, weight);
 }
 

@@ -1,6 +1,7 @@
 /* What a worker of group 0 does with its server. */
 #include "strategy/replicate/async_service.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 struct async_rules async_rules_of(const struct async_config *c, int groups)
@@ -37,6 +38,7 @@ enum sotto_status service_report(struct async_service *v, const struct async_pus
                                .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
                                .seconds = p->seconds,
                                .idle = p->idle,
+                               .cosine = v->cosine,
                                .time = now(v)};
     enum sotto_status st = SOTTO_OK;
     pthread_mutex_lock(&v->lock);
@@ -79,6 +81,7 @@ enum sotto_status service_start(struct async_service *v)
 enum sotto_status service_begin(struct async_service *v, struct view x)
 {
     outer_begin(&v->outer, x);
+    v->alike.square = 0;
     return device_check(v->lane->dev);
 }
 
@@ -95,6 +98,7 @@ enum sotto_status service_write(const struct async_service *v, const char *path)
 enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
 {
     TRY(outer_visit(&v->outer, visitor));
+    TRY(cosine_visit(&v->alike, visitor, v->r->is.table, v->r->is.own));
     if (!v->leads)
         return SOTTO_OK;
     TRY(state_enter(visitor, "server"));
@@ -123,6 +127,9 @@ static enum sotto_status init(struct async_service *v, const struct async_config
         return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
     TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
     TRY(buffer_init(&v->g, v->lane->dev, DTYPE_F32, r->count, MEMORY_COMMUNICATION));
+    if (config->cosine)
+        TRY(buffer_init(&v->alike.last, v->lane->dev, DTYPE_F32, r->count, MEMORY_OUTER));
+    v->cosine = NAN;
     if (config->prune > 0)
         TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune,
                                 DTYPE_F32));
@@ -134,6 +141,7 @@ static void free_service(struct async_service *v)
     server_free(&v->server);
     outer_free(&v->outer);
     buffer_free(&v->g);
+    buffer_free(&v->alike.last);
     sparse_free(&v->sparse);
     free(v->told);
     free(v->evaluates);

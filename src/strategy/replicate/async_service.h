@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #include "strategy/replicate/async_words.h"
+#include "strategy/replicate/cosine.h"
 #include "strategy/replicate/sparse.h"
 
 /* Its worker looks at it by what follows only. */
@@ -21,6 +22,8 @@ struct async_service {
     struct async_outer outer;
     struct buffer g;      /* what was pushed */
     struct sparse sparse; /* prune > 0: the same as it was sent */
+    struct cosine_last alike;
+    double cosine; /* of the push just applied to the one before it; NAN: not known */
     bool started, ended;
     bool begun;               /* tasks were given out */
     bool loaded;              /* ... by the run that this one goes on from */

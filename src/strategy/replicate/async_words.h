@@ -30,6 +30,7 @@ struct async_config {
     bool staleness, dylu;
     double grace, prune;
     int lost; /* enum async_lost */
+    bool cosine;
     char replay[OPTION_ROOM];
 };
 

@@ -1,5 +1,6 @@
 #include "strategy/replicate/cosine.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "tensor/ops.h"
@@ -58,4 +59,17 @@ enum sotto_status cosine_to_last(struct cosine_last *c, const struct work *on, s
         *out = fmax(-1, fmin((square[0] + c->square - square[1]) / (2 * lengths), 1));
     c->square = square[0];
     return SOTTO_OK;
+}
+
+enum sotto_status cosine_visit(struct cosine_last *c, struct state_visitor *v,
+                               const struct table *table, const struct owned *own)
+{
+    const bool there = !state_loading(v) || state_has(v, "outer.last.");
+    if (!c->last.dev || !there || state_hashing(v))
+        return state_loading(v) ? state_ignore(v, "outer.last.") : SOTTO_OK;
+    TRY(state_enter(v, "outer.last"));
+    TRY(state_within(v, "square", &c->square, 0, DBL_MAX));
+    TRY(state_table(v, table, own, c->last.category, c->last.dev, c->last.view));
+    state_leave(v);
+    return device_check(c->last.dev);
 }

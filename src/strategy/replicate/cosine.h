@@ -23,6 +23,11 @@ struct cosine_last {
 enum sotto_status cosine_to_last(struct cosine_last *c, const struct work *on, struct comm *within,
                                  struct view g, size_t count, double *out);
 
+/* For the states of runs that go on; one that was made without begins anew. A hash of what a run
+ * has computed leaves it out. */
+enum sotto_status cosine_visit(struct cosine_last *c, struct state_visitor *v,
+                               const struct table *table, const struct owned *own);
+
 /* Whether workers of a group own slices, not the whole vector each. */
 bool cosine_sliced(const struct replicate *r);
 
