@@ -68,6 +68,7 @@ struct round {
      * has none left, and has waited until all meet. */
     int64_t step;  /* the run's, when this group has pulled, or all are to meet     */
     bool idle;     /* nothing was trained                                            */
+    bool pulled;   /* the group has new parameters: its steps before them were applied */
     bool evaluate; /* the group is to evaluate the parameters that it has just pulled, at `step` */
     bool meet; /* all workers meet behind this round: to save at `step` or, with `stop`, to end */
 };
@@ -120,6 +121,10 @@ struct strategy_ops {
     int64_t (*place)(struct strategy *s);
     bool (*pushed)(struct strategy *s, struct pushed *out);
     enum sotto_status (*write_pushes)(struct strategy *s, const char *path);
+    /* (optional) Likewise, on all workers in a pause where all meet: waits until nothing is under
+     * way any more. Looking at what the method has does so, too; without a look it is needed before
+     * anybody goes on. */
+    enum sotto_status (*rest)(struct strategy *s);
     /* (optional) Likewise, behind a round of this group that has failed with `st`: the others go on
      * without it, and it only meets them from now on; false: the run has to end. */
     bool (*leave)(struct strategy *s, enum sotto_status st);
@@ -134,5 +139,9 @@ struct strategy {
  * The oracle has at least strategy_slots.
  * Called by all workers. */
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup);
+
+/* Behind a round that has failed with `st`: whether this group has left and the others go on
+ * (strategy_ops.leave), of which a warning tells. If not, the message is as it was. */
+bool strategy_left(struct strategy *s, enum sotto_status st);
 
 #endif

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "train/letters.h"
 #include "train/loop.h"
 
@@ -103,19 +102,6 @@ static enum sotto_status evaluate_alone(struct apart *a, int64_t step)
     return SOTTO_OK;
 }
 
-/* Whether the others go on without a group whose round has failed. */
-static bool left(struct trainer *t, enum sotto_status st)
-{
-    struct status_note note;
-    status_save(&note, st);
-    if (!t->strategy->ops->leave || !t->strategy->ops->leave(t->strategy, st)) {
-        (void)status_raise(&note);
-        return false;
-    }
-    log_warn("%s; the other groups go on without it", note.text);
-    return true;
-}
-
 static enum sotto_status one_round(struct apart *a, struct round *out)
 {
     struct trainer *t = a->l->t;
@@ -133,7 +119,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
     a->l->pause = 0;
     const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
                                          "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
-    if (st != SOTTO_OK && left(t, st)) {
+    if (st != SOTTO_OK && strategy_left(t->strategy, st)) {
         *out = (struct round){.idle = true};
         return SOTTO_OK;
     }

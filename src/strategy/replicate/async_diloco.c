@@ -87,6 +87,11 @@ static enum sotto_status write_pushes(struct replicate *r, const char *path)
     return a->service ? service_write(a->service, path) : SOTTO_OK;
 }
 
+static enum sotto_status rest(struct replicate *r)
+{
+    return async_await_rest((struct async_diloco *)r);
+}
+
 static enum sotto_status truth(struct replicate *r, struct comm *across, struct view y)
 {
     struct async_diloco *a = (struct async_diloco *)r;
@@ -153,6 +158,7 @@ static const struct replicate_ops ops = {
     .place = async_place,
     .pushed = pushed,
     .write_pushes = write_pushes,
+    .rest = rest,
     .leave = async_leave,
     .free = free_async,
 };

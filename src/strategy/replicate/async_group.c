@@ -99,7 +99,7 @@ enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool
     TRY(async_await_rest(a));
     if (a->service)
         TRY(service_start(a->service));
-    r->told.evaluate = r->told.meet = r->apart = false;
+    r->told.pulled = r->told.evaluate = r->told.meet = r->apart = false;
     a->since = now(r);
     if (a->goes)
         TRY(go(a));
@@ -157,6 +157,7 @@ static enum sotto_status take_task(struct async_diloco *a, const struct down_wor
     a->state = w->task.span.steps > 0 ? TASK_TRAINS : TASK_NONE;
     a->push = (struct async_push){.group = a->task.group, .idle = now(r) - a->asked};
     r->told.step = w->step;
+    r->told.pulled = true;
     r->told.evaluate = w->evaluate;
     return SOTTO_OK;
 }

@@ -101,6 +101,8 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     TRY(cosine_visit(&v->alike, visitor, v->r->is.table, v->r->is.own));
     if (!v->leads)
         return SOTTO_OK;
+    if (state_loading(visitor) ? !state_has(visitor, "server.") : !v->begun)
+        return SOTTO_OK; /* nothing was given out yet */
     TRY(state_enter(visitor, "server"));
     TRY(server_visit(&v->server, visitor, v->started ? v->rung_at : now(v)));
     state_leave(visitor);

@@ -59,6 +59,9 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
 
 static enum sotto_status visit_service(struct async_diloco *a, struct state_visitor *v)
 {
+    if (state_loading(v) && a->state != TASK_FIRST && !state_has(v, "server."))
+        return fail(SOTTO_EFORMAT, "group %d has begun, and there is nothing of the server's book",
+                    a->base.is.mesh->r);
     if (a->service)
         TRY(service_visit(a->service, v));
     if (!state_loading(v))

@@ -73,7 +73,7 @@ struct replicate {
     } data;
     struct { /* ... and what a round tells: see struct round */
         int64_t step;
-        bool evaluate, meet;
+        bool pulled, evaluate, meet;
     } told;
     struct { /* the run whose state is being loaded                      */
         int64_t groups;
@@ -117,10 +117,11 @@ struct replicate_ops {
     /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
-    /* (optional, all four) As in strategy_ops. */
+    /* (optional, all five) As in strategy_ops. */
     int64_t (*place)(struct replicate *r);
     bool (*pushed)(struct replicate *r, struct pushed *out);
     enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
+    enum sotto_status (*rest)(struct replicate *r);
     bool (*leave)(struct replicate *r, enum sotto_status st);
     /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);

@@ -74,6 +74,7 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
         out->agreed = r->agreed.rounds ? &r->agreed : NULL;
         out->stop = r->stop;
         out->step = r->told.step;
+        out->pulled = r->told.pulled;
         out->evaluate = r->told.evaluate;
         out->meet = r->told.meet;
     }

@@ -251,6 +251,12 @@ enum sotto_status shard_write_pushes(struct strategy *strategy, const char *path
     return r->ops->write_pushes ? r->ops->write_pushes(r, path) : SOTTO_OK;
 }
 
+enum sotto_status shard_rest(struct strategy *strategy)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->rest ? r->ops->rest(r) : SOTTO_OK;
+}
+
 bool shard_leave(struct strategy *strategy, enum sotto_status st)
 {
     struct replicate *r = ((struct shard *)strategy)->replicate;
