@@ -84,7 +84,7 @@ static enum sotto_status train(struct sotto_options *options, double millisecond
         x[i] = 1;
     enum sotto_status st =
         sotto_train(&(struct sotto_training){sizeof(struct sotto_training), &problem, options, x,
-                                             observe, &sleeper, NULL},
+                                             observe, &sleeper, NULL, NULL},
                     &r);
     free(x);
     if (st == SOTTO_OK && r.rank == 0)

@@ -169,8 +169,6 @@ static enum sotto_status run(struct sotto_options *options, int processes, int a
     for (int i = 0; sotto_strategy_name(i) && st == SOTTO_OK; i++) {
         if (strcmp(sotto_strategy_name(i), "cdp") == 0)
             continue; /* wants a problem of as many stages as workers */
-        if (strcmp(sotto_strategy_name(i), "async-diloco") == 0)
-            continue; /* its groups have no rounds in common */
         st = train_method(options, sotto_strategy_name(i), 0);
         if (st == SOTTO_OK && processes == 1)
             st = train_method(options, sotto_strategy_name(i), 1);

@@ -127,8 +127,8 @@ SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *for
  *
  * Sections [optim], [strategy], one for each method that has options (diloco.H), [worker], [link],
  * [comm], and of [train]: steps, seed, workers, nodes, time, threads, device, log_every,
- * save_every. A key is "strategy.accumulate", or "accumulate" where only one section has it;
- * "strategy" alone is strategy.preset. A method's keys may go without its name once it is
+ * eval_every, save_every. A key is "strategy.accumulate", or "accumulate" where only one section
+ * has it; "strategy" alone is strategy.preset. A method's keys may go without its name once it is
  * chosen. */
 struct sotto_options;
 
@@ -166,6 +166,24 @@ struct sotto_cost {
     double update;           /* in steps, averages and copies of vectors        */
 };
 
+/* Groups of workers may have no rounds in common (async-diloco): each trains as many rounds as it
+ * is asked for, pushes what it has moved, pulls new parameters and goes on, and nobody waits for a
+ * slower one. The step of the whole run is then the rounds of all groups over the number of groups,
+ * and moves with each push. */
+struct sotto_push {
+    size_t struct_size;
+    int64_t number;       /* pushes before it                                */
+    int64_t step;         /* of the run, behind it                           */
+    int group;            /* whose it is                                     */
+    int64_t rounds;       /* of the group, since it has pulled               */
+    int64_t staleness;    /* pushes of others since then                     */
+    int64_t microbatches; /* of the whole group                              */
+    double loss;          /* mean over their targets                         */
+    double seconds;       /* that the rounds took, ...                       */
+    double idle;          /* ... and that the group waited before them       */
+    double time;          /* of training, when it was applied; rank 0's time */
+};
+
 struct sotto_round {
     size_t struct_size;
     int64_t step, steps; /* rounds done, rounds in all                        */
@@ -176,6 +194,15 @@ struct sotto_round {
     int64_t targets, microbatches;
     bool stop;              /* a worker asked that this round be the last        */
     struct sotto_cost cost; /* of this worker, since the beginning               */
+    bool over;              /* this round is the last, for all workers           */
+    bool evaluate;          /* train.eval_every rounds are done, or all          */
+    /* Where groups have no rounds in common, what a round tells is of this worker's group, but for
+     * `step`, the run's as far as it knows. `evaluate`: one group is told, that has pulled.
+     * Elsewhere all workers meet behind every round. */
+    bool meet;   /* all workers do behind this one: train.save_every steps are done, or over */
+    bool pulled; /* the group's work was applied, and it has new parameters */
+    bool idle;   /* it had nothing to train                                 */
+    const struct sotto_push *push; /* sotto_train: which one is told of; NULL: a round is */
 };
 
 enum sotto_memory { /* what memory is for */
@@ -211,12 +238,16 @@ struct sotto_training {
     float *parameters;                   /* (sotto_problem_count) in: to begin with, the same in
                                           * all processes; out: trained, in all processes   */
     /* (optional) Called by rank 0 after each round, on its thread; not 0: the next round shall be
-     * the last, and sotto_train returns SOTTO_ESTOPPED with everything saved. */
+     * the last, and sotto_train returns SOTTO_ESTOPPED with everything saved. Where groups have no
+     * rounds in common: for each push, of any group, in their order. */
     int (*observe)(void *observer, const struct sotto_round *round);
     void *observer;
     /* (optional) A file to go on from if it is there, written each train.save_every rounds and in
      * the end. A crash leaves the old one or the new one. */
     const char *checkpoint;
+    /* (optional) Where groups have no rounds in common: the order of pushes is written to this file
+     * in the end. A run with it as async-diloco.replay has the same bits. */
+    const char *pushes;
 };
 
 /* Trains to train.steps rounds, with workers in this process or, started by mpirun or srun, as one
@@ -228,9 +259,13 @@ SOTTO_API enum sotto_status sotto_train(const struct sotto_training *training,
 
 /* Training in a loop of your own.
  *
- * sotto_run calls `job` once for every worker; job makes a trainer and asks it for rounds. All
- * workers call the functions of their trainers in the same order. In virtual time only the
- * problem's callbacks and the communication take time, and a job has 1 MB of stack. */
+ * sotto_run calls `job` once for every worker; job makes a trainer and asks it for rounds until one
+ * is over. All workers call the functions of their trainers in the same order. In virtual time only
+ * the problem's callbacks and the communication take time, and a job has 1 MB of stack.
+ *
+ * Groups that have no rounds in common are as many as they are fast, so their workers do not make
+ * the same calls: each asks for rounds until one is over, and what all workers call together they
+ * call before the first round and behind those where all meet (round.meet). */
 struct sotto_worker;
 struct sotto_trainer;
 
@@ -266,19 +301,31 @@ SOTTO_API enum sotto_status sotto_trainer_round(struct sotto_trainer *trainer,
  * negative: the schedule's again. */
 SOTTO_API void sotto_trainer_set_lr(struct sotto_trainer *trainer, double lr);
 
-/* This worker would like the next round to be the last: all will see round.stop behind it. */
+/* This worker would like the next round to be the last: all will see round.stop behind it, or where
+ * groups have no rounds in common behind the one where they meet for it. */
 SOTTO_API void sotto_trainer_stop(struct sotto_trainer *trainer);
 
-/* Rounds done, also before it was loaded. */
+/* Rounds done, also before it was loaded: round.step. */
 SOTTO_API int64_t sotto_trainer_step(const struct sotto_trainer *trainer);
 
-/* The parameters, whole and the same on all workers; `out` NULL where they are not wanted. */
+/* The parameters, whole and the same on all workers; `out` NULL where they are not wanted. Where
+ * groups have no rounds in common, the workers of a group also call it by themselves, behind a
+ * round that has pulled: what they have pulled is what the run has come to. */
 SOTTO_API enum sotto_status sotto_trainer_parameters(struct sotto_trainer *trainer, float *out);
+
+/* Where groups have no rounds in common, on rank 0: the next push that was not told of yet; *found
+ * false: there is none. They are known behind a round of rank 0. */
+SOTTO_API enum sotto_status sotto_trainer_pushed(struct sotto_trainer *trainer,
+                                                 struct sotto_push *push, bool *found);
+
+/* Likewise: the order of all pushes, to a file that rank 0 writes: sotto_training.pushes. */
+SOTTO_API enum sotto_status sotto_trainer_pushes(struct sotto_trainer *trainer, const char *path);
 
 /* Parameters, optimizer, method and place in the data, to and from one safetensors file, which rank
  * 0 writes and all read; another number of workers may go on from it, and another method, which
  * drops what it has no use for (an optimizer that has state must stay). What follows a load is what
- * would have followed the save, to the bit. */
+ * would have followed the save, to the bit. Groups that have no rounds in common load before their
+ * first one, and go on in the same number. */
 SOTTO_API enum sotto_status sotto_trainer_save(struct sotto_trainer *trainer, const char *path);
 SOTTO_API enum sotto_status sotto_trainer_load(struct sotto_trainer *trainer, const char *path);
 

@@ -64,7 +64,7 @@ succeeds ./fit --workers=2 fit.state
 succeeds ./fit --workers=2 fit.state
 says '^2 workers, 300 rounds'
 ! grep -q '^round' out || die "fit began anew instead of from its checkpoint"
-for method in ddp fsdp; do
+for method in ddp fsdp async-diloco; do
     succeeds ./loop --workers=2 --strategy=$method
     says '^rank 0 of 2: loss 0\.0[0-9]* after'
     [ -s state.safetensors ] || die "loop saved nothing"

@@ -80,6 +80,7 @@ static enum sotto_status save(struct saving *s, const char *path)
 enum sotto_status sotto_trainer_save(struct sotto_trainer *t, const char *path)
 {
     struct saving s = {.t = t};
+    TRY(trainer_meets(t, "save", false));
     TRY(trainer_failed(t, trainer_pause(t)));
     TRY(trainer_failed(t, trainer_export(t, t->worker->worker->rank == 0, &s.padded)));
     enum sotto_status st = meter_gather(&t->meter);
@@ -120,6 +121,9 @@ static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
 enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
 {
     struct state_visitor v;
+    if (t->apart.begun)
+        return fail(SOTTO_EINVAL,
+                    "groups that have no rounds in common load before their first one");
     TRY(trainer_failed(t, state_loader_open(&v, path)));
     enum sotto_status st = fail_in(load(t, &v), "%s: ", path);
     state_free(&v);

@@ -13,7 +13,7 @@ struct sotto_options {
 };
 
 /* The sections that make sense without a model and data of the library's own. */
-enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 9 };
+enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 10 };
 struct embed_sections {
     struct option train[EMBED_TRAIN_KEYS];
     struct option_section section[EMBED_SECTIONS];
@@ -110,6 +110,17 @@ static inline bool embed_first_here(const struct sotto_worker *w)
     return w->worker->rank == 0 || w->cluster->mpi;
 }
 
+/* Groups that have no rounds in common. */
+struct embed_apart {
+    bool begun;              /* a round was made                                    */
+    bool trains;             /* groups do, each by itself                           */
+    bool met;                /* all have, and wait with training until all go on    */
+    bool over;               /* ... which they do not                               */
+    double origin;           /* of the clock: training began there, but for pauses  */
+    struct sotto_push *push; /* rank 0: that were not told of, [first, n); owned    */
+    size_t first, n, room;
+};
+
 struct sotto_trainer {
     struct sotto_worker *worker;
     struct memory memory;
@@ -128,6 +139,7 @@ struct sotto_trainer {
     struct meter meter;         /* runs in rounds           */
     struct plan plan;   /* of the round under way: after a failure lanes may still read it */
     struct round round; /* and write here */
+    struct embed_apart apart;
 };
 
 struct sotto_cost embed_cost(const struct cost *c);
@@ -137,6 +149,17 @@ enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st);
 
 /* The rest of the last round's step, which is training; all workers do it together. */
 enum sotto_status trainer_settle(struct sotto_trainer *t);
+
+/* A round of a group that has none in common with others. */
+static inline bool trainer_is_apart(const struct sotto_trainer *t)
+{
+    return strategy_async(&t->worker->cluster->config->strategy);
+}
+enum sotto_status trainer_round_apart(struct sotto_trainer *t);
+enum sotto_status trainer_has_pushes(const struct sotto_trainer *t); /* refuses the others */
+
+/* Refuses `call` where workers do not meet, unless a group may do it behind a pull. */
+enum sotto_status trainer_meets(const struct sotto_trainer *t, const char *call, bool pulled);
 
 /* Between rounds, around what is not training and all workers do together. */
 enum sotto_status trainer_pause(struct sotto_trainer *t);

@@ -113,23 +113,62 @@ static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
     return found > 0 ? sotto_trainer_load(t, path) : SOTTO_OK;
 }
 
+/* Rank 0 tells of a round, or of the pushes that there were; *loss: of the last one. */
+static enum sotto_status tell(const struct loop *l, struct sotto_trainer *t,
+                              const struct sotto_round *r, double *loss)
+{
+    const struct sotto_training *is = &l->is;
+    const bool leads = t->worker->worker->rank == 0;
+    const struct run_config *c = t->worker->cluster->config;
+    struct sotto_push p = {.struct_size = sizeof p};
+    if (!r->idle)
+        *loss = r->loss;
+    if (!trainer_is_apart(t)) {
+        if (leads && is->observe && is->observe(is->observer, r))
+            sotto_trainer_stop(t);
+        return SOTTO_OK;
+    }
+    for (bool found = leads; found;) {
+        TRY(sotto_trainer_pushed(t, &p, &found));
+        if (!found)
+            break;
+        struct sotto_round one = {.struct_size = sizeof one,
+                                  .step = p.step,
+                                  .steps = r->steps,
+                                  .loss = *loss = p.loss,
+                                  .grad_norm = -1,
+                                  .lr = t->lr < 0 ? optim_lr(&c->optim, p.step, r->steps) : t->lr,
+                                  .seconds = p.seconds,
+                                  .microbatches = p.microbatches,
+                                  .cost = r->cost,
+                                  .push = &p};
+        if (is->observe && is->observe(is->observer, &one))
+            sotto_trainer_stop(t);
+    }
+    return SOTTO_OK;
+}
+
 static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
 {
     const struct sotto_training *is = &l->is;
     const struct train_config *c = &t->worker->cluster->config->train;
     struct sotto_round r = {.struct_size = sizeof r};
+    double loss = 0;
+    if (is->pushes)
+        TRY(trainer_has_pushes(t));
     TRY(go_on(l, t));
-    while (t->step < c->steps && !r.stop) {
+    for (r.over = t->step >= c->steps; !r.over;) {
         TRY(sotto_trainer_round(t, &r));
-        if (t->worker->worker->rank == 0 && is->observe && is->observe(is->observer, &r))
-            sotto_trainer_stop(t);
-        bool last = t->step == c->steps || r.stop;
-        if (is->checkpoint && (last || (c->save_every && t->step % c->save_every == 0)))
+        TRY(tell(l, t, &r, &loss));
+        const bool due = c->save_every && (trainer_is_apart(t) || t->step % c->save_every == 0);
+        if (is->checkpoint && r.meet && (r.over || due))
             TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
     }
     if (embed_first_here(t->worker))
         l->stopped = r.stop && t->step < c->steps;
-    return conclude(l, t, r.loss);
+    if (is->pushes)
+        TRY(sotto_trainer_pushes(t, is->pushes));
+    return conclude(l, t, loss);
 }
 
 static enum sotto_status train(struct sotto_worker *worker, void *arg)

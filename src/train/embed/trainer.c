@@ -102,6 +102,7 @@ static void close_trainer(struct sotto_trainer *t)
     table_free(&t->table);
     if (t->dev.ops)
         device_close(&t->dev);
+    free(t->apart.push);
     free(t);
 }
 
@@ -122,9 +123,6 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     TRY_DONE(problem_table(&problem, w->size / c->strategy.groups, &t->table));
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
-    if (strategy_async(&c->strategy))
-        TRY_DONE(fail(SOTTO_EINVAL, "the groups of %s have no rounds in common, as those here are",
-                      c->strategy.replicating->name));
     TRY_DONE(agree(t, parameters));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory,
                          cluster_threads(worker->cluster, worker->worker)));
@@ -136,7 +134,9 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
                                    .oracle = &t->oracle.base,
                                    .dev = &t->dev,
                                    .mesh = &t->mesh,
-                                   .before = &t->before};
+                                   .before = &t->before,
+                                   .eval_every = c->train.eval_every,
+                                   .save_every = c->train.save_every};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
@@ -162,6 +162,8 @@ enum sotto_status sotto_trainer_destroy(struct sotto_trainer *t, enum sotto_stat
         return status;
     if (status == SOTTO_OK)
         status = status_raise(&t->failure);
+    if (status == SOTTO_OK) /* others would wait for this group */
+        status = trainer_meets(t, "destroy", false);
     if (status == SOTTO_OK)
         status = mesh_rest(&t->mesh);
     if (status == SOTTO_OK) {
@@ -187,31 +189,47 @@ struct sotto_cost embed_cost(const struct cost *c)
                                .update = c->update};
 }
 
-static struct sotto_round round_of(const struct sotto_trainer *t, double seconds)
+static bool due(int64_t step, int64_t every)
+{
+    return every > 0 && step % every == 0;
+}
+
+static struct sotto_round round_of(const struct sotto_trainer *t)
 {
     const struct round *r = &t->round;
+    const struct train_config *c = &t->worker->cluster->config->train;
     const struct cost cost = meter_read(&t->meter);
+    const bool apart = trainer_is_apart(t), done = t->step >= c->steps;
     return (struct sotto_round){.struct_size = sizeof(struct sotto_round),
                                 .step = t->step,
-                                .steps = t->worker->cluster->config->train.steps,
+                                .steps = c->steps,
                                 .loss = r->loss,
                                 .grad_norm = r->grad_norm,
                                 .lr = t->plan.lr,
-                                .seconds = seconds,
+                                .seconds = cost.seconds - t->plan.seconds,
                                 .targets = r->targets,
                                 .microbatches = r->microbatches,
-                                .stop = r->stop,
-                                .cost = embed_cost(&cost)};
+                                .stop = r->stop && !(apart && done),
+                                .cost = embed_cost(&cost),
+                                .over = r->stop || (!apart && done),
+                                .evaluate = apart ? r->evaluate || r->stop
+                                                  : done || due(t->step, c->eval_every),
+                                .meet = r->meet || !apart,
+                                .pulled = r->pulled,
+                                .idle = r->idle};
 }
 
-enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_round *out)
+/* One that all workers make. */
+static enum sotto_status round_in_common(struct sotto_trainer *t)
 {
     const struct run_config *c = t->worker->cluster->config;
     const int64_t steps = c->train.steps, step = t->step + 1;
-    const double begin = clock_now(t->worker->worker->clock);
     struct plan *plan = &t->plan;
-    *plan = (struct plan){
-        .lr = t->lr, .next_lr = t->lr, .step = t->step, .stop = t->stop, .pause = begin - t->ended};
+    *plan = (struct plan){.lr = t->lr,
+                          .next_lr = t->lr,
+                          .step = t->step,
+                          .stop = t->stop,
+                          .pause = clock_now(t->worker->worker->clock) - t->ended};
     if (t->lr < 0) {
         plan->lr = optim_lr(&c->optim, t->step, steps);
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
@@ -220,17 +238,22 @@ enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_roun
     plan->seconds = meter_read(&t->meter).seconds;
     plan->want_norm = step % c->train.log_every == 0 || step == steps;
     meter_start(&t->meter);
-    enum sotto_status st = t->strategy->ops->round(t->strategy, plan, &t->round);
-    if (st != SOTTO_OK)
-        return trainer_failed(t, fail_in(st, "step %lld: ", (long long)step));
+    TRY(fail_in(t->strategy->ops->round(t->strategy, plan, &t->round),
+                "step %lld: ", (long long)step));
     meter_stop(&t->meter);
     if (plan->last)
-        TRY(trainer_failed(t, trainer_settle(t)));
+        TRY(trainer_settle(t));
     t->ended = clock_now(t->worker->worker->clock);
     t->step = step;
+    return SOTTO_OK;
+}
+
+enum sotto_status sotto_trainer_round(struct sotto_trainer *t, struct sotto_round *out)
+{
+    TRY(trainer_failed(t, trainer_is_apart(t) ? trainer_round_apart(t) : round_in_common(t)));
     if (!out)
         return SOTTO_OK;
-    const struct sotto_round r = round_of(t, clock_now(t->worker->worker->clock) - begin);
+    const struct sotto_round r = round_of(t);
     return trainer_failed(t, EMBED_HAND(sotto_round, cost, out, &r));
 }
 
@@ -282,7 +305,7 @@ enum sotto_status trainer_pause(struct sotto_trainer *t)
 {
     struct worker *w = t->worker->worker;
     TRY(trainer_settle(t));
-    if (w->ops->pause)
+    if (w->ops->pause && !t->apart.met && !t->apart.trains)
         w->ops->pause(w);
     return SOTTO_OK;
 }
@@ -290,7 +313,7 @@ enum sotto_status trainer_pause(struct sotto_trainer *t)
 enum sotto_status trainer_go_on(struct sotto_trainer *t)
 {
     struct worker *w = t->worker->worker;
-    if (!w->ops->go_on)
+    if (!w->ops->go_on || t->apart.met || t->apart.trains)
         return SOTTO_OK;
     TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
     meter_owe(&t->meter);
@@ -301,6 +324,7 @@ enum sotto_status trainer_go_on(struct sotto_trainer *t)
 enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
 {
     float *padded;
+    TRY(trainer_meets(t, "parameters", true));
     TRY(trainer_failed(t, trainer_pause(t)));
     TRY(trainer_failed(t, trainer_export(t, out != NULL, &padded)));
     if (out)
