@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "strategy/quadratic.h"
+#include "strategy/replicate/async_group.h"
 #include "strategy/shard/shard.h"
 
 enum { MOST = 8, PUSHES = 400, SAVES = 32 };
@@ -34,10 +35,13 @@ struct lab {
     int64_t step[SAVES], evaluated[PUSHES];
     struct pushed pushed[PUSHES];
     int n_pushed;
-    int64_t samples;      /* micro-batches of all workers */
-    double seconds;       /* of rank 0                    */
-    int64_t sent;         /* bytes, by the last rank      */
-    double trained[MOST]; /* by each worker until its last meeting, and before the run */
+    int64_t samples;               /* micro-batches of all workers */
+    double seconds;                /* of rank 0                    */
+    int64_t sent;                  /* bytes, by the last rank      */
+    double trained[MOST];          /* by each worker until its last meeting, and before the run */
+    float (*moved)[PUSHES][COUNT]; /* (groups) what each of a group's pushes was, before it was
+                                      sent; NULL: nobody wants to know */
+    int n_moved[MOST];             /* of each worker */
     struct state_visitor v;
     pthread_mutex_t lock;
 };
@@ -125,6 +129,17 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
     return SOTTO_OK;
 }
 
+/* Behind a round whose end was another task than its beginning. */
+static inline void lab_note(struct lab *lab, const struct pupil *p)
+{
+    const struct replicate *r = ((const struct shard *)p->s)->replicate;
+    const struct async_diloco *a = (const struct async_diloco *)r;
+    float x[COUNT], *to = lab->moved[p->mesh.r][lab->n_moved[p->worker->rank]++];
+    read_floats(r->is.dev, a->delta.view, r->count, x);
+    for (struct piece q = {0}; owned_next(r->is.own, (struct range){0, COUNT}, &q);)
+        memcpy(to + q.whole, x + q.own, q.count * sizeof *x);
+}
+
 static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int64_t n,
                                           struct round *r)
 {
@@ -142,7 +157,11 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
     }
     if (lab->fails && w->rank == lab->fails && n == 2)
         return fail(SOTTO_EIO, "the disk is gone");
+    const struct async_diloco *a = (const void *)((const struct shard *)s)->replicate;
+    const int64_t done = lab->moved ? a->done : 0;
     TRY(s->ops->round(s, &plan, r));
+    if (lab->moved && done > 0 && a->done == 0)
+        lab_note(lab, p);
     pthread_mutex_lock(&lab->lock);
     lab->samples += p->mesh.s == 0 && !lab->diloco ? r->own_microbatches : 0;
     if (r->evaluate && p->mesh.s == 0)

@@ -53,6 +53,7 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
     const double N = rule.N ? (double)rule.N : lab->groups;
     struct quadratic q;
     float first[COUNT];
+    int pushes[MOST] = {0};
     quadratic_make(&q, NULL);
     lab_start(first);
     for (int i = 0; i < COUNT; i++)
@@ -60,11 +61,15 @@ static void follow(const struct lab *lab, const struct async_journal *j, struct 
     assert_true(j->n <= PUSHES);
     for (int64_t t = 0; t < j->n; t++) {
         const struct async_entry *e = &j->entry[t];
+        const int n = pushes[e->group]++;
         double x[COUNT];
         memcpy(x, version[e->version], sizeof x);
         inner_steps(lab, &q, e->span, x, velocity[e->group]);
         for (int i = 0; i < COUNT; i++) {
-            double g = pushed[t % 2][i] = version[e->version][i] - x[i];
+            double g = version[e->version][i] - x[i];
+            if (lab->moved)
+                g = bf16_widen(bf16_round(lab->moved[e->group][n][i]));
+            pushed[t % 2][i] = g;
             if (rule.outer == ASYNC_DELAYED) {
                 Delta[i] += g;
                 const bool full = (t + 1) % (int64_t)N == 0;
@@ -186,6 +191,44 @@ static void same_file(const char *a, const char *b)
     free(y);
 }
 
+/* What the groups moved, rounded once, is what the server applies; and half of it is sent. */
+static void rounded(void **state)
+{
+    (void)state;
+    static float moved[MOST][PUSHES][COUNT];
+    static const struct {
+        const char *option;
+        struct rule rule;
+        int64_t saved; /* bytes a push, of ddp */
+    } cases[] = {{NULL, {ASYNC_DELAYED, 0, 0, 0.9, 0.7}, 2 * COUNT},
+                 {"async-diloco.outer=nesterov", {ASYNC_NESTEROV, 0, 0, 0.9, 0.7}, 2 * COUNT},
+                 /* 8 values of rows of 2, 8 and 4, and the bits of 24 */
+                 {"async-diloco.prune=0.75", {0}, 4 * (1 + 8) - 2 * (2 + 8)}};
+    for (int i = 0; i < 6; i++) {
+        struct lab a = {.shard = i % 2 ? "zero1" : "ddp",
+                        .groups = i % 2 ? 2 : 4,
+                        .slices = i % 2 ? 2 : 1,
+                        .options = {"async-diloco.H=3", cases[i / 2].option},
+                        .rounds = 21,
+                        .speed = {1, 0.5, 0.25, 0.3},
+                        .pushes = at("pushes.tsv")};
+        struct lab b = a;
+        assert_ok(lab_run(&a));
+        b.options[cases[i / 2].option ? 2 : 1] = "async-diloco.dtype=bf16";
+        b.moved = moved;
+        assert_ok(lab_run(&b));
+        assert_int_equal(a.n_pushed, b.n_pushed);
+        int64_t pushes = 0;
+        for (int k = 0; k < b.n_pushed; k++)
+            pushes += b.pushed[k].group == b.groups - 1;
+        assert_int_equal(pushes, b.n_moved[3]);
+        if (i % 2 == 0)
+            assert_int_equal(a.sent - b.sent, pushes * cases[i / 2].saved);
+        if (i < 4)
+            agrees(&b, cases[i / 2].rule);
+    }
+}
+
 /* One group is diloco, to the bit; equal ones that wait for each other are, to rounding. */
 static void like_diloco(void **state)
 {
@@ -194,30 +237,27 @@ static void like_diloco(void **state)
         const char *shard;
         int slices;
     } mesh[] = {{"ddp", 1}, {"zero1", 2}, {"fsdp", 2}};
-    for (int i = 0; i < 6; i++)
-        for (int groups = 1; groups <= 4; groups += 3) {
-            const bool prunes = i >= 3;
+    for (int i = 0; i < 12; i++)
+        for (int groups = 1; groups <= (i < 6 ? 4 : 1); groups += 3) {
+            const bool prunes = i / 3 % 2, rounds = i >= 6;
             struct lab a = {.shard = mesh[i % 3].shard,
                             .groups = groups,
                             .slices = mesh[i % 3].slices,
                             .options = {"async-diloco.H=3", "async-diloco.grace=0.5"},
                             .rounds = 21};
-            struct lab b = a;
+            struct lab b = a, dense = a;
             b.diloco = true;
             b.options[0] = "diloco.H=3";
-            b.options[1] = prunes ? "diloco.prune=0.75" : NULL;
+            b.options[1] = prunes ? "diloco.prune=0.75" : "diloco.prune=0";
+            b.options[2] = rounds ? "diloco.dtype=bf16" : NULL;
+            a.options[2] = prunes ? "async-diloco.prune=0.75" : "async-diloco.prune=0";
+            a.options[3] = rounds ? "async-diloco.dtype=bf16" : NULL;
             assert_ok(lab_run(&a));
-            if (prunes) {
-                const int64_t dense = a.sent;
-                a = (struct lab){.shard = a.shard,
-                                 .groups = groups,
-                                 .slices = a.slices,
-                                 .options = {a.options[0], a.options[1], "async-diloco.prune=0.75"},
-                                 .rounds = 21};
-                assert_ok(lab_run(&a));
-                assert_true(groups == 1 || a.sent < dense);
-            }
             assert_ok(lab_run(&b));
+            if (prunes && groups > 1) {
+                assert_ok(lab_run(&dense));
+                assert_true(a.sent < dense.sent);
+            }
             if (groups == 1)
                 same(&a, &b);
             for (int k = 0; k < COUNT; k++)
@@ -458,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(by_the_rules, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(outer_rules, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(rounded, scratch_make, scratch_remove),
         cmocka_unit_test(like_diloco),
         cmocka_unit_test_setup_teardown(replayed, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(saved, scratch_make, scratch_remove),

@@ -106,13 +106,14 @@ static void told(const char *out, int trained, int evaluated, double times)
                   seconds, times);
 }
 
-static const char *const rules[][5] = {
+static const char *const rules[][6] = {
     {NULL},
-    {"async-diloco.dylu=true", "async-diloco.staleness=true", "async-diloco.cosine=true", NULL},
+    {"async-diloco.dylu=true", "async-diloco.staleness=true", "async-diloco.cosine=true",
+     "async-diloco.dtype=bf16", NULL},
     {"async-diloco.grace=0.02", "async-diloco.outer=nesterov", NULL},
     {"strategy.shard=zero1", "strategy.mesh=2x2", "async-diloco.prune=0.5",
-     "async-diloco.cosine=true", NULL},
-    {"strategy.shard=fsdp", "strategy.mesh=2x2", NULL},
+     "async-diloco.dtype=bf16", "async-diloco.cosine=true", NULL},
+    {"strategy.shard=fsdp", "strategy.mesh=2x2", "async-diloco.dtype=bf16", NULL},
 };
 enum { RULES = sizeof rules / sizeof *rules, GRACE = 2 };
 

@@ -76,7 +76,7 @@ enum sotto_status outer_push(struct async_outer *o, struct view g, double w)
         return push_delayed(o, g, w);
     o->g = g;
     o->w = w;
-    return work_run(&o->on, step, o, optim_bytes(&o->optim, o->count, DTYPE_F32, 0, false));
+    return work_run(&o->on, step, o, optim_bytes(&o->optim, o->count, g.type, 0, false));
 }
 
 static enum sotto_status visit_vector(struct async_outer *o, struct state_visitor *v,

@@ -40,7 +40,7 @@ void outer_free(struct async_outer *o);
 /* x0 <- x, and nothing was pushed yet; of the device of the line of work, which may be late. */
 void outer_begin(struct async_outer *o, struct view x);
 
-/* Applies a push of weight w (rules_weight). */
+/* Applies a push of weight w (rules_weight); g in fp32 or bf16. */
 enum sotto_status outer_push(struct async_outer *o, struct view g, double w);
 
 enum sotto_status outer_visit(struct async_outer *o, struct state_visitor *v);

@@ -23,6 +23,8 @@ static const struct option options[] = {
                 "seconds that a push waits for others, to pull the same parameters"),
     OPTION_REAL(S, prune, "0", 0, 1,
                 "share of what a group has moved, the smallest of every row, that is not sent"),
+    OPTION_ENUM(S, dtype, "fp32", replicate_dtypes,
+                "of what a group has moved on the wire; parameters come back in fp32"),
     OPTION_ENUM(
         S, lost, "end", lost_names,
         "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
@@ -109,6 +111,7 @@ static void free_async(struct replicate *r)
         service_close(a->service, a->up);
     buffer_free(&a->x0);
     buffer_free(&a->delta);
+    buffer_free(&a->wire);
     sparse_free(&a->sparse);
 }
 
@@ -139,9 +142,12 @@ static enum sotto_status init(struct replicate *r)
     struct async_diloco *a = (struct async_diloco *)r;
     TRY(replicate_buffer(r, &a->x0, MEMORY_OUTER));
     TRY(replicate_buffer(r, &a->delta, MEMORY_COMMUNICATION));
-    if (async_options(a)->prune > 0)
-        TRY(sparse_init_message(&a->sparse, &r->on, r->is.table, r->is.own,
-                                async_options(a)->prune, DTYPE_F32));
+    const struct async_config *c = async_options(a);
+    const enum dtype type = (enum dtype)c->dtype;
+    if (c->prune > 0)
+        TRY(sparse_init_message(&a->sparse, &r->on, r->is.table, r->is.own, c->prune, type));
+    else if (type != DTYPE_F32)
+        TRY(buffer_init(&a->wire, r->is.dev, type, r->count, MEMORY_COMMUNICATION));
     a->goes = true;
     return open_ways(a);
 }

@@ -125,12 +125,14 @@ static enum sotto_status send_delta(struct async_diloco *a)
 {
     struct replicate *r = &a->base;
     size_t words;
+    if (a->wire.dev)
+        TRY(work_copy(&r->on, a->wire.view, a->delta.view, r->count));
     if (!a->sparse.count)
-        return comm_send(a->up, a->delta.view, r->count, 0);
+        return comm_send(a->up, a->wire.dev ? a->wire.view : a->delta.view, r->count, 0);
     TRY(work_run(&r->on, read_delta, a, 2. * sizeof(float) * (double)r->count));
     TRY(sparse_prune(&a->sparse));
     TRY(sparse_pack(&a->sparse, &words));
-    return comm_send(a->up, view_of(a->sparse.out, DTYPE_F32), words, 0);
+    return comm_send(a->up, view_of(a->sparse.out, a->sparse.type), words, 0);
 }
 
 /* g = x0 - x */

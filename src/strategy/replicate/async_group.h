@@ -22,6 +22,7 @@ struct async_diloco {
     struct buffer x0;     /* as it was pulled                             */
     struct buffer delta;  /* what the group has moved                     */
     struct sparse sparse; /* prune > 0: what is sent of it                */
+    struct buffer wire;   /* else, dtype = bf16: as it is sent            */
     int64_t state;        /* enum task_state                              */
     struct async_task task;
     int64_t done;                  /* steps of the task                          */

@@ -117,18 +117,18 @@ static enum sotto_status write_g(void *arg)
 static enum sotto_status receive(struct async_service *v, const bool *among, double until,
                                  int *from, size_t *came)
 {
-    const struct view in = v->sparse.count ? view_of(v->sparse.in, DTYPE_F32) : v->g.view;
+    const struct view in = v->sparse.count ? view_of(v->sparse.in, v->sparse.type) : v->g.view;
     return comm_recv_some(v->up, in, v->outer.count, among, until, from, came);
 }
 
 static enum sotto_status apply(struct async_service *v, int64_t group, size_t came, double weight)
 {
-    const size_t count = v->outer.count;
+    const size_t count = v->outer.count, unit = dtype_size(v->g.view.type);
     if (v->sparse.count) {
         TRY(sparse_unpack(&v->sparse, came, (int)group));
         TRY(work_run(&v->outer.on, write_g, v, 2. * sizeof(float) * (double)count));
     } else if (came != count) {
-        return comm_wrong_length(v->up, count * sizeof(float), came * sizeof(float), (int)group);
+        return comm_wrong_length(v->up, count * unit, came * unit, (int)group);
     }
     if (v->alike.last.dev)
         TRY(cosine_to_last(&v->alike, &v->outer.on, cosine_sliced(v->r) ? v->within : NULL,

@@ -128,13 +128,15 @@ static enum sotto_status init(struct async_service *v, const struct async_config
     if (!v->told || !v->evaluates || !v->among)
         return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
     TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
-    TRY(buffer_init(&v->g, v->lane->dev, DTYPE_F32, r->count, MEMORY_COMMUNICATION));
+    const bool prunes = config->prune > 0;
+    const enum dtype type = (enum dtype)config->dtype;
+    TRY(buffer_init(&v->g, v->lane->dev, prunes ? DTYPE_F32 : type, r->count,
+                    MEMORY_COMMUNICATION));
     if (config->cosine)
         TRY(buffer_init(&v->alike.last, v->lane->dev, DTYPE_F32, r->count, MEMORY_OUTER));
     v->cosine = NAN;
-    if (config->prune > 0)
-        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune,
-                                DTYPE_F32));
+    if (prunes)
+        TRY(sparse_init_message(&v->sparse, &on, r->is.table, r->is.own, config->prune, type));
     return v->leads ? server_init(&v->server, &rules, config->replay) : SOTTO_OK;
 }
 

@@ -8,6 +8,10 @@
  *     up      to the server:      what was moved, or nothing, and then a word (to the leader)
  *     down    from the server:    a word, and x0 with a task
  *
+ * With dtype = bf16 what was moved is rounded once, to nearest, ties to even, and the server adds
+ * that to fp32 state; what is lost by it is not kept for later. x0 comes back in fp32: it is no
+ * small difference whose roundings would average out, but what all go on from.
+ *
  * All groups meet when the leader rings: their first workers look between two rounds. A group has
  * come when it has said so; the server rests when all have, and goes on with the first that says it
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
@@ -29,7 +33,8 @@ struct async_config {
     double c, weight;
     bool staleness, dylu;
     double grace, prune;
-    int lost; /* enum async_lost */
+    int dtype; /* enum dtype: fp32 or bf16 */
+    int lost;  /* enum async_lost          */
     bool cosine;
     char replay[OPTION_ROOM];
 };
