@@ -6,10 +6,12 @@
 
 #include "train/letters.h"
 #include "train/loop.h"
+#include "train/snapshot.h"
 
 struct apart {
     struct loop *l;
     struct letters *letters;
+    struct snapshots *snapshots;
     double origin; /* of rank 0's clock, when training would have begun without pauses */
     /* Of the pushes since the last report. */
     int64_t n, steps;
@@ -51,7 +53,8 @@ static void report(struct apart *a, const struct pushed *p)
         t->tail_reports++;
     }
     loop_tell(l, &s);
-    *a = (struct apart){.l = l, .letters = a->letters, .origin = a->origin};
+    *a = (struct apart){
+        .l = l, .letters = a->letters, .snapshots = a->snapshots, .origin = a->origin};
 }
 
 /* Rank 0 tells what the groups have pushed and evaluated since it looked before. */
@@ -165,8 +168,9 @@ static enum sotto_status meet(struct apart *a, bool stop)
     if (stop)
         return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
     if (t->step != a->l->saved)
-        TRY(loop_save(a->l));
-    TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
+        TRY(snapshots_take(a->snapshots));
+    a->l->saved = t->step;
+    TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
     TRY(go_on(a));
     a->l->real += clock_now(&clock_real) - begin;
     a->l->pause = clock_now(t->worker->clock) - before;
@@ -179,6 +183,7 @@ static enum sotto_status rounds(struct apart *a)
         struct round out = {0};
         TRY(one_round(a, &out));
         TRY(tell(a));
+        TRY(snapshots_look(a->snapshots, false));
         stop = out.stop;
         if (out.meet || stop)
             TRY(meet(a, stop));
@@ -197,13 +202,18 @@ enum sotto_status loop_async(struct loop *l)
     }
     enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
     if (st == SOTTO_OK)
+        st = snapshots_open(&a.snapshots, t);
+    if (st == SOTTO_OK)
         st = go_on(&a); /* nobody waits for all any more: those who were ahead still are */
     if (st == SOTTO_OK)
         st = rounds(&a);
+    if (st == SOTTO_OK)
+        st = snapshots_look(a.snapshots, true);
     if (st == SOTTO_OK)
         st = loop_end(l); /* all have come behind it: nobody looks for letters any more */
     if (st != SOTTO_OK)
         mesh_abort(&t->mesh, st); /* before the letters' lane is closed: it may wait for others */
     letters_close(a.letters);
+    snapshots_close(a.snapshots);
     return st;
 }

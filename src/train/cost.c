@@ -171,20 +171,32 @@ static struct cost unpack(const int64_t *from)
                          .microbatches = from[8]};
 }
 
-enum sotto_status meter_gather(struct meter *m)
+enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
 {
     TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result ... */
     struct cost mine = meter_read(m);
     double owed[MESH_LANES];
-    int64_t packed[COST_FIELDS], packed_owed[MESH_LANES];
     mesh_owed(m->mesh, owed);
     if (m->worker->ops->go_on) /* ... and what it takes is waited for behind the pause */
         mine.wire += mesh_account_lanes(m->mesh).wire - m->beside;
-    pack(&mine, packed);
+    pack(&mine, row->cost);
     for (int i = 0; i < MESH_LANES; i++)
-        packed_owed[i] = llround(owed[i] * 1e9);
-    TRY(comm_gather_bytes(m->worker->world, m->each, packed, sizeof packed));
-    return comm_gather_bytes(m->worker->world, m->each_owed, packed_owed, sizeof packed_owed);
+        row->owed[i] = llround(owed[i] * 1e9);
+    return SOTTO_OK;
+}
+
+void meter_take(struct meter *m, int rank, const struct meter_row *row)
+{
+    memcpy(m->each + rank * COST_FIELDS, row->cost, sizeof row->cost);
+    memcpy(m->each_owed + rank * MESH_LANES, row->owed, sizeof row->owed);
+}
+
+enum sotto_status meter_gather(struct meter *m)
+{
+    struct meter_row row;
+    TRY(meter_tell(m, &row));
+    TRY(comm_gather_bytes(m->worker->world, m->each, row.cost, sizeof row.cost));
+    return comm_gather_bytes(m->worker->world, m->each_owed, row.owed, sizeof row.owed);
 }
 
 static struct cost join_packed(const struct meter *m)
@@ -232,8 +244,9 @@ static enum sotto_status check(const struct cost *c)
 }
 
 /* The jitter goes on where it was; one more worker goes on as another did. */
-static enum sotto_status visit_begun(struct worker *w, struct state_visitor *v)
+enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
 {
+    struct worker *w = m->worker;
     int64_t of = w->size;
     if (state_loading(v) && (of = state_owners(v, "jitter", "begun")) < 1)
         return state_ignore(v, "jitter."); /* of a version that counted otherwise */
@@ -259,7 +272,7 @@ static enum sotto_status visit_owed(struct meter *m, struct state_visitor *v, in
     return SOTTO_OK;
 }
 
-enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
+enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v)
 {
     const bool loading = state_loading(v);
     const int size = m->worker->size;
@@ -285,5 +298,11 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
         m->running = false;
         state_ignore(v, "cost.");
     }
-    return visit_begun(m->worker, v);
+    return SOTTO_OK;
+}
+
+enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)
+{
+    TRY(meter_visit_costs(m, v));
+    return meter_visit_begun(m, v);
 }

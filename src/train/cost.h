@@ -76,4 +76,14 @@ struct cost meter_read(const struct meter *m);
 enum sotto_status meter_gather(struct meter *m);
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
 
+/* The parts of both, for workers that are not gathered: what a worker tells, and what another meter
+ * takes of it; what it has of all of them, and what is each one's own. */
+struct meter_row {
+    int64_t cost[COST_FIELDS], owed[MESH_LANES];
+};
+enum sotto_status meter_tell(struct meter *m, struct meter_row *row);
+void meter_take(struct meter *m, int rank, const struct meter_row *row);
+enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v);
+enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v);
+
 #endif

@@ -21,9 +21,7 @@ enum { WORD = 8 };
 
 struct packer {
     struct state_visitor base;
-    struct memory *memory;
-    char *parcel;
-    size_t bytes, room;
+    struct packed *to;
 };
 
 static size_t padded(size_t bytes)
@@ -31,25 +29,33 @@ static size_t padded(size_t bytes)
     return (bytes + WORD - 1) / WORD * WORD;
 }
 
-static enum sotto_status append(struct packer *p, const void *data, size_t bytes, size_t room)
+static enum sotto_status append(struct packed *p, const void *data, size_t bytes, size_t room)
 {
     if (p->bytes + room > p->room) {
         size_t more = p->bytes + room + p->room / 4;
-        char *parcel = memory_resize(p->memory, MEMORY_CHECKPOINT, p->parcel, p->room, more);
-        if (!parcel)
+        char *larger = memory_resize(p->memory, MEMORY_CHECKPOINT, p->data, p->room, more);
+        if (!larger)
             return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", more);
-        p->parcel = parcel;
+        p->data = larger;
         p->room = more;
     }
-    memcpy(p->parcel + p->bytes, data, bytes);
-    memset(p->parcel + p->bytes + bytes, 0, room - bytes);
+    memcpy(p->data + p->bytes, data, bytes);
+    memset(p->data + p->bytes + bytes, 0, room - bytes);
     p->bytes += room;
+    return SOTTO_OK;
+}
+
+static enum sotto_status make_room(struct packed *p, size_t bytes)
+{
+    if (!(p->data = memory_resize(p->memory, MEMORY_CHECKPOINT, NULL, 0, bytes)))
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", bytes);
+    p->room = bytes;
     return SOTTO_OK;
 }
 
 /* Room for what will be visited, so that a parcel is not copied while it grows: tensors are
  * counted, and names take little. */
-static enum sotto_status reserve(struct packer *p, state_owner *visit, void *owner, int rank,
+static enum sotto_status reserve(struct packed *p, state_owner *visit, void *owner, int rank,
                                  bool first)
 {
     struct state_visitor v;
@@ -61,11 +67,7 @@ static enum sotto_status reserve(struct packer *p, state_owner *visit, void *own
         bytes += v.bytes[c];
     state_free(&v);
     TRY(st);
-    p->parcel = memory_resize(p->memory, MEMORY_CHECKPOINT, NULL, 0, bytes);
-    if (!p->parcel)
-        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of state", bytes);
-    p->room = bytes;
-    return SOTTO_OK;
+    return make_room(p, bytes);
 }
 
 static enum sotto_status append_piece(void *arg, const void *data, size_t bytes)
@@ -75,7 +77,7 @@ static enum sotto_status append_piece(void *arg, const void *data, size_t bytes)
 
 static enum sotto_status pack(struct state_visitor *v, const struct state_item *item)
 {
-    struct packer *p = (struct packer *)v;
+    struct packed *p = ((struct packer *)v)->to;
     size_t bytes = item->kind == STATE_TENSOR ? item->count * safetensors_type_size(item->type)
                    : item->kind == STATE_TEXT ? strlen(item->to.text) + 1
                                               : WORD;
@@ -97,9 +99,9 @@ static enum sotto_status pack(struct state_visitor *v, const struct state_item *
     return append(p, "", 0, padded(bytes) - bytes);
 }
 
-static enum sotto_status unpack(const char *parcel, size_t bytes, struct state_visitor *saver)
+enum sotto_status packed_show(const struct packed *p, struct state_visitor *saver)
 {
-    for (const char *at = parcel, *end = parcel + bytes; at < end;) {
+    for (const char *at = p->data, *end = at + p->bytes; at < end;) {
         struct head head;
         memcpy(&head, at, sizeof head);
         char *data = (char *)at + sizeof head + head.name;
@@ -128,61 +130,80 @@ static struct view words(void *data)
     return view_of(data, DTYPE_F32);
 }
 
-static enum sotto_status send_parcel(struct comm *world, struct packer *p)
+enum sotto_status packed_make(struct packed *p, struct memory *memory, int rank, bool first,
+                              state_owner *visit, void *owner)
 {
-    uint64_t bytes = p->bytes;
-    TRY(comm_send(world, words(&bytes), 2, 0));
-    return bytes ? comm_send(world, words(p->parcel), bytes / 4, 0) : SOTTO_OK;
+    static const struct state_ops ops = {pack, NULL};
+    struct packer packer = {.base.ops = &ops, .to = p};
+    *p = (struct packed){.memory = memory};
+    gather_share(&packer.base, rank, first);
+    enum sotto_status st = reserve(p, visit, owner, rank, first);
+    if (st == SOTTO_OK)
+        st = visit(owner, &packer.base);
+    state_free(&packer.base);
+    if (st != SOTTO_OK)
+        packed_free(p);
+    return st;
 }
 
-static enum sotto_status receive_parcel(struct comm *world, int from, struct gathered *g,
-                                        struct state_visitor *saver)
+void packed_free(struct packed *p)
+{
+    memory_give(p->memory, MEMORY_CHECKPOINT, p->data, p->room);
+    *p = (struct packed){0};
+}
+
+enum sotto_status packed_send(struct comm *comm, const struct packed *p, int to)
+{
+    uint64_t bytes = p->bytes;
+    TRY(comm_send(comm, words(&bytes), 2, to));
+    return bytes ? comm_send(comm, words(p->data), bytes / 4, to) : SOTTO_OK;
+}
+
+enum sotto_status packed_receive(struct comm *comm, struct packed *p, struct memory *memory,
+                                 int from)
 {
     uint64_t bytes;
-    TRY(comm_recv(world, words(&bytes), 2, from));
+    *p = (struct packed){.memory = memory};
+    TRY(comm_recv(comm, words(&bytes), 2, from));
     if (!bytes)
         return SOTTO_OK;
-    if (!(g->parcel[from] = memory_resize(g->memory, MEMORY_CHECKPOINT, NULL, 0, bytes)))
-        return fail(SOTTO_ENOMEM, "no memory for %llu bytes of worker %d's state",
-                    (unsigned long long)bytes, from);
-    g->bytes[from] = bytes;
-    TRY(comm_recv(world, words(g->parcel[from]), bytes / 4, from));
-    return unpack(g->parcel[from], bytes, saver);
+    TRY(fail_in(make_room(p, bytes), "worker %d: ", from));
+    p->bytes = bytes;
+    return comm_recv(comm, words(p->data), bytes / 4, from);
+}
+
+static enum sotto_status receive_all(struct comm *world, struct memory *memory,
+                                     struct state_visitor *saver, struct gathered *out)
+{
+    *out = (struct gathered){calloc((size_t)world->size, sizeof *out->packed), world->size};
+    if (!out->packed)
+        return fail(SOTTO_ENOMEM, "no memory for the state of %d workers", world->size);
+    for (int r = 1; r < world->size; r++) {
+        TRY(packed_receive(world, &out->packed[r], memory, r));
+        TRY(packed_show(&out->packed[r], saver));
+    }
+    return SOTTO_OK;
 }
 
 enum sotto_status gather_state(struct comm *world, bool first, state_owner *visit, void *owner,
                                struct memory *memory, struct state_visitor *saver,
                                struct gathered *out)
 {
+    struct packed mine;
     if (world->rank == 0) {
-        *out =
-            (struct gathered){calloc((size_t)world->size, sizeof *out->parcel),
-                              calloc((size_t)world->size, sizeof *out->bytes), world->size, memory};
-        if (!out->parcel || !out->bytes)
-            return fail(SOTTO_ENOMEM, "no memory for the state of %d workers", world->size);
         TRY(visit(owner, saver));
-        for (int r = 1; r < world->size; r++)
-            TRY(receive_parcel(world, r, out, saver));
-        return SOTTO_OK;
+        return receive_all(world, memory, saver, out);
     }
-    static const struct state_ops ops = {pack, NULL};
-    struct packer p = {.base.ops = &ops, .memory = memory};
-    gather_share(&p.base, world->rank, first);
-    enum sotto_status st = reserve(&p, visit, owner, world->rank, first);
-    if (st == SOTTO_OK)
-        st = visit(owner, &p.base);
-    if (st == SOTTO_OK)
-        st = send_parcel(world, &p);
-    memory_give(memory, MEMORY_CHECKPOINT, p.parcel, p.room);
-    state_free(&p.base);
+    TRY(packed_make(&mine, memory, world->rank, first, visit, owner));
+    enum sotto_status st = packed_send(world, &mine, 0);
+    packed_free(&mine);
     return st;
 }
 
 void gathered_free(struct gathered *g)
 {
-    for (int r = 0; r < g->size && g->parcel && g->bytes; r++)
-        memory_give(g->memory, MEMORY_CHECKPOINT, g->parcel[r], g->bytes[r]);
-    free(g->parcel);
-    free(g->bytes);
+    for (int r = 0; r < g->size && g->packed; r++)
+        packed_free(&g->packed[r]);
+    free(g->packed);
     *g = (struct gathered){0};
 }

@@ -9,15 +9,20 @@
 #include "strategy/history.h"
 #include "train/gather.h"
 #include "train/resume.h"
+#include "train/save.h"
 #include "train/weights.h"
 
-/* All that must survive but the parameters. */
-static enum sotto_status visit(void *trainer, struct state_visitor *v)
+static enum sotto_status visit_counts(struct trainer *t, struct state_visitor *v)
 {
-    struct trainer *t = trainer;
     TRY(state_count(v, "step", &t->step, STATE_STEPS));
     TRY(state_count(v, "tokens", &t->tokens, STATE_TOTAL));
-    TRY(state_count(v, "samples", &t->samples, STATE_TOTAL));
+    return state_count(v, "samples", &t->samples, STATE_TOTAL);
+}
+
+/* All that must survive but the parameters. */
+static enum sotto_status visit(struct trainer *t, struct state_visitor *v)
+{
+    TRY(visit_counts(t, v));
     TRY(running_visit(&t->running, v, t->worker));
     return t->strategy->ops->visit(t->strategy, v);
 }
@@ -60,10 +65,9 @@ static enum sotto_status visit_cosine(struct trainer *t, struct state_visitor *v
     return state_count(v, "report.cosines", &t->cosines, STATE_STEPS);
 }
 
-/* The same, what is reported in the end, and what it has cost, which differs from run to run. */
-static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
+/* What is reported in the end, and what the run has cost, which differs from run to run. */
+static enum sotto_status visit_report(struct trainer *t, struct state_visitor *v)
 {
-    struct trainer *t = trainer;
     strategy_describe(&t->run->config.strategy, t->method);
     TRY(state_text(v, "method", t->method, sizeof t->method));
     TRY(state_within(v, "report.loss", &t->tail_loss, -DBL_MAX, DBL_MAX));
@@ -76,8 +80,27 @@ static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
     TRY(visit_cosine(t, v));
     TRY(visit_data(t, v));
     TRY(visit_pushed(t, v));
-    TRY(meter_visit(&t->meter, v));
-    return visit(t, v);
+    return meter_visit_costs(&t->meter, v);
+}
+
+enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v)
+{
+    TRY(visit_report(t, v));
+    return visit_counts(t, v);
+}
+
+enum sotto_status save_visit_own(void *trainer, struct state_visitor *v)
+{
+    struct trainer *t = trainer;
+    TRY(meter_visit_begun(&t->meter, v));
+    TRY(running_visit(&t->running, v, t->worker));
+    return t->strategy->ops->visit(t->strategy, v);
+}
+
+static enum sotto_status visit_all(void *trainer, struct state_visitor *v)
+{
+    TRY(save_visit_common(trainer, v));
+    return save_visit_own(trainer, v);
 }
 
 static bool leads(const struct trainer *t)
@@ -142,8 +165,8 @@ static enum sotto_status copy_parameters(struct trainer *t, float **flat)
     return st;
 }
 
-static enum sotto_status write_model(const struct run *run, const char *folder, const float *flat,
-                                     const float *state)
+enum sotto_status save_write_model(const struct run *run, const char *folder, const float *flat,
+                                   const float *state)
 {
     char path[FILE_PATH_ROOM];
     TRY(hf_folder_write(&run->folder, &run->model, run->tokenizer, folder));
@@ -167,13 +190,13 @@ static enum sotto_status save_model(struct trainer *t, const char *folder)
     if (state)
         t->dev.ops->read(&t->dev, state, t->running.mean.view, count);
     if (leads(t) && st == SOTTO_OK)
-        st = write_model(t->run, folder, flat, state);
+        st = save_write_model(t->run, folder, flat, state);
     free(state);
     drop_parameters(t, flat);
     return st;
 }
 
-static enum sotto_status save_config(const struct run *run, const char *folder)
+enum sotto_status save_write_config(const struct run *run, const char *folder)
 {
     char path[FILE_PATH_ROOM];
     struct option_section sections[RUN_SECTIONS];
@@ -215,8 +238,7 @@ static enum sotto_status save_history(struct trainer *t)
     return st;
 }
 
-/* pushes.tsv, likewise. */
-static enum sotto_status save_pushes(struct trainer *t)
+enum sotto_status save_write_pushes(struct trainer *t)
 {
     char path[FILE_PATH_ROOM];
     const struct strategy_ops *ops = t->strategy->ops;
@@ -232,10 +254,24 @@ static enum sotto_status save_files(struct trainer *t, const char *folder)
     TRY(save_model(t, folder));
     TRY(save_state(t, folder));
     TRY(save_history(t));
-    TRY(save_pushes(t));
+    TRY(save_write_pushes(t));
     if (!leads(t))
         return SOTTO_OK;
-    return save_config(run, folder);
+    return save_write_config(run, folder);
+}
+
+enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_status st)
+{
+    if (st == SOTTO_OK)
+        st = checkpoint_list(c->folder);
+    if (st == SOTTO_OK) /* what could not be gone on from must not take the place of what can */
+        st = checkpoint_check(c->folder);
+    if (st != SOTTO_OK) {
+        checkpoint_abort(c);
+        return st;
+    }
+    TRY(checkpoint_commit(c, run->config.train.keep));
+    return rundir_publish(&run->dir, c->folder);
 }
 
 enum sotto_status trainer_save(struct trainer *t)
@@ -247,17 +283,7 @@ enum sotto_status trainer_save(struct trainer *t)
     if (!leads(t))
         return save_files(t, NULL);
     TRY(checkpoint_begin(&c, &run->dir, t->step));
-    enum sotto_status st = save_files(t, c.folder);
-    if (st == SOTTO_OK)
-        st = checkpoint_list(c.folder);
-    if (st == SOTTO_OK) /* what could not be gone on from must not take the place of what can */
-        st = checkpoint_check(c.folder);
-    if (st != SOTTO_OK) {
-        checkpoint_abort(&c);
-        return st;
-    }
-    TRY(checkpoint_commit(&c, run->config.train.keep));
-    TRY(rundir_publish(&run->dir, c.folder));
+    TRY(save_commit(run, &c, save_files(t, c.folder)));
     if (run->watch.saved)
         run->watch.saved(run->watch.arg, t->step, c.folder);
     return SOTTO_OK;

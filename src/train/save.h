@@ -1,0 +1,21 @@
+/* The parts of a checkpoint, for those who write one: save.c, where all workers do so together, and
+ * snapshot.c, where they go on meanwhile. */
+#ifndef SOTTO_TRAIN_SAVE_H
+#define SOTTO_TRAIN_SAVE_H
+
+#include "train/trainer.h"
+
+/* The state: what rank 0 knows of the run, and what each worker has (a state_owner). */
+enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v);
+enum sotto_status save_visit_own(void *trainer, struct state_visitor *v);
+
+/* Files of rank 0; `state`: the model's, NULL: it has none. */
+enum sotto_status save_write_model(const struct run *run, const char *folder, const float *flat,
+                                   const float *state);
+enum sotto_status save_write_config(const struct run *run, const char *folder);
+enum sotto_status save_write_pushes(struct trainer *t); /* of methods that have them */
+
+/* Where writing went well (st): what is in the folder becomes the newest checkpoint. */
+enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_status st);
+
+#endif

@@ -1,0 +1,236 @@
+#include "train/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/gather.h"
+#include "train/save.h"
+
+/* What travels with a worker's state; in fp32 pairs. */
+struct note {
+    struct meter_row row;
+    int64_t tokens,
+        samples; /* of its group, which others have not counted; from one worker of it */
+};
+enum { WORDS = sizeof(struct note) / sizeof(float) };
+
+struct snapshots {
+    struct trainer *t;
+    struct comm *comm;
+    struct lane *lane; /* NULL: in virtual time */
+    bool under_way;
+    /* The one under way; what follows is the lane's then. */
+    struct note note;
+    struct packed own;
+    struct trainer common; /* on rank 0: what save_visit_common shows */
+    float *state;          /* on rank 0: the model's, NULL: it has none; owned */
+    char folder[FILE_PATH_ROOM];
+};
+
+static bool leads(const struct snapshots *s)
+{
+    return s->t->worker->rank == 0;
+}
+
+enum sotto_status snapshots_open(struct snapshots **out, struct trainer *t)
+{
+    struct worker *w = t->worker;
+    struct snapshots *s = calloc(1, sizeof *s);
+    *out = s;
+    if (!s)
+        return fail(SOTTO_ENOMEM, "no memory for checkpoints");
+    s->t = t;
+    if (leads(s))
+        TRY(meter_init(&s->common.meter, w, NULL, NULL));
+    TRY(comm_duplicate(w->world, &s->comm));
+    if (w->ops->go_on)
+        return SOTTO_OK;
+    TRY(w->ops->lane(w, &s->lane));
+    s->comm->lane = s->lane;
+    return SOTTO_OK;
+}
+
+void snapshots_close(struct snapshots *s)
+{
+    if (!s)
+        return;
+    lane_close(s->lane);
+    comm_free(s->comm);
+    meter_free(&s->common.meter);
+    packed_free(&s->own);
+    free(s->state);
+    free(s);
+}
+
+static void take_note(struct snapshots *s, int rank, const struct note *n)
+{
+    meter_take(&s->common.meter, rank, &n->row);
+    s->common.tokens += n->tokens;
+    s->common.samples += n->samples;
+}
+
+static enum sotto_status receive(struct snapshots *s, struct packed *all, struct state_visitor *v)
+{
+    struct memory *memory = &s->t->memory;
+    take_note(s, 0, &s->note);
+    TRY(packed_show(&s->own, v));
+    for (int r = 1; r < s->comm->size; r++) {
+        struct note n;
+        TRY(comm_recv(s->comm, view_of(&n, DTYPE_F32), WORDS, r));
+        take_note(s, r, &n);
+        TRY(packed_receive(s->comm, &all[r], memory, r));
+        TRY(packed_show(&all[r], v));
+    }
+    return save_visit_common(&s->common, v);
+}
+
+static enum sotto_status write_state(struct snapshots *s, const char *path)
+{
+    struct state_visitor v = {0};
+    const int size = s->comm->size;
+    struct packed *all = calloc((size_t)size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the state of %d workers", size);
+    enum sotto_status st = state_saver_init(&v);
+    if (st == SOTTO_OK)
+        st = receive(s, all, &v);
+    if (st == SOTTO_OK)
+        st = state_saver_write(&v, path);
+    state_free(&v);
+    for (int r = 1; r < size; r++)
+        packed_free(&all[r]);
+    free(all);
+    return st;
+}
+
+/* The parameters are the server's, which are in the state. */
+static enum sotto_status read_parameters(struct snapshots *s, const char *path, float *flat)
+{
+    struct state_visitor v;
+    TRY(state_loader_open(&v, path));
+    enum sotto_status st = state_enter(&v, "outer.x0");
+    if (st == SOTTO_OK)
+        st = state_table(&v, s->t->run->table, NULL, MEMORY_PARAMETERS, NULL,
+                         view_of(flat, DTYPE_F32));
+    state_free(&v);
+    return st;
+}
+
+static enum sotto_status write_model(struct snapshots *s, const char *folder, const char *state)
+{
+    const struct run *run = s->t->run;
+    struct memory *memory = &s->t->memory;
+    const size_t bytes = table_count(run->table) * sizeof(float);
+    float *flat = memory_resize(memory, MEMORY_CHECKPOINT, NULL, 0, bytes);
+    if (!flat)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(run->table));
+    memset(flat, 0, bytes); /* what pads tensors is in no file */
+    enum sotto_status st = read_parameters(s, state, flat);
+    if (st == SOTTO_OK)
+        st = save_write_model(run, folder, flat, s->state);
+    memory_give(memory, MEMORY_CHECKPOINT, flat, bytes);
+    return st;
+}
+
+static enum sotto_status write_files(struct snapshots *s, const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    TRY(file_join(path, folder, "state.safetensors"));
+    TRY(write_state(s, path));
+    packed_free(&s->own);
+    TRY(write_model(s, folder, path));
+    return save_write_config(s->t->run, folder);
+}
+
+static enum sotto_status write_all(struct snapshots *s)
+{
+    struct run *run = s->t->run;
+    struct checkpoint c;
+    TRY(checkpoint_begin(&c, &run->dir, s->common.step));
+    TRY(save_commit(run, &c, write_files(s, c.folder)));
+    strcpy(s->folder, c.folder);
+    return SOTTO_OK;
+}
+
+/* What a worker does with its copy. */
+static enum sotto_status hand_over(void *arg)
+{
+    struct snapshots *s = arg;
+    enum sotto_status st;
+    if (leads(s)) {
+        st = fail_in(write_all(s), "step %lld: ", (long long)s->common.step);
+    } else {
+        st = comm_send(s->comm, view_of(&s->note, DTYPE_F32), WORDS, 0);
+        if (st == SOTTO_OK)
+            st = packed_send(s->comm, &s->own, 0);
+    }
+    packed_free(&s->own);
+    return st;
+}
+
+/* What goes on meanwhile is not looked at. */
+static enum sotto_status copy_common(struct snapshots *s)
+{
+    const struct trainer *t = s->t;
+    const size_t count = t->running.mean.count;
+    const struct meter meter = s->common.meter;
+    s->common = (struct trainer){.run = t->run,
+                                 .worker = t->worker,
+                                 .step = t->step,
+                                 .tokens = t->tokens,
+                                 .samples = t->samples,
+                                 .pushed_tokens = t->pushed_tokens,
+                                 .pushed_samples = t->pushed_samples,
+                                 .tail_loss = t->tail_loss,
+                                 .tail_reports = t->tail_reports,
+                                 .cosine = t->cosine,
+                                 .cosines = t->cosines,
+                                 .evaluation = t->evaluation,
+                                 .meter = meter};
+    if (!count)
+        return SOTTO_OK;
+    if (!s->state && !(s->state = calloc(count, sizeof *s->state)))
+        return fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model's state", count);
+    s->t->dev.ops->read(&s->t->dev, s->state, t->running.mean.view, count);
+    return device_check(&s->t->dev);
+}
+
+enum sotto_status snapshots_take(struct snapshots *s)
+{
+    struct trainer *t = s->t;
+    if (t->run->config.train.oracle == ORACLE_NULL)
+        return SOTTO_OK; /* nothing to keep */
+    TRY(snapshots_look(s, true));
+    TRY(running_average(&t->running, t->worker->world));
+    TRY(meter_tell(&t->meter, &s->note.row));
+    s->note.tokens = t->mesh.s == 0 ? t->own_tokens : 0;
+    s->note.samples = t->mesh.s == 0 ? t->own_samples : 0;
+    TRY(packed_make(&s->own, &t->memory, t->worker->rank, t->mesh.r == 0, save_visit_own, t));
+    if (leads(s)) {
+        TRY(copy_common(s));
+        TRY(save_write_pushes(t));
+    }
+    s->under_way = true;
+    if (s->lane)
+        return lane_start(s->lane, hand_over, s);
+    TRY(hand_over(s));
+    return snapshots_look(s, true);
+}
+
+enum sotto_status snapshots_look(struct snapshots *s, bool wait)
+{
+    const struct run_watch *watch = &s->t->run->watch;
+    bool done = true;
+    if (!s->under_way)
+        return SOTTO_OK;
+    if (s->lane && wait)
+        TRY(lane_wait(s->lane));
+    else if (s->lane)
+        TRY(lane_done(s->lane, &done));
+    if (!done)
+        return SOTTO_OK;
+    s->under_way = false;
+    if (leads(s) && watch->saved)
+        watch->saved(watch->arg, s->common.step, s->folder);
+    return SOTTO_OK;
+}
