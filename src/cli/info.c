@@ -288,10 +288,19 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         return SOTTO_OK;
     struct memory memory = {0};
     struct device dev;
+    char list[1024];
+    const int gpus = device_gpus(list, sizeof list);
     TRY(device_open(&dev, "cpu", &memory, 0));
     printf("sotto %s\n", sotto_version());
-    printf("devices: cpu (%s, %d threads), reference, apart\n", device_describe(&dev), dev.threads);
+    printf("devices: cpu (%s, %d threads), %sreference, apart\n", device_describe(&dev),
+           dev.threads, gpus < 0 ? "" : "cuda, ");
     device_close(&dev);
+    if (gpus > 0)
+        printf("%s\n", list);
+    else
+        printf("GPUs: %s\n", gpus < 0 ? "not in this build; install CUDA's compiler, nvcc, and "
+                                        "build again"
+                                      : "none, or no driver for them");
     print_programs();
     return print_presets(c);
 }

@@ -30,18 +30,23 @@ struct device {
     const void *impl;           /* the table's own: kernels chosen for this machine, streams, ... */
 };
 
-/* `name` picks the op table: "cpu", "reference", "null" (no arithmetic, and buffers that are
- * accounted but hold nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for).
- * `threads` 0: all cores of this process. DEVICE_HELP is the help of an option that names one. */
+/* `name` picks the op table: "cpu", "cuda" (a GPU, in builds with CUDA), "auto" (cuda where there
+ * is a GPU, else cpu), "reference", "null" (no arithmetic, and buffers that are accounted but hold
+ * nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for). `threads` 0: all cores of
+ * this process. DEVICE_HELP is the help of an option that names one. */
 #define DEVICE_HELP                                                                                 \
-    "cpu; reference: slow, in double precision; apart: the cpu's bits the way a GPU would compute " \
-    "them, for tests of sotto itself"
+    "cpu; cuda: a GPU; auto: a GPU where there is one; reference: slow, in double precision; "      \
+    "apart: the cpu's bits the way a GPU would compute them, for tests of sotto itself"
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);
 
 /* What computes, for people: "v4" (x86-64-v4 kernels), ... */
 const char *device_describe(const struct device *dev);
+
+/* The GPUs of this machine, for people: how many, none of which may be good enough; -1: not in this
+ * build. */
+int device_gpus(char *text, size_t room);
 
 /* Ops do not return a status: a failure is kept and raised later, so that a layer reads as its
  * formula. device_failed does not wait, so what is still under way may fail yet; device_check waits

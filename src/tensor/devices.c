@@ -2,13 +2,62 @@
 #include "tensor/device.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tensor/carve.h"
+#include "tensor/cuda/gpus.h"
 #include "tensor/ops.h"
 
-static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null, &ops_apart};
+static const struct ops *const tables[] = {&ops_cpu, &ops_reference, &ops_null, &ops_apart,
+#ifdef SOTTO_WITH_CUDA
+                                           &ops_cuda
+#endif
+};
+
+int device_gpus(char *text, size_t room)
+{
+#ifdef SOTTO_WITH_CUDA
+    const int n = gpus_count();
+    size_t used = 0;
+    *text = 0;
+    for (int i = 0; i < n && used < room; i++) {
+        char gpu[256];
+        if (gpus_describe(i, gpu, sizeof gpu))
+            used += (size_t)snprintf(text + used, room - used, "%sGPU %d: %s", used ? "; " : "", i,
+                                     gpu);
+    }
+    return n;
+#else
+    (void)text, (void)room;
+    return -1;
+#endif
+}
+
+/* A GPU where there is one. */
+static const char *best_device(void)
+{
+#ifdef SOTTO_WITH_CUDA
+    if (gpus_usable())
+        return "cuda";
+#endif
+    return "cpu";
+}
+
+static enum sotto_status no_device(const char *name)
+{
+#ifdef SOTTO_WITH_CUDA
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, cuda, auto, reference and apart",
+                name);
+#else
+    if (strcmp(name, "cuda") == 0)
+        return fail(SOTTO_EINVAL, "no device 'cuda' in this build: build it where CUDA's compiler, "
+                                  "nvcc, is installed");
+    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, auto, reference and apart",
+                name);
+#endif
+}
 
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
@@ -18,13 +67,15 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         dev->threads = cores > 0 ? (int)cores : 1;
     }
+    if (strcmp(name, "auto") == 0)
+        name = best_device();
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         if (strcmp(tables[i]->name, name) == 0) {
             dev->ops = tables[i];
             return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, reference and apart", name);
+    return no_device(name);
 }
 
 /* False: none left. */
@@ -38,6 +89,27 @@ static void give(struct device *dev, void *memory, size_t bytes)
 {
     if (dev->ops->release)
         dev->ops->release(dev, memory, bytes ? bytes : 1);
+}
+
+/* What a device with memory of its own has none left for, and who has it. */
+static enum sotto_status no_memory(struct device *dev, size_t bytes, const char *what)
+{
+    char account[400] = "";
+    size_t left, all, used = 0;
+    if (!dev->ops->left)
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %s", bytes, what);
+    dev->ops->left(dev, &left, &all);
+    for (int c = 0; c < MEMORY_CATEGORIES && used < sizeof account; c++) {
+        const size_t now = atomic_load(&dev->memory->now[c]);
+        if (now >= 50000)
+            used += (size_t)snprintf(account + used, sizeof account - used, "%s%s %.1f",
+                                     used ? ", " : "", memory_category_name(c), (double)now / 1e6);
+    }
+    return fail(SOTTO_ENOMEM,
+                "no memory on '%s' for %.1f MB of %s: %.1f of %.1f MB are free, this worker has "
+                "%.1f (%s)",
+                dev->ops->name, (double)bytes / 1e6, what, (double)left / 1e6, (double)all / 1e6,
+                (double)atomic_load(&dev->memory->total) / 1e6, used ? account : "next to nothing");
 }
 
 static void drop_room(struct device *dev)
@@ -116,7 +188,7 @@ void *device_scratch(struct device *dev, size_t bytes)
     }
     void *more;
     if (!take(dev, bytes, &more)) {
-        device_fail(dev, fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes));
+        device_fail(dev, no_memory(dev, bytes, "scratch"));
         return NULL;
     }
     if (dev->scratch_bytes) {
@@ -135,7 +207,7 @@ enum sotto_status device_room(struct device *dev, size_t bytes)
         return SOTTO_OK;
     drop_room(dev);
     if (!take(dev, bytes, &dev->room))
-        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of scratch", bytes);
+        return no_memory(dev, bytes, "scratch");
     dev->room_bytes = bytes;
     memory_add(dev->memory, MEMORY_SCRATCH, bytes);
     return SOTTO_OK;
@@ -158,8 +230,7 @@ enum sotto_status buffer_init(struct buffer *buffer, struct device *dev, enum dt
     *buffer = (struct buffer){
         .view = {.type = type, .place = dev->ops->place}, .count = count, .category = category};
     if (count > SIZE_MAX / 8 || !take(dev, bytes, &buffer->view.data))
-        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of %s", bytes,
-                    memory_category_name(category));
+        return no_memory(dev, bytes, memory_category_name(category));
     buffer->dev = dev;
     memory_add(dev->memory, category, bytes);
     return SOTTO_OK;

@@ -3,7 +3,7 @@
  * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is
  * given. Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic
  * is fp32 at least, but products with a bf16 weight, or that make the gradient of one, may round
- * their other operands to bf16 too before they multiply. "dw +=" means that the op adds to what is
+ * their other operands to bf16 too before they multiply, and attention of bf16 rows its weights. "dw +=" means that the op adds to what is
  * there, since gradients accumulate over micro-batches. Views marked (optional) may be view_none.
  * Shapes are the caller's promise: ops assert, not return. */
 #ifndef SOTTO_TENSOR_OPS_H
@@ -174,6 +174,8 @@ struct ops {
      * are NULL. */
     void *(*alloc)(struct device *dev, size_t bytes);
     void (*release)(struct device *dev, void *memory, size_t bytes);
+    /* (optional) Bytes that are left for anybody, and that there are in all. */
+    void (*left)(struct device *dev, size_t *left, size_t *all);
     /* Elements of the view's type. The host's memory is the caller's again on return: a write has
      * taken what it needs, a read waits. */
     void (*write)(struct device *dev, struct view to, const void *host, size_t count);
@@ -184,6 +186,9 @@ struct ops {
     void (*sync)(struct device *dev);
     uint64_t (*mark)(struct device *dev);
     void (*follow)(struct device *dev, struct device_mark mark);
+    /* (optional) Seconds of the device's own clock from one mark to another, both among its last
+     * 64; waits for them. */
+    double (*elapsed)(struct device *dev, uint64_t begin, uint64_t end);
 
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);
@@ -377,5 +382,6 @@ extern const struct ops ops_reference; /* plain loops in double precision */
 extern const struct ops ops_cpu;       /* SIMD kernels, OpenMP             */
 extern const struct ops ops_null;      /* nothing: for sizes and times     */
 extern const struct ops ops_apart;     /* cpu, as far away as a GPU         */
+extern const struct ops ops_cuda;      /* a GPU, in builds with CUDA        */
 
 #endif

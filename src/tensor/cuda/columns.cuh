@@ -1,0 +1,81 @@
+/* Sums over the rows of a matrix, for each column: of COLUMN_ROWS rows each, and these in order. */
+#ifndef SOTTO_TENSOR_CUDA_COLUMNS_CUH
+#define SOTTO_TENSOR_CUDA_COLUMNS_CUH
+
+#include "tensor/cuda/element.cuh"
+
+enum { COLUMN_LANES = 8 }; /* threads that share the rows of a column's part */
+
+/* f.add(row, column, sum) adds what an element contributes to each of F::sums sums; their parts lie
+ * in (part, sum, column). */
+template <class F> __global__ void columns_kernel(F f, int rows, int width, double *parts)
+{
+    __shared__ double room[COLUMN_LANES][F::sums][32];
+    const int column = blockIdx.x * 32 + threadIdx.x, lane = threadIdx.y;
+    const int begin = blockIdx.y * COLUMN_ROWS;
+    const int end = begin + COLUMN_ROWS < rows ? begin + COLUMN_ROWS : rows;
+    double sum[F::sums];
+    for (int k = 0; k < F::sums; k++)
+        sum[k] = 0;
+    if (column < width)
+        for (int r = begin + lane; r < end; r += COLUMN_LANES)
+            f.add((size_t)r, column, sum);
+    for (int k = 0; k < F::sums; k++)
+        room[lane][k][threadIdx.x] = sum[k];
+    __syncthreads();
+    if (lane != 0 || column >= width)
+        return;
+    for (int k = 0; k < F::sums; k++) {
+        double total = 0;
+        for (int l = 0; l < COLUMN_LANES; l++)
+            total += room[l][k][threadIdx.x];
+        parts[((size_t)blockIdx.y * F::sums + k) * width + column] = total;
+    }
+}
+
+template <class F>
+static int sum_columns(stream_t s, F f, int rows, int width, double *parts)
+{
+    const dim3 grid(blocks_of(width, 32), blocks_of(rows, COLUMN_ROWS)), block(32, COLUMN_LANES);
+    columns_kernel<<<grid, block, 0, s>>>(f, rows, width, parts);
+    return cudaGetLastError();
+}
+
+/* Sum k of `sums` over all parts. */
+static __device__ __forceinline__ double column_total(const double *parts, int n, int sums, int k,
+                                                      int width, int column)
+{
+    double total = 0;
+    for (int i = 0; i < n; i++)
+        total += parts[((size_t)i * sums + k) * width + column];
+    return total;
+}
+
+struct column_targets {
+    vec to[2];
+};
+
+static __global__ void add_totals_kernel(column_targets y, const double *parts, int n, int sums,
+                                         int width)
+{
+    const int column = blockIdx.x * THREADS + threadIdx.x;
+    for (int k = 0; k < sums && column < width; k++)
+        if (y.to[k].data)
+            put(y.to[k], column,
+                (float)(get(y.to[k], column) + column_total(parts, n, sums, k, width, column)));
+}
+
+/* to[k] += sum k of each column, where there is one. */
+template <class F>
+static int add_columns(stream_t s, F f, const vec *to, int rows, int width, double *parts)
+{
+    column_targets y = {};
+    for (int k = 0; k < F::sums; k++)
+        y.to[k] = to[k];
+    const int st = sum_columns(s, f, rows, width, parts);
+    add_totals_kernel<<<blocks_of(width, THREADS), THREADS, 0, s>>>(
+        y, parts, (int)blocks_of(rows, COLUMN_ROWS), F::sums, width);
+    return st ? st : cudaGetLastError();
+}
+
+#endif

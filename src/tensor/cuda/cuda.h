@@ -1,0 +1,177 @@
+/* A context on a GPU: its stream, what passes between it and the host, and rooms of its own.
+ *
+ * Ops are issued to the stream and return; kernels lie in .cu files behind launch.h. All memory,
+ * the workspace of products and pinned pages included, is in the account. */
+#ifndef SOTTO_TENSOR_CUDA_CUDA_H
+#define SOTTO_TENSOR_CUDA_CUDA_H
+
+#include <assert.h>
+
+#include <cuda_runtime_api.h>
+
+#include "tensor/cuda/launch.h"
+#include "tensor/ops.h"
+
+/* Pinned pages that data pass through, one half while the other is on its way. */
+struct cuda_ferry {
+    char *pages;
+    size_t half; /* bytes */
+    cudaEvent_t landed[2];
+    int next;
+};
+
+/* What kernels tell the host, in pinned memory. */
+enum { CUDA_SUMS = 256 };
+struct cuda_news {
+    uint64_t damaged; /* launch_tiles_decode's */
+    double sums[CUDA_SUMS];
+};
+
+/* Memory of the GPU that grows when it must, as device_scratch does. */
+struct cuda_room {
+    void *data;
+    size_t bytes;
+};
+
+enum { CUDA_MARKS = 64 };
+
+struct cuda {
+    int gpu;
+    cudaStream_t stream;
+    cudaMemPool_t pool;
+    struct cuda_ferry ferry;
+    struct cuda_news *news;
+    cudaEvent_t marks[CUDA_MARKS]; /* mark n is number n % CUDA_MARKS; a later one waits for more */
+    uint64_t marked;
+    struct cuda_room windows; /* gathered for a convolution */
+    struct lt *lt;            /* products (lt.h), from the first one on */
+    char about[320];
+};
+
+static inline struct cuda *cuda_of(const struct device *dev)
+{
+    return (struct cuda *)(void *)(uintptr_t)dev->impl;
+}
+
+/* Where to issue; CUDA's current device is a thread's own, and any thread may issue. */
+static inline stream_t cuda_stream(struct device *dev)
+{
+    struct cuda *c = cuda_of(dev);
+    (void)cudaSetDevice(c->gpu);
+    return c->stream;
+}
+
+/* Keeps the failure of a call of CUDA's or of a launch. */
+void cuda_check(struct device *dev, int error, const char *what);
+
+static inline struct vec cuda_vec(struct view v)
+{
+    assert(!v.data || v.place == PLACE_DEVICE);
+    return (struct vec){v.data, v.type == DTYPE_BF16};
+}
+
+/* NULL (and a kept failure) without memory. */
+void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes);
+
+/* memory.c */
+void *cuda_alloc(struct device *dev, size_t bytes);
+void cuda_release(struct device *dev, void *memory, size_t bytes);
+void cuda_write(struct device *dev, struct view to, const void *host, size_t count);
+void cuda_read(struct device *dev, void *host, struct view from, size_t count);
+void cuda_left(struct device *dev, size_t *left, size_t *all);
+void cuda_ferry_close(struct device *dev);
+
+/* The entries of the table, by file. */
+void cuda_fill(struct device *dev, struct view y, size_t count, float value);
+void cuda_copy(struct device *dev, struct view y, struct view x, size_t count);
+void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);
+void cuda_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
+void cuda_scale(struct device *dev, struct view y, float a, size_t count);
+double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
+void cuda_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
+                       size_t count);
+void cuda_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
+                        struct view x, size_t count);
+void cuda_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
+                         size_t count);
+void cuda_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
+                          struct view gate, struct view up, size_t count);
+void cuda_relu_forward(struct device *dev, struct view y, struct view x, size_t count);
+void cuda_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                        size_t count);
+void cuda_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
+void cuda_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
+void cuda_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
+              struct view m, struct view sent, struct view d, size_t count);
+/* products.c */
+void cuda_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
+                         struct view w, struct view bias, struct view residual);
+void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
+                            struct view dy, struct view w, bool add);
+void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
+                            struct view dbias, struct view dy, struct view x);
+/* layers.c */
+void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                            struct view gain, struct view bias, struct view stats);
+void cuda_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                             struct view dgain, struct view dbias, struct view dy, struct view x,
+                             struct view gain, struct view stats, bool add);
+void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                          struct view gain, struct view stats);
+void cuda_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                           struct view dgain, struct view dy, struct view x, struct view gain,
+                           struct view stats, bool add);
+void cuda_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
+void cuda_embedding_forward(struct device *dev, int batch, int t, int width, int start,
+                            struct view y, struct view tokens, struct view table,
+                            struct view positions);
+void cuda_embedding_backward(struct device *dev, int batch, int t, int width, struct view dtable,
+                             struct view dpositions, struct view tokens, struct view dy);
+void cuda_attention_forward(struct device *dev, const struct attention *p, struct view o,
+                            struct view q, struct view k, struct view v, struct view lse);
+void cuda_attention_backward(struct device *dev, const struct attention *p, struct view dq,
+                             struct view dk, struct view dv, struct view dy, struct view o,
+                             struct view q, struct view k, struct view v, struct view lse);
+void cuda_cross_entropy(struct device *dev, int rows, int vocab, struct view logits,
+                        struct view targets, float scale, struct view losses, struct view places);
+/* images.c */
+void cuda_conv_forward(struct device *dev, const struct conv *p, struct view y, struct view x,
+                       struct view w, struct view bias);
+void cuda_conv_backward_x(struct device *dev, const struct conv *p, struct view dx, struct view dy,
+                          struct view w, bool add);
+void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
+                          struct view dbias, struct view dy, struct view x);
+void cuda_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
+                          struct view winner, struct view x);
+void cuda_maxpool_backward(struct device *dev, const struct pooling *p, struct view dx,
+                           struct view dy, struct view winner);
+void cuda_meanpool_forward(struct device *dev, int rows, int pixels, int channels, struct view y,
+                           struct view x);
+void cuda_meanpool_backward(struct device *dev, int rows, int pixels, int channels, struct view dx,
+                            struct view dy);
+void cuda_batchnorm_forward(struct device *dev, const struct batchnorm *p, struct view y,
+                            struct view x, struct view gain, struct view bias, struct view residual,
+                            struct view running_mean, struct view running_variance,
+                            struct view stats);
+void cuda_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
+                             struct view dgain, struct view dbias, struct view dresidual,
+                             struct view dy, struct view x, struct view y, struct view gain,
+                             struct view stats);
+/* codes.c */
+void cuda_tiles_encode(struct device *dev, const struct tiling *p, struct view basis, struct view m,
+                       struct view index, struct view value);
+void cuda_tiles_decode(struct device *dev, const struct tiling *p, struct view basis, int senders,
+                       struct view y, struct view index, size_t index_step, struct view value,
+                       size_t value_step);
+void cuda_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
+void cuda_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
+void cuda_sign(struct device *dev, struct view y, struct view x, size_t count);
+void cuda_choose(struct device *dev, const struct choice *p, struct view index, size_t count);
+void cuda_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
+               struct view index);
+void cuda_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,
+              struct view index);
+void cuda_signs_pack(struct device *dev, struct view y, struct view x, size_t count);
+void cuda_signs_unpack(struct device *dev, struct view y, struct view x, size_t count, bool add);
+
+#endif

@@ -1,0 +1,17 @@
+/* Products by cuBLASLt, which is loaded when there is one. The kernel for a shape is the first that
+ * its heuristics name and stays the same, so that results are. */
+#ifndef SOTTO_TENSOR_CUDA_LT_H
+#define SOTTO_TENSOR_CUDA_LT_H
+
+#include "tensor/cuda/cuda.h"
+
+/* Never NULL unless there is no memory for it; without the library lt_product takes nothing. */
+struct lt *lt_open(struct device *dev);
+void lt_close(struct lt *lt, struct device *dev);
+const char *lt_describe(const struct lt *lt);
+
+/* Whether it took it: factors of one type and the rest of c's, fp32 with fp32 factors; bias on 16
+ * bytes. A failure is kept. */
+bool lt_product(struct lt *lt, struct device *dev, const struct product *p);
+
+#endif

@@ -1,0 +1,125 @@
+/* Layernorm and rmsnorm: a warp a row, whose elements it reads again from its cache. */
+#include "tensor/cuda/columns.cuh"
+
+namespace {
+
+enum { ROWS = THREADS / 32 }; /* that a block works on */
+
+/* Sums of f(element) over a row, in every lane. */
+template <int V, class F> __device__ __forceinline__ float row_sum(int width, F f)
+{
+    float sum = 0;
+    for (int i = threadIdx.x % 32 * V; i < width; i += 32 * V)
+        sum += f(i);
+    return warp_sum(sum);
+}
+
+template <int V>
+__global__ void norm_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bias, float *stats)
+{
+    const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= p.rows)
+        return;
+    const size_t at = (size_t)row * p.width;
+    float mean = 0;
+    if (p.center)
+        mean = row_sum<V>(p.width,
+                          [=](int i) {
+                              const few<V> v = load<V>(x, at + i);
+                              float sum = 0;
+                              for (int e = 0; e < V; e++)
+                                  sum += v.at[e];
+                              return sum;
+                          }) /
+               p.width;
+    const float square = row_sum<V>(p.width, [=](int i) {
+        const few<V> v = load<V>(x, at + i);
+        float sum = 0;
+        for (int e = 0; e < V; e++)
+            sum += (v.at[e] - mean) * (v.at[e] - mean);
+        return sum;
+    });
+    const float rstd = 1 / sqrtf(square / p.width + p.eps);
+    if (lane == 0) {
+        stats[2 * (size_t)row] = mean;
+        stats[2 * (size_t)row + 1] = rstd;
+    }
+    for (int i = lane * V; i < p.width; i += 32 * V) {
+        few<V> v = load<V>(x, at + i);
+        const few<V> g = load<V>(gain, i), b = load_or_zero<V>(bias, i);
+        for (int e = 0; e < V; e++)
+            v.at[e] = (v.at[e] - mean) * rstd * g.at[e] + b.at[e];
+        store<V>(y, at + i, v);
+    }
+}
+
+template <int V>
+__global__ void norm_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec gain,
+                                     const float *stats, int add)
+{
+    const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= p.rows)
+        return;
+    const size_t at = (size_t)row * p.width;
+    const float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1];
+    float d = 0, d_hat = 0;
+    for (int i = lane * V; i < p.width; i += 32 * V) {
+        const few<V> c = load<V>(dy, at + i), v = load<V>(x, at + i), g = load<V>(gain, i);
+        for (int e = 0; e < V; e++) {
+            d += c.at[e] * g.at[e];
+            d_hat += c.at[e] * g.at[e] * (v.at[e] - mean) * rstd;
+        }
+    }
+    d = p.center ? warp_sum(d) / p.width : 0;
+    d_hat = warp_sum(d_hat) / p.width;
+    for (int i = lane * V; i < p.width; i += 32 * V) {
+        few<V> c = load<V>(dy, at + i);
+        const few<V> v = load<V>(x, at + i), g = load<V>(gain, i);
+        const few<V> before = add ? load<V>(dx, at + i) : few<V>{};
+        for (int e = 0; e < V; e++)
+            c.at[e] = rstd * (c.at[e] * g.at[e] - d - (v.at[e] - mean) * rstd * d_hat) +
+                      (add ? before.at[e] : 0);
+        store<V>(dx, at + i, c);
+    }
+}
+
+struct norm_column {
+    static const int sums = 2;
+    vec dy, x;
+    const float *stats;
+    int width;
+    __device__ void add(size_t r, int c, double *sum) const
+    {
+        const float d = get(dy, r * width + c);
+        sum[0] += d * ((get(x, r * width + c) - stats[2 * r]) * stats[2 * r + 1]);
+        sum[1] += d;
+    }
+};
+
+} // namespace
+
+int launch_norm_forward(stream_t s, norm_shape p, vec y, vec x, vec gain, vec bias, float *stats)
+{
+    const unsigned blocks = blocks_of(p.rows, ROWS);
+    if (p.width % 4 == 0 && by_four(y) && by_four(x) && by_four(gain) && by_four(bias))
+        norm_forward_kernel<4><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    else
+        norm_forward_kernel<1><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    return cudaGetLastError();
+}
+
+int launch_norm_backward(stream_t s, norm_shape p, vec dx, vec dgain, vec dbias, vec dy, vec x,
+                         vec gain, const float *stats, int add, double *parts)
+{
+    int st = 0;
+    if (dgain.data || dbias.data) { /* before dx, which may be dy */
+        const vec to[2] = {dgain, dbias};
+        st = add_columns(s, norm_column{dy, x, stats, p.width}, to, p.rows, p.width, parts);
+    }
+    const unsigned blocks = blocks_of(p.rows, ROWS);
+    if (p.width % 4 == 0 && by_four(dx) && by_four(dy) && by_four(x) && by_four(gain))
+        norm_backward_kernel<4><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    else
+        norm_backward_kernel<1><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    return st ? st : cudaGetLastError();
+}

@@ -1,0 +1,172 @@
+/* Elements that are picked out of vectors and put into them, and packed numbers and signs. No
+ * element is picked twice. */
+#include <math_constants.h>
+
+#include "tensor/cuda/element.cuh"
+
+namespace {
+
+/* Philox 4x32-10 as in base/rng.c: the first 64 bits of a block. */
+__device__ uint64_t random_at(uint64_t seed, uint64_t stream, uint64_t index)
+{
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)stream,
+             c3 = (uint32_t)(stream >> 32), k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        const uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
+        const uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return c0 | (uint64_t)c1 << 32;
+}
+
+/* rng_permute */
+struct choose_each {
+    uint64_t seed, stream, of;
+    int half; /* bits */
+    int32_t *index;
+    template <int V> __device__ void run(size_t at) const
+    {
+        const uint64_t mask = ((uint64_t)1 << half) - 1;
+        uint64_t i = at;
+        do {
+            uint64_t left = i >> half, right = i & mask;
+            for (uint64_t round = 0; round < 4; round++) {
+                const uint64_t next = left ^ (random_at(seed, stream, right | round << 62) & mask);
+                left = right;
+                right = next;
+            }
+            i = left << half | right;
+        } while (i >= of);
+        index[at] = (int32_t)i;
+    }
+};
+
+__device__ __forceinline__ size_t picked(const pick_shape &p, size_t i)
+{
+    return p.index ? (size_t)p.index[i] : p.first + i * p.stride;
+}
+
+struct pick_each {
+    pick_shape p;
+    vec value;
+    float *m;
+    template <int V> __device__ void run(size_t i) const
+    {
+        const size_t e = picked(p, i);
+        put(value, i, m[e]);
+        m[e] -= get(value, i);
+    }
+};
+
+struct put_each {
+    pick_shape p;
+    float *y, a;
+    vec value;
+    template <int V> __device__ void run(size_t i) const { y[picked(p, i)] = a * get(value, i); }
+};
+
+/* A thread a byte of what is packed: bit by bit from the elements that lie in it. */
+struct bits_pack_each {
+    uint8_t *y;
+    const int32_t *x;
+    size_t all; /* bits */
+    int bits;
+    template <int V> __device__ void run(size_t i) const
+    {
+        unsigned byte = 0;
+        for (int b = 0; b < 8; b++) {
+            const size_t at = 8 * i + b;
+            if (at < all)
+                byte |= ((unsigned)x[at / bits] >> at % bits & 1) << b;
+        }
+        y[i] = (uint8_t)byte;
+    }
+};
+
+struct bits_unpack_each {
+    int32_t *y;
+    const uint8_t *x;
+    size_t bytes;
+    int bits;
+    template <int V> __device__ void run(size_t i) const
+    {
+        const size_t first = i * bits / 8;
+        unsigned three = 0;
+        for (int k = 0; k < 3; k++)
+            if (first + k < bytes)
+                three |= (unsigned)x[first + k] << 8 * k;
+        y[i] = (int32_t)(three >> i * bits % 8 & ((1u << bits) - 1));
+    }
+};
+
+struct signs_pack_each {
+    uint8_t *y;
+    vec x;
+    size_t n;
+    template <int V> __device__ void run(size_t i) const
+    {
+        unsigned byte = 0;
+        for (int k = 0; k < 4 && 4 * i + k < n; k++) {
+            const float v = get(x, 4 * i + k);
+            byte |= (isnan(v) ? 2u : v > 0 ? 1u : v < 0 ? 3u : 0u) << 2 * k;
+        }
+        y[i] = (uint8_t)byte;
+    }
+};
+
+struct signs_unpack_each {
+    vec y;
+    const uint8_t *x;
+    int add;
+    template <int V> __device__ void run(size_t i) const
+    {
+        const int bits = x[i / 4] >> 2 * (i % 4) & 3;
+        const float sign = bits == 3 ? -1 : bits == 2 ? CUDART_NAN_F : (float)bits;
+        put(y, i, add ? get(y, i) + sign : sign);
+    }
+};
+
+} // namespace
+
+int launch_choose(stream_t s, uint64_t seed, uint64_t stream, size_t of, int32_t *index, size_t n)
+{
+    int half = 1;
+    while (half < 32 && (uint64_t)1 << (2 * half) < of)
+        half++;
+    return each_one(s, choose_each{seed, stream, of, half, index}, n);
+}
+
+int launch_pick(stream_t s, pick_shape p, vec value, float *m)
+{
+    return each_one(s, pick_each{p, value, m}, p.count);
+}
+
+int launch_put(stream_t s, pick_shape p, float *y, float a, vec value)
+{
+    return each_one(s, put_each{p, y, a, value}, p.count);
+}
+
+int launch_bits_pack(stream_t s, int bits, uint8_t *y, const int32_t *x, size_t n)
+{
+    return each_one(s, bits_pack_each{y, x, n * bits, bits}, (n * bits + 7) / 8);
+}
+
+int launch_bits_unpack(stream_t s, int bits, int32_t *y, const uint8_t *x, size_t n)
+{
+    return each_one(s, bits_unpack_each{y, x, (n * bits + 7) / 8, bits}, n);
+}
+
+int launch_signs_pack(stream_t s, uint8_t *y, vec x, size_t n)
+{
+    return each_one(s, signs_pack_each{y, x, n}, (n + 3) / 4);
+}
+
+int launch_signs_unpack(stream_t s, vec y, const uint8_t *x, size_t n, int add)
+{
+    return each_one(s, signs_unpack_each{y, x, add}, n);
+}

@@ -1,0 +1,215 @@
+/* Opening a GPU, waiting for it, and its table. */
+#include "tensor/cuda/cuda.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tensor/cuda/gpus.h"
+#include "tensor/cuda/lt.h"
+
+enum { OLDEST = 8 }; /* compute capability: what the kernels ask for (bf16 on matrix units) */
+
+/* Ranks of one machine take its GPUs in turn. */
+static int local_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "PMI_LOCAL_RANK", "SLURM_LOCALID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        if (text && *text)
+            return atoi(text);
+    }
+    return 0;
+}
+
+static enum sotto_status no_gpu(cudaError_t error)
+{
+    (void)cudaGetLastError();
+    if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary)
+        return fail(SOTTO_EINVAL,
+                    "no device 'cuda': no driver of NVIDIA's, or one older than CUDA %d.%d needs",
+                    CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return fail(SOTTO_EINVAL, "no device 'cuda': %s",
+                error ? cudaGetErrorString(error) : "there is no GPU of NVIDIA's");
+}
+
+int gpus_count(void)
+{
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    return count;
+}
+
+bool gpus_describe(int i, char *text, size_t room)
+{
+    struct cudaDeviceProp p;
+    if (cudaGetDeviceProperties(&p, i) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    snprintf(text, room, "%s, %.0f GiB, compute capability %d.%d%s", p.name,
+             (double)p.totalGlobalMem / (1 << 30), p.major, p.minor,
+             p.major < OLDEST ? ", too old" : "");
+    return true;
+}
+
+bool gpus_usable(void)
+{
+    struct cudaDeviceProp p;
+    const int count = gpus_count();
+    if (!count || cudaGetDeviceProperties(&p, local_rank() % count) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    return p.major >= OLDEST;
+}
+
+/* Memory that was freed stays for the next who asks, up to this much. */
+static cudaError_t keep_memory(cudaMemPool_t pool)
+{
+    uint64_t bytes = (uint64_t)1 << 30;
+    return cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes);
+}
+
+static cudaError_t open_stream(struct cuda *c)
+{
+    cudaError_t e = cudaSetDevice(c->gpu);
+    e = e ? e : cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking);
+    e = e ? e : cudaDeviceGetDefaultMemPool(&c->pool, c->gpu);
+    e = e ? e : keep_memory(c->pool);
+    e = e ? e : cudaHostAlloc((void **)&c->news, sizeof *c->news, cudaHostAllocDefault);
+    for (int i = 0; i < 2; i++)
+        e = e ? e : cudaEventCreateWithFlags(&c->ferry.landed[i], cudaEventDisableTiming);
+    for (int i = 0; i < CUDA_MARKS; i++)
+        e = e ? e : cudaEventCreateWithFlags(&c->marks[i], cudaEventDefault);
+    return e;
+}
+
+static void cuda_close(struct device *dev)
+{
+    struct cuda *c = cuda_of(dev);
+    if (!c)
+        return;
+    (void)cuda_stream(dev);
+    if (c->stream)
+        (void)cudaStreamSynchronize(c->stream);
+    lt_close(c->lt, dev);
+    cuda_ferry_close(dev);
+    if (c->windows.data) {
+        cuda_release(dev, c->windows.data, c->windows.bytes);
+        memory_remove(dev->memory, MEMORY_SCRATCH, c->windows.bytes);
+    }
+    for (int i = 0; i < CUDA_MARKS; i++)
+        if (c->marks[i])
+            (void)cudaEventDestroy(c->marks[i]);
+    if (c->news) {
+        (void)cudaFreeHost(c->news);
+        memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    }
+    if (c->stream) {
+        (void)cudaStreamSynchronize(c->stream); /* what was released is */
+        (void)cudaStreamDestroy(c->stream);
+    }
+    free(c);
+    dev->impl = NULL;
+}
+
+static enum sotto_status cuda_open(struct device *dev)
+{
+    struct cudaDeviceProp p;
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0)
+        return no_gpu(error);
+    const int gpu = local_rank() % count;
+    if (cudaGetDeviceProperties(&p, gpu) != cudaSuccess)
+        return no_gpu(cudaGetLastError());
+    if (p.major < OLDEST)
+        return fail(SOTTO_EINVAL,
+                    "no device 'cuda': %s has compute capability %d.%d, and %d.0 is the least",
+                    p.name, p.major, p.minor, OLDEST);
+    struct cuda *c = calloc(1, sizeof *c);
+    if (!c)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    c->gpu = gpu;
+    snprintf(c->about, sizeof c->about, "%s", p.name);
+    dev->impl = c;
+    const cudaError_t opened = open_stream(c);
+    if (c->news) {
+        memset(c->news, 0, sizeof *c->news);
+        memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    }
+    if (opened == cudaSuccess)
+        return SOTTO_OK;
+    const enum sotto_status st =
+        fail(opened == cudaErrorMemoryAllocation ? SOTTO_ENOMEM : SOTTO_EIO,
+             "GPU %d (%s) cannot be opened: %s", gpu, p.name, cudaGetErrorString(opened));
+    (void)cudaGetLastError();
+    cuda_close(dev);
+    return st;
+}
+
+static const char *cuda_describe(const struct device *dev)
+{
+    return cuda_of(dev)->about;
+}
+
+/* Also takes over what kernels have found. */
+static void cuda_sync(struct device *dev)
+{
+    struct cuda_news *news = cuda_of(dev)->news;
+    cuda_check(dev, cudaStreamSynchronize(cuda_stream(dev)), "go on");
+    const uint64_t damaged = news->damaged;
+    if (!damaged)
+        return;
+    const struct tiles t = {.h = (int)(damaged >> 16 & 0xffff), .w = (int)(damaged & 0xffff)};
+    tiles_damaged(dev, &t, (uint32_t)(damaged >> 32));
+    news->damaged = 0;
+}
+
+static uint64_t cuda_mark(struct device *dev)
+{
+    struct cuda *c = cuda_of(dev);
+    stream_t s = cuda_stream(dev);
+    const uint64_t mark = c->marked++;
+    cuda_check(dev, cudaEventRecord(c->marks[mark % CUDA_MARKS], s), "mark");
+    return mark;
+}
+
+static void cuda_follow(struct device *dev, struct device_mark mark)
+{
+    const cudaEvent_t event = cuda_of(mark.dev)->marks[mark.at % CUDA_MARKS];
+    cuda_check(dev, cudaStreamWaitEvent(cuda_stream(dev), event, 0), "follow");
+}
+
+static double cuda_elapsed(struct device *dev, uint64_t begin, uint64_t end)
+{
+    struct cuda *c = cuda_of(dev);
+    const cudaEvent_t last = c->marks[end % CUDA_MARKS];
+    float ms = 0;
+    cuda_check(dev, cudaEventSynchronize(last), "go on");
+    cuda_check(dev, cudaEventElapsedTime(&ms, c->marks[begin % CUDA_MARKS], last), "tell the time");
+    return ms / 1e3;
+}
+
+const struct ops ops_cuda = {
+    .name = "cuda",
+    .place = PLACE_DEVICE,
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .left = cuda_left,
+    .write = cuda_write,
+    .read = cuda_read,
+    .sync = cuda_sync,
+    .mark = cuda_mark,
+    .follow = cuda_follow,
+    .elapsed = cuda_elapsed,
+    OPS_COMPUTE(cuda),
+};

@@ -1,0 +1,273 @@
+/* What knows positions or tokens: rotations, embeddings, and the loss. */
+#include <math_constants.h>
+
+#include "tensor/cuda/element.cuh"
+
+namespace {
+
+/* A thread a position and pair, which turns it in all heads of a sequence: sines are in double, as
+ * angles of far positions have no digits left in float. */
+__global__ void rope_kernel(rope_shape p, vec x)
+{
+    const int half = p.width / 2, e = blockIdx.x * THREADS + threadIdx.x;
+    if (e >= p.t * half)
+        return;
+    const int t = e / half, i = e % half;
+    double sine, cosine;
+    sincos((double)(p.start + t) * p.frequencies[i], &sine, &cosine);
+    const float s = p.inverse ? -(float)sine : (float)sine, c = (float)cosine;
+    for (int h = 0; h < p.heads; h++) {
+        const size_t a = ((size_t)blockIdx.y * p.t + t) * p.stride + (size_t)h * p.width + i;
+        const float xa = get(x, a), xb = get(x, a + half);
+        put(x, a, xa * c - xb * s);
+        put(x, a + half, xb * c + xa * s);
+    }
+}
+
+__global__ void embedding_forward_kernel(embedding_shape p, vec y, const int32_t *tokens, vec table,
+                                         vec positions)
+{
+    const size_t r = blockIdx.x, position = p.start + r % p.t;
+    const size_t token = (size_t)tokens[r];
+    for (int i = threadIdx.x; i < p.width; i += blockDim.x)
+        put(y, r * p.width + i,
+            get(table, token * p.width + i) + get_or_zero(positions, position * p.width + i));
+}
+
+/* Rows are sorted by token in groups of GROUP, so that whoever adds up a token's rows finds those
+ * of each group by bisection; rows are added in their order. A key is token << 32 | row. */
+enum { GROUP = 2048, SORTERS = 1024 };
+
+__global__ void sort_group_kernel(uint64_t *keys, const int32_t *tokens, int rows)
+{
+    __shared__ uint64_t key[GROUP];
+    const int begin = blockIdx.x * GROUP;
+    for (int i = threadIdx.x; i < GROUP; i += SORTERS) {
+        const int r = begin + i;
+        key[i] = r < rows ? (uint64_t)(uint32_t)tokens[r] << 32 | (uint32_t)r : ~(uint64_t)0;
+    }
+    for (int size = 2; size <= GROUP; size *= 2) /* bitonic */
+        for (int far = size / 2; far > 0; far /= 2) {
+            __syncthreads();
+            for (int e = threadIdx.x; e < GROUP / 2; e += SORTERS) {
+                const int i = e / far * 2 * far + e % far, j = i + far;
+                const uint64_t a = key[i], b = key[j];
+                if ((a > b) == ((i & size) == 0)) {
+                    key[i] = b;
+                    key[j] = a;
+                }
+            }
+        }
+    __syncthreads();
+    for (int i = threadIdx.x; i < GROUP; i += SORTERS)
+        keys[begin + i] = key[i];
+}
+
+/* The first key of a group that is not below `key`. */
+__device__ int find_key(const uint64_t *group, uint64_t key)
+{
+    int low = 0, high = GROUP;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (group[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+__device__ bool has_token(const uint64_t *group, int at, uint32_t token)
+{
+    return at < GROUP && (uint32_t)(group[at] >> 32) == token && group[at] != ~(uint64_t)0;
+}
+
+/* A block for each sorted key; the one with the first row of a token adds up all of them. */
+__global__ void embedding_backward_kernel(embedding_shape p, int groups, vec dtable, vec dy,
+                                          const uint64_t *keys)
+{
+    const int own = blockIdx.x / GROUP, place = blockIdx.x % GROUP;
+    const uint64_t *group = keys + (size_t)own * GROUP;
+    const uint64_t key = group[place];
+    const uint32_t token = (uint32_t)(key >> 32);
+    if (key == ~(uint64_t)0 || (place > 0 && (uint32_t)(group[place - 1] >> 32) == token))
+        return;
+    for (int g = 0; g < own; g++) { /* the same for all threads */
+        const uint64_t *earlier = keys + (size_t)g * GROUP;
+        if (has_token(earlier, find_key(earlier, (uint64_t)token << 32), token))
+            return;
+    }
+    for (int i0 = 0; i0 < p.width; i0 += blockDim.x) {
+        const int i = i0 + threadIdx.x;
+        float sum = 0;
+        for (int g = own; g < groups && i < p.width; g++) {
+            const uint64_t *from = keys + (size_t)g * GROUP;
+            int at = g == own ? place : find_key(from, (uint64_t)token << 32);
+            for (; has_token(from, at, token); at++)
+                sum += get(dy, (size_t)(uint32_t)from[at] * p.width + i);
+        }
+        const size_t to = (size_t)token * p.width + i;
+        if (i < p.width)
+            put(dtable, to, get(dtable, to) + sum);
+    }
+}
+
+__global__ void positions_backward_kernel(embedding_shape p, vec dpositions, vec dy)
+{
+    const size_t e = blockIdx.x * (size_t)THREADS + threadIdx.x, all = (size_t)p.t * p.width;
+    if (e >= all)
+        return;
+    float sum = 0;
+    for (int b = 0; b < p.batch; b++)
+        sum += get(dy, b * all + e);
+    put(dpositions, e, get(dpositions, e) + sum);
+}
+
+/* The largest of some logits and the sum of exponentials beside it. */
+struct tail {
+    float max, sum;
+};
+
+__device__ __forceinline__ tail join(tail a, tail b)
+{
+    const float max = fmaxf(a.max, b.max);
+    const float sum = (a.sum == 0 ? 0 : a.sum * expf(a.max - max)) +
+                      (b.sum == 0 ? 0 : b.sum * expf(b.max - max));
+    return tail{max, sum};
+}
+
+__device__ tail join_block(tail t, tail *room)
+{
+    for (int far = 16; far > 0; far /= 2) {
+        const tail other = {__shfl_xor_sync(0xffffffffu, t.max, far),
+                            __shfl_xor_sync(0xffffffffu, t.sum, far)};
+        t = threadIdx.x & far ? join(other, t) : join(t, other);
+    }
+    if (threadIdx.x % 32 == 0)
+        room[threadIdx.x / 32] = t;
+    __syncthreads();
+    t = room[0];
+    for (int i = 1; i < (int)blockDim.x / 32; i++)
+        t = join(t, room[i]);
+    return t;
+}
+
+enum { LOSS_THREADS = 512 };
+
+struct loss_row {
+    vec logits; /* from the row's beginning */
+    int target;
+    float own;    /* the target's logit */
+    tail t;       /* in the end of the whole row */
+    int before;   /* logits that stand before the target's */
+    float scale, part;
+
+    template <int V> __device__ void add(int i)
+    {
+        const few<V> x = load<V>(logits, i);
+        tail here = {x.at[0], 0};
+        for (int e = 1; e < V; e++)
+            here.max = fmaxf(here.max, x.at[e]);
+        for (int e = 0; e < V; e++) {
+            here.sum += x.at[e] == -CUDART_INF_F ? 0 : expf(x.at[e] - here.max);
+            before += x.at[e] > own || (x.at[e] == own && i + e < target);
+        }
+        t = join(t, here);
+    }
+
+    template <int V> __device__ void turn(int i)
+    {
+        few<V> x = load<V>(logits, i);
+        for (int e = 0; e < V; e++)
+            x.at[e] =
+                target < 0 ? 0 : part * expf(x.at[e] - t.max) - (i + e == target ? scale : 0);
+        store<V>(logits, i, x);
+    }
+};
+
+/* A block a row: what it reads first it finds in the cache when it writes. Rows begin anywhere, so
+ * the first and last few elements are taken one by one. */
+__global__ void __launch_bounds__(LOSS_THREADS)
+    cross_entropy_kernel(int vocab, vec logits, const int32_t *targets, float scale, float *losses,
+                         uint8_t *places)
+{
+    __shared__ tail room[LOSS_THREADS / 32];
+    __shared__ int counts[LOSS_THREADS / 32];
+    const size_t r = blockIdx.x;
+    const int size = logits.half ? 2 : 4, thread = threadIdx.x;
+    loss_row row = {{(char *)logits.data + r * vocab * size, logits.half}, targets[r]};
+    const int off = (int)((uintptr_t)row.logits.data / size % 4);
+    const int head = min((4 - off) % 4, vocab), body = (vocab - head) / 4 * 4;
+    const int edge = vocab - body, at_edge = thread < head ? thread : body + thread;
+    row.own = row.target < 0 ? 0 : get(row.logits, row.target);
+    row.t = tail{-CUDART_INF_F, 0};
+    if (thread < edge)
+        row.add<1>(at_edge);
+    for (int i = thread * 4; i < body; i += LOSS_THREADS * 4)
+        row.add<4>(head + i);
+    row.t = join_block(row.t, room);
+    row.before = block_sum(row.before, counts);
+    if (thread == 0) {
+        const bool ignored = row.target < 0;
+        losses[r] = ignored ? 0 : logf(row.t.sum) - (row.own - row.t.max);
+        if (places)
+            places[r] = (uint8_t)(ignored                                    ? 0
+                                  : isnan(row.own) || row.before > 254 ? 255
+                                                                             : row.before + 1);
+    }
+    if (scale == 0)
+        return;
+    row.scale = scale;
+    row.part = scale / row.t.sum;
+    if (thread < edge)
+        row.turn<1>(at_edge);
+    for (int i = thread * 4; i < body; i += LOSS_THREADS * 4)
+        row.turn<4>(head + i);
+}
+
+} // namespace
+
+int launch_rope(stream_t s, const rope_shape *p, vec x)
+{
+    const dim3 grid(blocks_of((size_t)p->t * (p->width / 2), THREADS), p->batch);
+    rope_kernel<<<grid, THREADS, 0, s>>>(*p, x);
+    return cudaGetLastError();
+}
+
+int launch_embedding_forward(stream_t s, embedding_shape p, vec y, const int32_t *tokens, vec table,
+                             vec positions)
+{
+    embedding_forward_kernel<<<(unsigned)p.batch * p.t, p.width > 128 ? THREADS : 64, 0, s>>>(
+        p, y, tokens, table, positions);
+    return cudaGetLastError();
+}
+
+size_t embedding_keys(int rows)
+{
+    return (size_t)blocks_of(rows, GROUP) * GROUP;
+}
+
+int launch_embedding_backward(stream_t s, embedding_shape p, vec dtable, vec dpositions,
+                              const int32_t *tokens, vec dy, uint64_t *keys)
+{
+    const int rows = p.batch * p.t, groups = (int)blocks_of(rows, GROUP);
+    if (dtable.data) {
+        sort_group_kernel<<<groups, SORTERS, 0, s>>>(keys, tokens, rows);
+        embedding_backward_kernel<<<(unsigned)groups * GROUP, p.width > 128 ? THREADS : 64, 0, s>>>(
+            p, groups, dtable, dy, keys);
+    }
+    if (dpositions.data)
+        positions_backward_kernel<<<blocks_of((size_t)p.t * p.width, THREADS), THREADS, 0, s>>>(
+            p, dpositions, dy);
+    return cudaGetLastError();
+}
+
+int launch_cross_entropy(stream_t s, int rows, int vocab, vec logits, const int32_t *targets,
+                         float scale, float *losses, uint8_t *places)
+{
+    if (rows == 0)
+        return 0;
+    cross_entropy_kernel<<<rows, LOSS_THREADS, 0, s>>>(vocab, logits, targets, scale, losses,
+                                                       places);
+    return cudaGetLastError();
+}

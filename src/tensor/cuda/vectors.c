@@ -1,0 +1,159 @@
+/* Ops on flat vectors, and steps of optimizers. */
+#include "tensor/cuda/cuda.h"
+
+void cuda_fill(struct device *dev, struct view y, size_t count, float value)
+{
+    cuda_check(dev, launch_fill(cuda_stream(dev), cuda_vec(y), count, value), "fill");
+}
+
+void cuda_copy(struct device *dev, struct view y, struct view x, size_t count)
+{
+    assert(dtype_size(y.type) != 1 && dtype_size(x.type) != 1);
+    cuda_check(dev, launch_copy(cuda_stream(dev), cuda_vec(y), cuda_vec(x), count), "copy");
+}
+
+void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x)
+{
+    cuda_check(dev,
+               launch_copy_rows(cuda_stream(dev), cuda_vec(y), cuda_vec(x), p->batch, p->rows,
+                                p->width, p->y_stride, p->x_stride, p->y_batch_stride,
+                                p->x_batch_stride),
+               "copy rows");
+}
+
+void cuda_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
+{
+    cuda_check(dev, launch_axpy(cuda_stream(dev), cuda_vec(y), a, cuda_vec(x), count), "add");
+}
+
+void cuda_scale(struct device *dev, struct view y, float a, size_t count)
+{
+    cuda_check(dev, launch_scale(cuda_stream(dev), cuda_vec(y), a, count), "scale");
+}
+
+/* As many sums as the host is told at once; one wait for all of them. */
+static double some_squares(struct device *dev, const struct pair *p, int n, double *each,
+                           double *parts)
+{
+    double *sums = cuda_of(dev)->news->sums, sum = 0;
+    stream_t s = cuda_stream(dev);
+    for (int k = 0; k < n; k++)
+        cuda_check(
+            dev,
+            launch_sum_squares(s, &sums[k], parts, cuda_vec(p[k].x), cuda_vec(p[k].y), p[k].count),
+            "add up squares");
+    cuda_check(dev, cudaStreamSynchronize(s), "add up squares");
+    for (int k = 0; k < n; k++) {
+        sum += sums[k];
+        if (each)
+            each[k] = sums[k];
+    }
+    return sum;
+}
+
+double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each)
+{
+    size_t most = 0;
+    double sum = 0;
+    for (int k = 0; k < n; k++)
+        most = p[k].count > most ? p[k].count : most;
+    double *parts = device_scratch(dev, (most / SQUARES_BLOCK + 1) * sizeof *parts);
+    for (int at = 0; parts && at < n; at += CUDA_SUMS)
+        sum += some_squares(dev, p + at, n - at < CUDA_SUMS ? n - at : CUDA_SUMS,
+                            each ? each + at : NULL, parts);
+    return sum;
+}
+
+void cuda_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
+                       size_t count)
+{
+    cuda_check(
+        dev,
+        launch_gelu_forward(cuda_stream(dev), kind == GELU_EXACT, cuda_vec(y), cuda_vec(x), count),
+        "compute gelu");
+}
+
+void cuda_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
+                        struct view x, size_t count)
+{
+    cuda_check(dev,
+               launch_gelu_backward(cuda_stream(dev), kind == GELU_EXACT, cuda_vec(dx),
+                                    cuda_vec(dy), cuda_vec(x), count),
+               "compute gelu");
+}
+
+void cuda_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
+                         size_t count)
+{
+    cuda_check(
+        dev,
+        launch_swiglu_forward(cuda_stream(dev), cuda_vec(y), cuda_vec(gate), cuda_vec(up), count),
+        "compute swiglu");
+}
+
+void cuda_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,
+                          struct view gate, struct view up, size_t count)
+{
+    cuda_check(dev,
+               launch_swiglu_backward(cuda_stream(dev), cuda_vec(dgate), cuda_vec(dup),
+                                      cuda_vec(dy), cuda_vec(gate), cuda_vec(up), count),
+               "compute swiglu");
+}
+
+void cuda_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
+{
+    cuda_check(dev, launch_relu_forward(cuda_stream(dev), cuda_vec(y), cuda_vec(x), count),
+               "compute relu");
+}
+
+void cuda_relu_backward(struct device *dev, struct view dx, struct view dy, struct view y,
+                        size_t count)
+{
+    cuda_check(
+        dev, launch_relu_backward(cuda_stream(dev), cuda_vec(dx), cuda_vec(dy), cuda_vec(y), count),
+        "compute relu");
+}
+
+/* As many stretches as one launch takes. */
+static int take_runs(struct run *to, const struct stretch *s, int n)
+{
+    n = n < RUNS ? n : RUNS;
+    for (int i = 0; i < n; i++)
+        to[i] =
+            (struct run){cuda_vec(s[i].x), cuda_vec(s[i].theta), cuda_vec(s[i].g), cuda_vec(s[i].m),
+                         cuda_vec(s[i].v), s[i].count,           s[i].decay};
+    return n;
+}
+
+void cuda_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
+{
+    const struct adamw_step step = {p->lr,       p->beta1,    p->beta2,      p->eps,
+                                    p->correct1, p->correct2, p->grad_scale, p->peek};
+    struct run runs[RUNS];
+    for (int at = 0; at < n;) {
+        const int here = take_runs(runs, s + at, n - at);
+        cuda_check(dev, launch_adamw(cuda_stream(dev), &step, runs, here), "step");
+        at += here;
+    }
+}
+
+void cuda_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
+{
+    const struct sgd_step step = {p->lr,       p->momentum, p->grad_scale,
+                                  p->nesterov, p->peek,     p->first};
+    struct run runs[RUNS];
+    for (int at = 0; at < n;) {
+        const int here = take_runs(runs, s + at, n - at);
+        cuda_check(dev, launch_sgd(cuda_stream(dev), &step, runs, here), "step");
+        at += here;
+    }
+}
+
+void cuda_co2(struct device *dev, const struct co2_step *p, struct view x, struct view now,
+              struct view m, struct view sent, struct view d, size_t count)
+{
+    const struct co2_update u = {p->mean, p->tau, p->alpha, p->beta, p->clip, p->lambda};
+    cuda_check(dev,
+               launch_co2(cuda_stream(dev), &u, x.data, now.data, m.data, sent.data, d.data, count),
+               "step");
+}
