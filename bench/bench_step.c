@@ -1,7 +1,8 @@
 /* One training step of a GPT-2, or of a --preset over images: zero, forward, backward, AdamW. Talks
  * like bench/peer_torch.py, so that bench/step.py can run both in turn: a JSON line a step, with
  * --lockstep after a line on standard input. With
- * --profile, where the time goes, by op. */
+ * --profile, where the time goes, by op. On a device with a clock of its own, such as a GPU, times
+ * are that clock's. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,11 @@ struct config {
     int side; /* of images */
     char preset[OPTION_ROOM], kernels[OPTION_ROOM];
     bool lockstep, profile, mixed;
+    char device[OPTION_ROOM];
+    int activations; /* enum dtype */
 };
+
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
 
 #define S struct config
 static const struct option table[] = {
@@ -39,6 +44,8 @@ static const struct option table[] = {
     OPTION_INT(S, side, "32", 1, 4096, ""),
     OPTION_TEXT(S, preset, "", ""),
     OPTION_TEXT(S, kernels, "", ""),
+    OPTION_TEXT(S, device, "cpu", ""),
+    OPTION_ENUM(S, activations, "fp32", activation_names, ""),
 };
 #undef S
 
@@ -83,7 +90,13 @@ static enum sotto_status open_state(struct bench *b)
         return SOTTO_OK;
     TRY(buffer_init(&b->state, &b->dev, DTYPE_F32, table_count(&b->model.state),
                     MEMORY_PARAMETERS));
-    model_state_start(&b->model, b->state.view.data);
+    const size_t count = table_count(&b->model.state);
+    float *host = calloc(count, sizeof *host);
+    if (!host)
+        return fail(SOTTO_ENOMEM, "no memory for %zu elements", count);
+    model_state_start(&b->model, host);
+    b->dev.ops->write(&b->dev, b->state.view, host, count);
+    free(host);
     b->tape.state = b->state.view;
     return SOTTO_OK;
 }
@@ -103,11 +116,23 @@ static void make_batch(struct bench *b)
                    (size_t)b->batch.rows * sample_count(&b->model.sample, b->c.seq), 0, 1);
 }
 
+static enum sotto_status start(struct bench *b, struct view x)
+{
+    const size_t count = table_count(&b->model.table);
+    float *host = calloc(count, sizeof *host);
+    if (!host)
+        return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
+    model_randomize(&b->model, 1, host);
+    b->dev.ops->write(&b->dev, x, host, count);
+    free(host);
+    return device_check(&b->dev);
+}
+
 static enum sotto_status open_bench(struct bench *b)
 {
     optim_defaults(&b->optim_config);
     TRY(open_model(b));
-    TRY(device_open(&b->dev, "cpu", &b->memory, b->c.threads));
+    TRY(device_open(&b->dev, b->c.device, &b->memory, b->c.threads));
     if (b->c.kernels[0])
         TRY(cpu_select(&b->dev, b->c.kernels));
     if (b->c.profile)
@@ -116,7 +141,7 @@ static enum sotto_status open_bench(struct bench *b)
     size_t count = table_count(&b->model.table);
     TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
                   (struct extent){b->c.batch, b->model.sample.kind == SAMPLE_TOKENS ? b->c.seq : 1,
-                                  DTYPE_F32},
+                                  (enum dtype)b->c.activations},
                   false));
     const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
     TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));
@@ -129,7 +154,7 @@ static enum sotto_status open_bench(struct bench *b)
     b->grad_stage = b->theta_stage + 1;
     b->theta_stage[0] = b->theta.view;
     b->grad_stage[0] = b->grad.view;
-    model_randomize(&b->model, 1, b->c.mixed ? b->x.view.data : b->theta.view.data);
+    TRY(start(b, b->c.mixed ? b->x.view : b->theta.view));
     if (b->c.mixed)
         b->dev.ops->copy(&b->dev, b->theta.view, b->x.view, count);
     TRY(open_state(b));
@@ -148,7 +173,21 @@ static enum sotto_status step(struct bench *b, double *loss)
         optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);
     else
         optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
-    return device_check(&b->dev);
+    return device_failed(&b->dev);
+}
+
+/* A step, and how long it took. */
+static enum sotto_status timed_step(struct bench *b, double *loss, double *took)
+{
+    const struct ops *ops = b->dev.ops;
+    const uint64_t mark = ops->elapsed ? ops->mark(&b->dev) : 0;
+    const double begin = clock_now(&clock_real);
+    TRY(step(b, loss));
+    TRY(device_check(&b->dev));
+    *took = clock_now(&clock_real) - begin;
+    if (ops->elapsed && !b->c.profile)
+        *took = ops->elapsed(&b->dev, mark, ops->mark(&b->dev));
+    return SOTTO_OK;
 }
 
 static int ascending(const void *a, const void *b)
@@ -167,9 +206,8 @@ static enum sotto_status run(struct bench *b)
             break;
         if (i == 0 && b->c.profile)
             profile_reset(&b->dev);
-        double begin = clock_now(&clock_real);
-        TRY(step(b, &loss));
-        double took = clock_now(&clock_real) - begin;
+        double took;
+        TRY(timed_step(b, &loss, &took));
         if (i >= 0)
             seconds[i] = took;
         printf("{\"step\": %d, \"seconds\": %.6f, \"loss\": %.6f}\n", i, took, loss);
