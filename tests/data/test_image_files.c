@@ -251,6 +251,57 @@ static void resized(void **state)
     free(large.pixels);
 }
 
+/* Uneven ground, of which every pixel of the result tells where it came from. */
+static void make_ground(uint8_t *pixels, int height, int width)
+{
+    for (int i = 0; i < height * width; i++) {
+        const int y = i / width, x = i % width;
+        pixels[i] = (uint8_t)(y * 41 + x * 29 + x * y * 7);
+    }
+}
+
+static void assert_close(const uint8_t *have, const uint8_t *want, int count)
+{
+    for (int i = 0; i < count; i++)
+        assert_true(abs(have[i] - want[i]) <= 1); /* Pillow rounds between the directions */
+}
+
+/* The share of the shorter side is cut out of images that have the size, too: 6 x 6 by Pillow to 8,
+ * of which the 6 in the middle. */
+static void middle_of_its_own_size(void **state)
+{
+    (void)state;
+    static const uint8_t want[36] = {47,  72,  97,  122, 147, 172, 81,  110, 139, 168, 197, 190,
+                                     115, 147, 176, 186, 214, 163, 148, 186, 194, 63,  72,  97,
+                                     183, 163, 92,  61,  90,  130, 157, 105, 50,  95,  140, 148};
+    uint8_t ground[36];
+    const struct picture p = {6, 6, 1, ground};
+    struct image_set set = {6, 6, 1, .resize = DATA_CROP, .given = true, .keep = 0.7};
+    make_ground(ground, 6, 6);
+    assert_ok(image_set_reserve(&set, 2, 6, 6, 1));
+    assert_ok(image_set_put(&set, &p, 0, "ground"));
+    assert_close(set.pixels, want, 36);
+    set.resize = DATA_STRETCH; /* of which there is no share */
+    assert_ok(image_set_put(&set, &p, 0, "ground"));
+    assert_memory_equal(set.pixels + 36, ground, 36);
+    image_set_free(&set);
+}
+
+/* Pixels of the whole image are cut at whole ones: 6 x 9 by Pillow to 5 x 7, columns 1 to 5. */
+static void middle_at_whole_pixels(void **state)
+{
+    (void)state;
+    static const uint8_t want[25] = {53, 89,  131, 153, 154, 112, 157, 196, 111, 52,  171, 144, 141,
+                                     96, 151, 154, 70,  111, 186, 160, 61,  105, 160, 74,  118};
+    uint8_t ground[54];
+    const struct picture p = {6, 9, 1, ground};
+    struct picture out = {5, 5, 1, NULL};
+    make_ground(ground, 6, 9);
+    assert_ok(picture_resize(&p, DATA_CROP, 1, &out));
+    assert_close(out.pixels, want, 25);
+    free(out.pixels);
+}
+
 static const char *damaged(const char *name, const void *data, size_t size)
 {
     make_folder("bad");
@@ -426,11 +477,18 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files),        cmocka_unit_test(cifar_100),
-        cmocka_unit_test(class_folders),    cmocka_unit_test(png_files),
-        cmocka_unit_test(resized),          cmocka_unit_test(hostile_cifar),
-        cmocka_unit_test(hostile_idx),      cmocka_unit_test(hostile_gzip),
-        cmocka_unit_test(hostile_pictures), cmocka_unit_test(too_large),
+        cmocka_unit_test(idx_files),
+        cmocka_unit_test(cifar_100),
+        cmocka_unit_test(class_folders),
+        cmocka_unit_test(png_files),
+        cmocka_unit_test(resized),
+        cmocka_unit_test(middle_of_its_own_size),
+        cmocka_unit_test(middle_at_whole_pixels),
+        cmocka_unit_test(hostile_cifar),
+        cmocka_unit_test(hostile_idx),
+        cmocka_unit_test(hostile_gzip),
+        cmocka_unit_test(hostile_pictures),
+        cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

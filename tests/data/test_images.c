@@ -341,6 +341,12 @@ static void processors(void **state)
         {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875,
          0},
         {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 0},
+        {"{\"size\": 224, \"crop_pct\": 0.95}", 224, 224, DATA_CROP, 0.95, 0}, /* older ones */
+        {"{\"size\": 224, \"feature_extractor_type\": \"ConvNextFeatureExtractor\"}", 224, 224,
+         DATA_CROP, 0.875, 0},
+        {"{\"size\": {\"shortest_edge\": 48}, \"image_processor_type\": "
+         "\"ConvNextImageProcessor\"}",
+         48, 48, DATA_CROP, 0.875, 0},
         {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": 192,"
          "\"image_mean\": 0.5, \"image_std\": 0.25}",
          192, 192, DATA_CROP, 0.75, 1},

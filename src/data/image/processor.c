@@ -77,8 +77,30 @@ static enum sotto_status get_norm(const json_t *json, struct image_norm *norm)
                       norm->channels, n);
 }
 
-/* Where a part in the middle is cut out, `size` is what the shorter side is brought to before;
- * ConvNext's says the share instead. */
+/* Of the type that is written, by its new name or the old one. */
+static bool is_convnext(const json_t *json)
+{
+    static const char *const keys[] = {"image_processor_type", "feature_extractor_type"};
+    bool is = json_is_number(json_object_get(json, "crop_pct"));
+    for (int i = 0; i < 2 && !is; i++) {
+        const char *type = json_string_value(json_object_get(json, keys[i]));
+        is = type && strncmp(type, "ConvNext", 8) == 0;
+    }
+    return is;
+}
+
+/* ConvNext's brings the shorter side to more than `size` and cuts that out; large images are
+ * stretched. */
+static void set_convnext(struct image_processor *p, const json_t *json)
+{
+    enum { LARGE = 384 };
+    const json_t *share = json_object_get(json, "crop_pct");
+    p->resize = p->height < LARGE ? DATA_CROP : DATA_STRETCH;
+    if (p->height < LARGE)
+        p->keep = json_is_number(share) ? json_number_value(share) : 224.0 / 256;
+}
+
+/* Where a part in the middle is cut out, `size` is what the shorter side is brought to before. */
 enum sotto_status processor_from_json(struct image_processor *p, const json_t *json)
 {
     int height, width, crop_height, crop_width;
@@ -88,17 +110,14 @@ enum sotto_status processor_from_json(struct image_processor *p, const json_t *j
         return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(json));
     TRY(get_size(json, "size", &height, &width, &shorter));
     TRY(get_size(json, "crop_size", &crop_height, &crop_width, &unused));
-    const json_t *share = json_object_get(json, "crop_pct");
     const bool crops = is_on(json, "do_center_crop", false) && crop_height > 0;
     p->resize = shorter || crops ? DATA_CROP : DATA_STRETCH;
     p->height = crops ? crop_height : height;
     p->width = crops ? crop_width : width;
     if (crops && height > 0)
         p->keep = fmin(1, fmin((double)crop_height / height, (double)crop_width / width));
-    else if (shorter && json_is_number(share) && height < 384) /* beyond, all is stretched */
-        p->keep = json_number_value(share);
-    else if (shorter && share && !json_is_null(share))
-        p->resize = DATA_STRETCH;
+    else if (!crops && height > 0 && height == width && is_convnext(json))
+        set_convnext(p, json);
     if (!(p->keep > 0.01 && p->keep <= 1))
         return fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
     return get_norm(json, &p->norm);

@@ -62,18 +62,33 @@ static void resize_columns(const float *rows, size_t line, const struct window *
         }
 }
 
+/* How large the whole image would be if its middle filled `out`: in whole pixels, so that the part
+ * begins at one, as torchvision and transformers have it. */
+static void whole_size(const struct picture *p, const struct picture *out, double keep,
+                       double *height, double *width)
+{
+    const bool by_height = (double)out->height * p->width >= (double)out->width * p->height;
+    const double edge = floor((by_height ? out->height : out->width) / keep + 1e-6);
+    *height = by_height ? edge : fmax(out->height, floor(edge * p->height / p->width));
+    *width = by_height ? fmax(out->width, floor(edge * p->width / p->height)) : edge;
+}
+
+/* Elements of the result from the middle of `from` elements that would be brought to `whole`. */
+static struct window *middle(int from, double whole, int to)
+{
+    const double step = from / whole;
+    return make_windows(from, floor((whole - to) / 2) * step, to * step, to);
+}
+
 enum sotto_status picture_resize(const struct picture *p, int resize, double keep,
                                  struct picture *out)
 {
-    double height = p->height, width = p->width; /* of the part that is kept, in the middle */
-    if (resize == DATA_CROP) {
-        const double scale = fmin(height / out->height, width / out->width) * (keep > 0 ? keep : 1);
-        height = scale * out->height;
-        width = scale * out->width;
-    }
+    double height = out->height, width = out->width;
+    if (resize == DATA_CROP)
+        whole_size(p, out, keep > 0 ? keep : 1, &height, &width);
     const size_t line = (size_t)out->width * (size_t)out->channels;
-    struct window *across = make_windows(p->width, (p->width - width) / 2, width, out->width);
-    struct window *down = make_windows(p->height, (p->height - height) / 2, height, out->height);
+    struct window *across = middle(p->width, width, out->width);
+    struct window *down = middle(p->height, height, out->height);
     float *rows = malloc((size_t)p->height * line * sizeof *rows);
     out->pixels = malloc((size_t)out->height * line);
     const bool made = across && down && rows && out->pixels;

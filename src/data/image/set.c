@@ -55,7 +55,8 @@ enum sotto_status image_set_put(struct image_set *set, const struct picture *p, 
                                 const char *name)
 {
     struct picture sized = *p;
-    if (p->height != set->height || p->width != set->width) {
+    const bool cuts = set->given && set->resize == DATA_CROP && set->keep > 0 && set->keep < 1;
+    if (cuts || p->height != set->height || p->width != set->width) {
         if (!set->given)
             return fail(SOTTO_EFORMAT,
                         "%s is of %d x %d, the images before it of %d x %d: say data.image_size, "

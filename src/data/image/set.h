@@ -17,7 +17,8 @@ struct image_set {
     int height, width, channels; /* 0: of the first image */
     int resize;                  /* enum data_resize, where an image has another size */
     bool given;                  /* the size was asked for: others are brought to it */
-    double keep; /* where that crops: the share of the shorter side that is seen, 0: all */
+    double keep; /* where that crops: the share of the shorter side that is seen, also of images
+                    that have the size; 0: all */
     int64_t count, room;
     uint8_t *pixels; /* (count, height, width, channels) */
     int32_t *labels; /* (count), in [0, classes)          */
