@@ -113,6 +113,7 @@ enum sotto_status run_describe_images(struct run *run, const char *from)
     TRY(processor_read(&came, from));
     const bool same = came.height == now.height && came.width == now.width &&
                       came.resize == now.resize && came.keep == now.keep &&
+                      came.filter == now.filter &&
                       memcmp(&came.norm, &now.norm, sizeof now.norm) == 0;
     if (same)
         return SOTTO_OK;

@@ -237,15 +237,15 @@ static void resized(void **state)
     struct picture small = {4, 4, 1, NULL}, large = {16, 32, 1, NULL};
     for (int i = 0; i < 8 * 16; i++)
         ramp[i] = (uint8_t)(i % 16 * 10);
-    assert_ok(picture_resize(&p, DATA_CROP, 1, &small));
+    assert_ok(picture_resize(&p, DATA_CROP, 1, FILTER_BILINEAR, &small));
     for (int i = 0; i < 16; i++) /* columns 4 to 11, two at a time */
         assert_int_equal(small.pixels[i], 45 + i % 4 * 20);
     free(small.pixels);
-    assert_ok(picture_resize(&p, DATA_STRETCH, 1, &small));
+    assert_ok(picture_resize(&p, DATA_STRETCH, 1, FILTER_BILINEAR, &small));
     assert_int_equal(small.pixels[4 + 1], 55); /* columns 4 to 7, the others by their distance */
     assert_int_equal(small.pixels[4 + 2], 95);
     free(small.pixels);
-    assert_ok(picture_resize(&p, DATA_STRETCH, 1, &large));
+    assert_ok(picture_resize(&p, DATA_STRETCH, 1, FILTER_BILINEAR, &large));
     for (int x = 1; x < 31; x++) /* a quarter before or behind a pixel's middle */
         assert_true(abs(large.pixels[5 * 32 + x] - (int)((x + 0.5) * 5 - 5)) <= 1);
     free(large.pixels);
@@ -288,18 +288,37 @@ static void middle_of_its_own_size(void **state)
 }
 
 /* Pixels of the whole image are cut at whole ones: 6 x 9 by Pillow to 5 x 7, columns 1 to 5. */
-static void middle_at_whole_pixels(void **state)
+static void filters(void **state)
 {
     (void)state;
-    static const uint8_t want[25] = {53, 89,  131, 153, 154, 112, 157, 196, 111, 52,  171, 144, 141,
-                                     96, 151, 154, 70,  111, 186, 160, 61,  105, 160, 74,  118};
+    static const uint8_t want[][25] = {
+        [FILTER_BILINEAR] = {53, 89,  131, 153, 154, 112, 157, 196, 111, 52,  171, 144, 141,
+                             96, 151, 154, 70,  111, 186, 160, 61,  105, 160, 74,  118},
+        [FILTER_BICUBIC] = {47, 85,  127, 157, 159, 106, 167, 218, 114, 29,  182, 149, 138,
+                            80, 167, 163, 50,  100, 206, 166, 43,  113, 174, 62,  115},
+        [FILTER_LANCZOS] = {47, 79,  123, 163, 155, 101, 171, 234, 111, 14,  190, 158, 131,
+                            65, 182, 171, 34,  89,  223, 170, 32,  119, 182, 62,  112},
+        [FILTER_BOX] = {44, 87,  116, 145, 189, 95,  149, 185, 221, 19,  173, 114, 161,
+                        79, 149, 122, 79,  136, 193, 151, 45,  141, 205, 13,  109},
+        [FILTER_HAMMING] = {44, 84,  120, 153, 181, 103, 154, 198, 142, 41,  168, 134, 155,
+                            90, 153, 152, 65,  121, 190, 146, 45,  122, 190, 39,  116},
+        [FILTER_NEAREST] = {29,  87,  116, 145, 203, 77,  149, 185, 221, 37,  173, 17, 67,
+                            117, 217, 221, 79,  136, 193, 51,  13,  141, 205, 13,  141},
+    };
     uint8_t ground[54];
     const struct picture p = {6, 9, 1, ground};
-    struct picture out = {5, 5, 1, NULL};
     make_ground(ground, 6, 9);
-    assert_ok(picture_resize(&p, DATA_CROP, 1, &out));
-    assert_close(out.pixels, want, 25);
-    free(out.pixels);
+    for (int f = 0; f <= FILTER_NEAREST; f++) {
+        struct picture out = {5, 5, 1, NULL};
+        assert_ok(picture_resize(&p, DATA_CROP, 1, (enum picture_filter)f, &out));
+        assert_close(out.pixels, want[f], 25);
+        free(out.pixels);
+        out = (struct picture){15, 5, 1, NULL}; /* of which centres lie between two pixels */
+        assert_ok(picture_resize(&p, DATA_STRETCH, 1, (enum picture_filter)f, &out));
+        for (int i = 0; i < 5 && f == FILTER_BOX; i++)
+            assert_int_equal(out.pixels[2 * 5 + i], out.pixels[3 * 5 + i]);
+        free(out.pixels);
+    }
 }
 
 static const char *damaged(const char *name, const void *data, size_t size)
@@ -477,18 +496,12 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files),
-        cmocka_unit_test(cifar_100),
-        cmocka_unit_test(class_folders),
-        cmocka_unit_test(png_files),
-        cmocka_unit_test(resized),
-        cmocka_unit_test(middle_of_its_own_size),
-        cmocka_unit_test(middle_at_whole_pixels),
-        cmocka_unit_test(hostile_cifar),
-        cmocka_unit_test(hostile_idx),
-        cmocka_unit_test(hostile_gzip),
-        cmocka_unit_test(hostile_pictures),
-        cmocka_unit_test(too_large),
+        cmocka_unit_test(idx_files),        cmocka_unit_test(cifar_100),
+        cmocka_unit_test(class_folders),    cmocka_unit_test(png_files),
+        cmocka_unit_test(resized),          cmocka_unit_test(middle_of_its_own_size),
+        cmocka_unit_test(filters),          cmocka_unit_test(hostile_cifar),
+        cmocka_unit_test(hostile_idx),      cmocka_unit_test(hostile_gzip),
+        cmocka_unit_test(hostile_pictures), cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -313,12 +313,15 @@ static void sizes(void **state)
     setup = (struct images_setup){.channels = 4};
     assert_fails(images_open(&l, config, DATA_TRAIN, &setup), SOTTO_EINVAL, "4 channels");
     /* The model's share of the shorter side is of its own way to bring images to a size. */
-    const struct image_processor model = {.resize = DATA_CROP, .keep = 0.5};
+    const struct image_processor model = {
+        .resize = DATA_CROP, .keep = 0.5, .filter = FILTER_LANCZOS};
     setup = (struct images_setup){.processor = &model};
     for (int resize = 0; resize <= DATA_STRETCH; resize++) {
         config->resize = resize;
         assert_ok(images_open(&l, config, DATA_TRAIN, &setup));
         assert_true(images_set(l)->keep == (resize <= DATA_CROP ? 0.5 : 1));
+        assert_int_equal(images_set(l)->filter, FILTER_LANCZOS);
+        assert_int_equal(images_processor(l).filter, FILTER_LANCZOS);
         loader_close(l);
     }
 }
@@ -332,24 +335,27 @@ static void processors(void **state)
         int height, width, resize;
         double keep;
         int channels;
+        enum picture_filter filter;
     } good[] = {
-        {"{}", 0, 0, DATA_STRETCH, 1, 0},
+        {"{}", 0, 0, DATA_STRETCH, 1, 0, FILTER_BILINEAR},
         {"{\"size\": 224, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}", 224,
-         224, DATA_STRETCH, 1, 3},
-        {"{\"size\": {\"height\": 32, \"width\": 48}, \"do_normalize\": false}", 32, 48,
-         DATA_STRETCH, 1, 1},
-        {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875,
-         0},
-        {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 0},
-        {"{\"size\": 224, \"crop_pct\": 0.95}", 224, 224, DATA_CROP, 0.95, 0}, /* older ones */
+         224, DATA_STRETCH, 1, 3, FILTER_BILINEAR},
+        {"{\"size\": {\"height\": 32, \"width\": 48}, \"do_normalize\": false, \"resample\": 3}",
+         32, 48, DATA_STRETCH, 1, 1, FILTER_BICUBIC},
+        {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875, 0,
+         FILTER_BICUBIC},
+        {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 0,
+         FILTER_BICUBIC},
+        {"{\"size\": 224, \"crop_pct\": 0.95, \"resample\": 1}", 224, 224, DATA_CROP, 0.95, 0,
+         FILTER_LANCZOS}, /* older ones */
         {"{\"size\": 224, \"feature_extractor_type\": \"ConvNextFeatureExtractor\"}", 224, 224,
-         DATA_CROP, 0.875, 0},
+         DATA_CROP, 0.875, 0, FILTER_BICUBIC},
         {"{\"size\": {\"shortest_edge\": 48}, \"image_processor_type\": "
          "\"ConvNextImageProcessor\"}",
-         48, 48, DATA_CROP, 0.875, 0},
+         48, 48, DATA_CROP, 0.875, 0, FILTER_BICUBIC},
         {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": 192,"
-         "\"image_mean\": 0.5, \"image_std\": 0.25}",
-         192, 192, DATA_CROP, 0.75, 1},
+         "\"image_mean\": 0.5, \"image_std\": 0.25, \"resample\": 2}",
+         192, 192, DATA_CROP, 0.75, 1, FILTER_BILINEAR},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct image_processor p, back;
@@ -360,13 +366,15 @@ static void processors(void **state)
         assert_true(p.height == good[i].height && p.width == good[i].width);
         assert_true(p.resize == good[i].resize && p.keep == good[i].keep);
         assert_int_equal(p.norm.channels, good[i].channels);
+        assert_int_equal(p.filter, good[i].filter);
         for (int large = 0; p.height && p.norm.channels && large < 2; large++) {
             p.height *= 1 + large;
             p.width *= 1 + large;
             json = processor_to_json(&p);
             assert_ok(processor_from_json(&back, json));
             assert_true(p.height == back.height && p.width == back.width &&
-                        p.resize == back.resize && fabs(p.keep - back.keep) < 2e-3);
+                        p.resize == back.resize && p.filter == back.filter &&
+                        fabs(p.keep - back.keep) < 2e-3);
             assert_memory_equal(&p.norm, &back.norm, sizeof p.norm);
             json_decref(json);
         }
@@ -379,6 +387,7 @@ static void processors(void **state)
         {"{\"image_mean\": [1, 2], \"image_std\": [1, 2, 3]}", "has 2 numbers"},
         {"{\"image_mean\": [1], \"image_std\": [0]}", "\"image_std\" must be"},
         {"{\"image_mean\": [1, 2, 3, 4], \"image_std\": [1]}", "\"image_mean\" must be"},
+        {"{\"resample\": 6}", "\"resample\" must be"},
         {"{\"rescale_factor\": 0.5}", "rescale_factor"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -23,8 +23,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < count; i++)
         sum += p.pixels[i];
     small.channels = p.channels;
-    for (int resize = DATA_CROP; count < 1 << 20 && resize <= DATA_STRETCH; resize++)
-        if (picture_resize(&p, resize, 1, &small) == SOTTO_OK) {
+    for (int filter = 0; count < 1 << 20 && filter <= FILTER_NEAREST; filter++)
+        if (picture_resize(&p, filter % 2 ? DATA_CROP : DATA_STRETCH, 1,
+                           (enum picture_filter)filter, &small) == SOTTO_OK) {
             sum += small.pixels[(size_t)(15 * p.channels - 1)];
             free(small.pixels);
         }

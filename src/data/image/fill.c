@@ -29,8 +29,9 @@ const struct image_norm *images_norm(const struct loader *loader)
 struct image_processor images_processor(const struct loader *loader)
 {
     const struct images *l = images_of(loader);
-    return (struct image_processor){l->set.height, l->set.width, l->set.resize,
-                                    l->set.keep > 0 ? l->set.keep : 1, l->norm};
+    return (struct image_processor){l->set.height, l->set.width,
+                                    l->set.resize, l->set.keep > 0 ? l->set.keep : 1,
+                                    l->set.filter, l->norm};
 }
 
 /* How one visit of an image differs from the image. */

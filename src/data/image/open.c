@@ -47,6 +47,7 @@ static enum sotto_status set_size(struct image_set *set, const struct data_confi
     if (!set->resize)
         set->resize = p && p->resize ? p->resize : DATA_CROP;
     set->keep = p && set->resize == p->resize ? p->keep : 1;
+    set->filter = p ? p->filter : FILTER_BILINEAR;
     set->given = set->height > 0;
     if (set->channels != 0 && set->channels != 1 && set->channels != IMAGES_CHANNELS)
         return fail(SOTTO_EINVAL, "the model wants %d channels, images have 1 or %d", set->channels,
@@ -214,6 +215,7 @@ static enum sotto_status read_valid(struct images *l, const struct images *train
                                 .channels = train->set.channels,
                                 .resize = train->set.resize,
                                 .keep = train->set.keep,
+                                .filter = train->set.filter,
                                 .given = train->set.given};
     TRY(take_classes(&l->set, &train->set));
     TRY(read_parts(&l->set, &choice->parts, choice->test));

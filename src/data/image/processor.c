@@ -77,6 +77,31 @@ static enum sotto_status get_norm(const json_t *json, struct image_norm *norm)
                       norm->channels, n);
 }
 
+/* As Pillow numbers them. */
+static const enum picture_filter filters[] = {FILTER_NEAREST, FILTER_LANCZOS, FILTER_BILINEAR,
+                                              FILTER_BICUBIC, FILTER_BOX,     FILTER_HAMMING};
+
+static enum sotto_status get_filter(const json_t *json, enum picture_filter *filter)
+{
+    const json_t *value = json_object_get(json, "resample");
+    const json_int_t last = sizeof filters / sizeof *filters - 1;
+    if (!value || json_is_null(value))
+        return SOTTO_OK;
+    if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+        json_integer_value(value) > last)
+        return fail(SOTTO_EFORMAT, "\"resample\" must be an integer from 0 to %d", (int)last);
+    *filter = filters[json_integer_value(value)];
+    return SOTTO_OK;
+}
+
+static int number_of(enum picture_filter filter)
+{
+    int i = 0;
+    while (filters[i] != filter)
+        i++;
+    return i;
+}
+
 /* Of the type that is written, by its new name or the old one. */
 static bool is_convnext(const json_t *json)
 {
@@ -120,6 +145,9 @@ enum sotto_status processor_from_json(struct image_processor *p, const json_t *j
         set_convnext(p, json);
     if (!(p->keep > 0.01 && p->keep <= 1))
         return fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
+    /* Types that cut something out are bicubic where it is not said. */
+    p->filter = crops || is_convnext(json) ? FILTER_BICUBIC : FILTER_BILINEAR;
+    TRY(get_filter(json, &p->filter));
     return get_norm(json, &p->norm);
 }
 
@@ -166,10 +194,11 @@ json_t *processor_to_json(const struct image_processor *p)
             ? crop_to_json(p)
             : json_pack("{s:s, s:{s:i, s:i}}", "image_processor_type", "ViTImageProcessor", "size",
                         "height", p->height, "width", p->width);
-    json_t *rest = json_pack("{s:b, s:i, s:b, s:f, s:b, s:o, s:o}", "do_resize", 1, "resample", 2,
-                             "do_rescale", 1, "rescale_factor", 1.0 / 255, "do_normalize", 1,
-                             "image_mean", list_of(p->norm.mean, p->norm.channels), "image_std",
-                             list_of(p->norm.std, p->norm.channels));
+    json_t *rest =
+        json_pack("{s:b, s:i, s:b, s:f, s:b, s:o, s:o}", "do_resize", 1, "resample",
+                  number_of(p->filter), "do_rescale", 1, "rescale_factor", 1.0 / 255,
+                  "do_normalize", 1, "image_mean", list_of(p->norm.mean, p->norm.channels),
+                  "image_std", list_of(p->norm.std, p->norm.channels));
     if (json && rest && json_object_update(json, rest) == 0) {
         json_decref(rest);
         return json;

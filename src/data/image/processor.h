@@ -11,6 +11,7 @@ struct image_processor {
     int height, width; /* 0: not said */
     int resize;        /* enum data_resize */
     double keep;       /* share of the shorter side that is seen, 1: all */
+    enum picture_filter filter;
     struct image_norm norm;
 };
 

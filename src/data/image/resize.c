@@ -11,11 +11,44 @@ struct window {
     float *weight;
 };
 
+static double lobe(double x, double width) /* sin(pi x / width), as sinc */
+{
+    const double at = acos(-1) * x / width;
+    return at == 0 ? 1 : sin(at) / at;
+}
+
+/* What is `far` from the middle weighs, as far >= 0, in pixels of the larger side. */
+static double weigh(enum picture_filter filter, double far)
+{
+    switch (filter) {
+    case FILTER_BICUBIC:
+        return far < 1 ? (1.5 * far - 2.5) * far * far + 1
+                       : ((-0.5 * far + 2.5) * far - 4) * far + 2;
+    case FILTER_LANCZOS:
+        return lobe(far, 1) * lobe(far, 3);
+    case FILTER_HAMMING:
+        return lobe(far, 1) * (0.54 + 0.46 * cos(acos(-1) * far));
+    case FILTER_BOX:
+        return 1;
+    default:
+        return 1 - far;
+    }
+}
+
+static double reach(enum picture_filter filter)
+{
+    static const double reaches[] = {
+        [FILTER_BILINEAR] = 1, [FILTER_BICUBIC] = 2, [FILTER_LANCZOS] = 3,
+        [FILTER_BOX] = 0.5,    [FILTER_HAMMING] = 1, [FILTER_NEAREST] = 0.5};
+    return reaches[filter];
+}
+
 /* `to` elements from the stretch [begin, begin + length) of `from`. Returns NULL without memory;
  * the caller frees the one block. */
-static struct window *make_windows(int from, double begin, double length, int to)
+static struct window *make_windows(int from, double begin, double length, int to,
+                                   enum picture_filter filter)
 {
-    const double step = length / to, radius = step > 1 ? step : 1;
+    const double step = length / to, scale = step > 1 ? step : 1, radius = reach(filter) * scale;
     const int most = 2 * (int)ceil(radius) + 2;
     struct window *w = malloc((size_t)to * (sizeof *w + (size_t)most * sizeof(float)));
     float *room = w ? (float *)(void *)(w + to) : NULL;
@@ -27,8 +60,10 @@ static struct window *make_windows(int from, double begin, double length, int to
         last = last < from ? last : from;
         w[i] = (struct window){first, last - first, room};
         for (int k = first; k < last; k++) {
-            const double far = fabs(k + 0.5 - centre) / radius;
-            room[k - first] = far < 1 ? (float)(1 - far) : 0;
+            const double off = k + 0.5 - centre;
+            const bool counts =
+                filter == FILTER_NEAREST ? k == (int)centre : off > -radius && off <= radius;
+            room[k - first] = counts ? (float)weigh(filter, fabs(off) / scale) : 0;
             sum += room[k - first];
         }
         for (int k = 0; k < last - first; k++)
@@ -74,21 +109,21 @@ static void whole_size(const struct picture *p, const struct picture *out, doubl
 }
 
 /* Elements of the result from the middle of `from` elements that would be brought to `whole`. */
-static struct window *middle(int from, double whole, int to)
+static struct window *middle(int from, double whole, int to, enum picture_filter filter)
 {
     const double step = from / whole;
-    return make_windows(from, floor((whole - to) / 2) * step, to * step, to);
+    return make_windows(from, floor((whole - to) / 2) * step, to * step, to, filter);
 }
 
 enum sotto_status picture_resize(const struct picture *p, int resize, double keep,
-                                 struct picture *out)
+                                 enum picture_filter filter, struct picture *out)
 {
     double height = out->height, width = out->width;
     if (resize == DATA_CROP)
         whole_size(p, out, keep > 0 ? keep : 1, &height, &width);
     const size_t line = (size_t)out->width * (size_t)out->channels;
-    struct window *across = middle(p->width, width, out->width);
-    struct window *down = middle(p->height, height, out->height);
+    struct window *across = middle(p->width, width, out->width, filter);
+    struct window *down = middle(p->height, height, out->height, filter);
     float *rows = malloc((size_t)p->height * line * sizeof *rows);
     out->pixels = malloc((size_t)out->height * line);
     const bool made = across && down && rows && out->pixels;

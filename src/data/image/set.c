@@ -63,7 +63,7 @@ enum sotto_status image_set_put(struct image_set *set, const struct picture *p, 
                         "to which all are brought",
                         name, p->height, p->width, set->height, set->width);
         sized = (struct picture){set->height, set->width, p->channels, NULL};
-        TRY(picture_resize(p, set->resize, set->keep, &sized));
+        TRY(picture_resize(p, set->resize, set->keep, set->filter, &sized));
     }
     const size_t bytes = image_set_bytes(set);
     uint8_t *to = set->pixels + (size_t)set->count * bytes;

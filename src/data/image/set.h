@@ -13,12 +13,23 @@ struct picture {
     uint8_t *pixels; /* owned by whoever made it */
 };
 
+/* By which pixels of another size are made. What shrinks is averaged by all but the last. */
+enum picture_filter {
+    FILTER_BILINEAR,
+    FILTER_BICUBIC,
+    FILTER_LANCZOS,
+    FILTER_BOX,
+    FILTER_HAMMING,
+    FILTER_NEAREST
+};
+
 struct image_set {
     int height, width, channels; /* 0: of the first image */
     int resize;                  /* enum data_resize, where an image has another size */
     bool given;                  /* the size was asked for: others are brought to it */
     double keep; /* where that crops: the share of the shorter side that is seen, also of images
                     that have the size; 0: all */
+    enum picture_filter filter;
     int64_t count, room;
     uint8_t *pixels; /* (count, height, width, channels) */
     int32_t *labels; /* (count), in [0, classes)          */
@@ -48,10 +59,9 @@ static inline size_t image_set_bytes(const struct image_set *set) /* of an image
     return (size_t)set->height * (size_t)set->width * (size_t)set->channels;
 }
 
-/* `p` into `out` (height, width, channels of p), by a triangle as wide as a pixel of the result:
- * bilinear where the image grows, averages where it shrinks. */
+/* `p` into `out` (height, width, channels of p), by a filter as wide as a pixel of the larger. */
 enum sotto_status picture_resize(const struct picture *p, int resize, double keep,
-                                 struct picture *out);
+                                 enum picture_filter filter, struct picture *out);
 
 /* Readers of formats: bytes of a file into the set; `name` is the file's. What they accept has been
  * checked to the last byte. */
