@@ -111,6 +111,7 @@ enum sotto_status run_describe_images(struct run *run, const char *from)
     const struct image_processor now = images_processor(run->train);
     struct image_processor came;
     TRY(processor_read(&came, from));
+    came.norm = norm_spread(came.norm, now.norm.channels);
     const bool same = came.height == now.height && came.width == now.width &&
                       came.resize == now.resize && came.keep == now.keep &&
                       came.filter == now.filter &&

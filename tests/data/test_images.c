@@ -271,6 +271,16 @@ static void means(void **state)
     loader_close(l);
     setup.processor = NULL;
     assert_fails(images_open(&l, config, DATA_VALID, &setup), SOTTO_EINVAL, "data.mean");
+    strcpy(config->mean, "0.5"); /* said once for all channels, it goes out once for each */
+    strcpy(config->std, "2");
+    l = open_images(config, DATA_TRAIN);
+    const struct image_processor out = images_processor(l);
+    json_t *json = processor_to_json(&out);
+    assert_int_equal(json_array_size(json_object_get(json, "image_mean")), 3);
+    assert_int_equal(json_array_size(json_object_get(json, "image_std")), 3);
+    assert_true(out.norm.mean[2] == 0.5f && out.norm.std[2] == 2);
+    json_decref(json);
+    loader_close(l);
     static const struct {
         const char *mean, *std, *part;
     } bad[] = {{"0.5", "", "data.mean is given and data.std is not"},

@@ -31,7 +31,7 @@ struct image_processor images_processor(const struct loader *loader)
     const struct images *l = images_of(loader);
     return (struct image_processor){l->set.height, l->set.width,
                                     l->set.resize, l->set.keep > 0 ? l->set.keep : 1,
-                                    l->set.filter, l->norm};
+                                    l->set.filter, norm_spread(l->norm, l->set.channels)};
 }
 
 /* How one visit of an image differs from the image. */

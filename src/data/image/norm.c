@@ -82,6 +82,17 @@ struct image_norm norm_of(const struct image_set *set, const int64_t *begin, con
     return norm;
 }
 
+struct image_norm norm_spread(struct image_norm norm, int channels)
+{
+    if (norm.channels != 1)
+        return norm;
+    for (; norm.channels < channels; norm.channels++) {
+        norm.mean[norm.channels] = norm.mean[0];
+        norm.std[norm.channels] = norm.std[0];
+    }
+    return norm;
+}
+
 void norm_table(const struct image_norm *norm, int channel, float table[256])
 {
     const int c = norm->channels == 1 ? 0 : channel;

@@ -17,6 +17,9 @@ void norm_print(const float *values, int channels, char out[OPTION_ROOM]);
 /* Of images [begin, end) of each source, as printing and reading would leave it. */
 struct image_norm norm_of(const struct image_set *set, const int64_t *begin, const int64_t *end);
 
+/* One for all channels as often as there are. */
+struct image_norm norm_spread(struct image_norm norm, int channels);
+
 /* What each byte becomes in a channel. */
 void norm_table(const struct image_norm *norm, int channel, float table[256]);
 
