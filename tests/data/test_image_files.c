@@ -201,6 +201,28 @@ static void class_folders(void **state)
     assert_ok(try_open(config.train, DATA_TRAIN, 5));
 }
 
+/* Linear light, of which Pillow and torchvision take no notice either. */
+static void png_gamma(void **state)
+{
+    (void)state;
+    static const uint8_t gamma[] = {0x00, 0x00, 0x00, 0x04, 0x67, 0x41, 0x4d, 0x41,
+                                    0x00, 0x01, 0x86, 0xa0, 0x31, 0xe8, 0x96, 0x5f};
+    enum { BEFORE = 33 }; /* signature and IHDR */
+    uint8_t file[sizeof png_rgb + sizeof gamma];
+    struct picture p;
+    memcpy(file, png_rgb, BEFORE);
+    memcpy(file + BEFORE, gamma, sizeof gamma);
+    memcpy(file + BEFORE + sizeof gamma, png_rgb + BEFORE, sizeof png_rgb - BEFORE);
+    if (png_read(&p, file, sizeof file, "x.png") != SOTTO_OK && missing("libpng"))
+        return;
+    assert_memory_equal(p.pixels, ((uint8_t[]){1, 2, 3, 250, 251, 252}), 6);
+    free(p.pixels);
+    file[BEFORE] = 0xff; /* a length beyond the end */
+    assert_fails(png_read(&p, file, sizeof file, "x.png"), SOTTO_EFORMAT, "x.png: ");
+    for (size_t size = 0; size < BEFORE + sizeof gamma; size++)
+        assert_int_equal(png_read(&p, file, size, "x.png"), SOTTO_EFORMAT);
+}
+
 static void png_files(void **state)
 {
     (void)state;
@@ -496,12 +518,19 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files),        cmocka_unit_test(cifar_100),
-        cmocka_unit_test(class_folders),    cmocka_unit_test(png_files),
-        cmocka_unit_test(resized),          cmocka_unit_test(middle_of_its_own_size),
-        cmocka_unit_test(filters),          cmocka_unit_test(hostile_cifar),
-        cmocka_unit_test(hostile_idx),      cmocka_unit_test(hostile_gzip),
-        cmocka_unit_test(hostile_pictures), cmocka_unit_test(too_large),
+        cmocka_unit_test(idx_files),
+        cmocka_unit_test(cifar_100),
+        cmocka_unit_test(class_folders),
+        cmocka_unit_test(png_files),
+        cmocka_unit_test(png_gamma),
+        cmocka_unit_test(resized),
+        cmocka_unit_test(middle_of_its_own_size),
+        cmocka_unit_test(filters),
+        cmocka_unit_test(hostile_cifar),
+        cmocka_unit_test(hostile_idx),
+        cmocka_unit_test(hostile_gzip),
+        cmocka_unit_test(hostile_pictures),
+        cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

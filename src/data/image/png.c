@@ -1,5 +1,5 @@
 /* PNG through libpng, where the build has it: any kind of it, as grey or colours of a byte each;
- * how transparent a pixel is makes no difference. */
+ * how transparent a pixel is and by which gamma it was made make no difference, as with Pillow. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,14 +62,58 @@ static enum sotto_status read_image(png_image *image, struct picture *out, const
     return SOTTO_OK;
 }
 
-enum sotto_status png_read(struct picture *out, const uint8_t *data, size_t size, const char *name)
+static bool tells_colours(const uint8_t *type)
+{
+    static const char types[][5] = {"gAMA", "cHRM", "sRGB", "iCCP", "cICP"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (memcmp(type, types[i], 4) == 0)
+            return true;
+    return false;
+}
+
+/* The file without what tells how its colours are meant, by which libpng would change the values.
+ * Only such parts are gone: what is wrong with the others is for libpng to find. */
+static size_t copy_plain(uint8_t *to, const uint8_t *data, size_t size)
+{
+    enum { HEAD = 8, AROUND = 12 }; /* a chunk: length, type, data, checksum */
+    size_t at = HEAD, used = HEAD;
+    memcpy(to, data, HEAD);
+    while (size - at >= AROUND && memcmp(data + at + 4, "IDAT", 4) != 0) {
+        const uint32_t length = (uint32_t)data[at] << 24 | (uint32_t)data[at + 1] << 16 |
+                                (uint32_t)data[at + 2] << 8 | data[at + 3];
+        if (length > size - at - AROUND)
+            break;
+        if (!tells_colours(data + at + 4)) {
+            memcpy(to + used, data + at, AROUND + (size_t)length);
+            used += AROUND + (size_t)length;
+        }
+        at += AROUND + (size_t)length;
+    }
+    memcpy(to + used, data + at, size - at);
+    return used + size - at;
+}
+
+static enum sotto_status read_plain(struct picture *out, const uint8_t *data, size_t size,
+                                    const char *name)
 {
     png_image image = {.version = PNG_IMAGE_VERSION};
-    *out = (struct picture){0};
     if (!png_image_begin_read_from_memory(&image, data, size))
         return fail(SOTTO_EFORMAT, "%s: %s", name, image.message);
     enum sotto_status st = read_image(&image, out, name);
     png_image_free(&image);
+    return st;
+}
+
+enum sotto_status png_read(struct picture *out, const uint8_t *data, size_t size, const char *name)
+{
+    *out = (struct picture){0};
+    if (!png_recognise(data, size))
+        return fail(SOTTO_EFORMAT, "%s: Not a PNG file", name);
+    uint8_t *plain = malloc(size);
+    if (!plain)
+        return fail(SOTTO_ENOMEM, "no memory for the %zu bytes of %s", size, name);
+    const enum sotto_status st = read_plain(out, plain, copy_plain(plain, data, size), name);
+    free(plain);
     return st;
 }
 
