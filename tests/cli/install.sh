@@ -1,5 +1,5 @@
 # The installed library is found by pkg-config and by CMake, shows nothing but its public names, and trains a program's own
-# function (examples/quadratic.c) with every method: over threads, in virtual time, under MPI, and after kill -9.
+# function (examples/quadratic.c, mixture.c) with every method: over threads, in virtual time, under MPI, and after kill -9.
 . "$(dirname "$0")/lib.bash"
 build=$(dirname "$sotto")
 [ -f "$build/cmake_install.cmake" ] || { echo "skipped: $build is no build folder"; exit 77; }
@@ -49,6 +49,20 @@ done
 [ "$(awk 'NR > 1 {print $1}' out | uniq -d | wc -l)" -ge 3 ] || { cat out; die "methods are missing"; }
 fails_with "did you mean 'zero1'?" ./quadratic --strategy=zero
 fails_with "command line: unknown key 'strategy.accumulat': did you mean 'strategy.accumulate'?" ./quadratic --strategy.accumulat=2
+
+# Groups with and without common rounds (examples/mixture.c), small: nobody waits for the slow ones, and a method that is asked for by
+# options repeats what it did among all.
+cc -std=c11 -O3 -Wall -Wextra -Werror "$(dirname "$self")/../../examples/mixture.c" -o mixture $(pkg-config --cflags --libs sotto) -lm ||
+    die "cannot build examples/mixture.c with pkg-config"
+small=(--steps=10 --eval_every=10 --H=3 seeds=1)
+succeeds ./mixture "${small[@]}" tsv=all.tsv
+awk 'NR > 1 {gsub("%", ""); for (i = 2; i < NF; i++) if ($(i + 1) == "s") takes[$1] = $i}
+     END {exit !(length(takes) == 6 && takes["async-delayed"] > 10 && takes["async-delayed"] < takes["sync-nesterov"] / 2)}' out ||
+    { cat out; die "asynchronous groups wait"; }
+succeeds ./mixture "${small[@]}" --strategy=async-diloco --outer_lr=0.3 tsv=one.tsv
+diff <(awk '$1 == "async-delayed"' all.tsv | cut -f2-) <(awk '$1 == "async-diloco"' one.tsv | cut -f2-) ||
+    die "async-diloco differs from what it was among all methods"
+fails_with "'seed=3': want seeds=N, tsv=FILE or --key=value" ./mixture seed=3
 
 # The programs of docs/embedding.md are whole: they build, run and learn, and the page names all that the header declares.
 page=$(dirname "$self")/../../docs/embedding.md
