@@ -121,7 +121,7 @@ static void resume(void **state)
          {"strategy.preset=diloco", "diloco.drop=0.5", "diloco.prune=0.5", "strategy.shard=fsdp",
           "strategy.mesh=2x2"}},
         {"diloco.plan", {"strategy.preset=diloco", "diloco.replicas=4x4,2x3,3x1"}},
-        {"dpu", {"strategy.preset=dpu", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
+        {"acco-wp", {"strategy.preset=acco-wp", "strategy.replicate=slowmo", "strategy.mesh=2x2"}},
         {"demo", {"strategy.preset=demo", "demo.chunk=8", "demo.message=0"}},
         {"demo.fsdp",
          {"strategy.preset=flexdemo", "demo.chunk=16", "demo.base=decoupled-adamw",

@@ -41,17 +41,36 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     return overlap_end(o, out);
 }
 
+/* Whose estimates there are: those of groups that differ are each one's own, and of no use to
+ * another number of them, which begin with theta itself, as where nothing was predicted yet. */
+static enum sotto_status enter(struct overlap *o, struct state_visitor *v, bool *found)
+{
+    const struct replicate *r = o->shard.replicate;
+    const struct mesh *mesh = r->is.mesh;
+    const bool loads = state_loading(v), own = !r->ops->in_step;
+    const bool saves = !loads && o->shard.carried;
+    *found = true;
+    if (own && (loads ? state_has(v, "ests.") && r->from.groups == mesh->n_r
+                      : saves && mesh->s == 0)) /* by the first of a group */
+        return state_enter_own(v, "ests", mesh->r, mesh->n_r);
+    if (loads ? state_has(v, "est.") : saves && !own)
+        return state_enter(v, "est");
+    *found = false;
+    return SOTTO_OK;
+}
+
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)
 {
     struct overlap *o = (struct overlap *)s;
+    bool found;
     TRY(overlap_visit(s, v));
-    if (state_loading(v) ? !state_has(v, "est.") : !o->shard.carried)
-        return SOTTO_OK; /* nothing was predicted yet: theta itself */
-    TRY(state_enter(v, "est"));
-    TRY(state_table(v, o->shard.is.oracle->table, NULL, MEMORY_PARAMETERS, o->shard.is.dev,
-                    o->room[o->theta].view));
-    state_leave(v);
-    return SOTTO_OK;
+    TRY(enter(o, v, &found));
+    if (found) {
+        TRY(state_table(v, o->shard.is.oracle->table, NULL, MEMORY_PARAMETERS, o->shard.is.dev,
+                        o->room[o->theta].view));
+        state_leave(v);
+    }
+    return state_loading(v) ? state_ignore(v, "ests.") : SOTTO_OK;
 }
 
 static const struct strategy_ops ops = {
