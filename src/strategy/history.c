@@ -9,28 +9,37 @@
 
 enum { ROOM = 1024 }; /* numbers at first; doubled when they are used up */
 
-enum sotto_status history_add(struct history *h, int32_t count)
+enum sotto_status history_reserve(struct history *h, int64_t room)
 {
-    if (h->n == h->room) {
-        int64_t room = h->room ? 2 * h->room : ROOM;
+    if (room > h->room) {
         int32_t *more = realloc(h->count, (size_t)room * sizeof *more);
         if (!more)
             return fail(SOTTO_ENOMEM, "no memory for %lld counts", (long long)room);
         h->count = more;
         h->room = room;
     }
+    if (h->n < h->room)
+        memset(h->count + h->n, 0, (size_t)(h->room - h->n) * sizeof *h->count);
+    return SOTTO_OK;
+}
+
+enum sotto_status history_add(struct history *h, int32_t count)
+{
+    if (h->n == h->room)
+        TRY(history_reserve(h, h->room ? 2 * h->room : ROOM));
     h->count[h->n++] = count;
     return SOTTO_OK;
 }
 
-static enum sotto_status read_line(struct history *h, char *line, int rank, int size)
+static enum sotto_status read_line(struct history *h, char *line, int rank, int size, bool apart)
 {
     char *end = line;
     for (int r = 0; r < size; r++) {
         char *from = end;
-        long value = strtol(from, &end, 10);
-        if (end == from || value < 1 || value > INT32_MAX)
-            return fail(SOTTO_EFORMAT, "want %d counts of 1 or more, got '%.80s'", size, line);
+        const long value = strtol(from, &end, 10);
+        if (end == from || value < !apart || value > INT32_MAX)
+            return fail(SOTTO_EFORMAT, "want %d counts of 1 or more%s, got '%.80s'", size,
+                        apart ? ", or 0 where a worker has no more" : "", line);
         if (r == rank)
             TRY(history_add(h, (int32_t)value));
     }
@@ -38,7 +47,19 @@ static enum sotto_status read_line(struct history *h, char *line, int rank, int 
     return *end ? fail(SOTTO_EFORMAT, "more than %d counts: '%.80s'", size, line) : SOTTO_OK;
 }
 
-enum sotto_status history_read(struct history *h, const char *path, int rank, int size)
+/* Without the zeros at the end. */
+static enum sotto_status trim(struct history *h)
+{
+    while (h->n > 0 && h->count[h->n - 1] == 0)
+        h->n--;
+    for (int64_t i = 0; i < h->n; i++)
+        if (h->count[i] == 0)
+            return fail(SOTTO_EFORMAT, "count %lld of a worker is 0, and others follow",
+                        (long long)i + 1);
+    return SOTTO_OK;
+}
+
+enum sotto_status history_read(struct history *h, const char *path, int rank, int size, bool apart)
 {
     char *text;
     *h = (struct history){0};
@@ -51,9 +72,11 @@ enum sotto_status history_read(struct history *h, const char *path, int rank, in
         if (end)
             *end = '\0';
         if (*line && *line != '#')
-            st = fail_in(read_line(h, line, rank, size), "%s:%d: ", path, number);
+            st = fail_in(read_line(h, line, rank, size, apart), "%s:%d: ", path, number);
     }
     free(text);
+    if (st == SOTTO_OK)
+        st = fail_in(trim(h), "%s: ", path);
     if (st != SOTTO_OK)
         history_free(h);
     return st;
@@ -65,7 +88,8 @@ enum sotto_status history_write(const char *path, const int32_t *all, int64_t n,
     size_t bytes;
     FILE *out = open_memstream(&text, &bytes);
     if (out) {
-        fprintf(out, "# micro-batches of each worker, a line each time they computed\n");
+        fprintf(out, "# micro-batches of each worker, a line each time they computed; 0: it has "
+                     "done\n");
         for (int64_t i = 0; i < n; i++)
             for (int r = 0; r < size; r++)
                 fprintf(out, "%d%c", all[r * n + i], r == size - 1 ? '\n' : '\t');

@@ -175,11 +175,18 @@ static enum sotto_status check_optim(struct run_config *config)
 static enum sotto_status check_rates(const struct run_config *config)
 {
     const struct train_config *t = &config->train;
+    const bool counted = t->tokens > 0 || t->samples > 0;
     char method[OPTION_ROOM];
-    if (!strategy_async(&config->strategy) || t->steps >= 0 || t->tokens > 0 || t->samples > 0 ||
-        !optim_wants_length(&config->optim))
-        return SOTTO_OK;
     strategy_describe(&config->strategy, method);
+    if (!strategy_async(&config->strategy))
+        return SOTTO_OK;
+    if (counted && strategy_elastic(&config->strategy))
+        return fail(SOTTO_EINVAL,
+                    "train.%s does not tell how many steps %s takes: how many micro-batches are in "
+                    "one goes by time; give train.steps",
+                    t->tokens > 0 ? "tokens" : "samples", method);
+    if (t->steps >= 0 || counted || !optim_wants_length(&config->optim))
+        return SOTTO_OK;
     return fail(SOTTO_EINVAL,
                 "train.seconds = %g alone does not tell how many steps %s takes, which its "
                 "learning rates depend on: give train.steps, too, as the most that it takes, or "

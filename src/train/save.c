@@ -216,24 +216,42 @@ enum sotto_status save_write_config(const struct run *run, const char *folder)
     return st;
 }
 
+/* Groups without common rounds have computed at other times. */
+static enum sotto_status most_counts(struct comm *world, int64_t n, int64_t *most)
+{
+    int64_t *all = calloc((size_t)world->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the counts of %d workers", world->size);
+    const enum sotto_status st = comm_gather_bytes(world, all, &n, sizeof n);
+    *most = n;
+    for (int i = 0; i < world->size; i++)
+        *most = all[i] > *most ? all[i] : *most;
+    free(all);
+    return st;
+}
+
 /* counts.tsv, where the method depends on timing: what a method's `replay` takes. */
-static enum sotto_status save_history(struct trainer *t)
+enum sotto_status save_write_counts(struct trainer *t)
 {
     struct comm *world = t->worker->world;
     const struct strategy_ops *ops = t->strategy->ops;
     if (!ops->history)
         return SOTTO_OK;
     char path[FILE_PATH_ROOM];
-    int64_t n;
+    int64_t n, most = 0;
     const int32_t *mine = ops->history(t->strategy, &n);
-    int32_t *all = malloc((size_t)n * (size_t)world->size * sizeof *all + 1);
+    TRY(most_counts(world, n, &most));
+    int32_t *all = calloc((size_t)most * ((size_t)world->size + 1) + 1, sizeof *all);
     if (!all)
         return fail(SOTTO_ENOMEM, "no memory for the counts of %d workers", world->size);
-    enum sotto_status st = comm_gather_bytes(world, all, mine, (size_t)n * sizeof *mine);
+    int32_t *own = all + most * world->size;
+    if (n > 0)
+        memcpy(own, mine, (size_t)n * sizeof *mine);
+    enum sotto_status st = comm_gather_bytes(world, all, own, (size_t)most * sizeof *own);
     if (st == SOTTO_OK && leads(t))
         st = file_join(path, t->run->config.train.out, "counts.tsv");
     if (st == SOTTO_OK && leads(t))
-        st = history_write(path, all, n, world->size);
+        st = history_write(path, all, most, world->size);
     free(all);
     return st;
 }
@@ -253,7 +271,7 @@ static enum sotto_status save_files(struct trainer *t, const char *folder)
     struct run *run = t->run;
     TRY(save_model(t, folder));
     TRY(save_state(t, folder));
-    TRY(save_history(t));
+    TRY(save_write_counts(t));
     TRY(save_write_pushes(t));
     if (!leads(t))
         return SOTTO_OK;

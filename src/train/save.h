@@ -15,6 +15,9 @@ enum sotto_status save_write_model(const struct run *run, const char *folder, co
 enum sotto_status save_write_config(const struct run *run, const char *folder);
 enum sotto_status save_write_pushes(struct trainer *t); /* of methods that have them */
 
+/* Likewise, from all workers. */
+enum sotto_status save_write_counts(struct trainer *t);
+
 /* Where writing went well (st): what is in the folder becomes the newest checkpoint. */
 enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_status st);
 

@@ -206,6 +206,7 @@ enum sotto_status snapshots_take(struct snapshots *s)
     s->note.tokens = t->mesh.s == 0 ? t->own_tokens : 0;
     s->note.samples = t->mesh.s == 0 ? t->own_samples : 0;
     TRY(packed_make(&s->own, &t->memory, t->worker->rank, t->mesh.r == 0, save_visit_own, t));
+    TRY(save_write_counts(t));
     if (leads(s)) {
         TRY(copy_common(s));
         TRY(save_write_pushes(t));

@@ -210,12 +210,14 @@ static void as_cache(const uint8_t *data, size_t size)
 
 static void as_counts(const char *path)
 {
-    struct history h;
-    if (history_read(&h, path, 1, 2) != SOTTO_OK)
-        return;
-    for (int64_t i = 0; i < h.n; i++)
-        assert(h.count[i] >= 1);
-    history_free(&h);
+    for (int apart = 0; apart < 2; apart++) {
+        struct history h;
+        if (history_read(&h, path, 1, 2, apart) != SOTTO_OK)
+            continue;
+        for (int64_t i = 0; i < h.n; i++)
+            assert(h.count[i] >= 1);
+        history_free(&h);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,12 +4,14 @@
 #define SOTTO_TESTS_STRATEGY_ASYNC_LAB_H
 
 #include <pthread.h>
+#include <sched.h>
 
+#include "strategy/history.h"
 #include "strategy/quadratic.h"
 #include "strategy/replicate/async_group.h"
 #include "strategy/shard/shard.h"
 
-enum { MOST = 8, PUSHES = 400, SAVES = 32 };
+enum { MOST = 8, PUSHES = 400, SAVES = 32, TIMES = 2000 };
 
 struct lab {
     const char *shard;
@@ -27,6 +29,7 @@ struct lab {
     bool ends_there;    /* nothing follows that save */
     int fails;          /* rank, in its third round; 0: none */
     const char *pushes; /* file */
+    const char *counts; /* file, of sharding that goes by time */
     bool cosine;        /* it is asked for */
 
     /* What came out. */
@@ -42,6 +45,8 @@ struct lab {
     float (*moved)[PUSHES][COUNT]; /* (groups) what each of a group's pushes was, before it was
                                       sent; NULL: nobody wants to know */
     int n_moved[MOST];             /* of each worker */
+    int32_t history[MOST][TIMES];  /* as in counts.tsv, of each worker */
+    int64_t n_history[MOST];
     struct state_visitor v;
     pthread_mutex_t lock;
 };
@@ -95,6 +100,29 @@ static inline void lab_drain(struct lab *lab, struct strategy *s)
         lab->n_pushed++;
 }
 
+static inline void lab_keep_counts(struct lab *lab, struct pupil *p)
+{
+    const int rank = p->worker->rank;
+    const struct strategy_ops *ops = p->s->ops;
+    if (!ops->history)
+        return;
+    const int32_t *mine = ops->history(p->s, &lab->n_history[rank]);
+    assert_true(lab->n_history[rank] <= TIMES);
+    memset(lab->history[rank], 0, sizeof lab->history[rank]);
+    memcpy(lab->history[rank], mine, (size_t)lab->n_history[rank] * sizeof *mine);
+}
+
+static inline enum sotto_status lab_write_counts(const struct lab *lab, int size)
+{
+    static int32_t all[MOST * TIMES];
+    int64_t most = 0;
+    for (int r = 0; r < size; r++)
+        most = lab->n_history[r] > most ? lab->n_history[r] : most;
+    for (int r = 0; r < size; r++)
+        memcpy(all + r * most, lab->history[r], (size_t)most * sizeof *all);
+    return history_write(lab->counts, all, most, size);
+}
+
 /* All workers are here; whether the run goes on. */
 static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const struct round *r,
                                          bool *ends)
@@ -114,12 +142,16 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
         if (memcmp(all[i], x, sizeof x) != 0)
             return fail(SOTTO_EINVAL, "ranks %d and %d export other parameters", w->rank, i);
     *ends = r->stop;
+    lab_keep_counts(lab, p);
+    TRY(comm_barrier(w->world));
     if (w->rank == 0) {
         memcpy(lab->x, x, sizeof x);
         lab->step[lab->meetings++] = r->step;
         lab_drain(lab, s);
         if (lab->pushes)
             TRY(s->ops->write_pushes(s, lab->pushes));
+        if (lab->counts)
+            TRY(lab_write_counts(lab, w->size));
     }
     TRY(comm_barrier(w->world));
     if (lab->to && lab->meetings == lab->save) {
@@ -236,12 +268,24 @@ static inline enum sotto_status timed_begin(struct oracle *o, int slot, int64_t 
     return quadratic_begin(o, slot, index, rank, sum);
 }
 
+/* Between threads, where whoever computes until a lane is done would leave it no core. */
+static inline enum sotto_status slow_begin(struct oracle *o, int slot, int64_t index, int rank,
+                                           bool sum)
+{
+    sched_yield();
+    return quadratic_begin(o, slot, index, rank, sum);
+}
+
 static inline enum sotto_status lab_work(struct worker *w, void *arg)
 {
     static const struct oracle_ops timed_ops = {.begin = timed_begin,
                                                 .forward = quadratic_forward,
                                                 .backward = quadratic_backward,
                                                 .result = quadratic_result};
+    static const struct oracle_ops slow_ops = {.begin = slow_begin,
+                                               .forward = quadratic_forward,
+                                               .backward = quadratic_backward,
+                                               .result = quadratic_result};
     struct lab *lab = arg;
     struct timed *timed = calloc(1, sizeof *timed);
     struct quadratic *q = &timed->q;
@@ -262,6 +306,8 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     timed->worker = w;
     if (!lab->threads)
         q->base.ops = &timed_ops;
+    else if (strategy_elastic(&p->config))
+        q->base.ops = &slow_ops;
     if (st == SOTTO_OK) {
         struct strategy_setup setup = {.config = &p->config,
                                        .optim = &p->optim,

@@ -486,8 +486,6 @@ static void refused(const char *shard, const char *option, const char *part)
 static void senseless(void **state)
 {
     (void)state;
-    refused("acco", NULL, "async-diloco with acco");
-    refused("dpu", NULL, "async-diloco with dpu");
     refused("cdp", NULL, "cdp");
     refused("zero1", "async-diloco.lost=drop", "groups of one worker, and these have 2");
     refused("ddp", "async-diloco.c=0.3", "c = 0.3 is more than 1/N = 1/4");

@@ -209,6 +209,48 @@ static void replayed(void **state)
     }
 }
 
+/* Rounds that go by time, which repeats itself where it is virtual. From each save on a run goes on
+ * to the same bits, and one between threads is followed by its two files. */
+static void elastic(void **state)
+{
+    (void)state;
+    static const char *const acco[] = {"strategy.shard=acco", "strategy.mesh=2x2",
+                                       "worker.jitter=0.1",   "link.intra=200MB/s,20us",
+                                       "train.nodes=2",       "link.inter=100Mbit/s,1ms",
+                                       "train.save_every=5",  NULL};
+    static const char *const threads[] = {"strategy.shard=acco", "strategy.mesh=2x2", NULL};
+    char pushes[OPTION_ROOM], counts[OPTION_ROOM];
+    struct run_config c = configure("acco", in_virtual_time, acco);
+    const struct run_result once = train(&c);
+    assert_true(once.complete && once.step == T);
+    assert_true(once.samples > 2 * K * T * BATCH && once.tokens == 16 * once.samples);
+    const int saves = cut("acco", T);
+    assert_true(saves >= 4);
+    for (int k = saves - 1; k >= 1; k--) {
+        cut("acco", k);
+        const struct run_result resumed = train(&c);
+        same("acco, resumed", &once, &resumed);
+        assert_int_equal(resumed.samples, once.samples);
+    }
+    const struct run_result twice = train_as("acco.again", in_virtual_time, acco);
+    same("acco, again", &once, &twice);
+    const struct run_result by_time = train_as("acco.threads", on_threads, threads);
+    snprintf(pushes, sizeof pushes, "async-diloco.replay=%s/pushes.tsv", at("acco.threads"));
+    snprintf(counts, sizeof counts, "acco.replay=%s/counts.tsv", at("acco.threads"));
+    c = configure("acco.replayed", in_virtual_time, acco);
+    set(&c, pushes);
+    set(&c, counts);
+    const struct run_result again = train(&c);
+    same("acco, replayed", &by_time, &again);
+    same_model("acco.threads", "acco.replayed");
+    struct run run;
+    c = configure("acco.samples", in_virtual_time, acco);
+    set(&c, "train.steps=-1");
+    set(&c, "train.samples=100");
+    assert_fails(run_open(&run, &c, &(struct run_watch){0}), SOTTO_EINVAL,
+                 "train.samples does not tell how many steps acco x async-diloco takes");
+}
+
 /* Each round ends a task, makes an evaluation due, and is where all are asked to meet. */
 static void meets_and_evaluates(void **state)
 {
@@ -287,11 +329,9 @@ static void seconds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats),
-        cmocka_unit_test(replayed),
-        cmocka_unit_test(meets_and_evaluates),
-        cmocka_unit_test(small),
-        cmocka_unit_test(samples),
+        cmocka_unit_test(repeats), cmocka_unit_test(replayed),
+        cmocka_unit_test(elastic), cmocka_unit_test(meets_and_evaluates),
+        cmocka_unit_test(small),   cmocka_unit_test(samples),
         cmocka_unit_test(seconds),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);

@@ -27,14 +27,14 @@
 struct async_task {
     int64_t group;
     struct async_span span; /* no steps: nothing is left for it, it leaves */
-    int64_t microbatch;     /* exclusive: each worker's first one there    */
+    int64_t microbatch;     /* exclusive: those done there before          */
     int64_t version;        /* pushes that x0 has had                      */
 };
 
 /* What a group tells of a task that it has done. */
 struct async_push {
     int64_t group;
-    int64_t microbatches; /* of each of its workers                    */
+    int64_t microbatches; /* of all of its workers                     */
     int64_t tokens, targets;
     double loss;    /* summed over the targets                         */
     double seconds; /* of training                                     */

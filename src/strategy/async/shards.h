@@ -17,7 +17,7 @@ struct async_span {
 struct async_shard {
     int64_t given;      /* steps that were given out and not given back */
     int64_t next;       /* the first one that never was                 */
-    int64_t microbatch; /* of each worker, that have been done          */
+    int64_t microbatch; /* that have been done                          */
     int64_t under_way;  /* spans                                        */
 };
 
@@ -44,7 +44,7 @@ bool shards_left(const struct async_shards *s);
 /* These, as another run has given them out. */
 enum sotto_status shards_take_this(struct async_shards *s, struct async_span span);
 
-/* They are done, with so many micro-batches of each worker; they are not going to be done. */
+/* They are done, with so many micro-batches; they are not going to be done. */
 void shards_done(struct async_shards *s, struct async_span span, int64_t microbatches);
 void shards_give_back(struct async_shards *s, struct async_span span);
 

@@ -41,17 +41,31 @@ static const struct option_only only[] = {
     {"c", "outer", "delayed-nesterov"},
 };
 
+/* The bits of a run whose groups' rounds go by time are in both of its files. */
+static enum sotto_status check_replays(const struct async_config *c,
+                                       const struct strategy_config *strategy)
+{
+    const char *shard = strategy->sharding->name;
+    if (!strategy_elastic(strategy) || !*c->replay == strategy_timed(strategy))
+        return SOTTO_OK;
+    if (*c->replay)
+        return fail(SOTTO_EINVAL,
+                    "async-diloco.replay with %s: how many micro-batches its rounds took is in the "
+                    "same run's counts.tsv; give %s.replay, too",
+                    shard, shard);
+    return fail(SOTTO_EINVAL,
+                "%s.replay with async-diloco: which rounds these were is in the same run's "
+                "pushes.tsv; give async-diloco.replay, too",
+                shard);
+}
+
 static enum sotto_status resolve(void *own, const struct strategy_config *strategy)
 {
     const struct async_config *c = own;
     const struct async_rules rules = async_rules_of(c, strategy->groups);
     struct async_journal journal;
-    if (strategy_elastic(strategy))
-        return fail(SOTTO_EINVAL,
-                    "async-diloco with %s: how many micro-batches a task takes would not be known "
-                    "when it is given out",
-                    strategy->sharding->name);
     TRY(rules_check(&rules));
+    TRY(check_replays(c, strategy));
     if (c->prune >= 1)
         return fail(SOTTO_EINVAL, "async-diloco.prune = 1 sends nothing");
     if (c->lost == LOST_DROP && strategy->workers > strategy->groups)
@@ -104,11 +118,19 @@ static enum sotto_status truth(struct replicate *r, struct comm *across, struct 
     return comm_broadcast(across, y, r->count, 0);
 }
 
+static enum sotto_status end_service(void *arg)
+{
+    struct async_diloco *a = arg;
+    return service_end(a->service, a->up);
+}
+
 static void free_async(struct replicate *r)
 {
     struct async_diloco *a = (struct async_diloco *)r;
-    if (a->service)
-        service_close(a->service, a->up);
+    if (a->service) {
+        (void)async_in_line(a, end_service); /* where that fails, so does the server */
+        service_close(a->service);
+    }
     buffer_free(&a->x0);
     buffer_free(&a->delta);
     buffer_free(&a->wire);
@@ -149,6 +171,7 @@ static enum sotto_status init(struct replicate *r)
     else if (type != DTYPE_F32)
         TRY(buffer_init(&a->wire, r->is.dev, type, r->count, MEMORY_COMMUNICATION));
     a->goes = true;
+    a->beside = r->is.across->lane;
     return open_ways(a);
 }
 

@@ -21,8 +21,18 @@ static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
     return comm_send(a->up, word_of(&w), sizeof w, 0);
 }
 
-enum sotto_status async_await_rest(struct async_diloco *a)
+enum sotto_status async_in_line(struct async_diloco *a, lane_job *job)
 {
+    struct lane *lane = a->base.is.across->lane;
+    if (!lane)
+        return job(a);
+    TRY(lane_start(lane, job, a));
+    return lane_wait(lane);
+}
+
+static enum sotto_status await_rest(void *arg)
+{
+    struct async_diloco *a = arg;
     struct down_word w;
     if (!a->service || !a->base.told.meet || a->rests)
         return SOTTO_OK;
@@ -30,6 +40,11 @@ enum sotto_status async_await_rest(struct async_diloco *a)
     assert(w.kind == DOWN_REST);
     a->rests = true;
     return SOTTO_OK;
+}
+
+enum sotto_status async_await_rest(struct async_diloco *a)
+{
+    return async_in_line(a, await_rest);
 }
 
 /* Everybody begins with the parameters that all have, on a data shard of its own. */
@@ -91,22 +106,30 @@ static enum sotto_status listen_again(struct async_diloco *a, bool *meet)
     return SOTTO_OK;
 }
 
+static enum sotto_status begin(void *arg)
+{
+    struct async_diloco *a = arg;
+    struct replicate *r = &a->base;
+    TRY(await_rest(a));
+    if (a->service)
+        TRY(service_start(a->service));
+    r->told.pulled = r->told.evaluate = r->told.meet = r->apart = false;
+    if (!a->beside || a->goes) /* else since the last step */
+        a->since = now(r);
+    if (a->goes)
+        TRY(go(a));
+    r->idle = a->state != TASK_TRAINS;
+    return r->idle ? SOTTO_OK : listen(a);
+}
+
 enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung)
 {
     struct async_diloco *a = (struct async_diloco *)r;
     const int64_t accumulate = r->is.config->accumulate;
     a->rounds = plan->rounds;
-    TRY(async_await_rest(a));
-    if (a->service)
-        TRY(service_start(a->service));
-    r->told.pulled = r->told.evaluate = r->told.meet = r->apart = false;
-    a->since = now(r);
-    if (a->goes)
-        TRY(go(a));
-    r->idle = a->state != TASK_TRAINS;
-    if (!r->idle)
-        TRY(listen(a));
+    TRY(async_in_line(a, begin));
     *rung = a->rung;
+    r->data.own = a->beside;
     r->data.rank = (int)a->task.span.shard * r->is.mesh->n_s + r->is.mesh->s;
     r->data.microbatch = (a->task.span.first + a->done) * accumulate;
     return SOTTO_OK;
@@ -157,7 +180,9 @@ static enum sotto_status take_task(struct async_diloco *a, const struct down_wor
     a->task = w->task;
     a->done = 0;
     a->state = w->task.span.steps > 0 ? TASK_TRAINS : TASK_NONE;
-    a->push = (struct async_push){.group = a->task.group, .idle = now(r) - a->asked};
+    const bool computes = a->beside && !r->idle;
+    a->push = (struct async_push){.group = a->task.group, .idle = computes ? 0 : now(r) - a->asked};
+    a->since = now(r);
     r->told.step = w->step;
     r->told.pulled = true;
     r->told.evaluate = w->evaluate;
@@ -198,6 +223,7 @@ static enum sotto_status come(struct async_diloco *a)
         TRY(comm_broadcast(r->is.within, word_of(&a->bell), sizeof a->bell, 0));
     r->told.meet = r->apart = a->goes = true;
     r->told.step = a->bell.step;
+    r->told.most = a->bell.most;
     r->stop = a->bell.stop;
     return say(a, UP_CAME);
 }
@@ -205,12 +231,12 @@ static enum sotto_status come(struct async_diloco *a)
 static void count(struct async_diloco *a)
 {
     const struct replicate *r = &a->base;
-    const int n = r->is.mesh->n_s;
-    a->push.microbatches += (int64_t)r->own.microbatches / n;
+    a->push.microbatches += (int64_t)r->own.microbatches;
     a->push.tokens += (int64_t)r->own.tokens;
     a->push.targets += (int64_t)r->own.targets;
     a->push.loss += r->own.loss;
     a->push.seconds += now(r) - a->since;
+    a->since = now(r);
     a->push.group = r->is.mesh->r;
 }
 
@@ -248,6 +274,11 @@ int64_t async_place(struct replicate *r)
     return a->task.span.first + a->done;
 }
 
+static enum sotto_status say_leave(void *a)
+{
+    return say(a, UP_LEAVE);
+}
+
 /* A peer's failure is everybody's. */
 bool async_leave(struct replicate *r, enum sotto_status st)
 {
@@ -256,5 +287,5 @@ bool async_leave(struct replicate *r, enum sotto_status st)
         st == SOTTO_EPEER)
         return false;
     a->state = TASK_NONE;
-    return say(a, UP_LEAVE) == SOTTO_OK;
+    return async_in_line(a, say_leave) == SOTTO_OK;
 }

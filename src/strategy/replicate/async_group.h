@@ -1,5 +1,13 @@
 /* A group's side of asynchronous DiLoCo: it pulls x0 with a task, trains its steps, and pushes
- * g = x0 - x (Liu et al. 2024, algorithm 2). Between files: async_group.c is what it does,
+ * g = x0 - x (Liu et al. 2024, algorithm 2).
+ *
+ * With sharding that computes beside its steps (dpu, acco-wp, acco) all of this is in the mesh's
+ * lane, so that a group goes on computing while it pushes and pulls: it steps with the gradients
+ * of the end of one task in the next one, as it does with those of the last round. How many
+ * micro-batches a round takes is not known before, nor is it when a task is pushed, so its workers
+ * go on in data of their own, and the server gives out steps alone: how many, and at what rates.
+ *
+ * Between files: async_group.c is what it does,
  * async_visit.c what survives of it, async_diloco.c the method that it is. */
 #ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
 #define SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
@@ -36,6 +44,7 @@ struct async_diloco {
     bool stops;                    /* was said                                   */
     double asked;                  /* when the task was asked for                */
     bool rests;                    /* group 0, in a meeting: the server does     */
+    bool beside;                   /* steps are made in a lane, beside the computing */
     struct async_service *service; /* group 0's; owned                       */
 };
 
@@ -60,5 +69,9 @@ enum sotto_status async_visit(struct replicate *r, struct state_visitor *v);
 
 /* In a meeting: returns when the server of group 0 rests, so that its state may be looked at. */
 enum sotto_status async_await_rest(struct async_diloco *a);
+
+/* Runs a job (a struct async_diloco *) in the line of work that the steps are made in, whose the
+ * ways to and from the server are; from the worker's own, while it waits. */
+enum sotto_status async_in_line(struct async_diloco *a, lane_job *job);
 
 #endif

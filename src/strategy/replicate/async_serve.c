@@ -37,10 +37,24 @@ static enum sotto_status send_answer(struct async_service *v, int64_t group, str
     return comm_send(v->down, v->outer.x0.view, v->outer.count, (int)group);
 }
 
+/* By any group; one that has left had begun no more than a task that it did not push. */
+static int64_t most_steps(const struct async_service *v)
+{
+    int64_t most = 0;
+    for (int i = 0; i < v->groups; i++) {
+        const struct async_group *g = &v->server.group[i];
+        const int64_t task = g->task.span.steps, H = v->server.rules.H;
+        const int64_t steps = g->steps + (task > H ? task : H);
+        most = steps > most ? steps : most;
+    }
+    return most;
+}
+
 /* ... and to all of them. */
 static enum sotto_status answer(struct async_service *v, int64_t group, struct down_word w)
 {
     w.step = service_step(v);
+    w.most = most_steps(v);
     w.stop = v->stops;
     TRY(order(v, (struct order){.kind = ORDER_SEND, .group = group, .word = w}));
     return send_answer(v, group, w);
@@ -48,14 +62,15 @@ static enum sotto_status answer(struct async_service *v, int64_t group, struct d
 
 static enum sotto_status ring(struct async_service *v, bool stop)
 {
+    const struct down_word w = {
+        .kind = DOWN_BELL, .step = service_step(v), .most = most_steps(v), .stop = stop};
     v->rings = true;
     v->stops = stop;
     v->rung_at = now(v);
     v->came = 0;
     for (int i = 0; i < v->groups; i++) {
         v->told[i] = false;
-        TRY(send_word(
-            v, i, (struct down_word){.kind = DOWN_BELL, .step = service_step(v), .stop = stop}));
+        TRY(send_word(v, i, w));
     }
     return SOTTO_OK;
 }

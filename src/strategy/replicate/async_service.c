@@ -34,7 +34,7 @@ enum sotto_status service_report(struct async_service *v, const struct async_pus
                                .staleness = v->server.version - 1 - e->version,
                                .step = service_step(v),
                                .tokens = p->tokens,
-                               .microbatches = p->microbatches * v->r->is.mesh->n_s,
+                               .microbatches = p->microbatches,
                                .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
                                .seconds = p->seconds,
                                .idle = p->idle,
@@ -179,14 +179,20 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
 }
 
 /* A run that was cut short may leave it waiting; where it has failed nothing is sent any more. */
-void service_close(struct async_service *v, struct comm *up)
+enum sotto_status service_end(struct async_service *v, struct comm *up)
 {
     struct up_word w = {.kind = UP_END};
     bool done = true;
-    if (v->started && lane_done(v->lane, &done) == SOTTO_OK && !done && v->leads) {
-        if (comm_send(up, view_of(NULL, DTYPE_F32), 0, 0) == SOTTO_OK)
-            (void)comm_send(up, word_of(&w), sizeof w, 0);
-    }
+    if (v->started)
+        TRY(lane_done(v->lane, &done));
+    if (done || !v->leads)
+        return SOTTO_OK;
+    TRY(comm_send(up, view_of(NULL, DTYPE_F32), 0, 0));
+    return comm_send(up, word_of(&w), sizeof w, 0);
+}
+
+void service_close(struct async_service *v)
+{
     if (v->started)
         (void)lane_wait(v->lane);
     free_service(v);

@@ -47,8 +47,10 @@ struct async_rules async_rules_of(const struct async_config *config, int groups)
 enum sotto_status service_open(struct async_service **out, struct replicate *r,
                                const struct async_config *config, struct comm *up,
                                struct comm *down, struct comm *within, struct lane *lane);
-/* Ends its job, if need be: `up` is the worker's. */
-void service_close(struct async_service *service, struct comm *up);
+/* Lets its job end, if need be: `up` is the worker's, in the line of work of its steps; and waits
+ * for that. */
+enum sotto_status service_end(struct async_service *service, struct comm *up);
+void service_close(struct async_service *service);
 
 /* The parameters that all begin with. */
 enum sotto_status service_begin(struct async_service *service, struct view x);

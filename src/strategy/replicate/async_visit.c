@@ -1,4 +1,5 @@
 /* What survives of a group: where it is in its task, and what it pulled. */
+#include "strategy/method.h"
 #include "strategy/replicate/async_group.h"
 #include "tensor/ops.h"
 
@@ -28,7 +29,7 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     TRY(state_count(v, "steps", &t->span.steps, STATE_STEPS));
     TRY(state_count(v, "version", &t->version, STATE_STEPS));
     TRY(state_count(v, "done", &a->done, STATE_STEPS));
-    TRY(state_count(v, "microbatches", &p->microbatches, STATE_STEPS));
+    TRY(state_count(v, "microbatches", &p->microbatches, STATE_TOTAL));
     TRY(state_count(v, "tokens", &p->tokens, STATE_TOTAL));
     TRY(state_count(v, "targets", &p->targets, STATE_TOTAL));
     TRY(state_real(v, "loss", &p->loss));
@@ -38,6 +39,24 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     return state_within(v, "idle", &p->idle, 0, 1e15);
 }
 
+/* Whose data the groups are in, which are not both. */
+static enum sotto_status visit_place(struct async_diloco *a, struct state_visitor *v)
+{
+    int64_t own = a->beside;
+    if (state_loading(v) && !state_has(v, "own"))
+        own = 0;
+    else if (state_loading(v) || own)
+        TRY(state_count(v, "own", &own, 1));
+    if (own == a->beside)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "the checkpoint's groups have read data %s, and those of %s x async-diloco read "
+                "data %s: some of it would be used twice, and some never",
+                own ? "of their own" : "by the steps of their tasks",
+                a->base.is.config->sharding->name,
+                own ? "by the steps of their tasks" : "of their own");
+}
+
 static enum sotto_status visit_group(struct async_diloco *a, struct state_visitor *v)
 {
     struct replicate *r = &a->base;
@@ -45,6 +64,7 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
     if (!state_loading(v) && mesh->s > 0) /* by the first */
         return SOTTO_OK;
     TRY(state_enter_own(v, "task", mesh->r, mesh->n_r));
+    TRY(visit_place(a, v));
     TRY(visit_task(a, v));
     state_leave(v);
     if (!state_loading(v))

@@ -64,6 +64,7 @@ struct down_word {
     int64_t kind;
     struct async_task task;
     int64_t step; /* the run's */
+    int64_t most; /* no group has trained more steps than these */
     int64_t evaluate, stop;
 };
 

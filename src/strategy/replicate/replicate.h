@@ -68,12 +68,14 @@ struct replicate {
     struct tally tally;
     struct agreed agreed; /* rounds 0: not in this round                            */
     struct {              /* async: what the next round trains on, by `begin`         */
+        bool own;         /* the worker goes on in its own data; otherwise: */
         int rank;
         int64_t microbatch;
     } data;
     struct { /* ... and what a round tells: see struct round */
         int64_t step;
         bool pulled, evaluate, meet;
+        int64_t most; /* where they meet: no group has trained more rounds than these */
     } told;
     struct { /* the run whose state is being loaded                      */
         int64_t groups;

@@ -31,6 +31,8 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
 {
     struct overlap *o = (struct overlap *)s;
     TRY(overlap_begin(o, plan, true)); /* gt, Nt: from the last round, or one micro-batch */
+    if (overlap_idle(o))
+        return overlap_sit_out(o, out);
     TRY(overlap_send_copy(o));
     TRY(overlap_compute(o, tentative)); /* g at theta(t), on top of gt: Nn + Nt            */
     overlap_take(o);                    /* est(t+1)                                        */

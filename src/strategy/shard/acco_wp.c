@@ -5,7 +5,8 @@
  *                               est(t+2)   = peek(theta(t+1), gbar(t-1))
  *
  * Between rounds what is computed with is the estimate; evaluations and checkpoints gather theta.
- */
+ * Behind parameters that were pulled from a server (async-diloco) est is theta itself, so that it
+ * makes no difference whether a group pulls in a step or behind a meeting of all. */
 #include "strategy/method.h"
 #include "strategy/shard/overlap.h"
 
@@ -27,7 +28,10 @@ static enum sotto_status apply_and_predict(void *arg)
     hide_theta(r, true);
     TRY(replicate_step(r, &o->plan, scale)); /* theta <- step(theta, gbar)      */
     hide_theta(r, false);
-    TRY(replicate_peek(r, o->plan.next_lr, scale)); /* est   <- peek(theta, gbar)      */
+    if (r->told.pulled)
+        TRY(replicate_publish(r)); /* est   <- theta, which is another  */
+    else
+        TRY(replicate_peek(r, o->plan.next_lr, scale)); /* est   <- peek(theta, gbar)      */
     return overlap_gather(o);
 }
 
@@ -35,6 +39,8 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
 {
     struct overlap *o = (struct overlap *)s;
     TRY(overlap_begin(o, plan, true)); /* g(t-1): the last round's, or one micro-batch */
+    if (overlap_idle(o))
+        return overlap_sit_out(o, out);
     TRY(overlap_send(o));
     TRY(overlap_compute(o, apply_and_predict)); /* g(t) at est(t+1)                         */
     overlap_take(o);                            /* est(t+2)                                 */

@@ -53,6 +53,8 @@ static enum sotto_status run_round(struct strategy *s, const struct plan *plan, 
     const struct dpu_config *own = method_own(is->is.config, &method_dpu);
     const bool warm = !is->carried && plan->step < own->warmup; /* rounds of the run */
     TRY(overlap_begin(o, plan, !warm)); /* g(t-1): the last round's, or one micro-batch */
+    if (overlap_idle(o))
+        return overlap_sit_out(o, out);
     if (warm)
         return undelayed(o, out);
     TRY(overlap_send(o));
@@ -68,9 +70,23 @@ static const struct strategy_ops ops = {
     .visit = overlap_visit,
 };
 
+static enum sotto_status resolve(void *own, const struct strategy_config *config)
+{
+    const struct dpu_config *c = own;
+    if (c->warmup > 0 && strategy_async(config))
+        return fail(SOTTO_EINVAL,
+                    "dpu.warmup = %lld counts rounds that all groups have in common, and with %s "
+                    "they have none",
+                    (long long)c->warmup, config->replicating->name);
+    return overlap_resolve(own, config);
+}
+
 const struct method method_dpu = {
     .name = "dpu",
-    OVERLAP_METHOD,
+    .axis = METHOD_SHARD,
+    .resolve = resolve,
+    .trial = overlap_trial,
+    .timed = overlap_timed,
     .about =
         "delayed parameter update: gradients are computed while the last round's are applied, so "
         "each is one round late",

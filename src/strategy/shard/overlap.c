@@ -19,7 +19,7 @@ enum sotto_status overlap_resolve(void *own, const struct strategy_config *confi
     struct history h;
     if (!*path)
         return SOTTO_OK;
-    TRY(history_read(&h, path, 0, config->workers));
+    TRY(history_read(&h, path, 0, config->workers, strategy_async(config)));
     history_free(&h);
     return SOTTO_OK;
 }
@@ -65,12 +65,21 @@ static void assign_lane(struct overlap *o)
 enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead)
 {
     struct shard *s = &o->shard;
-    const bool first = ahead && !s->carried;
+    const bool carried = s->carried;
     o->plan = *plan;
     o->round = (struct round){.grad_norm = -1};
     assign(o);
     TRY(shard_begin(s, plan, gradient(o)));
-    return first ? shard_gradient(s, s->next++, NULL) : SOTTO_OK;
+    if (overlap_idle(o))
+        s->carried = carried; /* until it computes again */
+    else if (ahead && !carried)
+        TRY(shard_gradient(s, s->next++, NULL));
+    return SOTTO_OK;
+}
+
+bool overlap_idle(const struct overlap *o)
+{
+    return o->shard.replicate->idle;
 }
 
 /* Rounded once, where gradients are added up in fp32. */
@@ -173,6 +182,32 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
     return shard_clip(s, &on, shard_own_g(s), s->n_slice, mesh->lane_shard, &o->round, scale);
 }
 
+/* What there is to be stepped with waits. */
+static enum sotto_status sit_out(void *arg)
+{
+    struct overlap *o = arg;
+    struct replicate *r = o->shard.replicate;
+    shard_tell(&o->shard, &o->sent);
+    TRY(replicate_step(r, &o->plan, 0));
+    return r->told.pulled ? overlap_gather(o) : SOTTO_OK;
+}
+
+enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
+{
+    struct shard *s = &o->shard;
+    struct lane *lane = s->is.mesh->lane;
+    o->sent = (struct counts){.workers = 1, .seconds = o->plan.seconds};
+    assign_lane(o);
+    TRY(device_failed(s->is.dev));
+    TRY(lane_start(lane, sit_out, o));
+    TRY(lane_wait(lane));
+    if (s->replicate->told.pulled)
+        overlap_take(o);
+    shard_count_end(s, &o->sent, &o->round);
+    *out = o->round;
+    return device_check(s->is.dev);
+}
+
 static enum sotto_status gather_wire(struct overlap *o, struct comm *within)
 {
     for (int k = 0; k < o->shard.is.oracle->table->n_stage; k++)
@@ -203,6 +238,13 @@ enum sotto_status overlap_import(struct strategy *s, const float *flat)
     return refresh(o);
 }
 
+/* All workers save equally many, whose rounds may be fewer: of two counts at the most. */
+static int64_t saved_counts(const struct overlap *o, const struct state_visitor *v)
+{
+    const int64_t n = o->history->n, most = 2 * o->shard.replicate->told.most;
+    return state_hashing(v) || n > most ? n : most;
+}
+
 static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
 {
     const struct worker *w = o->shard.is.mesh->worker;
@@ -212,15 +254,14 @@ static enum sotto_status visit_history(struct overlap *o, struct state_visitor *
         return state_ignore(v, "history."); /* no longer of use to anybody */
     TRY(state_enter_own(v, "history", w->rank, w->size));
     TRY(state_count(v, "n", &n, INT64_MAX / (int64_t)sizeof *h->count));
-    const size_t bytes = (size_t)n * sizeof *h->count;
-    if (state_loading(v) && bytes != state_stored(v, "counts"))
-        return fail(SOTTO_EFORMAT, "a history of %lld counts in %zu bytes", (long long)n,
-                    state_stored(v, "counts"));
-    if (state_loading(v))
-        h->n = 0;
-    while (h->n < n)
-        TRY(history_add(h, 0));
+    const size_t bytes = state_loading(v) ? state_stored(v, "counts")
+                                          : (size_t)saved_counts(o, v) * sizeof *h->count;
+    if ((size_t)n * sizeof *h->count > bytes || bytes % sizeof *h->count)
+        return fail(SOTTO_EFORMAT, "a history of %lld counts in %zu bytes", (long long)n, bytes);
+    h->n = state_loading(v) ? 0 : h->n;
+    TRY(history_reserve(h, (int64_t)(bytes / sizeof *h->count)));
     TRY(state_bytes(v, "counts", h->count, bytes));
+    h->n = n;
     state_leave(v);
     return state_loading(v) ? state_ignore(v, "history.") : SOTTO_OK;
 }
@@ -242,6 +283,21 @@ const int32_t *overlap_history(struct strategy *s, int64_t *count)
     return h->count;
 }
 
+/* What it has computed and not applied is lost with it. */
+bool overlap_leave(struct strategy *strategy, enum sotto_status st)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    struct shard *s = &o->shard;
+    const struct buffer *g = gradient(o);
+    (void)lane_wait(s->is.mesh->lane); /* whose job may be at the same */
+    if (!shard_leave(strategy, st))
+        return false;
+    s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
+    s->counts = (struct counts){0};
+    s->carried = true;
+    return device_check(s->is.dev) == SOTTO_OK;
+}
+
 static enum sotto_status open_history(struct overlap *o)
 {
     const struct worker *w = o->shard.is.mesh->worker;
@@ -254,7 +310,7 @@ static enum sotto_status open_history(struct overlap *o)
     o->replay = calloc(1, sizeof *o->replay);
     if (!o->replay)
         return fail(SOTTO_ENOMEM, "no memory for the history");
-    return history_read(o->replay, path, w->rank, w->size);
+    return history_read(o->replay, path, w->rank, w->size, strategy_async(o->shard.is.config));
 }
 
 enum sotto_status overlap_init(struct strategy *strategy, const struct strategy_setup *setup)

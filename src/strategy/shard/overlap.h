@@ -42,6 +42,11 @@ struct overlap {
  */
 enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead);
 
+/* A round that has begun and in which this group computes nothing, as the replicate method says:
+ * all of it. */
+bool overlap_idle(const struct overlap *o);
+enum sotto_status overlap_sit_out(struct overlap *o, struct round *out);
+
 /* The gradient (a copy of it) or its room goes to the lane, with its counts. */
 enum sotto_status overlap_send_copy(struct overlap *o);
 enum sotto_status overlap_send(struct overlap *o);
@@ -67,9 +72,12 @@ void overlap_free(struct strategy *s);
 enum sotto_status overlap_import(struct strategy *s, const float *flat);
 enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
 const int32_t *overlap_history(struct strategy *s, int64_t *count);
+bool overlap_leave(struct strategy *s, enum sotto_status st);
 #define OVERLAP_OPS                                                                                \
     .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
-    .import = overlap_import, .history = overlap_history, .free = overlap_free
+    .import = overlap_import, .history = overlap_history, .place = shard_place_in_run,             \
+    .pushed = shard_pushed, .write_pushes = shard_write_pushes, .leave = overlap_leave,            \
+    .free = overlap_free
 #define OVERLAP_METHOD                                                                             \
     .axis = METHOD_SHARD, .resolve = overlap_resolve, .trial = overlap_trial, .timed = overlap_timed
 

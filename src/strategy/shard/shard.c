@@ -96,7 +96,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
     buffer_free(&s->mean);
     if (r->ops->begin) {
         TRY(r->ops->begin(r, plan, &rung));
-        s->next = r->data.microbatch;
+        s->next = r->data.own ? s->next : r->data.microbatch;
     }
     /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
      * know of each other. */
@@ -219,7 +219,8 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 
 int shard_data(const struct shard *s)
 {
-    return s->replicate->ops->begin ? s->replicate->data.rank : s->is.oracle->rank;
+    const struct replicate *r = s->replicate;
+    return r->ops->begin && !r->data.own ? r->data.rank : s->is.oracle->rank;
 }
 
 bool shard_alone(const struct shard *s)
