@@ -210,17 +210,19 @@ static int classes_of(const struct loaded *l)
 }
 
 /* Classes by name must be all of the model's, or their numbers would mean others. */
-static enum sotto_status check_classes(const struct loaded *l, const struct loader *loader)
+static enum sotto_status check_classes(const struct loaded *l, const struct loader *loader,
+                                       const char *folder)
 {
     const struct image_set *set = images_set(loader);
     const int classes = classes_of(l);
     if (set->classes > classes || (set->names && set->classes != classes))
         return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
                     set->classes, classes);
-    return SOTTO_OK;
+    return set->names ? loaded_check_classes(folder, set->names, classes) : SOTTO_OK;
 }
 
-static enum sotto_status on_images(struct loaded *l, const struct eval_options *o)
+static enum sotto_status on_images(struct loaded *l, const struct eval_options *o,
+                                   const char *model)
 {
     const struct eval_config *c = &o->eval;
     const int *dims = l->model.sample.dims;
@@ -228,7 +230,7 @@ static enum sotto_status on_images(struct loaded *l, const struct eval_options *
     struct loader *loader;
     struct evaluation e;
     TRY(images_open(&loader, &o->data, DATA_VALID, &setup));
-    enum sotto_status st = check_classes(l, loader);
+    enum sotto_status st = check_classes(l, loader, model);
     if (st == SOTTO_OK)
         st = measure(l, loader, c, 1, &e);
     if (st == SOTTO_OK)
@@ -281,7 +283,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (st == SOTTO_OK && images)
         st = refuse_text(&o->eval);
     if (st == SOTTO_OK && images)
-        st = on_images(&l, o);
+        st = on_images(&l, o, model);
     else if (st == SOTTO_OK && data)
         st = on_data(&l, o, model);
     if (st == SOTTO_OK && *o->eval.last_words)

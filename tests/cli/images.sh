@@ -34,7 +34,14 @@ says '^length: 10 rounds, each of 4 images; 2.86 times through the data$'
 succeeds "$sotto" train --resume run --steps=22
 says 'resuming from'
 
-rm -r set/val/bright
+mv set/val/dark set/val/dim
+succeeds "$sotto" eval run --data.valid=set
+says "class 1 is 'dark' to the model in run and 'dim' in the data: classes are compared by their numbers"
+says '^loss [0-9.]+  top-1 100.00%'
+mv set/val/dim set/val/dark
+mv set/val/bright set/val/light
+fails_with "class 0 of the data, 'dark', is class 1 of the model in run" "$sotto" eval run --data.valid=set
+rm -r set/val/light
 fails_with 'the data have 1 classes, the model tells 2 apart' "$sotto" eval run --data.valid=set
 fails_with 'holds a model of images' "$sotto" sample run
 fails_with 'the model reads images' "$sotto" eval run --data.valid=set --seq=9
