@@ -6,9 +6,11 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "cli/progress.h"
 #include "data/image/images.h"
 #include "io/safetensors.h"
+#include "train/class_names.h"
 #include "train/evaluate.h"
 #include "train/loaded.h"
 
@@ -209,28 +211,41 @@ static int classes_of(const struct loaded *l)
     return model_config_image(&config)->classes;
 }
 
-/* Classes by name must be all of the model's, or their numbers would mean others. */
-static enum sotto_status check_classes(const struct loaded *l, const struct loader *loader,
-                                       const char *folder)
+/* Classes by number, where the model has no names for them. */
+static enum sotto_status check_classes(const struct image_set *set, int classes)
 {
-    const struct image_set *set = images_set(loader);
-    const int classes = classes_of(l);
-    if (set->classes > classes || (set->names && set->classes != classes))
+    if (set->classes > classes)
         return fail(SOTTO_EINVAL, "the data have %d classes, the model tells %d apart",
                     set->classes, classes);
-    return set->names ? loaded_check_classes(folder, set->names, classes) : SOTTO_OK;
+    if (set->names && set->classes < classes)
+        log_warn("the data have %d classes, the model tells %d apart and has no names for them: "
+                 "they are its first ones",
+                 set->classes, classes);
+    return SOTTO_OK;
+}
+
+static enum sotto_status open_images(const struct loaded *l, const struct data_config *data,
+                                     const char *model, struct loader **loader)
+{
+    const int *dims = l->model.sample.dims;
+    struct class_names names;
+    TRY(class_names_open(&names, model, classes_of(l)));
+    const struct images_setup setup = {
+        dims[0],    dims[1], dims[2], &l->processor, names.n ? NAMING_ONLY : NAMING_OWN,
+        names.name, names.n};
+    const enum sotto_status st = images_open(loader, data, DATA_VALID, &setup);
+    class_names_close(&names);
+    return st;
 }
 
 static enum sotto_status on_images(struct loaded *l, const struct eval_options *o,
                                    const char *model)
 {
     const struct eval_config *c = &o->eval;
-    const int *dims = l->model.sample.dims;
-    const struct images_setup setup = {dims[0], dims[1], dims[2], &l->processor};
     struct loader *loader;
     struct evaluation e;
-    TRY(images_open(&loader, &o->data, DATA_VALID, &setup));
-    enum sotto_status st = check_classes(l, loader, model);
+    TRY(open_images(l, &o->data, model, &loader));
+    enum sotto_status st = check_classes(images_set(loader), classes_of(l));
     if (st == SOTTO_OK)
         st = measure(l, loader, c, 1, &e);
     if (st == SOTTO_OK)

@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json.h"
-#include "base/log.h"
-#include "nn/arch/image.h"
 #include "tensor/ops.h"
 #include "train/resume.h"
 #include "train/weights.h"
@@ -37,50 +34,6 @@ static enum sotto_status open_tokenizer(struct loaded *l, const char *folder, co
         return fail(SOTTO_EINVAL, "the tokenizer %s has %d tokens, the model in %s %d", named,
                     tokenizer_vocab_size(l->tokenizer), folder, l->model.config.vocab);
     return loaded_check_tokenizer(l->tokenizer, named, folder);
-}
-
-static int class_of(const json_t *config, const char *name, int classes)
-{
-    for (int i = 0; i < classes; i++) {
-        const char *theirs = image_class_name(config, i);
-        if (theirs && strcmp(theirs, name) == 0)
-            return i;
-    }
-    return -1;
-}
-
-static enum sotto_status compare_classes(const json_t *config, const char *folder,
-                                         char *const *names, int classes)
-{
-    int other = -1;
-    for (int i = classes - 1; i >= 0; i--) {
-        const char *theirs = image_class_name(config, i);
-        if (!theirs || strcmp(theirs, names[i]) == 0)
-            continue;
-        const int there = class_of(config, names[i], classes);
-        if (there >= 0)
-            return fail(SOTTO_EINVAL,
-                        "class %d of the data, '%.80s', is class %d of the model in %s: folders "
-                        "are numbered by their sorted names, so name them in the model's order",
-                        i, names[i], there, folder);
-        other = i;
-    }
-    if (other >= 0)
-        log_warn("class %d is '%.80s' to the model in %s and '%.80s' in the data: classes are "
-                 "compared by their numbers",
-                 other, image_class_name(config, other), folder, names[other]);
-    return SOTTO_OK;
-}
-
-enum sotto_status loaded_check_classes(const char *folder, char *const *names, int classes)
-{
-    char path[FILE_PATH_ROOM];
-    json_t *config;
-    TRY(file_join(path, folder, "config.json"));
-    TRY(json_open(&config, path, 1 << 24));
-    const enum sotto_status st = compare_classes(config, folder, names, classes);
-    json_decref(config);
-    return st;
 }
 
 typedef enum sotto_status load_table(const struct model *model, const char *path, float *to);

@@ -34,9 +34,4 @@ int loaded_trained_length(const struct loaded *l, const char *folder);
 enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
                                          const char *folder);
 
-/* Of the classes that data have by name, as many as the model in `folder` tells apart: a fault if
- * it gives one of the names to a class of another number. One that it calls otherwise, where it
- * has names, is told. */
-enum sotto_status loaded_check_classes(const char *folder, char *const *names, int classes);
-
 #endif

@@ -8,9 +8,11 @@
 
 #include <signal.h>
 
+#include "data/image/images.h"
 #include "io/metrics.h"
 #include "io/rundir.h"
 #include "io/state.h"
+#include "train/class_names.h"
 #include "train/cluster.h"
 #include "train/cost.h"
 #include "train/evaluate.h"
@@ -144,11 +146,13 @@ enum sotto_status run_open_data(struct run *run, const char *from);
 enum sotto_status run_describe_images(struct run *run, const char *from);
 
 /* Parts of opening that concern the classifier of a model over images that training starts from.
- * Classes that the user asked for are taken out of `asked`, since the model may have others; then
- * the data say how many it is to have; then, the model being known, it is said whether the
- * classifier is made anew; and once run->folder is open, what classes are called. */
+ * Classes that the user asked for are taken out of `asked`, since the model may have others; its
+ * `names` may number those of the data; then the data say how many it is to have; then, the model
+ * being known, it is said whether the classifier is made anew; and once run->folder is open, what
+ * classes are called. */
 void run_ask_classes(struct run *run, struct model_config *asked);
-enum sotto_status run_fit_classes(struct run *run);
+enum images_naming run_naming(const struct run *run, const struct class_names *names);
+enum sotto_status run_fit_classes(struct run *run, const struct class_names *names);
 enum sotto_status run_choose_head(struct run *run, const char *from);
 enum sotto_status run_describe_classes(struct run *run);
 

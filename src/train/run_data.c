@@ -85,14 +85,22 @@ static enum sotto_status open_images(struct run *run, const char *from)
     const struct data_config *c = &run->config.data;
     const struct image_sizes *wants = model_config_image(&run->config.model);
     struct image_processor processor;
+    struct class_names names = {0};
     TRY(data_refuse(c, true));
     TRY(processor_read(&processor, from));
-    const struct images_setup setup = {wants->height, wants->width, wants->channels, &processor};
-    TRY(images_open(&run->train, c, DATA_TRAIN, &setup));
+    if (*from)
+        TRY(class_names_open(&names, from, wants->classes));
+    const struct images_setup setup = {
+        wants->height,           wants->width, wants->channels, &processor,
+        run_naming(run, &names), names.name,   names.n};
+    enum sotto_status st = images_open(&run->train, c, DATA_TRAIN, &setup);
+    if (st == SOTTO_OK)
+        st = run_fit_classes(run, &names);
+    class_names_close(&names);
+    TRY(st);
     TRY(images_open_valid(&run->valid, run->train, c));
     const struct image_set *set = images_set(run->train);
     run->config.data.resize = set->resize; /* so that it is kept with them */
-    TRY(run_fit_classes(run));
     return model_config_fit(&run->config.model, &(struct image_sizes){set->height, set->width,
                                                                       set->channels, set->classes});
 }

@@ -201,6 +201,43 @@ static void class_folders(void **state)
     assert_ok(try_open(config.train, DATA_TRAIN, 5));
 }
 
+/* The model's numbers for classes by their names, as far as it is asked for that. */
+static void classes_of_a_model(void **state)
+{
+    (void)state;
+    static char *const model[] = {"emu", "dog", "cat"}, *const same[] = {"dog", "cat"},
+                       *const others[] = {"ant", "dog"};
+    static const struct {
+        enum images_naming naming;
+        char *const *names;
+        int n, cat; /* which label the first image has; -1: refused */
+    } cases[] = {{NAMING_ONLY, model, 3, 2},  {NAMING_KNOWN, model, 3, 2},
+                 {NAMING_SAME, model, 3, 0},  {NAMING_SAME, same, 2, 1},
+                 {NAMING_SAME, others, 2, 0}, {NAMING_KNOWN, others, 2, 0},
+                 {NAMING_OWN, NULL, 0, 0},    {NAMING_ONLY, others, 2, -1}};
+    struct data_config config;
+    make_folder("named/dog");
+    make_folder("named/cat");
+    make_ppm("named/cat/1.ppm", 2, 3, 10, 20, 30);
+    make_ppm("named/dog/1.ppm", 2, 3, 10, 20, 30);
+    config_source(&config, make_folder("named"));
+    config.holdout = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct images_setup setup = {
+            .naming = cases[i].naming, .names = cases[i].names, .classes = cases[i].n};
+        struct loader *l;
+        if (cases[i].cat < 0) {
+            assert_fails(images_open(&l, &config, DATA_TRAIN, &setup), SOTTO_EINVAL,
+                         "classes that the model does not know: 'cat'; it knows 'ant', 'dog'");
+            continue;
+        }
+        assert_ok(images_open(&l, &config, DATA_TRAIN, &setup));
+        assert_int_equal(images_set(l)->labels[0], cases[i].cat);
+        assert_string_equal(images_set(l)->names[cases[i].cat], "cat");
+        loader_close(l);
+    }
+}
+
 /* Linear light, of which Pillow and torchvision take no notice either. */
 static void png_gamma(void **state)
 {
@@ -518,19 +555,13 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files),
-        cmocka_unit_test(cifar_100),
-        cmocka_unit_test(class_folders),
-        cmocka_unit_test(png_files),
-        cmocka_unit_test(png_gamma),
-        cmocka_unit_test(resized),
-        cmocka_unit_test(middle_of_its_own_size),
-        cmocka_unit_test(filters),
-        cmocka_unit_test(hostile_cifar),
-        cmocka_unit_test(hostile_idx),
-        cmocka_unit_test(hostile_gzip),
-        cmocka_unit_test(hostile_pictures),
-        cmocka_unit_test(too_large),
+        cmocka_unit_test(idx_files),        cmocka_unit_test(cifar_100),
+        cmocka_unit_test(class_folders),    cmocka_unit_test(png_files),
+        cmocka_unit_test(png_gamma),        cmocka_unit_test(classes_of_a_model),
+        cmocka_unit_test(resized),          cmocka_unit_test(middle_of_its_own_size),
+        cmocka_unit_test(filters),          cmocka_unit_test(hostile_cifar),
+        cmocka_unit_test(hostile_idx),      cmocka_unit_test(hostile_gzip),
+        cmocka_unit_test(hostile_pictures), cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -303,7 +303,7 @@ static void sizes(void **state)
 {
     (void)state;
     struct data_config *config = cifar_folder();
-    struct images_setup setup = {16, 16, 1, NULL};
+    struct images_setup setup = {.height = 16, .width = 16, .channels = 1};
     struct loader *l;
     struct batch b;
     assert_ok(images_open(&l, config, DATA_TRAIN, &setup));

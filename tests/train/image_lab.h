@@ -43,7 +43,8 @@ static inline void assert_evaluates(struct loaded *l, int rows, const struct eva
 {
     static struct data_config data;
     const int *dims = l->model.sample.dims;
-    const struct images_setup setup = {dims[0], dims[1], dims[2], &l->processor};
+    const struct images_setup setup = {
+        .height = dims[0], .width = dims[1], .channels = dims[2], .processor = &l->processor};
     const struct evaluation_range range = {
         .rows = rows, .t = 1, .parts = 1, .state = l->state.view};
     struct loader *valid;

@@ -218,11 +218,63 @@ static void classifier_is_made_anew(void **state)
     }
 }
 
+/* Their model of five classes under these names, the others c0, c2 and c3. */
+static void name_theirs(const char *first, const char *second)
+{
+    json_t *config, *names = json_object();
+    for (int i = 0; i < 5; i++) {
+        char number[8], name[16];
+        snprintf(number, sizeof number, "%d", i);
+        snprintf(name, sizeof name, "c%d", i);
+        json_object_set_new(names, number, json_string(i == 4 ? first : i == 1 ? second : name));
+    }
+    assert_ok(json_open(&config, in("theirs", "config.json"), 1 << 20));
+    json_object_set_new(config, "id2label", names);
+    assert_ok(json_save(config, in("theirs", "config.json"), 2));
+    json_decref(config);
+}
+
+static const char *label_of(const json_t *config, const char *number)
+{
+    return json_string_value(json_object_get(json_object_get(config, "id2label"), number));
+}
+
+/* Kept with more classes than the data: by the names that it knows, or the first ones, which are
+ * then called so; with some of them it is neither. */
+static void classifier_is_kept(void **state)
+{
+    (void)state;
+    static const char *const keep[] = {"train.head=keep", "train.steps=1", NULL};
+    struct run *run = malloc(sizeof *run);
+    json_t *config;
+    make_colours();
+    make_theirs("resnet", "theirs");
+    name_theirs("blue", "red");
+    assert_ok(run_open(run, configure_tuning("kept", "theirs", keep), NULL));
+    const struct image_set *set = images_set(run->train);
+    assert_true(set->labels[0] == 4 && set->labels[set->count - 1] == 1 && set->classes == 5);
+    assert_ok(run_train(run));
+    run_close(run);
+    assert_same_text("theirs", "kept", "config.json");
+    name_theirs("c4", "c1");
+    tune("first", "theirs", keep);
+    assert_ok(json_open(&config, in("first", "config.json"), 1 << 20));
+    assert_string_equal(label_of(config, "0"), "blue");
+    assert_string_equal(label_of(config, "1"), "red");
+    assert_string_equal(label_of(config, "4"), "c4");
+    json_decref(config);
+    name_theirs("blue", "c1");
+    assert_fails(run_open(run, configure_tuning("no", "theirs", keep), NULL), SOTTO_EINVAL,
+                 "the model has the data's class 'blue' and has no 'red'");
+    free(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tuning_keeps_the_folder),
         cmocka_unit_test(classifier_is_made_anew),
+        cmocka_unit_test(classifier_is_kept),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -31,6 +31,13 @@ void image_names_free(char **names, int count);
 /* The labels that go with a file of IDX images. */
 enum sotto_status idx_labels_path(const char *images, char out[FILE_PATH_ROOM]);
 
+/* The set's classes before its folders are read, as `setup` wants it: none where they number
+ * themselves. */
+struct images_setup;
+enum sotto_status image_names_choose(struct image_set *set, const struct image_parts *parts,
+                                     bool test, const struct images_setup *setup);
+enum sotto_status image_names_take(struct image_set *set, char *const *names, int classes);
+
 /* Reads a folder with one for each class; the set's own classes, where it has some, must have the
  * names. */
 enum sotto_status image_folder_read(struct image_set *set, const char *folder);

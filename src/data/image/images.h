@@ -12,10 +12,22 @@
 #include "data/image/processor.h"
 #include "data/loader.h"
 
+/* When classes that are folders have the model's numbers, by its names for them, and not those of
+ * their own sorted names. */
+enum images_naming {
+    NAMING_OWN,   /* never, it has no names */
+    NAMING_SAME,  /* where both have the same ones, in whatever order */
+    NAMING_KNOWN, /* where it knows all of them */
+    NAMING_ONLY   /* always: others are an error */
+};
+
 /* What the model says. */
 struct images_setup {
     int height, width, channels;             /* that it wants; 0: any */
     const struct image_processor *processor; /* (optional) how its images are made */
+    enum images_naming naming;
+    char *const *names; /* (classes), unless naming is OWN; "": one without */
+    int classes;
 };
 
 /* Images of a split. DATA_VALID without data.valid is the test part of the folders that have one,

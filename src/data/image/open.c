@@ -179,6 +179,7 @@ enum sotto_status images_open(struct loader **out, const struct data_config *con
     if (split == DATA_VALID && !*config->valid && !choice.test && l->held_out == 0)
         TRY_DONE(
             fail(SOTTO_EINVAL, "no validation data: name some with valid, or set holdout above 0"));
+    TRY_DONE(image_names_choose(&l->set, &choice.parts, choice.test, setup));
     TRY_DONE(read_parts(&l->set, &choice.parts, choice.test));
     if (l->set.count == 0)
         TRY_DONE(fail(SOTTO_EFORMAT, "%s has no training images", choice.parts.part[0].path));
@@ -192,21 +193,6 @@ done:
     return st;
 }
 
-/* The classes of `train`, under their names. */
-static enum sotto_status take_classes(struct image_set *set, const struct image_set *train)
-{
-    if (!train->names)
-        return SOTTO_OK;
-    set->names = calloc((size_t)train->classes, sizeof *set->names);
-    for (int k = 0; set->names && k < train->classes; k++) {
-        set->names[k] = strdup(train->names[k]);
-        set->classes += set->names[k] != NULL;
-    }
-    return set->classes == train->classes
-               ? SOTTO_OK
-               : fail(SOTTO_ENOMEM, "no memory for %d classes", train->classes);
-}
-
 static enum sotto_status read_valid(struct images *l, const struct images *train,
                                     const struct choice *choice)
 {
@@ -217,7 +203,8 @@ static enum sotto_status read_valid(struct images *l, const struct images *train
                                 .keep = train->set.keep,
                                 .filter = train->set.filter,
                                 .given = train->set.given};
-    TRY(take_classes(&l->set, &train->set));
+    if (train->set.names)
+        TRY(image_names_take(&l->set, train->set.names, train->set.classes));
     TRY(read_parts(&l->set, &choice->parts, choice->test));
     if (l->set.count == 0)
         return fail(SOTTO_EFORMAT, "%s has no images", choice->parts.part[0].path);

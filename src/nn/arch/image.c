@@ -73,7 +73,7 @@ void image_write_classes(json_t *json, char *const *names, int classes)
         char number[16], unnamed[32];
         snprintf(number, sizeof number, "%d", i);
         snprintf(unnamed, sizeof unnamed, IMAGE_UNNAMED, i);
-        json_t *name = names ? json_string(names[i]) : NULL;
+        json_t *name = names && names[i] ? json_string(names[i]) : NULL;
         if (!name) /* there is none, or it is no UTF-8 */
             name = json_string(unnamed);
         json_object_set_new(by_name, json_string_value(name), json_integer(i));

@@ -10,7 +10,7 @@ enum sotto_status image_check(const struct image_sizes *s, const char *arch);
 enum sotto_status image_read(struct image_sizes *s, const json_t *json);
 void image_write(const struct image_sizes *s, json_t *json);
 
-/* id2label and label2id. `names` (optional): (classes). */
+/* id2label and label2id. `names` (optional): (classes), NULL: one without. */
 void image_write_classes(json_t *json, char *const *names, int classes);
 /* ... and what config.json calls class i; NULL: it has a number only. */
 const char *image_class_name(const json_t *json, int i);

@@ -1,0 +1,87 @@
+/* Whose numbers the classes of folders have: the model's where it knows them by name, else those of
+ * their sorted names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/image/find.h"
+#include "data/image/images.h"
+
+static bool knows(const struct images_setup *setup, const char *name)
+{
+    for (int k = 0; k < setup->classes; k++)
+        if (strcmp(setup->names[k], name) == 0)
+            return true;
+    return false;
+}
+
+/* Names in quotes, a few of them, and how many there are beside. */
+struct list {
+    char text[256];
+    size_t used;
+    int n;
+};
+
+static void list_add(struct list *l, const char *name)
+{
+    enum { MOST = 6, LONGEST = 24 };
+    if (l->n++ < MOST)
+        l->used += (size_t)snprintf(l->text + l->used, sizeof l->text - l->used, "%s'%.*s'",
+                                    l->used ? ", " : "", LONGEST, name);
+}
+
+static void list_end(struct list *l)
+{
+    enum { MOST = 6 };
+    if (l->n > MOST)
+        snprintf(l->text + l->used, sizeof l->text - l->used, " and %d more", l->n - MOST);
+}
+
+static enum sotto_status refuse(const struct images_setup *setup, const char *path,
+                                struct list *unknown)
+{
+    struct list known = {0};
+    for (int k = 0; k < setup->classes; k++)
+        list_add(&known, setup->names[k]);
+    list_end(&known);
+    list_end(unknown);
+    return fail(SOTTO_EINVAL, "%s has classes that the model does not know: %s; it knows %s", path,
+                unknown->text, known.text);
+}
+
+enum sotto_status image_names_take(struct image_set *set, char *const *names, int classes)
+{
+    set->names = calloc((size_t)classes, sizeof *set->names);
+    for (int k = 0; set->names && k < classes; k++) {
+        set->names[k] = strdup(names[k]);
+        set->classes += set->names[k] != NULL;
+    }
+    return set->classes == classes ? SOTTO_OK
+                                   : fail(SOTTO_ENOMEM, "no memory for %d classes", classes);
+}
+
+enum sotto_status image_names_choose(struct image_set *set, const struct image_parts *parts,
+                                     bool test, const struct images_setup *setup)
+{
+    int most = 0;
+    for (int i = 0; setup->naming != NAMING_OWN && i < parts->count; i++) {
+        const struct image_part *part = &parts->part[i];
+        struct list unknown = {0};
+        char **names;
+        int n;
+        if (part->format != DATA_IMAGES)
+            return SOTTO_OK;
+        if (part->test != test)
+            continue;
+        TRY(image_names(part->path, true, &names, &n));
+        for (int k = 0; k < n; k++)
+            if (!knows(setup, names[k]))
+                list_add(&unknown, names[k]);
+        image_names_free(names, n);
+        if (unknown.n)
+            return setup->naming == NAMING_ONLY ? refuse(setup, part->path, &unknown) : SOTTO_OK;
+        most = n > most ? n : most;
+    }
+    if (most == 0 || (setup->naming == NAMING_SAME && most != setup->classes))
+        return SOTTO_OK;
+    return image_names_take(set, setup->names, setup->classes);
+}
