@@ -227,6 +227,15 @@ static enum sotto_status plan(const struct run_config *config)
     return st;
 }
 
+static void print_done(const struct run *run)
+{
+    const struct arch *arch = archs[run->model.config.arch];
+    const bool alone = arch->alone && arch->alone(&run->model.config);
+    printf("done: %s is a %s (state %016" PRIx64 ")\n", run->config.train.out,
+           alone ? "model folder that sotto alone reads" : "Hugging Face model folder",
+           run->result.hash);
+}
+
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
     const struct train_command *c = config;
@@ -258,8 +267,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         else if (run.config.train.oracle == ORACLE_NULL)
             printf("done: the report is in %s\n", run.config.train.out);
         else
-            printf("done: %s is a Hugging Face model folder (state %016" PRIx64 ")\n",
-                   run.config.train.out, run.result.hash);
+            print_done(&run);
     } else if (st != SOTTO_OK) {
         print_way_on(&run, st, stdout);
     }

@@ -23,6 +23,7 @@ says '^data: 14 images of 2 classes in 2 sources, mean '
 says '^step 20/20 .* images/s'
 says 'top-1 100.00%, top-5 100.00% of 14 images$'
 says '^160 images in '
+says '^done: run is a model folder that sotto alone reads'
 grep -q '"eval/top5"' run/metrics.jsonl || die "no top-5 in the metrics"
 succeeds "$sotto" eval run --data.valid=set --logits=logits.safetensors
 says '^loss [0-9.]+  top-1 100.00%  top-5 100.00%  images 14$'

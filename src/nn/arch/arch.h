@@ -53,6 +53,9 @@ struct arch {
     enum sotto_status (*check)(const struct model_config *c); /* (optional) */
     /* (optional) Of models over images: where its own configuration has their sizes. */
     struct image_sizes *(*image)(struct model_config *c);
+    /* (optional) Whether transformers has no such model: no one else reads the folder. Default: it
+     * has. */
+    bool (*alone)(const struct model_config *c);
     enum sotto_status (*from_json)(struct model_config *c, const json_t *json);
     json_t *(*to_json)(const struct model_config *c); /* all but the members every model has */
     enum sotto_status (*build)(struct model *m);

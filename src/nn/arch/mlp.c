@@ -110,6 +110,12 @@ static enum sotto_status build(struct model *m)
     return SOTTO_OK;
 }
 
+static bool alone(const struct model_config *c)
+{
+    (void)c;
+    return true;
+}
+
 const struct arch arch_mlp = {.name = "mlp",
                               .about = "dense layers over the pixels of images",
                               .hf_class = "SottoMLP",
@@ -117,6 +123,7 @@ const struct arch arch_mlp = {.name = "mlp",
                               .defaults = defaults,
                               .check = check,
                               .image = image,
+                              .alone = alone,
                               .from_json = from_json,
                               .to_json = to_json,
                               .build = build};

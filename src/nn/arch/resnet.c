@@ -330,6 +330,12 @@ static json_t *to_json(const struct model_config *c)
     return json;
 }
 
+static bool alone(const struct model_config *c)
+{
+    const struct resnet_config *r = arch_own(c, &arch_resnet);
+    return r->stem == STEM_CIFAR;
+}
+
 const struct arch arch_resnet = {.name = "resnet",
                                  .about =
                                      "ResNet (2015): residual blocks of convolutions over images",
@@ -338,6 +344,7 @@ const struct arch arch_resnet = {.name = "resnet",
                                  .defaults = defaults,
                                  .check = check,
                                  .image = image,
+                                 .alone = alone,
                                  .from_json = from_json,
                                  .to_json = to_json,
                                  .build = build};
