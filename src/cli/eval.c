@@ -197,6 +197,14 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
     return st;
 }
 
+static enum sotto_status refuse_changes(const struct data_config *d)
+{
+    if (d->crop || d->flip)
+        return fail(SOTTO_EINVAL, "data.%s has no effect: evaluations see images as they are",
+                    d->crop ? "crop" : "flip");
+    return SOTTO_OK;
+}
+
 static enum sotto_status refuse_text(const struct eval_config *c)
 {
     if (c->seq > 1 || *c->last_words)
@@ -297,6 +305,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     enum sotto_status st = data_refuse(&o->data, images);
     if (st == SOTTO_OK && images)
         st = refuse_text(&o->eval);
+    if (st == SOTTO_OK && images)
+        st = refuse_changes(&o->data);
     if (st == SOTTO_OK && images)
         st = on_images(&l, o, model);
     else if (st == SOTTO_OK && data)

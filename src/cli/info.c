@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/option_only.h"
 #include "cli/schedule.h"
 #include "comm/mpi/mpi.h"
 #include "data/image/images.h"
@@ -30,9 +31,10 @@ static const struct option table[] = {
     OPTION_INT(S, seq, "0", 0, 1 << 22,
                "tokens of a sequence; 0: as many as the model has positions"),
     OPTION_INT(S, vocab, "8192", 1, 1 << 24, "vocabulary of presets that take the tokenizer's"),
-    OPTION_INT(S, image_size, "32", 1, 1 << 14,
-               "rows and columns of images, for presets that take the data's"),
-    OPTION_INT(S, channels, "3", 1, 3, "the same: 1: grey, 3: colours"),
+    OPTION_INT(S, image_size, "0", 0, 1 << 14,
+               "rows and columns that the images of a set are brought to, 0: as they are; for "
+               "presets that take the data's, 0: 32"),
+    OPTION_INT(S, channels, "3", 1, 3, "for such presets: 1: grey, 3: colours"),
     OPTION_INT(S, classes, "10", 1, 1 << 20, "the same: classes to tell apart"),
     OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
@@ -51,6 +53,22 @@ static int sections(void *config, struct option_section *out)
     return 1;
 }
 
+static const char *const of_text[] = {"seq", "vocab", NULL};
+static const char *const of_images[] = {"image_size", "channels", "classes", NULL};
+static const char *const of_models[] = {"batch",  "seq",       "vocab",       "channels", "classes",
+                                        "stages", "recompute", "activations", NULL};
+
+/* Keys that are set and have no meaning here. */
+static enum sotto_status refuse(const struct info_config *c, const char *const *keys,
+                                const char *why)
+{
+    for (; *keys; keys++)
+        for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+            if (strcmp(table[i].key, *keys) == 0 && !option_is_default(&table[i], c))
+                return fail(SOTTO_EINVAL, "%s has no effect: %s", *keys, why);
+    return SOTTO_OK;
+}
+
 /* What the data would say of it. */
 static enum sotto_status complete(struct model_config *m, const struct info_config *c)
 {
@@ -59,8 +77,9 @@ static enum sotto_status complete(struct model_config *m, const struct info_conf
         m->vocab = c->vocab;
     if (!open)
         return SOTTO_OK;
-    return model_config_fit(m, &(struct image_sizes){open->height ? open->height : c->image_size,
-                                                     open->width ? open->width : c->image_size,
+    const int side = c->image_size ? c->image_size : 32;
+    return model_config_fit(m, &(struct image_sizes){open->height ? open->height : side,
+                                                     open->width ? open->width : side,
                                                      open->channels ? open->channels : c->channels,
                                                      open->classes ? open->classes : c->classes});
 }
@@ -145,7 +164,7 @@ static void print_classes(const struct image_set *set)
     }
 }
 
-static enum sotto_status print_images(const char *path)
+static enum sotto_status print_images(const char *path, const struct info_config *c)
 {
     struct data_config data;
     struct loader *loader, *valid;
@@ -154,6 +173,8 @@ static enum sotto_status print_images(const char *path)
     data_defaults(&data);
     snprintf(data.train, sizeof data.train, "%s", path);
     data.holdout = 0;
+    data.image_size = c->image_size;
+    TRY(refuse(c, of_models, "images are only counted"));
     TRY(images_open(&loader, &data, DATA_TRAIN, &setup));
     const struct image_set *set = images_set(loader);
     const struct image_norm *norm = images_norm(loader);
@@ -208,6 +229,10 @@ static enum sotto_status print_model(const char *name, const struct info_config 
         TRY(fail_in(model_config_resolve(&m), "%s is neither a model folder nor a preset: ", name));
         TRY(complete(&m, c));
     }
+    if (model_config_image(&m))
+        TRY(refuse(c, of_text, "the model reads images"));
+    else
+        TRY(refuse(c, of_images, "the model reads text"));
     TRY(model_init(&model, &m, c->stages, 1));
     describe(name, &model, &m);
     enum sotto_status st = print_memory(&model, c);
@@ -277,7 +302,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
         return fail(SOTTO_EINVAL, "--%s is of a schedule: say which, with --schedule",
                     *c->svg ? "svg" : "placement");
     if (n_words == 1 && is_images(words[0]))
-        return print_images(words[0]);
+        return print_images(words[0], c);
     if (n_words == 1)
         TRY(print_model(words[0], c));
     if (n_words == 1 && c->schedule != SCHEDULE_NONE)

@@ -77,6 +77,14 @@ enum sotto_status data_refuse(const struct data_config *c, bool images)
     return SOTTO_OK;
 }
 
+bool data_says_holdout(const struct data_config *c)
+{
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(options[i].key, "holdout") == 0)
+            return !option_is_default(&options[i], c);
+    return false;
+}
+
 enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM])
 {
     for (const char *p = *list;;) {

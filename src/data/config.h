@@ -53,6 +53,9 @@ void data_defaults(struct data_config *config);
 /* Refuses keys that are set and are for the other kind of data. */
 enum sotto_status data_refuse(const struct data_config *config, bool images);
 
+/* Whether holdout is another than the default, which may have nothing to hold out from. */
+bool data_says_holdout(const struct data_config *config);
+
 /* The next word of a list with commas, without the blanks around it; `*list` moves on. "": the end.
  */
 enum sotto_status data_word(const char **list, char word[FILE_PATH_ROOM]);

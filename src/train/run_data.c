@@ -111,7 +111,14 @@ enum sotto_status run_open_data(struct run *run, const char *from)
     if (t->head != HEAD_AUTO && !*run->checkpoint && !run->head.came)
         return fail(SOTTO_EINVAL, "train.head has no effect: training starts from no model over "
                                   "images");
-    return model_config_image(&run->config.model) ? open_images(run, from) : open_text(run, from);
+    TRY((model_config_image(&run->config.model) ? open_images : open_text)(run, from));
+    const int sources = loader_has_images(run->train) ? images_set(run->train)->n_sources
+                                                      : loader_sources(run->train),
+              workers = run->cluster.size;
+    if (run->config.data.sharding == DATA_BY_SOURCE && sources < workers && run->cluster.leads)
+        log_warn("data.sharding = source: %d workers share %d source%s, so some read the same",
+                 workers, sources, sources == 1 ? "" : "s");
+    return SOTTO_OK;
 }
 
 enum sotto_status run_describe_images(struct run *run, const char *from)

@@ -48,6 +48,31 @@ cp set/val/dark/* other/dark
 fails_with "other has classes that the model does not know: 'amber'" "$sotto" train --resume run --steps=24 --data.train=other
 mv bright set/val/bright
 
+# what is left out, or has no effect, is told
+mkdir -p odd/train odd/bus/more
+cp set/val/dark/1.pgm odd/train
+cp set/val/dark/2.pgm odd/bus
+cp set/val/dark/* odd/bus/more
+ln -s nowhere odd/bus/9.pgm
+succeeds "$sotto" info odd
+says '^odd: 2 images of 4 x 4 x 3 in 2 classes'
+says '^  class 1 +1 images  train$'
+says 'odd: files in folders inside those of classes, which are not read: 7$'
+says 'odd: links to nothing, which are left out: 1$'
+printf 'P5\n5 4\n255\n01234567890123456789' >odd/train/2.pgm
+fails_with 'is of 4 x 5, the images before it of 4 x 4: say image_size' "$sotto" info odd
+succeeds "$sotto" info odd --image_size=6
+says '^odd: 3 images of 6 x 6 x 3'
+fails_with 'seq has no effect: images are only counted' "$sotto" info odd --seq=4
+fails_with 'seq has no effect: the model reads images' "$sotto" info run --seq=4
+fails_with 'image_size has no effect: the model reads text' "$sotto" info gpt2 --image_size=44
+fails_with 'data.crop has no effect: evaluations see images as they are' "$sotto" eval run --data.valid=set --data.crop=1
+fails_with 'data.crop = 4 moves images of 4 x 4 out of sight' "$sotto" train "${small[@]}" --data.crop=4 --out=no
+fails_with 'data.mean = 128, data.std = 60: values are from 0 to 1' "$sotto" train "${small[@]}" --data.mean=128 --data.std=60 --out=no
+succeeds "$sotto" train "${small[@]}" --dry_run --out=dry --workers=3 --data.sharding=source --data.holdout=0.2
+says 'data.sharding = source: 3 workers share 2 sources, so some read the same$'
+says 'data.holdout = 0.2 has no effect: the data have a part for that$'
+
 fails_with 'holds a model of images' "$sotto" sample run
 fails_with 'the model reads images' "$sotto" eval run --data.valid=set --seq=9
 fails_with 'set holds images, and the model reads text' "$sotto" train --data.train=set --out=no

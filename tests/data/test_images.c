@@ -289,8 +289,10 @@ static void means(void **state)
                {"0.5", "0", "data.std = 0"},
                {"0.5", "nan", "data.std = nan"},
                {"1,2,3,4", "1", "data.mean = 1,2,3,4"},
-               {"1,2,3", "1", "has 3 numbers"},
-               {"1,2", "1,2", "have 2 numbers, the images 3 channels"}};
+               {"0,1,0.5", "1", "has 3 numbers"},
+               {"0.5", "2.5", "values are from 0 to 1"},
+               {"-0.1,0,0", "1,1,1", "values are from 0 to 1"},
+               {"0,1", "1,2", "have 2 numbers, the images 3 channels"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         strcpy(config->mean, bad[i].mean);
         strcpy(config->std, bad[i].std);

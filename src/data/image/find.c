@@ -58,7 +58,8 @@ void image_names_free(char **names, int count)
     free(names);
 }
 
-enum sotto_status image_names(const char *folder, bool folders, char ***out, int *count)
+enum sotto_status image_names(const char *folder, bool folders, char ***out, int *count,
+                              int64_t *broken)
 {
     struct dirent **entries;
     *out = NULL;
@@ -73,8 +74,12 @@ enum sotto_status image_names(const char *folder, bool folders, char ***out, int
         char path[FILE_PATH_ROOM];
         struct stat info;
         st = file_join(path, folder, entries[i]->d_name);
-        if (st != SOTTO_OK || stat(path, &info) != 0 ||
-            !(folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
+        if (st != SOTTO_OK)
+            continue;
+        const bool there = stat(path, &info) == 0;
+        if (!there && broken)
+            *broken += 1;
+        if (!there || !(folders ? S_ISDIR(info.st_mode) : S_ISREG(info.st_mode)))
             continue;
         names[kept] = strdup(entries[i]->d_name);
         if (!names[kept++])
@@ -124,7 +129,7 @@ static enum sotto_status add_files(struct image_parts *parts, const char *folder
 {
     char **names, path[FILE_PATH_ROOM];
     int n;
-    TRY(image_names(folder, false, &names, &n));
+    TRY(image_names(folder, false, &names, &n, NULL));
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         bool test;
@@ -139,16 +144,42 @@ static enum sotto_status add_files(struct image_parts *parts, const char *folder
     return st;
 }
 
+static const char *const tests[] = {"val", "valid", "validation", "test"};
+enum { TESTS = sizeof tests / sizeof *tests };
+
+/* train/ has no folders and there are others that are no parts: it is a class. */
+static enum sotto_status is_class(const char *folder, const char *train, bool *is)
+{
+    char **names;
+    int n;
+    *is = false;
+    TRY(image_names(train, true, &names, &n, NULL));
+    image_names_free(names, n);
+    if (n > 0)
+        return SOTTO_OK;
+    TRY(image_names(folder, true, &names, &n, NULL));
+    for (int i = 0; i < n; i++) {
+        bool part = strcmp(names[i], "train") == 0;
+        for (int k = 0; k < TESTS; k++)
+            part |= strcmp(names[i], tests[k]) == 0;
+        *is |= !part;
+    }
+    image_names_free(names, n);
+    return SOTTO_OK;
+}
+
 /* train/ and a folder beside it for validation, or classes at once. */
 static enum sotto_status add_classes(struct image_parts *parts, const char *folder)
 {
-    static const char *const tests[] = {"val", "valid", "validation", "test"};
     char path[FILE_PATH_ROOM];
+    bool class = true;
     TRY(file_join(path, folder, "train"));
-    if (!file_is_directory(path))
+    if (file_is_directory(path))
+        TRY(is_class(folder, path, &class));
+    if (class)
         return add(parts, DATA_IMAGES, false, folder);
     TRY(add(parts, DATA_IMAGES, false, path));
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    for (int i = 0; i < TESTS; i++) {
         TRY(file_join(path, folder, tests[i]));
         if (file_is_directory(path))
             return add(parts, DATA_IMAGES, true, path);
@@ -165,7 +196,7 @@ static enum sotto_status add_folder(struct image_parts *parts, const char *folde
         TRY(add_files(parts, folder, (enum data_format)format));
     if (parts->count > before)
         return SOTTO_OK;
-    TRY(image_names(folder, true, &classes, &n));
+    TRY(image_names(folder, true, &classes, &n, NULL));
     image_names_free(classes, n);
     if (n && (format == DATA_AUTO || format == DATA_IMAGES))
         return add_classes(parts, folder);

@@ -24,8 +24,10 @@ void image_parts_free(struct image_parts *parts);
 enum data_format image_format_of(const char *path);
 
 /* The names of a folder's entries, sorted, but for those that begin with a dot: folders only, or
- * files only. The caller frees with image_names_free. */
-enum sotto_status image_names(const char *folder, bool folders, char ***out, int *count);
+ * files only. The caller frees with image_names_free. `broken` (optional): links to nothing are
+ * added to it. */
+enum sotto_status image_names(const char *folder, bool folders, char ***out, int *count,
+                              int64_t *broken);
 void image_names_free(char **names, int count);
 
 /* The labels that go with a file of IDX images. */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "data/image/find.h"
 
 static int class_of(const struct image_set *set, const char *name)
@@ -17,7 +18,7 @@ static enum sotto_status take_classes(struct image_set *set, const char *folder)
 {
     int n;
     char **names;
-    TRY(image_names(folder, true, &names, &n));
+    TRY(image_names(folder, true, &names, &n, NULL));
     if (n == 0 || n > IMAGES_CLASSES) {
         image_names_free(names, n);
         return fail(SOTTO_EFORMAT, "folder %s has %d folders: want one for each class", folder, n);
@@ -43,11 +44,46 @@ static enum sotto_status read_file(struct image_set *set, const char *path, int 
     return st;
 }
 
-static enum sotto_status read_class(struct image_set *set, const char *folder, int label)
+/* What is in the folders of classes and is no image of theirs. */
+struct left_out {
+    int64_t nested, broken; /* files of folders inside, links to nothing */
+};
+
+static enum sotto_status count_nested(const char *folder, struct left_out *left_out)
+{
+    char **names, **files, path[FILE_PATH_ROOM];
+    int n, n_files;
+    TRY(image_names(folder, true, &names, &n, NULL));
+    enum sotto_status st = SOTTO_OK;
+    for (int i = 0; i < n && st == SOTTO_OK; i++) {
+        st = file_join(path, folder, names[i]);
+        if (st == SOTTO_OK)
+            st = image_names(path, false, &files, &n_files, NULL);
+        if (st != SOTTO_OK)
+            break;
+        image_names_free(files, n_files);
+        left_out->nested += n_files;
+    }
+    image_names_free(names, n);
+    return st;
+}
+
+static void tell_left_out(const char *folder, const struct left_out *l)
+{
+    if (l->nested)
+        log_warn("%s: files in folders inside those of classes, which are not read: %lld", folder,
+                 (long long)l->nested);
+    if (l->broken)
+        log_warn("%s: links to nothing, which are left out: %lld", folder, (long long)l->broken);
+}
+
+static enum sotto_status read_class(struct image_set *set, const char *folder, int label,
+                                    struct left_out *left_out)
 {
     char **names, path[FILE_PATH_ROOM];
     int n;
-    TRY(image_names(folder, false, &names, &n));
+    TRY(count_nested(folder, left_out));
+    TRY(image_names(folder, false, &names, &n, &left_out->broken));
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         st = file_join(path, folder, names[i]);
@@ -64,7 +100,8 @@ enum sotto_status image_folder_read(struct image_set *set, const char *folder)
     int n;
     if (!set->names)
         TRY(take_classes(set, folder));
-    TRY(image_names(folder, true, &classes, &n));
+    struct left_out left_out = {0};
+    TRY(image_names(folder, true, &classes, &n, &left_out.broken));
     enum sotto_status st = SOTTO_OK;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         const int label = class_of(set, classes[i]);
@@ -74,8 +111,9 @@ enum sotto_status image_folder_read(struct image_set *set, const char *folder)
         if (st == SOTTO_OK)
             st = file_join(path, folder, classes[i]);
         if (st == SOTTO_OK)
-            st = read_class(set, path, label);
+            st = read_class(set, path, label, &left_out);
     }
     image_names_free(classes, n);
+    tell_left_out(folder, &left_out);
     return st;
 }

@@ -72,7 +72,7 @@ enum sotto_status image_names_choose(struct image_set *set, const struct image_p
             return SOTTO_OK;
         if (part->test != test)
             continue;
-        TRY(image_names(part->path, true, &names, &n));
+        TRY(image_names(part->path, true, &names, &n, NULL));
         for (int k = 0; k < n; k++)
             if (!knows(setup, names[k]))
                 list_add(&unknown, names[k]);

@@ -35,6 +35,12 @@ enum sotto_status norm_parse(struct image_norm *norm, const char *mean, const ch
         return SOTTO_OK;
     TRY(parse("mean", mean, false, norm->mean, &norm->channels));
     TRY(parse("std", std, true, norm->std, &n));
+    for (int c = 0; c < norm->channels; c++)
+        if (norm->mean[c] < 0 || norm->mean[c] > 1 || (c < n && norm->std[c] > 2))
+            return fail(SOTTO_EINVAL,
+                        "data.mean = %.80s, data.std = %.80s: values are from 0 to 1, so a mean is "
+                        "one of them and a deviation about 0.5 at most",
+                        mean, std);
     if (n == norm->channels)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL, "data.mean = %.80s has %d numbers, data.std = %.80s %d", mean,

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "data/image/find.h"
 #include "data/image/state.h"
 
@@ -135,6 +136,15 @@ static enum sotto_status new_images(struct images **out, const struct data_confi
     return SOTTO_OK;
 }
 
+/* Beyond a side nothing would be left of some images. */
+static enum sotto_status check_crop(const struct images *l)
+{
+    if (l->crop < l->set.height && l->crop < l->set.width)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL, "data.crop = %d moves images of %d x %d out of sight", l->crop,
+                l->set.height, l->set.width);
+}
+
 /* Which words, which of their parts, and how much of them. */
 struct choice {
     struct image_parts parts;
@@ -155,6 +165,9 @@ static enum sotto_status choose(struct choice *c, const struct data_config *conf
     c->test = split == DATA_VALID && c->parts.has_test;
     if (!named && !*config->valid && !c->parts.has_test)
         c->held_out = config->holdout;
+    else if (split == DATA_TRAIN && config->holdout > 0 && data_says_holdout(config))
+        log_warn("data.holdout = %g has no effect: %s", config->holdout,
+                 *config->valid ? "data.valid validates" : "the data have a part for that");
     return SOTTO_OK;
 }
 
@@ -183,6 +196,7 @@ enum sotto_status images_open(struct loader **out, const struct data_config *con
     TRY_DONE(read_parts(&l->set, &choice.parts, choice.test));
     if (l->set.count == 0)
         TRY_DONE(fail(SOTTO_EFORMAT, "%s has no training images", choice.parts.part[0].path));
+    TRY_DONE(check_crop(l));
     TRY_DONE(cut(l, split));
     TRY_DONE(choose_norm(l, config, split, setup));
     *out = &l->base;
