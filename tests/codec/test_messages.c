@@ -210,23 +210,28 @@ static void very_many(void **state)
 }
 
 /* Tiles of w have 6 bits, b has none; of the second stage those of k have 6, those of p and u 3,
- * and do not follow one another. Of chunks two runs have a shorter last one. To whole words, in
- * each stage. */
+ * and do not follow one another. Of chunks two runs have a shorter last one. Larger tiles of k and
+ * p have 7 bits, and share a byte. To whole words, in each stage. */
 static void length_of_messages(void **state)
 {
     (void)state;
     static const struct {
         struct cut_rule rule;
         size_t kept[2], indices[2];
+        int lists[2];
     } shape[] = {
-        {{.chunk = 10, .top = 5, .tiles = true}, {50 + 101, 15 + 65 + 1 + 40}, {38, 12 + 25 + 15}},
-        {{.chunk = 64, .rate = 1 / 16.}, {8 * 4 + 1, 5 * 4 + 1}, {24 + 1, 15 + 1}},
+        {{.chunk = 10, .top = 5, .tiles = true},
+         {50 + 101, 15 + 65 + 1 + 40},
+         {38, 12 + 25 + 15},
+         {1, 3}},
+        {{.chunk = 64, .rate = 1 / 16.}, {8 * 4 + 1, 5 * 4 + 1}, {24 + 1, 15 + 1}, {2, 2}},
+        {{.chunk = 16, .top = 3, .tiles = true}, {15 + 101, 6 + 3 + 1 + 12}, {14, 8 + 6}, {1, 2}},
     };
     struct device dev;
     struct table table;
     make_table(&table, 12);
     assert_ok(device_open(&dev, test_device(), &memory, 1));
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 9; i++) {
         struct codec c;
         size_t all = 0, bytes = 0;
         assert_ok(codec_init(&c, &dev, &shape[i / 3].rule, i % 3, &table, NULL, section, 3));
@@ -237,6 +242,7 @@ static void length_of_messages(void **state)
             const size_t want = (values[i % 3] + shape[i / 3].indices[k] + 3) / 4 * 4;
             assert_int_equal(c.cut.section[k].kept, n);
             assert_int_equal(c.section[k].bytes, want);
+            assert_int_equal(c.section[k].n, shape[i / 3].lists[k]);
             assert_int_equal(c.section[k].at, 3 * bytes);
             all += n;
             bytes += want;

@@ -456,6 +456,51 @@ static enum sotto_status resolve(const char *const *option, struct optim_config 
     return strategy_optim(&config, optim, NULL);
 }
 
+/* Stages share a message until it is long enough, if what is behind it is too; and behind the last
+ * one's beginning nothing sets out any more. */
+static void sections(void **state)
+{
+    (void)state;
+    enum { SIX = 6 };
+    static const int64_t sizes[SIX] = {100, 300, 50, 50, 400, 20};
+    static const struct {
+        const char *message;
+        double each; /* bytes that are sent for an element */
+        int section[SIX], last;
+        size_t ends[SIX];
+    } cases[] = {
+        {"message=0", 0.5, {0, 1, 2, 3, 4, 5}, 5, {100, 400, 450, 500, 900, 920}},
+        {"message=50", 0.5, {0, 1, 2, 2, 3, 3}, 4, {100, 400, 500, 920}},
+        {"message=51", 0.5, {0, 0, 1, 1, 1, 1}, 2, {400, 920}},
+        {"message=1000", 0.5, {0}, 0, {920}},
+        {"message=0", 0, {0}, 0, {920}},
+    };
+    struct table table = {0};
+    for (int k = 0; k < SIX; k++) {
+        char name[8];
+        snprintf(name, sizeof name, "t%d", k);
+        assert_int_equal(table_add(&table, name, (int64_t[]){sizes[k], 0}, TABLE_ZERO, 0), k);
+        table.entry[k].stage = k;
+    }
+    assert_ok(table_layout(&table, SIX, 1));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const option[] = {"preset=striding", cases[i].message};
+        struct strategy_config config;
+        strategy_defaults(&config);
+        assert_ok(set_options(&config, option, 2));
+        assert_ok(strategy_resolve(&config, 4));
+        struct decoupled d = {
+            .base = {.is = {.table = &table, .config = &config}, .count = table_count(&table)}};
+        assert_ok(decoupled_init(&d.base, cases[i].each));
+        assert_memory_equal(d.section, cases[i].section, sizeof cases[i].section);
+        assert_int_equal(d.n, cases[i].section[SIX - 1] + 1);
+        assert_int_equal(d.base.last, cases[i].last);
+        assert_memory_equal(d.ends, cases[i].ends, (size_t)d.n * sizeof *d.ends);
+        decoupled_free(&d.base);
+    }
+    table_free(&table);
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -544,7 +589,7 @@ int main(void)
         cmocka_unit_test(same_bits),       cmocka_unit_test(refused),
         cmocka_unit_test(optimizer),       cmocka_unit_test(printed_rates),
         cmocka_unit_test(nobody_looks),    cmocka_unit_test(abandoned),
-        cmocka_unit_test(broken_loss),
+        cmocka_unit_test(broken_loss),     cmocka_unit_test(sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,7 +244,7 @@ static void forward_hides(void **state)
         {"demo", "2x2", "strategy.shard", "zero1", waits_for},
         {"flexdemo", "2x2", "demo.rate", "0.125", waits_ahead},
         {"random", "4x1", "random.rate", "0.0625", waits_for_all},
-        {"demo", "4x1", "demo.message", "1G", waits_for_all},
+        {"demo", "4x1", "demo.message", "12M", waits_for_all}, /* of 17 MB */
     };
     static const double speeds[] = {1e8, 1e9, 1e11}; /* bytes a second */
     for (size_t i = 0; i < 3 * sizeof cases / sizeof *cases; i++) {
@@ -261,6 +261,31 @@ static void forward_hides(void **state)
         const double exposed = (N - 1) * cases[i / 3].waits(STAGES, e, f) + STAGES * e;
         near_to("exposed", cost_exposed(&seen.cost), exposed, 2e-3);
         near_to("seconds", seen.cost.seconds, N * step_seconds + exposed, 1e-3);
+    }
+}
+
+/* Bytes of memory that a decoupled step touches of a parameter: g is zeroed and measured; m twice
+ * and g; Q; x twice. Of demo's coefficients, one in 250, those of each message: a value and a place
+ * of 4 bytes, and in the message 4 and 1, to and fro. The others' are few; they fill Q with zeros,
+ * and read it again, as it is not stepped with while it is in the caches. */
+static void memory(void **state)
+{
+    (void)state;
+    enum { N = 3 };
+    static const struct {
+        const char *method, *key;
+        double bytes;
+    } cases[] = {{"demo", "demo.rate", 8 + 12 + 4 + 8 + (1 + WORKERS) * 18 / 250.},
+                 {"striding", "striding.rate", 8 + 12 + 8 + 8},
+                 {"random", "random.rate", 8 + 12 + 8 + 8}};
+    static const char *const links[] = {
+        "worker.memory",    "1GB/s", "demo.chunk", "250", "demo.message", "0",
+        "striding.message", "0",     NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct seen seen;
+        run_on(links, WORKERS, 1, cases[i].method, "4x1", cases[i].key, "0.0001", N, &seen);
+        near_to(cases[i].method, (seen.cost.seconds - N * step_seconds) / N / P * 1e9,
+                cases[i].bytes, 2e-4);
     }
 }
 
@@ -285,6 +310,7 @@ int main(void)
         cmocka_unit_test(diloco_bytes),
         cmocka_unit_test(the_cluster_is_nobodys),
         cmocka_unit_test(forward_hides),
+        cmocka_unit_test(memory),
         cmocka_unit_test(rounds_add_up),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
