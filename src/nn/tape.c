@@ -261,6 +261,34 @@ enum sotto_status tape_forward(struct tape *tape, int k, const struct view *thet
     return SOTTO_OK;
 }
 
+/* tape->flow: what the layers of stage k passed on and saved, where its forward placed it. */
+static void place_stage(struct tape *tape, int k)
+{
+    const int *first = tape->model->first + k;
+    const struct tape_stage *s = &tape->stage[k];
+    struct flow *flow = tape->flow;
+    struct room rest = room_of(&s->saved->buffer);
+    for (int i = 0; i < first[1] - first[0]; i++) {
+        flow[i] = place(tape, k, first[0] + i, &rest);
+        flow[i].x = i ? flow[i - 1].y : s->edge ? s->edge->buffer.view : view_none;
+    }
+}
+
+/* What takes the gradient in front of layer i: that behind it where the layer only adds to it, and
+ * nothing in front of the first one. */
+static enum sotto_status take_gradient(struct tape *tape, int i, struct pool_block *dy,
+                                       struct pool_block **dx)
+{
+    const bool in_place = tape->model->layer[i]->ops->in_place;
+    *dx = in_place ? dy : NULL;
+    if (in_place || i == 0)
+        return SOTTO_OK;
+    const struct edge edge = edge_before(tape, i, tape->most);
+    TRY(pool_take(tape->pool, tape->most.type, edge_count(&edge), dx));
+    limit_edge(tape, i, (*dx)->buffer.view);
+    return SOTTO_OK;
+}
+
 enum sotto_status tape_backward(struct tape *tape, int k, const struct view *theta,
                                 const struct view *grad)
 {
@@ -273,39 +301,21 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
         TRY(run_forward(tape, k, theta));
     }
     tape->pass.half = theta[k].type == DTYPE_BF16;
-
-    struct flow *flow = tape->flow;
-    const int first = m->first[k], n = m->first[k + 1] - first;
-    struct room rest = room_of(&s->saved->buffer);
-    for (int i = 0; i < n; i++) {
-        flow[i] = place(tape, k, first + i, &rest);
-        flow[i].x = i ? flow[i - 1].y : s->edge ? s->edge->buffer.view : view_none;
-    }
-    /* The gradient travels in one block, handed on in place where a layer only adds to it. */
-    struct pool_block *dy = tape->stage[k + 1].dedge;
+    place_stage(tape, k);
+    struct pool_block *dy = tape->stage[k + 1].dedge, *dx; /* one block, handed on */
     tape->stage[k + 1].dedge = NULL;
-    for (int i = n - 1; i >= 0; i--) {
-        const struct layer *l = m->layer[first + i];
-        struct pool_block *dx = dy;
-        if (!l->ops->in_place) {
-            dx = NULL;
-            if (first + i > 0) {
-                struct edge edge = edge_before(tape, first + i, tape->most);
-                enum sotto_status st =
-                    pool_take(tape->pool, tape->most.type, edge_count(&edge), &dx);
-                if (st != SOTTO_OK) {
-                    pool_give(tape->pool, dy);
-                    return st;
-                }
-                limit_edge(tape, first + i, dx->buffer.view);
-            }
+    for (int i = m->first[k + 1] - 1; i >= m->first[k]; i--, dy = dx) {
+        struct flow *flow = &tape->flow[i - m->first[k]];
+        const enum sotto_status st = take_gradient(tape, i, dy, &dx);
+        if (st != SOTTO_OK) {
+            pool_give(tape->pool, dy);
+            return st;
         }
-        flow[i].dy = dy ? dy->buffer.view : view_none;
-        flow[i].dx = dx ? dx->buffer.view : view_none;
-        l->ops->backward(l, &tape->pass, theta, grad, flow[i]);
+        flow->dy = dy ? dy->buffer.view : view_none;
+        flow->dx = dx ? dx->buffer.view : view_none;
+        m->layer[i]->ops->backward(m->layer[i], &tape->pass, theta, grad, *flow);
         if (dx != dy)
             pool_give(tape->pool, dy);
-        dy = dx;
     }
     s->dedge = dy;
     drop(tape, &s->saved);
