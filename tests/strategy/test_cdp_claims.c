@@ -311,7 +311,8 @@ static void check_count(enum cdp_placement placement, enum cdp_rule rule, int n,
                         struct cdp_count want)
 {
     struct cdp_act scratch[CDP_ACTS(N)];
-    const struct cdp_schedule s = make(placement, rule, n);
+    struct cdp_schedule s = make(placement, rule, n);
+    s.together = rule == CDP_V1;
     struct cdp_count c;
     cdp_count(&s, scratch, &c);
     assert_int_equal(c.devices, want.devices);
@@ -343,6 +344,9 @@ static void test_count(void **state)
         struct cdp_count zero = {n, n, half, 2, 1, .hops = 1};
         zero.sum = 2 * n * (n - 1) - 2 * (n - 1); /* all moves but those of an empty sum */
         check_count(CDP_ZERO, CDP_V2, n, zero);
+        zero.sum +=
+            n * (n - 1) / 2 - (n - 1) / 2; /* stage j's waits j time steps, not always on its way */
+        check_count(CDP_ZERO, CDP_V1, n, zero);
     }
 }
 

@@ -12,12 +12,16 @@ static const struct {
     {CDP_ZERO, CDP_V2},
 };
 
-/* Nothing is left but the last version where it belongs. */
+/* Nothing is left but the last version where it belongs, and nothing is to be done. */
 static void check_end(struct walk *w, int64_t step)
 {
     const int devices = cdp_devices(&w->s);
     for (int d = 0; d < devices; d++) {
+        struct cdp_act act[CDP_ACTS(WALK_N)];
+        struct cdp_move move[CDP_PENDING];
         assert_int_equal(w->queued[d], 0);
+        assert_int_equal(cdp_pending(&w->s, d, cdp_end(&w->s, step - 1), move), 0);
+        assert_int_equal(cdp_acts(&w->s, d, cdp_end(&w->s, step - 1), act), 0);
         for (int k = 0; k < w->s.n; k++)
             assert_int_equal(w->device[d].slot[k].micro, -1);
         for (int j = 0; j < w->s.n; j++) {

@@ -86,10 +86,8 @@ static void count_held(const struct cdp_schedule *s, int device, int64_t time,
     int64_t version[2];
     int versions = 0, states = 0;
     for (int j = 0; j < s->n; j++) {
-        const bool mobile = s->placement == CDP_MP || s->placement == CDP_ZERO;
         versions += cdp_holds(s, device, j, time, version);
-        states +=
-            device == (mobile ? cdp_state_place(s, j, time) : cdp_update_device(s, s->first, j));
+        states += device == cdp_state_place(s, j, time);
     }
     most(&out->versions, versions);
     most(&out->states, states);

@@ -17,7 +17,7 @@ int cdp_stage_of(const struct cdp_schedule *s, int device);
 int64_t cdp_newest(const struct cdp_schedule *s, int stage, int64_t time);
 int cdp_needed(const struct cdp_schedule *s, int stage, int64_t time, int64_t out[2]);
 
-/* zero, mp: the device that has a stage's state in a time step; -1: it is under way. */
+/* The device that has a stage's state in a time step; -1: it is under way (mp). */
 int cdp_state_place(const struct cdp_schedule *s, int stage, int64_t time);
 
 /* The messages that a task at `time` is to be preceded by: out of CDP_NEEDS, how many. All of them

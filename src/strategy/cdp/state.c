@@ -14,8 +14,7 @@
  * the pipeline is filled there are such as would have been there before. */
 static int64_t visitor(const struct cdp_schedule *s, int stage, int64_t time, bool backward)
 {
-    const int64_t u = time - (backward ? 2 * s->n - 1 - stage : stage);
-    return (u - (u < 0 && u % 2 != 0)) / 2;
+    return (time - (backward ? 2 * s->n - 1 - stage : stage)) / 2;
 }
 
 static int place_zero(const struct cdp_schedule *s, int stage, int64_t time)
