@@ -197,6 +197,8 @@ struct ops {
                       struct view x); /* converts */
     void (*axpy)(struct device *dev, struct view y, float a, struct view x,
                  size_t count); /* y += a x */
+    void (*axpby)(struct device *dev, struct view y, float b, float a, struct view x,
+                  size_t count); /* y = b y + a x */
     void (*scale)(struct device *dev, struct view y, float a, size_t count);
     /* The sum, in order, of |x|^2 or, where there is a y (optional), |x - y|^2, which `each`
      * (optional) receives; both are the host's, so it waits. */
@@ -353,8 +355,9 @@ struct ops {
  * function of op x is prefix_x. */
 #define OPS_COMPUTE(prefix)                                                                        \
     .fill = prefix##_fill, .copy = prefix##_copy, .copy_rows = prefix##_copy_rows,                 \
-    .axpy = prefix##_axpy, .scale = prefix##_scale, .sum_squares = prefix##_sum_squares,           \
-    .linear_forward = prefix##_linear_forward, .linear_backward_x = prefix##_linear_backward_x,    \
+    .axpy = prefix##_axpy, .axpby = prefix##_axpby, .scale = prefix##_scale,                       \
+    .sum_squares = prefix##_sum_squares, .linear_forward = prefix##_linear_forward,                \
+    .linear_backward_x = prefix##_linear_backward_x,                                               \
     .linear_backward_w = prefix##_linear_backward_w,                                               \
     .layernorm_forward = prefix##_layernorm_forward,                                               \
     .layernorm_backward = prefix##_layernorm_backward,                                             \

@@ -63,7 +63,8 @@ static int flat_operands(const struct op_case *c, struct operand *out)
     out[5] = operand("sum", ROLE_OUT, KIND_F32, 1);
     out[6] = operand("y", ROLE_IN, KIND_ACTIVATION, n);
     out[7] = operand("distance", ROLE_OUT, KIND_F32, 1);
-    return 8;
+    out[8] = operand("mixed", ROLE_SAVED, KIND_GRADIENT, n);
+    return 9;
 }
 
 static void flat_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
@@ -74,6 +75,7 @@ static void flat_run(struct device *dev, const struct op_case *c, struct view *v
     dev->ops->copy(dev, v[2], v[0], n);
     dev->ops->axpy(dev, v[3], -0.7f, v[0], n);
     dev->ops->scale(dev, v[4], 0.3f, n);
+    dev->ops->axpby(dev, v[8], 0.3f, -0.7f, v[0], n);
     const struct pair p[] = {{.x = v[0], .count = n}, {v[0], v[6], n}};
     double each[2];
     const double sum = dev->ops->sum_squares(dev, p, 2, each);

@@ -116,37 +116,20 @@ size_t decoupled_begin(const struct decoupled *d, int k)
     return k ? d->ends[k - 1] : 0;
 }
 
-/* The next elements of m, all of them at once where there are no data. */
-enum { BLOCK = 1 << 14 }; /* of a core, in its first caches */
-static size_t next_block(const struct decoupled *d, size_t end)
-{
-    const struct device *dev = d->base.is.dev;
-    const size_t left = end - d->added, most = (size_t)BLOCK * (size_t)dev->threads;
-    return d->added + (dev->ops->alloc && most < left ? most : left);
-}
-
-static void add_block(struct decoupled *d, size_t end)
+void decoupled_add_here(struct decoupled *d, size_t end)
 {
     const struct replicate *r = &d->base;
     const struct decoupled_config *c = options(d);
     const float a = (float)(c->momentum == MOMENTUM_SCALED ? d->lr * d->scale : d->scale);
-    const struct ops *ops = r->is.dev->ops;
-    const size_t begin = d->added;
-    ops->scale(r->is.dev, view_at(d->m.view, begin), (float)c->decay, end - begin);
     for (int i = 0; i < r->is.n_part; i++) {
         const struct part *p = &r->is.part[i];
-        const size_t from = p->begin > begin ? p->begin : begin, to = p->end < end ? p->end : end;
+        const size_t from = p->begin > d->added ? p->begin : d->added;
+        const size_t to = p->end < end ? p->end : end;
         if (from < to)
-            ops->axpy(r->is.dev, view_at(d->m.view, from), a, view_at(p->g, from - p->begin),
-                      to - from);
+            r->is.dev->ops->axpby(r->is.dev, view_at(d->m.view, from), (float)c->decay, a,
+                                  view_at(p->g, from - p->begin), to - from);
     }
-    d->added = end;
-}
-
-void decoupled_add_here(struct decoupled *d, size_t end)
-{
-    while (d->added < end)
-        add_block(d, next_block(d, end));
+    d->added = end > d->added ? end : d->added;
 }
 
 double decoupled_gradient_bytes(const struct decoupled *d, size_t end)

@@ -256,6 +256,7 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_copy(V, N, P) V(y) V(x) N(size_t, count)
 #define ARGS_copy_rows(V, N, P) P(struct row_copy, p) V(y) V(x)
 #define ARGS_axpy(V, N, P) V(y) N(float, a) V(x) N(size_t, count)
+#define ARGS_axpby(V, N, P) V(y) N(float, b) N(float, a) V(x) N(size_t, count)
 #define ARGS_scale(V, N, P) V(y) N(float, a) N(size_t, count)
 #define ARGS_linear_forward(V, N, P) P(struct linear, p) V(y) V(x) V(w) V(bias) V(residual)
 #define ARGS_linear_backward_x(V, N, P) P(struct linear, p) V(dx) V(dy) V(w) N(bool, add)
@@ -338,7 +339,7 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
     }
 
 /* clang-format off */
-LATE(fill) LATE(copy) LATE(copy_rows) LATE(axpy) LATE(scale)
+LATE(fill) LATE(copy) LATE(copy_rows) LATE(axpy) LATE(axpby) LATE(scale)
 LATE(linear_forward) LATE(linear_backward_x) LATE(linear_backward_w)
 LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsnorm_backward)
 LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)

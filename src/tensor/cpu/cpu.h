@@ -111,6 +111,7 @@ void cpu_fill(struct device *dev, struct view y, size_t count, float value);
 void cpu_copy(struct device *dev, struct view y, struct view x, size_t count);
 void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
+void cpu_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count);
 void cpu_scale(struct device *dev, struct view y, float a, size_t count);
 double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,

@@ -14,14 +14,14 @@ static size_t chunk_size(size_t c, size_t count)
     return min_size(CHUNK, count - c * CHUNK);
 }
 
-enum op { FILL, AXPY, SCALE, GELU, GELU_BACK, SWIGLU, SWIGLU_BACK, RELU, RELU_BACK };
+enum op { FILL, AXPY, AXPBY, SCALE, GELU, GELU_BACK, SWIGLU, SWIGLU_BACK, RELU, RELU_BACK };
 
 /* One of them on flat vectors: what it gives, what it is computed from. */
 struct call {
     enum op op;
     struct view out[2], in[3]; /* (optional) but out[0] */
     bool adds;                 /* out[0] is read, too   */
-    float a;
+    float a, b;
     enum gelu_kind kind;
 };
 
@@ -34,6 +34,9 @@ static void work(const struct kernels *k, const struct call *c, float *const *ou
         break;
     case AXPY:
         k->vector->axpy(out[0], c->a, in[0], n);
+        break;
+    case AXPBY:
+        k->vector->axpby(out[0], c->b, c->a, in[0], n);
         break;
     case SCALE:
         k->vector->scale(out[0], c->a, n);
@@ -120,6 +123,12 @@ void cpu_copy_rows(struct device *dev, const struct row_copy *p, struct view y, 
 void cpu_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
     each_chunk(dev, &(struct call){AXPY, .out = {y}, .in = {x}, .adds = true, .a = a}, count);
+}
+
+void cpu_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count)
+{
+    each_chunk(dev, &(struct call){AXPBY, .out = {y}, .in = {x}, .adds = true, .a = a, .b = b},
+               count);
 }
 
 void cpu_scale(struct device *dev, struct view y, float a, size_t count)

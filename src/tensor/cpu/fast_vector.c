@@ -43,6 +43,13 @@ static void axpy(float *y, float a, const float *x, size_t n)
         y[i] += a * x[i];
 }
 
+static void axpby(float *y, float b, float a, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * x[i] + b * y[i];
+}
+
 static void scale(float *y, float a, size_t n)
 {
 #pragma omp simd
@@ -162,6 +169,7 @@ const struct vector_kernels KERNELS(fast_vector) = {
     .fill = fill,
     .add = add,
     .axpy = axpy,
+    .axpby = axpby,
     .scale = scale,
     .sum_squares = sum_squares,
     .permute = permute,

@@ -19,6 +19,7 @@ struct vector_kernels {
     void (*fill)(float *y, float value, size_t n);
     void (*add)(float *y, const float *x, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n);
+    void (*axpby)(float *y, float b, float a, const float *x, size_t n);
     void (*scale)(float *y, float a, size_t n);
     double (*sum_squares)(const float *x, size_t n);
     /* Elements first, first + 1, ... of the permutation. */

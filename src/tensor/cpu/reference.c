@@ -35,6 +35,14 @@ static void reference_axpy(struct device *dev, struct view y, float a, struct vi
         put(y, i, get(y, i) + (double)a * get(x, i));
 }
 
+static void reference_axpby(struct device *dev, struct view y, float b, float a, struct view x,
+                            size_t count)
+{
+    (void)dev;
+    for (size_t i = 0; i < count; i++)
+        put(y, i, (double)b * get(y, i) + (double)a * get(x, i));
+}
+
 static void reference_scale(struct device *dev, struct view y, float a, size_t count)
 {
     (void)dev;

@@ -86,6 +86,7 @@ void cuda_fill(struct device *dev, struct view y, size_t count, float value);
 void cuda_copy(struct device *dev, struct view y, struct view x, size_t count);
 void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);
 void cuda_axpy(struct device *dev, struct view y, float a, struct view x, size_t count);
+void cuda_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count);
 void cuda_scale(struct device *dev, struct view y, float a, size_t count);
 double cuda_sum_squares(struct device *dev, const struct pair *p, int n, double *each);
 void cuda_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,

@@ -24,7 +24,7 @@ int launch_fill(stream_t s, struct vec y, size_t n, float value);
 int launch_copy(stream_t s, struct vec y, struct vec x, size_t n);
 int launch_copy_rows(stream_t s, struct vec y, struct vec x, int batch, int rows, int width,
                      size_t y_stride, size_t x_stride, size_t y_batch, size_t x_batch);
-int launch_axpy(stream_t s, struct vec y, float a, struct vec x, size_t n);
+int launch_axpby(stream_t s, struct vec y, float b, float a, struct vec x, size_t n);
 int launch_scale(stream_t s, struct vec y, float a, size_t n);
 int launch_gelu_forward(stream_t s, int exact, struct vec y, struct vec x, size_t n);
 int launch_gelu_backward(stream_t s, int exact, struct vec dx, struct vec dy, struct vec x,

@@ -23,7 +23,12 @@ void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y,
 
 void cuda_axpy(struct device *dev, struct view y, float a, struct view x, size_t count)
 {
-    cuda_check(dev, launch_axpy(cuda_stream(dev), cuda_vec(y), a, cuda_vec(x), count), "add");
+    cuda_axpby(dev, y, 1, a, x, count);
+}
+
+void cuda_axpby(struct device *dev, struct view y, float b, float a, struct view x, size_t count)
+{
+    cuda_check(dev, launch_axpby(cuda_stream(dev), cuda_vec(y), b, a, cuda_vec(x), count), "add");
 }
 
 void cuda_scale(struct device *dev, struct view y, float a, size_t count)

@@ -20,14 +20,14 @@ struct copy_each {
     template <int V> __device__ void run(size_t i) const { store<V>(y, i, load<V>(x, i)); }
 };
 
-struct axpy_each {
+struct axpby_each {
     vec y, x;
-    float a;
+    float b, a;
     template <int V> __device__ void run(size_t i) const
     {
         few<V> to = load<V>(y, i), from = load<V>(x, i);
         for (int e = 0; e < V; e++)
-            to.at[e] = fmaf(a, from.at[e], to.at[e]);
+            to.at[e] = fmaf(a, from.at[e], b * to.at[e]);
         store<V>(y, i, to);
     }
 };
@@ -205,9 +205,9 @@ int launch_copy_rows(stream_t s, vec y, vec x, int batch, int rows, int width, s
     return cudaGetLastError();
 }
 
-int launch_axpy(stream_t s, vec y, float a, vec x, size_t n)
+int launch_axpby(stream_t s, vec y, float b, float a, vec x, size_t n)
 {
-    return each(s, axpy_each{y, x, a}, n, by_four(y) && by_four(x));
+    return each(s, axpby_each{y, x, b, a}, n, by_four(y) && by_four(x));
 }
 
 int launch_scale(stream_t s, vec y, float a, size_t n)

@@ -36,6 +36,11 @@ static void null_axpy(struct device *dev, struct view y, float a, struct view x,
 {
 }
 
+static void null_axpby(struct device *dev, struct view y, float b, float a, struct view x,
+                       size_t count)
+{
+}
+
 static void null_scale(struct device *dev, struct view y, float a, size_t count)
 {
 }
