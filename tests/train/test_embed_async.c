@@ -2,7 +2,7 @@
  * asks for its own group's, and all meet where one says so. */
 #include "train/embed_lab.h"
 
-enum { K = 3, H = 2, T = ROUNDS, PUSHES = K * T / H, MOST_LOOKS = 64 };
+enum { K = 3, WORKERS = 4, H = 2, T = ROUNDS, PUSHES = K * T / H, MOST_LOOKS = 64 };
 static const double speeds[K] = {1, 0.83, 0.31};
 #define COMMON "strategy=async-diloco workers=3 H=2"
 #define VIRTUAL COMMON " time=virtual worker.step=10ms worker.speed=1,0.83,0.31"
@@ -21,10 +21,10 @@ struct own {
     struct {
         int64_t step;
         float x[COUNT];
-    } look[K][MOST_LOOKS]; /* of each worker */
-    int looked[K], pulled[K], rounds[K], evaluations[K], met[K];
-    bool stopped[K];
-    double seconds[K];
+    } look[WORKERS][MOST_LOOKS]; /* of each worker */
+    int looked[WORKERS], pulled[WORKERS], rounds[WORKERS], evaluations[WORKERS], met[WORKERS];
+    bool stopped[WORKERS];
+    double seconds[WORKERS];
 };
 
 static enum sotto_status hear(struct own *own, struct sotto_trainer *t)
@@ -289,8 +289,8 @@ static void looks(void **state)
     struct lab lab = lab_new();
     struct own *own = own_of(&lab);
     own->looks = true;
+    /* one group that moves x0 to where it is: SGD */
     assert_ok(run_own(COMMON " outer=sgd async-diloco.weight=1 outer_lr=1 workers=1", own));
-    struct own *plain = own_of(&lab); /* one group that moves x0 to where it is: SGD */
     double x[COUNT], loss[ROUNDS];
     float begin[COUNT];
     start_at(begin);
@@ -306,7 +306,32 @@ static void looks(void **state)
     for (int i = 0; i + 1 < n; i++)
         assert_int_equal(own->look[0][i].step, (i + 1) * H);
     free(own);
-    free(plain);
+}
+
+/* The workers of a group look together, and see the same; the others go on. */
+static void groups_look(void **state)
+{
+    (void)state;
+    static const char *const settings[] = {
+        "strategy=async-diloco shard=fsdp mesh=2x2 workers=4 H=3",
+        "strategy=async-diloco shard=zero1 mesh=2x2 workers=4 H=3 time=virtual worker.step=10ms "
+        "worker.speed=1,1,0.4,0.4 save_every=3",
+    };
+    for (int i = 0; i < 2; i++) {
+        struct lab lab = lab_new();
+        struct own *own = own_of(&lab);
+        own->looks = true;
+        assert_ok(run_own(settings[i], own));
+        for (int r = 0; r < WORKERS; r += 2) {
+            assert_true(own->looked[r] > 1 && own->looked[r] == own->looked[r + 1]);
+            assert_memory_equal(own->look[r], own->look[r + 1],
+                                (size_t)own->looked[r] * sizeof *own->look[r]);
+            assert_memory_equal(own->look[r][own->looked[r] - 1].x, own->x, sizeof own->x);
+        }
+        assert_true(i == 0 || (own->met[0] > 0 && own->rounds[0] > own->rounds[2]));
+        assert_int_equal(own->rounds[0] + own->rounds[2], 2 * T);
+        free(own);
+    }
 }
 
 /* Threads decide the order, and a file of it repeats it; in groups of two, too. */
@@ -499,9 +524,15 @@ static void wrong_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sequential_oracle), cmocka_unit_test(repeats),     cmocka_unit_test(looks),
-        cmocka_unit_test(replays),           cmocka_unit_test(checkpoint),  cmocka_unit_test(stops),
-        cmocka_unit_test(one_fails),         cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(sequential_oracle),
+        cmocka_unit_test(repeats),
+        cmocka_unit_test(looks),
+        cmocka_unit_test(groups_look),
+        cmocka_unit_test(replays),
+        cmocka_unit_test(checkpoint),
+        cmocka_unit_test(stops),
+        cmocka_unit_test(one_fails),
+        cmocka_unit_test(wrong_calls),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
