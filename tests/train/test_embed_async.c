@@ -495,8 +495,7 @@ static void wrong_calls(void **state)
 {
     (void)state;
     static const char *const says[] = {
-        "sotto_trainer_parameters behind a round of group 0 alone: it is for rounds behind which "
-        "all workers meet (round.meet), or the own group has pulled (round.pulled)",
+        "meet (round.meet), or the own group has pulled (round.pulled)",
         "sotto_trainer_save behind a round of group 0 alone",
         "groups that have no rounds in common load before their first one",
         "sotto_trainer_pushes behind a round of group 0 alone",
