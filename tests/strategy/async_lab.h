@@ -88,10 +88,11 @@ static inline enum sotto_status lab_load(const struct lab *lab, struct strategy 
 {
     struct state_visitor v;
     TRY(state_loader_open(&v, lab->from));
-    TRY(s->ops->visit(s, &v));
-    TRY(state_loader_finish(&v));
+    enum sotto_status st = s->ops->visit(s, &v);
+    if (st == SOTTO_OK)
+        st = state_loader_finish(&v);
     state_free(&v);
-    return SOTTO_OK;
+    return st;
 }
 
 static inline void lab_drain(struct lab *lab, struct strategy *s)
