@@ -12,6 +12,8 @@ struct case_ {
     bool virtual_;          /* the engine; else threads */
     int import_at;          /* step that its own parameters are imported in front of; 0: none */
     bool again;             /* steps behind it are made twice, from the state that there was */
+    int change_at;          /* step that `then` goes on in front of; 0: none */
+    struct cdp_case then;   /* another rule or placement, with as many workers */
     struct state_visitor v; /* of it: the workers' visits in turn */
 
     /* What came out. */
@@ -111,6 +113,17 @@ static enum sotto_status step_and_back(struct case_ *c, struct seat *p, struct w
     return load(p->s, x);
 }
 
+/* Another method goes on from the state that there is. */
+static enum sotto_status go_on(struct case_ *c, struct seat *p, struct worker *w)
+{
+    float x[CHAIN_MOST];
+    TRY(p->s->ops->export(p->s, x));
+    TRY(save(c, w, p->s));
+    seat_close(p);
+    TRY(seat_open(p, &c->then, w));
+    return load(p->s, x);
+}
+
 static enum sotto_status work(struct worker *w, void *arg)
 {
     struct case_ *c = arg;
@@ -123,7 +136,9 @@ static enum sotto_status work(struct worker *w, void *arg)
     TRY_DONE(steps(c, &p, w, 0, c->import_at));
     TRY_DONE(c->import_at ? import_own(&p) : SOTTO_OK);
     TRY_DONE(c->again ? step_and_back(c, &p, w) : SOTTO_OK);
-    TRY_DONE(steps(c, &p, w, c->import_at + c->again, STEPS));
+    TRY_DONE(steps(c, &p, w, 0, c->change_at));
+    TRY_DONE(c->change_at ? go_on(c, &p, w) : SOTTO_OK);
+    TRY_DONE(steps(c, &p, w, c->import_at + c->again + c->change_at, STEPS));
 done:
     if (st != SOTTO_OK)
         mesh_abort(&p.mesh, st);
@@ -137,6 +152,25 @@ static enum sotto_status run_case(struct case_ *c)
 {
     struct engine_config engine = {.workers = cdp_case_workers(&c->is)};
     return (c->virtual_ ? engine_virtual : engine_threads)(&engine, work, c);
+}
+
+static enum replay_rule rule_of(const struct cdp_case *c)
+{
+    return strcmp(c->rule, "v2") == 0   ? REPLAY_V2
+           : strcmp(c->rule, "v1") == 0 ? REPLAY_V1
+                                        : REPLAY_SYNC;
+}
+
+/* The state that the rule before leaves has theta_{t-1} of the stages that it still needs: all, all
+ * but the last, none. Where it has none, theta_t stands for it. */
+static void change_rule(struct replay *r, const struct case_ *c, struct device *dev)
+{
+    const size_t from = r->rule == REPLAY_V1   ? r->theta.count
+                        : r->rule == REPLAY_V2 ? (size_t)(c->is.n - 1) * CHAIN_EACH
+                                               : 0;
+    dev->ops->copy(dev, view_at(r->before.view, from), view_at(r->theta.view, from),
+                   r->theta.count - from);
+    r->rule = rule_of(&c->then);
 }
 
 /* The rule alone. */
@@ -155,9 +189,7 @@ static void replay(const struct case_ *c, struct case_ *out)
     assert_ok(device_open(&dev, test_device(), &memory, 1));
     assert_ok(chain_open(&chain, &dev, &w, c->is.n, 1, c->is.tied));
     chain_start(x, table_count(&chain.table));
-    struct replay r = {.rule = strcmp(c->is.rule, "v2") == 0   ? REPLAY_V2
-                               : strcmp(c->is.rule, "v1") == 0 ? REPLAY_V1
-                                                               : REPLAY_SYNC,
+    struct replay r = {.rule = rule_of(&c->is),
                        .n = c->is.n,
                        .size = 1,
                        .tokens = c->is.tokens,
@@ -172,6 +204,8 @@ static void replay(const struct case_ *c, struct case_ *out)
     for (int t = 0; t < STEPS; t++) {
         if (t == c->import_at)
             dev.ops->copy(&dev, r.before.view, r.theta.view, r.theta.count);
+        if (c->change_at && t == c->change_at)
+            change_rule(&r, c, &dev);
         replay_step(&r, &chain.base, &dev);
         dev.ops->read(&dev, out->x[t + 1], r.x.view, r.x.count);
         out->loss[t] = r.loss;
@@ -341,6 +375,29 @@ static void imports(void **state)
     }
 }
 
+/* A run goes on with another rule, and elsewhere, from the versions that the file has. */
+static void changes(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {"dp", "pp", "zero", "single", "mp"};
+    static const int next[] = {1, 2, 0, 3, 4};
+    for (int variant = 0; variant < 20; variant++) {
+        static struct case_ c;
+        const int p = variant / 4;
+        c = (struct case_){.virtual_ = variant % 2, .change_at = 3};
+        c.is = (struct cdp_case){.placement = placements[p],
+                                 .rule = rules[variant % 2],
+                                 .n = 4,
+                                 .kind = OPTIM_ADAMW,
+                                 .mixed = variant / 2 % 2,
+                                 .nan_at = -1};
+        c.then = c.is;
+        c.then.placement = placements[next[p]];
+        c.then.rule = rules[!(variant % 2)];
+        equal_replay(&c, 0);
+    }
+}
+
 static void no_number(void **state)
 {
     (void)state;
@@ -410,8 +467,8 @@ int main(void)
         cmocka_unit_test(dp_variants), cmocka_unit_test(pp_variants),
         cmocka_unit_test(zero),        cmocka_unit_test(zero_variants),
         cmocka_unit_test(mp),          cmocka_unit_test(mp_variants),
-        cmocka_unit_test(imports),     cmocka_unit_test(no_number),
-        cmocka_unit_test(refuses),
+        cmocka_unit_test(imports),     cmocka_unit_test(changes),
+        cmocka_unit_test(no_number),   cmocka_unit_test(refuses),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -114,8 +114,14 @@ enum sotto_status cdp_import(struct strategy *strategy, const float *flat)
     return st;
 }
 
-/* theta_{t-1}, by who has it; a checkpoint of another method has none, and theta_t stands for it.
- */
+static bool stored_as(const struct state_visitor *v, const char *name, enum dtype type)
+{
+    return state_has(v, name) && state_stored_type(v, name, type) == type;
+}
+
+/* theta_{t-1}, by who has it. A file need not have all of it: none where another method wrote it,
+ * and not v2's last stage, which another cut, or v1, wants some of. theta_t stands for a tensor
+ * that is not there, or there in another precision, as theta_0 does for theta_{-1}. */
 static enum sotto_status visit_previous(struct cdp *c, struct state_visitor *v)
 {
     const struct shard *s = &c->shard;
@@ -129,8 +135,7 @@ static enum sotto_status visit_previous(struct cdp *c, struct state_visitor *v)
         const bool keeps = cdp_keeper(&c->is, c->t - 1, k) == c->device;
         for (int i = 0; i < table->n && keeps; i++) {
             const struct table_entry *e = &table->entry[i];
-            const bool fits = !loads || state_stored_type(v, e->name, type) == type;
-            if (e->stage == k && fits) /* of another precision: theta_t stands for it, too */
+            if (e->stage == k && (!loads || stored_as(v, e->name, type)))
                 TRY(state_slice(v, e->name, MEMORY_PARAMETERS, s->is.dev,
                                 view_at(cdp_theta(c, k, c->t - 1), e->offset), e->count, 0,
                                 e->count));
