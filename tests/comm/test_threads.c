@@ -387,6 +387,53 @@ static void too_many(void **state)
                  "1025 workers are more than this process can run as threads, at most 1024");
 }
 
+enum { LONG = 1 << 18 }; /* elements */
+
+/* Its data stay where they are until they are received: no copy waits anywhere. */
+static enum sotto_status send_long(struct worker *w, void *arg)
+{
+    atomic_bool *sent = arg;
+    static float x[2][LONG];
+    struct view v = view_of(x[w->rank], DTYPE_F32);
+    x[w->rank][LONG - 1] = 1 + (float)w->rank;
+    if (w->rank == 0) {
+        TRY(comm_send(w->world, v, LONG, 1));
+        atomic_store(sent, true);
+        return SOTTO_OK;
+    }
+    nanosleep(&(struct timespec){0, 20000000},
+              NULL); /* time enough for a sender that does not wait */
+    if (atomic_load(sent))
+        return fail(SOTTO_EINVAL, "it was sent before it was received");
+    TRY(comm_recv(w->world, v, LONG, 0));
+    return x[1][LONG - 1] == 1 ? SOTTO_OK : fail(SOTTO_EINVAL, "it came as %g", x[1][LONG - 1]);
+}
+
+/* Rank 1 takes nothing: it has ended, or failed. */
+static enum sotto_status send_to_nobody(struct worker *w, void *arg)
+{
+    static float x[2 * LONG];
+    size_t came;
+    const int how = *(int *)arg;
+    if (w->rank)
+        return how == 2 ? fail(SOTTO_EIO, "the disk is gone") : SOTTO_OK;
+    if (how == 1)
+        return comm_exchange(w->world, view_of(x, DTYPE_F32), LONG, 1, view_of(x + LONG, DTYPE_F32),
+                             LONG, 1, &came);
+    return comm_send(w->world, view_of(x, DTYPE_F32), LONG, 1);
+}
+
+static void long_messages(void **state)
+{
+    (void)state;
+    struct engine_config config = {.workers = 2};
+    atomic_bool sent = false;
+    assert_ok(engine_threads(&config, send_long, &sent));
+    assert_ok(engine_threads(&config, send_to_nobody, &(int){0}));
+    assert_fails(engine_threads(&config, send_to_nobody, &(int){1}), SOTTO_EPEER, "has ended");
+    assert_fails(engine_threads(&config, send_to_nobody, &(int){2}), SOTTO_EIO, "disk is gone");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,7 +443,7 @@ int main(void)
         cmocka_unit_test(shared_links), cmocka_unit_test(parse_links),
         cmocka_unit_test(accounting),   cmocka_unit_test(thousand_worlds),
         cmocka_unit_test(too_many),     cmocka_unit_test(late_ranks_are_named),
-        cmocka_unit_test(absence),
+        cmocka_unit_test(absence),      cmocka_unit_test(long_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,14 @@
-/* Messages: copied once, into memory that the next one of the pair uses again. */
+/* Messages. A short one is copied into memory that the next one of the pair uses again, and its
+ * sender goes on. A long one would take the memory of what is sent, as often as some are under way:
+ * it is copied by its receiver, from where it lies, and its sender waits for that, as MPI's does.
+ * With modelled links a sender waits as long as these say, so all are copied. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/threads/state.h"
+
+enum { LONG = 1 << 16 }; /* bytes */
 
 /* Memory for a message with a copy of the data. */
 static enum sotto_status make_message(struct group *g, struct box *box, const void *data,
@@ -29,7 +34,7 @@ static enum sotto_status make_message(struct group *g, struct box *box, const vo
         memcpy(message->data, data, bytes);
     message->bytes = bytes;
     message->next = NULL;
-    message->listed = message->taken = false;
+    message->listed = message->taken = message->lent = false;
     *out = message;
     return SOTTO_OK;
 }
@@ -50,11 +55,25 @@ static void list(struct group *g, struct message *message, int to, double ready)
     message->listed = true;
 }
 
-enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to)
+static struct box *box_to(struct comm *c, int to)
+{
+    struct group *g = ((struct member *)c)->group;
+    return &g->box[c->rank * g->size + to];
+}
+
+/* Behind the others of its box; the lock is held. */
+static void post(struct box *box, struct message *message)
+{
+    *box->last = message;
+    box->last = &message->next;
+}
+
+/* A copy, which leaves as the links let it. */
+static enum sotto_status send_copy(struct comm *c, const void *data, size_t bytes, int to)
 {
     struct member *m = (struct member *)c;
     struct group *g = m->group;
-    struct box *box = &g->box[c->rank * g->size + to];
+    struct box *box = box_to(c, to);
     struct message *message = NULL;
     TRY(make_message(g, box, data, bytes, &message));
     message->from = c->rank;
@@ -70,8 +89,7 @@ enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, i
         return st;
     }
     pthread_mutex_lock(&g->lock);
-    *box->last = message;
-    box->last = &message->next;
+    post(box, message);
     if (!shaped)
         list(g, message, to, message->sent);
     pthread_cond_broadcast(&g->moved);
@@ -87,18 +105,75 @@ enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, i
     return atomic_load(&g->world->aborted) ? threads_status(g->world) : SOTTO_OK;
 }
 
-/* The box's first message, for the rank `to`; the lock is held. */
-static struct message *take(struct group *g, struct box *box, int to)
+static bool lends(const struct comm *c, size_t bytes)
 {
-    struct message *message = box->first;
+    return bytes >= LONG && !((const struct member *)c)->group->world->shaped;
+}
+
+/* Shows the data themselves to their receiver, until take_back. */
+static void lend(struct comm *c, struct message *message, const void *data, size_t bytes, int to)
+{
+    struct group *g = ((struct member *)c)->group;
+    *message = (struct message){.from = c->rank,
+                                .lent = true,
+                                .bytes = bytes,
+                                .data = (void *)data, /* which nobody writes to */
+                                .sent = clock_now(&clock_real)};
+    message->since = message->sent;
+    pthread_mutex_lock(&g->lock);
+    post(box_to(c, to), message);
+    list(g, message, to, message->sent);
+    pthread_cond_broadcast(&g->moved);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Out of its box, and of the inbox of the rank `to`; the lock is held. */
+static void take_out(struct group *g, struct box *box, const struct message *message, int to)
+{
     struct inbox *inbox = &g->inbox[to];
-    if (!(box->first = message->next))
-        box->last = &box->first;
-    message->taken = true;
+    struct message **at = &box->first;
+    while (*at != message)
+        at = &(*at)->next;
+    if (!(*at = message->next))
+        box->last = at;
     if (message->listed) {
         *(message->before ? &message->before->after : &inbox->first) = message->after;
         *(message->after ? &message->after->before : &inbox->last) = message->before;
     }
+}
+
+/* Waits until the data of a message that was lent are copied, or nobody will: a receiver that has
+ * ended, or `gives_up`. */
+static enum sotto_status take_back(struct comm *c, struct message *message, int to, bool gives_up)
+{
+    struct group *g = ((struct member *)c)->group;
+    pthread_mutex_lock(&g->lock);
+    while (!message->taken && !gives_up && !g->ended[to] && !atomic_load(&g->world->aborted))
+        pthread_cond_wait(&g->moved, &g->lock);
+    if (!message->taken)
+        take_out(g, box_to(c, to), message, to);
+    while (message->taken && !message->copied)
+        pthread_cond_wait(&g->moved, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    c->wait = (struct comm_wait){message->sent, message->since};
+    return atomic_load(&g->world->aborted) ? threads_status(g->world) : SOTTO_OK;
+}
+
+enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to)
+{
+    struct message message;
+    if (!lends(c, bytes))
+        return send_copy(c, data, bytes, to);
+    lend(c, &message, data, bytes, to);
+    return take_back(c, &message, to, false);
+}
+
+/* The box's first message, for the rank `to`; the lock is held. */
+static struct message *take(struct group *g, struct box *box, int to)
+{
+    struct message *message = box->first;
+    take_out(g, box, message, to);
+    message->taken = true;
     return message;
 }
 
@@ -114,8 +189,14 @@ static void receive(struct comm *c, struct box *box, struct message *message, vo
     if (g->world->shaped)
         shaped_wait_come(g->world->shaped, &message->shaped);
     pthread_mutex_lock(&g->lock);
-    message->next = box->idle;
-    box->idle = message;
+    if (message->lent) {
+        message->since = c->wait.from;
+        message->copied = true;
+        pthread_cond_broadcast(&g->moved);
+    } else {
+        message->next = box->idle;
+        box->idle = message;
+    }
     pthread_mutex_unlock(&g->lock);
 }
 
@@ -136,6 +217,25 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
     TRY(threads_status(g->world));
     return fail(SOTTO_EPEER, "rank %d waits for a message from rank %d, which has ended", c->rank,
                 from);
+}
+
+/* All may send before they receive. */
+enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
+                                   size_t room, int from, size_t *came)
+{
+    struct message message;
+    if (!lends(c, bytes)) {
+        TRY(send_copy(c, out, bytes, to));
+        return threads_recv(c, in, room, from, came);
+    }
+    lend(c, &message, out, bytes, to);
+    const enum sotto_status st = threads_recv(c, in, room, from, came);
+    const struct comm_wait wait = c->wait; /* mostly both are */
+    struct status_note note;
+    status_save(&note, st);
+    const enum sotto_status sent = take_back(c, &message, to, st != SOTTO_OK);
+    c->wait = wait;
+    return st == SOTTO_OK ? sent : status_raise(&note);
 }
 
 static struct message *first_among(const struct inbox *inbox, const bool *among)

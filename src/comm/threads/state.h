@@ -35,9 +35,13 @@ struct message {
     struct message *before, *after; /* in the receiver's inbox */
     int from;
     bool listed; /* there: its last byte has left */
-    bool taken;  /* by who received it before that */
+    bool taken;  /* by who receives it, maybe before that */
+    bool lent;   /* the data are the sender's own, who waits until they are copied: nothing of it
+                  * is touched behind that */
+    bool copied;
     size_t bytes, room;
     double sent, ready; /* when it set out, when it arrives */
+    double since;       /* lent: when its receiver began to wait for it */
     struct shaped_message shaped;
     void *data;
 };
@@ -105,6 +109,8 @@ enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, in
 enum sotto_status threads_barrier(struct comm *c);
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
+                                   size_t room, int from, size_t *came);
 enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                    double until, int *from, size_t *came);
 

@@ -152,6 +152,7 @@ static const struct comm_ops threads_ops = {
     .send = threads_send,
     .recv = threads_recv,
     .recv_any = threads_recv_any,
+    .exchange = threads_exchange,
     .allreduce = threads_allreduce,
     .reduce_scatter = threads_reduce_scatter,
     .allgather = threads_allgather,
