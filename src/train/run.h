@@ -66,7 +66,7 @@ struct run_watch {
 struct worker_report {
     struct cost cost;
     size_t memory[MEMORY_CATEGORIES], memory_total; /* peaks */
-    size_t live; /* the most activations at once, without what waits to be used again */
+    size_t live; /* the most activations of training at once, without what waits to be used again */
 };
 
 struct run_result {

@@ -171,7 +171,11 @@ static enum sotto_status evaluate_share(void *arg)
                                      .batches = c->eval_batches,
                                      .part = job->among->rank,
                                      .parts = job->among->size};
-    return evaluate(&t->run->model, &t->dev, &t->pool, job->theta, t->run->valid, range, &job->e);
+    const size_t peak = t->pool.peak; /* of training, in whose middle this is */
+    const enum sotto_status st =
+        evaluate(&t->run->model, &t->dev, &t->pool, job->theta, t->run->valid, range, &job->e);
+    t->pool.peak = peak;
+    return st;
 }
 
 enum sotto_status trainer_evaluate(struct trainer *t, struct comm *among, struct evaluation *out)

@@ -197,6 +197,21 @@ static void stages_of_a_model(void **state)
     }
 }
 
+/* Evaluations come on top of what is under way, and are no part of what training used. */
+static void evaluations(void **state)
+{
+    (void)state;
+    size_t most = 0;
+    struct run_config c = configure(
+        "evaluated", (const char *[]){"strategy.preset=cdp", "cdp.placement=single", "cdp.stages=4",
+                                      "data.holdout=0.1", "train.eval_every=1", NULL});
+    struct traced *t = train("evaluated", &c);
+    for (int i = 0; i < t->rows; i++)
+        most = t->row[i].peak > most ? t->row[i].peak : most;
+    assert_int_equal(t->live, most);
+    free(t);
+}
+
 /* A worker of several has a file of its own, and micro-batches are numbered over all of them. */
 static void workers(void **state)
 {
@@ -222,9 +237,8 @@ static void workers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_of_one),
-        cmocka_unit_test(equal_stages),
-        cmocka_unit_test(stages_of_a_model),
+        cmocka_unit_test(sums_of_one),       cmocka_unit_test(equal_stages),
+        cmocka_unit_test(stages_of_a_model), cmocka_unit_test(evaluations),
         cmocka_unit_test(workers),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
