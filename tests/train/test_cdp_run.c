@@ -135,6 +135,39 @@ static void memory(void **state)
     }
 }
 
+/* zero: a worker has room for the largest of every other stage, with the version before only where
+ * the rule needs one. */
+static void rooms(void **state)
+{
+    (void)state;
+    for (int r = 0; r < 2; r++) {
+        struct run_config c = configure("rooms", "zero", rules[r], STAGES);
+        struct run run;
+        size_t largest[2] = {0, 0}, older[2] = {0, 0};
+        snprintf(c.train.out, sizeof c.train.out, "%s.%d", at("rooms"), r);
+        c.train.steps = 3;
+        set(&c, "model.layers=2");
+        assert_ok(run_open(&run, &c, &(struct run_watch){0}));
+        assert_ok(run_train(&run));
+        for (int k = 0; k < STAGES; k++) {
+            const size_t count = table_stage_count(run.table, k);
+            const bool two = r == 1 || k < STAGES - 1;
+            largest[k % 2] = count > largest[k % 2] ? count : largest[k % 2];
+            older[k % 2] = two && count > older[k % 2] ? count : older[k % 2];
+        }
+        const size_t one = (largest[0] + largest[1]) * sizeof(float);
+        const size_t two = (older[0] + older[1]) * sizeof(float);
+        assert_true(largest[0] != largest[1]);
+        for (int w = 0; w < STAGES; w++) {
+            const size_t *memory = run.result.worker[w].memory;
+            assert_int_equal(memory[MEMORY_PARAMETERS], one + two);
+            assert_int_equal(memory[MEMORY_GRADIENTS], one);
+            assert_int_equal(memory[MEMORY_OPTIMIZER], 2 * one); /* AdamW */
+        }
+        run_close(&run);
+    }
+}
+
 static double seconds(const char *method, const char *rule, int64_t steps)
 {
     static const char *const basic[] = {
@@ -178,10 +211,8 @@ static void steady_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume),
-        cmocka_unit_test(resume_otherwise),
-        cmocka_unit_test(memory),
-        cmocka_unit_test(steady_time),
+        cmocka_unit_test(resume), cmocka_unit_test(resume_otherwise), cmocka_unit_test(memory),
+        cmocka_unit_test(rooms),  cmocka_unit_test(steady_time),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

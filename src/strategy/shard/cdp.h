@@ -25,8 +25,9 @@ extern const struct method method_cdp;
 
 /* Memory for a stage that is here: what it is computed with, sums of gradients and, where updates
  * are made, the optimizer's state, with the truth where that is another vector than the newest
- * version. Each stage of a worker has one; in zero there are two that the stages take in turn: one
- * comes while another leaves. */
+ * version. Each stage of a worker has one. In zero there are two, as one stage comes while another
+ * leaves: a worker goes up and down through the stages, so those of even number are in the one and
+ * those of odd number in the other, and each has room for the largest of its own. */
 struct cdp_room {
     struct buffer theta[2], g[2], x, state[2];
     uint64_t sent; /* the last message of a state that was here, of the lane `out` */
@@ -96,7 +97,7 @@ struct cdp {
     struct pool apart;
     struct buffer added;   /* a sum that is to be added */
     struct cdp_room *room; /* (rooms) */
-    int rooms, latest;     /* zero: the room that was taken last */
+    int rooms;
     struct cdp_line in, out;
     struct comm **comm; /* (2 bits): see wire.c; the mesh's */
 
@@ -115,8 +116,8 @@ void cdp_rooms_free(struct cdp *c);
 struct view cdp_truth(const struct cdp_stage *st);
 /* The stage is in this room from now on. */
 void cdp_enter_room(struct cdp_stage *st, struct cdp_room *room);
-/* zero: the room that no stage is in. */
-struct cdp_room *cdp_free_room(struct cdp *c);
+/* zero: the stage's, which no other is in. */
+struct cdp_room *cdp_free_room(struct cdp *c, int k);
 /* The vectors of a message of state, in the order they are sent in: how many. */
 enum { CDP_VECTORS = 6 };
 int cdp_state_vectors(const struct cdp *c, const struct cdp_move *move, bool receives,

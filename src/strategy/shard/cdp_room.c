@@ -9,16 +9,17 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Room for `count` elements of a stage like `st`. */
+/* Room for a stage like `st`, and `older` elements of the version before. */
 static enum sotto_status open_room(struct cdp *c, struct cdp_room *room, const struct cdp_stage *st,
-                                   size_t count)
+                                   size_t older)
 {
     const struct strategy_setup *is = &c->shard.is;
     const enum dtype type = strategy_type(is->config), sums = strategy_grad_type(is->config);
     const bool waits = c->is.together && c->is.rule == CDP_V1;
+    const size_t count = st->count;
     TRY(buffer_init(&room->theta[0], is->dev, type, count, MEMORY_PARAMETERS));
-    if (st->two)
-        TRY(buffer_init(&room->theta[1], is->dev, type, count, MEMORY_PARAMETERS));
+    if (older)
+        TRY(buffer_init(&room->theta[1], is->dev, type, older, MEMORY_PARAMETERS));
     TRY(buffer_init(&room->g[0], is->dev, sums, count, MEMORY_GRADIENTS));
     if (!st->owned)
         return SOTTO_OK;
@@ -31,17 +32,27 @@ static enum sotto_status open_room(struct cdp *c, struct cdp_room *room, const s
     return SOTTO_OK;
 }
 
-/* zero: two that any stage fits in. */
-static enum sotto_status open_two(struct cdp *c)
+static size_t larger(size_t a, size_t b)
 {
-    struct cdp_stage any = {.owned = true};
-    for (int k = 0; k < c->is.n; k++)
-        any.two |= c->stage[k].two;
-    for (int i = 0; i < c->rooms; i++)
-        TRY(open_room(c, &c->room[i], &any, shard_largest(&c->shard)));
+    return a > b ? a : b;
+}
+
+/* zero: for every other stage each. */
+static enum sotto_status open_in_turn(struct cdp *c)
+{
+    for (int i = 0; i < c->rooms; i++) {
+        struct cdp_stage any = {.owned = true};
+        size_t older = 0;
+        for (int k = i; k < c->is.n; k += c->rooms) {
+            const struct cdp_stage *st = &c->stage[k];
+            any.count = larger(any.count, st->count);
+            older = larger(older, st->two ? st->count : 0);
+        }
+        TRY(open_room(c, &c->room[i], &any, older));
+    }
     for (int k = 0; k < c->is.n; k++)
         if (cdp_stage_home(c, k) == c->device)
-            cdp_enter_room(&c->stage[k], c->room);
+            cdp_enter_room(&c->stage[k], cdp_free_room(c, k));
     return SOTTO_OK;
 }
 
@@ -53,12 +64,12 @@ enum sotto_status cdp_rooms_open(struct cdp *c)
     if (!c->room)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", c->rooms);
     if (zero)
-        return open_two(c);
+        return open_in_turn(c);
     for (int k = 0; k < c->is.n; k++) {
         struct cdp_stage *st = &c->stage[k];
         if (!st->here)
             continue;
-        TRY(open_room(c, &c->room[k], st, st->count));
+        TRY(open_room(c, &c->room[k], st, st->two ? st->count : 0));
         cdp_enter_room(st, &c->room[k]);
     }
     return SOTTO_OK;
@@ -93,12 +104,12 @@ void cdp_enter_room(struct cdp_stage *st, struct cdp_room *room)
     optim_lend(&st->steps, room->state);
 }
 
-struct cdp_room *cdp_free_room(struct cdp *c)
+struct cdp_room *cdp_free_room(struct cdp *c, int k)
 {
-    c->latest = !c->latest;
-    for (int k = 0; k < c->is.n; k++)
-        assert(c->stage[k].room != &c->room[c->latest]);
-    return &c->room[c->latest];
+    struct cdp_room *room = &c->room[k % c->rooms];
+    for (int j = 0; j < c->is.n; j++)
+        assert(c->stage[j].room != room);
+    return room;
 }
 
 int cdp_state_vectors(const struct cdp *c, const struct cdp_move *move, bool receives,

@@ -56,31 +56,52 @@ enum sotto_status cdp_export(struct strategy *strategy, float *flat)
     return st;
 }
 
+/* Stage k's optimizer state from one device to another; `came` holds it where it comes, since the
+ * room that it is for may not be empty yet. */
+static enum sotto_status move_state(struct cdp *c, int k, int from, int to, struct buffer came[2])
+{
+    const struct strategy_setup *is = &c->shard.is;
+    struct cdp_stage *st = &c->stage[k];
+    for (int i = 0; i < optim_states(is->optim); i++) {
+        if (from == c->device)
+            TRY(comm_send(is->mesh->shard, st->room->state[i].view, st->count, to));
+        if (to != c->device)
+            continue;
+        TRY(buffer_init(&came[i], is->dev, DTYPE_F32, st->count, MEMORY_SCRATCH));
+        TRY(comm_recv(is->mesh->shard, came[i].view, st->count, from));
+    }
+    if (from == c->device)
+        st->room = NULL;
+    return SOTTO_OK;
+}
+
 /* zero: where a stage's state is between rounds is not where a schedule begins with it. */
 static enum sotto_status bring_home(struct cdp *c)
 {
-    struct comm *group = c->shard.is.mesh->shard;
+    struct device *dev = c->shard.is.dev;
     struct cdp_schedule begin = c->is;
-    struct cdp_room *other = c->rooms > 1 ? &c->room[!c->latest] : c->room;
+    struct buffer came[2] = {{.dev = NULL}, {.dev = NULL}};
+    int mine = -1;
+    enum sotto_status st = SOTTO_OK;
     begin.first = c->t;
-    for (int k = 0; k < c->is.n && c->is.placement == CDP_ZERO; k++) {
-        struct cdp_stage *st = &c->stage[k];
+    for (int k = 0; k < c->is.n && c->is.placement == CDP_ZERO && st == SOTTO_OK; k++) {
         const int from = cdp_stage_home(c, k), to = cdp_home(&begin, c->t - 1, k);
         if (from == to)
             continue;
-        for (int i = 0; i < optim_states(c->shard.is.optim); i++) {
-            if (from == c->device)
-                TRY(comm_send(group, st->room->state[i].view, st->count, to));
-            if (to == c->device)
-                TRY(comm_recv(group, other->state[i].view, st->count, from));
-        }
-        if (from == c->device)
-            st->room = NULL;
-        if (to == c->device)
-            cdp_enter_room(st, cdp_free_room(c));
+        mine = to == c->device ? k : mine;
+        st = move_state(c, k, from, to, came);
     }
+    if (mine >= 0 && st == SOTTO_OK) {
+        struct cdp_stage *stage = &c->stage[mine];
+        cdp_enter_room(stage, cdp_free_room(c, mine));
+        for (int i = 0; i < optim_states(c->shard.is.optim); i++)
+            dev->ops->copy(dev, stage->room->state[i].view, came[i].view, stage->count);
+        st = device_check(dev);
+    }
+    for (int i = 0; i < 2; i++)
+        buffer_free(&came[i]);
     cdp_number(c);
-    return SOTTO_OK;
+    return st;
 }
 
 /* From the host, rounded where it is computed with rounded; theta_{-1} = theta_0. */

@@ -180,7 +180,7 @@ static enum sotto_status receive_state(struct cdp *c, const struct cdp_move *mov
     struct cdp_stage *st = &c->stage[move->stage];
     struct view vector[CDP_VECTORS];
     if (c->is.placement == CDP_ZERO)
-        cdp_enter_room(st, cdp_free_room(c));
+        cdp_enter_room(st, cdp_free_room(c, move->stage));
     else if (move->parts & CDP_PART_NEWEST)
         TRY(cdp_wait(&c->out, st->theta_sent[st->two]));
     TRY(cdp_wait(&c->out, st->room->sent)); /* what was there has left */
