@@ -434,7 +434,8 @@ static void refuses(void **state)
         {5, {"cdp.placement=mp"}, "and there are 5; 3 would do for 2 stages, 6 for 3"},
         {6, {"cdp.placement=mp", "cdp.rule=sync"}, "mp is for v1 and v2"},
         {3, {"cdp.placement=zero", "cdp.rule=sync"}, "zero is for v1 and v2"},
-        {2, {"cdp.stages=3"}, "cdp.stages"},
+        {2, {"cdp.stages=3"}, "cdp.stages = 3 has no effect with placement = dp; it is for single"},
+        {2, {"cdp.stages=4"}, "cdp.stages = 4 has no effect with placement = dp; it is for single"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct strategy_config config;
@@ -443,6 +444,12 @@ static void refuses(void **state)
         assert_ok(set_options(&config, cases[i].options, 3));
         assert_fails(strategy_resolve(&config, cases[i].workers), SOTTO_EINVAL, cases[i].why);
     }
+    struct strategy_config alone;
+    strategy_defaults(&alone);
+    snprintf(alone.shard, sizeof alone.shard, "cdp");
+    assert_ok(set_options(&alone, (const char *const[]){"cdp.placement=single"}, 1));
+    assert_ok(strategy_resolve(&alone, 1));
+    assert_int_equal(strategy_stages(&alone), 4);
     struct cdp_case c = {.placement = "dp", .rule = "v2", .n = 3, .clip = 1, .nan_at = -1};
     struct engine_config engine = {.workers = 3};
     assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,

@@ -17,9 +17,9 @@ static const struct option options[] = {
                 "a worker has: dp a micro-batch and all stages, single everything, pp a stage, mp "
                 "a stage and one micro-batch at a time, zero a micro-batch and one stage at a "
                 "time; N stages are N workers, in mp N (N + 1) / 2"),
-    OPTION_INT(S, stages, "4", 1, 1024,
-               "single: stages, and micro-batches a step; the others have as many as follow from "
-               "the workers"),
+    OPTION_INT(S, stages, "0", 0, 1024,
+               "single: stages, and micro-batches a step, 0: 4; the others have as many as follow "
+               "from the workers"),
 };
 #undef S
 
@@ -30,9 +30,9 @@ static const struct option_only only[] = {
 static int stages(const void *own, const struct strategy_config *config)
 {
     const struct cdp_config *c = own;
-    return c->placement == CDP_SINGLE
-               ? c->stages
-               : cdp_stages((enum cdp_placement)c->placement, config->workers);
+    if (c->placement == CDP_SINGLE)
+        return c->stages ? c->stages : 4;
+    return cdp_stages((enum cdp_placement)c->placement, config->workers);
 }
 
 static struct cdp_schedule schedule_of(const struct cdp_config *c,

@@ -18,7 +18,7 @@
 
 struct cdp_config {
     int rule, placement; /* enum cdp_rule, enum cdp_placement */
-    int stages;          /* single; resolved for all of them  */
+    int stages;          /* single; 0: not said               */
 };
 
 extern const struct method method_cdp;
