@@ -95,6 +95,9 @@ void strategy_describe(const struct strategy_config *config, char out[OPTION_ROO
 /* Micro-batches that a worker's oracle must be able to hold at once. */
 int strategy_slots(const struct strategy_config *config);
 
+/* Whether workers compute different parts of the model, which take them as long as they take. */
+bool strategy_unlike(const struct strategy_config *config);
+
 /* Whether the shard method shares the vector among the workers of a group. */
 bool strategy_shares(const struct strategy_config *config);
 

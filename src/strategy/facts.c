@@ -56,6 +56,12 @@ int strategy_slots(const struct strategy_config *c)
     return m->slots ? m->slots(method_own(c, m), c) : 1;
 }
 
+bool strategy_unlike(const struct strategy_config *c)
+{
+    const struct method *m = c->sharding;
+    return m->unlike && m->unlike(method_own(c, m));
+}
+
 int strategy_stages(const struct strategy_config *c)
 {
     const struct method *m = c->sharding;

@@ -61,6 +61,9 @@ struct method {
     /* (optional) A shard method's: the stages that it wants the model cut into, which are as many
      * as a round has micro-batches. Default: it takes any. */
     int (*stages)(const void *own, const struct strategy_config *config);
+    /* (optional) A shard method's: whether workers compute different parts of the model, so that
+     * one that takes longer need not be a slower one. Default: all do the same. */
+    bool (*unlike)(const void *own);
     /* (optional) Steps between two meetings of the groups, 0: not known yet; the option that says
      * so; and whether a run that ends before the first one meets in the end. */
     int64_t (*every)(const void *own);

@@ -31,7 +31,6 @@ static void find_slowest(struct report *r, const struct worker_report *worker, i
         if (seconds > microbatch_seconds(&worker[r->slowest]))
             r->slowest = i;
     }
-    r->slowness = 1;
     if (worked > 1) {
         qsort(each, (size_t)worked, sizeof *each, by_value);
         r->slowness = each[worked - 1] / each[(worked - 1) / 2];
@@ -66,7 +65,9 @@ struct report report_of(const struct run *run)
     if (r.cost.seconds > 0)
         r.exposed_share = fmax(0, cost_exposed(&r.cost) / r.cost.seconds);
     r.overlap = r.cost.wire > 0 ? fmax(0, 1 - r.cost.waited_wire / on_the_wire(&r.cost)) : NAN;
-    find_slowest(&r, run->result.worker, n);
+    r.slowness = 1;
+    if (!strategy_unlike(&run->config.strategy))
+        find_slowest(&r, run->result.worker, n);
     return r;
 }
 

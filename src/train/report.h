@@ -14,7 +14,8 @@ struct report {
     double exposed_share; /* of the workers' time, that they waited                       */
     double overlap;       /* of the time on the wire, that nobody waited for; NaN: there is none */
     int slowest;          /* worker: the one whose micro-batches take longest             */
-    double slowness;      /* its micro-batches' time over the median worker's             */
+    double slowness; /* its micro-batches' time over the median worker's; 1 where workers' work is
+                      * not the same */
 };
 struct report report_of(const struct run *run);
 

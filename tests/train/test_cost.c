@@ -351,7 +351,8 @@ static void times_add_up(void **state)
 }
 
 /* Four workers of so many seconds a micro-batch, ten of them each; 0: one that never had any. */
-static struct report report_four(const double seconds[4], struct cost each)
+static struct report report_four(const struct strategy_config *strategy, const double seconds[4],
+                                 struct cost each)
 {
     static struct run run;
     struct worker_report worker[4] = {0};
@@ -360,6 +361,7 @@ static struct report report_four(const double seconds[4], struct cost each)
         worker[i].cost.microbatches = seconds[i] > 0 ? 10 : 0;
         worker[i].cost.compute = 10 * seconds[i];
     }
+    run.config.strategy = *strategy;
     run.cluster.size = 4;
     run.result.worker = worker;
     return report_of(&run);
@@ -377,45 +379,59 @@ static void reports(void **state)
         {{0, 0, 1, 3}, 3, 3}, {{0, 2, 2, 2}, 1, 1}, {{1, 3, 3, 2}, 1, 1.5},
         {{0, 0, 0, 0}, 0, 1}, {{0, 0, 5, 0}, 2, 1}, {{4, 1, 1, 2}, 0, 4},
     };
+    struct strategy_config any;
+    strategy_defaults(&any);
+    assert_ok(strategy_resolve(&any, 4));
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
-        const struct report r = report_four(table[i].seconds, (struct cost){0});
+        const struct report r = report_four(&any, table[i].seconds, (struct cost){0});
         assert_int_equal(r.slowest, table[i].slowest);
         assert_true(r.slowness == table[i].slowness);
         assert_true(isnan(r.overlap) && r.exposed_share == 0);
     }
     char text[256];
     const double even[4] = {1, 3, 3, 2}; /* 1.5 times the median is of one kind */
-    struct report r = report_four(even, (struct cost){.seconds = 8,
-                                                      .wire = 4,
-                                                      .waited_wire = 1,
-                                                      .waited_others = 2,
-                                                      .inside = 5,
-                                                      .between = 5});
+    struct report r = report_four(&any, even,
+                                  (struct cost){.seconds = 8,
+                                                .wire = 4,
+                                                .waited_wire = 1,
+                                                .waited_others = 2,
+                                                .inside = 5,
+                                                .between = 5});
     assert_true(r.overlap == 0.75 && r.exposed_share == 3.0 / 8);
     report_sentence(&r, text, sizeof text);
     assert_string_equal(text, "workers waited 2 s for each other; the wire took 4 s, 3 s of it "
                               "hidden (means over workers)");
-    r = report_four(even, (struct cost){.seconds = 8});
+    r = report_four(&any, even, (struct cost){.seconds = 8});
     report_sentence(&r, text, sizeof text);
     assert_string_equal(text, "workers waited 0 s for each other; nothing was sent");
     const struct cost none = cost_mean(&(struct cost_joint){0});
     assert_true(none.seconds == 0 && none.inside == 0);
 }
 
+/* A worker that has a stage of more work than the others' is not a slow one. */
+static void parts_of_a_model(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {"cdp.placement=dp", "cdp.placement=pp"};
+    for (int i = 0; i < 2; i++) {
+        struct run_config c =
+            configure("parts", (const char *[]){"strategy.preset=cdp", placements[i], NULL});
+        assert_ok(strategy_resolve(&c.strategy, 4));
+        const struct report r =
+            report_four(&c.strategy, (const double[4]){1, 1, 1, 3}, (struct cost){0});
+        assert_true(r.slowness == (i ? 1 : 3));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_straggler_counts),
-        cmocka_unit_test(the_last_one_ends_the_run),
-        cmocka_unit_test(the_loss_is_everybodys),
-        cmocka_unit_test(saving_is_no_communication),
-        cmocka_unit_test(costs_are_resumed),
-        cmocka_unit_test(others_go_on_from_the_slowest),
-        cmocka_unit_test(times_add_up),
-        cmocka_unit_test(reports),
-        cmocka_unit_test(pauses_change_no_lead),
-        cmocka_unit_test(pauses_hide_nothing),
-        cmocka_unit_test(short_batches_take_less),
+        cmocka_unit_test(a_straggler_counts),     cmocka_unit_test(the_last_one_ends_the_run),
+        cmocka_unit_test(the_loss_is_everybodys), cmocka_unit_test(saving_is_no_communication),
+        cmocka_unit_test(costs_are_resumed),      cmocka_unit_test(others_go_on_from_the_slowest),
+        cmocka_unit_test(times_add_up),           cmocka_unit_test(reports),
+        cmocka_unit_test(parts_of_a_model),       cmocka_unit_test(pauses_change_no_lead),
+        cmocka_unit_test(pauses_hide_nothing),    cmocka_unit_test(short_batches_take_less),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -35,6 +35,13 @@ static int stages(const void *own, const struct strategy_config *config)
     return cdp_stages((enum cdp_placement)c->placement, config->workers);
 }
 
+/* A worker has one stage, and stages are not of the same work. */
+static bool unlike(const void *own)
+{
+    const struct cdp_config *c = own;
+    return c->placement == CDP_PP || c->placement == CDP_MP;
+}
+
 static struct cdp_schedule schedule_of(const struct cdp_config *c,
                                        const struct strategy_config *config)
 {
@@ -205,4 +212,5 @@ const struct method method_cdp = {
     .resolve = resolve,
     .stages = stages,
     .slots = slots,
+    .unlike = unlike,
 };
