@@ -180,8 +180,11 @@ static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
 /* All groups but the first are alike, so two stand for any number. */
 static enum sotto_status try_workers(struct accounts *a)
 {
-    struct trial t = {
-        .run = a->run, .strategy = a->run->config.strategy, .body = try_method, .arg = a};
+    struct trial t = {.run = a->run,
+                      .strategy = a->run->config.strategy,
+                      .body = try_method,
+                      .arg = a,
+                      .about = "estimating the memory: "};
     strategy_trial(&t.strategy, t.strategy.groups > 2 ? 2 : t.strategy.groups);
     a->workers = t.strategy.workers;
     a->account = calloc((size_t)a->workers, sizeof *a->account);
@@ -301,7 +304,7 @@ enum sotto_status estimate_check(const struct run *run)
     struct estimate e;
     char parts[512], workers[48] = "", needs[32], left[32];
     const struct available a = available_memory("");
-    TRY(fail_in(estimate_run(run, &e), "estimating the memory: "));
+    TRY(estimate_run(run, &e));
     if (e.total <= a.bytes)
         return SOTTO_OK;
     list_largest(&e, parts, sizeof parts);

@@ -108,7 +108,8 @@ enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *k
                           .strategy = c->strategy,
                           .node = run->cluster.node,
                           .body = try_rounds,
-                          .arg = &t};
+                          .arg = &t,
+                          .about = "trying what is sent: "};
     char key[OPTION_ROOM];
     bool meets;
     *out = (struct traffic){.every = strategy_every(&c->strategy, key, &meets)};
@@ -137,7 +138,7 @@ enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *k
         st = fail(SOTTO_ENOMEM, "no memory to account for %d workers", workers);
     strategy_trial(&trial.strategy, trial.strategy.groups);
     if (st == SOTTO_OK)
-        st = fail_in(trial_run(&trial), "trying what is sent: ");
+        st = trial_run(&trial);
     if (st == SOTTO_OK)
         add_up(&t, workers, every, out);
     free(t.of);

@@ -116,9 +116,15 @@ static void oracle_close(struct trial_oracle *o)
     null_oracle_free(&o->null);
 }
 
+struct trying {
+    const struct trial *trial;
+    struct status_note refusal; /* as rank 0 put it */
+};
+
 static enum sotto_status try_worker(struct worker *w, void *arg)
 {
-    const struct trial *t = arg;
+    struct trying *trying = arg;
+    const struct trial *t = trying->trial;
     struct memory memory = {0};
     struct device dev = {0};
     struct trial_oracle oracle = {0};
@@ -134,7 +140,10 @@ static enum sotto_status try_worker(struct worker *w, void *arg)
                                          .oracle = &oracle.null.base,
                                          .dev = &dev,
                                          .mesh = &mesh};
-    TRY_DONE(strategy_open(&seat.s, &setup));
+    st = strategy_open(&seat.s, &setup);
+    if (st == SOTTO_EINVAL && w->rank == 0)
+        status_save(&trying->refusal, st);
+    TRY_DONE(st);
     st = t->body(&seat, t->arg);
     if (st != SOTTO_OK)
         mesh_abort(&mesh, st);
@@ -154,5 +163,8 @@ enum sotto_status trial_run(const struct trial *t)
     const struct link_model links = {0};
     const struct engine_config engine = {
         .workers = t->strategy.workers, .node = t->node, .links = &links};
-    return engine_virtual(&engine, try_worker, (void *)t); /* only read */
+    struct trying trying = {.trial = t};
+    const enum sotto_status st = engine_virtual(&engine, try_worker, &trying);
+    TRY(status_raise(&trying.refusal));
+    return fail_in(st, "%s", t->about);
 }

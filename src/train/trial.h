@@ -22,6 +22,8 @@ struct trial {
     const int *node;                 /* (workers) NULL: all on one */
     enum sotto_status (*body)(const struct trial_seat *seat, void *arg);
     void *arg;
+    const char *about; /* "doing this: ", what errors begin with; what the method refuses is told by
+                        * itself */
 };
 
 /* On strategy.workers workers. */

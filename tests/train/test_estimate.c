@@ -96,6 +96,18 @@ static void cyclic(void **state)
     }
 }
 
+/* A method that refuses does so for its own reason, whoever was the first to ask. */
+static void refusals(void **state)
+{
+    (void)state;
+    struct run run;
+    struct run_config *c = configure((const char *[]){"strategy.preset=cdp", "train.workers=4",
+                                                      "model.tied=no", "optim.clip=1", NULL});
+    assert_fails(run_open(&run, c, NULL), SOTTO_EINVAL, "with cdp.rule = v2 a stage is updated");
+    assert_int_equal(strncmp(sotto_error(), "optim.clip = 1: ", 16), 0);
+    free(c);
+}
+
 static void as_estimated(void **state)
 {
     (void)state;
@@ -223,6 +235,7 @@ int main(void)
         cmocka_unit_test(as_estimated), cmocka_unit_test(half_activations),
         cmocka_unit_test(more_rows),    cmocka_unit_test(too_large),
         cmocka_unit_test(given_back),   cmocka_unit_test(cyclic),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
