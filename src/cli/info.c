@@ -36,7 +36,8 @@ static const struct option table[] = {
                "presets that take the data's, 0: 32"),
     OPTION_INT(S, channels, "3", 1, 3, "for such presets: 1: grey, 3: colours"),
     OPTION_INT(S, classes, "10", 1, 1 << 20, "the same: classes to tell apart"),
-    OPTION_INT(S, stages, "1", 1, 4096, "stages that the model is cut into"),
+    OPTION_INT(S, stages, "0", 0, 4096,
+               "stages that the model is cut into; 0: 1, or 4 with a schedule"),
     OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "as train.activations"),
     OPTION_ENUM(S, schedule, "none", schedule_names,
@@ -46,6 +47,11 @@ static const struct option table[] = {
     OPTION_FILE(S, svg, "", "draw the schedule into this file too"),
 };
 #undef S
+
+static int stages(const struct info_config *c)
+{
+    return c->stages ? c->stages : c->schedule == SCHEDULE_NONE ? 1 : 4;
+}
 
 static int sections(void *config, struct option_section *out)
 {
@@ -233,10 +239,10 @@ static enum sotto_status print_model(const char *name, const struct info_config 
         TRY(refuse(c, of_text, "the model reads images"));
     else
         TRY(refuse(c, of_images, "the model reads text"));
-    TRY(model_init(&model, &m, c->stages, 1));
+    TRY(model_init(&model, &m, stages(c), 1));
     describe(name, &model, &m);
     enum sotto_status st = print_memory(&model, c);
-    if (st == SOTTO_OK && c->stages > 1)
+    if (st == SOTTO_OK && stages(c) > 1)
         print_stages(&model, c);
     model_free(&model);
     return st;
@@ -288,7 +294,7 @@ static enum sotto_status print_schedule(const struct info_config *c)
 {
     const enum schedule_kind kind = (enum schedule_kind)c->schedule;
     struct cdp_schedule s;
-    TRY(schedule_make(kind, c->placement, c->stages, &s));
+    TRY(schedule_make(kind, c->placement, stages(c), &s));
     TRY(schedule_print(&s, kind));
     return *c->svg ? schedule_svg(&s, kind, c->svg) : SOTTO_OK;
 }

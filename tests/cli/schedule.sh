@@ -53,6 +53,10 @@ fails_with "say which, with --schedule" "$sotto" info --svg=x.svg
 fails_with "say which, with --schedule" "$sotto" info --placement=mp
 succeeds "$sotto" info --schedule=cdp-v1 --stages=64 --svg=large.svg
 
+# Enough to see something.
+succeeds "$sotto" info --schedule=cdp-v2
+says '^cdp-v2, placement dp: 4 stages'
+
 # Stages of a model: 26 sublayers in all, the last is the loss alone.
 succeeds "$sotto" info gpt2 --stages=4
 says '^4 stages, forward and backward of a micro-batch:$'
