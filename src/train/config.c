@@ -225,3 +225,20 @@ enum sotto_status config_speeds(const char *key, const char *text, const char *w
         return fail(SOTTO_EINVAL, "%s = %.80s names more than %d %s", key, text, n, whose);
     return SOTTO_OK;
 }
+
+void config_set_aside_nodes(struct run_config *config, const struct run_config *base)
+{
+    struct train_config *t = &config->train;
+    struct link_config *l = &config->link;
+    const bool alone = t->workers == 1, one = t->nodes == 1 && base->train.nodes != 1;
+    if (alone && t->nodes == base->train.nodes)
+        t->nodes = 0;
+    if (!alone && !one)
+        return;
+    if (strcmp(l->inter, base->link.inter) == 0)
+        l->inter[0] = '\0';
+    if (l->adapters == base->link.adapters)
+        l->adapters = 1;
+    if (strcmp(l->speed, base->link.speed) == 0)
+        strcpy(l->speed, "1");
+}

@@ -90,6 +90,10 @@ typedef void config_difference(void *arg, const char *key, const char *old_value
 void config_differences(const struct run_config *before, const struct run_config *after,
                         config_difference *each, void *arg);
 
+/* Sets what is said of several nodes back to its default, where `base` says the same and the run is
+ * on one: it was meant for others that share it. */
+void config_set_aside_nodes(struct run_config *config, const struct run_config *base);
+
 /* More is a slip of the keyboard: a day for a micro-batch, a thousandth or a thousand times as fast
  * as the others. */
 #define CONFIG_SECONDS 1e5

@@ -277,6 +277,31 @@ static void specs(void **state)
     spec_free(&spec);
 }
 
+/* What is said of nodes is for the runs that have several. */
+static void runs_on_one_node(void **state)
+{
+    (void)state;
+    struct spec spec;
+    static struct run_config c;
+    write_text("nodes.ini", "[base]\nworkers = 4\nnodes = 4\nlink.inter = 1Gbit/s\n"
+                            "link.adapters = 0\nlink.speed = 1,0.5\n"
+                            "[run four]\n[run alone]\nworkers = 1\n[run one]\nnodes = 1\n"
+                            "[run wrong]\nworkers = 1\nlink.inter = 2Gbit/s\n");
+    assert_ok(spec_load(&spec, at("nodes.ini")));
+    const struct jobs jobs = {.spec = &spec};
+    struct cluster cluster;
+    for (int i = 0; i < 3; i++) {
+        assert_ok(job_config(&jobs, &(struct job){.run = i}, &c));
+        assert_ok(cluster_open(&cluster, &c));
+        assert_int_equal(cluster.nodes, i ? 1 : 4);
+        cluster_close(&cluster);
+    }
+    assert_ok(job_config(&jobs, &(struct job){.run = 3}, &c));
+    assert_fails(cluster_open(&cluster, &c), SOTTO_EINVAL, "there is one node");
+    cluster_close(&cluster);
+    spec_free(&spec);
+}
+
 static void unreadable_specs(void **state)
 {
     (void)state;
@@ -879,6 +904,7 @@ int main(void)
         cmocka_unit_test(unanswerable_expectations),
         cmocka_unit_test(tables),
         cmocka_unit_test(specs),
+        cmocka_unit_test(runs_on_one_node),
         cmocka_unit_test(unreadable_specs),
         cmocka_unit_test(curves),
         cmocka_unit_test(common_ends),

@@ -30,6 +30,7 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     TRY(strategy_optim(&out->strategy, &out->optim, &spec->base.optim));
     optim_set_aside(&out->optim, &spec->base.optim);
     strategy_set_aside(&out->strategy, &spec->base.strategy);
+    config_set_aside_nodes(out, &spec->base);
     return SOTTO_OK;
 }
 
