@@ -70,7 +70,19 @@ struct round {
     bool idle;     /* nothing was trained                                            */
     bool pulled;   /* the group has new parameters: its steps before them were applied */
     bool evaluate; /* the group is to evaluate the parameters that it has just pulled, at `step` */
+    bool save;     /* this worker is to keep its own state now, for a checkpoint of `step`   */
     bool meet; /* all workers meet behind this round: to save at `step` or, with `stop`, to end */
+};
+
+/* Keeps state for a checkpoint while groups go on that have no rounds in common. A method has one
+ * of a moment at which it shows (visit) what is no group's own, on a line of work of its own; what
+ * is a group's, its workers are told to keep when they come to it (round.save). Without it, and
+ * where `keep` is NULL, all meet. */
+struct keeper {
+    void *arg;
+    bool (*ready)(void *arg); /* for another checkpoint; on rank 0 */
+    enum sotto_status (*keep)(void *arg, enum sotto_status (*visit)(void *, struct state_visitor *),
+                              void *owner);
 };
 
 struct strategy; /* begins with its ops */
@@ -86,6 +98,7 @@ struct strategy_setup {
     /* Where groups have no rounds in common: behind how many of the run's steps they are told to
      * evaluate, and to meet for a save; 0: never. */
     int64_t eval_every, save_every;
+    const struct keeper *keeper; /* (optional) as it is in the first round */
 };
 
 struct strategy_ops {

@@ -11,7 +11,6 @@
 struct apart {
     struct loop *l;
     struct letters *letters;
-    struct snapshots *snapshots;
     double origin; /* of rank 0's clock, when training would have begun without pauses */
     /* Of the pushes since the last report. */
     int64_t n, steps;
@@ -53,8 +52,7 @@ static void report(struct apart *a, const struct pushed *p)
         t->tail_reports++;
     }
     loop_tell(l, &s);
-    *a = (struct apart){
-        .l = l, .letters = a->letters, .snapshots = a->snapshots, .origin = a->origin};
+    *a = (struct apart){.l = l, .letters = a->letters, .origin = a->origin};
 }
 
 /* Rank 0 tells what the groups have pushed and evaluated since it looked before. */
@@ -152,6 +150,16 @@ static enum sotto_status compare_clocks(struct apart *a, double *slowest)
     return st;
 }
 
+/* This group has come to the moment of a save; nobody waits for it. */
+static enum sotto_status save_alone(struct apart *a, int64_t step)
+{
+    struct trainer *t = a->l->t;
+    meter_stop(&t->meter);
+    TRY(snapshots_take(t->snapshots, step));
+    meter_start(&t->meter);
+    return SOTTO_OK;
+}
+
 /* All workers have come, to save; with `stop` they do so at the end. */
 static enum sotto_status meet(struct apart *a, bool stop)
 {
@@ -168,7 +176,7 @@ static enum sotto_status meet(struct apart *a, bool stop)
     if (stop)
         return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
     if (t->step != a->l->saved)
-        TRY(snapshots_take(a->snapshots));
+        TRY(snapshots_take(t->snapshots, t->step));
     a->l->saved = t->step;
     TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
     TRY(go_on(a));
@@ -183,7 +191,9 @@ static enum sotto_status rounds(struct apart *a)
         struct round out = {0};
         TRY(one_round(a, &out));
         TRY(tell(a));
-        TRY(snapshots_look(a->snapshots, false));
+        TRY(snapshots_look(a->l->t->snapshots, false));
+        if (out.save)
+            TRY(save_alone(a, out.step));
         stop = out.stop;
         if (out.meet || stop)
             TRY(meet(a, stop));
@@ -202,18 +212,17 @@ enum sotto_status loop_async(struct loop *l)
     }
     enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
     if (st == SOTTO_OK)
-        st = snapshots_open(&a.snapshots, t);
+        st = snapshots_open(t);
     if (st == SOTTO_OK)
         st = go_on(&a); /* nobody waits for all any more: those who were ahead still are */
     if (st == SOTTO_OK)
         st = rounds(&a);
     if (st == SOTTO_OK)
-        st = snapshots_look(a.snapshots, true);
+        st = snapshots_look(t->snapshots, true);
     if (st == SOTTO_OK)
         st = loop_end(l); /* all have come behind it: nobody looks for letters any more */
     if (st != SOTTO_OK)
         mesh_abort(&t->mesh, st); /* before the letters' lane is closed: it may wait for others */
     letters_close(a.letters);
-    snapshots_close(a.snapshots);
     return st;
 }

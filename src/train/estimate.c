@@ -199,13 +199,13 @@ static const struct account *of_rank(const struct accounts *t, int rank)
 }
 
 /* Rank 0 has the parameters in host memory, then what the others send; the others what they send.
- */
+ * Where groups have no rounds in common it has a copy of its own, too. */
 static double of_checkpoint(const struct accounts *t, int rank)
 {
     double parcels = 0, whole = 4.0 * (double)table_count(t->run->table);
     if (rank > 0)
         return (double)of_rank(t, rank)->parcel;
-    for (int r = 1; r < t->run->cluster.size; r++)
+    for (int r = strategy_async(&t->run->config.strategy) ? 0 : 1; r < t->run->cluster.size; r++)
         parcels += (double)of_rank(t, r)->parcel;
     return parcels > whole ? parcels : whole;
 }

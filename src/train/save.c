@@ -256,7 +256,8 @@ enum sotto_status save_write_counts(struct trainer *t)
     return st;
 }
 
-enum sotto_status save_write_pushes(struct trainer *t)
+/* pushes.tsv, likewise. */
+static enum sotto_status save_pushes(struct trainer *t)
 {
     char path[FILE_PATH_ROOM];
     const struct strategy_ops *ops = t->strategy->ops;
@@ -272,7 +273,7 @@ static enum sotto_status save_files(struct trainer *t, const char *folder)
     TRY(save_model(t, folder));
     TRY(save_state(t, folder));
     TRY(save_write_counts(t));
-    TRY(save_write_pushes(t));
+    TRY(save_pushes(t));
     if (!leads(t))
         return SOTTO_OK;
     return save_write_config(run, folder);

@@ -13,7 +13,6 @@ enum sotto_status save_visit_own(void *trainer, struct state_visitor *v);
 enum sotto_status save_write_model(const struct run *run, const char *folder, const float *flat,
                                    const float *state);
 enum sotto_status save_write_config(const struct run *run, const char *folder);
-enum sotto_status save_write_pushes(struct trainer *t); /* of methods that have them */
 
 /* Likewise, from all workers. */
 enum sotto_status save_write_counts(struct trainer *t);

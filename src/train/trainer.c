@@ -116,6 +116,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
         .before = run->before ? &run->before->optim : NULL,
         .eval_every = run->valid ? c->train.eval_every : 0,
         .save_every = c->train.save_every,
+        .keeper = &t->keeper,
     };
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
@@ -137,6 +138,8 @@ void trainer_close(struct trainer *t)
     meter_free(&t->meter);
     if (t->strategy)
         t->strategy->ops->free(t->strategy);
+    if (t->snapshots)
+        t->free_snapshots(t->snapshots);
     if (t->mesh.worker)
         mesh_close(&t->mesh);
     if (t->oracle == &t->model_oracle.base)

@@ -8,6 +8,8 @@
 #include "train/run.h"
 #include "train/running.h"
 
+struct snapshots;
+
 struct trainer {
     struct run *run; /* shared: written to by rank 0 alone */
     struct worker *worker;
@@ -20,6 +22,9 @@ struct trainer {
     struct null_oracle null_oracle;
     struct oracle *oracle; /* ... is this */
     struct mesh mesh;
+    struct keeper keeper; /* the strategy's, which these outlive; set by snapshots_open */
+    struct snapshots *snapshots;
+    void (*free_snapshots)(struct snapshots *s);
     struct strategy *strategy;
     int64_t step;                          /* rounds done  */
     int64_t tokens;                        /* seen, by all */

@@ -35,12 +35,12 @@ newer() {
     done
 }
 
-# Behind a checkpoint by so much, which is in the middle of tasks, or of the next save.
+# Behind a checkpoint by so much, which is in the middle of tasks, or of the next save. Links slow the runs down.
 for method in ddp.4x1 zero1.2x2 fsdp.2x2; do
-    run=("${train[@]}" --workers=4 --shard=${method%.*} --mesh=${method#*.})
+    run=("${train[@]}" --workers=4 --shard=${method%.*} --mesh=${method#*.} --nodes=${method:0-3:1})
     out=killed.$method kills=0
     for delay in 0 0.03 0.07; do
-        "${run[@]}" --steps=60 --save_every=5 --out=$out --resume >out 2>&1 &
+        "${run[@]}" --steps=120 --save_every=5 --link.inter=1GB/s,10ms --out=$out --resume >out 2>&1 &
         pid=$!
         newer $out
         sleep $delay
@@ -49,7 +49,7 @@ for method in ddp.4x1 zero1.2x2 fsdp.2x2; do
     done
     [ $kills -gt 0 ] || die "$method: nothing was killed"
     succeeds "$sotto" train --resume $out
-    ends_so $out ${method:0-3:1} 60 "${run[@]}"
+    ends_so $out ${method:0-3:1} 120 "${run[@]}"
 done
 
 launcher "$sotto" || exit 0

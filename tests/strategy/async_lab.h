@@ -26,11 +26,15 @@ struct lab {
     const struct link_model *links;
     const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
     int save;
-    bool ends_there;    /* nothing follows that save */
-    int fails;          /* rank, in its third round; 0: none */
-    const char *pushes; /* file */
-    const char *counts; /* file, of sharding that goes by time */
-    bool cosine;        /* it is asked for */
+    bool ends_there;            /* nothing follows that save */
+    int fails;                  /* rank, in its third round; 0: none */
+    const char *pushes;         /* file */
+    const char *counts;         /* file, of sharding that goes by time */
+    bool cosine;                /* it is asked for */
+    struct keeper keeper[MOST]; /* (optional) of each worker */
+    /* (optional) A worker is to keep what it has; before a micro-batch of threads. */
+    enum sotto_status (*keep)(struct lab *lab, struct pupil *p);
+    enum sotto_status (*before)(struct lab *lab, struct worker *w);
 
     /* What came out. */
     float x[COUNT];
@@ -238,6 +242,8 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
             ends = true;
             TRY(p->s->ops->export(p->s, w->rank ? NULL : lab->x));
         }
+        if (r.save)
+            TRY(lab->keep(lab, p));
         if (!r.meet)
             continue;
         if (w->ops->pause)
@@ -259,12 +265,16 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
 struct timed {
     struct quadratic q;
     struct worker *worker;
+    struct lab *lab;
 };
 
 static inline enum sotto_status timed_begin(struct oracle *o, int slot, int64_t index, int rank,
                                             bool sum)
 {
     struct worker *w = ((struct timed *)o)->worker;
+    struct lab *lab = ((struct timed *)o)->lab;
+    if (lab->before)
+        TRY(lab->before(lab, w));
     TRY(w->ops->compute(w, NULL, NULL, 0.5));
     return quadratic_begin(o, slot, index, rank, sum);
 }
@@ -305,7 +315,8 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     if (st == SOTTO_OK)
         st = pupil_open(p, q, w);
     timed->worker = w;
-    if (!lab->threads)
+    timed->lab = lab;
+    if (!lab->threads || lab->before)
         q->base.ops = &timed_ops;
     else if (strategy_elastic(&p->config))
         q->base.ops = &slow_ops;
@@ -316,7 +327,8 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
                                        .dev = &p->dev,
                                        .mesh = &p->mesh,
                                        .eval_every = lab->eval_every,
-                                       .save_every = lab->save_every};
+                                       .save_every = lab->save_every,
+                                       .keeper = &lab->keeper[w->rank]};
         st = strategy_open(&p->s, &setup);
     }
     if (st == SOTTO_OK) {

@@ -85,7 +85,7 @@ static enum sotto_status go(struct async_diloco *a)
     return say(a, UP_GO);
 }
 
-/* The first worker of a group looks whether the bell has rung. */
+/* The first worker of a group looks whether it is to meet the others or to keep what it has. */
 static enum sotto_status listen(struct async_diloco *a)
 {
     int from;
@@ -97,13 +97,18 @@ static enum sotto_status listen(struct async_diloco *a)
 }
 
 /* A push that would have to be made again costs time: not where a group can know without a word. */
-static enum sotto_status listen_again(struct async_diloco *a, bool *meet)
+static enum sotto_status listen_again(struct async_diloco *a)
 {
-    if (a->base.is.mesh->n_s > 1 || *meet)
+    return a->base.is.mesh->n_s > 1 ? SOTTO_OK : listen(a);
+}
+
+/* All of its workers were sent the word that the first one has. */
+static enum sotto_status hear(struct async_diloco *a)
+{
+    if (a->rung)
         return SOTTO_OK;
-    TRY(listen(a));
-    *meet = a->rung;
-    return SOTTO_OK;
+    a->rung = true;
+    return comm_recv(a->down, word_of(&a->bell), sizeof a->bell, 0);
 }
 
 static enum sotto_status begin(void *arg)
@@ -113,7 +118,9 @@ static enum sotto_status begin(void *arg)
     TRY(await_rest(a));
     if (a->service)
         TRY(service_start(a->service));
-    r->told.pulled = r->told.evaluate = r->told.meet = r->apart = false;
+    if (a->service && r->told.save)
+        service_hold(a->service, false);
+    r->told.pulled = r->told.evaluate = r->told.save = r->told.meet = r->apart = false;
     if (!a->beside || a->goes) /* else since the last step */
         a->since = now(r);
     if (a->goes)
@@ -189,41 +196,34 @@ static enum sotto_status take_task(struct async_diloco *a, const struct down_wor
     return SOTTO_OK;
 }
 
-/* The answer, or that it comes behind the meeting: *meet. */
-static enum sotto_status pull(struct async_diloco *a, bool *meet)
+/* The answer; or that it comes behind the meeting, or behind what is kept. */
+static enum sotto_status pull(struct async_diloco *a)
 {
-    struct down_word w;
-    for (;;) {
-        TRY(comm_recv(a->down, word_of(&w), sizeof w, 0));
-        if (w.kind == DOWN_TASK)
-            return take_task(a, &w);
-        a->bell = w;
-        if (w.kind == DOWN_BELL) {
-            a->rung = true;
-            continue;
-        }
-        a->state = w.kind == DOWN_AGAIN ? TASK_PUSHES : TASK_WAITS;
-        *meet = true;
-        return SOTTO_OK;
-    }
+    struct down_word *w = &a->bell;
+    do
+        TRY(comm_recv(a->down, word_of(w), sizeof *w, 0));
+    while (w->kind == DOWN_BELL); /* and whether it was applied */
+    if (w->kind == DOWN_TASK)
+        return take_task(a, w);
+    if (w->kind == DOWN_AGAIN)
+        a->state = TASK_PUSHES;
+    a->rung = true;
+    return SOTTO_OK;
 }
 
-/* Nothing is left to be done but to meet the others. */
-static enum sotto_status await_bell(struct async_diloco *a)
-{
-    if (!async_speaks(a) || a->rung)
-        return SOTTO_OK;
-    return comm_recv(a->down, word_of(&a->bell), sizeof a->bell, 0);
-}
-
+/* The round ends with what was heard. */
 static enum sotto_status come(struct async_diloco *a)
 {
     struct replicate *r = &a->base;
-    if (r->is.within->size > 1) /* only the first one has heard the bell */
-        TRY(comm_broadcast(r->is.within, word_of(&a->bell), sizeof a->bell, 0));
-    r->told.meet = r->apart = a->goes = true;
+    r->apart = true;
     r->told.step = a->bell.step;
     r->told.most = a->bell.most;
+    if (a->bell.kind == DOWN_MARK) {
+        r->told.save = true;
+        a->rung = false;
+        return SOTTO_OK;
+    }
+    r->told.meet = a->goes = true;
     r->stop = a->bell.stop;
     return say(a, UP_CAME);
 }
@@ -243,29 +243,29 @@ static void count(struct async_diloco *a)
 enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct async_diloco *a = (struct async_diloco *)r;
-    bool meet = false;
     if (a->state == TASK_TRAINS) {
         TRY(replicate_local_step(r, plan->lr, scale));
         count(a);
         a->done++;
-        meet = r->own.rung;
+        if (r->own.rung)
+            TRY(hear(a));
         if (r->own.stop && !a->stops) {
             a->stops = true;
             TRY(say(a, UP_STOP));
         }
     } else if (a->state == TASK_NONE) {
-        TRY(await_bell(a));
+        TRY(hear(a)); /* nothing is left to be done but that */
         return come(a);
     }
     if (a->state == TASK_TRAINS && a->done == a->task.span.steps)
         a->state = TASK_PUSHES;
     if (a->state == TASK_PUSHES)
-        TRY(listen_again(a, &meet));
-    if (a->state == TASK_PUSHES && !meet) /* else behind the meeting */
+        TRY(listen_again(a));
+    if (a->state == TASK_PUSHES && !a->rung) /* else behind it */
         TRY(push(a));
     if (a->state == TASK_WAITS)
-        TRY(pull(a, &meet));
-    return meet ? come(a) : SOTTO_OK;
+        TRY(pull(a));
+    return a->rung ? come(a) : SOTTO_OK;
 }
 
 int64_t async_place(struct replicate *r)

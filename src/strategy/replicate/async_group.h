@@ -37,8 +37,8 @@ struct async_diloco {
     struct async_push push;        /* what is told of it, so far                */
     double since;                  /* the round under way began                  */
     int64_t rounds;                /* plan.rounds of it; 0: not known            */
-    struct down_word bell;         /* that has rung ...                          */
-    bool rung;                     /* ... as this group's first worker knows     */
+    struct down_word bell;         /* the word that ends this round, ...         */
+    bool rung;                     /* ... if there is one, as this worker knows  */
     bool goes;                     /* is to be said to the server                */
     int64_t before;                /* those of the run that it goes on from, 0: none */
     bool stops;                    /* was said                                   */

@@ -5,7 +5,7 @@
 #include "tensor/ops.h"
 
 /* What the leader tells the other servers of group 0. */
-enum order_kind { ORDER_APPLY, ORDER_DROP, ORDER_SEND, ORDER_REST, ORDER_END };
+enum order_kind { ORDER_APPLY, ORDER_DROP, ORDER_SEND, ORDER_KEEP, ORDER_REST, ORDER_END };
 struct order {
     int64_t kind;
     int64_t group;
@@ -62,16 +62,44 @@ static enum sotto_status answer(struct async_service *v, int64_t group, struct d
 
 static enum sotto_status ring(struct async_service *v, bool stop)
 {
-    const struct down_word w = {
-        .kind = DOWN_BELL, .step = service_step(v), .most = most_steps(v), .stop = stop};
     v->rings = true;
     v->stops = stop;
     v->rung_at = now(v);
     v->came = 0;
     for (int i = 0; i < v->groups; i++) {
         v->told[i] = false;
-        TRY(send_word(v, i, w));
+        TRY(answer(v, i, (struct down_word){.kind = DOWN_BELL}));
     }
+    return SOTTO_OK;
+}
+
+static const struct keeper *keeper(const struct async_service *v)
+{
+    const struct keeper *k = v->r->is.keeper;
+    return k && k->keep ? k : NULL;
+}
+
+static enum sotto_status visit(void *service, struct state_visitor *v)
+{
+    return service_visit(service, v);
+}
+
+static enum sotto_status keep(struct async_service *v)
+{
+    return keeper(v)->keep(keeper(v)->arg, visit, v);
+}
+
+/* What was sent so far is before it. */
+static enum sotto_status mark(struct async_service *v)
+{
+    v->rung_at = now(v);
+    service_hold(v, true);
+    TRY(order(v, (struct order){.kind = ORDER_KEEP}));
+    TRY(keep(v));
+    for (int i = 0; i < v->groups; i++)
+        TRY(answer(v, i,
+                   (struct down_word){.kind = DOWN_MARK,
+                                      .applied = v->server.group[i].state == ASYNC_WAITS}));
     return SOTTO_OK;
 }
 
@@ -112,9 +140,13 @@ static enum sotto_status ring_if_due(struct async_service *v)
 {
     if (v->rings || v->rests || !v->begun)
         return SOTTO_OK;
-    const bool ends = v->asked || server_over(&v->server);
+    const bool ends = v->asked || server_over(&v->server), keeps = keeper(v);
+    if (!ends && keeps && !keeper(v)->ready(keeper(v)->arg)) /* it comes behind the one before it */
+        return SOTTO_OK;
     if (!ends && !passes(service_step(v), v->r->is.save_every, &v->saved))
         return SOTTO_OK;
+    if (!ends && keeps)
+        return mark(v);
     TRY(ring(v, ends));
     return answer_all(v);
 }
@@ -246,7 +278,8 @@ static enum sotto_status lead(struct async_service *v)
         } else {
             TRY(answer_all(v));
         }
-        TRY(ring_if_due(v));
+        if (!v->ended)
+            TRY(ring_if_due(v));
     }
     return SOTTO_OK;
 }
@@ -263,6 +296,8 @@ static enum sotto_status follow(struct async_service *v)
             TRY(receive(v, only(v, o.group), INFINITY, &from, &came));
         if (o.kind == ORDER_APPLY)
             TRY(apply(v, o.group, came, o.weight));
+        if (o.kind == ORDER_KEEP)
+            TRY(keep(v));
         if (o.kind == ORDER_SEND)
             TRY(send_answer(v, o.group, o.word));
         if (o.kind == ORDER_REST) {

@@ -61,13 +61,20 @@ enum sotto_status service_report(struct async_service *v, const struct async_pus
 bool service_pushed(struct async_service *v, struct pushed *out)
 {
     pthread_mutex_lock(&v->lock);
-    const bool found = v->first < v->n;
+    const bool found = v->first < (v->held < 0 ? v->n : v->held);
     if (found)
         *out = v->pushed[v->first++];
-    if (v->first == v->n)
+    if (v->first == v->n && v->held < 0)
         v->first = v->n = 0;
     pthread_mutex_unlock(&v->lock);
     return found;
+}
+
+void service_hold(struct async_service *v, bool hold)
+{
+    pthread_mutex_lock(&v->lock);
+    v->held = hold ? v->n : -1;
+    pthread_mutex_unlock(&v->lock);
 }
 
 enum sotto_status service_start(struct async_service *v)
@@ -163,6 +170,7 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
     if (!v)
         return fail(SOTTO_ENOMEM, "no memory for a server");
     v->r = r;
+    v->held = -1;
     v->lane = lane;
     v->up = up;
     v->down = down;

@@ -40,6 +40,7 @@ struct async_service {
     pthread_mutex_t lock;     /* of what follows          */
     struct pushed *pushed;    /* told to nobody yet       */
     int64_t n, room, first;   /* ... from this one on     */
+    int64_t held;             /* ... and not yet from this one on; -1: all of them */
 };
 
 struct async_rules async_rules_of(const struct async_config *config, int groups);
@@ -65,6 +66,8 @@ enum sotto_status service_write(const struct async_service *service, const char 
 
 /* At any time. */
 bool service_pushed(struct async_service *service, struct pushed *out);
+/* Of a mark: what is pushed behind it is told once its worker has kept what it has. */
+void service_hold(struct async_service *service, bool hold);
 
 /* For the job. The run's step; tells of the push just applied to whoever asks, on another line of
  * work. */

@@ -22,7 +22,12 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     struct async_task *t = &a->task;
     struct async_push *p = &a->push;
     const int groups = a->base.is.mesh->n_r;
-    TRY(state_count(v, "state", &a->state, TASK_NONE));
+    int64_t state = a->state;
+    if (a->base.told.save && state == TASK_WAITS && !a->bell.applied)
+        state = TASK_PUSHES; /* what is on its way is lost where the run ends here */
+    TRY(state_count(v, "state", &state, TASK_NONE));
+    if (state_loading(v))
+        a->state = state;
     TRY(state_count(v, "rounds", &a->rounds, STATE_STEPS));
     TRY(state_count(v, "shard", &t->span.shard, groups - 1));
     TRY(state_count(v, "first", &t->span.first, STATE_STEPS));
@@ -79,6 +84,8 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
 
 static enum sotto_status visit_service(struct async_diloco *a, struct state_visitor *v)
 {
+    if (a->base.told.save) /* that was kept before */
+        return SOTTO_OK;
     if (state_loading(v) && a->state != TASK_FIRST && !state_has(v, "server."))
         return fail(SOTTO_EFORMAT, "group %d has begun, and there is nothing of the server's book",
                     a->base.is.mesh->r);

@@ -15,7 +15,13 @@
  * All groups meet when the leader rings: their first workers look between two rounds. A group has
  * come when it has said so; the server rests when all have, and goes on with the first that says it
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
- * meeting, so that they come, too. */
+ * meeting, so that they come, too.
+ *
+ * For a save nobody waits, where somebody keeps state (struct keeper): the leader sends a mark down
+ * every way, and what it has itself is kept at that moment. A group that comes to the mark keeps
+ * what it has, and goes on. Whatever was sent down before the mark is before it for both sides;
+ * what was pushed, and not applied before it, is pushed again by the run that goes on from there.
+ */
 #ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
 #define SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
 
@@ -58,6 +64,7 @@ enum down_kind {
     DOWN_HOLD,  /* the answer comes behind the meeting              */
     DOWN_AGAIN, /* it was not applied: to be pushed behind it       */
     DOWN_BELL,  /* all are to meet                                  */
+    DOWN_MARK,  /* the group is to keep what it has                 */
     DOWN_REST   /* all have come: the server's state may be looked at */
 };
 struct down_word {
@@ -66,6 +73,7 @@ struct down_word {
     int64_t step; /* the run's */
     int64_t most; /* no group has trained more steps than these */
     int64_t evaluate, stop;
+    int64_t applied; /* with a mark: the push that an answer is owed for */
 };
 
 static inline struct view word_of(void *word)

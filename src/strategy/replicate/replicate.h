@@ -30,6 +30,7 @@ struct replicate_setup {
     struct view x;                  /* the own vector                                 */
     double data;                    /* this group's share of the data; 0: as all others' */
     int64_t eval_every, save_every; /* as in strategy_setup */
+    const struct keeper *keeper;
     /* (optional) The optimizer's state is not here: shows vector i of it, by the table's names. */
     enum sotto_status (*show)(void *owner, struct state_visitor *v, int i);
     void *owner;
@@ -74,7 +75,7 @@ struct replicate {
     } data;
     struct { /* ... and what a round tells: see struct round */
         int64_t step;
-        bool pulled, evaluate, meet;
+        bool pulled, evaluate, save, meet;
         int64_t most; /* where they meet: no group has trained more rounds than these */
     } told;
     struct { /* the run whose state is being loaded                      */

@@ -76,6 +76,7 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
         out->step = r->told.step;
         out->pulled = r->told.pulled;
         out->evaluate = r->told.evaluate;
+        out->save = r->told.save;
         out->meet = r->told.meet;
     }
 }
