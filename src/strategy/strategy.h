@@ -128,10 +128,10 @@ struct strategy_ops {
      * lane: what makes the bits of a method that depends on timing. */
     const int32_t *(*history)(struct strategy *s, int64_t *count);
     /* (optional, all three) Where groups have no rounds in common. The step of the learning rate's
-     * schedule that the next round is, out of plan.rounds; -1: rounds are counted. The next of the
-     * pushes that were applied and not told yet, on rank 0; false: there is none. Their order as a
-     * file that the method's `replay` takes, on rank 0, where all meet. */
-    int64_t (*place)(struct strategy *s);
+     * schedule that the next round is, out of plan.rounds, where the run is at `step`. The next of
+     * the pushes that were applied and not told yet, on rank 0; false: there is none. Their order
+     * as a file that the method's `replay` takes, on rank 0, where all meet. */
+    int64_t (*place)(struct strategy *s, int64_t step);
     bool (*pushed)(struct strategy *s, struct pushed *out);
     enum sotto_status (*write_pushes)(struct strategy *s, const char *path);
     /* (optional) Likewise, on all workers in a pause where all meet: waits until nothing is under

@@ -107,7 +107,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
 {
     struct trainer *t = a->l->t;
     const struct run_config *c = &t->run->config;
-    const int64_t at = t->strategy->ops->place(t->strategy);
+    const int64_t at = t->strategy->ops->place(t->strategy, t->step);
     const double seconds = meter_read(&t->meter).seconds;
     const struct plan plan = {.lr = optim_lr(&c->optim, at, t->rounds),
                               .next_lr = optim_lr(&c->optim, at + 1, t->rounds),

@@ -79,14 +79,14 @@ static enum sotto_status visit_report(struct trainer *t, struct state_visitor *v
         TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
     TRY(visit_cosine(t, v));
     TRY(visit_data(t, v));
-    TRY(visit_pushed(t, v));
     return meter_visit_costs(&t->meter, v);
 }
 
 enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v)
 {
     TRY(visit_report(t, v));
-    return visit_counts(t, v);
+    TRY(visit_counts(t, v));
+    return visit_pushed(t, v);
 }
 
 enum sotto_status save_visit_own(void *trainer, struct state_visitor *v)

@@ -182,7 +182,7 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
 {
     struct strategy *s = p->s;
     struct worker *w = p->worker;
-    const int64_t at = lab->diloco ? n : s->ops->place(s);
+    const int64_t at = lab->diloco ? n : s->ops->place(s, n);
     struct plan plan = {.lr = lab_lr(at),
                         .next_lr = lab_lr(at + 1),
                         .rounds = lab->rounds,

@@ -198,7 +198,7 @@ static void pull(struct lab *l, int64_t i, struct async_span want)
 
 static void begin(struct lab *l)
 {
-    assert_ok(server_begin(&l->server));
+    assert_ok(server_begin(&l->server, 0));
     for (int i = 0; i < l->rules.groups; i++)
         pull(l, i, reference_take(&l->f, i));
 }
@@ -593,7 +593,7 @@ static void refused(const char *text, enum sotto_status code, const char *part)
     open_lab(&l);
     st = journal_read(&l.server.replay, at("bad.tsv"), l.rules.groups);
     if (st == SOTTO_OK)
-        st = server_begin(&l.server);
+        st = server_begin(&l.server, 0);
     while (st == SOTTO_OK && l.server.version < 3) {
         struct async_task task;
         bool found;

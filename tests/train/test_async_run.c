@@ -3,6 +3,7 @@
 #include "train/fixture.h"
 
 #include "base/json.h"
+#include "strategy/async/journal.h"
 #include "train/trainer.h"
 
 enum { K = 4, T = 20, BATCH = 2, LOG = 4 };
@@ -326,13 +327,79 @@ static void seconds(void **state)
     assert_true(train(&c).complete);
 }
 
+static void as_ddp(struct run_config *c)
+{
+    const struct run_config none = configure_run("none");
+    c->strategy = none.strategy;
+    strcpy(c->strategy.preset, "ddp");
+}
+
+/* Behind another method all data shards go on where that was, to the same step: nothing is trained
+ * on again, and the place survives. */
+static void behind(void **state)
+{
+    (void)state;
+    static const char *const ddp[] = {"train.steps=10", NULL};
+    static const char *const saving[] = {"train.save_every=4", NULL};
+    struct async_journal journal;
+    char path[FILE_PATH_ROOM];
+    double samples;
+    struct run_config c = configure("behind", in_virtual_time, ddp);
+    as_ddp(&c);
+    train(&c);
+    c = configure("behind", in_virtual_time, saving);
+    const struct run_result once = train(&c);
+    whole("behind", &once, K, T);
+    assert_int_equal(once.rounds, T - 10);
+    assert_ok(file_join(path, at("behind"), "pushes.tsv"));
+    assert_ok(journal_read(&journal, path, K));
+    for (int64_t i = 0; i < journal.n; i++)
+        if (journal.entry[i].span.first < 10)
+            fail_with("push %lld: step %lld again", (long long)i,
+                      (long long)journal.entry[i].span.first);
+    journal_free(&journal);
+    const int n = lines("behind", "async/pushes", "train/samples", &samples);
+    if (samples < n * K * 10 * BATCH || samples > n * K * T * BATCH)
+        fail_with("%g samples in %d lines", samples, n);
+    for (int k = cut("behind", T) - 1; k >= 2; k--) {
+        cut("behind", k);
+        const struct run_result resumed = train(&c);
+        same("behind, resumed", &once, &resumed);
+    }
+}
+
+/* One group whose pushes are its parameters trains as if it had been alone, with the same data at
+ * the same rates. */
+static void behind_exactly(void **state)
+{
+    (void)state;
+    static const char *const alone[] = {"train.workers=1",
+                                        "worker.speed=1",
+                                        "optim.schedule=constant",
+                                        "async-diloco.outer=sgd",
+                                        "async-diloco.outer_lr=1",
+                                        "async-diloco.weight=1",
+                                        NULL};
+    struct run_config c = configure("plain", in_virtual_time, alone);
+    as_ddp(&c);
+    const struct run_result want = train(&c);
+    strcpy(c.train.out, at("handed"));
+    c.train.steps = 10;
+    train(&c);
+    c = configure("handed", in_virtual_time, alone);
+    const struct run_result got = train(&c);
+    if (!(fabs(got.evaluation.loss - want.evaluation.loss) < 1e-5))
+        fail_with("a loss of %.9g, not %.9g", got.evaluation.loss, want.evaluation.loss);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats), cmocka_unit_test(replayed),
-        cmocka_unit_test(elastic), cmocka_unit_test(meets_and_evaluates),
-        cmocka_unit_test(small),   cmocka_unit_test(samples),
-        cmocka_unit_test(seconds),
+        cmocka_unit_test(repeats),        cmocka_unit_test(replayed),
+        cmocka_unit_test(elastic),        cmocka_unit_test(meets_and_evaluates),
+        cmocka_unit_test(small),          cmocka_unit_test(samples),
+        cmocka_unit_test(seconds),        cmocka_unit_test(behind),
+        cmocka_unit_test(behind_exactly),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -70,10 +70,14 @@ static enum sotto_status give(struct async_server *s, int64_t group)
     return SOTTO_OK;
 }
 
-enum sotto_status server_begin(struct async_server *s)
+enum sotto_status server_begin(struct async_server *s, int64_t step)
 {
-    for (int i = 0; i < s->rules.groups; i++)
+    shards_begin(&s->shards, step);
+    s->steps = step * s->rules.groups;
+    for (int i = 0; i < s->rules.groups; i++) {
+        s->group[i].steps = step;
         TRY(give(s, i));
+    }
     return SOTTO_OK;
 }
 

@@ -48,7 +48,7 @@ struct async_group {
     struct async_task task;
     int64_t order; /* its last push: how many there were before it */
     /* for whoever wants to see it: */
-    int64_t pushes, steps, staleness; /* all of its pushes'       */
+    int64_t pushes, steps, staleness; /* all of its pushes'; steps with those before them */
     double seconds, idle;
     double speed; /* steps a second, of its last task; 0: not known */
 };
@@ -72,8 +72,9 @@ enum sotto_status server_init(struct async_server *s, const struct async_rules *
                               const char *replay);
 void server_free(struct async_server *s);
 
-/* All groups begin: with the parameters that everybody has, and these tasks (group[i].task). */
-enum sotto_status server_begin(struct async_server *s);
+/* All groups begin: with the parameters that everybody has, behind `step` steps that another method
+ * has made of each data shard, and these tasks (group[i].task). */
+enum sotto_status server_begin(struct async_server *s, int64_t step);
 
 /* The task of a group is done. */
 enum sotto_status server_push(struct async_server *s, const struct async_push *push, double now,

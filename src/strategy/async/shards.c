@@ -12,6 +12,12 @@ enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps, bool
     return s->shard && s->hole ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %d data shards", n);
 }
 
+void shards_begin(struct async_shards *s, int64_t done)
+{
+    for (int i = 0; i < s->n; i++)
+        s->shard[i].given = s->shard[i].next = done;
+}
+
 void shards_free(struct async_shards *s)
 {
     free(s->shard);

@@ -33,6 +33,9 @@ struct async_shards {
 };
 
 enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps, bool exclusive);
+
+/* Nothing was given out yet: so many of each were done before. */
+void shards_begin(struct async_shards *s, int64_t done);
 void shards_free(struct async_shards *s);
 
 /* The next steps, at the most `most`; none where nothing is left for who asks. */

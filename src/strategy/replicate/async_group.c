@@ -13,7 +13,7 @@ static double now(const struct replicate *r)
 /* A word to the leader. */
 static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
 {
-    struct up_word w = {.kind = kind, .rounds = a->rounds, .push = a->push};
+    struct up_word w = {.kind = kind, .rounds = a->rounds, .step = a->begins, .push = a->push};
     if (!async_speaks(a))
         return SOTTO_OK;
     if (kind != UP_PUSH)
@@ -50,9 +50,10 @@ enum sotto_status async_await_rest(struct async_diloco *a)
 /* Everybody begins with the parameters that all have, on a data shard of its own. */
 static void first_task(struct async_diloco *a)
 {
-    const int64_t H = async_options(a)->H, T = a->rounds, group = a->base.is.mesh->r;
-    a->task = (struct async_task){.group = group,
-                                  .span = {.shard = group, .steps = T > 0 && T < H ? T : H}};
+    const int64_t H = async_options(a)->H, group = a->base.is.mesh->r;
+    const int64_t left = a->rounds > 0 ? a->rounds - a->begins : H;
+    a->task = (struct async_task){
+        .group = group, .span = {.shard = group, .first = a->begins, .steps = left < H ? left : H}};
     a->state = TASK_TRAINS;
 }
 
@@ -134,11 +135,15 @@ enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool
     struct async_diloco *a = (struct async_diloco *)r;
     const int64_t accumulate = r->is.config->accumulate;
     a->rounds = plan->rounds;
+    if (a->state == TASK_FIRST) {
+        a->begins = plan->step;
+        a->begins_at = r->from.microbatch;
+    }
     TRY(async_in_line(a, begin));
     *rung = a->rung;
     r->data.own = a->beside;
     r->data.rank = (int)a->task.span.shard * r->is.mesh->n_s + r->is.mesh->s;
-    r->data.microbatch = (a->task.span.first + a->done) * accumulate;
+    r->data.microbatch = a->begins_at + (a->task.span.first + a->done - a->begins) * accumulate;
     return SOTTO_OK;
 }
 
@@ -181,6 +186,10 @@ static enum sotto_status push(struct async_diloco *a)
 static enum sotto_status take_task(struct async_diloco *a, const struct down_word *w)
 {
     struct replicate *r = &a->base;
+    if (w->task.span.steps > 0 && w->task.span.first < a->begins)
+        return fail(SOTTO_EFORMAT,
+                    "a task from step %lld of a data shard on, of a run whose groups begin at %lld",
+                    (long long)w->task.span.first, (long long)a->begins);
     TRY(comm_recv(a->down, a->x0.view, r->count, 0));
     TRY(work_copy(&r->on, r->x, a->x0.view, r->count)); /* x <- x0 */
     TRY(replicate_publish(r));
@@ -268,10 +277,10 @@ enum sotto_status async_step(struct replicate *r, const struct plan *plan, doubl
     return a->rung ? come(a) : SOTTO_OK;
 }
 
-int64_t async_place(struct replicate *r)
+int64_t async_place(struct replicate *r, int64_t step)
 {
     const struct async_diloco *a = (const struct async_diloco *)r;
-    return a->task.span.first + a->done;
+    return a->state == TASK_FIRST ? step : a->task.span.first + a->done;
 }
 
 static enum sotto_status say_leave(void *a)

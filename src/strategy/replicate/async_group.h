@@ -40,6 +40,8 @@ struct async_diloco {
     struct down_word bell;         /* the word that ends this round, ...         */
     bool rung;                     /* ... if there is one, as this worker knows  */
     bool goes;                     /* is to be said to the server                */
+    int64_t begins;                /* the step of all data shards before the first tasks */
+    int64_t begins_at;             /* ... and its micro-batch, behind another method     */
     int64_t before;                /* those of the run that it goes on from, 0: none */
     bool stops;                    /* was said                                   */
     double asked;                  /* when the task was asked for                */
@@ -62,7 +64,7 @@ static inline bool async_speaks(const struct async_diloco *a)
 /* As in replicate_ops. */
 enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung);
 enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale);
-int64_t async_place(struct replicate *r);
+int64_t async_place(struct replicate *r, int64_t step);
 bool async_leave(struct replicate *r, enum sotto_status st);
 void async_anchor(struct replicate *r);
 enum sotto_status async_visit(struct replicate *r, struct state_visitor *v);

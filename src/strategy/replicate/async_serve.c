@@ -215,8 +215,10 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
     const bool longer = v->loaded && w->rounds > v->server.shards.steps;
     if (w->rounds > 0)
         v->server.shards.steps = w->rounds;
-    if (!v->begun)
-        TRY(server_begin(&v->server));
+    if (!v->begun) {
+        TRY(server_begin(&v->server, w->step));
+        service_count_due(v);
+    }
     v->begun = true;
     if (longer)
         server_revive(&v->server);

@@ -102,6 +102,14 @@ enum sotto_status service_write(const struct async_service *v, const char *path)
     return v->leads ? journal_write(&v->server.journal, path) : SOTTO_OK;
 }
 
+void service_count_due(struct async_service *v)
+{
+    if (v->r->is.eval_every > 0)
+        v->evaluated = service_step(v) / v->r->is.eval_every;
+    if (v->r->is.save_every > 0)
+        v->saved = service_step(v) / v->r->is.save_every;
+}
+
 enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
 {
     TRY(outer_visit(&v->outer, visitor));
@@ -116,10 +124,7 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     if (!state_loading(visitor))
         return SOTTO_OK;
     v->begun = v->loaded = true;
-    if (v->r->is.eval_every > 0)
-        v->evaluated = service_step(v) / v->r->is.eval_every;
-    if (v->r->is.save_every > 0)
-        v->saved = service_step(v) / v->r->is.save_every;
+    service_count_due(v);
     return SOTTO_OK;
 }
 

@@ -75,6 +75,8 @@ static inline int64_t service_step(const struct async_service *service)
 {
     return service->server.steps / service->groups;
 }
+/* What was due before this step is no more. */
+void service_count_due(struct async_service *service);
 enum sotto_status service_report(struct async_service *service, const struct async_push *p);
 
 /* The job itself. */

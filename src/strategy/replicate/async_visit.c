@@ -9,7 +9,7 @@ void async_anchor(struct replicate *r)
     r->is.dev->ops->copy(r->is.dev, a->x0.view, r->x, r->count);
     a->task = (struct async_task){0};
     a->push = (struct async_push){0};
-    a->done = 0;
+    a->done = a->begins = a->begins_at = 0;
     a->state = TASK_FIRST;
     a->goes = true;
     if (a->service && device_check(r->is.dev) == SOTTO_OK) /* devices keep what has failed */
@@ -44,6 +44,19 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     return state_within(v, "idle", &p->idle, 0, 1e15);
 }
 
+/* Behind another method's steps. */
+static enum sotto_status visit_begins(struct async_diloco *a, struct state_visitor *v)
+{
+    if (state_loading(v) ? !state_has(v, "begins") : a->begins == 0)
+        return SOTTO_OK;
+    TRY(state_count(v, "begins", &a->begins, STATE_STEPS));
+    TRY(state_count(v, "begins_at", &a->begins_at, STATE_STEPS));
+    if (!state_loading(v) || a->task.span.steps == 0 || a->task.span.first >= a->begins)
+        return SOTTO_OK;
+    return fail(SOTTO_EFORMAT, "a task from step %lld on, though all begin at step %lld",
+                (long long)a->task.span.first, (long long)a->begins);
+}
+
 /* Whose data the groups are in, which are not both. */
 static enum sotto_status visit_place(struct async_diloco *a, struct state_visitor *v)
 {
@@ -71,6 +84,7 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
     TRY(state_enter_own(v, "task", mesh->r, mesh->n_r));
     TRY(visit_place(a, v));
     TRY(visit_task(a, v));
+    TRY(visit_begins(a, v));
     state_leave(v);
     if (!state_loading(v))
         return SOTTO_OK;

@@ -56,6 +56,7 @@ enum up_kind {
 struct up_word {
     int64_t kind;
     int64_t rounds; /* T, as far as is known */
+    int64_t step;   /* UP_GO: where the run begins, unless the server's state came with it */
     struct async_push push;
 };
 

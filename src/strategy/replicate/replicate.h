@@ -80,7 +80,8 @@ struct replicate {
     } told;
     struct { /* the run whose state is being loaded                      */
         int64_t groups;
-        bool same; /* of this method; otherwise members begin anew */
+        bool same;          /* of this method; otherwise members begin anew */
+        int64_t microbatch; /* of every worker's data that is next; none is beyond it */
     } from;
     bool left; /* the last step is not at its end: replicate_ready is to be called        */
     int last;  /* ... and once stages before this one are ready nothing is to set out any more */
@@ -121,7 +122,7 @@ struct replicate_ops {
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
     /* (optional, all five) As in strategy_ops. */
-    int64_t (*place)(struct replicate *r);
+    int64_t (*place)(struct replicate *r, int64_t step);
     bool (*pushed)(struct replicate *r, struct pushed *out);
     enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
     enum sotto_status (*rest)(struct replicate *r);

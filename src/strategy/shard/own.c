@@ -234,10 +234,10 @@ enum sotto_status shard_import(struct strategy *strategy, const float *flat)
     return device_check(s->replicate->is.dev);
 }
 
-int64_t shard_place_in_run(struct strategy *strategy)
+int64_t shard_place_in_run(struct strategy *strategy, int64_t step)
 {
     struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->place ? r->ops->place(r) : -1;
+    return r->ops->place ? r->ops->place(r, step) : step;
 }
 
 bool shard_pushed(struct strategy *strategy, struct pushed *out)

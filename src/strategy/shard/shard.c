@@ -251,8 +251,10 @@ static enum sotto_status visit_place(struct shard *s, struct state_visitor *v)
     const struct worker *w = s->is.mesh->worker;
     int64_t all = s->next * w->size;
     TRY(state_count(v, "microbatches", &all, STATE_STEPS * STATE_WORKERS));
+    if (state_loading(v))
+        s->replicate->from.microbatch = (all + w->size - 1) / w->size;
     if (state_loading(v) && state_owners(v, "place", "next") != w->size) {
-        s->next = (all + w->size - 1) / w->size;
+        s->next = s->replicate->from.microbatch;
         return state_ignore(v, "place.");
     }
     TRY(state_enter_own(v, "place", w->rank, w->size));

@@ -128,7 +128,7 @@ void shard_agree(struct shard *s, const struct counts *all, struct round *out);
 void shard_tell(struct shard *s, const struct counts *c);
 
 /* Members' ops for replicate methods whose groups have no rounds in common. */
-int64_t shard_place_in_run(struct strategy *s);
+int64_t shard_place_in_run(struct strategy *s, int64_t step);
 bool shard_pushed(struct strategy *s, struct pushed *out);
 enum sotto_status shard_write_pushes(struct strategy *s, const char *path);
 enum sotto_status shard_rest(struct strategy *s);

@@ -99,7 +99,7 @@ enum sotto_status trainer_round_apart(struct sotto_trainer *t)
         return SOTTO_OK; /* nothing is left, as all workers know */
     }
     TRY(begin(t));
-    const int64_t at = t->strategy->ops->place(t->strategy);
+    const int64_t at = t->strategy->ops->place(t->strategy, t->step);
     make_plan(t, at);
     *r = (struct round){0};
     meter_start(&t->meter);
