@@ -183,6 +183,12 @@ enum sotto_status server_answer(struct async_server *s, double now, struct async
     return SOTTO_OK;
 }
 
+bool server_replay_ended(const struct async_server *s)
+{
+    return s->replay.n > 0 && s->version == s->replay.n &&
+           (anybody(s, ASYNC_TRAINS) || shards_left(&s->shards));
+}
+
 int64_t server_next(const struct async_server *s)
 {
     return s->version < s->replay.n ? s->replay.entry[s->version].group : -1;

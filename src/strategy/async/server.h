@@ -84,6 +84,10 @@ enum sotto_status server_push(struct async_server *s, const struct async_push *p
 enum sotto_status server_answer(struct async_server *s, double now, struct async_task *task,
                                 bool *found);
 
+/* Whether the push just applied was the last one of the run that is followed, and there are more.
+ */
+bool server_replay_ended(const struct async_server *s);
+
 /* The group whose push is to be taken next; -1: whichever comes first. */
 int64_t server_next(const struct async_server *s);
 

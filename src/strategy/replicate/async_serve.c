@@ -1,6 +1,7 @@
 /* The server's job: the leader takes words as they come and tells the others what is due. */
 #include <math.h>
 
+#include "base/log.h"
 #include "strategy/replicate/async_service.h"
 #include "tensor/ops.h"
 
@@ -191,6 +192,10 @@ static enum sotto_status take_push(struct async_service *v, const struct async_p
         return answer(v, p->group, (struct down_word){.kind = DOWN_AGAIN});
     }
     TRY(server_push(&v->server, p, now(v), &weight));
+    if (server_replay_ended(&v->server))
+        log_warn("async-diloco.replay ends with push %lld, in step %lld of the run: from here on "
+                 "pushes are taken as they come",
+                 (long long)v->server.version - 1, (long long)service_step(v));
     TRY(order(v, (struct order){.kind = ORDER_APPLY, .group = p->group, .weight = weight}));
     TRY(apply(v, p->group, came, weight));
     TRY(service_report(v, p));
