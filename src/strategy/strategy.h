@@ -54,6 +54,13 @@ struct pushed {
     double time;                  /* when it was applied, by the server's clock */
 };
 
+/* What one group has pushed since the run's beginning. */
+struct pushed_by {
+    int64_t pushes, steps;
+    int64_t staleness;    /* summed over its pushes */
+    double seconds, idle; /* of training, of waiting before it */
+};
+
 /* What a round did. */
 struct round {
     double loss;      /* mean over targets; of the own group, where groups differ */
@@ -134,6 +141,8 @@ struct strategy_ops {
     int64_t (*place)(struct strategy *s, int64_t step);
     bool (*pushed)(struct strategy *s, struct pushed *out);
     enum sotto_status (*write_pushes)(struct strategy *s, const char *path);
+    /* (optional) Likewise: what each of the groups has pushed. */
+    enum sotto_status (*pushed_by)(struct strategy *s, struct pushed_by *group);
     /* (optional) Likewise, on all workers in a pause where all meet: waits until nothing is under
      * way any more. Looking at what the method has does so, too; without a look it is needed before
      * anybody goes on. */

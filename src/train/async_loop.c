@@ -44,7 +44,7 @@ static void report(struct apart *a, const struct pushed *p)
         .pushes = {.n = a->n,
                    .all = p->number + 1,
                    .staleness = a->staleness / (double)a->n,
-                   .idle = a->seconds > 0 ? a->idle / a->seconds : 0},
+                   .idle = a->idle > 0 ? a->idle / (a->idle + a->seconds) : 0},
     };
     loop_take_cosine(l, &s);
     if (s.step > loop_tail(l)) {
@@ -145,8 +145,10 @@ static enum sotto_status compare_clocks(struct apart *a, double *slowest)
     for (int i = 0; i < t->worker->size; i++)
         *slowest = fmax(*slowest, all[i]);
     free(all);
-    if (limit > 0 && *slowest >= limit && t->rounds > t->step)
+    if (limit > 0 && *slowest >= limit && t->rounds > t->step) {
         t->rounds = t->step;
+        a->l->late = true;
+    }
     return st;
 }
 

@@ -24,6 +24,7 @@ struct loop {
     double *clock;   /* (workers) NULL: clocks are told with every round */
     int64_t compare; /* behind this round clocks are compared */
     bool warned;
+    bool late;      /* async: the time that there was has ended the run */
     bool abandoned; /* the last round: the run is as it was before it */
 };
 

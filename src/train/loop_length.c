@@ -37,8 +37,9 @@ void loop_warn_rare(struct loop *l)
     l->warned = true;
     log_warn("%s = %lld is more than the %lld steps of this run: %s", key, (long long)every,
              (long long)t->rounds,
-             meets ? "its groups exchange once, at the end"
-                   : "its groups train without an exchange, and the model is their mean");
+             strategy_async(c) ? "each group pushes once, when it is done"
+             : meets           ? "its groups exchange once, at the end"
+                     : "its groups train without an exchange, and the model is their mean");
 }
 
 enum sotto_status loop_read_clocks(struct loop *l)

@@ -58,7 +58,8 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     metrics_begin(m, s->step);
     put(m, "train/loss", s->round.loss);
     put(m, "train/lr", s->lr);
-    put(m, "train/grad_norm", s->round.grad_norm);
+    if (s->round.grad_norm >= 0)
+        put(m, "train/grad_norm", s->round.grad_norm);
     if (!run_has_images(t->run))
         put_int(m, "train/tokens", s->tokens);
     put_int(m, "train/samples", s->samples);
@@ -181,6 +182,37 @@ enum sotto_status loop_evaluate(struct loop *l, double seconds)
     return SOTTO_OK;
 }
 
+/* Tasks that the end of the time has cut short are in the checkpoint alone. */
+static void warn_under_way(const struct loop *l)
+{
+    const struct trainer *t = l->t;
+    const struct run_config *c = &t->run->config;
+    const int64_t samples = t->samples - t->pushed_samples;
+    const int64_t step = (int64_t)t->mesh.n_s * c->strategy.accumulate * c->train.batch;
+    if (!l->late || samples <= 0)
+        return;
+    log_warn("train.seconds = %g ended the run in the middle of tasks: %lld steps of its %d groups "
+             "that were not pushed are in the checkpoint, and not in the model%s; with more "
+             "seconds the run goes on with them",
+             c->train.seconds, (long long)(samples / step), t->mesh.n_r,
+             t->pushed_samples > 0 ? "" : ", which is as it was at the start");
+}
+
+/* Of groups without common rounds: what is in the model, and what each has brought. */
+static enum sotto_status count_pushes(const struct loop *l, struct run_result *result)
+{
+    const struct trainer *t = l->t;
+    if (!strategy_async(&t->run->config.strategy) || !loop_leads(l))
+        return SOTTO_OK;
+    warn_under_way(l);
+    result->tokens = t->pushed_tokens;
+    result->samples = t->pushed_samples;
+    result->group = calloc((size_t)t->mesh.n_r, sizeof *result->group);
+    if (!result->group)
+        return fail(SOTTO_ENOMEM, "no memory for the report of %d groups", t->mesh.n_r);
+    return t->strategy->ops->pushed_by(t->strategy, result->group);
+}
+
 enum sotto_status loop_conclude(struct loop *l)
 {
     struct trainer *t = l->t;
@@ -208,9 +240,13 @@ enum sotto_status loop_conclude(struct loop *l)
     enum sotto_status st = comm_gather_bytes(t->worker->world, result.worker, &mine, sizeof mine);
     for (int i = 0; i < t->worker->size; i++)
         result.seconds = fmax(result.seconds, result.worker[i].cost.seconds);
-    if (st == SOTTO_OK && loop_leads(l))
+    if (st == SOTTO_OK)
+        st = count_pushes(l, &result);
+    if (st == SOTTO_OK && loop_leads(l)) {
         run->result = result;
-    else
-        free(result.worker);
+        return SOTTO_OK;
+    }
+    free(result.worker);
+    free(result.group);
     return st;
 }

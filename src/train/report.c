@@ -99,6 +99,35 @@ static void put_int(json_t *o, const char *key, int64_t value)
     json_object_set_new(o, key, json_integer(value));
 }
 
+/* How many pushes, how stale they were on average, and the share of its time that it waited. */
+static void put_pushes(json_t *o, const struct pushed_by *p)
+{
+    put_int(o, "pushes", p->pushes);
+    put(o, "staleness", p->pushes > 0 ? (double)p->staleness / (double)p->pushes : NAN);
+    put(o, "idle", p->idle > 0 ? p->idle / (p->idle + p->seconds) : 0);
+}
+
+/* Of all groups, and of each in "by_group". */
+static void put_groups(json_t *o, const struct pushed_by *group, int n)
+{
+    struct pushed_by all = {0};
+    json_t *each = json_array();
+    for (int i = 0; i < n; i++) {
+        json_t *one = json_object();
+        all.pushes += group[i].pushes;
+        all.staleness += group[i].staleness;
+        all.seconds += group[i].seconds;
+        all.idle += group[i].idle;
+        if (one) {
+            put_int(one, "steps", group[i].steps);
+            put_pushes(one, &group[i]);
+        }
+        json_array_append_new(each, one);
+    }
+    put_pushes(o, &all);
+    json_object_set_new(o, "by_group", each);
+}
+
 static void fill(json_t *o, const struct run *run)
 {
     const struct run_result *s = &run->result;
@@ -116,6 +145,8 @@ static void fill(json_t *o, const struct run *run)
     }
     if (!isnan(s->cosine))
         put(o, "cosine", s->cosine);
+    if (s->group)
+        put_groups(o, s->group, run->config.strategy.groups);
     put_int(o, "workers", run->cluster.size);
     put_int(o, "steps", s->step);
     if (!run_has_images(run))

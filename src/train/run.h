@@ -41,7 +41,7 @@ struct run_step {
     struct {
         int64_t n, all;   /* since then, and since the run's beginning         */
         double staleness; /* mean over them: pushes of others since their pull */
-        double idle;      /* seconds that groups waited, over seconds trained  */
+        double idle;      /* share of their time that groups waited            */
     } pushes;
     struct { /* of the groups' outer gradients, where that is measured, since the last report */
         int64_t n;   /* exchanges; without common rounds: pushes, each to the one before it */
@@ -80,6 +80,7 @@ struct run_result {
     struct evaluation evaluation; /* the last; targets 0: none                  */
     uint64_t hash;                /* of parameters and state                    */
     struct worker_report *worker; /* (size)                                     */
+    struct pushed_by *group;      /* (groups) where they have no rounds in common; else NULL */
 };
 
 struct run {

@@ -399,6 +399,7 @@ void run_close(struct run *run)
         metrics_close(&run->metrics);
     rundir_close(&run->dir);
     free(run->result.worker);
+    free(run->result.group);
     free(run->start);
     free(run->start_state);
     free(run->before);

@@ -3,6 +3,7 @@
 #include "train/fixture.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "strategy/async/journal.h"
 #include "train/trainer.h"
 
@@ -392,6 +393,127 @@ static void behind_exactly(void **state)
         fail_with("a loss of %.9g, not %.9g", got.evaluation.loss, want.evaluation.loss);
 }
 
+struct heard {
+    const char *part;
+    int times;
+};
+
+static void hear(enum log_level level, const char *line, void *arg)
+{
+    struct heard *h = arg;
+    h->times += level == LOG_WARN && strstr(line, h->part);
+}
+
+/* Trains and wants a warning that has `part`, once; NULL: none of tasks, pushes or groups. */
+static struct run_result warned(const struct run_config *c, const char *part)
+{
+    struct heard h = {part ? part : "push", 0};
+    log_set(hear, &h);
+    const struct run_result r = train(c);
+    log_set(NULL, NULL);
+    if (h.times != (part ? 1 : 0))
+        fail_with("'%s' was said %d times", h.part, h.times);
+    return r;
+}
+
+/* Steps of all pushes of a run; *pushes: how many. */
+static int64_t steps_pushed(const char *out, int64_t *pushes)
+{
+    struct async_journal journal;
+    char path[FILE_PATH_ROOM];
+    int64_t steps = 0;
+    assert_ok(file_join(path, at(out), "pushes.tsv"));
+    assert_ok(journal_read(&journal, path, K));
+    *pushes = journal.n;
+    for (int64_t i = 0; i < journal.n; i++)
+        steps += journal.entry[i].span.steps;
+    journal_free(&journal);
+    return steps;
+}
+
+/* What the end of the time leaves out of the model is said and not counted; it is not lost. */
+static void late(void **state)
+{
+    (void)state;
+    static const char *const none[] = {"train.seconds=0.2", "async-diloco.H=1000",
+                                       "train.steps=1000", NULL};
+    static const char *const some[] = {"train.seconds=0.2", "train.steps=1000", NULL};
+    int64_t pushes;
+    struct run_config c = configure("late", in_virtual_time, none);
+    const struct run_result a = warned(&c, "not in the model, which is as it was at the start");
+    assert_true(a.complete && a.step == 0 && a.samples == 0);
+    c = configure("late.some", in_virtual_time, some);
+    const struct run_result b = warned(&c, "groups that were not pushed are in the checkpoint");
+    assert_int_equal(b.samples, steps_pushed("late.some", &pushes) * BATCH);
+    set(&c, "train.seconds=0");
+    c.train.steps = 2 * T;
+    const struct run_result all = warned(&c, NULL);
+    whole("late, with more time", &all, K, 2 * T);
+}
+
+/* Warnings, metrics and the report say what is so. */
+static void tells(void **state)
+{
+    (void)state;
+    static const char *const rare[] = {"train.steps=2", "async-diloco.H=50", NULL};
+    char path[FILE_PATH_ROOM], *text;
+    double sum;
+    int64_t pushes;
+    struct run_config c = configure("rare", in_virtual_time, rare);
+    warned(&c, "H = 50 is more than the 2 steps of this run: each group pushes once");
+    c = configure("tells", in_virtual_time, NULL);
+    warned(&c, NULL);
+    assert_int_equal(lines("tells", "train/grad_norm", "step", &sum), 0);
+    const int n = lines("tells", "async/idle", "async/idle", &sum);
+    assert_true(n > 0 && sum >= 0 && sum < n);
+    assert_int_equal(steps_pushed("tells", &pushes), K * T);
+    assert_ok(file_join(path, at("tells"), "report.json"));
+    assert_ok(file_read_text(path, 1 << 20, &text));
+    json_t *report, *group;
+    assert_ok(json_parse(&report, text, strlen(text), path));
+    free(text);
+    assert_int_equal(json_integer_value(json_object_get(report, "pushes")), pushes);
+    const double idle = json_number_value(json_object_get(report, "idle"));
+    assert_true(idle >= 0 && idle < 1);
+    assert_true(json_number_value(json_object_get(report, "staleness")) > 0);
+    size_t i;
+    int64_t steps = 0;
+    json_array_foreach(json_object_get(report, "by_group"), i, group)
+    {
+        steps += json_integer_value(json_object_get(group, "steps"));
+        pushes -= json_integer_value(json_object_get(group, "pushes"));
+        assert_true(json_is_number(json_object_get(group, "staleness")));
+        assert_true(json_is_number(json_object_get(group, "idle")));
+    }
+    assert_true(i == K && steps == K * T && pushes == 0);
+    json_decref(report);
+}
+
+/* A run that is longer than the one that it follows says where it is on its own. */
+static void replay_ends(void **state)
+{
+    (void)state;
+    struct async_journal journal;
+    char option[OPTION_ROOM], path[FILE_PATH_ROOM];
+    struct run run;
+    assert_ok(file_join(path, at("tells"), "pushes.tsv"));
+    assert_ok(journal_read(&journal, path, K));
+    snprintf(option, sizeof option, "async-diloco.replay=%s/pushes.tsv", at("tells"));
+    struct run_config c = configure("follows", on_threads, NULL);
+    set(&c, option);
+    warned(&c, NULL);
+    journal.n = 5;
+    assert_ok(journal_write(&journal, at("part.tsv")));
+    snprintf(option, sizeof option, "async-diloco.replay=%s", at("part.tsv"));
+    c = configure("part", on_threads, NULL);
+    set(&c, option);
+    warned(&c, "replay ends with push 4, ");
+    journal.n = 0;
+    assert_ok(journal_write(&journal, at("part.tsv")));
+    journal_free(&journal);
+    assert_fails(run_open(&run, &c, &(struct run_watch){0}), SOTTO_EINVAL, "has no pushes");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -399,7 +521,8 @@ int main(void)
         cmocka_unit_test(elastic),        cmocka_unit_test(meets_and_evaluates),
         cmocka_unit_test(small),          cmocka_unit_test(samples),
         cmocka_unit_test(seconds),        cmocka_unit_test(behind),
-        cmocka_unit_test(behind_exactly),
+        cmocka_unit_test(behind_exactly), cmocka_unit_test(late),
+        cmocka_unit_test(tells),          cmocka_unit_test(replay_ends),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -76,8 +76,9 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
     if (!*c->replay)
         return SOTTO_OK;
     TRY(journal_read(&journal, c->replay, strategy->groups));
+    const int64_t pushes = journal.n;
     journal_free(&journal);
-    return SOTTO_OK;
+    return pushes > 0 ? SOTTO_OK : fail(SOTTO_EINVAL, "%s has no pushes to be followed", c->replay);
 }
 
 static void trial(void *own)
@@ -101,6 +102,15 @@ static enum sotto_status write_pushes(struct replicate *r, const char *path)
     struct async_diloco *a = (struct async_diloco *)r;
     TRY(async_await_rest(a));
     return a->service ? service_write(a->service, path) : SOTTO_OK;
+}
+
+static enum sotto_status pushed_by(struct replicate *r, struct pushed_by *group)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    TRY(async_await_rest(a));
+    if (a->service)
+        service_pushed_by(a->service, group);
+    return SOTTO_OK;
 }
 
 static enum sotto_status rest(struct replicate *r)
@@ -187,6 +197,7 @@ static const struct replicate_ops ops = {
     .place = async_place,
     .pushed = pushed,
     .write_pushes = write_pushes,
+    .pushed_by = pushed_by,
     .rest = rest,
     .leave = async_leave,
     .free = free_async,

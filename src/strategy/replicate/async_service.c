@@ -102,6 +102,14 @@ enum sotto_status service_write(const struct async_service *v, const char *path)
     return v->leads ? journal_write(&v->server.journal, path) : SOTTO_OK;
 }
 
+void service_pushed_by(const struct async_service *v, struct pushed_by *group)
+{
+    for (int i = 0; v->leads && i < v->groups; i++) {
+        const struct async_group *g = &v->server.group[i];
+        group[i] = (struct pushed_by){g->pushes, g->steps, g->staleness, g->seconds, g->idle};
+    }
+}
+
 void service_count_due(struct async_service *v)
 {
     if (v->r->is.eval_every > 0)

@@ -63,6 +63,7 @@ enum sotto_status service_start(struct async_service *service);
 struct view service_x0(const struct async_service *service);
 enum sotto_status service_visit(struct async_service *service, struct state_visitor *v);
 enum sotto_status service_write(const struct async_service *service, const char *path);
+void service_pushed_by(const struct async_service *service, struct pushed_by *group);
 
 /* At any time. */
 bool service_pushed(struct async_service *service, struct pushed *out);

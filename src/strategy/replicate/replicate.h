@@ -121,10 +121,11 @@ struct replicate_ops {
     /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
-    /* (optional, all five) As in strategy_ops. */
+    /* (optional, all six) As in strategy_ops. */
     int64_t (*place)(struct replicate *r, int64_t step);
     bool (*pushed)(struct replicate *r, struct pushed *out);
     enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
+    enum sotto_status (*pushed_by)(struct replicate *r, struct pushed_by *group);
     enum sotto_status (*rest)(struct replicate *r);
     bool (*leave)(struct replicate *r, enum sotto_status st);
     /* (optional) What `init` made; also where that has failed half-way. */

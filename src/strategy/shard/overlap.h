@@ -76,8 +76,8 @@ bool overlap_leave(struct strategy *s, enum sotto_status st);
 #define OVERLAP_OPS                                                                                \
     .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
     .import = overlap_import, .history = overlap_history, .place = shard_place_in_run,             \
-    .pushed = shard_pushed, .write_pushes = shard_write_pushes, .leave = overlap_leave,            \
-    .free = overlap_free
+    .pushed = shard_pushed, .write_pushes = shard_write_pushes, .pushed_by = shard_pushed_by,      \
+    .leave = overlap_leave, .free = overlap_free
 #define OVERLAP_METHOD                                                                             \
     .axis = METHOD_SHARD, .resolve = overlap_resolve, .trial = overlap_trial, .timed = overlap_timed
 

@@ -252,6 +252,12 @@ enum sotto_status shard_write_pushes(struct strategy *strategy, const char *path
     return r->ops->write_pushes ? r->ops->write_pushes(r, path) : SOTTO_OK;
 }
 
+enum sotto_status shard_pushed_by(struct strategy *strategy, struct pushed_by *group)
+{
+    struct replicate *r = ((struct shard *)strategy)->replicate;
+    return r->ops->pushed_by ? r->ops->pushed_by(r, group) : SOTTO_OK;
+}
+
 enum sotto_status shard_rest(struct strategy *strategy)
 {
     struct replicate *r = ((struct shard *)strategy)->replicate;

@@ -131,11 +131,12 @@ void shard_tell(struct shard *s, const struct counts *c);
 int64_t shard_place_in_run(struct strategy *s, int64_t step);
 bool shard_pushed(struct strategy *s, struct pushed *out);
 enum sotto_status shard_write_pushes(struct strategy *s, const char *path);
+enum sotto_status shard_pushed_by(struct strategy *s, struct pushed_by *group);
 enum sotto_status shard_rest(struct strategy *s);
 bool shard_leave(struct strategy *s, enum sotto_status st);
 #define SHARD_ASYNC_OPS                                                                            \
     .place = shard_place_in_run, .pushed = shard_pushed, .write_pushes = shard_write_pushes,       \
-    .rest = shard_rest, .leave = shard_leave
+    .pushed_by = shard_pushed_by, .rest = shard_rest, .leave = shard_leave
 
 /* Whose data the next micro-batches are. */
 int shard_data(const struct shard *s);
