@@ -156,7 +156,9 @@ static enum sotto_status print_traffic(const struct run *run)
     else if (t.inside + t.between > 0)
         printf(", all to %s", t.inside > 0 ? "its own node" : "other nodes");
     if (t.every > 1 && t.meeting > 0) {
-        print_bytes("; groups exchange ", t.meeting, " of each worker");
+        print_bytes(strategy_async(&run->config.strategy) ? "; a push and its answer are "
+                                                          : "; groups exchange ",
+                    t.meeting, " of each worker");
         printf(" every %lld steps", (long long)t.every);
     }
     printf("\n");

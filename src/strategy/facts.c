@@ -47,7 +47,8 @@ bool strategy_varies(const struct strategy_config *c)
 {
     const struct method *m = c->replicating;
     const bool apart = !strategy_in_step(c); /* when elastic groups meet is up to their rounds */
-    return (apart && strategy_elastic(c)) || (m->varies && m->varies(method_own(c, m)));
+    return strategy_async(c) || (apart && strategy_elastic(c)) ||
+           (m->varies && m->varies(method_own(c, m)));
 }
 
 int strategy_slots(const struct strategy_config *c)

@@ -16,9 +16,11 @@ struct tally {
     const struct train_config *config;
     int64_t rounds; /* to be tried                              */
     bool ends;      /* the last of them is the last of the run  */
+    int64_t plain;  /* what this round sends is sent in every one */
+    bool async;     /* groups have a server, which sends in time of its own */
     float *start;   /* parameters that all have; NULL: the null oracle has none */
     struct {
-        struct sent first, all; /* in the first round, in all of them */
+        struct sent plain, all; /* in that round, in all of them */
     } * of;                     /* (workers) */
 };
 
@@ -33,6 +35,14 @@ static struct sent since(struct sent before, struct sent now)
     return (struct sent){now.inside - before.inside, now.between - before.between};
 }
 
+/* Nothing is under way between the groups and their server. */
+static enum sotto_status all_answered(const struct trial_seat *seat, struct sent *sent)
+{
+    TRY(comm_barrier(seat->mesh->worker->world));
+    *sent = sent_by(seat->mesh);
+    return SOTTO_OK;
+}
+
 /* Rounds as a run asks for them. */
 static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
 {
@@ -42,6 +52,7 @@ static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
     if (t->start)
         TRY(seat->s->ops->import(seat->s, t->start));
     const struct sent begin = sent_by(seat->mesh);
+    struct sent before = begin;
     for (int64_t i = 0; i < t->rounds; i++) {
         struct round round;
         const bool last = t->ends && i + 1 == t->rounds;
@@ -50,10 +61,14 @@ static enum sotto_status try_rounds(const struct trial_seat *seat, void *arg)
                                   .want_norm = last || (log > 0 && (i + 1) % log == 0),
                                   .step = i,
                                   .last = last};
+        if (t->async && i == t->plain)
+            TRY(all_answered(seat, &before));
         TRY(seat->s->ops->round(seat->s, &plan, &round));
-        if (i == 0)
-            t->of[rank].first = since(begin, sent_by(seat->mesh));
+        if (i == t->plain)
+            t->of[rank].plain = since(before, sent_by(seat->mesh));
     }
+    if (t->async)
+        TRY(all_answered(seat, &before));
     if (seat->s->ops->settle)
         TRY(seat->s->ops->settle(seat->s));
     TRY(mesh_rest(seat->mesh));
@@ -76,12 +91,12 @@ static double mean(int64_t sum, int workers)
 
 static void add_up(const struct tally *t, int workers, int64_t every, struct traffic *out)
 {
-    struct sent all = {0}, first = {0};
+    struct sent all = {0}, plain = {0};
     for (int i = 0; i < workers; i++) {
         all.inside += t->of[i].all.inside;
         all.between += t->of[i].all.between;
-        first.inside += t->of[i].first.inside;
-        first.between += t->of[i].first.between;
+        plain.inside += t->of[i].plain.inside;
+        plain.between += t->of[i].plain.between;
     }
     const int64_t meetings = every > 1 ? t->rounds / every : 0;
     const double n = (double)t->rounds;
@@ -89,14 +104,14 @@ static void add_up(const struct tally *t, int workers, int64_t every, struct tra
     out->between = mean(all.between, workers) / n;
     if (meetings == 0)
         return;
-    const double inside = mean(all.inside - t->rounds * first.inside, workers) / (double)meetings;
+    const double inside = mean(all.inside - t->rounds * plain.inside, workers) / (double)meetings;
     const double between =
-        mean(all.between - t->rounds * first.between, workers) / (double)meetings;
+        mean(all.between - t->rounds * plain.between, workers) / (double)meetings;
     out->meeting = inside + between;
     if (every == out->every)
         return;
-    out->inside = mean(first.inside, workers) + inside / (double)out->every;
-    out->between = mean(first.between, workers) + between / (double)out->every;
+    out->inside = mean(plain.inside, workers) + inside / (double)out->every;
+    out->between = mean(plain.between, workers) + between / (double)out->every;
 }
 
 enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *known)
@@ -114,7 +129,9 @@ enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *k
     bool meets;
     *out = (struct traffic){.every = strategy_every(&c->strategy, key, &meets)};
     out->about = strategy_varies(&c->strategy);
-    *known = !strategy_async(&c->strategy) && (strategy_in_step(&c->strategy) || out->every);
+    t.async = strategy_async(&c->strategy);
+    *known = t.async ? !strategy_elastic(&c->strategy)
+                     : strategy_in_step(&c->strategy) || out->every > 0;
     const int64_t most = ROUNDS_TRIED / workers > 4 ? ROUNDS_TRIED / workers : 4;
     const int64_t rounds =
         budget_rounds(&c->train, &(struct budget_spent){0},
@@ -122,7 +139,13 @@ enum sotto_status traffic_of(const struct run *run, struct traffic *out, bool *k
     int64_t every = out->every;
     t.ends = rounds <= most;
     t.rounds = t.ends ? rounds : most;
-    if (!t.ends && every > most) {
+    if (t.async) { /* as the first task is followed by others; one is not longer than the run */
+        out->every = rounds > 0 && rounds < every ? rounds : every;
+        t.ends = false;
+        t.plain = every > 1 ? 2 : 0;
+        t.rounds = rounds > 0 ? 4 : 0;
+    }
+    if (!t.ends && every > (t.async ? 1 : most)) {
         TRY(meet_sooner(&trial.strategy, key));
         every = 2;
     }

@@ -83,7 +83,10 @@ static enum sotto_status resolve(void *own, const struct strategy_config *strate
 
 static void trial(void *own)
 {
-    ((struct async_config *)own)->replay[0] = '\0';
+    struct async_config *c = own;
+    c->replay[0] = '\0';
+    c->grace = 0;
+    c->dylu = false;
 }
 
 static int64_t every(const void *own)
