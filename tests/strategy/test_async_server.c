@@ -467,6 +467,28 @@ static void leaving(void **state)
     assert_true(holes > 0);
 }
 
+/* Others had found nothing left when it failed: they are called back. */
+static void leaving_last(void **state)
+{
+    (void)state;
+    struct lab l = {.rules = plain, .speed = {1, 0.001, 0.9, 0.8}};
+    open_lab(&l);
+    begin(&l);
+    while (l.server.group[0].state != ASYNC_LEFT || l.server.group[2].state != ASYNC_LEFT ||
+           l.server.group[3].state != ASYNC_LEFT)
+        happen(&l);
+    server_recall(&l.server); /* there is nothing to call them back for */
+    assert_int_equal(l.server.group[0].state, ASYNC_LEFT);
+    leave(&l, 1);
+    assert_true(server_over(&l.server));
+    server_recall(&l.server);
+    assert_int_equal(l.server.group[1].state, ASYNC_LEFT);
+    answer(&l);
+    run(&l);
+    all_done_once(&l);
+    close_lab(&l);
+}
+
 /* With an exclusive shard the place in the data comes with the push. */
 static void exclusive(void **state)
 {
@@ -731,6 +753,7 @@ int main(void)
         cmocka_unit_test(one_buffer),
         cmocka_unit_test(grace),
         cmocka_unit_test(leaving),
+        cmocka_unit_test(leaving_last),
         cmocka_unit_test(exclusive),
         cmocka_unit_test(dylu),
         cmocka_unit_test(numbers_of_groups),

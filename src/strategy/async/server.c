@@ -11,7 +11,8 @@ enum sotto_status server_init(struct async_server *s, const struct async_rules *
     TRY(rules_check(rules));
     TRY(shards_init(&s->shards, rules->groups, rules->steps, rules->exclusive));
     s->group = calloc((size_t)rules->groups, sizeof *s->group);
-    if (!s->group)
+    s->gone = calloc((size_t)rules->groups, sizeof *s->gone);
+    if (!s->group || !s->gone)
         return fail(SOTTO_ENOMEM, "no memory for %d groups", rules->groups);
     return replay && *replay ? journal_read(&s->replay, replay, rules->groups) : SOTTO_OK;
 }
@@ -22,6 +23,7 @@ void server_free(struct async_server *s)
     journal_free(&s->journal);
     journal_free(&s->replay);
     free(s->group);
+    free(s->gone);
     *s = (struct async_server){0};
 }
 
@@ -206,17 +208,24 @@ void server_leave(struct async_server *s, int64_t group)
         shards_give_back(&s->shards, g->task.span);
     g->state = ASYNC_LEFT;
     g->task.span.steps = 0;
+    s->gone[group] = true;
 }
 
 void server_revive(struct async_server *s)
 {
     for (int i = 0; i < s->rules.groups; i++) {
         struct async_group *g = &s->group[i];
-        if (g->state != ASYNC_LEFT)
+        if (g->state != ASYNC_LEFT || s->gone[i])
             continue;
         g->state = ASYNC_WAITS;
         g->order = g->order < s->ready ? g->order : s->ready - 1;
     }
+}
+
+void server_recall(struct async_server *s)
+{
+    if (shards_left(&s->shards))
+        server_revive(s);
 }
 
 bool server_over(const struct async_server *s)

@@ -57,6 +57,7 @@ struct async_server {
     struct async_rules rules;
     struct async_shards shards;
     struct async_group *group;   /* (K) owned                                        */
+    bool *gone;                  /* (K) owned; of this process: it cannot go on      */
     int64_t version;             /* pushes that were applied                         */
     int64_t steps, microbatches; /* ... and of these: steps, all groups' together    */
     int64_t tokens;
@@ -96,6 +97,9 @@ double server_deadline(const struct async_server *s);
 
 /* A group is gone. What it had under way is given to others, and nobody waits for it. */
 void server_leave(struct async_server *s, int64_t group);
+
+/* What a group that left has given back is for those who had found nothing left: they wait. */
+void server_recall(struct async_server *s);
 
 /* A run that goes on may be longer, and have something for those who had left: they wait. */
 void server_revive(struct async_server *s);

@@ -263,8 +263,11 @@ enum sotto_status async_step(struct replicate *r, const struct plan *plan, doubl
             TRY(say(a, UP_STOP));
         }
     } else if (a->state == TASK_NONE) {
-        TRY(hear(a)); /* nothing is left to be done but that */
-        return come(a);
+        TRY(hear(a)); /* nothing is left to be done but that, unless a group has failed */
+        if (a->bell.kind != DOWN_TASK)
+            return come(a);
+        a->rung = false;
+        return take_task(a, &a->bell);
     }
     if (a->state == TASK_TRAINS && a->done == a->task.span.steps)
         a->state = TASK_PUSHES;

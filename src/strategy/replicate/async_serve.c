@@ -110,6 +110,10 @@ static enum sotto_status answer_all(struct async_service *v)
 {
     struct async_task task;
     bool found = !v->rings && v->begun;
+    if (found && v->left) {
+        server_recall(&v->server);
+        v->left = false;
+    }
     while (found) {
         TRY(server_answer(&v->server, now(v), &task, &found));
         if (!found)
@@ -246,6 +250,7 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
         return ++v->came == v->groups ? rest(v) : SOTTO_OK;
     case UP_LEAVE:
         server_leave(&v->server, from);
+        v->left = true;
         return answer_all(v);
     case UP_STOP:
         v->asked = true;

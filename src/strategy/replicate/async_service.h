@@ -31,6 +31,7 @@ struct async_service {
     bool stops;               /* ... and then it ends     */
     bool rests;               /* until one goes           */
     bool asked;               /* somebody wants to stop   */
+    bool left;                /* a group has, and others may have its steps */
     int came;                 /* groups                   */
     double rung_at;           /* ..., while nothing passes of a period of grace */
     bool *told;               /* (groups) to wait until behind the meeting */
