@@ -1,18 +1,11 @@
-/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): a product is
- * cut into parts, strips of both operands of a part are packed once, and every thread multiplies
- * tiles of the result. Threads meet once a part: they pack the next one when no tile of this one is
- * left.
- *
- * Parts follow from the shape alone; a tile also from the number of threads, since every element is
- * one chain over the depth of a part whatever tile it falls into.
+/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): strips of both
+ * operands are packed once, in parallel, and every thread multiplies tiles of the result.
  *
  * Not a BLAS, for three reasons. Several workers live in one process and a library's thread pool
  * serves one caller at a time, while its serial build may not be called twice at once. The last bit
  * of a library's result depends on the shape of the call, and so on the number of threads. And bias
  * and residual go in while a tile is in the cache. */
 #include "tensor/cpu/gemm.h"
-
-#include <math.h>
 
 enum {
     DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
@@ -21,21 +14,12 @@ enum {
     ROOM_N = 2048
 };
 
-/* One product and how it is cut: parts down (rows), across (columns) and along the depth, tiles of
- * a part. Operands that change from part to part have room for two. */
-struct plan {
+/* One product and the part of it that is packed: rows [i, i + m), columns [j, j + n), depth [l, l +
+ * k). */
+struct part {
     const struct gemm *g;
     const struct gemm_kernels *kernels;
-    int depth, down, deep, across;
-    int tile_rows, tile_columns;
-    float *a[2], *b[2];
-};
-
-/* Rows [i, i + m), columns [j, j + n), depth [l, l + k); `new_a`, `new_b`: not packed before. */
-struct part {
-    const struct plan *plan;
     float *a, *b;
-    bool new_a, new_b;
     int i, m, j, n, l, k;
 };
 
@@ -57,8 +41,8 @@ static size_t strip_size(const struct gemm_kernels *f, int width, int k)
 
 static void pack_strip_a(const struct part *p, int strip)
 {
-    const struct gemm *g = p->plan->g;
-    const struct gemm_kernels *f = p->plan->kernels;
+    const struct gemm *g = p->g;
+    const struct gemm_kernels *f = p->kernels;
     size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
     const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
     f->pack_a(p->a + (size_t)strip * strip_size(f, f->rows, p->k), from, g->lda,
@@ -67,8 +51,8 @@ static void pack_strip_a(const struct part *p, int strip)
 
 static void pack_strip_b(const struct part *p, int strip)
 {
-    const struct gemm *g = p->plan->g;
-    const struct gemm_kernels *f = p->plan->kernels;
+    const struct gemm *g = p->g;
+    const struct gemm_kernels *f = p->kernels;
     size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
     size_t at = g->trans_b ? j * g->ldb + l : l * g->ldb + j;
     float *to = p->b + (size_t)strip * strip_size(f, f->columns, p->k);
@@ -79,17 +63,12 @@ static void pack_strip_b(const struct part *p, int strip)
         f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
 }
 
-static int tiles_down(const struct part *p)
-{
-    return ceil_div(p->m, p->plan->tile_rows);
-}
-
 static void multiply_tile(const struct part *p, int tile)
 {
-    const struct gemm *g = p->plan->g;
-    const struct gemm_kernels *f = p->plan->kernels;
-    const int rows = p->plan->tile_rows, columns = p->plan->tile_columns;
-    int i = tile % tiles_down(p) * rows, j = tile / tiles_down(p) * columns;
+    const struct gemm *g = p->g;
+    const struct gemm_kernels *f = p->kernels;
+    int across = ceil_div(p->m, f->tile_rows);
+    int i = tile % across * f->tile_rows, j = tile / across * f->tile_columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     float *c = g->c + row * g->ldc + column;
     const float *from = c, *bias = NULL;
@@ -99,61 +78,30 @@ static void multiply_tile(const struct part *p, int tile)
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
-    f->block(min_int(rows, p->m - i), min_int(columns, p->n - j), p->k,
+    f->block(min_int(f->tile_rows, p->m - i), min_int(f->tile_columns, p->n - j), p->k,
              p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc, from, ld_from,
              bias);
 }
 
-static int parts_of(const struct plan *plan)
+/* Runs on every thread of the team: packs the part, then multiplies it. */
+static void multiply_part(const struct part *p)
 {
-    return plan->down * plan->deep * plan->across;
-}
-
-/* Rows change fastest, then depth, then columns. */
-static struct part part_of(const struct plan *plan, int index)
-{
-    const struct gemm *g = plan->g;
-    const bool one_a = plan->down * plan->deep == 1;
-    const int b = index / plan->down; /* how often b has changed */
-    struct part p = {.plan = plan,
-                     .a = plan->a[one_a ? 0 : index % 2],
-                     .b = plan->b[b % 2],
-                     .new_a = index == 0 || !one_a,
-                     .new_b = index % plan->down == 0,
-                     .i = index % plan->down * ROOM_M,
-                     .l = b % plan->deep * plan->depth,
-                     .j = b / plan->deep * ROOM_N};
-    p.m = min_int(ROOM_M, g->m - p.i);
-    p.n = min_int(ROOM_N, g->n - p.j);
-    p.k = min_int(plan->depth, g->k - p.l);
-    return p;
-}
-
-/* Runs on every thread of the team: multiplies a part and packs the next. */
-static void work_between(const struct plan *plan, int index)
-{
-    const struct gemm_kernels *f = plan->kernels;
-    struct part now = {0}, next = {0};
-    int tiles = 0, strips_a = 0, strips_b = 0;
-    if (index >= 0) {
-        now = part_of(plan, index);
-        tiles = tiles_down(&now) * ceil_div(now.n, plan->tile_columns);
-    }
-    if (index + 1 < parts_of(plan)) {
-        next = part_of(plan, index + 1);
-        strips_a = next.new_a ? ceil_div(next.m, f->rows) : 0;
-        strips_b = next.new_b ? ceil_div(next.n, f->columns) : 0;
-    }
-    /* Strips last: they are the smaller pieces, and fill what tiles leave. */
-#pragma omp for schedule(dynamic)
-    for (int task = 0; task < tiles + strips_a + strips_b; task++) {
-        if (task < tiles)
-            multiply_tile(&now, task);
-        else if (task < tiles + strips_a)
-            pack_strip_a(&next, task - tiles);
+    /* What an earlier part packed may still be there. */
+    bool same_a = p->j > 0 && p->k == p->g->k && p->m == p->g->m, same_b = p->i > 0;
+    int strips_a = same_a ? 0 : ceil_div(p->m, p->kernels->rows);
+    int strips_b = same_b ? 0 : ceil_div(p->n, p->kernels->columns);
+#pragma omp for schedule(static)
+    for (int strip = 0; strip < strips_a + strips_b; strip++) {
+        if (strip < strips_a)
+            pack_strip_a(p, strip);
         else
-            pack_strip_b(&next, task - tiles - strips_a);
+            pack_strip_b(p, strip - strips_a);
     }
+    const struct gemm_kernels *f = p->kernels;
+    int tiles = ceil_div(p->m, f->tile_rows) * ceil_div(p->n, f->tile_columns);
+#pragma omp for schedule(dynamic)
+    for (int tile = 0; tile < tiles; tile++)
+        multiply_tile(p, tile);
 }
 
 /* c = bias + residual, ready for products to be added. The residual may be c. */
@@ -206,63 +154,6 @@ bool cpu_gemm_takes_half(const struct device *dev, int m)
     return kernels_of(dev)->gemm_half->pack_b_half && m >= THIN;
 }
 
-/* The tile with which a part of (m, n) takes the least time, in units of the tile in registers: its
- * strips come from a cache that threads share, and some threads wait for the others' last tile. */
-static void choose_tile(struct plan *plan, int m, int n, int threads)
-{
-    const struct gemm_kernels *f = plan->kernels;
-    const int down = ceil_div(m, f->rows), across = ceil_div(n, f->columns);
-    double least = INFINITY;
-    plan->tile_rows = f->tile_rows;
-    plan->tile_columns = f->tile_columns;
-    for (int r = f->tile_rows / f->rows; threads > 1 && r > 0; r--) {
-        for (int c = f->tile_columns / f->columns; c > 0; c--) {
-            const double tiles_m = ceil_div(down, r), tiles_n = ceil_div(across, c);
-            const double turns = tiles_m * tiles_n / threads;
-            const double wait = fmax(ceil(turns) / turns, 1 + 0.5 / turns);
-            const double time = wait * (down * across + down * tiles_n + across * tiles_m);
-            if (time < least) {
-                least = time;
-                plan->tile_rows = r * f->rows;
-                plan->tile_columns = c * f->columns;
-            }
-        }
-    }
-}
-
-/* Floats that the packed rows and columns of a part take, for each of them once. */
-struct sizes {
-    size_t a, b;
-    int a_rooms, b_rooms;
-};
-
-static struct sizes sizes_of(const struct gemm_kernels *f, int m, int n, int k, int depth)
-{
-    const bool deep = k > depth;
-    const size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
-    const size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
-    return (struct sizes){strip_size(f, (int)rows, depth), strip_size(f, (int)columns, depth),
-                          deep || m > ROOM_M ? 2 : 1, deep || n > ROOM_N ? 2 : 1};
-}
-
-static struct plan plan_of(const struct device *dev, const struct gemm *g, int threads)
-{
-    struct plan plan = {.g = g, .kernels = chosen(dev, g->half)};
-    plan.deep = ceil_div(g->k, DEPTH);
-    plan.depth = ceil_div(g->k, plan.deep); /* equal parts, not a short last one */
-    plan.deep = ceil_div(g->k, plan.depth);
-    plan.down = ceil_div(g->m, ROOM_M);
-    plan.across = ceil_div(g->n, ROOM_N);
-    const struct sizes sizes = sizes_of(plan.kernels, g->m, g->n, g->k, plan.depth);
-    for (int i = 0; i < 2; i++) {
-        plan.a[i] = g->room + sizes.a * (size_t)(i % sizes.a_rooms);
-        plan.b[i] =
-            g->room + sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)(i % sizes.b_rooms);
-    }
-    choose_tile(&plan, min_int(g->m, ROOM_M), min_int(g->n, ROOM_N), threads);
-    return plan;
-}
-
 void cpu_gemm(struct device *dev, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0)
@@ -271,15 +162,34 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         multiply_thin(dev, g);
         return;
     }
-    const int threads = team(dev, gemm_work(g));
-    const struct plan plan = plan_of(dev, g, threads);
-#pragma omp parallel num_threads(threads)
-    for (int part = -1; part < parts_of(&plan); part++)
-        work_between(&plan, part);
+    const struct gemm_kernels *kernels = chosen(dev, g->half);
+    int depth = ceil_div(g->k, ceil_div(g->k, DEPTH)); /* equal parts, not a short last one */
+    size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->rows);
+    float *room_a = g->room, *room_b = room_a + strip_size(kernels, (int)rows, depth);
+#pragma omp parallel num_threads(team(dev, gemm_work(g)))
+    for (int j = 0; j < g->n; j += ROOM_N) {
+        for (int l = 0; l < g->k; l += depth) {
+            for (int i = 0; i < g->m; i += ROOM_M) {
+                struct part p = {.g = g,
+                                 .kernels = kernels,
+                                 .a = room_a,
+                                 .b = room_b,
+                                 .i = i,
+                                 .m = min_int(ROOM_M, g->m - i),
+                                 .j = j,
+                                 .n = min_int(ROOM_N, g->n - j),
+                                 .l = l,
+                                 .k = min_int(depth, g->k - l)};
+                multiply_part(&p);
+            }
+        }
+    }
 }
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
-    const struct sizes sizes = sizes_of(chosen(dev, half), m, n, k, min_int(k, DEPTH));
-    return sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)sizes.b_rooms;
+    const struct gemm_kernels *f = chosen(dev, half);
+    size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
+    size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
+    return strip_size(f, (int)(rows + columns), min_int(k, DEPTH));
 }

@@ -165,7 +165,7 @@ void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct vie
                      size_t rows, size_t n)
 {
     const struct kernels *k = kernels_of(dev);
-    enum { STRIP = 64 };
+    enum { STRIP = 256 };
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *n))
     for (size_t c = 0; c < n; c += STRIP) {
         size_t size = min_size(STRIP, n - c);
