@@ -96,7 +96,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     s.own_tokens = t->own_tokens;
     s.own_samples = t->own_samples;
     s.report |= t->step >= t->rounds;
-    s.cost = meter_read(&t->meter);
+    s.cost = s.own = meter_read(&t->meter);
     s.slowest = s.cost.seconds;
     s.seconds = s.slowest - plan.seconds;
     if (s.report)
@@ -174,9 +174,12 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     double asked = loop_asked(t->run);
     TRY(comm_sum(t->worker->world, &asked, 1));
     *stop = asked > 0;
-    l->spent = (struct budget_spent){.rounds = t->step, .tokens = t->tokens, .samples = t->samples};
-    TRY(loop_read_clocks(l));
-    l->slowest = l->spent.seconds;
+    TRY(loop_read_costs(l));
+    l->spent = (struct budget_spent){.rounds = t->step,
+                                     .tokens = t->tokens,
+                                     .samples = t->samples,
+                                     .timed = t->step,
+                                     .seconds = l->slowest};
     if (c->train.seconds <= 0 || strategy_in_step(&c->strategy)) {
         free(l->clock);
         l->clock = NULL;
@@ -225,12 +228,7 @@ static enum sotto_status go(struct loop *l)
 
 enum sotto_status trainer_loop(struct trainer *t)
 {
-    struct loop l = {.t = t,
-                     .tokens = t->tokens,
-                     .step = t->step,
-                     .began = t->step,
-                     .since = meter_read(&t->meter)};
-    l.slowest = l.since.seconds;
+    struct loop l = {.t = t, .tokens = t->tokens, .step = t->step, .began = t->step};
     l.saved = *t->run->checkpoint ? t->step : -1;
     l.clock = calloc((size_t)t->worker->size, sizeof *l.clock);
     if (!l.clock)

@@ -9,7 +9,8 @@
 
 struct loop {
     struct trainer *t;
-    struct cost since; /* at the last report */
+    struct cost since; /* at the last report, a worker's mean ... */
+    struct cost own;   /* ... and rank 0's */
     double slowest;    /* worker's seconds then */
     int64_t tokens, step;
     int64_t began; /* at this step */
@@ -76,6 +77,9 @@ void loop_learn(struct loop *l, const struct agreed *a);
 
 /* Groups that would exchange for the first time behind the end: it is said what becomes of that. */
 void loop_warn_rare(struct loop *l);
+
+/* What the run that this one goes on from has cost all workers: reports count from there. */
+enum sotto_status loop_read_costs(struct loop *l);
 
 /* Where the clocks of all workers stand. */
 enum sotto_status loop_read_clocks(struct loop *l);

@@ -106,14 +106,31 @@ void loop_take_cosine(struct loop *l, struct run_step *s)
     l->cosine.n = 0;
 }
 
-/* The numbers of a round, and the time that is left. */
+enum sotto_status loop_read_costs(struct loop *l)
+{
+    struct trainer *t = l->t;
+    struct cost_joint all = {0};
+    struct cost *each = calloc((size_t)t->worker->size, sizeof *each);
+    l->own = meter_read(&t->meter);
+    if (!each)
+        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", t->worker->size);
+    const enum sotto_status st = comm_gather_bytes(t->worker->world, each, &l->own, sizeof *each);
+    for (int i = 0; i < t->worker->size; i++)
+        cost_join(&all, &each[i]);
+    free(each);
+    l->since = cost_mean(&all);
+    l->slowest = all.slowest;
+    return st;
+}
+
+/* The numbers of a round, and the time that is left. What one worker tells counts from its own. */
 void loop_tell(struct loop *l, struct run_step *s)
 {
     struct trainer *t = l->t;
     const struct cost all = s->cost;
-    const double seconds = s->slowest - l->slowest;
+    const double seconds = s->slowest - (s->report ? l->slowest : l->own.seconds);
     const double real = clock_now(&clock_real);
-    cost_add(&s->cost, &l->since, -1);
+    cost_add(&s->cost, s->report ? &l->since : &l->own, -1);
     s->tokens_per_s = seconds > 0 ? (double)(s->tokens - l->tokens) / seconds : 0;
     s->eta = (real - l->real) / (double)(s->step - l->step) * (double)(s->steps - s->step);
     s->trainer = t;
@@ -123,6 +140,7 @@ void loop_tell(struct loop *l, struct run_step *s)
         return;
     report(t, s, &all);
     l->since = all;
+    l->own = s->own;
     l->slowest = s->slowest;
     l->tokens = s->tokens;
     l->step = s->step;

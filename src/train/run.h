@@ -33,6 +33,7 @@ struct run_step {
     double seconds;      /* of this round: what it adds to slowest */
     double tokens_per_s; /* of the rounds since the last report */
     struct cost cost;    /* of the same rounds, a worker's mean */
+    struct cost own;     /* rank 0's since the run's beginning */
     double slowest;      /* worker's seconds since the run's beginning */
     double eta;          /* seconds left, of real time      */
     bool report;         /* a log_every round               */
