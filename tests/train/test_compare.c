@@ -228,6 +228,12 @@ static void tables(void **state)
                  "none          -             -           -        -\n");
     assert_table(&r, more, 1, TABLE_CSV, "run,loss\nddp,3.14159265\nacco-wp,1e-05\nnone,\n");
     results_free(&r);
+
+    assert_ok(results_init(&r, names, 1, 3)); /* a number whose sum over 3 is not itself again */
+    for (int seed = 0; seed < 3; seed++)
+        put(&r, 0, seed, "{\"seconds\": 3.025157952}");
+    assert_table(&r, more + 1, 1, TABLE_PLAIN, "run  seconds (s)\nddp        3.025\n");
+    results_free(&r);
 }
 
 static void write_text(const char *name, const char *text)

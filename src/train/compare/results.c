@@ -60,7 +60,7 @@ struct spread results_spread(const struct results *r, int run, const char *metri
     }
     if (s.n == 0)
         return s;
-    s.mean = sum / s.n;
+    s.mean = s.min == s.max ? s.min : sum / s.n; /* three times x over 3 need not be x */
     for (int i = 0; i < s.n; i++)
         squares += (values[i] - s.mean) * (values[i] - s.mean);
     s.std = s.n > 1 ? sqrt(squares / (s.n - 1)) : 0;
