@@ -1,4 +1,5 @@
-/* Communication between workers: blocking, and nothing else. Overlap is a lane's business (lane.h).
+/* Communication between workers: blocking, and nothing else, comm_post aside. Overlap is a lane's
+ * business (lane.h).
  *
  * The front checks arguments, counts bytes and seconds, and notices workers that call different
  * things; a backend moves the data. A communicator belongs to one line of work: a lane has one of
@@ -61,6 +62,9 @@ struct comm_ops {
     /* May return before the message is received, or wait until it is: who sends and receives in a
      * ring takes turns. */
     enum sotto_status (*send)(struct comm *c, const void *data, size_t bytes, int to);
+    /* (optional) The same, and never waits for its receiver: see comm_post. Without it: send, for
+     * backends whose send does not. */
+    enum sotto_status (*post)(struct comm *c, const void *data, size_t bytes, int to);
     /* *came: the bytes of the message, which may be more than `room`; it is dropped then. */
     enum sotto_status (*recv)(struct comm *c, void *data, size_t room, int from, size_t *came);
     /* The same from whoever of `among` is first: see comm_recv_any. *from: -1 where nothing came.
@@ -111,6 +115,9 @@ struct comm { /* what every call touches comes first, and the tallies of all of 
 };
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);
+/* The same for a receiver that may be slow, or come late, while others must not wait: what is sent
+ * is a copy, in memory that is kept for the next ones. It is received before c is freed. */
+enum sotto_status comm_post(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from);
 /* Receives one message of `count` elements from whichever of the ranks of `among` (size), NULL: all
  * others, comes first, and says *from whom; what else that rank sends follows by comm_recv. A

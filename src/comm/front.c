@@ -47,7 +47,9 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
     count_seconds(c, call, begin, clock_now(c->clock));
 }
 
-enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
+typedef enum sotto_status send_op(struct comm *c, const void *data, size_t bytes, int to);
+
+static enum sotto_status send_by(struct comm *c, send_op *send, struct view x, size_t count, int to)
 {
     assert(to >= 0 && to < c->size && (to != c->rank || c->twinned));
     double begin = enter(c);
@@ -55,10 +57,20 @@ enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
     struct view host;
     TRY(staging_room(c, x, x, count, &host));
     TRY(staging_take(c, host, x, count));
-    TRY(c->ops->send(c, host.data, bytes, to));
+    TRY(send(c, host.data, bytes, to));
     tally_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
+}
+
+enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to)
+{
+    return send_by(c, c->ops->send, x, count, to);
+}
+
+enum sotto_status comm_post(struct comm *c, struct view x, size_t count, int to)
+{
+    return send_by(c, c->ops->post ? c->ops->post : c->ops->send, x, count, to);
 }
 
 enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_t came, int from)

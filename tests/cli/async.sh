@@ -36,7 +36,7 @@ newer() {
 }
 
 # Behind a checkpoint by so much, which is in the middle of tasks, or of the next save. Links slow the runs down.
-for method in ddp.4x1 zero1.2x2 fsdp.2x2; do
+for method in ddp.4x1 zero1.2x2; do
     run=("${train[@]}" --workers=4 --shard=${method%.*} --mesh=${method#*.} --nodes=${method:0-3:1})
     out=killed.$method kills=0
     for delay in 0 0.03 0.07; do
@@ -63,6 +63,36 @@ ranks() {
         [ -z "$rank" ] || echo "$rank $process"
     done | sort -n | cut -d' ' -f2
 }
+
+# pushes OUT: so far, as rank 0 has told.
+pushes() { sed -n 's/.*"async\/pushes": *\([0-9]*\).*/\1/p' "$1/metrics.jsonl" 2>/dev/null | tail -1; }
+
+# grows OUT COUNT: waits for so many pushes more.
+grows() {
+    local before
+    before=$(pushes "$1")
+    for _ in $(seq 500); do
+        [ "$(($(pushes "$1") - ${before:-0}))" -lt "$2" ] || return 0
+        sleep 0.02
+    done
+    die "$1: $(pushes "$1") pushes, $before ten seconds ago"
+}
+
+# A rank that is stopped where it waits for its answer holds nobody up. It does so in a period of grace, which lasts while
+# the server waits for another one, that was stopped before.
+"${mpirun[@]}" -n 3 "${train[@]}" --steps=100000 --grace=0.2 --log_every=1 --out="$scratch/stopped" >out 2>&1 &
+pid=$!
+grows stopped 6
+for rank in 2 3; do
+    kill -STOP "$(ranks stopped | sed -n ${rank}p)"
+    grows stopped 3
+done
+for rank in 2 3; do
+    kill -CONT "$(ranks stopped | sed -n ${rank}p)"
+done
+kill -INT "$(ranks stopped | sed -n 1p)"
+wait $pid && { cat out >&2; die "a run that was asked to stop ended well"; }
+says 'stopped at step [0-9]* of 100000; everything is saved in '
 
 # One rank is held up for a while, so that the others push more, and one is killed, once that of the server; then all are
 # asked to stop, and go on as they say.

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "comm/suite.h"
@@ -234,6 +235,45 @@ static inline enum sotto_status any_twinned(struct worker *w)
     return st;
 }
 
+enum { ANY_LONG = 100000 }; /* floats: more than any backend takes before its receiver has come */
+
+static inline enum sotto_status any_expect_posted(struct comm *c, float *x)
+{
+    for (int i = 0; i < 3; i++) {
+        const int count = i == 1 ? 1 : ANY_LONG;
+        TRY(comm_recv(c, view_of(x, DTYPE_F32), (size_t)count, 0));
+        CHECK(x[0] == (float)(c->rank + i) && x[count - 1] == x[0],
+              "post %d to rank %d begins with %g and ends with %g", i, c->rank, (double)x[0],
+              (double)x[count - 1]);
+    }
+    return SOTTO_OK;
+}
+
+/* Rank 0 sends to those who do not receive before they have heard from it in another way; what it
+ * sends changes meanwhile. */
+static inline enum sotto_status any_posted(struct worker *w)
+{
+    float *x = calloc(ANY_LONG, sizeof *x);
+    struct comm *c;
+    enum sotto_status st = comm_duplicate(w->world, &c);
+    for (int again = 0; again < 2 && st == SOTTO_OK; again++) {
+        for (int to = 1; to < w->size && w->rank == 0; to++)
+            for (int i = 0; i < 3 && st == SOTTO_OK; i++) {
+                x[0] = x[ANY_LONG - 1] = (float)(to + i);
+                st = comm_post(c, view_of(x, DTYPE_F32), i == 1 ? 1 : ANY_LONG, to);
+            }
+        if (st == SOTTO_OK)
+            st = comm_barrier(w->world);
+        if (st == SOTTO_OK && w->rank)
+            st = any_expect_posted(c, x);
+    }
+    if (st == SOTTO_OK && w->rank == 0 && c->tally[COMM_SEND].calls != 6 * (w->size - 1))
+        st = fail(SOTTO_EINVAL, "%lld sends are counted", (long long)c->tally[COMM_SEND].calls);
+    comm_free(c);
+    free(x);
+    return st;
+}
+
 static inline enum sotto_status any_run(struct worker *w, void *arg)
 {
     (void)arg;
@@ -242,6 +282,7 @@ static inline enum sotto_status any_run(struct worker *w, void *arg)
     if (w->size == 1)
         return SOTTO_OK;
     TRY(any_served(w));
+    TRY(any_posted(w));
     TRY(any_subset(w));
     return any_deadline(w);
 }

@@ -64,6 +64,15 @@ struct mpi_message {
     int from;
 };
 
+/* What was posted, until it has been sent, and then memory for the next one (post.c). */
+struct mpi_posted {
+    struct mpi_posted *next;
+    MPI_Request *request; /* (n) */
+    int n;
+    size_t room; /* bytes of data */
+    char *data;
+};
+
 struct mpi_member {
     struct comm base;
     struct mpi_shared *shared;
@@ -77,6 +86,7 @@ struct mpi_member {
     struct mpi_message sending[RING_SLOTS], receiving[RING_SLOTS];
     void *scratch;
     size_t room; /* bytes of scratch */
+    struct mpi_posted *posted, *idle;
     /* When the others come is seen beside the call's own requests, as long as `greets`. */
     MPI_Request hello;
     bool greets;
@@ -126,6 +136,8 @@ static inline int mpi_piece(const struct mpi_member *m, size_t count, size_t at)
 }
 
 enum sotto_status mpi_send(struct comm *c, const void *data, size_t bytes, int to);
+enum sotto_status mpi_post(struct comm *c, const void *data, size_t bytes, int to);
+void mpi_post_close(struct mpi_member *m); /* waits for what was posted */
 enum sotto_status mpi_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
 enum sotto_status mpi_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                double until, int *from, size_t *came);

@@ -101,6 +101,7 @@ static void leave(struct mpi_shared *s)
 static void free_member(struct comm *c)
 {
     struct mpi_member *m = (struct mpi_member *)c;
+    mpi_post_close(m);
     if (m->comm != MPI_COMM_NULL && !m->twin)
         MPI_Comm_free(&m->comm);
     leave(m->shared);

@@ -10,14 +10,37 @@
 
 enum { LONG = 1 << 16 }; /* bytes */
 
+/* The smallest that has room, or else the largest; NULL: there is none. The lock is held. */
+static struct message *take_idle(struct group *g, size_t bytes)
+{
+    struct message **best = &g->idle, *message = g->idle;
+    for (struct message **at = best; *at; at = &(*at)->next) {
+        const size_t room = (*at)->room, so_far = (*best)->room;
+        if (so_far < bytes ? room > so_far : room >= bytes && room < so_far)
+            best = at;
+    }
+    if (message) {
+        message = *best;
+        *best = message->next;
+    }
+    return message;
+}
+
+/* The sender or the receiver needs it no more; the lock is held. */
+static void let_go(struct group *g, struct message *message)
+{
+    if (--message->users > 0)
+        return;
+    message->next = g->idle;
+    g->idle = message;
+}
+
 /* Memory for a message with a copy of the data. */
-static enum sotto_status make_message(struct group *g, struct box *box, const void *data,
-                                      size_t bytes, struct message **out)
+static enum sotto_status make_message(struct group *g, const void *data, size_t bytes,
+                                      struct message **out)
 {
     pthread_mutex_lock(&g->lock);
-    struct message *message = box->idle;
-    if (message)
-        box->idle = message->next;
+    struct message *message = take_idle(g, bytes);
     pthread_mutex_unlock(&g->lock);
     if (!message && !(message = calloc(1, sizeof *message)))
         return fail(SOTTO_ENOMEM, "no memory for a message");
@@ -75,10 +98,11 @@ static enum sotto_status send_copy(struct comm *c, const void *data, size_t byte
     struct group *g = m->group;
     struct box *box = box_to(c, to);
     struct message *message = NULL;
-    TRY(make_message(g, box, data, bytes, &message));
+    TRY(make_message(g, data, bytes, &message));
     message->from = c->rank;
     message->sent = clock_now(&clock_real);
     struct shaped *shaped = g->world->shaped;
+    message->users = shaped ? 2 : 1;
     enum sotto_status st = SOTTO_OK;
     if (shaped)
         st = shaped_send(shaped, &message->shaped, m->world_rank, g->world_rank[to], (double)bytes,
@@ -94,11 +118,12 @@ static enum sotto_status send_copy(struct comm *c, const void *data, size_t byte
         list(g, message, to, message->sent);
     pthread_cond_broadcast(&g->moved);
     pthread_mutex_unlock(&g->lock);
-    if (shaped) { /* whoever has taken it gave it back to this sender */
+    if (shaped) {
         const double ready = shaped_wait_left(shaped, &message->shaped);
         pthread_mutex_lock(&g->lock);
         if (!message->taken)
             list(g, message, to, ready);
+        let_go(g, message);
         pthread_cond_broadcast(&g->moved);
         pthread_mutex_unlock(&g->lock);
     }
@@ -159,6 +184,11 @@ static enum sotto_status take_back(struct comm *c, struct message *message, int 
     return atomic_load(&g->world->aborted) ? threads_status(g->world) : SOTTO_OK;
 }
 
+enum sotto_status threads_post(struct comm *c, const void *data, size_t bytes, int to)
+{
+    return send_copy(c, data, bytes, to);
+}
+
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to)
 {
     struct message message;
@@ -178,8 +208,7 @@ static struct message *take(struct group *g, struct box *box, int to)
 }
 
 /* ... which is received when it has come. */
-static void receive(struct comm *c, struct box *box, struct message *message, void *data,
-                    size_t room, size_t *came)
+static void receive(struct comm *c, struct message *message, void *data, size_t room, size_t *came)
 {
     struct group *g = ((struct member *)c)->group;
     *came = message->bytes;
@@ -194,8 +223,7 @@ static void receive(struct comm *c, struct box *box, struct message *message, vo
         message->copied = true;
         pthread_cond_broadcast(&g->moved);
     } else {
-        message->next = box->idle;
-        box->idle = message;
+        let_go(g, message);
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -211,7 +239,7 @@ enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from
     struct message *message = box->first ? take(g, box, c->rank) : NULL;
     pthread_mutex_unlock(&g->lock);
     if (message) {
-        receive(c, box, message, data, room, came);
+        receive(c, message, data, room, came);
         return SOTTO_OK;
     }
     TRY(threads_status(g->world));
@@ -278,7 +306,7 @@ enum sotto_status threads_recv_any(struct comm *c, void *data, size_t room, cons
     pthread_mutex_unlock(&g->lock);
     c->wait.to = now;
     if (message) {
-        receive(c, &g->box[*from * g->size + c->rank], message, data, room, came);
+        receive(c, message, data, room, came);
         return SOTTO_OK;
     }
     TRY(threads_status(g->world));

@@ -39,6 +39,7 @@ struct message {
     bool lent;   /* the data are the sender's own, who waits until they are copied: nothing of it
                   * is touched behind that */
     bool copied;
+    int users; /* of its memory: who receives it and, while it leaves, who sent it */
     size_t bytes, room;
     double sent, ready; /* when it set out, when it arrives */
     double since;       /* lent: when its receiver began to wait for it */
@@ -49,7 +50,6 @@ struct message {
 /* From one rank to another. */
 struct box {
     struct message *first, **last;
-    struct message *idle; /* memory for the next messages */
 };
 
 /* To one rank: messages of all others that have left, by when they arrive and then by rank. Those
@@ -72,6 +72,7 @@ struct group {
     struct offer *offer;           /* (size) */
     struct box *box;               /* (size, size): from, to */
     struct inbox *inbox;           /* (size) */
+    struct message *idle;          /* memory for the next messages */
     bool *ended;                   /* (size): sends no more; under lock */
     int *color;                    /* (size): of the split under way */
     struct group **made;           /* (size): by the lowest rank of each color */
@@ -108,6 +109,7 @@ enum sotto_status threads_allgather(struct comm *c, void *y, const void *x, size
 enum sotto_status threads_broadcast(struct comm *c, void *data, size_t bytes, int root);
 enum sotto_status threads_barrier(struct comm *c);
 enum sotto_status threads_send(struct comm *c, const void *data, size_t bytes, int to);
+enum sotto_status threads_post(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status threads_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
 enum sotto_status threads_exchange(struct comm *c, const void *out, size_t bytes, int to, void *in,
                                    size_t room, int from, size_t *came);

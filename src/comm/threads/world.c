@@ -17,6 +17,16 @@ static void leave_world(struct world *w)
     }
 }
 
+static void free_messages(struct message *message)
+{
+    while (message) {
+        struct message *next = message->next;
+        free(message->data);
+        free(message);
+        message = next;
+    }
+}
+
 static void free_group(struct group *g)
 {
     struct world *w = g->world;
@@ -26,17 +36,9 @@ static void free_group(struct group *g)
         at = &(*at)->next;
     *at = g->next;
     pthread_mutex_unlock(&w->lock);
-    for (int i = 0; g->box && i < g->size * g->size; i++) {
-        struct message *lists[] = {g->box[i].first, g->box[i].idle};
-        for (int k = 0; k < 2; k++) {
-            while (lists[k]) {
-                struct message *next = lists[k]->next;
-                free(lists[k]->data);
-                free(lists[k]);
-                lists[k] = next;
-            }
-        }
-    }
+    for (int i = 0; g->box && i < g->size * g->size; i++)
+        free_messages(g->box[i].first);
+    free_messages(g->idle);
     pthread_cond_destroy(&g->moved);
     pthread_mutex_destroy(&g->lock);
     way_close(&g->way);
@@ -150,6 +152,7 @@ static enum sotto_status twin(struct comm *c, struct comm **out);
 static const struct comm_ops threads_ops = {
     .name = "threads",
     .send = threads_send,
+    .post = threads_post,
     .recv = threads_recv,
     .recv_any = threads_recv_any,
     .exchange = threads_exchange,

@@ -24,9 +24,10 @@ static enum sotto_status order(struct async_service *v, struct order o)
     return comm_broadcast(v->within, word_of(&o), sizeof o, 0);
 }
 
+/* A group that is stopped, or far away, holds nobody up. */
 static enum sotto_status send_word(struct async_service *v, int64_t group, struct down_word w)
 {
-    return comm_send(v->down, word_of(&w), sizeof w, (int)group);
+    return comm_post(v->down, word_of(&w), sizeof w, (int)group);
 }
 
 /* The word to a worker of that group, and x0 with a task. */
@@ -35,7 +36,7 @@ static enum sotto_status send_answer(struct async_service *v, int64_t group, str
     TRY(send_word(v, group, w));
     if (w.kind != DOWN_TASK)
         return SOTTO_OK;
-    return comm_send(v->down, v->outer.x0.view, v->outer.count, (int)group);
+    return comm_post(v->down, v->outer.x0.view, v->outer.count, (int)group);
 }
 
 /* By any group; one that has left had begun no more than a task that it did not push. */
