@@ -1,5 +1,10 @@
-/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): strips of both
- * operands are packed once, in parallel, and every thread multiplies tiles of the result.
+/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): a product is
+ * cut into parts, strips of both operands of a part are packed once, and every thread multiplies
+ * tiles of the result. Many threads meet once a part: they pack the next one when no tile of this
+ * one is left. A few meet before and after packing, and so keep one part in the cache.
+ *
+ * Parts follow from the shape alone; a tile also from the number of threads, since every element is
+ * one chain over the depth of a part whatever tile it falls into.
  *
  * Not a BLAS, for three reasons. Several workers live in one process and a library's thread pool
  * serves one caller at a time, while its serial build may not be called twice at once. The last bit
@@ -7,19 +12,33 @@
  * and residual go in while a tile is in the cache. */
 #include "tensor/cpu/gemm.h"
 
+#include <math.h>
+
 enum {
     DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
     THIN = 4,      /* fewer rows than this: packing b would cost more than the product */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
-    ROOM_N = 2048
+    ROOM_N = 2048,
+    FEW = 2 /* threads that meet before and after packing */
 };
 
-/* One product and the part of it that is packed: rows [i, i + m), columns [j, j + n), depth [l, l +
- * k). */
-struct part {
+/* One product and how it is cut: parts down (rows), across (columns) and along the depth, of so
+ * much each; tiles of a part. For many threads, operands that change from part to part have room
+ * for two. */
+struct plan {
     const struct gemm *g;
     const struct gemm_kernels *kernels;
+    int down, across, deep;
+    int rows, columns, depth;
+    int tile_rows, tile_columns;
+    float *a[2], *b[2];
+};
+
+/* Rows [i, i + m), columns [j, j + n), depth [l, l + k); `new_a`, `new_b`: not packed before. */
+struct part {
+    const struct plan *plan;
     float *a, *b;
+    bool new_a, new_b;
     int i, m, j, n, l, k;
 };
 
@@ -41,8 +60,8 @@ static size_t strip_size(const struct gemm_kernels *f, int width, int k)
 
 static void pack_strip_a(const struct part *p, int strip)
 {
-    const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels;
+    const struct gemm *g = p->plan->g;
+    const struct gemm_kernels *f = p->plan->kernels;
     size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
     const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
     f->pack_a(p->a + (size_t)strip * strip_size(f, f->rows, p->k), from, g->lda,
@@ -51,8 +70,8 @@ static void pack_strip_a(const struct part *p, int strip)
 
 static void pack_strip_b(const struct part *p, int strip)
 {
-    const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels;
+    const struct gemm *g = p->plan->g;
+    const struct gemm_kernels *f = p->plan->kernels;
     size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
     size_t at = g->trans_b ? j * g->ldb + l : l * g->ldb + j;
     float *to = p->b + (size_t)strip * strip_size(f, f->columns, p->k);
@@ -63,12 +82,17 @@ static void pack_strip_b(const struct part *p, int strip)
         f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
 }
 
+static int tiles_down(const struct part *p)
+{
+    return ceil_div(p->m, p->plan->tile_rows);
+}
+
 static void multiply_tile(const struct part *p, int tile)
 {
-    const struct gemm *g = p->g;
-    const struct gemm_kernels *f = p->kernels;
-    int across = ceil_div(p->m, f->tile_rows);
-    int i = tile % across * f->tile_rows, j = tile / across * f->tile_columns;
+    const struct gemm *g = p->plan->g;
+    const struct gemm_kernels *f = p->plan->kernels;
+    const int rows = p->plan->tile_rows, columns = p->plan->tile_columns;
+    int i = tile % tiles_down(p) * rows, j = tile / tiles_down(p) * columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     float *c = g->c + row * g->ldc + column;
     const float *from = c, *bias = NULL;
@@ -78,30 +102,92 @@ static void multiply_tile(const struct part *p, int tile)
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
-    f->block(min_int(f->tile_rows, p->m - i), min_int(f->tile_columns, p->n - j), p->k,
+    f->block(min_int(rows, p->m - i), min_int(columns, p->n - j), p->k,
              p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc, from, ld_from,
              bias);
 }
 
-/* Runs on every thread of the team: packs the part, then multiplies it. */
-static void multiply_part(const struct part *p)
+static int parts_of(const struct plan *plan)
 {
-    /* What an earlier part packed may still be there. */
-    bool same_a = p->j > 0 && p->k == p->g->k && p->m == p->g->m, same_b = p->i > 0;
-    int strips_a = same_a ? 0 : ceil_div(p->m, p->kernels->rows);
-    int strips_b = same_b ? 0 : ceil_div(p->n, p->kernels->columns);
+    return plan->down * plan->deep * plan->across;
+}
+
+/* Rows change fastest, then depth, then columns. */
+static struct part part_of(const struct plan *plan, int index)
+{
+    const struct gemm *g = plan->g;
+    const bool one_a = plan->down * plan->deep == 1;
+    const int b = index / plan->down; /* how often b has changed */
+    struct part p = {.plan = plan,
+                     .a = plan->a[one_a ? 0 : index % 2],
+                     .b = plan->b[b % 2],
+                     .new_a = index == 0 || !one_a,
+                     .new_b = index % plan->down == 0,
+                     .i = index % plan->down * plan->rows,
+                     .l = b % plan->deep * plan->depth,
+                     .j = b / plan->deep * plan->columns};
+    p.m = min_int(plan->rows, g->m - p.i);
+    p.n = min_int(plan->columns, g->n - p.j);
+    p.k = min_int(plan->depth, g->k - p.l);
+    return p;
+}
+
+static int strips_a(const struct part *p)
+{
+    return p->new_a ? ceil_div(p->m, p->plan->kernels->rows) : 0;
+}
+
+static int strips_b(const struct part *p)
+{
+    return p->new_b ? ceil_div(p->n, p->plan->kernels->columns) : 0;
+}
+
+static int tiles_of(const struct part *p)
+{
+    return tiles_down(p) * ceil_div(p->n, p->plan->tile_columns);
+}
+
+static void pack_strip(const struct part *p, int strip)
+{
+    if (strip < strips_a(p))
+        pack_strip_a(p, strip);
+    else
+        pack_strip_b(p, strip - strips_a(p));
+}
+
+/* Runs on every thread of a small team. */
+static void multiply_part(const struct plan *plan, int index)
+{
+    const struct part p = part_of(plan, index);
 #pragma omp for schedule(static)
-    for (int strip = 0; strip < strips_a + strips_b; strip++) {
-        if (strip < strips_a)
-            pack_strip_a(p, strip);
-        else
-            pack_strip_b(p, strip - strips_a);
-    }
-    const struct gemm_kernels *f = p->kernels;
-    int tiles = ceil_div(p->m, f->tile_rows) * ceil_div(p->n, f->tile_columns);
+    for (int strip = 0; strip < strips_a(&p) + strips_b(&p); strip++)
+        pack_strip(&p, strip);
 #pragma omp for schedule(dynamic)
-    for (int tile = 0; tile < tiles; tile++)
-        multiply_tile(p, tile);
+    for (int tile = 0; tile < tiles_of(&p); tile++)
+        multiply_tile(&p, tile);
+}
+
+/* Runs on every thread of a large team: multiplies a part, if index >= 0, and packs the next. */
+static void work_between(const struct plan *plan, int index)
+{
+    struct part now = {0}, next = {0};
+    int tiles = 0, strips = 0;
+    if (index >= 0) {
+        now = part_of(plan, index);
+        tiles = tiles_of(&now);
+    }
+    if (index + 1 < parts_of(plan)) {
+        next = part_of(plan, index + 1);
+        strips = strips_a(&next) + strips_b(&next);
+    }
+    /* Strips last: they are the smaller pieces, and fill what tiles leave. */
+#pragma omp for schedule(dynamic)
+    for (int task = 0; task < tiles + strips; task++) {
+        if (task < tiles)
+            multiply_tile(&now, task);
+        else
+            pack_strip(&next, task - tiles);
+    }
 }
 
 /* c = bias + residual, ready for products to be added. The residual may be c. */
@@ -154,6 +240,74 @@ bool cpu_gemm_takes_half(const struct device *dev, int m)
     return kernels_of(dev)->gemm_half->pack_b_half && m >= THIN;
 }
 
+/* The largest tile where it leaves every thread a few. Else that with which a part takes the least
+ * time, in units of the tile in registers: its strips come from a cache that threads share, and
+ * some threads wait for the others' last tile. */
+static void choose_tile(struct plan *plan, int threads)
+{
+    const struct gemm_kernels *f = plan->kernels;
+    const int m = min_int(plan->rows, plan->g->m), n = min_int(plan->columns, plan->g->n);
+    const int down = ceil_div(m, f->rows), across = ceil_div(n, f->columns);
+    plan->tile_rows = f->tile_rows;
+    plan->tile_columns = f->tile_columns;
+    const int enough = threads == 1 ? 1 : threads > FEW ? 3 * threads : 2 * threads;
+    if (ceil_div(m, f->tile_rows) * ceil_div(n, f->tile_columns) >= enough)
+        return;
+    double least = INFINITY;
+    for (int r = f->tile_rows / f->rows; r > 0; r--) {
+        for (int c = f->tile_columns / f->columns; c > 0; c--) {
+            const double tiles_m = ceil_div(down, r), tiles_n = ceil_div(across, c);
+            const double turns = tiles_m * tiles_n / threads;
+            const double wait = fmax(ceil(turns) / turns, 1 + 0.5 / turns);
+            const double time = wait * (down * across + down * tiles_n + across * tiles_m);
+            if (time < least) {
+                least = time;
+                plan->tile_rows = r * f->rows;
+                plan->tile_columns = c * f->columns;
+            }
+        }
+    }
+}
+
+/* Floats that the packed rows and columns of a part take, and for how many parts. */
+struct sizes {
+    size_t a, b;
+    int a_rooms, b_rooms;
+};
+
+static struct sizes sizes_of(const struct device *dev, const struct gemm_kernels *f, int m, int n,
+                             int k, int depth)
+{
+    const bool two = dev->threads > FEW, deep = k > depth;
+    const size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
+    const size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
+    return (struct sizes){strip_size(f, (int)rows, depth), strip_size(f, (int)columns, depth),
+                          two && (deep || m > ROOM_M) ? 2 : 1, two && (deep || n > ROOM_N) ? 2 : 1};
+}
+
+/* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
+static int cut(int size, int most, int unit, int *each)
+{
+    *each = (int)round_up((size_t)ceil_div(size, ceil_div(size, most)), (size_t)unit);
+    return ceil_div(size, *each);
+}
+
+static struct plan plan_of(const struct device *dev, const struct gemm *g, int threads)
+{
+    struct plan plan = {.g = g, .kernels = chosen(dev, g->half)};
+    plan.down = cut(g->m, ROOM_M, plan.kernels->rows, &plan.rows);
+    plan.across = cut(g->n, ROOM_N, plan.kernels->columns, &plan.columns);
+    plan.deep = cut(g->k, DEPTH, 1, &plan.depth);
+    const struct sizes sizes = sizes_of(dev, plan.kernels, g->m, g->n, g->k, plan.depth);
+    for (int i = 0; i < 2; i++) {
+        plan.a[i] = g->room + sizes.a * (size_t)(i % sizes.a_rooms);
+        plan.b[i] =
+            g->room + sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)(i % sizes.b_rooms);
+    }
+    choose_tile(&plan, threads);
+    return plan;
+}
+
 void cpu_gemm(struct device *dev, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0)
@@ -162,34 +316,22 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         multiply_thin(dev, g);
         return;
     }
-    const struct gemm_kernels *kernels = chosen(dev, g->half);
-    int depth = ceil_div(g->k, ceil_div(g->k, DEPTH)); /* equal parts, not a short last one */
-    size_t rows = round_up((size_t)min_int(g->m, ROOM_M), (size_t)kernels->rows);
-    float *room_a = g->room, *room_b = room_a + strip_size(kernels, (int)rows, depth);
-#pragma omp parallel num_threads(team(dev, gemm_work(g)))
-    for (int j = 0; j < g->n; j += ROOM_N) {
-        for (int l = 0; l < g->k; l += depth) {
-            for (int i = 0; i < g->m; i += ROOM_M) {
-                struct part p = {.g = g,
-                                 .kernels = kernels,
-                                 .a = room_a,
-                                 .b = room_b,
-                                 .i = i,
-                                 .m = min_int(ROOM_M, g->m - i),
-                                 .j = j,
-                                 .n = min_int(ROOM_N, g->n - j),
-                                 .l = l,
-                                 .k = min_int(depth, g->k - l)};
-                multiply_part(&p);
-            }
-        }
+    const int threads = team(dev, gemm_work(g));
+    const struct plan plan = plan_of(dev, g, threads);
+    const int parts = parts_of(&plan);
+    if (threads > FEW) {
+#pragma omp parallel num_threads(threads)
+        for (int part = -1; part < parts; part++)
+            work_between(&plan, part);
+    } else {
+#pragma omp parallel num_threads(threads)
+        for (int part = 0; part < parts; part++)
+            multiply_part(&plan, part);
     }
 }
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
-    const struct gemm_kernels *f = chosen(dev, half);
-    size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
-    size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
-    return strip_size(f, (int)(rows + columns), min_int(k, DEPTH));
+    const struct sizes sizes = sizes_of(dev, chosen(dev, half), m, n, k, min_int(k, DEPTH));
+    return sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)sizes.b_rooms;
 }

@@ -165,10 +165,12 @@ void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct vie
                      size_t rows, size_t n)
 {
     const struct kernels *k = kernels_of(dev);
-    enum { STRIP = 256 };
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *n))
-    for (size_t c = 0; c < n; c += STRIP) {
-        size_t size = min_size(STRIP, n - c);
+    enum { STRIP = 256, NARROW = 64 };
+    const int threads = team(dev, rows * n);
+    const size_t strip = n < STRIP * (size_t)threads ? NARROW : STRIP;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (size_t c = 0; c < n; c += strip) {
+        size_t size = min_size(strip, n - c);
         float room[STRIP], total[STRIP] = {0};
         for (size_t r = 0; r < rows; r++)
             k->vector->add(total, load(k, y, r * stride + c, size, room), size);
