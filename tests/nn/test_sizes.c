@@ -168,12 +168,12 @@ static float *run_ends(struct lab *l, struct tape *tape, const struct batch *all
 
 /* A batch of a large vocabulary has what its first and its last sequence have alone, on a tape that
  * was made for ROWS x T: in one chunk of 320 rows, where the largest batch has two of 256; in two
- * that are not equal; in two of as many rows as are ever held. */
+ * that are not equal, one of them of as many rows as are ever held. */
 static void large_vocabulary(void **state)
 {
     (void)state;
-    static const int shapes[][3] = {{50257, ROWS, 40}, {50257, 7, 61}, {65536, ROWS, T}};
-    for (int i = 0; i < 3; i++) {
+    static const int shapes[][3] = {{163841, ROWS, 40}, {254000, 7, 61}};
+    for (int i = 0; i < 2; i++) {
         const int vocab = shapes[i][0], rows = shapes[i][1];
         const struct model_config config = {.arch = ARCH_LLAMA,
                                             .layers = 1,

@@ -1,16 +1,18 @@
 /* Final norm, projection to the vocabulary and cross-entropy.
  *
- * The logits of a few hundred rows at a time are made, turned into their gradient and used up, so
- * that (rows, vocab) never exists at once. */
+ * The logits of about a thousand rows at a time are made, turned into their gradient and used up,
+ * so that (rows, vocab) never exists at once. */
 #include "nn/layers/layers.h"
 #include "nn/layers/loss.h"
 
-/* The most rows whose logits are held at once: enough that the weight gradient is not read and
- * written too often, few enough that the logits stay below this many elements. */
+/* The most rows whose logits are held at once: enough that the weights are not packed and their
+ * gradient not read and written too often, few enough that the logits stay below MOST elements. */
 static size_t most_rows(const struct head_layer *l)
 {
-    enum { ELEMENTS = 16 << 20, LEAST = 16 };
-    size_t most = ELEMENTS / (size_t)l->vocab;
+    enum { ENOUGH = 1024, ELEMENTS = 16 << 20, MOST = 52 << 20, LEAST = 16 };
+    size_t most = ELEMENTS / (size_t)l->vocab, room = MOST / (size_t)l->vocab;
+    if (most < ENOUGH)
+        most = room < ENOUGH ? room : ENOUGH;
     return most < LEAST ? LEAST : most;
 }
 
