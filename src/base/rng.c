@@ -86,6 +86,34 @@ uint64_t rng_at(uint64_t seed, uint64_t stream, uint64_t index)
     return word[0] | (uint64_t)word[1] << 32;
 }
 
+struct shuffle shuffle_make(uint64_t seed, uint64_t stream, uint64_t count)
+{
+    struct shuffle s = {.count = count};
+    int bits = 1;
+    while (bits < 32 && (uint64_t)1 << bits < count)
+        bits++;
+    s.mask = UINT32_MAX >> (32 - bits);
+    s.shift = (bits + 1) / 2;
+    for (int r = 0; r < SHUFFLE_ROUNDS; r++) {
+        const uint64_t key = rng_at(seed, stream, (uint64_t)r);
+        s.multiply[r] = (uint32_t)key | 1;
+        s.add[r] = (uint32_t)(key >> 32);
+    }
+    return s;
+}
+
+uint32_t shuffle_at(const struct shuffle *s, uint32_t i)
+{
+    assert(i < s->count && s->count <= (uint64_t)1 << 31);
+    do
+        for (int r = 0; r < SHUFFLE_ROUNDS; r++) {
+            i = (i * s->multiply[r] + s->add[r]) & s->mask;
+            i ^= i >> s->shift;
+        }
+    while (i >= s->count);
+    return i;
+}
+
 /* A four-round Feistel network over the next power of four, walked until it falls below count. */
 uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t count)
 {

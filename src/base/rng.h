@@ -32,4 +32,20 @@ uint64_t rng_at(uint64_t seed, uint64_t stream, uint64_t index);
 /* Element i of a pseudo-random permutation of [0, count), in O(1) and without a table. */
 uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t count);
 
+/* The same for vectors: some ten operations of 32 bits an element and step of a walk, on 2 elements
+ * in the mean at most, with keys that are drawn once. Rounds of x <- x multiply + add, x <- x ^ x
+ * >> shift, over the bits that `count` takes; what falls outside walks on. No cipher: a sample
+ * without replacement. */
+enum { SHUFFLE_ROUNDS = 4 };
+struct shuffle {
+    uint32_t multiply[SHUFFLE_ROUNDS], add[SHUFFLE_ROUNDS]; /* multiply is odd */
+    uint32_t mask;                                          /* the bits        */
+    int shift;                                              /* half of them    */
+    uint64_t count;
+};
+struct shuffle shuffle_make(uint64_t seed, uint64_t stream, uint64_t count);
+
+/* Element i of [0, count), count at most 2^31. */
+uint32_t shuffle_at(const struct shuffle *s, uint32_t i);
+
 #endif

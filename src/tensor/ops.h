@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/rng.h"
 #include "tensor/device.h"
 
 enum linear_layout {
@@ -153,12 +154,6 @@ void tiles_damaged(struct device *dev, const struct tiles *t, uint32_t index);
  * twice, or every `stride`-th from `first` on. */
 struct picks {
     size_t count, first, stride;
-};
-
-/* A pseudo-random permutation of [0, of): rng_permute's. */
-struct choice {
-    uint64_t seed, stream;
-    size_t of; /* at most 2^31 */
 };
 
 struct ops {
@@ -332,8 +327,8 @@ struct ops {
     /* y = -1, 0 or 1, or no number where x is none; y may be x. */
     void (*sign)(struct device *dev, struct view y, struct view x, size_t count);
 
-    /* index (int32) = the first `count` elements of the permutation. */
-    void (*choose)(struct device *dev, const struct choice *p, struct view index, size_t count);
+    /* index (int32) = the first `count` elements of the shuffle (base/rng.h). */
+    void (*choose)(struct device *dev, const struct shuffle *p, struct view index, size_t count);
     /* value (fp32 or bf16, rounded) = what is picked of m (fp32), from which it is taken away. */
     void (*pick)(struct device *dev, const struct picks *p, struct view value, struct view m,
                  struct view index);

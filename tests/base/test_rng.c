@@ -142,13 +142,82 @@ static void permute_shuffles(void **state)
     assert_in_range(next, 0, 9);
 }
 
+static void shuffle_is_a_bijection(void **state)
+{
+    (void)state;
+    static uint8_t hit[70000];
+    static const uint64_t more[] = {1023, 1024, 1025, 4095, 4096, 4097, 65535, 65536, 65537};
+    for (uint64_t k = 1; k <= 300 + sizeof more / sizeof *more; k++) {
+        const uint64_t count = k <= 300 ? k : more[k - 301];
+        const struct shuffle s = shuffle_make(9, k, count);
+        memset(hit, 0, count);
+        for (uint32_t i = 0; i < count; i++) {
+            const uint32_t to = shuffle_at(&s, i);
+            assert_true(to < count);
+            assert_int_equal(hit[to]++, 0);
+        }
+    }
+    const struct shuffle most = shuffle_make(1, 1, (uint64_t)1 << 31);
+    assert_true(shuffle_at(&most, INT32_MAX) <= INT32_MAX);
+    assert_int_equal(most.mask, INT32_MAX);
+}
+
+/* The first elements are a sample: over many streams each element is in as many of them as another,
+ * and so is each of its neighbours beside it; a run of elements has neither too many nor too even a
+ * share of them. */
+static void shuffle_samples_evenly(void **state)
+{
+    (void)state;
+    enum { N = 1500, SOME = N / 8, STREAMS = 2000, BLOCK = 100, FAR = 64 };
+    static uint8_t in[N];
+    static int hits[N];
+    static double pairs[FAR + 1];
+    const double share = (double)SOME / N;
+    double spread = 0, blocks = 0;
+    memset(hits, 0, sizeof hits);
+    memset(pairs, 0, sizeof pairs);
+    for (uint64_t t = 0; t < STREAMS; t++) {
+        const struct shuffle s = shuffle_make(3, t, N);
+        memset(in, 0, sizeof in);
+        for (uint32_t i = 0; i < SOME; i++)
+            in[shuffle_at(&s, i)] = 1;
+        for (int i = 0; i < N; i++) {
+            hits[i] += in[i];
+            for (int d = 1; d <= FAR && in[i] && i + d < N; d++)
+                pairs[d] += in[i + d];
+        }
+        for (int b = 0; b < N / BLOCK; b++) {
+            double n = -BLOCK * share;
+            for (int i = 0; i < BLOCK; i++)
+                n += in[b * BLOCK + i];
+            blocks += n * n;
+        }
+    }
+    for (int i = 0; i < N; i++)
+        spread += pow(hits[i] - STREAMS * share, 2);
+    spread /= N * STREAMS * share * (1 - share);
+    blocks /= BLOCK * share * (1 - share) * (N - BLOCK) / (N - 1) * (N / BLOCK) * STREAMS;
+    /* Of mean 1; five standard deviations of chi squares of N and of N / BLOCK * STREAMS. */
+    assert_true(fabs(spread - 1) < 5 * sqrt(2.0 / N));
+    assert_true(fabs(blocks - 1) < 5 * sqrt(2.0 * BLOCK / N / STREAMS));
+    for (int d = 1; d <= FAR; d++) {
+        const double mean = STREAMS * share * (SOME - 1) / (N - 1) * (N - d);
+        assert_true(fabs(pairs[d] - mean) < 5 * sqrt(mean));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(known_answers),    cmocka_unit_test(a_generator_hands_out_the_blocks),
-        cmocka_unit_test(uniform_moments),  cmocka_unit_test(normal_moments),
-        cmocka_unit_test(below_bounds),     cmocka_unit_test(permute_is_a_bijection),
+        cmocka_unit_test(known_answers),
+        cmocka_unit_test(a_generator_hands_out_the_blocks),
+        cmocka_unit_test(uniform_moments),
+        cmocka_unit_test(normal_moments),
+        cmocka_unit_test(below_bounds),
+        cmocka_unit_test(permute_is_a_bijection),
         cmocka_unit_test(permute_shuffles),
+        cmocka_unit_test(shuffle_is_a_bijection),
+        cmocka_unit_test(shuffle_samples_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

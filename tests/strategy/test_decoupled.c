@@ -85,9 +85,9 @@ static int chosen(const struct asked *a, int t, int n, int at[COUNT])
     const int stride = (int)(1 / a->rate + 0.5), first = a->fixed ? 0 : t % stride;
     int count = 0;
     if (a->method == RANDOM) {
-        for (count = 0; count < (int)fmax(1, floor(a->rate * n)); count++)
-            at[count] =
-                (int)rng_permute((uint64_t)a->seed, (uint64_t)t, (uint64_t)count, (uint64_t)n);
+        const struct shuffle p = shuffle_make((uint64_t)a->seed, (uint64_t)t, (uint64_t)n);
+        for (; count < (int)fmax(1, floor(a->rate * n)); count++)
+            at[count] = (int)shuffle_at(&p, (uint32_t)count);
     } else if (a->method == STRIDING) {
         for (int e = first; e < n; e += stride)
             at[count++] = e;

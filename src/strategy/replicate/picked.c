@@ -1,6 +1,7 @@
 #include "strategy/replicate/picked.h"
 
 #include <assert.h>
+#include <math.h>
 
 enum sotto_status picked_init(struct replicate *r, double each, size_t most)
 {
@@ -45,6 +46,17 @@ static void turn_to(struct picked *p, int k)
     p->now.count = p->of.count;
 }
 
+/* Bytes of the section's vector that are read, and written again, to get at those that are picked:
+ * memory moves lines. */
+static double touched(const struct picked *p)
+{
+    enum { LINE = 64 };
+    const struct decoupled *d = &p->decoupled;
+    const int k = p->of.section;
+    return fmin(LINE * (double)p->of.count,
+                sizeof(float) * (double)(d->ends[k] - decoupled_begin(d, k)));
+}
+
 /* Bytes of an element that is picked beside those of the vector. */
 static double each(const struct picked *p)
 {
@@ -77,7 +89,7 @@ static enum sotto_status take_section(struct decoupled *d, int k)
     if (p->of.count == 0)
         return SOTTO_OK;
     TRY(work_run(&d->base.on, pick, p,
-                 (2 * sizeof(float) + each(p)) * (double)p->of.count)); /* q, m <- m - q */
+                 2 * touched(p) + each(p) * (double)p->of.count)); /* q, m <- m - q */
     return values_pack(&p->values, p->of);
 }
 
@@ -98,7 +110,7 @@ static enum sotto_status put_section(struct decoupled *d, int k)
     if (p->of.count == 0)
         return SOTTO_OK;
     return work_run(&r->on, put, p,
-                    (sizeof(float) + each(p)) * (double)p->of.count); /* Q, 0 elsewhere */
+                    2 * touched(p) + each(p) * (double)p->of.count); /* Q, 0 elsewhere */
 }
 
 enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,

@@ -3,6 +3,8 @@
  * travel. */
 #include "strategy/replicate/picked.h"
 
+#include <math.h>
+
 #include "tensor/ops.h"
 
 struct random_config {
@@ -22,7 +24,7 @@ static const struct option options[] = {
 struct random {
     struct picked picked;
     struct buffer index; /* (count) int32: the elements of a step */
-    struct choice now;   /* of the step under way */
+    struct shuffle now;  /* of the step under way */
 };
 
 static size_t exchanged(double rate, size_t count)
@@ -39,13 +41,21 @@ static enum sotto_status choose(void *arg)
     return device_failed(dev);
 }
 
+/* What drawing an element takes, in bytes of memory: it is written, and each step of its walk, 2 ns
+ * on a core (bench/README.md), is as long as 24 bytes at 12 GB/s. */
+static double draw_bytes(const struct shuffle *s)
+{
+    const double walk = fmax(1, ((double)s->mask + 1) / (double)s->count);
+    return sizeof(int32_t) + 24 * walk;
+}
+
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
 {
     struct random *m = (struct random *)r;
     const struct random_config *c = replicate_options(r);
     const struct picks picks = {.count = m->index.count};
-    m->now = (struct choice){(uint64_t)c->seed, (uint64_t)plan->step, r->count};
-    TRY(work_run(&r->on, choose, m, (double)sizeof(int32_t) * (double)m->index.count));
+    m->now = shuffle_make((uint64_t)c->seed, (uint64_t)plan->step, r->count);
+    TRY(work_run(&r->on, choose, m, draw_bytes(&m->now) * (double)m->index.count));
     return picked_step(&m->picked, plan, scale, picks, m->index.view);
 }
 

@@ -304,7 +304,7 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_bits_pack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
 #define ARGS_bits_unpack(V, N, P) N(int, bits) V(y) V(x) N(size_t, count)
 #define ARGS_sign(V, N, P) V(y) V(x) N(size_t, count)
-#define ARGS_choose(V, N, P) P(struct choice, p) V(index) N(size_t, count)
+#define ARGS_choose(V, N, P) P(struct shuffle, p) V(index) N(size_t, count)
 #define ARGS_pick(V, N, P) P(struct picks, p) V(value) V(m) V(index)
 #define ARGS_put(V, N, P) P(struct picks, p) V(y) N(float, a) V(value) V(index)
 #define ARGS_signs_pack(V, N, P) V(y) V(x) N(size_t, count)

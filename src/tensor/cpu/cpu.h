@@ -196,7 +196,7 @@ void cpu_bits_pack(struct device *dev, int bits, struct view y, struct view x, s
 void cpu_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
 void cpu_sign(struct device *dev, struct view y, struct view x, size_t count);
 
-void cpu_choose(struct device *dev, const struct choice *p, struct view index, size_t count);
+void cpu_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count);
 void cpu_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
               struct view index);
 void cpu_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,

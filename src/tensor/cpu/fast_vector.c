@@ -66,53 +66,27 @@ static double sum_squares(const float *x, size_t n)
     return sum;
 }
 
-/* The Feistel network of rng_permute over 2 * half <= 32 bits, of which the rounds need the lowest
- * word of Philox alone. Elements lie in the innermost loop, and few enough for the first cache. */
-enum { TOGETHER = 256 };
+/* shuffle_at, of few enough elements for the first cache. Those that fall outside walk on,
+ * together.
+ */
+enum { TOGETHER = 512 };
 
-struct philox {
-    uint32_t c[4][TOGETHER];
-};
-
-static void philox_round(struct philox *p, uint32_t k0, uint32_t k1, size_t n)
+static void mix(const struct shuffle *p, uint32_t *restrict x, size_t n)
 {
-    uint32_t *restrict c0 = p->c[0], *restrict c1 = p->c[1];
-    uint32_t *restrict c2 = p->c[2], *restrict c3 = p->c[3];
+    const uint32_t mask = p->mask;
+    const int shift = p->shift;
+    for (int r = 0; r < SHUFFLE_ROUNDS; r++) {
+        const uint32_t multiply = p->multiply[r], plus = p->add[r];
 #pragma omp simd
-    for (size_t i = 0; i < n; i++) {
-        const uint64_t p0 = (uint64_t)0xD2511F53u * c0[i], p1 = (uint64_t)0xCD9E8D57u * c2[i];
-        c0[i] = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0;
-        c1[i] = (uint32_t)p1;
-        c2[i] = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
-        c3[i] = (uint32_t)p0;
-    }
-}
-
-static void feistel(uint32_t *restrict x, size_t n, int half, uint64_t seed, uint64_t stream)
-{
-    const uint32_t mask = ((uint32_t)1 << half) - 1;
-    struct philox p;
-    for (uint32_t round = 0; round < 4; round++) {
         for (size_t i = 0; i < n; i++) {
-            p.c[0][i] = x[i] & mask;
-            p.c[1][i] = round << 30;
-            p.c[2][i] = (uint32_t)stream;
-            p.c[3][i] = (uint32_t)(stream >> 32);
+            const uint32_t y = (x[i] * multiply + plus) & mask;
+            x[i] = y ^ y >> shift;
         }
-        for (uint32_t r = 0; r < 10; r++)
-            philox_round(&p, (uint32_t)seed + r * 0x9E3779B9u,
-                         (uint32_t)(seed >> 32) + r * 0xBB67AE85u, n);
-        for (size_t i = 0; i < n; i++)
-            x[i] = (x[i] & mask) << half | (x[i] >> half ^ (p.c[0][i] & mask));
     }
 }
 
-/* Those that fall outside walk on, together. */
-static void permute(const struct choice *p, size_t first, int32_t *out, size_t n)
+static void shuffle(const struct shuffle *p, size_t first, int32_t *out, size_t n)
 {
-    int half = 1;
-    while ((uint64_t)1 << (2 * half) < p->of)
-        half++;
     for (size_t at = 0; at < n; at += TOGETHER) {
         uint32_t x[TOGETHER];
         uint16_t whose[TOGETHER];
@@ -123,14 +97,14 @@ static void permute(const struct choice *p, size_t first, int32_t *out, size_t n
         }
         while (left) {
             size_t outside = 0;
-            feistel(x, left, half, p->seed, p->stream);
-            for (size_t i = 0; i < left; i++) {
-                if (x[i] < p->of) {
-                    out[at + whose[i]] = (int32_t)x[i];
-                } else {
-                    x[outside] = x[i];
-                    whose[outside++] = whose[i];
-                }
+            mix(p, x, left);
+            for (size_t i = 0; i < left; i++) { /* one that walks on is written again */
+                const uint32_t to = x[i];
+                const uint16_t who = whose[i];
+                out[at + who] = (int32_t)to;
+                x[outside] = to;
+                whose[outside] = who;
+                outside += to >= p->count;
             }
             left = outside;
         }
@@ -172,7 +146,7 @@ const struct vector_kernels KERNELS(fast_vector) = {
     .axpby = axpby,
     .scale = scale,
     .sum_squares = sum_squares,
-    .permute = permute,
+    .shuffle = shuffle,
     .signs_pack = signs_pack,
     .signs_unpack = signs_unpack,
 };

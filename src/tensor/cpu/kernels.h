@@ -23,7 +23,7 @@ struct vector_kernels {
     void (*scale)(float *y, float a, size_t n);
     double (*sum_squares)(const float *x, size_t n);
     /* Elements first, first + 1, ... of the permutation. */
-    void (*permute)(const struct choice *p, size_t first, int32_t *out, size_t n);
+    void (*shuffle)(const struct shuffle *p, size_t first, int32_t *out, size_t n);
     void (*signs_pack)(uint8_t *y, const float *x, size_t n);
     void (*signs_unpack)(float *y, const uint8_t *x, size_t n);
 };

@@ -2,13 +2,12 @@
  * No element is picked twice, so chunks may be worked on at once. */
 #include "tensor/cpu/cpu.h"
 
-void cpu_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+void cpu_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-    /* an element is some hundred operations */
-#pragma omp parallel for schedule(static) num_threads(team(dev, count * 16))
+#pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t at = 0; at < count; at += CHUNK)
-        k->vector->permute(p, at, (int32_t *)index.data + at, min_size(CHUNK, count - at));
+        k->vector->shuffle(p, at, (int32_t *)index.data + at, min_size(CHUNK, count - at));
 }
 
 /* m at each element, which is what `value` has room for. */

@@ -86,7 +86,7 @@ void reference_bits_unpack(struct device *dev, int bits, struct view y, struct v
 void reference_sign(struct device *dev, struct view y, struct view x, size_t count);
 
 /* reference_pick.c */
-void reference_choose(struct device *dev, const struct choice *p, struct view index, size_t count);
+void reference_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count);
 void reference_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
                     struct view index);
 void reference_put(struct device *dev, const struct picks *p, struct view y, float a,

@@ -1,7 +1,6 @@
 /* The oracle of elements that are picked out of vectors, and of packed signs. */
 #include <math.h>
 
-#include "base/rng.h"
 #include "tensor/cpu/cpu.h"
 #include "tensor/cpu/reference.h"
 
@@ -10,11 +9,11 @@ static size_t element(const struct picks *p, struct view index, size_t i)
     return index.data ? (size_t)((const int32_t *)index.data)[i] : p->first + i * p->stride;
 }
 
-void reference_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+void reference_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count)
 {
     (void)dev;
     for (size_t i = 0; i < count; i++)
-        ((int32_t *)index.data)[i] = (int32_t)rng_permute(p->seed, p->stream, i, p->of);
+        ((int32_t *)index.data)[i] = (int32_t)shuffle_at(p, (uint32_t)i);
 }
 
 void reference_pick(struct device *dev, const struct picks *p, struct view value, struct view m,

@@ -78,10 +78,14 @@ void cuda_sign(struct device *dev, struct view y, struct view x, size_t count)
     cuda_check(dev, launch_sign(cuda_stream(dev), cuda_vec(y), cuda_vec(x), count), "take signs");
 }
 
-void cuda_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+_Static_assert((int)CHOOSE_ROUNDS == (int)SHUFFLE_ROUNDS, "they are the same");
+
+void cuda_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count)
 {
-    cuda_check(dev, launch_choose(cuda_stream(dev), p->seed, p->stream, p->of, index.data, count),
-               "choose");
+    struct choose_shape shape = {.mask = p->mask, .shift = p->shift, .of = p->count};
+    memcpy(shape.multiply, p->multiply, sizeof shape.multiply);
+    memcpy(shape.add, p->add, sizeof shape.add);
+    cuda_check(dev, launch_choose(cuda_stream(dev), &shape, index.data, count), "choose");
 }
 
 static struct pick_shape picks_of(const struct picks *p, struct view index)

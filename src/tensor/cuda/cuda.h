@@ -167,7 +167,7 @@ void cuda_tiles_decode(struct device *dev, const struct tiling *p, struct view b
 void cuda_bits_pack(struct device *dev, int bits, struct view y, struct view x, size_t count);
 void cuda_bits_unpack(struct device *dev, int bits, struct view y, struct view x, size_t count);
 void cuda_sign(struct device *dev, struct view y, struct view x, size_t count);
-void cuda_choose(struct device *dev, const struct choice *p, struct view index, size_t count);
+void cuda_choose(struct device *dev, const struct shuffle *p, struct view index, size_t count);
 void cuda_pick(struct device *dev, const struct picks *p, struct view value, struct view m,
                struct view index);
 void cuda_put(struct device *dev, const struct picks *p, struct view y, float a, struct view value,

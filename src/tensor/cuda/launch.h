@@ -204,7 +204,13 @@ int launch_tiles_decode(stream_t s, const struct tile_shape *p, float *y, int se
 /* pick.cu */
 int launch_bits_pack(stream_t s, int bits, uint8_t *y, const int32_t *x, size_t n);
 int launch_bits_unpack(stream_t s, int bits, int32_t *y, const uint8_t *x, size_t n);
-int launch_choose(stream_t s, uint64_t seed, uint64_t stream, size_t of, int32_t *index, size_t n);
+enum { CHOOSE_ROUNDS = 4 };
+struct choose_shape { /* base/rng.h's shuffle */
+    uint32_t multiply[CHOOSE_ROUNDS], add[CHOOSE_ROUNDS], mask;
+    int shift;
+    uint64_t of;
+};
+int launch_choose(stream_t s, const struct choose_shape *p, int32_t *index, size_t n);
 struct pick_shape {
     size_t count, first, stride;
     const int32_t *index; /* (optional) */

@@ -6,42 +6,19 @@
 
 namespace {
 
-/* Philox 4x32-10 as in base/rng.c: the first 64 bits of a block. */
-__device__ uint64_t random_at(uint64_t seed, uint64_t stream, uint64_t index)
-{
-    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32), c2 = (uint32_t)stream,
-             c3 = (uint32_t)(stream >> 32), k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        const uint32_t high0 = __umulhi(0xD2511F53u, c0), low0 = 0xD2511F53u * c0;
-        const uint32_t high1 = __umulhi(0xCD9E8D57u, c2), low1 = 0xCD9E8D57u * c2;
-        c0 = high1 ^ c1 ^ k0;
-        c1 = low1;
-        c2 = high0 ^ c3 ^ k1;
-        c3 = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    return c0 | (uint64_t)c1 << 32;
-}
-
-/* rng_permute */
+/* shuffle_at of base/rng.c */
 struct choose_each {
-    uint64_t seed, stream, of;
-    int half; /* bits */
+    choose_shape p;
     int32_t *index;
     template <int V> __device__ void run(size_t at) const
     {
-        const uint64_t mask = ((uint64_t)1 << half) - 1;
-        uint64_t i = at;
-        do {
-            uint64_t left = i >> half, right = i & mask;
-            for (uint64_t round = 0; round < 4; round++) {
-                const uint64_t next = left ^ (random_at(seed, stream, right | round << 62) & mask);
-                left = right;
-                right = next;
+        uint32_t i = (uint32_t)at;
+        do
+            for (int r = 0; r < CHOOSE_ROUNDS; r++) {
+                i = (i * p.multiply[r] + p.add[r]) & p.mask;
+                i ^= i >> p.shift;
             }
-            i = left << half | right;
-        } while (i >= of);
+        while (i >= p.of);
         index[at] = (int32_t)i;
     }
 };
@@ -133,12 +110,9 @@ struct signs_unpack_each {
 
 } // namespace
 
-int launch_choose(stream_t s, uint64_t seed, uint64_t stream, size_t of, int32_t *index, size_t n)
+int launch_choose(stream_t s, const struct choose_shape *p, int32_t *index, size_t n)
 {
-    int half = 1;
-    while (half < 32 && (uint64_t)1 << (2 * half) < of)
-        half++;
-    return each_one(s, choose_each{seed, stream, of, half, index}, n);
+    return each_one(s, choose_each{*p, index}, n);
 }
 
 int launch_pick(stream_t s, pick_shape p, vec value, float *m)

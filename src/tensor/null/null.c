@@ -239,7 +239,8 @@ static void null_sign(struct device *dev, struct view y, struct view x, size_t c
 {
 }
 
-static void null_choose(struct device *dev, const struct choice *p, struct view index, size_t count)
+static void null_choose(struct device *dev, const struct shuffle *p, struct view index,
+                        size_t count)
 {
 }
 
