@@ -107,12 +107,19 @@ static bool is_told(const char *key)
            strcmp(key, "train.init") != 0 && strcmp(key, "train.resume") != 0;
 }
 
+/* For people: -1 steps are not said. */
+static const char *shown(const char *key, const char *value)
+{
+    if (strcmp(key, "train.steps") == 0 && strcmp(value, "-1") == 0)
+        return "not said";
+    return *value ? value : "''";
+}
+
 static void tell_one(void *arg, const char *key, const char *old_value, const char *new_value)
 {
     (void)arg;
     if (is_told(key))
-        log_info("changed: %s %.200s -> %.200s", key, *old_value ? old_value : "''",
-                 *new_value ? new_value : "''");
+        log_info("changed: %s %.200s -> %.200s", key, shown(key, old_value), shown(key, new_value));
 }
 
 struct used {
@@ -218,7 +225,7 @@ bool resume_command(const struct run *run, FILE *out)
                  step >= 0 && resume_read(before, checkpoint) == SOTTO_OK;
     if (there) {
         resume_plainly(run, out);
-        there = compare(before, &run->config, put_option, out) == SOTTO_OK;
+        there = run->refused || compare(before, &run->config, put_option, out) == SOTTO_OK;
     }
     free(before);
     return there;

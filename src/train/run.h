@@ -106,6 +106,7 @@ struct run {
     struct run_config *before;       /* what that was made with; NULL: a new run */
     bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */
     struct state_file state;         /* of it, for all workers, until they have loaded it */
+    bool refused;                    /* rank 0: it could not be gone on from so */
     struct run_watch watch;
     struct rundir dir; /* rank 0's */
     struct metrics metrics;

@@ -117,6 +117,8 @@ enum sotto_status trainer_load(struct trainer *t)
     if (st == SOTTO_OK)
         st = resume_finish(&v, t->method, &run->config.strategy, leads(t));
     state_free(&v);
+    if (leads(t) || run->cluster.mpi)
+        run->refused = st != SOTTO_OK && st != SOTTO_EPEER;
     TRY(fail_in(st, "%s: ", run->state.set.file[0].path));
     TRY(comm_barrier(t->worker->world)); /* everybody has read */
     if (leads(t) || run->cluster.mpi)

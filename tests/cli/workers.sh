@@ -240,4 +240,11 @@ for step in 21 14; do # killed there: history, place and samples of every group 
 done
 succeeds "$sotto" train --resume free --steps=30 # groups that had left come back
 [ "$(grep -c -v '^#' free/pushes.tsv)" -gt 28 ] || die "$(cat free/pushes.tsv)"
+# What a checkpoint refuses is no way to go on from it.
+fails_with 'is of 4 groups, and this run has 2' "$sotto" train --resume free --tokens=99999 --workers=2 --nodes=2 --worker.speed=1
+says '^changed: train.steps 30 -> not said$'
+says '^to go on: [^ ]*sotto train --resume free$'
+# Another outer optimizer begins without momentum.
+succeeds "$sotto" train --resume free --steps=31 --outer=nesterov
+says "^going on with a momentum of 0: the checkpoint's is of another async-diloco.outer, or N\$"
 exit 0

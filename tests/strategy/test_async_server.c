@@ -446,24 +446,21 @@ static void leaving(void **state)
 {
     (void)state;
     int holes = 0;
-    for (int when = 1; when < 40; when += 3)
-        for (int exclusive = 0; exclusive < 2; exclusive++) {
-            struct lab l = {.rules = plain, .speed = {1, 0.1, 0.9, 0.8}};
-            l.rules.exclusive = exclusive;
-            open_lab(&l);
-            begin(&l);
-            for (int k = 0; k < when; k++)
-                happen(&l);
-            leave(&l, 1);
-            if (when % 2)
-                leave(&l, (when + 1) % 4);
-            holes += l.server.shards.holes;
-            answer(&l);
-            run(&l);
-            if (!exclusive) /* else a group may have nothing to do while one is about to go */
-                all_done_once(&l);
-            close_lab(&l);
-        }
+    for (int when = 1; when < 40; when += 3) {
+        struct lab l = {.rules = plain, .speed = {1, 0.1, 0.9, 0.8}};
+        open_lab(&l);
+        begin(&l);
+        for (int k = 0; k < when; k++)
+            happen(&l);
+        leave(&l, 1);
+        if (when % 2)
+            leave(&l, (when + 1) % 4);
+        holes += l.server.shards.holes;
+        answer(&l);
+        run(&l);
+        all_done_once(&l);
+        close_lab(&l);
+    }
     assert_true(holes > 0);
 }
 
@@ -485,35 +482,6 @@ static void leaving_last(void **state)
     assert_int_equal(l.server.group[1].state, ASYNC_LEFT);
     answer(&l);
     run(&l);
-    all_done_once(&l);
-    close_lab(&l);
-}
-
-/* With an exclusive shard the place in the data comes with the push. */
-static void exclusive(void **state)
-{
-    (void)state;
-    struct lab l = {.rules = plain, .speed = {1, 0.5, 0.25, 0.8}};
-    int64_t at[MOST] = {0};
-    l.rules.exclusive = true;
-    open_lab(&l);
-    begin(&l);
-    while (!server_over(&l.server)) {
-        const int64_t before = l.server.version;
-        int under[MOST] = {0};
-        happen(&l);
-        if (l.server.version > before) {
-            const struct async_span s = l.server.journal.entry[before].span;
-            at[s.shard] += 2 * s.steps;
-        }
-        for (int i = 0; i < l.rules.groups; i++) {
-            const struct async_group *g = &l.server.group[i];
-            if (g->state == ASYNC_TRAINS) {
-                assert_int_equal(g->task.microbatch, at[g->task.span.shard]);
-                assert_int_equal(under[g->task.span.shard]++, 0);
-            }
-        }
-    }
     all_done_once(&l);
     close_lab(&l);
 }
@@ -694,6 +662,77 @@ static void survives(void **state)
     }
 }
 
+/* What of the outer optimizer is there: the state that the rules of a run left, as those of another
+ * one load it. */
+static void load_outer(struct lab *l, const char *anew, const float *x0)
+{
+    struct state_visitor v;
+    float x[COUNT];
+    open_lab(l);
+    assert_ok(state_loader_open(&v, at("state")));
+    assert_ok(outer_visit(&l->outer, &v));
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+    if (!anew != !l->outer.anew || (anew && strcmp(anew, l->outer.anew) != 0))
+        fail_with("it goes on with %s, not %s", l->outer.anew ? l->outer.anew : "all of it",
+                  anew ? anew : "all of it");
+    read_x0(l, x);
+    assert_memory_equal(x, x0, sizeof x);
+}
+
+/* Another rule, or a smaller N, begins without what means another thing: from there on it is what
+ * it would be from x0 alone. */
+static void other_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        int outer;
+        int64_t N;
+        double momentum;
+    } rule[] = {{ASYNC_DELAYED, 4, 0.9},  {ASYNC_DELAYED, 2, 0.9}, {ASYNC_DELAYED, 1, 0.9},
+                {ASYNC_NESTEROV, 0, 0.9}, {ASYNC_NESTEROV, 0, 0},  {ASYNC_SGD, 0, 0.9}};
+    enum { RULES = sizeof rule / sizeof *rule };
+    static const char *const anew[] = {"no momentum", "a momentum of 0", "a momentum of 0"};
+    for (int k = 0; k < RULES * RULES; k++) {
+        struct lab l[2] = {{.rules = plain}, {.rules = plain}};
+        const int has[] = {k / RULES < 2 ? 2 : k / RULES < 4, k % RULES < 2 ? 2 : k % RULES < 4};
+        struct state_visitor v;
+        float x0[COUNT], x[COUNT], y[COUNT];
+        for (int i = 0; i < 2; i++) {
+            const int which = i ? k % RULES : k / RULES;
+            l[i].rules.outer = rule[which].outer;
+            l[i].rules.N = rule[which].N;
+            l[i].rules.outer_momentum = rule[which].momentum;
+        }
+        open_lab(&l[0]);
+        begin(&l[0]);
+        for (int push = 0; push < 7; push++)
+            assert_ok(outer_push(&l[0].outer, l[0].outer.x0.view, 0.1));
+        read_x0(&l[0], x0);
+        assert_ok(state_saver_init(&v));
+        assert_ok(outer_visit(&l[0].outer, &v));
+        assert_ok(state_saver_write(&v, at("state")));
+        state_free(&v);
+        const bool full = k / RULES == 0 && k % RULES == 1; /* 3 pushes in a buffer of 2 */
+        load_outer(&l[1], full ? "an empty buffer" : has[0] == has[1] ? NULL : anew[has[1]], x0);
+        if (has[0] != has[1]) {
+            struct lab fresh = {.rules = l[1].rules};
+            open_lab(&fresh);
+            outer_begin(&fresh.outer, view_of(x0, DTYPE_F32));
+            for (int push = 0; push < 5; push++) {
+                assert_ok(outer_push(&fresh.outer, fresh.outer.x0.view, 0.1));
+                assert_ok(outer_push(&l[1].outer, l[1].outer.x0.view, 0.1));
+            }
+            read_x0(&fresh, x);
+            read_x0(&l[1], y);
+            assert_memory_equal(x, y, sizeof x);
+            close_lab(&fresh);
+        }
+        close_lab(&l[0]);
+        close_lab(&l[1]);
+    }
+}
+
 /* A longer run has something for those who had left; another number of groups is refused. */
 static void longer_runs(void **state)
 {
@@ -754,12 +793,12 @@ int main(void)
         cmocka_unit_test(grace),
         cmocka_unit_test(leaving),
         cmocka_unit_test(leaving_last),
-        cmocka_unit_test(exclusive),
         cmocka_unit_test(dylu),
         cmocka_unit_test(numbers_of_groups),
         cmocka_unit_test_setup_teardown(replay, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(wrong_replays, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(survives, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(other_rules, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(longer_runs, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };

@@ -316,8 +316,10 @@ static void groups_look(void **state)
         "strategy=async-diloco shard=fsdp mesh=2x2 workers=4 H=3",
         "strategy=async-diloco shard=zero1 mesh=2x2 workers=4 H=3 time=virtual worker.step=10ms "
         "worker.speed=1,1,0.4,0.4 save_every=3",
+        "strategy=async-diloco shard=acco mesh=2x2 workers=4 H=3 time=virtual worker.step=10ms "
+        "worker.speed=1,1,0.4,0.4 save_every=3",
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         struct lab lab = lab_new();
         struct own *own = own_of(&lab);
         own->looks = true;

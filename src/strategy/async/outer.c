@@ -79,6 +79,29 @@ enum sotto_status outer_push(struct async_outer *o, struct view g, double w)
     return work_run(&o->on, step, o, optim_bytes(&o->optim, o->count, g.type, 0, false));
 }
 
+/* What there is of momentum: 0: nothing, 1: itself, N: with a buffer of N pushes. */
+static int64_t momentum(const struct async_outer *o)
+{
+    return delayed(o) ? rules_buffer(&o->rules) : o->optim.state[0].dev ? 1 : 0;
+}
+
+/* The run that this one goes on from went by another rule, or by another N. */
+static enum sotto_status begin_anew(struct async_outer *o, struct state_visitor *v, int64_t before)
+{
+    struct device *dev = o->on.dev;
+    const struct buffer *part[] = {&o->Delta, delayed(o) ? &o->m : &o->optim.state[0]};
+    const bool all = before < 2 || !delayed(o);
+    o->filled = 0;
+    TRY(state_ignore(v, "outer.Delta."));
+    if (all)
+        TRY(state_ignore(v, "outer.m."));
+    for (int i = 0; i < 1 + all; i++)
+        if (part[i]->dev)
+            dev->ops->fill(dev, part[i]->view, o->count, 0);
+    o->anew = momentum(o) == 0 ? "no momentum" : all ? "a momentum of 0" : "an empty buffer";
+    return SOTTO_OK;
+}
+
 static enum sotto_status visit_vector(struct async_outer *o, struct state_visitor *v,
                                       const char *name, const struct buffer *b)
 {
@@ -92,10 +115,22 @@ static enum sotto_status visit_vector(struct async_outer *o, struct state_visito
 
 enum sotto_status outer_visit(struct async_outer *o, struct state_visitor *v)
 {
-    TRY(state_count(v, "outer.filled", &o->filled, rules_buffer(&o->rules) - 1));
+    const int64_t now = momentum(o);
+    int64_t before = now;
+    if (state_loading(v) && !state_has(v, "outer.momentum")) /* older ones do not tell N */
+        before =
+            state_has(v, "outer.Delta.") ? now > 1 ? now : STATE_STEPS : state_has(v, "outer.m.");
+    else if (!state_hashing(v))
+        TRY(state_count(v, "outer.momentum", &before, STATE_STEPS));
+    TRY(state_count(v, "outer.filled", &o->filled, before > 1 ? before - 1 : 0));
     TRY(state_count(v, "outer.t", &o->optim.t, STATE_STEPS));
     TRY(visit_vector(o, v, "outer.x0", &o->x0));
-    TRY(visit_vector(o, v, "outer.Delta", &o->Delta));
-    TRY(visit_vector(o, v, "outer.m", delayed(o) ? &o->m : &o->optim.state[0]));
+    const bool other = before != now && (before < 2 || now < 2);
+    if (other || o->filled >= (now > 1 ? now : 1))
+        TRY(begin_anew(o, v, before));
+    else
+        TRY(visit_vector(o, v, "outer.Delta", &o->Delta));
+    if (!other)
+        TRY(visit_vector(o, v, "outer.m", delayed(o) ? &o->m : &o->optim.state[0]));
     return device_check(o->on.dev);
 }

@@ -23,8 +23,10 @@ struct async_outer {
     const struct owned *own; /* what of the table's vector it has; not owned     */
     size_t count;            /* ... elements                                     */
     struct buffer x0;
-    struct buffer m, Delta;     /* delayed                                          */
-    int64_t filled;             /* pushes in Delta                                  */
+    struct buffer m, Delta; /* delayed                                          */
+    int64_t filled;         /* pushes in Delta                                  */
+    const char *anew;       /* what it goes on with behind another rule's state, which is dropped;
+                               NULL: with all that there was                                */
     struct optim_config config; /* of the others:                                   */
     struct optim optim;
     struct view g; /* of the push under way */

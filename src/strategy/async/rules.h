@@ -28,8 +28,6 @@ struct async_rules {
     int64_t H;             /* steps of a task; with dylu: of the fastest group's        */
     int groups;            /* K; as many data shards                                    */
     int64_t steps;         /* T: of each data shard                                     */
-    bool exclusive;        /* a data shard is not given out while it is under way: how many
-                              micro-batches its steps take is known behind them            */
 };
 
 /* Refuses what makes no sense. */

@@ -9,7 +9,7 @@ enum sotto_status server_init(struct async_server *s, const struct async_rules *
 {
     *s = (struct async_server){.rules = *rules, .deadline = INFINITY};
     TRY(rules_check(rules));
-    TRY(shards_init(&s->shards, rules->groups, rules->steps, rules->exclusive));
+    TRY(shards_init(&s->shards, rules->groups, rules->steps));
     s->group = calloc((size_t)rules->groups, sizeof *s->group);
     s->gone = calloc((size_t)rules->groups, sizeof *s->gone);
     if (!s->group || !s->gone)

@@ -27,7 +27,7 @@
 struct async_task {
     int64_t group;
     struct async_span span; /* no steps: nothing is left for it, it leaves */
-    int64_t microbatch;     /* exclusive: those done there before          */
+    int64_t microbatch;     /* done on its data shard by then              */
     int64_t version;        /* pushes that x0 has had                      */
 };
 

@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps, bool exclusive)
+enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps)
 {
-    *s = (struct async_shards){.n = n, .steps = steps, .exclusive = exclusive};
+    *s = (struct async_shards){.n = n, .steps = steps};
     s->shard = calloc((size_t)n, sizeof *s->shard);
     s->room = 2 * n + 2;
     s->hole = calloc((size_t)s->room, sizeof *s->hole);
@@ -74,16 +74,10 @@ static void take(struct async_shards *s, struct async_span span)
     shard->under_way++;
 }
 
-/* Whether somebody may have steps of it. */
-static bool open_to_all(const struct async_shards *s, const struct async_shard *shard)
-{
-    return shard->given < s->steps && !(s->exclusive && shard->under_way > 0);
-}
-
 bool shards_left(const struct async_shards *s)
 {
     for (int i = 0; i < s->n; i++)
-        if (open_to_all(s, &s->shard[i]))
+        if (s->shard[i].given < s->steps)
             return true;
     return false;
 }
@@ -92,7 +86,7 @@ struct async_span shards_take(struct async_shards *s, int64_t most)
 {
     int64_t behind = -1; /* ties to the lower one */
     for (int i = 0; i < s->n; i++)
-        if (open_to_all(s, &s->shard[i]) &&
+        if (s->shard[i].given < s->steps &&
             (behind < 0 || s->shard[i].given < s->shard[behind].given))
             behind = i;
     if (behind < 0)

@@ -24,7 +24,6 @@ struct async_shard {
 struct async_shards {
     int n;
     int64_t steps;             /* T                                               */
-    bool exclusive;            /* one span of a shard at a time                    */
     struct async_shard *shard; /* (n) owned                                       */
     /* (room) Given back, or never given out, and not at their shard's end; owned. Each was a
      * group's, so they are not more than groups, but for what another run says (replay). */
@@ -32,7 +31,7 @@ struct async_shards {
     int holes, room;
 };
 
-enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps, bool exclusive);
+enum sotto_status shards_init(struct async_shards *s, int n, int64_t steps);
 
 /* Nothing was given out yet: so many of each were done before. */
 void shards_begin(struct async_shards *s, int64_t done);

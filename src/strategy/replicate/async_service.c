@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/log.h"
+
 struct async_rules async_rules_of(const struct async_config *c, int groups)
 {
     return (struct async_rules){.outer = c->outer,
@@ -121,6 +123,9 @@ void service_count_due(struct async_service *v)
 enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
 {
     TRY(outer_visit(&v->outer, visitor));
+    if (v->outer.anew && v->leads && state_loading(visitor))
+        log_info("going on with %s: the checkpoint's is of another async-diloco.outer, or N",
+                 v->outer.anew);
     TRY(cosine_visit(&v->alike, visitor, v->r->is.table, v->r->is.own));
     if (!v->leads)
         return SOTTO_OK;

@@ -77,7 +77,7 @@ bool overlap_leave(struct strategy *s, enum sotto_status st);
     .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
     .import = overlap_import, .history = overlap_history, .place = shard_place_in_run,             \
     .pushed = shard_pushed, .write_pushes = shard_write_pushes, .pushed_by = shard_pushed_by,      \
-    .leave = overlap_leave, .free = overlap_free
+    .rest = shard_rest, .leave = overlap_leave, .free = overlap_free
 #define OVERLAP_METHOD                                                                             \
     .axis = METHOD_SHARD, .resolve = overlap_resolve, .trial = overlap_trial, .timed = overlap_timed
 
