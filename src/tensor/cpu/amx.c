@@ -15,7 +15,6 @@
 #include <immintrin.h>
 #include <string.h>
 
-#include "tensor/cpu/fast_transpose.h"
 #include "tensor/cpu/kernels.h"
 
 enum {
@@ -82,12 +81,10 @@ FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
     }
 }
 
-/* y[c*ldy + r] = x[r*ldx + c], 16 x 16 in registers: pairs of rows, fours, eights, all. */
-static inline void transpose_16(float *y, size_t ldy, const float *x, size_t ldx)
+/* y[c*ldy + r] = a[r][c], 16 x 16 in registers: pairs of rows, fours, eights, all. */
+static inline void transpose_lines(float *y, size_t ldy, __m512 a[16])
 {
-    __m512 a[16], b[16];
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm512_loadu_ps(x + (size_t)i * ldx);
+    __m512 b[16];
     for (int i = 0; i < 16; i += 2) {
         b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
         b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
@@ -107,6 +104,23 @@ static inline void transpose_16(float *y, size_t ldy, const float *x, size_t ldx
         _mm512_storeu_ps(y + (size_t)c * ldy, _mm512_shuffle_f32x4(b[c], b[c + 8], 0x88));
         _mm512_storeu_ps(y + (size_t)(c + 8) * ldy, _mm512_shuffle_f32x4(b[c], b[c + 8], 0xdd));
     }
+}
+
+static inline void transpose_16(float *y, size_t ldy, const float *x, size_t ldx)
+{
+    __m512 a[16];
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_loadu_ps(x + (size_t)i * ldx);
+    transpose_lines(y, ldy, a);
+}
+
+/* Pairs of bf16 for numbers. */
+static inline void transpose_words(char *to, const uint16_t *x, size_t ldx)
+{
+    __m512 a[16];
+    for (int i = 0; i < 16; i++)
+        a[i] = _mm512_loadu_ps(x + (size_t)i * ldx);
+    transpose_lines((float *)to, 16, a);
 }
 
 /* A square of SIDE. */
@@ -167,14 +181,32 @@ FOR_PARTS void pack_b(float *strip, const float *x, size_t ld, int n, int k, boo
     }
 }
 
-/* Rows of bf16 as rows of `whole`, zero beyond. */
-static void square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t ld, int rows,
-                        int columns)
+/* As `square`, of bf16. */
+static const uint16_t *square_half(uint16_t whole[SIDE * SIDE], const uint16_t *x, size_t *ld,
+                                   int rows, int columns)
 {
-    if (rows < SIDE || columns < SIDE)
-        memset(whole, 0, SIDE * SIDE * sizeof *whole);
+    if (rows == SIDE && columns == SIDE)
+        return x;
+    memset(whole, 0, SIDE * SIDE * sizeof *whole);
     for (int r = 0; r < rows; r++)
-        memcpy(whole + r * SIDE, x + (size_t)r * ld, (size_t)columns * sizeof *whole);
+        memcpy(whole + r * SIDE, x + (size_t)r * *ld, (size_t)columns * sizeof *whole);
+    *ld = SIDE;
+    return whole;
+}
+
+/* 32 words, or zeros. */
+static inline __m512i line_at(const uint16_t *x, size_t at)
+{
+    return x ? _mm512_loadu_si512(x + at) : _mm512_setzero_si512();
+}
+
+/* Words (even, odd) of 32 columns, as two lines of 16 pairs. */
+static inline void pair_up(char *to, __m512i even, __m512i odd)
+{
+    const __m512i low = _mm512_shuffle_i64x2(even, odd, 0x44); /* 16 words of each */
+    const __m512i high = _mm512_shuffle_i64x2(even, odd, 0xee);
+    _mm512_store_si512(to, interleaved(low));
+    _mm512_store_si512(to + 1024, interleaved(high));
 }
 
 static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned)
@@ -183,21 +215,16 @@ static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k
     uint16_t whole[SIDE * SIDE] __attribute__((aligned(64)));
     for (int l = 0; l < k; l += DEEP, to += PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
+        size_t stride = ld;
         if (turned) { /* pairs lie side by side already: words change places */
-            square_half(whole, x + l, ld, n, deep);
+            const uint16_t *from = square_half(whole, x + l, &stride, n, deep);
             for (int half = 0; half < 2; half++)
-                transpose_block((float *)(to + half * 1024), 16,
-                                (const float *)(whole + half * 16 * SIDE), SIDE / 2, 16, 16);
+                transpose_words(to + half * 1024, from + (size_t)half * 16 * stride, stride);
             continue;
         }
-        square_half(whole, x + (size_t)l * ld, ld, deep, n);
-        for (int half = 0; half < 2; half++)
-            for (int pair = 0; pair < DEEP / 2; pair++) {
-                const uint16_t *even = whole + 2 * pair * SIDE + half * 16, *odd = even + SIDE;
-                uint32_t *out = (uint32_t *)(to + half * 1024 + pair * 64);
-                for (int j = 0; j < 16; j++)
-                    out[j] = even[j] | (uint32_t)odd[j] << 16;
-            }
+        const uint16_t *from = square_half(whole, x + (size_t)l * ld, &stride, deep, n);
+        for (int pair = 0; pair < DEEP / 2; pair++, from += 2 * stride)
+            pair_up(to + pair * 64, line_at(from, 0), line_at(from, stride));
     }
 }
 
@@ -206,12 +233,6 @@ FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
 {
     for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP)
         split_line((char *)to, x + at, parts, 2 * DEEP);
-}
-
-/* 32 words, or zeros. */
-static inline __m512i line_at(const uint16_t *x, size_t at)
-{
-    return x ? _mm512_loadu_si512(x + at) : _mm512_setzero_si512();
 }
 
 FOR_PARTS void pack_a_split(float *strip, const uint16_t *const *rows, size_t at, int n, int k,
@@ -224,15 +245,6 @@ FOR_PARTS void pack_a_split(float *strip, const uint16_t *const *rows, size_t at
                 _mm512_store_si512(to + p * PART + i * 64,
                                    line_at(i < n ? rows[i] : NULL, at + (size_t)(p * DEEP)));
     }
-}
-
-/* Words (even, odd) of 32 columns, as two lines of 16 pairs. */
-static inline void pair_up(char *to, __m512i even, __m512i odd)
-{
-    const __m512i low = _mm512_shuffle_i64x2(even, odd, 0x44); /* 16 words of each */
-    const __m512i high = _mm512_shuffle_i64x2(even, odd, 0xee);
-    _mm512_store_si512(to, interleaved(low));
-    _mm512_store_si512(to + 1024, interleaved(high));
 }
 
 FOR_PARTS void pack_b_split(float *strip, const uint16_t *const *rows, size_t at, int k, int parts)

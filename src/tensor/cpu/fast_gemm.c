@@ -110,6 +110,15 @@ static inline __attribute__((always_inline)) void turn_strip(float *to, const fl
         memset(to + l * width + n, 0, (size_t)(width - n) * sizeof *to);
 }
 
+/* bf16 is the upper half of fp32. */
+static inline void widen(float *to, const uint16_t *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const uint32_t word = (uint32_t)x[i] << 16;
+        memcpy(to + i, &word, sizeof word);
+    }
+}
+
 static void pack_a(float *to, const float *a, size_t ld, int n, int k, bool turned)
 {
     if (turned)
@@ -126,6 +135,23 @@ static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turn
         copy_strip(to, b, ld, n, k, COLUMNS);
 }
 
+static void pack_b_half(float *to, const uint16_t *b, size_t ld, int n, int k, bool turned)
+{
+    enum { DEEP = 64 }; /* a line of b's, or two */
+    float wide[COLUMNS * DEEP];
+    for (int l = 0; !turned && l < k; l++, to += COLUMNS, b += ld) {
+        widen(to, b, n);
+        for (int j = n; j < COLUMNS; j++)
+            to[j] = 0;
+    }
+    for (int l = 0; turned && l < k; l += DEEP) {
+        const int deep = k - l < DEEP ? k - l : DEEP;
+        for (int j = 0; j < n; j++)
+            widen(wide + j * DEEP, b + (size_t)j * ld + l, deep);
+        turn_strip(to + l * COLUMNS, wide, DEEP, n, deep, COLUMNS);
+    }
+}
+
 const struct gemm_kernels KERNELS(fast_gemm) = {
     .rows = ROWS,
     .columns = COLUMNS,
@@ -135,5 +161,6 @@ const struct gemm_kernels KERNELS(fast_gemm) = {
     .halves = 2,
     .pack_a = pack_a,
     .pack_b = pack_b,
+    .pack_b_half = pack_b_half,
     .block = block,
 };

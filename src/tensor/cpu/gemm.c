@@ -27,6 +27,7 @@ enum {
  * for two. */
 struct plan {
     const struct gemm *g;
+    const struct vector_kernels *vector;
     const struct gemm_kernels *kernels;
     int down, across, deep;
     int rows, columns, depth;
@@ -87,6 +88,21 @@ static int tiles_down(const struct part *p)
     return ceil_div(p->m, p->plan->tile_rows);
 }
 
+/* Elements (i, j) to (i + m, j + n) of c from bf16, and back: while a tile is in the cache. */
+static void widen_c(const struct vector_kernels *f, const struct gemm *g, size_t i, size_t j, int m,
+                    int n)
+{
+    for (size_t r = i; r < i + (size_t)m; r++)
+        f->widen(g->c + r * g->ldc + j, g->c_from + r * g->ld_half + j, (size_t)n);
+}
+
+static void narrow_c(const struct vector_kernels *f, const struct gemm *g, size_t i, size_t j,
+                     int m, int n)
+{
+    for (size_t r = i; r < i + (size_t)m; r++)
+        f->narrow(g->c_to + r * g->ld_half + j, g->c + r * g->ldc + j, (size_t)n);
+}
+
 static void multiply_tile(const struct part *p, int tile)
 {
     const struct gemm *g = p->plan->g;
@@ -94,6 +110,7 @@ static void multiply_tile(const struct part *p, int tile)
     const int rows = p->plan->tile_rows, columns = p->plan->tile_columns;
     int i = tile % tiles_down(p) * rows, j = tile / tiles_down(p) * columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
+    const int m = min_int(rows, p->m - i), n = min_int(columns, p->n - j);
     float *c = g->c + row * g->ldc + column;
     const float *from = c, *bias = NULL;
     size_t ld_from = g->ldc;
@@ -102,9 +119,12 @@ static void multiply_tile(const struct part *p, int tile)
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
-    f->block(min_int(rows, p->m - i), min_int(columns, p->n - j), p->k,
-             p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc, from, ld_from,
-             bias);
+    if (p->l == 0 && g->c_from)
+        widen_c(p->plan->vector, g, row, column, m, n);
+    f->block(m, n, p->k, p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc,
+             from, ld_from, bias);
+    if (p->l + p->k == g->k && g->c_to)
+        narrow_c(p->plan->vector, g, row, column, m, n);
 }
 
 static int parts_of(const struct plan *plan)
@@ -217,6 +237,8 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
         int n = min_int(STRIP, g->n - j);
         if (start)
             start_rows(g, k, 0, g->m, j, n);
+        if (g->c_from)
+            widen_c(k->vector, g, 0, (size_t)j, g->m, n);
         for (int i = 0; i < g->m; i++) {
             float *c = g->c + (size_t)i * g->ldc + j;
             const float *a = g->a + (size_t)i * g->lda;
@@ -227,6 +249,8 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
             for (int l = 0; !g->trans_b && l < g->k; l++)
                 k->vector->axpy(c, a[l], g->b + (size_t)l * g->ldb + j, (size_t)n);
         }
+        if (g->c_to)
+            narrow_c(k->vector, g, 0, (size_t)j, g->m, n);
     }
 }
 
@@ -235,9 +259,9 @@ static inline size_t gemm_work(const struct gemm *g)
     return (size_t)g->m * (size_t)g->n * (size_t)g->k / 16;
 }
 
-bool cpu_gemm_takes_half(const struct device *dev, int m)
+bool cpu_gemm_takes_half(int m)
 {
-    return kernels_of(dev)->gemm_half->pack_b_half && m >= THIN;
+    return m >= THIN;
 }
 
 /* The largest tile where it leaves every thread a few. Else that with which a part takes the least
@@ -294,7 +318,7 @@ static int cut(int size, int most, int unit, int *each)
 
 static struct plan plan_of(const struct device *dev, const struct gemm *g, int threads)
 {
-    struct plan plan = {.g = g, .kernels = chosen(dev, g->half)};
+    struct plan plan = {.g = g, .vector = kernels_of(dev)->vector, .kernels = chosen(dev, g->half)};
     plan.down = cut(g->m, ROOM_M, plan.kernels->rows, &plan.rows);
     plan.across = cut(g->n, ROOM_N, plan.kernels->columns, &plan.columns);
     plan.deep = cut(g->k, DEPTH, 1, &plan.depth);

@@ -14,15 +14,18 @@ struct gemm {
     const uint16_t *b_half; /* in place of b, where cpu_gemm_takes_half */
     float *c;
     size_t lda, ldb, ldc;
-    const float *bias;     /* (optional) (n)                    */
-    const float *residual; /* (optional) (m, n), may be c       */
+    const uint16_t *c_from; /* (optional) bf16: what is added to, in place of c, which is scratch */
+    uint16_t *c_to;         /* (optional) bf16: gets c, rounded once                              */
+    size_t ld_half;         /* of both                                                            */
+    const float *bias;      /* (optional) (n)                    */
+    const float *residual;  /* (optional) (m, n), may be c       */
     size_t ld_residual;
     float *room; /* cpu_gemm_room floats of scratch, 64-byte aligned */
 };
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
 /* Whether a product of m rows takes b as bf16. */
-bool cpu_gemm_takes_half(const struct device *dev, int m);
+bool cpu_gemm_takes_half(int m);
 void cpu_gemm(struct device *dev, const struct gemm *g);
 
 /* sums[at, at + n) += the sums of y's first n columns, over rows `stride` elements apart. */

@@ -156,7 +156,7 @@ struct gemm_kernels {
      * x[l*ld + i]. */
     void (*pack_a)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
     void (*pack_b)(float *strip, const float *x, size_t ld, int n, int k, bool turned);
-    /* (optional) The same from bf16; without it the caller widens. */
+    /* The same from bf16; only in tables for operands that are rounded. */
     void (*pack_b_half)(float *strip, const uint16_t *x, size_t ld, int n, int k, bool turned);
     /* (optional, all three) For rows that many strips share. `split` makes every 32 elements (n is
      * a multiple) 32 * halves words, in the order of the elements; of bf16 with halves 1 they are

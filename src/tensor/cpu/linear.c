@@ -32,73 +32,55 @@ static size_t panel_size(const struct linear *p, bool half)
     return min_size(out, round_up(PANEL / deep + 1, 64));
 }
 
-/* Columns [at, at + columns) of a (rows, stride) view; widened into `room` where it is bf16.
- * `read`: its values are wanted. */
+/* Columns [at, at + columns) of a (rows, stride) view; widened into `room` where it is bf16. */
 static struct matrix open_block(struct device *dev, struct view x, size_t rows, size_t stride,
-                                size_t at, size_t columns, float *room, bool read)
+                                size_t at, size_t columns, float *room)
 {
     const struct kernels *k = kernels_of(dev);
     if (x.type == DTYPE_F32)
         return (struct matrix){x.data ? (float *)x.data + at : NULL, stride};
-    if (read) {
 #pragma omp parallel for schedule(static) num_threads(team(dev, rows *columns))
-        for (size_t r = 0; r < rows; r++)
-            load(k, x, r * stride + at, columns, room + r * columns);
-    }
+    for (size_t r = 0; r < rows; r++)
+        load(k, x, r * stride + at, columns, room + r * columns);
     return (struct matrix){room, columns};
 }
 
-/* Rounds what was computed in a bf16 block back into its view. */
-static void close_block(struct device *dev, struct view x, size_t rows, size_t stride, size_t at,
-                        size_t columns, struct matrix block)
+/* Columns [at, at + columns) of y are what a product makes; it rounds them where y is bf16.
+ * `first`: and adds to what is there; `last`: nothing else will be added. */
+static void write_block(struct gemm *g, struct view y, size_t stride, size_t at, size_t columns,
+                        float *room, bool first, bool last)
 {
-    const struct kernels *k = kernels_of(dev);
-    if (x.type == DTYPE_F32)
-        return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, rows *columns))
-    for (size_t r = 0; r < rows; r++)
-        store(k, x, r * stride + at, columns, block.data + r * block.ld);
+    const bool half = is_half(y);
+    uint16_t *to = half ? (uint16_t *)y.data + at : NULL;
+    g->c = half ? room : (float *)y.data + at;
+    g->ldc = half ? columns : stride;
+    g->c_from = first ? to : NULL;
+    g->c_to = last ? to : NULL;
+    g->ld_half = stride;
 }
 
-/* The panel of w that makes outputs [at, at + n). */
-static struct matrix open_weight(struct device *dev, const struct linear *p, struct view w,
-                                 size_t at, size_t n, float *room)
-{
-    size_t in = (size_t)p->in;
-    if (p->layout == LINEAR_OUT_IN)
-        return open_block(dev, view_at(w, at * in), n, in, 0, in, room, true);
-    return open_block(dev, w, in, (size_t)p->out, at, n, room, true);
-}
-
-/* The panel of w that makes outputs [at, at + n), for a product to read. */
+/* The panel of w that makes outputs [at, at + n), as the right operand. */
 static void read_weight(struct device *dev, struct gemm *g, const struct linear *p, struct view w,
                         size_t at, size_t n, float *room)
 {
-    if (cpu_gemm_takes_half(dev, g->m) && is_half(w)) {
+    if (cpu_gemm_takes_half(g->m) && is_half(w)) {
         const bool out_in = p->layout == LINEAR_OUT_IN;
         g->b_half = (const uint16_t *)w.data + (out_in ? at * (size_t)p->in : at);
         g->ldb = (size_t)(out_in ? p->in : p->out);
         return;
     }
-    struct matrix m = open_weight(dev, p, w, at, n, room);
+    const size_t in = (size_t)p->in;
+    const struct matrix m = p->layout == LINEAR_OUT_IN
+                                ? open_block(dev, view_at(w, at * in), n, in, 0, in, room)
+                                : open_block(dev, w, in, (size_t)p->out, at, n, room);
     g->b = m.data, g->ldb = m.ld;
-}
-
-static void close_weight(struct device *dev, const struct linear *p, struct view w, size_t at,
-                         size_t n, struct matrix block)
-{
-    size_t in = (size_t)p->in;
-    if (p->layout == LINEAR_OUT_IN)
-        close_block(dev, view_at(w, at * in), n, in, 0, in, block);
-    else
-        close_block(dev, w, in, (size_t)p->out, at, n, block);
 }
 
 void cpu_linear_forward(struct device *dev, const struct linear *p, struct view y, struct view x,
                         struct view w, struct view bias, struct view residual)
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    bool widened = is_half(w) && !cpu_gemm_takes_half(dev, p->rows);
+    bool widened = is_half(w) && !cpu_gemm_takes_half(p->rows);
     size_t n = panel_size(p, is_half(y) || widened || is_half(bias) || is_half(residual));
     size_t gemm_room = cpu_gemm_room(dev, p->rows, (int)n, p->in, is_half(w));
     size_t x_room = is_half(x) ? rows * in : 0, w_room = widened ? n * in : 0;
@@ -111,21 +93,19 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
     struct gemm g = {
         .m = p->rows, .k = p->in, .trans_b = p->layout == LINEAR_OUT_IN, .half = is_half(w)};
     g.room = cpu_take(&room, gemm_room);
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room), true);
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room));
     float *w_at = cpu_take(&room, w_room), *y_at = cpu_take(&room, y_room);
     float *residual_at = cpu_take(&room, residual_room), *bias_at = cpu_take(&room, bias_room);
     g.a = mx.data, g.lda = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
         read_weight(dev, &g, p, w, at, n, w_at);
-        struct matrix my = open_block(dev, y, rows, out, at, n, y_at, false);
-        struct matrix mr = open_block(dev, residual, rows, out, at, n, residual_at, true);
+        struct matrix mr = open_block(dev, residual, rows, out, at, n, residual_at);
         g.n = (int)n;
-        g.c = my.data, g.ldc = my.ld;
+        write_block(&g, y, out, at, n, y_at, false, true);
         g.residual = mr.data, g.ld_residual = mr.ld;
         g.bias = load(kernels_of(dev), bias, at, n, bias_at);
         cpu_gemm(dev, &g);
-        close_block(dev, y, rows, out, at, n, my);
     }
 }
 
@@ -133,7 +113,7 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
                            struct view dy, struct view w, bool add)
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    bool widened = is_half(w) && !cpu_gemm_takes_half(dev, p->rows);
+    bool widened = is_half(w) && !cpu_gemm_takes_half(p->rows);
     size_t n = panel_size(p, is_half(dy) || widened);
     size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w));
     size_t dx_room = is_half(dx) ? rows * in : 0, w_room = widened ? n * in : 0;
@@ -145,19 +125,18 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
     struct gemm g = {
         .m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT, .half = is_half(w)};
     g.room = cpu_take(&room, gemm_room);
-    struct matrix mx = open_block(dev, dx, rows, in, 0, in, cpu_take(&room, dx_room), add);
+    float *dx_at = cpu_take(&room, dx_room);
     float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
-    g.c = mx.data, g.ldc = mx.ld;
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
         read_weight(dev, &g, p, w, at, n, w_at);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at, true);
+        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at);
+        write_block(&g, dx, in, 0, in, dx_at, add && at == 0, at + n == out);
         g.k = (int)n;
         g.a = my.data, g.lda = my.ld;
         g.add = add || at > 0;
         cpu_gemm(dev, &g);
     }
-    close_block(dev, dx, rows, in, 0, in, mx);
 }
 
 /* Threads own columns, so that a column is summed in the order of its rows. */
@@ -196,21 +175,22 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
         return;
     struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = half};
     g.room = cpu_take(&room, gemm_room);
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room), true);
+    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room));
     float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
     for (size_t at = 0; at < out; at += n) {
         n = min_size(n, out - at);
-        struct matrix mw = open_weight(dev, p, dw, at, n, w_at);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at, true);
+        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at);
         struct matrix ma = out_in ? my : mx, mb = out_in ? mx : my;
         g.m = out_in ? (int)n : p->in;
         g.n = out_in ? p->in : (int)n;
         g.a = ma.data, g.lda = ma.ld;
         g.b = mb.data, g.ldb = mb.ld;
-        g.c = mw.data, g.ldc = mw.ld;
+        if (out_in)
+            write_block(&g, view_at(dw, at * in), in, 0, in, w_at, true, true);
+        else
+            write_block(&g, dw, out, at, n, w_at, true, true);
         cpu_gemm(dev, &g);
         if (dbias.data)
             cpu_add_columns(dev, dbias, at, view_of(my.data, DTYPE_F32), my.ld, rows, n);
-        close_weight(dev, p, dw, at, n, mw);
     }
 }
