@@ -7,7 +7,9 @@
  * ranks.
  *
  * Views are of host memory or of the device of that line of work, behind whose ops a call begins
- * and whose next ops find what it received. Backends see host memory only (staging.h).
+ * and whose next ops find what it received. Collectives of ranks that share a device are its ops
+ * where the backend has them (`far`); all else passes through host memory (staging.h), which is
+ * all that backends see.
  *
  * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
  * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
@@ -87,6 +89,11 @@ struct comm_ops {
      * all-gather. Without it: an all-gather. */
     enum sotto_status (*sum)(struct comm *c, double *x, int count);
     enum sotto_status (*broadcast)(struct comm *c, void *data, size_t bytes, int root);
+    /* (optional) A collective (a broadcast: of y from `root`) whose vectors are all the device's:
+     * begun behind the ops of every rank's c->dev, and done for those that they issue next, without
+     * a wait for either. For at most RANKS_MOST ranks. Without it: through the host. */
+    enum sotto_status (*far)(struct comm *c, enum comm_call call, struct view y, struct view x,
+                             size_t count, int root);
     enum sotto_status (*barrier)(struct comm *c);
     /* A communicator of the ranks that give the same color, ordered by rank here. */
     enum sotto_status (*split)(struct comm *c, int color, struct comm **out);
@@ -110,7 +117,8 @@ struct comm { /* what every call touches comes first, and the tallies of all of 
     struct {               /* tally.h's: ranks on this one's node, how many and between which two */
         int count, begin, end; /* 0: not counted yet */
     } near;
-    const int *node; /* (size): the node that each rank runs on; owned by the backend */
+    _Atomic int64_t staged; /* bytes between dev and the host, both ways; read as the tallies are */
+    const int *node;        /* (size): the node that each rank runs on; owned by the backend */
     struct comm_tally tally[COMM_CALLS];
 };
 

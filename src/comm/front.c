@@ -9,6 +9,7 @@
 #include "comm/lane.h"
 #include "comm/staging.h"
 #include "comm/tally.h"
+#include "tensor/ops.h"
 
 const char *comm_call_name(enum comm_call call)
 {
@@ -195,6 +196,22 @@ static enum sotto_status collect_staged(struct comm *c, enum comm_call call, str
     return SOTTO_OK;
 }
 
+/* Whether a call of these need not leave the device, which all ranks answer alike: an empty block
+ * has no view. */
+static bool stays(const struct comm *c, struct view y, struct view x, size_t count)
+{
+    return c->ops->far && c->dev && c->dev->ops->sum_ranks && c->size <= RANKS_MOST && count > 0 &&
+           (y.data || x.data) && (!y.data || y.place == PLACE_DEVICE) &&
+           (!x.data || x.place == PLACE_DEVICE);
+}
+
+static enum sotto_status collect_far(struct comm *c, enum comm_call call, struct view y,
+                                     struct view x, size_t count, int root)
+{
+    TRY(c->ops->far(c, call, y, x, count, root));
+    return device_failed(c->dev);
+}
+
 void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
                 double end)
 {
@@ -214,6 +231,8 @@ static enum sotto_status collective(struct comm *c, enum comm_call call, struct 
     double begin = enter(c);
     if (c->size == 1)
         staging_copy(c, y, x, count);
+    else if (stays(c, y, x, count))
+        TRY(collect_far(c, call, y, x, count, 0));
     else if (staging_used(y, x))
         TRY(collect_staged(c, call, y, x, count));
     else
@@ -249,7 +268,9 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
     struct view host;
-    if (c->size > 1) {
+    if (c->size > 1 && stays(c, x, x, count)) {
+        TRY(collect_far(c, COMM_BROADCAST, x, x, count, root));
+    } else if (c->size > 1) {
         TRY(staging_room(c, x, x, count, &host));
         if (c->rank == root)
             TRY(staging_take(c, host, x, count));

@@ -23,6 +23,8 @@ void staging_copy(struct comm *c, struct view y, struct view x, size_t count)
     assert(y.type == x.type);
     if (!count || !y.data || !x.data || y.data == x.data) /* a null device has no data */
         return;
+    if (from != to)
+        c->staged += (int64_t)(count * dtype_size(x.type));
     if (from && to)
         c->dev->ops->copy(c->dev, y, x, count);
     else if (from)

@@ -5,11 +5,21 @@
 #include <stddef.h>
 
 #include "comm/layout.h"
-#include "tensor/dtype.h"
+#include "tensor/ranks.h"
+
+/* Elements [begin, end), of rank b's block. */
+static inline struct rank_sum sum_of(struct layout l, int b, size_t begin, size_t end)
+{
+    return (struct rank_sum){l.nodes, l.each, b / l.each, b % l.each, begin, end};
+}
 
 /* Elements [begin, end) of x[0] ... x[l.nodes*l.each - 1] summed as those of rank b's block, into
  * every out[i] (n_out places of the same length as the vector). An out may be one of the x. */
-void sum_block(struct view *const out, int n_out, const struct view *x, struct layout l, int b,
-               size_t begin, size_t end);
+static inline void sum_block(const struct view *out, int n_out, const struct view *x,
+                             struct layout l, int b, size_t begin, size_t end)
+{
+    const struct rank_sum p = sum_of(l, b, begin, end);
+    sum_ranks(&p, out, n_out, x);
+}
 
 #endif

@@ -34,8 +34,8 @@ struct device {
  * is a GPU, else cpu), "reference", "null" (no arithmetic, and buffers that are accounted but hold
  * nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for). `threads` 0: all cores of
  * this process. DEVICE_HELP is the help of an option that names one. */
-#define DEVICE_HELP                                                                                 \
-    "cpu; cuda: a GPU; auto: a GPU where there is one; reference: slow, in double precision; "      \
+#define DEVICE_HELP                                                                                \
+    "cpu; cuda: a GPU; auto: a GPU where there is one; reference: slow, in double precision; "     \
     "apart: the cpu's bits the way a GPU would compute them, for tests of sotto itself"
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
@@ -57,7 +57,8 @@ enum sotto_status device_check(struct device *dev);
 void device_fail(struct device *dev, enum sotto_status code);
 
 /* All that was issued to a context so far. A context that follows a mark runs nothing that is
- * issued later before all of that is done; neither call waits. */
+ * issued later before all of that is done, also when the other one is closed by then; neither call
+ * waits. */
 struct device_mark {
     struct device *dev; /* NULL: nothing to wait for */
     uint64_t at;

@@ -3,9 +3,10 @@
  * Rows are tokens, so a (B, T, C) activation is (rows = B*T, C), contiguous unless a stride is
  * given. Activations, parameters and gradients may each be fp32 or bf16 (a view knows); arithmetic
  * is fp32 at least, but products with a bf16 weight, or that make the gradient of one, may round
- * their other operands to bf16 too before they multiply, and attention of bf16 rows its weights. "dw +=" means that the op adds to what is
- * there, since gradients accumulate over micro-batches. Views marked (optional) may be view_none.
- * Shapes are the caller's promise: ops assert, not return. */
+ * their other operands to bf16 too before they multiply, and attention of bf16 rows its weights.
+ * "dw +=" means that the op adds to what is there, since gradients accumulate over micro-batches.
+ * Views marked (optional) may be view_none. Shapes are the caller's promise: ops assert, not
+ * return. */
 #ifndef SOTTO_TENSOR_OPS_H
 #define SOTTO_TENSOR_OPS_H
 
@@ -14,6 +15,7 @@
 
 #include "base/rng.h"
 #include "tensor/device.h"
+#include "tensor/ranks.h"
 
 enum linear_layout {
     LINEAR_OUT_IN, /* w is (out, in), as in torch.nn.Linear   */
@@ -156,6 +158,8 @@ struct picks {
     size_t count, first, stride;
 };
 
+enum { RANKS_MOST = 128 }; /* whose vectors one op adds up */
+
 struct ops {
     const char *name;
     enum place place;                              /* of its memory */
@@ -184,6 +188,10 @@ struct ops {
     /* (optional) Seconds of the device's own clock from one mark to another, both among its last
      * 64; waits for them. */
     double (*elapsed)(struct device *dev, uint64_t begin, uint64_t end);
+
+    /* (optional) For tables with memory of their own: sum_ranks, of at most RANKS_MOST. */
+    void (*sum_ranks)(struct device *dev, const struct rank_sum *p, const struct view *out,
+                      int n_out, const struct view *x);
 
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);

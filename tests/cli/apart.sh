@@ -11,15 +11,13 @@ SOTTO_APART_DELAY=100 "$bits" "$sotto" "$list" --device=apart >there || die "apa
 [ "$(wc -l <here)" -ge 30 ] || die "only $(wc -l <here) configurations"
 diff here there || die "a device that is apart gives other bits"
 
-# All memory is accounted as on the cpu; communication has what data are staged in besides.
+# All memory is accounted as on the cpu: what workers of one process send each other is not staged on the host.
 for device in cpu apart; do
     succeeds "$sotto" train "${tiny[@]}" --steps=4 --workers=2 --shard=zero1 --device=$device --out=$device
-    grep -o '"memory_.*' $device/report.json | grep -v '"memory_communication"' >$device.memory
+    grep -o '"memory_.*' $device/report.json >$device.memory
 done
 [ -s cpu.memory ] || die "no memory in the report"
 diff cpu.memory apart.memory || die "a device that is apart needs other memory"
-communication() { sed -n 's/.*"memory_communication": \([0-9]*\).*/\1/p' "$1/report.json"; }
-[ "$(communication apart)" -gt "$(communication cpu)" ] || die "staging is not accounted"
 
 # What was trained on one is gone on with on the other.
 succeeds "$sotto" train --resume apart --steps=8 --device=cpu

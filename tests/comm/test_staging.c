@@ -6,12 +6,19 @@
 typedef enum sotto_status engine(const struct engine_config *config, worker_job *job, void *arg);
 static engine *const engines[] = {engine_threads, engine_virtual};
 
+/* A GPU has the bits of the host's sums, too. */
+static const char *far_device(void)
+{
+    const char *name = getenv("SOTTO_TEST_DEVICE");
+    return name ? name : "apart";
+}
+
 static void suite_on_a_device(void **state)
 {
     (void)state;
     for (int size = 1; size <= 4; size++) {
         const struct engine_config config = {.workers = size};
-        struct suite_config how = {size == 3 ? 20000 : 1023, true, "apart"};
+        struct suite_config how = {size == 3 ? 20000 : 1023, true, far_device()};
         for (int e = 0; e < 2; e++)
             assert_ok(engines[e](&config, suite_run, &how));
     }
@@ -54,6 +61,120 @@ static void places_mix(void **state)
     for (int size = 1; size <= 3; size++)
         for (int e = 0; e < 2; e++)
             assert_ok(engines[e](&(struct engine_config){.workers = size}, mix, NULL));
+}
+
+/* Collectives of a device's vectors stay there: the bits of the host's sums, and nothing of them
+ * passes the host. Vectors are made and changed right before and behind the calls. */
+struct stay {
+    struct device dev;
+    struct memory memory;
+    struct buffer x, y;
+    float *host; /* 2 of `count` */
+    size_t count;
+};
+
+static float stay_value(int rank, size_t i)
+{
+    return 1.0f / (float)(1 + (i * 37 + (size_t)rank * 101) % 1009);
+}
+
+static enum sotto_status stay_calls(struct worker *w, struct stay *s, enum dtype type)
+{
+    struct comm *c = w->world;
+    const struct ops *ops = s->dev.ops;
+    const struct comm_block mine = comm_block(s->count, c->size, c->rank);
+    struct view x = s->x.view, y = s->y.view, host = view_of(s->host, type);
+    x.type = y.type = type;
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < s->count; i++)
+            suite_put(host, i, stay_value(c->rank, i + (size_t)round));
+        ops->write(&s->dev, x, s->host, s->count);
+        TRY(comm_allreduce(c, y, x, s->count));
+        ops->fill(&s->dev, x, s->count, 7); /* not before all have read it */
+        TRY(comm_allreduce(c, host, host, s->count));
+        const struct view got = view_of(s->host + s->count, type);
+        ops->read(&s->dev, got.data, y, s->count);
+        CHECK(memcmp(got.data, host.data, s->count * dtype_size(type)) == 0, "other bits");
+        ops->write(&s->dev, x, s->host, s->count);
+        TRY(comm_reduce_scatter(c, view_at(y, mine.begin), x, s->count));
+        TRY(comm_allgather(c, x, view_at(y, mine.begin), s->count));
+        ops->fill(&s->dev, y, s->count, (float)c->rank);
+        TRY(comm_broadcast(c, y, s->count, round % c->size));
+        ops->axpy(&s->dev, y, 1, x, s->count);
+        TRY(comm_reduce_scatter(c, view_at(host, mine.begin), host, s->count));
+        TRY(comm_allgather(c, host, view_at(host, mine.begin), s->count));
+        ops->read(&s->dev, got.data, x, s->count);
+        CHECK(memcmp(got.data, host.data, s->count * dtype_size(type)) == 0, "other bits");
+        ops->read(&s->dev, got.data, y, s->count);
+        for (size_t i = 0; i < s->count; i++) {
+            suite_put(host, i, suite_get(host, i) + (float)(round % c->size));
+            CHECK(suite_get(got, i) == suite_get(host, i), "[%zu] is %g", i, suite_get(got, i));
+        }
+    }
+    CHECK(c->staged == 0, "%lld bytes went through the host", (long long)c->staged);
+    return SOTTO_OK;
+}
+
+static enum sotto_status stay_run(struct worker *w, void *arg)
+{
+    const size_t *count = arg;
+    struct stay s = {.count = *count};
+    TRY(device_open(&s.dev, far_device(), &s.memory, 1));
+    TRY(buffer_init(&s.x, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
+    TRY(buffer_init(&s.y, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
+    s.host = malloc(2 * s.count * sizeof *s.host);
+    w->world->dev = &s.dev;
+    enum sotto_status st = stay_calls(w, &s, DTYPE_F32);
+    if (st == SOTTO_OK)
+        st = stay_calls(w, &s, DTYPE_BF16);
+    w->world->dev = NULL;
+    free(s.host);
+    buffer_free(&s.x);
+    buffer_free(&s.y);
+    device_close(&s.dev); /* at once: nobody needs it any more */
+    return st;
+}
+
+static void sums_stay_on_the_device(void **state)
+{
+    static const int node[] = {0, 0, 1, 1};
+    size_t counts[] = {1, 3, 10007};
+    (void)state;
+    assert_int_equal(setenv("SOTTO_APART_DELAY", "200", 1), 0);
+    for (int e = 0; e < 2; e++)
+        for (int size = 2; size <= 4; size++)
+            for (int i = 0; i < 3; i++)
+                assert_ok(engines[e](
+                    &(struct engine_config){.workers = size, .node = size == 4 ? node : NULL},
+                    stay_run, &counts[i]));
+    assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
+}
+
+/* A rank that brings host memory where the others bring a device's. */
+static enum sotto_status disagree(struct worker *w, void *arg)
+{
+    struct memory memory = {0};
+    struct device dev;
+    struct buffer b;
+    float host[4] = {0};
+    (void)arg;
+    TRY(device_open(&dev, "apart", &memory, 1));
+    TRY(buffer_init(&b, &dev, DTYPE_F32, 4, MEMORY_OUTER));
+    w->world->dev = &dev;
+    const struct view v = w->rank == 1 ? view_of(host, DTYPE_F32) : b.view;
+    const enum sotto_status st = comm_allreduce(w->world, v, v, 4);
+    w->world->dev = NULL;
+    buffer_free(&b);
+    device_close(&dev);
+    return st;
+}
+
+static void places_disagree(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 2; e++)
+        assert_fails(engines[e](&(struct engine_config){.workers = 3}, disagree, NULL), SOTTO_EPEER,
+                     "workers call different things: the vectors of rank ");
 }
 
 enum { N = 64, ROUNDS = 40 };
@@ -126,8 +247,8 @@ static void lanes_begin_behind_a_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite_on_a_device),
-        cmocka_unit_test(places_mix),
+        cmocka_unit_test(suite_on_a_device),         cmocka_unit_test(places_mix),
+        cmocka_unit_test(sums_stay_on_the_device),   cmocka_unit_test(places_disagree),
         cmocka_unit_test(lanes_begin_behind_a_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

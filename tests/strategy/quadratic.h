@@ -33,12 +33,6 @@ struct quadratic {
     struct device *read_on;  /* that the last result was asked for on; NULL: its own */
 };
 
-/* What a device whose memory is apart stages of a vector to send. */
-static inline size_t staged(size_t bytes)
-{
-    return strcmp(test_device(), "cpu") == 0 ? 0 : bytes;
-}
-
 static inline double centre(int64_t index, int i)
 {
     return sin(1.7 * (double)index + 0.3 * i);

@@ -1,8 +1,20 @@
-/* Collectives: every rank shows the others its memory, and reads theirs. */
+/* Collectives: every rank shows the others its memory, and reads theirs.
+ *
+ * Where that is a device's, who reads are its ops: they follow what made the vectors, and what
+ * comes behind the call follows them. All of that is issued, in meetings of the ranks; none waits
+ * for the device. */
 #include <string.h>
 
 #include "comm/sum.h"
 #include "comm/threads/state.h"
+#include "tensor/ops.h"
+
+/* Behind all marks of the group. */
+static void follow_done(struct member *m)
+{
+    for (int r = 0; r < m->group->size; r++)
+        device_follow(m->base.dev, m->group->done[r]);
+}
 
 /* Publishes what this rank brings and waits for the others; then whether all brought the same. */
 static enum sotto_status open_call(struct member *m, struct offer mine)
@@ -23,7 +35,14 @@ static enum sotto_status open_call(struct member *m, struct offer mine)
                 "%s of %zu elements of %zu bytes",
                 m->base.rank, comm_call_name(mine.call), mine.count, mine.unit, r,
                 comm_call_name(o->call), o->count, o->unit);
+        if (o->far != mine.far)
+            return fail(SOTTO_EPEER,
+                        "workers call different things: the vectors of rank %d are the %s's, those "
+                        "of rank %d the %s's",
+                        m->base.rank, mine.far ? "device" : "host", r, o->far ? "device" : "host");
     }
+    for (int r = 0; r < g->size && mine.far; r++)
+        device_follow(m->base.dev, g->offer[r].ready);
     return SOTTO_OK;
 }
 
@@ -41,7 +60,13 @@ static enum sotto_status close_call(struct member *m, size_t bytes)
     for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
     m->base.wait.to = last;
+    if (mine->far)
+        g->done[m->base.rank] = device_mark(m->base.dev);
     threads_meet_again(m);
+    if (mine->far) {
+        follow_done(m);
+        threads_meet_again(m); /* who goes now may close the device that its mark is of */
+    }
     if (!g->world->shaped)
         return SOTTO_OK;
     return shaped_travel(g->world->shaped, &g->trip, &g->way, call, ++m->trips, last);
@@ -109,4 +134,46 @@ enum sotto_status threads_barrier(struct comm *c)
     struct member *m = (struct member *)c;
     TRY(open_call(m, (struct offer){.call = COMM_BARRIER}));
     return close_call(m, 0);
+}
+
+/* What a device's ops make of all ranks' vectors. */
+static void collect_on(struct device *dev, const struct member *m, enum comm_call call,
+                       struct view y, size_t count, int root)
+{
+    const struct comm *c = &m->base;
+    const struct comm_block own = comm_block(count, c->size, c->rank);
+    const struct rank_sum sum = sum_of(c->layout, c->rank, own.begin, own.end);
+    const bool any = own.end > own.begin;
+    if (call == COMM_ALLREDUCE && any)
+        dev->ops->sum_ranks(dev, &sum, m->y, c->size, m->x);
+    if (call == COMM_REDUCE_SCATTER && any) {
+        y.data = (char *)y.data - own.begin * dtype_size(y.type); /* as if it were the whole */
+        dev->ops->sum_ranks(dev, &sum, &y, 1, m->x);
+    }
+    if (call == COMM_BROADCAST && c->rank != root)
+        dev->ops->copy(dev, y, m->x[root], count);
+    for (int i = 1; i <= c->size && call == COMM_ALLGATHER; i++) {
+        const int r = (c->rank + i) % c->size;
+        const struct comm_block b = comm_block(count, c->size, r);
+        const struct view to = view_at(y, b.begin);
+        if (b.end > b.begin && to.data != m->x[r].data)
+            dev->ops->copy(dev, to, m->x[r], b.end - b.begin);
+    }
+}
+
+enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y, struct view x,
+                              size_t count, int root)
+{
+    struct member *m = (struct member *)c;
+    const size_t unit = dtype_size(y.type);
+    TRY(open_call(m, (struct offer){.call = call,
+                                    .x = x,
+                                    .y = y,
+                                    .count = count,
+                                    .unit = unit,
+                                    .root = root,
+                                    .far = true,
+                                    .ready = device_mark(c->dev)}));
+    collect_on(c->dev, m, call, y, count, root);
+    return close_call(m, count * unit);
 }

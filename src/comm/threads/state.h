@@ -28,6 +28,8 @@ struct offer {
     size_t count, unit;
     int root;
     double since; /* when it came */
+    bool far;     /* its views are a device's, and there from `ready` on */
+    struct device_mark ready;
 };
 
 struct message {
@@ -70,6 +72,7 @@ struct group {
     atomic_uint_least64_t *visits; /* (size) each rank's, to meetings */
     int *world_rank;               /* (size) */
     struct offer *offer;           /* (size) */
+    struct device_mark *done;      /* (size): of calls that stay on a device */
     struct box *box;               /* (size, size): from, to */
     struct inbox *inbox;           /* (size) */
     struct message *idle;          /* memory for the next messages */
@@ -101,6 +104,8 @@ void threads_meet_again(struct member *m);
 bool threads_sleep(struct group *g, double until);
 
 /* The entries of comm_ops: calls.c, messages.c. */
+enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y, struct view x,
+                              size_t count, int root);
 enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct view x,
                                          size_t count);

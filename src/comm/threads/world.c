@@ -43,6 +43,7 @@ static void free_group(struct group *g)
     pthread_mutex_destroy(&g->lock);
     way_close(&g->way);
     free(g->offer);
+    free(g->done);
     free(g->box);
     free(g->inbox);
     free(g->ended);
@@ -72,6 +73,7 @@ static struct group *make_group(struct world *w, int size, const int *worker)
     pthread_cond_init(&g->moved, &monotonic);
     pthread_condattr_destroy(&monotonic);
     g->offer = calloc(n, sizeof *g->offer);
+    g->done = calloc(n, sizeof *g->done);
     g->box = calloc(n * n, sizeof *g->box);
     g->inbox = calloc(n, sizeof *g->inbox);
     g->ended = calloc(n, sizeof *g->ended);
@@ -86,7 +88,7 @@ static struct group *make_group(struct world *w, int size, const int *worker)
     w->groups = g;
     pthread_mutex_unlock(&w->lock);
     if (!g->offer || !g->box || !g->inbox || !g->ended || !g->color || !g->made || !g->node ||
-        !g->visits || !g->world_rank) {
+        !g->visits || !g->world_rank || !g->done) {
         free_group(g);
         return NULL;
     }
@@ -160,6 +162,7 @@ static const struct comm_ops threads_ops = {
     .reduce_scatter = threads_reduce_scatter,
     .allgather = threads_allgather,
     .broadcast = threads_broadcast,
+    .far = threads_far,
     .barrier = threads_barrier,
     .split = split,
     .twin = twin,

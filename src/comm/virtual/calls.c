@@ -136,6 +136,19 @@ enum sotto_status virtual_broadcast(struct comm *c, void *data, size_t bytes, in
         c, (struct offer){.call = COMM_BROADCAST, .count = bytes, .unit = 1, .root = root}, x, x);
 }
 
+enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y, struct view x,
+                              size_t count, int root)
+{
+    return collective(c,
+                      (struct offer){.call = (int)call,
+                                     .count = count,
+                                     .unit = dtype_size(y.type),
+                                     .root = root,
+                                     .far = true,
+                                     .ready = device_mark(c->dev)},
+                      y, x);
+}
+
 enum sotto_status virtual_sum(struct comm *c, double *x, int count)
 {
     struct view v = {.data = x};

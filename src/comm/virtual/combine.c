@@ -3,6 +3,7 @@
 
 #include "comm/sum.h"
 #include "comm/virtual/state.h"
+#include "tensor/ops.h"
 
 const char *virtual_call_name(int call)
 {
@@ -35,6 +36,12 @@ static enum sotto_status check_offers(const struct group *g)
             virtual_call_name(a->call), a->count, a->unit, r, virtual_call_name(o->call), o->count,
             o->unit);
     }
+    for (int r = 1; r < g->size; r++)
+        if (g->offer[r].far != a->far)
+            return fail(SOTTO_EPEER,
+                        "workers call different things: the vectors of rank 0 are the %s's, those "
+                        "of rank %d the %s's",
+                        a->far ? "device" : "host", r, a->far ? "host" : "device");
     return SOTTO_OK;
 }
 
@@ -52,30 +59,58 @@ static bool have_data(const struct group *g)
     return all;
 }
 
-static void combine_sums(struct group *g, bool scatter, size_t count, size_t unit)
+/* Where data move: by the ops of `dev`, or in the host's memory. */
+static void sum_into(struct device *dev, const struct view *out, int n_out, const struct view *x,
+                     const struct rank_sum *p)
+{
+    if (dev)
+        dev->ops->sum_ranks(dev, p, out, n_out, x);
+    else
+        sum_ranks(p, out, n_out, x);
+}
+
+/* Elements of `unit` bytes, which is all that is known of the host's. */
+static void copy_to(struct device *dev, struct view to, struct view from, size_t count, size_t unit)
+{
+    if (to.data == from.data || !count)
+        return;
+    if (dev)
+        dev->ops->copy(dev, to, from, count);
+    else
+        memmove(to.data, from.data, count * unit);
+}
+
+static void combine_sums(struct group *g, struct device *dev, bool scatter, size_t count)
 {
     for (int r = 0; r < g->size; r++) {
         struct comm_block b = comm_block(count, g->size, r);
         if (b.begin == b.end)
             continue;
+        const struct rank_sum p = sum_of(g->member[r]->base.layout, r, b.begin, b.end);
         struct view y = g->y[r];
-        y.data = (char *)y.data - b.begin * unit; /* as if y were the whole vector */
-        sum_block(scatter ? &y : g->y, scatter ? 1 : g->size, g->x, g->member[r]->base.layout, r,
-                  b.begin, b.end);
+        y.data = (char *)y.data - b.begin * dtype_size(y.type); /* as if y were the whole vector */
+        sum_into(dev, scatter ? &y : g->y, scatter ? 1 : g->size, g->x, &p);
     }
 }
 
 /* Into rank 0's memory block by block, from there to the others at once. */
-static void combine_blocks(struct group *g, size_t count, size_t unit)
+static void combine_blocks(struct group *g, struct device *dev, size_t count, size_t unit)
 {
-    char *whole = g->y[0].data;
     for (int r = 0; r < g->size; r++) {
         struct comm_block b = comm_block(count, g->size, r);
-        if (b.end > b.begin && whole + b.begin * unit != g->x[r].data)
-            memmove(whole + b.begin * unit, g->x[r].data, (b.end - b.begin) * unit);
+        struct view to = g->y[0];
+        to.data = (char *)to.data + b.begin * unit;
+        copy_to(dev, to, g->x[r], b.end - b.begin, unit);
     }
     for (int r = 1; r < g->size; r++)
-        memcpy(g->y[r].data, whole, count * unit);
+        copy_to(dev, g->y[r], g->y[0], count, unit);
+}
+
+static void combine_broadcast(struct group *g, struct device *dev, const struct offer *o)
+{
+    for (int r = 0; r < g->size; r++)
+        if (r != o->root)
+            copy_to(dev, g->y[r], g->x[o->root], o->count, o->unit);
 }
 
 static void combine_numbers(struct group *g, int count)
@@ -89,25 +124,23 @@ static void combine_numbers(struct group *g, int count)
     }
 }
 
-enum sotto_status virtual_complete(struct group *g)
+static enum sotto_status combine(struct group *g, struct device *dev)
 {
-    TRY(check_offers(g));
     const struct offer *o = &g->offer[0];
     const bool moves = have_data(g);
     switch (o->call) {
     case COMM_ALLREDUCE:
     case COMM_REDUCE_SCATTER:
         if (moves)
-            combine_sums(g, o->call == COMM_REDUCE_SCATTER, o->count, o->unit);
+            combine_sums(g, dev, o->call == COMM_REDUCE_SCATTER, o->count);
         return SOTTO_OK;
     case COMM_ALLGATHER:
         if (moves)
-            combine_blocks(g, o->count, o->unit);
+            combine_blocks(g, dev, o->count, o->unit);
         return SOTTO_OK;
     case COMM_BROADCAST:
-        for (int r = 0; r < g->size && moves; r++)
-            if (r != o->root)
-                memcpy(g->y[r].data, g->x[o->root].data, o->count);
+        if (moves)
+            combine_broadcast(g, dev, o);
         return SOTTO_OK;
     case CALL_SUM:
         combine_numbers(g, (int)o->count);
@@ -117,4 +150,24 @@ enum sotto_status virtual_complete(struct group *g)
     default:
         return SOTTO_OK;
     }
+}
+
+/* On the device of rank 0, which waits with all others here: behind what made the vectors, and
+ * ahead of what any of them goes on with. */
+static enum sotto_status combine_far(struct group *g)
+{
+    struct device *dev = g->member[0]->base.dev;
+    for (int r = 0; r < g->size; r++)
+        device_follow(dev, g->offer[r].ready);
+    TRY(combine(g, dev));
+    const struct device_mark done = device_mark(dev);
+    for (int r = 0; r < g->size; r++)
+        device_follow(g->member[r]->base.dev, done);
+    return device_failed(dev);
+}
+
+enum sotto_status virtual_complete(struct group *g)
+{
+    TRY(check_offers(g));
+    return g->offer[0].far ? combine_far(g) : combine(g, NULL);
 }

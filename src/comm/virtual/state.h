@@ -14,6 +14,8 @@ struct offer {
     int root;
     int color;         /* split */
     struct comm **out; /* split */
+    bool far;          /* its views are a device's, and there from `ready` on */
+    struct device_mark ready;
 };
 
 struct message {
@@ -105,6 +107,8 @@ enum sotto_status virtual_broadcast(struct comm *c, void *data, size_t bytes, in
 enum sotto_status virtual_sum(struct comm *c, double *x, int count);
 enum sotto_status virtual_barrier(struct comm *c);
 enum sotto_status virtual_split(struct comm *c, int color, struct comm **out);
+enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y, struct view x,
+                              size_t count, int root);
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,

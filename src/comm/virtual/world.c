@@ -190,6 +190,7 @@ static const struct comm_ops virtual_comm_ops = {
     .allgather = virtual_allgather,
     .sum = virtual_sum,
     .broadcast = virtual_broadcast,
+    .far = virtual_far,
     .barrier = virtual_barrier,
     .split = virtual_split,
     .twin = twin,

@@ -89,12 +89,14 @@ static void follow_late(struct device *cpu, void *call)
     const struct follow_call *f = call;
     (void)cpu;
     line_wait(f->line, f->at);
+    line_drop(f->line);
 }
 
 static void apart_follow(struct device *dev, struct device_mark mark)
 {
-    issue(dev, follow_late, &(struct follow_call){apart_of(mark.dev)->line, mark.at},
-          sizeof(struct follow_call));
+    struct line *line = apart_of(mark.dev)->line;
+    line_hold(line);
+    issue(dev, follow_late, &(struct follow_call){line, mark.at}, sizeof(struct follow_call));
 }
 
 static void *apart_alloc(struct device *dev, size_t bytes)
@@ -188,6 +190,34 @@ static double apart_sum_squares(struct device *dev, const struct pair *p, int n,
     issue(dev, squares_late, &(struct squares_call){p, n, &sum, each}, sizeof(struct squares_call));
     apart_sync(dev);
     return sum;
+}
+
+struct ranks_call {
+    struct rank_sum p;
+    int n_out, n;
+};
+
+static void ranks_late(struct device *cpu, void *call)
+{
+    const struct ranks_call *c = call;
+    struct view all[2 * RANKS_MOST];
+    (void)cpu;
+    memcpy(all, c + 1, (size_t)(c->n_out + c->n) * sizeof *all);
+    sum_ranks(&c->p, all, c->n_out, all + c->n_out);
+}
+
+static void apart_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out,
+                            int n_out, const struct view *x)
+{
+    const struct ranks_call c = {*p, n_out, p->nodes * p->each};
+    struct view all[2 * RANKS_MOST];
+    assert(c.n_out <= RANKS_MOST && c.n <= RANKS_MOST);
+    for (int i = 0; i < c.n_out; i++)
+        all[i] = here(out[i]);
+    for (int i = 0; i < c.n; i++)
+        all[c.n_out + i] = here(x[i]);
+    line_issue(apart_of(dev)->line, ranks_late, &c, sizeof c, all,
+               (size_t)(c.n_out + c.n) * sizeof *all);
 }
 
 struct adamw_call {
@@ -364,5 +394,6 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
         .sync = apart_sync,
         .mark = apart_mark,
         .follow = apart_follow,
+        .sum_ranks = apart_sum_ranks,
         OPS_COMPUTE(apart),
 };

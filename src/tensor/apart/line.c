@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdalign.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ struct header {
 };
 
 struct line {
+    atomic_int users; /* who opened it, and who is to wait for it */
     struct device *dev;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -79,6 +81,7 @@ enum sotto_status line_open(struct line **out, struct device *dev)
     struct line *l = *out = calloc(1, sizeof *l);
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a device's calls");
+    atomic_init(&l->users, 1);
     l->dev = dev;
     const long most = delay ? strtol(delay, NULL, 10) : 0;
     l->delay = most > 0 && most <= 1000000 ? (unsigned)most : 0;
@@ -94,6 +97,20 @@ enum sotto_status line_open(struct line **out, struct device *dev)
     return fail(SOTTO_ENOMEM, "cannot start a thread for a device: %s", strerror(error));
 }
 
+void line_hold(struct line *l)
+{
+    atomic_fetch_add(&l->users, 1);
+}
+
+void line_drop(struct line *l)
+{
+    if (atomic_fetch_sub(&l->users, 1) > 1)
+        return;
+    pthread_cond_destroy(&l->moved);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
 void line_close(struct line *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -101,9 +118,7 @@ void line_close(struct line *l)
     pthread_cond_broadcast(&l->moved);
     pthread_mutex_unlock(&l->lock);
     pthread_join(l->thread, NULL);
-    pthread_cond_destroy(&l->moved);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
+    line_drop(l);
 }
 
 void line_issue(struct line *l, line_job *job, const void *call, size_t bytes, const void *more,

@@ -14,6 +14,10 @@ typedef void line_job(struct device *dev, void *call);
 enum sotto_status line_open(struct line **out, struct device *dev);
 void line_close(struct line *line); /* waits for all jobs */
 
+/* For whoever is to wait for it, perhaps when it is closed. */
+void line_hold(struct line *line);
+void line_drop(struct line *line);
+
 enum { LINE_CALL = 16 << 10 }; /* bytes that a call may have, at most */
 
 /* Takes a copy of `bytes` of call and of `more`, which follow each other. */

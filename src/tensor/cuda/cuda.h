@@ -16,6 +16,7 @@
 struct cuda_ferry {
     char *pages;
     size_t half; /* bytes */
+    size_t paid; /* of both, by the account of who has it */
     cudaEvent_t landed[2];
     int next;
 };
@@ -36,6 +37,7 @@ struct cuda_room {
 enum { CUDA_MARKS = 64 };
 
 struct cuda {
+    struct cuda *next; /* parked */
     int gpu;
     cudaStream_t stream;
     cudaMemPool_t pool;
@@ -72,6 +74,13 @@ static inline struct vec cuda_vec(struct view v)
 
 /* NULL (and a kept failure) without memory. */
 void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes);
+void cuda_drop(struct device *dev, struct cuda_room *room);
+
+/* park.c: contexts of this process that nobody has open. To make one takes milliseconds, most of
+ * which hold up every other context, and every worker and lane of every run opens one. They keep
+ * their stream, events, pinned pages and choices of kernels, and no memory of the GPU. */
+struct cuda *cuda_unpark(int gpu); /* NULL: none of that GPU */
+void cuda_park(struct cuda *c);
 
 /* memory.c */
 void *cuda_alloc(struct device *dev, size_t bytes);
@@ -79,9 +88,12 @@ void cuda_release(struct device *dev, void *memory, size_t bytes);
 void cuda_write(struct device *dev, struct view to, const void *host, size_t count);
 void cuda_read(struct device *dev, void *host, struct view from, size_t count);
 void cuda_left(struct device *dev, size_t *left, size_t *all);
-void cuda_ferry_close(struct device *dev);
+void cuda_ferry_rest(struct device *dev); /* nothing of it is the account's any more */
+void cuda_ferry_close(struct cuda_ferry *f);
 
 /* The entries of the table, by file. */
+void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
+                    const struct view *x);
 void cuda_fill(struct device *dev, struct view y, size_t count, float value);
 void cuda_copy(struct device *dev, struct view y, struct view x, size_t count);
 void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x);

@@ -39,6 +39,16 @@ int launch_sign(stream_t s, struct vec y, struct vec x, size_t n);
 int launch_finish(stream_t s, struct vec y, const float *product, struct vec bias,
                   struct vec residual, size_t rows, int width);
 
+/* ranks.cu: every out = the sum of the x, one of each rank, in the order they are listed: of `each`
+ * on a node, and of `nodes`. All begin at the first of `count` elements; an out may be an x. */
+enum { LAUNCH_RANKS = 128 };
+struct ranks {
+    int nodes, each, n_out, half;
+    const void *x[LAUNCH_RANKS];
+    void *out[LAUNCH_RANKS];
+};
+int launch_sum_ranks(stream_t s, const struct ranks *p, size_t count);
+
 /* sums.cu. Sums are of blocks whose sizes follow from the shape alone, added in their order. */
 enum { SQUARES_BLOCK = 1 << 15 }; /* elements that one partial sum is of */
 int launch_sum_squares(stream_t s, double *sum, double *parts, struct vec x, struct vec y,

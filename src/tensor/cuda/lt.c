@@ -87,8 +87,6 @@ struct lt *lt_open(struct device *dev)
     (void)cuda_stream(dev);
     if (!load(lt) || lt->cublasLtCreate(&lt->handle) != CUBLAS_STATUS_SUCCESS)
         lt->handle = NULL;
-    if (lt->handle && !cuda_grow(dev, &lt->workspace, WORKSPACE))
-        lt->handle = NULL;
     if (lt->handle)
         snprintf(lt->about, sizeof lt->about, "cuBLASLt %zu", lt->cublasLtGetVersion());
     else
@@ -108,7 +106,13 @@ static void drop(const struct lt *lt, struct choice_made *c)
         lt->cublasLtMatrixLayoutDestroy(c->c);
 }
 
-void lt_close(struct lt *lt, struct device *dev)
+void lt_rest(struct lt *lt, struct device *dev)
+{
+    if (lt)
+        cuda_drop(dev, &lt->workspace);
+}
+
+void lt_close(struct lt *lt)
 {
     if (!lt)
         return;
@@ -116,10 +120,6 @@ void lt_close(struct lt *lt, struct device *dev)
         drop(lt, &lt->made[i]);
     if (lt->handle)
         lt->cublasLtDestroy(lt->handle);
-    if (lt->workspace.data) {
-        cuda_release(dev, lt->workspace.data, lt->workspace.bytes);
-        memory_remove(dev->memory, MEMORY_SCRATCH, lt->workspace.bytes);
-    }
     if (lt->library)
         dlclose(lt->library);
     free(lt->made);
@@ -282,7 +282,7 @@ bool lt_product(struct lt *lt, struct device *dev, const struct product *p)
         return false;
     stream_t stream = cuda_stream(dev);
     struct choice_made *c = choice_of(lt, &s, p);
-    if (!c || c->none)
+    if (!c || c->none || !cuda_grow(dev, &lt->workspace, WORKSPACE))
         return false;
     if (s.bias)
         lt->cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,

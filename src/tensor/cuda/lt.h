@@ -7,7 +7,8 @@
 
 /* Never NULL unless there is no memory for it; without the library lt_product takes nothing. */
 struct lt *lt_open(struct device *dev);
-void lt_close(struct lt *lt, struct device *dev);
+void lt_rest(struct lt *lt, struct device *dev); /* gives back what it works in; NULL is fine */
+void lt_close(struct lt *lt);                    /* which rests */
 const char *lt_describe(const struct lt *lt);
 
 /* Whether it took it: factors of one type and the rest of c's, fp32 with fp32 factors; bias on 16

@@ -40,14 +40,20 @@ void cuda_left(struct device *dev, size_t *left, size_t *all)
     cuda_check(dev, cudaMemGetInfo(left, all), "say how much memory it has");
 }
 
-void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes)
+void cuda_drop(struct device *dev, struct cuda_room *room)
 {
-    if (bytes <= room->bytes)
-        return room->data;
     if (room->data) {
         cuda_release(dev, room->data, room->bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, room->bytes);
     }
+    *room = (struct cuda_room){0};
+}
+
+void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes)
+{
+    if (bytes <= room->bytes)
+        return room->data;
+    cuda_drop(dev, room);
     *room = (struct cuda_room){cuda_alloc(dev, bytes), bytes};
     if (!room->data) {
         *room = (struct cuda_room){0};
@@ -61,26 +67,41 @@ void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes)
 
 enum { FERRY_LEAST = 1 << 16, FERRY_MOST = 4 << 20 };
 
-static void drop_pages(struct device *dev)
+static void drop_pages(struct cuda_ferry *f)
 {
-    struct cuda_ferry *f = &cuda_of(dev)->ferry;
     if (!f->pages)
         return;
     for (int i = 0; i < 2; i++)
         (void)cudaEventSynchronize(f->landed[i]);
     (void)cudaFreeHost(f->pages);
-    memory_remove(dev->memory, MEMORY_SCRATCH, 2 * f->half);
     f->pages = NULL;
     f->half = 0;
 }
 
-void cuda_ferry_close(struct device *dev)
+void cuda_ferry_rest(struct device *dev)
 {
     struct cuda_ferry *f = &cuda_of(dev)->ferry;
-    drop_pages(dev);
+    memory_remove(dev->memory, MEMORY_SCRATCH, f->paid);
+    f->paid = 0;
+}
+
+void cuda_ferry_close(struct cuda_ferry *f)
+{
+    drop_pages(f);
     for (int i = 0; i < 2; i++)
         if (f->landed[i])
             (void)cudaEventDestroy(f->landed[i]);
+}
+
+/* Pages that were there before this context is opened are paid for as they are used, so that an
+ * account does not depend on who came before. */
+static void pay(struct device *dev, size_t half)
+{
+    struct cuda_ferry *f = &cuda_of(dev)->ferry;
+    if (2 * half <= f->paid)
+        return;
+    memory_add(dev->memory, MEMORY_SCRATCH, 2 * half - f->paid);
+    f->paid = 2 * half;
 }
 
 /* Halves for `bytes`, or for the most that is carried at once. False: no memory, a kept failure. */
@@ -90,9 +111,11 @@ static bool ferry_room(struct device *dev, size_t bytes)
     size_t half = FERRY_LEAST;
     while (half < bytes && half < FERRY_MOST)
         half *= 2;
-    if (half <= f->half)
+    if (half <= f->half) {
+        pay(dev, half);
         return true;
-    drop_pages(dev);
+    }
+    drop_pages(f);
     void *pages = NULL;
     const cudaError_t error = cudaHostAlloc(&pages, 2 * half, cudaHostAllocDefault);
     cuda_check(dev, error, "pin pages of the host");
@@ -100,7 +123,7 @@ static bool ferry_room(struct device *dev, size_t bytes)
         return false;
     f->pages = pages;
     f->half = half;
-    memory_add(dev->memory, MEMORY_SCRATCH, 2 * half);
+    pay(dev, half);
     return true;
 }
 

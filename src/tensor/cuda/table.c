@@ -59,13 +59,12 @@ bool gpus_describe(int i, char *text, size_t room)
 
 bool gpus_usable(void)
 {
-    struct cudaDeviceProp p;
+    int major = 0;
     const int count = gpus_count();
-    if (!count || cudaGetDeviceProperties(&p, local_rank() % count) != cudaSuccess) {
+    if (!count || cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor,
+                                         local_rank() % count) != cudaSuccess)
         (void)cudaGetLastError();
-        return false;
-    }
-    return p.major >= OLDEST;
+    return major >= OLDEST;
 }
 
 /* Memory that was freed stays for the next who asks, up to this much. */
@@ -89,43 +88,46 @@ static cudaError_t open_stream(struct cuda *c)
     return e;
 }
 
+static void destroy(struct cuda *c)
+{
+    lt_close(c->lt);
+    cuda_ferry_close(&c->ferry);
+    for (int i = 0; i < CUDA_MARKS; i++)
+        if (c->marks[i])
+            (void)cudaEventDestroy(c->marks[i]);
+    if (c->news)
+        (void)cudaFreeHost(c->news);
+    if (c->stream)
+        (void)cudaStreamDestroy(c->stream);
+    free(c);
+}
+
+/* What lasts is left for the next who opens one, unless something has gone wrong in it. */
 static void cuda_close(struct device *dev)
 {
     struct cuda *c = cuda_of(dev);
     if (!c)
         return;
-    (void)cuda_stream(dev);
-    if (c->stream)
-        (void)cudaStreamSynchronize(c->stream);
-    lt_close(c->lt, dev);
-    cuda_ferry_close(dev);
-    if (c->windows.data) {
-        cuda_release(dev, c->windows.data, c->windows.bytes);
-        memory_remove(dev->memory, MEMORY_SCRATCH, c->windows.bytes);
-    }
-    for (int i = 0; i < CUDA_MARKS; i++)
-        if (c->marks[i])
-            (void)cudaEventDestroy(c->marks[i]);
-    if (c->news) {
-        (void)cudaFreeHost(c->news);
-        memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
-    }
-    if (c->stream) {
-        (void)cudaStreamSynchronize(c->stream); /* what was released is */
-        (void)cudaStreamDestroy(c->stream);
-    }
-    free(c);
+    stream_t s = cuda_stream(dev);
+    (void)cudaStreamSynchronize(s);
+    lt_rest(c->lt, dev);
+    cuda_drop(dev, &c->windows);
+    cuda_ferry_rest(dev);
+    memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
     dev->impl = NULL;
+    if (cudaStreamSynchronize(s) != cudaSuccess || dev->failure.code != SOTTO_OK) {
+        (void)cudaGetLastError();
+        destroy(c);
+        return;
+    }
+    memset(c->news, 0, sizeof *c->news);
+    cuda_park(c);
 }
 
-static enum sotto_status cuda_open(struct device *dev)
+/* A new one. */
+static enum sotto_status make(int gpu, struct cuda **out)
 {
     struct cudaDeviceProp p;
-    int count = 0;
-    const cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess || count == 0)
-        return no_gpu(error);
-    const int gpu = local_rank() % count;
     if (cudaGetDeviceProperties(&p, gpu) != cudaSuccess)
         return no_gpu(cudaGetLastError());
     if (p.major < OLDEST)
@@ -137,20 +139,31 @@ static enum sotto_status cuda_open(struct device *dev)
         return fail(SOTTO_ENOMEM, "no memory for a device");
     c->gpu = gpu;
     snprintf(c->about, sizeof c->about, "%s", p.name);
-    dev->impl = c;
     const cudaError_t opened = open_stream(c);
-    if (c->news) {
+    if (opened == cudaSuccess) {
         memset(c->news, 0, sizeof *c->news);
-        memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
-    }
-    if (opened == cudaSuccess)
+        *out = c;
         return SOTTO_OK;
-    const enum sotto_status st =
-        fail(opened == cudaErrorMemoryAllocation ? SOTTO_ENOMEM : SOTTO_EIO,
-             "GPU %d (%s) cannot be opened: %s", gpu, p.name, cudaGetErrorString(opened));
+    }
     (void)cudaGetLastError();
-    cuda_close(dev);
-    return st;
+    destroy(c);
+    return fail(opened == cudaErrorMemoryAllocation ? SOTTO_ENOMEM : SOTTO_EIO,
+                "GPU %d (%s) cannot be opened: %s", gpu, p.name, cudaGetErrorString(opened));
+}
+
+static enum sotto_status cuda_open(struct device *dev)
+{
+    int count = 0;
+    const cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess || count == 0)
+        return no_gpu(error);
+    const int gpu = local_rank() % count;
+    struct cuda *c = cuda_unpark(gpu);
+    if (!c)
+        TRY(make(gpu, &c));
+    dev->impl = c;
+    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    return SOTTO_OK;
 }
 
 static const char *cuda_describe(const struct device *dev)
@@ -211,5 +224,6 @@ const struct ops ops_cuda = {
     .mark = cuda_mark,
     .follow = cuda_follow,
     .elapsed = cuda_elapsed,
+    .sum_ranks = cuda_sum_ranks,
     OPS_COMPUTE(cuda),
 };

@@ -8,8 +8,28 @@ void cuda_fill(struct device *dev, struct view y, size_t count, float value)
 
 void cuda_copy(struct device *dev, struct view y, struct view x, size_t count)
 {
-    assert(dtype_size(y.type) != 1 && dtype_size(x.type) != 1);
-    cuda_check(dev, launch_copy(cuda_stream(dev), cuda_vec(y), cuda_vec(x), count), "copy");
+    stream_t s = cuda_stream(dev);
+    if (y.type == x.type)
+        cuda_check(dev,
+                   cudaMemcpyAsync(y.data, x.data, count * dtype_size(y.type),
+                                   cudaMemcpyDeviceToDevice, s),
+                   "copy");
+    else
+        cuda_check(dev, launch_copy(s, cuda_vec(y), cuda_vec(x), count), "copy");
+}
+
+void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
+                    const struct view *x)
+{
+    struct ranks r = {
+        .nodes = p->nodes, .each = p->each, .n_out = n_out, .half = out[0].type == DTYPE_BF16};
+    _Static_assert((int)LAUNCH_RANKS == (int)RANKS_MOST, "as many ranks as ops.h promises");
+    assert(n_out <= RANKS_MOST && p->nodes * p->each <= RANKS_MOST);
+    for (int i = 0; i < p->nodes * p->each; i++)
+        r.x[i] = view_at(x[rank_sum_turn(p, i)], p->begin).data;
+    for (int i = 0; i < n_out; i++)
+        r.out[i] = view_at(out[i], p->begin).data;
+    cuda_check(dev, launch_sum_ranks(cuda_stream(dev), &r, p->end - p->begin), "add up");
 }
 
 void cuda_copy_rows(struct device *dev, const struct row_copy *p, struct view y, struct view x)

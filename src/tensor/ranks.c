@@ -1,4 +1,4 @@
-#include "comm/sum.h"
+#include "tensor/ranks.h"
 
 enum { PIECE = 2048 }; /* elements: a piece and its sources stay in the first cache */
 
@@ -38,19 +38,18 @@ static void narrow(uint16_t *y, const float *x, size_t n)
         y[i] = bf16_round(x[i]);
 }
 
-/* What is summed: piece [at, at + n) of the block of place `place` on node `node`. */
+/* What is summed: piece [at, at + n) of a block. */
 struct piece {
     const struct view *x;
-    struct layout l;
-    int node, place;
+    const struct rank_sum *of;
     size_t at, n;
 };
 
 /* The piece of the i-th place after the block's own, on the k-th node after it. */
 static const void *source(const struct piece *p, int k, int i)
 {
-    const int node = (p->node + k) % p->l.nodes, place = (p->place + i) % p->l.each;
-    return view_at(p->x[node * p->l.each + place], p->at).data;
+    const int rank = rank_sum_turn(p->of, (k - 1) * p->of->each + i - 1);
+    return view_at(p->x[rank], p->at).data;
 }
 
 /* The sum of a node's pieces: by way of `partial`, in the end at `to`. Of a single one nothing is
@@ -58,8 +57,8 @@ static const void *source(const struct piece *p, int k, int i)
 static const float *node_f32(float *to, float *partial, const struct piece *p, int k)
 {
     const float *sum = source(p, k, 1);
-    for (int i = 2; i <= p->l.each; i++) {
-        float *next = i < p->l.each ? partial : to;
+    for (int i = 2; i <= p->of->each; i++) {
+        float *next = i < p->of->each ? partial : to;
         add_f32(next, sum, source(p, k, i), p->n);
         sum = next;
     }
@@ -70,7 +69,7 @@ static const float *node_f32(float *to, float *partial, const struct piece *p, i
 static void sum_f32(float *y, const struct piece *p)
 {
     float total[PIECE], partial[PIECE];
-    const int nodes = p->l.nodes;
+    const int nodes = p->of->nodes;
     const float *sum = node_f32(nodes > 1 ? total : y, total, p, 1);
     for (int k = 2; k <= nodes; k++) {
         float *next = k < nodes ? total : y;
@@ -85,9 +84,9 @@ static void sum_f32(float *y, const struct piece *p)
 static void node_bf16(float *sum, const struct piece *p, int k)
 {
     widen(sum, source(p, k, 1), p->n);
-    for (int i = 2; i <= p->l.each; i++)
+    for (int i = 2; i <= p->of->each; i++)
         add_bf16(sum, source(p, k, i), p->n);
-    if (p->l.each > 1 && p->l.nodes > 1)
+    if (p->of->each > 1 && p->of->nodes > 1)
         round_all(sum, p->n);
 }
 
@@ -95,20 +94,19 @@ static void sum_bf16(uint16_t *y, const struct piece *p)
 {
     float total[PIECE], partial[PIECE];
     node_bf16(total, p, 1);
-    for (int k = 2; k <= p->l.nodes; k++) {
+    for (int k = 2; k <= p->of->nodes; k++) {
         node_bf16(partial, p, k);
         add_f32(total, total, partial, p->n);
     }
     narrow(y, total, p->n);
 }
 
-void sum_block(struct view *const out, int n_out, const struct view *x, struct layout l, int b,
-               size_t begin, size_t end)
+void sum_ranks(const struct rank_sum *of, const struct view *out, int n_out, const struct view *x)
 {
-    size_t unit = dtype_size(out[0].type);
-    struct piece p = {.x = x, .l = l, .node = b / l.each, .place = b % l.each};
-    for (p.at = begin; p.at < end; p.at += PIECE) {
-        p.n = end - p.at < PIECE ? end - p.at : PIECE;
+    const size_t unit = dtype_size(out[0].type);
+    struct piece p = {.x = x, .of = of};
+    for (p.at = of->begin; p.at < of->end; p.at += PIECE) {
+        p.n = of->end - p.at < PIECE ? of->end - p.at : PIECE;
         void *y = view_at(out[0], p.at).data;
         if (out[0].type == DTYPE_F32)
             sum_f32(y, &p);
