@@ -241,6 +241,52 @@ static void changes(void **state)
     }
 }
 
+/* demo, random and striding take m over from each other: with all of it exchanged they are one
+ * rule, whose first step has it in it. One that adds up other things is dropped. */
+static void momenta_go_on(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"demo", "random", "striding"};
+    char folder[64], option[64];
+    for (int i = 0; i < 3; i++) {
+        double loss[4];
+        struct seen seen;
+        snprintf(folder, sizeof folder, "m.%s", names[i]);
+        struct run_config from = configure(folder);
+        set(&from, "optim.lr=0.02");
+        set(&from, "optim.warmup=0");
+        from.train.eval_every = 0;
+        for (int k = -1; k < 4; k++) { /* itself, then each of them, and one with other momenta */
+            struct run_config c = from;
+            const char *now = names[k < 0 ? i : k % 3];
+            snprintf(option, sizeof option, "strategy.preset=%s", now);
+            set(&c, option);
+            snprintf(option, sizeof option, "%s.sign=off", now);
+            set(&c, option);
+            snprintf(option, sizeof option, "%s.rate=%s", now, k < 0 ? "0.0625" : "1");
+            set(&c, option);
+            if (k < 0) {
+                assert_ok(train(&c, 8, &seen));
+                continue;
+            }
+            if (k == 3)
+                set(&c, "demo.momentum=scaled");
+            snprintf(option, sizeof option, "m.%s.%d", names[i], k);
+            strcpy(c.train.out, at(option));
+            char command[2 * FILE_PATH_ROOM + 16];
+            snprintf(command, sizeof command, "cp -r %s %s", at(folder), c.train.out);
+            assert_int_equal(system(command), 0);
+            assert_ok(train(&c, 9, &seen));
+            loss[k] = seen.result.evaluation.loss;
+        }
+        for (int k = 0; k < 2; k++) /* sums in other orders; there and back by the transform */
+            if (!(fabs(loss[k] - loss[2]) < 1e-5))
+                fail_with("%s goes on as %s: %g, not %g", names[i], names[k], loss[k], loss[2]);
+        if (!(fabs(loss[3] - loss[2]) > 1e-3))
+            fail_with("%s: %g with m, %g without", names[i], loss[2], loss[3]);
+    }
+}
+
 /* In the middle of a round of co2, to every other penalty. */
 static void another_penalty(void **state)
 {
@@ -368,10 +414,10 @@ static void alike(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume),       cmocka_unit_test(changes),
-        cmocka_unit_test(another_tau),  cmocka_unit_test(another_penalty),
-        cmocka_unit_test(measured_tau), cmocka_unit_test(stops),
-        cmocka_unit_test(alike),
+        cmocka_unit_test(resume),          cmocka_unit_test(changes),
+        cmocka_unit_test(momenta_go_on),   cmocka_unit_test(another_tau),
+        cmocka_unit_test(another_penalty), cmocka_unit_test(measured_tau),
+        cmocka_unit_test(stops),           cmocka_unit_test(alike),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -1,9 +1,11 @@
 #include "strategy/replicate/decoupled.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "tensor/ops.h"
 
 const char *const decoupled_signs[] = {"after", "before", "off", NULL};
@@ -99,15 +101,38 @@ void decoupled_free(struct replicate *r)
     buffer_free(&d->q);
 }
 
+/* What m adds up. One of other terms is worth nothing: the learning rate of each has gone. */
+static enum sotto_status visit_momentum(struct replicate *r, struct state_visitor *v, bool *same)
+{
+    const char *now = decoupled_momenta[options((struct decoupled *)r)->momentum];
+    char momentum[16];
+    snprintf(momentum, sizeof momentum, "%s", now);
+    *same = true;
+    if (state_loading(v) && !state_has(v, "outer.momentum")) /* of a version that did not tell */
+        return SOTTO_OK;
+    TRY(state_text(v, "outer.momentum", momentum, sizeof momentum));
+    *same = strcmp(momentum, now) == 0;
+    if (!*same && r->is.mesh->worker->rank == 0)
+        log_info("'decoupled.m' is dropped, and begins with 0: it was made with momentum = %s, and "
+                 "goes on with %s",
+                 momentum, now);
+    return SOTTO_OK;
+}
+
+/* All members' m is the same thing: it goes on when one takes over from another. */
 enum sotto_status decoupled_visit(struct replicate *r, struct state_visitor *v)
 {
     struct decoupled *d = (struct decoupled *)r;
     int64_t groups = r->is.mesh->n_r;
+    bool same;
     TRY(replicate_visit(r, v));
-    if (!r->from.same)
+    if (!r->from.same && !(state_loading(v) && state_has(v, "decoupled.")))
         return SOTTO_OK;
     TRY(state_count(v, "outer.groups", &groups, STATE_WORKERS));
+    TRY(visit_momentum(r, v, &same));
     r->from.groups = groups;
+    if (!same)
+        return state_ignore(v, "decoupled.");
     return replicate_visit_own(r, v, "decoupled", "m", &d->m);
 }
 
