@@ -59,6 +59,17 @@ static enum sotto_status no_device(const char *name)
 #endif
 }
 
+/* `kernels` NULL: those that it chooses. */
+static enum sotto_status open_table(struct device *dev, const char *kernels)
+{
+    if (kernels && !dev->ops->select)
+        return fail(SOTTO_EINVAL, "device '%s' has no kernels to choose from, got '%s'",
+                    dev->ops->name, kernels);
+    if (dev->ops->open)
+        TRY(dev->ops->open(dev));
+    return kernels ? dev->ops->select(dev, kernels) : SOTTO_OK;
+}
+
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
 {
@@ -67,12 +78,17 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         dev->threads = cores > 0 ? (int)cores : 1;
     }
-    if (strcmp(name, "auto") == 0)
-        name = best_device();
+    const char *colon = strchr(name, ':');
+    size_t length = colon ? (size_t)(colon - name) : strlen(name);
+    const char *table = name;
+    if (length == strlen("auto") && strncmp(name, "auto", length) == 0) {
+        table = best_device();
+        length = strlen(table);
+    }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (strcmp(tables[i]->name, name) == 0) {
+        if (strlen(tables[i]->name) == length && strncmp(tables[i]->name, table, length) == 0) {
             dev->ops = tables[i];
-            return dev->ops->open ? dev->ops->open(dev) : SOTTO_OK;
+            return open_table(dev, colon ? colon + 1 : NULL);
         }
     }
     return no_device(name);

@@ -164,7 +164,9 @@ struct ops {
     const char *name;
     enum place place;                              /* of its memory */
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
-    void (*close)(struct device *dev);             /* (optional) waits for what was issued      */
+    /* (optional) Others of its kernels than `open` chose. */
+    enum sotto_status (*select)(struct device *dev, const char *kernels);
+    void (*close)(struct device *dev); /* (optional) waits for what was issued      */
     const char *(*describe)(
         const struct device *dev); /* (optional) what was chosen; else the name */
 

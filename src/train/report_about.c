@@ -52,6 +52,7 @@ void report_about(json_t *o, const struct run *run)
         run->cluster.mpi                ? "mpi"
         : c->train.time == TIME_VIRTUAL ? "virtual"
                                         : "threads");
+    put(o, "kernels", run->kernels);
     json_object_set_new(o, "groups", json_integer(c->strategy.groups));
     cluster_describe(&run->cluster, cluster);
     put(o, "cluster", cluster);

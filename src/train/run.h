@@ -94,6 +94,7 @@ struct run {
     struct table declared;     /* oracle = null: sizes without a model */
     const struct table *table; /* of the one or the other              */
     struct cluster cluster;
+    char kernels[64];          /* what computes: device_describe */
     double microbatch_seconds; /* where time is modelled */
     struct {
         int came, asked; /* classes of the model that training starts from, and those that were

@@ -299,11 +299,12 @@ static enum sotto_status open_folder(struct run *run)
 }
 
 /* Before anything is read: workers open theirs when it all has been. */
-static enum sotto_status check_device(const char *name)
+static enum sotto_status check_device(struct run *run)
 {
     struct memory memory = {0};
     struct device dev;
-    TRY(device_open(&dev, name, &memory, 1));
+    TRY(device_open(&dev, run->config.train.device, &memory, 1));
+    snprintf(run->kernels, sizeof run->kernels, "%s", device_describe(&dev));
     device_close(&dev);
     return SOTTO_OK;
 }
@@ -314,7 +315,7 @@ static enum sotto_status open_all(struct run *run, bool touch)
     struct train_config *t = &run->config.train;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
-    TRY_DONE(check_device(t->device));
+    TRY_DONE(check_device(run));
     if (touch)
         TRY_DONE(open_folder(run));
     TRY_DONE(find_checkpoint(run));
@@ -376,7 +377,7 @@ enum sotto_status run_check(const struct run_config *config)
     struct model_config *m = &run.config.model;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run.cluster, &run.config));
-    TRY_DONE(check_device(t->device));
+    TRY_DONE(check_device(&run));
     if (t->oracle == ORACLE_NULL) {
         st = open_null(&run);
     } else {

@@ -73,6 +73,8 @@ cmp before after || die "a dry run changed the folder"
 fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
 fails_with "out of range" "${run[@]}" --dry_run --lr=-1
 fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
+fails_with "no kernels 'v9' on this machine, which has" "${run[@]}" --dry_run --device=cpu:v9
+fails_with "device 'reference' has no kernels to choose from" "${run[@]}" --dry_run --device=reference:v4
 fails_with "cannot open no-counts" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --strategy=acco --replay=no-counts --out=other
 [ ! -e other ] || die "a refused dry run made the folder"
 

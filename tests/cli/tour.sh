@@ -63,7 +63,8 @@ says '^loss [0-9.]+  perplexity'
 says '^last words: loss [0-9.]+ .* texts 2$'
 [ -s logits.safetensors ] || die "no logits"
 # at the length that it was trained with, though it has more positions; shorter for a short text
-succeeds "$sotto" train "${tiny[@]}" --out=short --seq=16 --steps=2
+succeeds "$sotto" train "${tiny[@]}" --out=short --seq=16 --steps=2 --device=cpu:baseline
+grep -qF '"kernels": "baseline"' short/report.json || die "report.json tells of other kernels: $(cat short/report.json)"
 for folder in short short/checkpoints/step-00000002; do
     succeeds "$sotto" eval $folder --data.valid=text
     says '  seq 16$'

@@ -75,7 +75,14 @@ enum sotto_status cpu_select(struct device *dev, const char *variant)
             return SOTTO_OK;
         }
     }
-    return fail(SOTTO_EINVAL, "no kernels '%s' for this machine", variant);
+    char names[64] = "";
+    for (int i = 0; i < VARIANTS; i++) {
+        if (machine_has(variants[i].name)) {
+            strcat(names, *names ? ", " : "");
+            strcat(names, variants[i].name);
+        }
+    }
+    return fail(SOTTO_EINVAL, "no kernels '%s' on this machine, which has %s", variant, names);
 }
 
 static enum sotto_status cpu_open(struct device *dev)
@@ -95,6 +102,7 @@ static const char *cpu_describe(const struct device *dev)
 const struct ops ops_cpu = {
     .name = "cpu",
     .open = cpu_open,
+    .select = cpu_select,
     .describe = cpu_describe,
     .alloc = host_alloc,
     .release = host_release,

@@ -20,7 +20,7 @@ static inline const struct kernels *kernels_of(const struct device *dev)
     return dev->impl;
 }
 
-/* Kernels of one instruction set on an open device, for tests; open itself takes the best. */
+/* Kernels of one instruction set on an open device; open itself takes the best. */
 enum sotto_status cpu_select(struct device *dev, const char *variant);
 
 /* Threads for `work` element operations: all or one, since a team that changes size costs more than
