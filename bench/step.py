@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Training steps of sotto and PyTorch, interleaved step by step, as ratios.
 
-Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18] [--busy]
+Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18] [--busy] [--eager]
 Contenders: sotto, torch eager, torch compiled (of a ResNet: contiguous, channels_last); same model, threads and batch. After a warm-up of all, every
 round runs one step of each in turn, so that noise of the machine hits all alike. Prints median, quartiles,
 tokens/s, peak memory, and the ratio of sotto to the better of PyTorch's two: of medians, and the median of the
@@ -59,6 +59,7 @@ def main():
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
     p.add_argument("--resnet18", action="store_true", help="ResNet-18 over 64 images of 32 x 32")
     p.add_argument("--busy", action="store_true")
+    p.add_argument("--eager", action="store_true", help="without the compiled contender, which takes a minute to start")
     a = p.parse_args()
     if a.busy:
         a.threads = 1
@@ -67,6 +68,7 @@ def main():
     peer = [sys.executable, os.path.join(HERE, "peer_torch.py")]
     kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if a.resnet18 else \
             (("eager", []), ("compiled", ["--compile"]))
+    kinds = kinds[:1] if a.eager else kinds
     contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup, a.busy)]
     contenders += [Contender(f"torch {name}", peer + shape + more, a.steps, a.warmup, a.busy) for name, more in kinds]
     for _ in range(a.warmup + a.steps):
