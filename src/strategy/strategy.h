@@ -19,6 +19,7 @@ struct plan {
     int64_t step;   /* rounds of the run before this one */
     int64_t rounds; /* of the whole run, as far as is known; 0: it is not */
     bool stop;      /* this worker would like this round to be the last */
+    bool late;      /* ... since its time is over: what was trained is to count */
     bool last;      /* the run is going to end behind this round; the same for all workers */
     double pause;   /* seconds since the last round that are not the training's */
     double seconds; /* of training, by this worker's clock, before this round   */

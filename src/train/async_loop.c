@@ -115,6 +115,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
                               .rounds = t->rounds,
                               .stop = loop_asked(t->run) ||
                                       (c->train.seconds > 0 && seconds >= c->train.seconds),
+                              .late = c->train.seconds > 0 && !loop_asked(t->run),
                               .pause = a->l->pause,
                               .seconds = seconds};
     a->l->pause = 0;

@@ -200,7 +200,8 @@ enum sotto_status loop_evaluate(struct loop *l, double seconds)
     return SOTTO_OK;
 }
 
-/* Tasks that the end of the time has cut short are in the checkpoint alone. */
+/* Tasks under way at the end of the time, of a run that follows another one, which has not pushed
+ * them there. */
 static void warn_under_way(const struct loop *l)
 {
     const struct trainer *t = l->t;

@@ -210,12 +210,15 @@ static double moved(double x, int64_t i, const struct async_span *s, int e)
     return 0.02 * (double)s->steps * (x - way);
 }
 
-static void push(struct lab *l, int64_t i)
+/* The first steps of its task, or all of them. */
+static void push_some(struct lab *l, int64_t i, int64_t steps)
 {
     struct pupil *p = &l->group[i];
-    const struct async_span span = l->server.group[i].task.span;
+    struct async_span span = l->server.group[i].task.span;
+    span.steps = steps > 0 ? steps : span.steps;
     const double seconds = (double)span.steps / l->speed[i];
     const struct async_push told = {.group = i,
+                                    .steps = steps,
                                     .microbatches = 2 * span.steps,
                                     .tokens = 8 * span.steps,
                                     .seconds = seconds,
@@ -232,6 +235,11 @@ static void push(struct lab *l, int64_t i)
     assert_ok(outer_push(&l->outer, l->g.view, w));
     if (l->check)
         reference_push(&l->f, (int)i, f, (double)span.steps / seconds, l->now);
+}
+
+static void push(struct lab *l, int64_t i)
+{
+    push_some(l, i, 0);
 }
 
 static void answer(struct lab *l)
@@ -462,6 +470,36 @@ static void leaving(void **state)
         close_lab(&l);
     }
     assert_true(holes > 0);
+}
+
+/* All tasks end where they are, again and again: what is left of them is done once. */
+static void cut_short(void **state)
+{
+    (void)state;
+    int holes = 0;
+    for (int how = 0; how < 8; how++) {
+        struct lab l = {.rules = plain, .speed = {1, 0.5, 0.3, 0.07}};
+        l.rules.groups = how & 4 ? 3 : 4;
+        l.rules.H = 16;
+        l.rules.dylu = how & 1;
+        l.rules.steps = 300;
+        open_lab(&l);
+        begin(&l);
+        for (int k = 0; k < 30 && !server_over(&l.server); k++) {
+            for (int n = 0; n < (how & 2 ? k % 3 : 1) && !server_over(&l.server); n++)
+                happen(&l);
+            for (int i = l.rules.groups - 1; i >= 0; i--)
+                if (l.server.group[i].state == ASYNC_TRAINS)
+                    push_some(&l, i, 1 + (k + i) % l.server.group[i].task.span.steps);
+            assert_false(server_trains(&l.server));
+            holes = l.server.shards.holes > holes ? l.server.shards.holes : holes;
+            answer(&l);
+        }
+        run(&l);
+        all_done_once(&l);
+        close_lab(&l);
+    }
+    assert_true(holes > 1);
 }
 
 /* Others had found nothing left when it failed: they are called back. */
@@ -793,6 +831,7 @@ int main(void)
         cmocka_unit_test(grace),
         cmocka_unit_test(leaving),
         cmocka_unit_test(leaving_last),
+        cmocka_unit_test(cut_short),
         cmocka_unit_test(dylu),
         cmocka_unit_test(numbers_of_groups),
         cmocka_unit_test_setup_teardown(replay, scratch_make, scratch_remove),

@@ -432,24 +432,39 @@ static int64_t steps_pushed(const char *out, int64_t *pushes)
     return steps;
 }
 
-/* What the end of the time leaves out of the model is said and not counted; it is not lost. */
+/* The end of the time cuts tasks short: what was trained of them is in the model, counted, and not
+ * trained again by a run that goes on. */
 static void late(void **state)
 {
     (void)state;
-    static const char *const none[] = {"train.seconds=0.2", "async-diloco.H=1000",
-                                       "train.steps=1000", NULL};
-    static const char *const some[] = {"train.seconds=0.2", "train.steps=1000", NULL};
+    static const char *const shard[][4] = {{NULL},
+                                           {"strategy.shard=fsdp", "strategy.mesh=2x2", NULL},
+                                           {"async-diloco.grace=0.02", NULL},
+                                           {"async-diloco.dylu=true", NULL}};
+    static const char *const most[] = {"train.seconds=0.2", "train.steps=1000", NULL};
     int64_t pushes;
-    struct run_config c = configure("late", in_virtual_time, none);
-    const struct run_result a = warned(&c, "not in the model, which is as it was at the start");
-    assert_true(a.complete && a.step == 0 && a.samples == 0);
-    c = configure("late.some", in_virtual_time, some);
-    const struct run_result b = warned(&c, "groups that were not pushed are in the checkpoint");
-    assert_int_equal(b.samples, steps_pushed("late.some", &pushes) * BATCH);
-    set(&c, "train.seconds=0");
-    c.train.steps = 2 * T;
-    const struct run_result all = warned(&c, NULL);
-    whole("late, with more time", &all, K, 2 * T);
+    for (int i = 0; i < 4; i++)
+        for (int H = 3; H < 1001; H += 997) {
+            char out[32];
+            const int groups = i == 1 ? 2 : K;
+            snprintf(out, sizeof out, "late.%d.%d", i, H);
+            struct run_config c = configure(out, in_virtual_time, shard[i]);
+            set_all(&c, most, 16);
+            if (H > 3)
+                set(&c, "async-diloco.H=1000");
+            const struct run_result a = warned(&c, NULL);
+            const int64_t steps = steps_pushed(out, &pushes);
+            if (!a.complete || a.step != steps / groups ||
+                a.samples != steps * BATCH * K / groups || pushes < groups)
+                fail_with("%s: step %lld, %lld samples, of %lld steps in %lld pushes", out,
+                          (long long)a.step, (long long)a.samples, (long long)steps,
+                          (long long)pushes);
+            c.train.seconds = 0;
+            c.train.steps = 2 * T;
+            const struct run_result all = warned(&c, NULL);
+            whole(out, &all, K, 2 * T);
+            assert_int_equal(steps_pushed(out, &pushes), 2 * T * groups);
+        }
 }
 
 /* Warnings, metrics and the report say what is so. */

@@ -118,10 +118,12 @@ enum sotto_status server_push(struct async_server *s, const struct async_push *p
                               double *weight)
 {
     struct async_group *g = &s->group[p->group];
-    const struct async_task *task = &g->task;
+    struct async_task *task = &g->task;
     const int64_t staleness = server_staleness(s, p->group);
     assert(g->state == ASYNC_TRAINS && (server_next(s) < 0 || server_next(s) == p->group));
     TRY(check_replayed(s, task));
+    if (p->steps > 0 && p->steps < task->span.steps)
+        shards_cut(&s->shards, &task->span, p->steps);
     TRY(journal_add(&s->journal, (struct async_entry){p->group, task->span, task->version}));
     *weight = rules_weight(&s->rules, staleness);
     shards_done(&s->shards, task->span, p->microbatches);
@@ -226,6 +228,11 @@ void server_recall(struct async_server *s)
 {
     if (shards_left(&s->shards))
         server_revive(s);
+}
+
+bool server_trains(const struct async_server *s)
+{
+    return anybody(s, ASYNC_TRAINS);
 }
 
 bool server_over(const struct async_server *s)

@@ -34,6 +34,7 @@ struct async_task {
 /* What a group tells of a task that it has done. */
 struct async_push {
     int64_t group;
+    int64_t steps;        /* of it that it has done; 0: all of them    */
     int64_t microbatches; /* of all of its workers                     */
     int64_t tokens, targets;
     double loss;    /* summed over the targets                         */
@@ -104,7 +105,8 @@ void server_recall(struct async_server *s);
 /* A run that goes on may be longer, and have something for those who had left: they wait. */
 void server_revive(struct async_server *s);
 
-/* Whether all groups have left. */
+/* Whether a group has a task under way; whether all groups have left. */
+bool server_trains(const struct async_server *s);
 bool server_over(const struct async_server *s);
 
 /* Pushes since the last pull of a group, the one that it just made aside. */

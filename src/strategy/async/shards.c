@@ -120,14 +120,35 @@ void shards_done(struct async_shards *s, struct async_span span, int64_t microba
     s->shard[span.shard].under_way--;
 }
 
-void shards_give_back(struct async_shards *s, struct async_span span)
+/* They are to be given out again, together with holes beside them. */
+static void open_again(struct async_shards *s, struct async_span span)
 {
     struct async_shard *shard = &s->shard[span.shard];
     shard->given -= span.steps;
-    shard->under_way--;
+    for (int i = s->holes - 1; i >= 0; i--) {
+        const struct async_span hole = s->hole[i];
+        if (hole.shard != span.shard || (hole.first != end_of(span) && end_of(hole) != span.first))
+            continue;
+        span.first = hole.first < span.first ? hole.first : span.first;
+        span.steps += hole.steps;
+        s->hole[i] = s->hole[--s->holes];
+    }
     if (shard->next == end_of(span))
         shard->next = span.first;
     else
         add_hole(s, span.shard, span.first, end_of(span));
     assert(s->holes < s->room);
+}
+
+void shards_give_back(struct async_shards *s, struct async_span span)
+{
+    open_again(s, span);
+    s->shard[span.shard].under_way--;
+}
+
+void shards_cut(struct async_shards *s, struct async_span *span, int64_t steps)
+{
+    const struct async_span rest = {span->shard, span->first + steps, span->steps - steps};
+    span->steps = steps;
+    open_again(s, rest);
 }

@@ -50,4 +50,7 @@ enum sotto_status shards_take_this(struct async_shards *s, struct async_span spa
 void shards_done(struct async_shards *s, struct async_span span, int64_t microbatches);
 void shards_give_back(struct async_shards *s, struct async_span span);
 
+/* Only the first `steps` of them are going to be done, which *span becomes. */
+void shards_cut(struct async_shards *s, struct async_span *span, int64_t steps);
+
 #endif

@@ -13,7 +13,8 @@ static double now(const struct replicate *r)
 /* A word to the leader. */
 static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
 {
-    struct up_word w = {.kind = kind, .rounds = a->rounds, .step = a->begins, .push = a->push};
+    struct up_word w = {
+        .kind = kind, .rounds = a->rounds, .cut = a->late, .step = a->begins, .push = a->push};
     if (!async_speaks(a))
         return SOTTO_OK;
     if (kind != UP_PUSH)
@@ -112,6 +113,15 @@ static enum sotto_status hear(struct async_diloco *a)
     return comm_recv(a->down, word_of(&a->bell), sizeof a->bell, 0);
 }
 
+/* That is no reason to end a round. */
+static void take_cut(struct async_diloco *a)
+{
+    if (!a->rung || a->bell.kind != DOWN_CUT)
+        return;
+    a->rung = false;
+    a->cut = true;
+}
+
 static enum sotto_status begin(void *arg)
 {
     struct async_diloco *a = arg;
@@ -135,6 +145,7 @@ enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool
     struct async_diloco *a = (struct async_diloco *)r;
     const int64_t accumulate = r->is.config->accumulate;
     a->rounds = plan->rounds;
+    a->late = plan->late;
     if (a->state == TASK_FIRST) {
         a->begins = plan->step;
         a->begins_at = r->from.microbatch;
@@ -177,6 +188,8 @@ static enum sotto_status push(struct async_diloco *a)
     TRY(work_copy(&r->on, a->delta.view, a->x0.view, r->count));
     TRY(work_axpy(&r->on, a->delta.view, -1, r->x, r->count));
     a->asked = now(r);
+    a->push.steps = a->done;
+    a->cut = false;
     TRY(send_delta(a));
     TRY(say(a, UP_PUSH));
     a->state = TASK_WAITS;
@@ -211,7 +224,7 @@ static enum sotto_status pull(struct async_diloco *a)
     struct down_word *w = &a->bell;
     do
         TRY(comm_recv(a->down, word_of(w), sizeof *w, 0));
-    while (w->kind == DOWN_BELL); /* and whether it was applied */
+    while (w->kind == DOWN_BELL || w->kind == DOWN_CUT); /* and whether it was applied */
     if (w->kind == DOWN_TASK)
         return take_task(a, w);
     if (w->kind == DOWN_AGAIN)
@@ -269,10 +282,12 @@ enum sotto_status async_step(struct replicate *r, const struct plan *plan, doubl
         a->rung = false;
         return take_task(a, &a->bell);
     }
-    if (a->state == TASK_TRAINS && a->done == a->task.span.steps)
+    take_cut(a);
+    if (a->state == TASK_TRAINS && (a->done == a->task.span.steps || a->cut))
         a->state = TASK_PUSHES;
     if (a->state == TASK_PUSHES)
         TRY(listen_again(a));
+    take_cut(a);
     if (a->state == TASK_PUSHES && !a->rung) /* else behind it */
         TRY(push(a));
     if (a->state == TASK_WAITS)

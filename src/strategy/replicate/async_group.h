@@ -44,6 +44,8 @@ struct async_diloco {
     int64_t begins_at;             /* ... and its micro-batch, behind another method     */
     int64_t before;                /* those of the run that it goes on from, 0: none */
     bool stops;                    /* was said                                   */
+    bool late;                     /* ... for good                               */
+    bool cut;                      /* the task ends with the step under way      */
     double asked;                  /* when the task was asked for                */
     bool rests;                    /* group 0, in a meeting: the server does     */
     bool beside;                   /* steps are made in a lane, beside the computing */

@@ -110,7 +110,7 @@ static enum sotto_status mark(struct async_service *v)
 static enum sotto_status answer_all(struct async_service *v)
 {
     struct async_task task;
-    bool found = !v->rings && v->begun;
+    bool found = !v->rings && v->begun && !v->cut;
     if (found && v->left) {
         server_recall(&v->server);
         v->left = false;
@@ -141,12 +141,26 @@ static bool passes(int64_t step, int64_t every, int64_t *last)
     return true;
 }
 
+/* They push what they have, and wait: nothing is given out any more. */
+static enum sotto_status cut(struct async_service *v)
+{
+    if (v->cut)
+        return SOTTO_OK;
+    v->cut = true;
+    for (int i = 0; i < v->groups; i++)
+        if (v->server.group[i].state == ASYNC_TRAINS)
+            TRY(answer(v, i, (struct down_word){.kind = DOWN_CUT}));
+    return SOTTO_OK;
+}
+
 /* What is due when nothing else is under way. */
 static enum sotto_status ring_if_due(struct async_service *v)
 {
     if (v->rings || v->rests || !v->begun)
         return SOTTO_OK;
     const bool ends = v->asked || server_over(&v->server), keeps = keeper(v);
+    if (v->late && server_trains(&v->server))
+        return cut(v);
     if (!ends && keeps && !keeper(v)->ready(keeper(v)->arg)) /* it comes behind the one before it */
         return SOTTO_OK;
     if (!ends && !passes(service_step(v), v->r->is.save_every, &v->saved))
@@ -255,6 +269,7 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
         return answer_all(v);
     case UP_STOP:
         v->asked = true;
+        v->late |= w->cut && server_next(&v->server) < 0; /* what is followed was not cut here */
         return SOTTO_OK;
     default:
         v->ended = true;
@@ -279,7 +294,7 @@ static const bool *whose(struct async_service *v)
 static enum sotto_status lead(struct async_service *v)
 {
     while (!v->ended) {
-        const bool waits = v->rings || v->rests || !v->begun;
+        const bool waits = v->rings || v->rests || !v->begun || v->cut;
         const double until = waits ? INFINITY : server_deadline(&v->server);
         struct up_word w;
         int from;

@@ -30,7 +30,9 @@ struct async_service {
     bool rings;               /* until all have come, ... */
     bool stops;               /* ... and then it ends     */
     bool rests;               /* until one goes           */
-    bool asked;               /* somebody wants to stop   */
+    bool asked;               /* somebody wants to stop, ... */
+    bool late;                /* ... for good: tasks end as they are, */
+    bool cut;                 /* as all who train were told */
     bool left;                /* a group has, and others may have its steps */
     int came;                 /* groups                   */
     double rung_at;           /* ..., while nothing passes of a period of grace */

@@ -17,6 +17,11 @@
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
  * meeting, so that they come, too.
  *
+ * Where the time of a run is over, its groups push what they have done of their tasks before they
+ * meet, as shorter ones: by the same rule, as all whose tasks are not of one length (with
+ * dylu, and the last of each data shard). The steps that are left are given out by a run that goes
+ * on.
+ *
  * For a save nobody waits, where somebody keeps state (struct keeper): the leader sends a mark down
  * every way, and what it has itself is kept at that moment. A group that comes to the mark keeps
  * what it has, and goes on. Whatever was sent down before the mark is before it for both sides;
@@ -49,13 +54,14 @@ enum up_kind {
     UP_GO,    /* the group begins, or goes on behind a meeting       */
     UP_PUSH,  /* with what it moved before it                        */
     UP_CAME,  /* to the meeting                                      */
-    UP_STOP,  /* it wants to stop                                    */
+    UP_STOP,  /* it wants to stop, with `cut` for good               */
     UP_LEAVE, /* it cannot go on, but comes to meetings              */
     UP_END    /* of the server, whatever is under way                */
 };
 struct up_word {
     int64_t kind;
     int64_t rounds; /* T, as far as is known */
+    int64_t cut;    /* tasks under way are to be pushed as they are before */
     int64_t step;   /* UP_GO: where the run begins, unless the server's state came with it */
     struct async_push push;
 };
@@ -64,6 +70,7 @@ enum down_kind {
     DOWN_TASK,  /* with x0 behind it                                */
     DOWN_HOLD,  /* the answer comes behind the meeting              */
     DOWN_AGAIN, /* it was not applied: to be pushed behind it       */
+    DOWN_CUT,   /* the task ends with this step                     */
     DOWN_BELL,  /* all are to meet                                  */
     DOWN_MARK,  /* the group is to keep what it has                 */
     DOWN_REST   /* all have come: the server's state may be looked at */
