@@ -178,8 +178,7 @@ static enum sotto_status meet(struct apart *a, bool stop)
         TRY(compare_clocks(a, &slowest));
     if (stop)
         return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
-    if (t->step != a->l->saved)
-        TRY(snapshots_take(t->snapshots, t->step));
+    TRY(snapshots_take(t->snapshots, t->step));
     a->l->saved = t->step;
     TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
     TRY(go_on(a));

@@ -159,7 +159,7 @@ static void repeats(void **state)
             fail_with("%s: %g s, and %g s without evaluations", out, once.seconds, twice.seconds);
         snprintf(out, sizeof out, "saved.%d", i);
         c = configure(out, in_virtual_time, rules[i]);
-        c.train.save_every = 4;
+        c.train.save_every = i % 2 ? 4 : 5; /* which may be where an evaluation is due, too */
         const struct run_result saved = train(&c);
         same(out, &once, &saved);
         const int evaluated = lines(out, "eval/loss", "time/seconds", &seconds);
@@ -266,6 +266,38 @@ static void meets_and_evaluates(void **state)
     whole("often", &a, K, T);
     const struct run_result c = train_as("often.threads", on_threads, often);
     whole("often.threads", &c, K, T);
+}
+
+/* Evaluations and saves by time, besides those by steps; also where nothing was pushed. */
+static void by_the_clock(void **state)
+{
+    (void)state;
+    static const char *const timed[] = {"train.eval_every=0", "async-diloco.eval_seconds=0.06",
+                                        "async-diloco.save_seconds=0.05", "train.save_every=7",
+                                        NULL};
+    static const char *const busy[] = {"async-diloco.H=20", "async-diloco.save_seconds=0.001",
+                                       "async-diloco.eval_seconds=0.001", "train.save_every=1",
+                                       NULL};
+    double seconds, last;
+    struct run_config c = configure("timed", in_virtual_time, timed);
+    const struct run_result once = train(&c);
+    whole("timed", &once, K, T);
+    const int evaluated = lines("timed", "eval/loss", "time/seconds", &seconds);
+    const int saves = cut("timed", T), want = (int)(once.seconds / 0.05);
+    if (evaluated < (int)(once.seconds / 0.09) || evaluated > 1 + (int)(once.seconds / 0.06) ||
+        saves < want || saves > want + 3)
+        fail_with("%d evaluations and %d saves in %g s", evaluated, saves, once.seconds);
+    for (int k = saves - 1; k >= 1; k--) {
+        cut("timed", k);
+        const struct run_result resumed = train(&c);
+        same("timed, resumed", &once, &resumed);
+        if (lines("timed", "eval/loss", "time/seconds", &last) != evaluated ||
+            !(fabs(last - seconds) < 1e-6))
+            fail_with("from save %d: evaluations at %g s in all, not %g", k, last, seconds);
+        assert_int_equal(cut("timed", T), saves);
+    }
+    const struct run_result threads = train_as("timed.threads", on_threads, busy);
+    whole("timed.threads", &threads, K, T);
 }
 
 /* A task that is longer than the run, and one group, which waits for nobody. */
@@ -533,12 +565,13 @@ static void replay_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats),        cmocka_unit_test(replayed),
-        cmocka_unit_test(elastic),        cmocka_unit_test(meets_and_evaluates),
-        cmocka_unit_test(small),          cmocka_unit_test(samples),
-        cmocka_unit_test(seconds),        cmocka_unit_test(behind),
-        cmocka_unit_test(behind_exactly), cmocka_unit_test(late),
-        cmocka_unit_test(tells),          cmocka_unit_test(replay_ends),
+        cmocka_unit_test(repeats),      cmocka_unit_test(replayed),
+        cmocka_unit_test(elastic),      cmocka_unit_test(meets_and_evaluates),
+        cmocka_unit_test(by_the_clock), cmocka_unit_test(small),
+        cmocka_unit_test(samples),      cmocka_unit_test(seconds),
+        cmocka_unit_test(behind),       cmocka_unit_test(behind_exactly),
+        cmocka_unit_test(late),         cmocka_unit_test(tells),
+        cmocka_unit_test(replay_ends),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

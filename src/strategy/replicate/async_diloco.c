@@ -29,6 +29,12 @@ static const struct option options[] = {
         S, lost, "end", lost_names,
         "where a group fails: the run ends, or (drop) the others go on and do its steps; only "
         "groups of one worker, and not the first, which has the server"),
+    OPTION_REAL(
+        S, eval_seconds, "0", 0, 1e9,
+        "seconds after which a push is evaluated, besides train.eval_every; 0: by that alone"),
+    OPTION_REAL(S, save_seconds, "0", 0, 1e9,
+                "seconds between checkpoints, besides train.save_every, pushes or not; 0: by that "
+                "alone"),
     OPTION_BOOL(S, cosine, "false",
                 "measure how alike each push is to the one before it; one more vector"),
     OPTION_TEXT(S, replay, "", "a run's pushes.tsv: take pushes in that order, to the bit"),

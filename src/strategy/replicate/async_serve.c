@@ -5,6 +5,8 @@
 #include "strategy/replicate/async_service.h"
 #include "tensor/ops.h"
 
+#define LOOK_AGAIN 0.01 /* seconds: whether the checkpoint before is written */
+
 /* What the leader tells the other servers of group 0. */
 enum order_kind { ORDER_APPLY, ORDER_DROP, ORDER_SEND, ORDER_KEEP, ORDER_REST, ORDER_END };
 struct order {
@@ -119,10 +121,11 @@ static enum sotto_status answer_all(struct async_service *v)
         TRY(server_answer(&v->server, now(v), &task, &found));
         if (!found)
             break;
+        int64_t *evaluates = &v->evaluates[task.group];
         TRY(answer(v, task.group,
                    (struct down_word){
-                       .kind = DOWN_TASK, .task = task, .evaluate = v->evaluates[task.group]}));
-        v->evaluates[task.group] = false;
+                       .kind = DOWN_TASK, .task = task, .evaluate = *evaluates == EVALUATES_NEXT}));
+        *evaluates = *evaluates == EVALUATES_NEXT ? EVALUATES_NOW : EVALUATES_NOT;
     }
     for (int i = 0; i < v->groups && v->rings; i++) {
         if (v->server.group[i].state != ASYNC_WAITS || v->told[i])
@@ -139,6 +142,32 @@ static bool passes(int64_t step, int64_t every, int64_t *last)
         return false;
     *last = step / every;
     return true;
+}
+
+static bool passes_time(double time, double every, double *at)
+{
+    if (time < *at)
+        return false;
+    *at = time + every;
+    return true;
+}
+
+static const struct async_config *options(const struct async_service *v)
+{
+    return replicate_options(v->r);
+}
+
+/* By its step or by the time. */
+static bool save_is_due(struct async_service *v)
+{
+    const bool by_time = passes_time(now(v), options(v)->save_seconds, &v->saves_at);
+    return passes(service_step(v), v->r->is.save_every, &v->saved) || by_time;
+}
+
+static bool evaluation_is_due(struct async_service *v)
+{
+    const bool by_time = passes_time(now(v), options(v)->eval_seconds, &v->evaluates_at);
+    return passes(service_step(v), v->r->is.eval_every, &v->evaluated) || by_time;
 }
 
 /* They push what they have, and wait: nothing is given out any more. */
@@ -161,9 +190,12 @@ static enum sotto_status ring_if_due(struct async_service *v)
     const bool ends = v->asked || server_over(&v->server), keeps = keeper(v);
     if (v->late && server_trains(&v->server))
         return cut(v);
-    if (!ends && keeps && !keeper(v)->ready(keeper(v)->arg)) /* it comes behind the one before it */
+    if (!ends && keeps &&
+        !keeper(v)->ready(keeper(v)->arg)) { /* it comes behind the one before it */
+        v->saves_at = fmax(v->saves_at, now(v) + LOOK_AGAIN);
         return SOTTO_OK;
-    if (!ends && !passes(service_step(v), v->r->is.save_every, &v->saved))
+    }
+    if (!ends && !save_is_due(v))
         return SOTTO_OK;
     if (!ends && keeps)
         return mark(v);
@@ -218,8 +250,10 @@ static enum sotto_status take_push(struct async_service *v, const struct async_p
     TRY(order(v, (struct order){.kind = ORDER_APPLY, .group = p->group, .weight = weight}));
     TRY(apply(v, p->group, came, weight));
     TRY(service_report(v, p));
-    if (passes(service_step(v), v->r->is.eval_every, &v->evaluated))
-        v->evaluates[p->group] = true;
+    if (v->evaluates[p->group] == EVALUATES_NOW)
+        v->evaluates[p->group] = EVALUATES_NOT;
+    if (evaluation_is_due(v))
+        v->evaluates[p->group] = EVALUATES_NEXT;
     return answer_all(v);
 }
 
@@ -243,12 +277,16 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
         TRY(server_begin(&v->server, w->step));
         service_count_due(v);
     }
+    if (!v->begun || v->loaded)
+        service_begin_times(v);
     v->begun = true;
     if (longer)
         server_revive(&v->server);
     v->loaded = false;
-    if (v->rests)
-        v->server.deadline += now(v) - v->rung_at;
+    const double rested = v->rests ? now(v) - v->rung_at : 0;
+    v->server.deadline += rested;
+    v->saves_at += rested;
+    v->evaluates_at += rested;
     v->rests = false;
     return answer_all(v);
 }
@@ -262,6 +300,8 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
     case UP_PUSH:
         return take_push(v, &w->push, came);
     case UP_CAME:
+        if (v->evaluates[from] == EVALUATES_NOW)
+            v->evaluates[from] = EVALUATES_NOT;
         return ++v->came == v->groups ? rest(v) : SOTTO_OK;
     case UP_LEAVE:
         server_leave(&v->server, from);
@@ -295,7 +335,7 @@ static enum sotto_status lead(struct async_service *v)
 {
     while (!v->ended) {
         const bool waits = v->rings || v->rests || !v->begun || v->cut;
-        const double until = waits ? INFINITY : server_deadline(&v->server);
+        const double until = waits ? INFINITY : fmin(server_deadline(&v->server), v->saves_at);
         struct up_word w;
         int from;
         size_t came;

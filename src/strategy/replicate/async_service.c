@@ -120,6 +120,45 @@ void service_count_due(struct async_service *v)
         v->saved = service_step(v) / v->r->is.save_every;
 }
 
+static const struct async_config *options(const struct async_service *v)
+{
+    return replicate_options(v->r);
+}
+
+void service_begin_times(struct async_service *v)
+{
+    v->evaluates_at = options(v)->eval_seconds > 0 ? now(v) + v->eval_left : INFINITY;
+    v->saves_at = options(v)->save_seconds > 0 ? now(v) + v->save_left : INFINITY;
+}
+
+static enum sotto_status visit_left(struct state_visitor *visitor, const char *name, double *left,
+                                    double at, double time)
+{
+    double is = fmax(at - time, 0);
+    if (state_loading(visitor) ? !state_has(visitor, name)
+                               : at == INFINITY || state_hashing(visitor))
+        return SOTTO_OK;
+    TRY(state_within(visitor, name, &is, 0, 1e15));
+    if (state_loading(visitor))
+        *left = fmin(is, *left);
+    return SOTTO_OK;
+}
+
+/* What may be lost with what is under way is made by the run that goes on. */
+static enum sotto_status visit_evaluates(struct async_service *v, struct state_visitor *visitor)
+{
+    const bool loads = state_loading(visitor);
+    int64_t any = 0;
+    for (int i = 0; i < v->groups; i++)
+        any |= v->evaluates[i];
+    if (state_hashing(visitor) || (loads ? !state_has(visitor, "evaluates") : !any))
+        return SOTTO_OK;
+    TRY(state_ints(visitor, "evaluates", v->evaluates, (size_t)v->groups));
+    for (int i = 0; loads && i < v->groups; i++)
+        v->evaluates[i] = v->evaluates[i] ? EVALUATES_NEXT : EVALUATES_NOT;
+    return SOTTO_OK;
+}
+
 enum sotto_status service_visit(struct async_service *v, struct state_visitor *visitor)
 {
     TRY(outer_visit(&v->outer, visitor));
@@ -132,7 +171,11 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     if (state_loading(visitor) ? !state_has(visitor, "server.") : !v->begun)
         return SOTTO_OK; /* nothing was given out yet */
     TRY(state_enter(visitor, "server"));
-    TRY(server_visit(&v->server, visitor, v->started ? v->rung_at : now(v)));
+    const double time = v->started ? v->rung_at : now(v);
+    TRY(server_visit(&v->server, visitor, time));
+    TRY(visit_evaluates(v, visitor));
+    TRY(visit_left(visitor, "eval_left", &v->eval_left, v->evaluates_at, time));
+    TRY(visit_left(visitor, "save_left", &v->save_left, v->saves_at, time));
     state_leave(visitor);
     if (!state_loading(visitor))
         return SOTTO_OK;
@@ -189,6 +232,9 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
         return fail(SOTTO_ENOMEM, "no memory for a server");
     v->r = r;
     v->held = -1;
+    v->evaluates_at = v->saves_at = INFINITY;
+    v->eval_left = config->eval_seconds;
+    v->save_left = config->save_seconds;
     v->lane = lane;
     v->up = up;
     v->down = down;

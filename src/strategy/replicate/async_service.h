@@ -10,6 +10,10 @@
 #include "strategy/replicate/cosine.h"
 #include "strategy/replicate/sparse.h"
 
+/* Whether a group evaluates what it pulls: until its next push, or where it has come to a meeting,
+ * it may be at it. */
+enum evaluates { EVALUATES_NOT, EVALUATES_NEXT, EVALUATES_NOW };
+
 /* Its worker looks at it by what follows only. */
 struct async_service {
     struct replicate *r;
@@ -25,25 +29,27 @@ struct async_service {
     struct cosine_last alike;
     double cosine; /* of the push just applied to the one before it; NAN: not known */
     bool started, ended;
-    bool begun;               /* tasks were given out */
-    bool loaded;              /* ... by the run that this one goes on from */
-    bool rings;               /* until all have come, ... */
-    bool stops;               /* ... and then it ends     */
-    bool rests;               /* until one goes           */
-    bool asked;               /* somebody wants to stop, ... */
-    bool late;                /* ... for good: tasks end as they are, */
-    bool cut;                 /* as all who train were told */
-    bool left;                /* a group has, and others may have its steps */
-    int came;                 /* groups                   */
-    double rung_at;           /* ..., while nothing passes of a period of grace */
-    bool *told;               /* (groups) to wait until behind the meeting */
-    bool *evaluates;          /* (groups) the answer says so               */
-    bool *among;              /* (groups) whose message is taken next      */
-    int64_t evaluated, saved; /* multiples of eval_every, of save_every */
-    pthread_mutex_t lock;     /* of what follows          */
-    struct pushed *pushed;    /* told to nobody yet       */
-    int64_t n, room, first;   /* ... from this one on     */
-    int64_t held;             /* ... and not yet from this one on; -1: all of them */
+    bool begun;                    /* tasks were given out */
+    bool loaded;                   /* ... by the run that this one goes on from */
+    bool rings;                    /* until all have come, ... */
+    bool stops;                    /* ... and then it ends     */
+    bool rests;                    /* until one goes           */
+    bool asked;                    /* somebody wants to stop, ... */
+    bool late;                     /* ... for good: tasks end as they are, */
+    bool cut;                      /* as all who train were told */
+    bool left;                     /* a group has, and others may have its steps */
+    int came;                      /* groups                   */
+    double rung_at;                /* ..., while nothing passes of a period of grace */
+    bool *told;                    /* (groups) to wait until behind the meeting */
+    int64_t *evaluates;            /* (groups) enum evaluates                   */
+    bool *among;                   /* (groups) whose message is taken next      */
+    int64_t evaluated, saved;      /* multiples of eval_every, of save_every */
+    double evaluates_at, saves_at; /* times of the clock; INFINITY: not by time */
+    double eval_left, save_left;   /* ... until then, of the run that it goes on from */
+    pthread_mutex_t lock;          /* of what follows          */
+    struct pushed *pushed;         /* told to nobody yet       */
+    int64_t n, room, first;        /* ... from this one on     */
+    int64_t held;                  /* ... and not yet from this one on; -1: all of them */
 };
 
 struct async_rules async_rules_of(const struct async_config *config, int groups);
@@ -79,6 +85,8 @@ static inline int64_t service_step(const struct async_service *service)
 {
     return service->server.steps / service->groups;
 }
+/* Times that things are due at, from now on. */
+void service_begin_times(struct async_service *service);
 /* What was due before this step is no more. */
 void service_count_due(struct async_service *service);
 enum sotto_status service_report(struct async_service *service, const struct async_push *p);
