@@ -195,6 +195,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     if (mpi_detected()) /* whose ranks are counted by the launcher */
         before->train.workers = 0;
     forget_length(&before->train, &c->train);
+    strategy_unsay(&before->strategy);
     if (before->optim.kind == OPTIM_SGD) /* which has no use for it */
         before->optim.beta2_said = false;
     *c = *before;

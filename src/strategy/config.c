@@ -326,5 +326,16 @@ void strategy_set_aside(struct strategy_config *c, const struct strategy_config 
             option_only_set_aside(&own, m->only, m->n_only, method_own(base, m));
         else
             set_aside(c, base, m);
+        if (uses(c, m) && m->set_aside)
+            m->set_aside(own.config, method_own(base, m));
     }
+}
+
+void strategy_unsay(struct strategy_config *c)
+{
+    const struct method *m;
+    for (int i = 0; (m = method_at(i)); i++)
+        for (int k = 0; k < m->n_options; k++)
+            if (m->options[k].said)
+                *(bool *)((char *)method_config(c, m) + m->options[k].said) = false;
 }

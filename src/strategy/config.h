@@ -79,6 +79,9 @@ void strategy_defaults(struct strategy_config *config);
  * strategy_resolve's to refuse. */
 void strategy_set_aside(struct strategy_config *config, const struct strategy_config *base);
 
+/* Nothing of the methods' options is said yet: what is set from now on is, by whatever value. */
+void strategy_unsay(struct strategy_config *config);
+
 /* A key of [strategy] as it was before methods had sections: it is given to the chosen methods that
  * have it. For files of earlier runs. Returns whether there is such a key. */
 bool strategy_old_key(const char *key);

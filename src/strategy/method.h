@@ -43,6 +43,9 @@ struct method {
     /* (optional) Checks its options and refuses what makes no sense; all else in `config` is
      * resolved. */
     enum sotto_status (*resolve)(void *own, const struct strategy_config *config);
+    /* (optional) Sets back what `base` says where something else is said now that takes its place.
+     */
+    void (*set_aside)(void *own, const void *base);
     /* (optional) Makes `optim` the optimizer that the method steps with, and refuses what was said
      * otherwise; the option that says which it is, and that with its section, for messages.
      * Default: it is the user's. */

@@ -156,13 +156,14 @@ enum sotto_status resume_refuse(const struct run *run)
     return r.st;
 }
 
-/* What a method had for its optimizer stays when the method goes. */
+/* What a method had for its optimizer stays when the method goes, and when it takes another. */
 static void tell_optimizer(const struct run *run)
 {
     const struct run_config *before = run->before, *now = &run->config;
     char key[OPTION_ROOM], value[OPTION_ROOM], other[OPTION_ROOM];
-    if (strategy_optim_key(&now->strategy, key, other) ||
-        !strategy_optim_key(&before->strategy, key, value))
+    const bool own = strategy_optim_key(&now->strategy, key, other);
+    if (!strategy_optim_key(&before->strategy, key, value) ||
+        (own && before->optim.kind == now->optim.kind))
         return;
     if (before->optim.kind == now->optim.kind)
         log_info("unchanged since %s = %s: optim.kind = %s", key, value, optim_name(&now->optim));

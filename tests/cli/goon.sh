@@ -87,6 +87,23 @@ done
 [ "${said[3]}" = "going on with 3 groups after 2: 'decoupled.m' of 1 group that the checkpoint does not have begins with 0" ] ||
     die "3 groups: ${said[3]}"
 
+# ... and under another rule for it.
+cp -r own scaled
+succeeds "$sotto" train --resume scaled --steps=5 --strategy=random --random.momentum=scaled
+says "^'decoupled.m' is dropped, and begins with 0: it was made with momentum = plain, and goes on with scaled$"
+
+# Of two keys that say the same the new one holds, also where it is the default.
+cp -r own share
+succeeds "$sotto" train --resume share --steps=5 --top=2
+says '^changed: demo.rate 0.1 -> 0.03125$'
+says '^changed: demo.top 0 -> 2$'
+succeeds "$sotto" train --resume share --steps=6 --rate=1/32
+says '^changed: demo.top 2 -> 0$'
+succeeds "$sotto" train --resume share --steps=7 --top=3
+succeeds "$sotto" train --resume share --steps=8 --rate=0.5
+says '^changed: demo.top 3 -> 0$'
+fails_with 'demo.top = 2 and demo.rate = 0.1 say the same' "$sotto" train --resume share --steps=9 --top=2 --rate=0.1
+
 # A method's own optimizer stays without it; one without state gives way to another, which begins anew.
 cp -r own anew
 succeeds "$sotto" train --resume own --steps=5 --strategy=ddp
@@ -96,6 +113,7 @@ says '^unchanged since demo.base = demo-sgd: optim.weight_decay = 0$'
 succeeds "$sotto" train --resume anew --steps=6 --demo.base=decoupled-adamw
 says '^changed: optim.kind sgd -> adamw$'
 says '^changed: optim.beta2 0.95 -> 0.999$'
+says '^unchanged since demo.base = demo-sgd: optim.weight_decay = 0$'
 grep -aqE '"optim.t": ?"2"' anew/checkpoints/step-00000006/state.safetensors || die "moments of 2 steps count more"
 fails_with "demo.base = decoupled-adamw goes on with it" "$sotto" train --resume anew --steps=7 --demo.base=demo-sgd
 succeeds "${own[@]}" --out=adamw

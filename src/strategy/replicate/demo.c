@@ -16,6 +16,7 @@ struct demo_config {
     struct decoupled_config decoupled;
     int chunk, top;
     double rate;
+    bool rate_said, top_said;
     int shape; /* enum demo_shape */
 };
 
@@ -25,13 +26,14 @@ struct demo_config {
 #define S struct demo_config
 static const struct option options[] = {
     OPTION_INT(S, chunk, "64", 1, TILE_SIDE, "elements of a chunk; longest side of a tile"),
-    OPTION_REAL(
-        S, rate, TEXT(DEMO_RATE), 1e-12, 1,
-        "share of the coefficients of each chunk or tile that is sent, rounded down, at least "
-        "one"),
-    OPTION_INT(S, top, "0", 0, TILE_SIDE *TILE_SIDE,
+    {OPTION_OF(S, rate, OPTION_TYPE_REAL, TEXT(DEMO_RATE),
+               "share of the coefficients of each chunk or tile that is sent, rounded down, at "
+               "least one"),
+     .min = 1e-12, .max = 1, .said = offsetof(S, rate_said)},
+    {OPTION_OF(S, top, OPTION_TYPE_INT, "0",
                "coefficients of each chunk or tile that are sent, or all that it has; 0: by rate; "
                "chunk = 64, top = 32 is the published optimizer's default"),
+     .max = TILE_SIDE * TILE_SIDE, .said = offsetof(S, top_said)},
     OPTION_ENUM(
         S, shape, "auto", shapes,
         "flat: chunks of what a worker owns; tile: tiles of tensors, where each worker owns "
@@ -72,6 +74,19 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
                     "demo.top = %d: %s of demo.chunk = %d has at most %d coefficients", c->top,
                     tiles ? "a tile" : "a chunk", c->chunk, most);
     return SOTTO_OK;
+}
+
+/* Of rate and top the one that is new. */
+static void set_aside(void *own, const void *before)
+{
+    struct demo_config *c = own;
+    const struct demo_config *base = before;
+    const bool rate = c->rate != base->rate || (c->rate_said && !base->rate_said);
+    const bool top = c->top != base->top || (c->top_said && !base->top_said);
+    if (rate && !top)
+        c->top = 0;
+    if (top && !rate && c->top)
+        c->rate = DEMO_RATE;
 }
 
 static void add(void *arg, size_t begin, size_t end)
@@ -192,6 +207,7 @@ const struct method method_demo = {
     METHOD_OPTIONS(struct demo_config, options),
     METHOD_ONLY(decoupled_rules),
     .resolve = resolve,
+    .set_aside = set_aside,
     .optimizer = decoupled_optimizer,
     .optimizer_key = "base",
     .replicate = &ops,
