@@ -87,8 +87,13 @@ static void print_method(const struct run *run)
            c->strategy.groups, run->cluster.size / c->strategy.groups,
            value_of(c, "strategy", "precision", room));
     printf("optimizer: %s, ", value_of(c, "optim", "kind", room));
-    printf("learning rate %g, %s schedule, %lld rounds of warm-up\n", c->optim.lr,
+    printf("learning rate %g, %s schedule, %lld rounds of warm-up", c->optim.lr,
            value_of(c, "optim", "schedule", room), (long long)c->optim.warmup);
+    if (c->optim.kind == OPTIM_SGD)
+        printf(", momentum %g", c->optim.momentum);
+    else
+        printf(", beta1 %g, beta2 %g", c->optim.beta1, c->optim.beta2);
+    printf(", weight decay %g\n", c->optim.weight_decay);
 }
 
 /* The options of the methods that are chosen, as they hold. */
@@ -128,6 +133,11 @@ static void print_length(const struct run *run)
         printf("; %.2f times through the data",
                (double)rounds * (double)samples * t->seq / (double)loader_tokens(run->train));
     printf("\n");
+    if (*run->checkpoint) /* it was said when the run began */
+        return;
+    fflush(stdout);
+    run_warn_rare(run, rounds);
+    strategy_warn(&run->config.strategy, table_count(run->table));
 }
 
 /* Whole, or on average. */

@@ -72,6 +72,8 @@ struct method {
     int64_t (*every)(const void *own);
     const char *every_key;
     bool meets_at_end;
+    /* (optional) Warns of what makes little sense where a worker owns so many elements. */
+    void (*warn)(const void *own, size_t elements);
 };
 
 #define METHOD_OPTIONS(S, table)                                                                   \

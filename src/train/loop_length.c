@@ -25,21 +25,26 @@ void loop_learn(struct loop *l, const struct agreed *a)
                               (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
 }
 
-void loop_warn_rare(struct loop *l)
+bool run_warn_rare(const struct run *run, int64_t rounds)
 {
-    const struct trainer *t = l->t;
-    const struct strategy_config *c = &t->run->config.strategy;
+    const struct strategy_config *c = &run->config.strategy;
     char key[OPTION_ROOM];
     bool meets = false;
     const int64_t every = strategy_every(c, key, &meets);
-    if (!loop_leads(l) || c->groups == 1 || every <= t->rounds || t->rounds <= 0 || l->warned)
-        return;
-    l->warned = true;
+    if (c->groups == 1 || every <= rounds || rounds <= 0)
+        return false;
     log_warn("%s = %lld is more than the %lld steps of this run: %s", key, (long long)every,
-             (long long)t->rounds,
+             (long long)rounds,
              strategy_async(c) ? "each group pushes once, when it is done"
              : meets           ? "its groups exchange once, at the end"
                      : "its groups train without an exchange, and the model is their mean");
+    return true;
+}
+
+void loop_warn_rare(struct loop *l)
+{
+    if (loop_leads(l) && !l->warned)
+        l->warned = run_warn_rare(l->t->run, l->t->rounds);
 }
 
 enum sotto_status loop_read_clocks(struct loop *l)

@@ -116,6 +116,10 @@ struct run {
 };
 
 /* Whether a sample is an image with one target, so that what counts tokens counts images. */
+/* Groups of a run of so many rounds that would exchange for the first time behind its end: it is
+ * said what becomes of that. Whether it was. */
+bool run_warn_rare(const struct run *run, int64_t rounds);
+
 static inline bool run_has_images(const struct run *run)
 {
     return run->model.sample.kind != SAMPLE_TOKENS;

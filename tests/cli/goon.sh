@@ -104,6 +104,14 @@ succeeds "$sotto" train --resume share --steps=8 --rate=0.5
 says '^changed: demo.top 3 -> 0$'
 fails_with 'demo.top = 2 and demo.rate = 0.1 say the same' "$sotto" train --resume share --steps=9 --top=2 --rate=0.1
 
+# Groups that are apart, as another number of them; and in step.
+succeeds "${own[@]}" --strategy=every --every.n=3 --out=every
+cp -r every steps
+succeeds "$sotto" train --resume every --steps=5 --workers=3
+says '^going on with 3 groups after 2 whose parameters differed: all begin with their average$'
+succeeds "$sotto" train --resume steps --steps=5 --strategy=random
+says '^going on with 2 groups after 2 whose parameters differed: all begin with their average$'
+
 # A method's own optimizer stays without it; one without state gives way to another, which begins anew.
 cp -r own anew
 succeeds "$sotto" train --resume own --steps=5 --strategy=ddp

@@ -10,7 +10,7 @@ says '^cluster: 1 node x 4 workers$'
 says '^workers: 4 threads in 2 groups of 2, zero1 x diloco$'
 says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
 says '^diloco: H = 2, outer = nesterov, '
-says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up$'
+says '^optimizer: adamw, learning rate 0.001, wsd schedule, 2 rounds of warm-up, beta1 0.9, beta2 0.95, weight decay 0.1$'
 says '^length: 6 rounds, each of 16 samples \(512 tokens\); [0-9.]+ times through the data$'
 says '^wire: [0-9.]+ bytes a step and worker, all to its own node; groups exchange [0-9.]+ of each worker every 2 steps$'
 says '^memory: about [0-9.]+ MB on this machine \(parameters [0-9.]+, .*activations [0-9.]+'
@@ -59,6 +59,21 @@ succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --strategy=async-di
 says '^wire: about [0-9.]+ bytes a step and worker, all to its own node; a push and its answer are [0-9.]+ of each worker every 2 steps$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=4 --mesh=2x2 --shard=acco --replicate=async-diloco --dry_run
 says '^wire: up to the pace of the groups'
+
+# What would be warned of is warned of; a method's own optimizer is told as it holds.
+for dry in --dry_run ''; do
+    succeeds "$sotto" train "${tiny[@]}" --out=rare$dry --workers=2 --steps=2 --strategy=every --every.n=5 $dry
+    says '^warning: every.n = 5 is more than the 2 steps of this run: its groups train without an exchange'
+    succeeds "$sotto" train "${tiny[@]}" --out=far$dry --workers=2 --steps=2 --strategy=striding --rate=1/100000 $dry
+    says '^warning: striding.rate = 1/100000 of the [0-9]+ elements that a worker owns: of 100000 steps [0-9]+ exchange nothing$'
+done
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=4 --mesh=2x2 --shard=zero1 --steps=2 --replicate=striding --rate=1/20000 --phase=fixed --dry_run
+says '^warning: striding.rate = 1/20000 .*: the first one is all that is ever exchanged$'
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=demo --base=decoupled-adamw --dry_run
+says '^optimizer: adamw, .*, beta1 0.9, beta2 0.999, weight decay 0.01$'
+succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=striding --rate=1/100 --dry_run
+says '^optimizer: sgd, .*, momentum 0, weight decay 0$'
+! grep -q '^warning' out || die "a warning without a reason: $(cat out)"
 
 # Beside a run that is there it says what would happen, and changes nothing, not even times.
 find new -exec stat -c '%n %Y %s' {} + | sort >before

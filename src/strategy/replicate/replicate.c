@@ -323,6 +323,10 @@ static enum sotto_status visit_own(struct replicate *r, struct state_visitor *v,
     const bool own = !r->ops->in_step && groups == mesh->n_r;
     if (loads)
         r->apart = own && state_has(v, "x.");
+    if (loads && !own && state_has(v, "x.") && mesh->worker->rank == 0)
+        log_info("going on with %d group%s after %lld whose parameters differed: all begin with "
+                 "their average",
+                 mesh->n_r, mesh->n_r == 1 ? "" : "s", (long long)groups);
     if (r->apart)
         TRY(replicate_visit_vector(r, v, "x", &x));
     state_leave(v);

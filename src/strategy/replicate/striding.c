@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "base/log.h"
+
 enum phase { PHASE_MOVING, PHASE_FIXED };
 static const char *const phases[] = {"moving", "fixed", NULL};
 
@@ -37,6 +39,22 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
                     c->rate, 1 / ceil(1 / c->rate), 1 / floor(1 / c->rate));
     c->stride = (int64_t)stride;
     return SOTTO_OK;
+}
+
+static void warn(const void *own, size_t elements)
+{
+    const struct striding_config *c = own;
+    const int64_t n = c->stride, most = (int64_t)elements;
+    if (n <= most)
+        return;
+    if (c->phase == PHASE_FIXED)
+        log_warn("striding.rate = 1/%lld of the %lld elements that a worker owns: the first one is "
+                 "all that is ever exchanged",
+                 (long long)n, (long long)most);
+    else
+        log_warn("striding.rate = 1/%lld of the %lld elements that a worker owns: of %lld steps "
+                 "%lld exchange nothing",
+                 (long long)n, (long long)most, (long long)n, (long long)(n - most));
 }
 
 static enum sotto_status step(struct replicate *r, const struct plan *plan, double scale)
@@ -74,5 +92,6 @@ const struct method method_striding = {
     .resolve = resolve,
     .optimizer = decoupled_optimizer,
     .optimizer_key = "base",
+    .warn = warn,
     .replicate = &ops,
 };
