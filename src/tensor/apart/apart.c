@@ -1,10 +1,10 @@
 /* A device for tests: the cpu table behind what a GPU asks of its callers.
  *
  * Its memory is at addresses that no process has, so that whoever reads or writes it on the host
- * crashes. Its ops run late, on a thread of their own, in the order they were issued, so that
- * whoever does not wait for them or for another context's has other bits than the cpu; how late can
- * be made random by SOTTO_APART_DELAY, microseconds at most. The results are those of the cpu
- * table, to the bit. */
+ * crashes. Its ops run late, in the order they were issued, so that whoever does not wait for them
+ * or for another context's has other bits than the cpu: as late as can be, when somebody waits for
+ * them, or with SOTTO_APART_DELAY, microseconds at most, now sooner and now later on a thread of
+ * their own. The results are those of the cpu table, to the bit. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

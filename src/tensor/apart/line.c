@@ -27,11 +27,12 @@ struct header {
 struct line {
     atomic_int users; /* who opened it, and who is to wait for it */
     struct device *dev;
-    pthread_t thread;
+    pthread_t thread; /* with a delay; else jobs run where somebody waits for them */
     pthread_mutex_t lock;
     pthread_cond_t moved;
     uint64_t head, tail; /* bytes ever written and used up: between them calls wait or run */
     uint64_t issued, done;
+    bool running; /* a job is, without the lock */
     bool closing;
     unsigned delay; /* microseconds by which a job is late, at most */
     alignas(UNIT) char ring[ROOM];
@@ -50,6 +51,24 @@ static void be_late(const struct line *l, uint64_t job)
         usleep((unsigned)(draw / 2 % (l->delay + 1)));
 }
 
+/* Holds the lock before and after. */
+static void run_next(struct line *l)
+{
+    struct header *h = header_at(l, l->tail);
+    const uint64_t number = l->done;
+    l->running = true;
+    pthread_mutex_unlock(&l->lock);
+    if (h->job) {
+        be_late(l, number);
+        h->job(l->dev, h + 1);
+    }
+    pthread_mutex_lock(&l->lock);
+    l->running = false;
+    l->done += h->job != NULL;
+    l->tail += h->bytes;
+    pthread_cond_broadcast(&l->moved);
+}
+
 static void *serve(void *arg)
 {
     struct line *l = arg;
@@ -59,20 +78,21 @@ static void *serve(void *arg)
             pthread_cond_wait(&l->moved, &l->lock);
         if (l->head == l->tail)
             break;
-        struct header *h = header_at(l, l->tail);
-        const uint64_t number = l->done;
-        pthread_mutex_unlock(&l->lock);
-        if (h->job) {
-            be_late(l, number);
-            h->job(l->dev, h + 1);
-        }
-        pthread_mutex_lock(&l->lock);
-        l->done += h->job != NULL;
-        l->tail += h->bytes;
-        pthread_cond_broadcast(&l->moved);
+        run_next(l);
     }
     pthread_mutex_unlock(&l->lock);
     return NULL;
+}
+
+/* Holds the lock. A job may wait for another line's, which were issued before it. */
+static void wait_for(struct line *l, uint64_t jobs)
+{
+    while (l->done < jobs) {
+        if (l->delay || l->running)
+            pthread_cond_wait(&l->moved, &l->lock);
+        else
+            run_next(l);
+    }
 }
 
 enum sotto_status line_open(struct line **out, struct device *dev)
@@ -87,7 +107,7 @@ enum sotto_status line_open(struct line **out, struct device *dev)
     l->delay = most > 0 && most <= 1000000 ? (unsigned)most : 0;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
-    const int error = pthread_create(&l->thread, NULL, serve, l);
+    const int error = l->delay == 0 ? 0 : pthread_create(&l->thread, NULL, serve, l);
     if (!error)
         return SOTTO_OK;
     pthread_cond_destroy(&l->moved);
@@ -114,10 +134,12 @@ void line_drop(struct line *l)
 void line_close(struct line *l)
 {
     pthread_mutex_lock(&l->lock);
+    wait_for(l, l->issued);
     l->closing = true;
     pthread_cond_broadcast(&l->moved);
     pthread_mutex_unlock(&l->lock);
-    pthread_join(l->thread, NULL);
+    if (l->delay)
+        pthread_join(l->thread, NULL);
     line_drop(l);
 }
 
@@ -128,8 +150,8 @@ void line_issue(struct line *l, line_job *job, const void *call, size_t bytes, c
     assert(bytes + more_bytes <= LINE_CALL);
     pthread_mutex_lock(&l->lock);
     const size_t rest = ROOM - l->head % ROOM, skip = rest < need ? rest : 0;
-    while (l->head + skip + need - l->tail > ROOM)
-        pthread_cond_wait(&l->moved, &l->lock);
+    if (l->head + skip + need - l->tail > ROOM)
+        wait_for(l, l->issued);
     if (skip)
         *header_at(l, l->head) = (struct header){NULL, skip};
     struct header *h = header_at(l, l->head + skip);
@@ -154,7 +176,6 @@ uint64_t line_issued(struct line *l)
 void line_wait(struct line *l, uint64_t jobs)
 {
     pthread_mutex_lock(&l->lock);
-    while (l->done < jobs)
-        pthread_cond_wait(&l->moved, &l->lock);
+    wait_for(l, jobs);
     pthread_mutex_unlock(&l->lock);
 }

@@ -1,5 +1,5 @@
-/* Calls that run late: one after another, in the order they were issued, on a thread of their own.
- */
+/* Calls that run late, one after another, in the order they were issued: when somebody waits for
+ * them, or with SOTTO_APART_DELAY at any time, on a thread of their own. */
 #ifndef SOTTO_TENSOR_APART_LINE_H
 #define SOTTO_TENSOR_APART_LINE_H
 
