@@ -41,13 +41,18 @@ static inline const char *test_device(void)
     return name ? name : "cpu";
 }
 
-/* Loops over many like cases step by this: races and missing waits lie in the ways between threads,
- * which few cases take all of, and the thread sanitizer or a device that is apart makes each ten
- * times as slow. It divides no count of them. */
+/* Loops over many like cases step by this: races, missing waits and what leaves its memory lie in
+ * ways that few cases take all of, and sanitizers or a device that is apart make each slow. It
+ * divides no count of them. */
 #ifdef __SANITIZE_THREAD__
 #define STRIDE 11
 #else
-#define STRIDE (strcmp(test_device(), "cpu") == 0 ? 1 : 11)
+#ifdef __SANITIZE_ADDRESS__
+#define STRIDE_HERE 7
+#else
+#define STRIDE_HERE 1
+#endif
+#define STRIDE (strcmp(test_device(), "cpu") == 0 ? STRIDE_HERE : 11)
 #endif
 
 /* The same for loops that are all arithmetic: what leaves its memory does so in one of five, too.

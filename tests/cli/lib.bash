@@ -1,5 +1,6 @@
 # Shared by the tests that drive the command: $sotto, a scratch folder that goes away, and assertions.
 set -u
+unset GOMP_SPINCOUNT KMP_BLOCKTIME # the command sets them itself
 sotto=$(readlink -f "$1")
 self=$(readlink -f "$0")
 scratch=$(mktemp -d)
