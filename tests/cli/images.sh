@@ -48,6 +48,18 @@ cp set/val/dark/* other/dark
 fails_with "other has classes that the model does not know: 'amber'" "$sotto" train --resume run --steps=24 --data.train=other
 mv bright set/val/bright
 
+# a name that is not UTF-8, as config.json has to be
+mkdir -p latin/dark "latin/caf$(printf '\351')"
+cp set/val/dark/* latin/dark
+cp set/val/bright/* latin/caf?
+succeeds "$sotto" train "${small[@]/=set/=latin}" --steps=20 --out=latin-run --eval_batches=0
+grep -qF '"caf\\xE9"' latin-run/config.json || die "config.json: $(cat latin-run/config.json)"
+succeeds "$sotto" eval latin-run --data.valid=latin
+says '^loss [0-9.]+  top-1 100.00%.* images 14$'
+succeeds "$sotto" train --resume latin-run --steps=22
+mkdir 'latin/caf\xE9'
+fails_with 'folder latin has two classes called caf\xE9, one not in UTF-8' "$sotto" train "${small[@]/=set/=latin}" --out=no
+
 # what is left out, or has no effect, is told
 mkdir -p odd/train odd/bus/more
 cp set/val/dark/1.pgm odd/train

@@ -30,6 +30,11 @@ enum sotto_status image_names(const char *folder, bool folders, char ***out, int
                               int64_t *broken);
 void image_names_free(char **names, int count);
 
+/* What a class is called whose folder has this name: the same, but config.json is in UTF-8, so
+ * bytes that are none become \xE9. A name has at most 255 of them. */
+enum { IMAGE_CLASS_ROOM = 4 * 256 };
+const char *image_class_text(const char *name, char room[IMAGE_CLASS_ROOM]);
+
 /* The labels that go with a file of IDX images. */
 enum sotto_status idx_labels_path(const char *images, char out[FILE_PATH_ROOM]);
 

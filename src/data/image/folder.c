@@ -6,12 +6,31 @@
 #include "base/log.h"
 #include "data/image/find.h"
 
-static int class_of(const struct image_set *set, const char *name)
+static int class_of(const struct image_set *set, const char *folder)
 {
+    char room[IMAGE_CLASS_ROOM];
+    const char *name = image_class_text(folder, room);
     for (int k = 0; k < set->classes; k++)
         if (strcmp(set->names[k], name) == 0)
             return k;
     return -1;
+}
+
+/* No other class may be called so: its images would be of this one. */
+static enum sotto_status call_by_text(struct image_set *set, int class, const char *folder)
+{
+    char room[IMAGE_CLASS_ROOM];
+    if (strcmp(image_class_text(set->names[class], room), set->names[class]) == 0)
+        return SOTTO_OK;
+    if (class_of(set, set->names[class]) >= 0)
+        return fail(SOTTO_EFORMAT, "folder %s has two classes called %s, one not in UTF-8", folder,
+                    room);
+    char *text = strdup(room);
+    if (!text)
+        return fail(SOTTO_ENOMEM, "no memory for the names in %s", folder);
+    free(set->names[class]);
+    set->names[class] = text;
+    return SOTTO_OK;
 }
 
 static enum sotto_status take_classes(struct image_set *set, const char *folder)
@@ -25,6 +44,8 @@ static enum sotto_status take_classes(struct image_set *set, const char *folder)
     }
     set->names = names;
     set->classes = n;
+    for (int k = 0; k < n; k++)
+        TRY(call_by_text(set, k, folder));
     return SOTTO_OK;
 }
 

@@ -2,9 +2,28 @@
  * their sorted names. */
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "data/image/find.h"
 #include "data/image/images.h"
+
+const char *image_class_text(const char *name, char room[IMAGE_CLASS_ROOM])
+{
+    const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)name;
+    size_t used = 0;
+    while (*at && used + 5 <= IMAGE_CLASS_ROOM) {
+        utf8proc_int32_t code;
+        const utf8proc_ssize_t n = utf8proc_iterate(at, -1, &code);
+        if (n > 0)
+            memcpy(room + used, at, (size_t)n);
+        else
+            snprintf(room + used, IMAGE_CLASS_ROOM - used, "\\x%02X", *at);
+        used += n > 0 ? (size_t)n : 4;
+        at += n > 0 ? n : 1;
+    }
+    room[used] = 0;
+    return room;
+}
 
 static bool knows(const struct images_setup *setup, const char *name)
 {
@@ -73,9 +92,12 @@ enum sotto_status image_names_choose(struct image_set *set, const struct image_p
         if (part->test != test)
             continue;
         TRY(image_names(part->path, true, &names, &n, NULL));
-        for (int k = 0; k < n; k++)
-            if (!knows(setup, names[k]))
-                list_add(&unknown, names[k]);
+        for (int k = 0; k < n; k++) {
+            char room[IMAGE_CLASS_ROOM];
+            const char *text = image_class_text(names[k], room);
+            if (!knows(setup, text))
+                list_add(&unknown, text);
+        }
         image_names_free(names, n);
         if (unknown.n)
             return setup->naming == NAMING_ONLY ? refuse(setup, part->path, &unknown) : SOTTO_OK;
