@@ -199,6 +199,16 @@ fails_with "no checkpoint in damaged/checkpoints can be read" "$sotto" train --r
 ls -lR damaged >after
 cmp before after || die "a run without a checkpoint that can be read was written to"
 
+# Written when 4 was the default of cdp.stages wherever stages follow from the workers: what was not said does not hinder.
+cyclic=("${begin[@]}" --accumulate=1 --tied=no --clip=0 --warmup=0 --optim.schedule=constant --strategy=cdp --cdp.placement=pp --workers=2)
+succeeds "${cyclic[@]}" --steps=4 --out=cyclic
+want=$(state)
+succeeds "${cyclic[@]}" --steps=2 --out=older
+sed -i '/^\[cdp\]/,/^\[/s/^stages = 0$/stages = 4/' older/sotto.ini older/checkpoints/*/sotto.ini
+grep -q '^stages = 4$' older/checkpoints/*/sotto.ini || die "nothing is older"
+succeeds "$sotto" train --resume older --steps=4
+[ "$(state)" = "$want" ] || die "with stages = 4 in its folder: $(state), want $want"
+
 # Ctrl-C: the way on is a command that can be followed as it is.
 "${begin[@]}" --steps=100000 --save_every=0 --out="a folder" >out 2>&1 &
 pid=$!
