@@ -4,8 +4,9 @@
  * fraction of what a plain loop with as many streams does.
  *
  *     bench_ops [threads] [op] [kernels] [mixed]     kernels: amx, v4, ...; mixed: bf16 weights
- *     bench_ops THREADS -      for each line of input (which pass, 1 for bf16, the op and its
- * shape) seconds of that pass, of the clock and of processors (conv.py)
+ *     bench_ops THREADS -      for each line of input (which pass; 1 for bf16, 6 for weights and
+ * gradients alone; the op and its shape) seconds of that pass, of the clock and of processors
+ * (conv.py, products.py)
  *
  * Results are checked against the reference on a small shape before anything is timed. */
 #include <math.h>
@@ -256,7 +257,8 @@ static int serve(struct device *dev)
             char *at = line + read;
             for (int i = 0; i < 8; i++)
                 c.d[i] = (int)strtol(at, &at, 10);
-            if (!family_of(&c) || op_room_init(&room, dev, &c, half ? 7 : 0) != SOTTO_OK)
+            if (!family_of(&c) ||
+                op_room_init(&room, dev, &c, half == 1 ? 7 : (unsigned)half) != SOTTO_OK)
                 return 1;
         }
         const double start = clock_now(&clock_real), used = (double)clock() / CLOCKS_PER_SEC;
