@@ -1,10 +1,7 @@
-#define _GNU_SOURCE /* sched_getaffinity */
 #include "train/cluster.h"
 
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
@@ -248,44 +245,4 @@ enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
     if (!linked)
         engine.links = NULL; /* as fast as memory */
     return engine_threads(&engine, job, arg);
-}
-
-/* Cores that this process may run on. */
-static int cores_allowed(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
-/* Methods that depend on timing compute for as long as the exchange takes, which without a core of
- * its own is for as long as they compute. */
-static void warn_of_starving(const struct cluster *c, int here, int cores)
-{
-    if (strategy_timed(&c->config->strategy) && here > 1 && 2 * here > cores)
-        log_warn(
-            "%d workers on %d %s: this method wants two each; here the exchange waits for a core "
-            "while all go on computing, and rounds take far more micro-batches than needed",
-            here, cores, cores == 1 ? "core" : "cores");
-}
-
-int cluster_threads(const struct cluster *c, const struct worker *w)
-{
-    const struct train_config *t = &c->config->train;
-    const int cores = cores_allowed();
-    int threads = t->threads ? t->threads : cores, here = 0;
-    if (t->time == TIME_VIRTUAL)
-        return 1; /* the engine spreads workers over the cores */
-    for (int r = 0; r < w->size; r++)
-        here += !c->mpi || mpi_beside(c->mpi, r);
-    if (c->mpi && !t->threads && cores < sysconf(_SC_NPROCESSORS_ONLN)) {
-        if (cores == 1 && w->rank == 0)
-            log_warn("each rank is bound to one core, where communication competes with computing: "
-                     "mpirun --bind-to none, or srun -c 2, lets it run beside");
-        return cores; /* the launcher has shared them out already */
-    }
-    if (w->rank == 0)
-        warn_of_starving(c, here, cores);
-    return threads > here ? threads / here : 1;
 }

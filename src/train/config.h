@@ -29,6 +29,7 @@ struct train_config { /* [train] */
     int time;       /* enum train_time                          */
     int oracle;     /* enum train_oracle                        */
     int threads;    /* of this process                          */
+    bool pin;       /* each worker to cores of its own          */
     int stages;     /* 0: one, or with several workers a layer each */
     bool recompute;
     int activations;   /* enum dtype: fp32 or bf16         */

@@ -104,7 +104,9 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     const struct run_config *c = &run->config;
     enum sotto_status st;
     TRY_DONE(agree_start(run, w));
-    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, cluster_threads(&run->cluster, w)));
+    const int threads = cluster_threads(&run->cluster, w);
+    TRY_DONE(cluster_pin(&run->cluster, w, threads));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads));
     TRY_DONE(open_oracle(t));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     struct strategy_setup setup = {

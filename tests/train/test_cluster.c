@@ -1,5 +1,8 @@
 /* Whole runs on a simulated cluster: what a round takes and what a worker holds, against
  * arithmetic. */
+#define _GNU_SOURCE /* cpu_set_t */
+#include <sched.h>
+
 #include "train/fixture.h"
 
 #include "comm/formula.h"
@@ -413,6 +416,58 @@ static void links_of_nodes(void **state)
     cluster_close(&cluster);
 }
 
+struct pinned {
+    struct cluster *cluster;
+    cpu_set_t set[2];
+};
+
+static enum sotto_status pin(struct worker *w, void *arg)
+{
+    struct pinned *p = arg;
+    cpu_set_t mine;
+    TRY(cluster_pin(p->cluster, w, cluster_threads(p->cluster, w)));
+    assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
+    if (w->rank < 2)
+        p->set[w->rank] = mine;
+    return SOTTO_OK;
+}
+
+/* Cores of its own for each worker, and for the caller those it had. */
+static void workers_keep_to_their_cores(void **state)
+{
+    (void)state;
+    struct cluster cluster;
+    struct run_config c;
+    struct pinned p = {.cluster = &cluster};
+    char options[128];
+    cpu_set_t all, now, both;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    const int cores = CPU_COUNT(&all);
+    snprintf(options, sizeof options, "train.pin=true train.workers=%d", cores + 1);
+    assert_ok(open_cluster(&cluster, &c, options));
+    assert_int_equal(cluster_run(&cluster, pin, &p), SOTTO_EINVAL);
+    assert_non_null(strstr(sotto_error(), "workers of 1 thread on"));
+    cluster_close(&cluster);
+    assert_ok(open_cluster(&cluster, &c, "train.pin=true train.workers=2 train.time=virtual"));
+    assert_int_equal(cluster_run(&cluster, pin, &p), SOTTO_EINVAL);
+    cluster_close(&cluster);
+    if (cores < 2)
+        return;
+    snprintf(options, sizeof options, "train.pin=true train.workers=2 train.threads=%d", cores);
+    assert_ok(open_cluster(&cluster, &c, options));
+    assert_ok(cluster_run(&cluster, pin, &p));
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(CPU_COUNT(&p.set[r]), cores / 2);
+        CPU_AND(&both, &all, &p.set[r]);
+        assert_true(CPU_EQUAL(&both, &p.set[r]));
+    }
+    CPU_AND(&both, &p.set[0], &p.set[1]);
+    assert_int_equal(CPU_COUNT(&both), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof now, &now), 0);
+    assert_true(CPU_EQUAL(&now, &all));
+    cluster_close(&cluster);
+}
+
 static void clusters_that_cannot_be(void **state)
 {
     (void)state;
@@ -482,6 +537,7 @@ int main(void)
         cmocka_unit_test(methods_share_a_cluster),
         cmocka_unit_test(groups_of_nodes),
         cmocka_unit_test(links_of_nodes),
+        cmocka_unit_test(workers_keep_to_their_cores),
         cmocka_unit_test(clusters_that_cannot_be),
         cmocka_unit_test(bounds_of_speeds_and_times),
         cmocka_unit_test(gone_key),

@@ -13,7 +13,7 @@ struct sotto_options {
 };
 
 /* The sections that make sense without a model and data of the library's own. */
-enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 10 };
+enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 11 };
 struct embed_sections {
     struct option train[EMBED_TRAIN_KEYS];
     struct option_section section[EMBED_SECTIONS];

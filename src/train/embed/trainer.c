@@ -124,8 +124,9 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
     TRY_DONE(agree(t, parameters));
-    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory,
-                         cluster_threads(worker->cluster, worker->worker)));
+    const int threads = cluster_threads(worker->cluster, w);
+    TRY_DONE(cluster_pin(worker->cluster, w, threads));
+    TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads));
     TRY_DONE(open_oracle(t, &problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     t->before = (struct optim_config){.kind = OPTIM_SGD}; /* nobody knows yet */
