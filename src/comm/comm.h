@@ -91,9 +91,10 @@ struct comm_ops {
     enum sotto_status (*broadcast)(struct comm *c, void *data, size_t bytes, int root);
     /* (optional) A collective (a broadcast: of y from `root`) whose vectors are all the device's:
      * begun behind the ops of every rank's c->dev, and done for those that they issue next, without
-     * a wait for either. For at most RANKS_MOST ranks. Without it: through the host. */
+     * a wait for either. For at most RANKS_MOST ranks. Without it, or where it is not done, which
+     * all ranks find: through the host. */
     enum sotto_status (*far)(struct comm *c, enum comm_call call, struct view y, struct view x,
-                             size_t count, int root);
+                             size_t count, int root, bool *done);
     enum sotto_status (*barrier)(struct comm *c);
     /* A communicator of the ranks that give the same color, ordered by rank here. */
     enum sotto_status (*split)(struct comm *c, int color, struct comm **out);

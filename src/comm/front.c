@@ -206,10 +206,40 @@ static bool stays(const struct comm *c, struct view y, struct view x, size_t cou
 }
 
 static enum sotto_status collect_far(struct comm *c, enum comm_call call, struct view y,
-                                     struct view x, size_t count, int root)
+                                     struct view x, size_t count, int root, bool *done)
 {
-    TRY(c->ops->far(c, call, y, x, count, root));
-    return device_failed(c->dev);
+    *done = false;
+    if (!stays(c, y, x, count))
+        return SOTTO_OK;
+    TRY(c->ops->far(c, call, y, x, count, root, done));
+    return *done ? device_failed(c->dev) : SOTTO_OK;
+}
+
+static enum sotto_status collect_any(struct comm *c, enum comm_call call, struct view y,
+                                     struct view x, size_t count)
+{
+    bool done;
+    TRY(collect_far(c, call, y, x, count, 0, &done));
+    if (done)
+        return SOTTO_OK;
+    return staging_used(y, x) ? collect_staged(c, call, y, x, count)
+                              : collect(c, call, y, x, count);
+}
+
+static enum sotto_status broadcast_any(struct comm *c, struct view x, size_t count, int root)
+{
+    struct view host;
+    bool done;
+    TRY(collect_far(c, COMM_BROADCAST, x, x, count, root, &done));
+    if (done)
+        return SOTTO_OK;
+    TRY(staging_room(c, x, x, count, &host));
+    if (c->rank == root)
+        TRY(staging_take(c, host, x, count));
+    TRY(c->ops->broadcast(c, host.data, count * dtype_size(x.type), root));
+    if (c->rank != root)
+        staging_give(c, x, host, count);
+    return SOTTO_OK;
 }
 
 void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t count, double begin,
@@ -231,12 +261,8 @@ static enum sotto_status collective(struct comm *c, enum comm_call call, struct 
     double begin = enter(c);
     if (c->size == 1)
         staging_copy(c, y, x, count);
-    else if (stays(c, y, x, count))
-        TRY(collect_far(c, call, y, x, count, 0));
-    else if (staging_used(y, x))
-        TRY(collect_staged(c, call, y, x, count));
     else
-        TRY(collect(c, call, y, x, count));
+        TRY(collect_any(c, call, y, x, count));
     comm_count(c, call, x.type, count, begin, clock_now(c->clock));
     return SOTTO_OK;
 }
@@ -266,19 +292,9 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
 {
     assert(root >= 0 && root < c->size);
     double begin = enter(c);
-    size_t bytes = count * dtype_size(x.type);
-    struct view host;
-    if (c->size > 1 && stays(c, x, x, count)) {
-        TRY(collect_far(c, COMM_BROADCAST, x, x, count, root));
-    } else if (c->size > 1) {
-        TRY(staging_room(c, x, x, count, &host));
-        if (c->rank == root)
-            TRY(staging_take(c, host, x, count));
-        TRY(c->ops->broadcast(c, host.data, bytes, root));
-        if (c->rank != root)
-            staging_give(c, x, host, count);
-    }
-    tally_broadcast(c, bytes, root);
+    if (c->size > 1)
+        TRY(broadcast_any(c, x, count, root));
+    tally_broadcast(c, count * dtype_size(x.type), root);
     count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
 }

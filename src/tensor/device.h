@@ -24,6 +24,8 @@ struct device {
     size_t scratch_bytes;
     void *staging; /* device_staging */
     size_t staging_bytes;
+    void *relay; /* device_relay */
+    size_t relay_bytes;
     void *room; /* device_room */
     size_t room_bytes;
     struct status_note failure; /* the first op that failed */
@@ -83,6 +85,10 @@ enum sotto_status device_room(struct device *dev, size_t bytes);
  * until the next call; it grows as scratch does, and NULL is without memory. It is paid for as
  * communication's. */
 void *device_staging(struct device *dev, size_t bytes);
+
+/* Makes sure of `bytes` at dev->relay, 64-byte aligned: the device's own memory that data pass
+ * through on their way between devices. As device_room; it is paid for as communication's. */
+enum sotto_status device_relay(struct device *dev, size_t bytes);
 
 /* Memory that ops can work on, zeroed, tagged with what it is for. `dev` tells whether there is
  * one; the data of a null device's are NULL. */

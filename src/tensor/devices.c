@@ -128,14 +128,27 @@ static enum sotto_status no_memory(struct device *dev, size_t bytes, const char 
                 (double)atomic_load(&dev->memory->total) / 1e6, used ? account : "next to nothing");
 }
 
-static void drop_room(struct device *dev)
+static void drop(struct device *dev, void **room, size_t *bytes, enum memory_category category)
 {
-    if (!dev->room_bytes)
+    if (!*bytes)
         return;
-    give(dev, dev->room, dev->room_bytes);
-    memory_remove(dev->memory, MEMORY_SCRATCH, dev->room_bytes);
-    dev->room = NULL;
-    dev->room_bytes = 0;
+    give(dev, *room, *bytes);
+    memory_remove(dev->memory, category, *bytes);
+    *room = NULL;
+    *bytes = 0;
+}
+
+static enum sotto_status grow(struct device *dev, void **room, size_t *bytes,
+                              enum memory_category category, size_t need)
+{
+    if (need <= *bytes)
+        return SOTTO_OK;
+    drop(dev, room, bytes, category);
+    if (!take(dev, need, room))
+        return no_memory(dev, need, memory_category_name(category));
+    *bytes = need;
+    memory_add(dev->memory, category, need);
+    return SOTTO_OK;
 }
 
 void device_close(struct device *dev)
@@ -144,7 +157,8 @@ void device_close(struct device *dev)
         give(dev, dev->scratch, dev->scratch_bytes);
         memory_remove(dev->memory, MEMORY_SCRATCH, dev->scratch_bytes);
     }
-    drop_room(dev);
+    drop(dev, &dev->room, &dev->room_bytes, MEMORY_SCRATCH);
+    drop(dev, &dev->relay, &dev->relay_bytes, MEMORY_COMMUNICATION);
     memory_give(dev->memory, MEMORY_COMMUNICATION, dev->staging, dev->staging_bytes);
     if (dev->ops && dev->ops->close)
         dev->ops->close(dev);
@@ -219,14 +233,12 @@ void *device_scratch(struct device *dev, size_t bytes)
 
 enum sotto_status device_room(struct device *dev, size_t bytes)
 {
-    if (bytes <= dev->room_bytes)
-        return SOTTO_OK;
-    drop_room(dev);
-    if (!take(dev, bytes, &dev->room))
-        return no_memory(dev, bytes, "scratch");
-    dev->room_bytes = bytes;
-    memory_add(dev->memory, MEMORY_SCRATCH, bytes);
-    return SOTTO_OK;
+    return grow(dev, &dev->room, &dev->room_bytes, MEMORY_SCRATCH, bytes);
+}
+
+enum sotto_status device_relay(struct device *dev, size_t bytes)
+{
+    return grow(dev, &dev->relay, &dev->relay_bytes, MEMORY_COMMUNICATION, bytes);
 }
 
 void *device_staging(struct device *dev, size_t bytes)

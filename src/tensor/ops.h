@@ -160,6 +160,11 @@ struct picks {
 
 enum { RANKS_MOST = 128 }; /* whose vectors one op adds up */
 
+/* What another library does in the place of an op: with a GPU's stream and memory, to which it
+ * issues, or with the host's (stream NULL). A failure is kept as an op's. */
+enum { DEVICE_CALL_VIEWS = 2 * RANKS_MOST, DEVICE_CALL_BYTES = 8 << 10 };
+typedef enum sotto_status device_call(void *stream, const struct view *v, const void *arg);
+
 struct ops {
     const char *name;
     enum place place;                              /* of its memory */
@@ -194,6 +199,13 @@ struct ops {
     /* (optional) For tables with memory of their own: sum_ranks, of at most RANKS_MOST. */
     void (*sum_ranks)(struct device *dev, const struct rank_sum *p, const struct view *out,
                       int n_out, const struct view *x);
+
+    /* (optional, both) For tables with memory of their own: a call, with n <= DEVICE_CALL_VIEWS
+     * views and a copy of `bytes` <= DEVICE_CALL_BYTES of arg; and which GPU of the machine it is,
+     * without it: none. */
+    void (*call)(struct device *dev, device_call *call, const struct view *v, int n,
+                 const void *arg, size_t bytes);
+    int (*number)(const struct device *dev);
 
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);

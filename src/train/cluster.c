@@ -19,6 +19,7 @@ static enum sotto_status join_mpi(struct cluster *c)
     struct run_config *config = c->config;
     struct train_config *t = &config->train;
     const struct mpi_config mpi = {.collectives = (enum mpi_collectives)config->comm.collectives,
+                                   .nccl = (enum mpi_nccl)config->comm.nccl,
                                    .nodes = t->nodes};
     TRY(mpi_world(&c->mpi, &mpi));
     c->leads = c->mpi->rank == 0;
@@ -49,6 +50,21 @@ static enum sotto_status check_time(const struct run_config *config)
         (config->null.parameters || config->null.activation_bytes))
         return fail(SOTTO_EINVAL, "null.%s is for train.oracle = null",
                     config->null.parameters ? "parameters" : "activation_bytes");
+    return SOTTO_OK;
+}
+
+static enum sotto_status check_nccl(const struct cluster *c)
+{
+    const char *device = c->config->train.device;
+    if (c->config->comm.nccl != MPI_NCCL_ON)
+        return SOTTO_OK;
+    if (!c->mpi)
+        return fail(SOTTO_EINVAL,
+                    "comm.nccl = on is for ranks of MPI (mpirun), a GPU each: workers "
+                    "of one process share one");
+    if (strcmp(device, "cpu") == 0 || strcmp(device, "reference") == 0)
+        return fail(SOTTO_EINVAL, "comm.nccl = on carries vectors of GPUs, and train.device = %s",
+                    device);
     return SOTTO_OK;
 }
 
@@ -203,6 +219,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
         TRY_DONE(fail_in(threads_check(c->size), "train.workers: "));
     budget_resolve(t);
     TRY_DONE(check_time(config));
+    TRY_DONE(check_nccl(c));
     TRY_DONE(place(c));
     TRY_DONE(lay_out(c));
     TRY_DONE(check_optim(config));

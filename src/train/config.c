@@ -10,6 +10,7 @@ static const char *const save_dtype_names[] = {"auto", "fp32", "bf16", "fp16", N
 static const char *const head_names[] = {"auto", "keep", "new", NULL};
 static const char *const oracle_names[] = {"model", "null", NULL};
 static const char *const collective_names[] = {"native", "ring", NULL};
+static const char *const nccl_names[] = {"auto", "off", "on", NULL};
 
 #define S struct train_config
 static const struct option train_options[] = {
@@ -99,6 +100,11 @@ static const struct option comm_options[] = {
     OPTION_ENUM(S, collectives, "ring", collective_names,
                 "under MPI: our ring, which sums as threads do, to the bit; or the library's own, "
                 "native, which may suit many ranks and small models"),
+    OPTION_ENUM(
+        S, nccl, "auto", nccl_names,
+        "under MPI: vectors of GPUs go from one to the other by NCCL, summed as threads do; "
+        "off: through the host's memory; auto: NCCL where all ranks find libnccl.so.2 and "
+        "have a GPU of their own"),
 };
 #undef S
 

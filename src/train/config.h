@@ -54,6 +54,7 @@ struct link_config { /* [link] */
 
 struct comm_config { /* [comm] */
     int collectives; /* enum mpi_collectives */
+    int nccl;        /* enum mpi_nccl */
 };
 
 struct null_size_config {     /* [null] */

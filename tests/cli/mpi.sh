@@ -37,6 +37,19 @@ for mesh in 1x4 2x2 1x4.two; do
         near "$(value eval_loss native.$method)" "$(value eval_loss threads.$mesh.$method)" 1e-6
     done
 done
+
+# Vectors of a device by NCCL, of which the build has a fake: the same bits, on one node and on two.
+fake=$(dirname "$sotto")/fake
+for run in 1x4.two.fsdp 2x2.zero1; do
+    two=$([[ $run != *two* ]] || echo --nodes=2)
+    succeeds env LD_LIBRARY_PATH="$fake" "${mpirun[@]}" -n 4 "${train[@]}" --steps=6 --strategy.preset=${run##*.} \
+        --strategy.mesh=${run%%.*} $two --device=apart --comm.nccl=on --out=nccl.$run
+    [ "$(state)" = "${states[$run]}" ] || die "$run: $(state) by NCCL, on threads ${states[$run]}"
+done
+fails_with 'comm.nccl = on is for ranks of MPI' "${train[@]}" --steps=1 --comm.nccl=on --out=none
+ends_with 'comm.nccl = on carries vectors of GPUs, and train.device = cpu' "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
+    --comm.nccl=on --out=none
+
 for method in zero1 fsdp; do
     [ "${states[1x4.two.$method]}" = "${states[1x4.two.ddp]}" ] || die "$method on two nodes: other bits than ddp"
 done

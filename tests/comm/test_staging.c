@@ -1,17 +1,10 @@
 /* Vectors that are a device's: every call has the bits of host memory, whoever moves it, and lanes
  * begin behind what their starter has issued. */
 #include "base/scratch.h"
-#include "comm/suite.h"
+#include "comm/stay.h"
 
 typedef enum sotto_status engine(const struct engine_config *config, worker_job *job, void *arg);
 static engine *const engines[] = {engine_threads, engine_virtual};
-
-/* A GPU has the bits of the host's sums, too. */
-static const char *far_device(void)
-{
-    const char *name = getenv("SOTTO_TEST_DEVICE");
-    return name ? name : "apart";
-}
 
 static void suite_on_a_device(void **state)
 {
@@ -61,78 +54,6 @@ static void places_mix(void **state)
     for (int size = 1; size <= 3; size++)
         for (int e = 0; e < 2; e++)
             assert_ok(engines[e](&(struct engine_config){.workers = size}, mix, NULL));
-}
-
-/* Collectives of a device's vectors stay there: the bits of the host's sums, and nothing of them
- * passes the host. Vectors are made and changed right before and behind the calls. */
-struct stay {
-    struct device dev;
-    struct memory memory;
-    struct buffer x, y;
-    float *host; /* 2 of `count` */
-    size_t count;
-};
-
-static float stay_value(int rank, size_t i)
-{
-    return 1.0f / (float)(1 + (i * 37 + (size_t)rank * 101) % 1009);
-}
-
-static enum sotto_status stay_calls(struct worker *w, struct stay *s, enum dtype type)
-{
-    struct comm *c = w->world;
-    const struct ops *ops = s->dev.ops;
-    const struct comm_block mine = comm_block(s->count, c->size, c->rank);
-    struct view x = s->x.view, y = s->y.view, host = view_of(s->host, type);
-    x.type = y.type = type;
-    for (int round = 0; round < 3; round++) {
-        for (size_t i = 0; i < s->count; i++)
-            suite_put(host, i, stay_value(c->rank, i + (size_t)round));
-        ops->write(&s->dev, x, s->host, s->count);
-        TRY(comm_allreduce(c, y, x, s->count));
-        ops->fill(&s->dev, x, s->count, 7); /* not before all have read it */
-        TRY(comm_allreduce(c, host, host, s->count));
-        const struct view got = view_of(s->host + s->count, type);
-        ops->read(&s->dev, got.data, y, s->count);
-        CHECK(memcmp(got.data, host.data, s->count * dtype_size(type)) == 0, "other bits");
-        ops->write(&s->dev, x, s->host, s->count);
-        TRY(comm_reduce_scatter(c, view_at(y, mine.begin), x, s->count));
-        TRY(comm_allgather(c, x, view_at(y, mine.begin), s->count));
-        ops->fill(&s->dev, y, s->count, (float)c->rank);
-        TRY(comm_broadcast(c, y, s->count, round % c->size));
-        ops->axpy(&s->dev, y, 1, x, s->count);
-        TRY(comm_reduce_scatter(c, view_at(host, mine.begin), host, s->count));
-        TRY(comm_allgather(c, host, view_at(host, mine.begin), s->count));
-        ops->read(&s->dev, got.data, x, s->count);
-        CHECK(memcmp(got.data, host.data, s->count * dtype_size(type)) == 0, "other bits");
-        ops->read(&s->dev, got.data, y, s->count);
-        for (size_t i = 0; i < s->count; i++) {
-            suite_put(host, i, suite_get(host, i) + (float)(round % c->size));
-            CHECK(suite_get(got, i) == suite_get(host, i), "[%zu] is %g", i, suite_get(got, i));
-        }
-    }
-    CHECK(c->staged == 0, "%lld bytes went through the host", (long long)c->staged);
-    return SOTTO_OK;
-}
-
-static enum sotto_status stay_run(struct worker *w, void *arg)
-{
-    const size_t *count = arg;
-    struct stay s = {.count = *count};
-    TRY(device_open(&s.dev, far_device(), &s.memory, 1));
-    TRY(buffer_init(&s.x, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
-    TRY(buffer_init(&s.y, &s.dev, DTYPE_F32, s.count, MEMORY_OUTER));
-    s.host = malloc(2 * s.count * sizeof *s.host);
-    w->world->dev = &s.dev;
-    enum sotto_status st = stay_calls(w, &s, DTYPE_F32);
-    if (st == SOTTO_OK)
-        st = stay_calls(w, &s, DTYPE_BF16);
-    w->world->dev = NULL;
-    free(s.host);
-    buffer_free(&s.x);
-    buffer_free(&s.y);
-    device_close(&s.dev); /* at once: nobody needs it any more */
-    return st;
 }
 
 static void sums_stay_on_the_device(void **state)

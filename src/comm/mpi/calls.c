@@ -53,8 +53,8 @@ enum sotto_status mpi_compare(struct mpi_member *m, struct mpi_offer mine)
     return SOTTO_OK;
 }
 
-static enum sotto_status open_call(struct mpi_member *m, enum comm_call call, size_t count,
-                                   size_t unit, int root)
+enum sotto_status mpi_open_call(struct mpi_member *m, enum comm_call call, size_t count,
+                                size_t unit, int root)
 {
     if (m->checked < CHECKED_CALLS) {
         m->checked++;
@@ -69,7 +69,7 @@ static enum sotto_status open_call(struct mpi_member *m, enum comm_call call, si
  * the quickest so far. */
 static enum sotto_status meet(struct mpi_member *m, enum comm_call call, size_t count, size_t unit)
 {
-    TRY(open_call(m, call, count, unit, 0));
+    TRY(mpi_open_call(m, call, count, unit, 0));
     if (count * unit < GREETED)
         return SOTTO_OK;
     TRY(mpi_check(m, MPI_Ibarrier(m->comm, &m->hello), "hello"));
@@ -265,7 +265,7 @@ static enum sotto_status native_allgather(struct comm *c, void *y, const void *x
 
 static enum sotto_status native_broadcast(struct comm *c, void *data, size_t bytes, int root)
 {
-    TRY(open_call(member(c), COMM_BROADCAST, bytes, 1, root));
+    TRY(mpi_open_call(member(c), COMM_BROADCAST, bytes, 1, root));
     return broadcast_pieces(member(c), data, bytes, root, "broadcast");
 }
 
@@ -310,6 +310,7 @@ const struct comm_ops mpi_native_calls = {
     .reduce_scatter = native_reduce_scatter,
     .allgather = native_allgather,
     .broadcast = native_broadcast,
+    .far = mpi_far,
     .barrier = native_barrier,
 };
 
@@ -326,6 +327,7 @@ const struct comm_ops mpi_ring_calls = {
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
     .broadcast = native_broadcast,
+    .far = mpi_far,
     .barrier = native_barrier,
 };
 

@@ -17,8 +17,16 @@ enum mpi_collectives {
     MPI_COLLECTIVES_RING    /* ring.h: the order of comm.h, to the bit; faster, see bench/README */
 };
 
+/* How vectors of GPUs go. */
+enum mpi_nccl {
+    MPI_NCCL_AUTO, /* by NCCL where all ranks find it and have a GPU of their own, else ... */
+    MPI_NCCL_OFF,  /* ... through the host's memory                                         */
+    MPI_NCCL_ON    /* by NCCL, or an error                                                  */
+};
+
 struct mpi_config {
     enum mpi_collectives collectives;
+    enum mpi_nccl nccl;
     int nodes; /* that ranks lie on, neighbouring parts as comm_block cuts them; 0: the machines */
     size_t largest;  /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
     double patience; /* seconds of waiting after which a rank that does not answer is named in the

@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
+#include "comm/mpi/nccl.h"
 #include "comm/ring.h"
 
 /* How many processes were started together, this one included; 0: by a launcher that does not
@@ -43,6 +44,8 @@ struct mpi_shared {
     int *host;           /* (world's size) the machine of each rank */
     struct comm_ops ops; /* of all communicators */
     size_t largest;      /* elements or bytes in one message */
+    struct mpi_config config;
+    struct nccl nccl;
     MPI_Op add_bf16;
     struct mpi_roll roll;
 };
@@ -73,6 +76,9 @@ struct mpi_posted {
     char *data;
 };
 
+/* The way of a communicator's vectors of GPUs, found out at the first call. */
+enum mpi_far_way { MPI_FAR_UNKNOWN, MPI_FAR_HOST, MPI_FAR_NCCL };
+
 struct mpi_member {
     struct comm base;
     struct mpi_shared *shared;
@@ -84,6 +90,10 @@ struct mpi_member {
     int checked;             /* calls that were compared among ranks          */
     struct ring ring;        /* its transport is `sending` and `receiving`    */
     struct mpi_message sending[RING_SLOTS], receiving[RING_SLOTS];
+    struct {
+        enum mpi_far_way way;
+        void *comm; /* NCCL's */
+    } far;
     void *scratch;
     size_t room; /* bytes of scratch */
     struct mpi_posted *posted, *idle;
@@ -146,6 +156,15 @@ enum sotto_status mpi_exchange(struct comm *c, const void *out, size_t bytes, in
 
 /* `bytes` of memory for the duration of a call; NULL: none left. */
 void *mpi_scratch(struct comm *c, size_t bytes);
+
+/* The beginning of a call, of which a communicator's first ones are compared. */
+enum sotto_status mpi_open_call(struct mpi_member *m, enum comm_call call, size_t count,
+                                size_t unit, int root);
+
+/* far.c */
+enum sotto_status mpi_far(struct comm *c, enum comm_call call, struct view y, struct view x,
+                          size_t count, int root, bool *done);
+void mpi_far_close(struct mpi_member *m);
 
 /* All but what makes and ends communicators, which is world.c's. */
 extern const struct comm_ops mpi_native_calls, mpi_ring_calls;

@@ -94,6 +94,7 @@ static void leave(struct mpi_shared *s)
     mpi_roll_close(&s->roll);
     if (s->ours)
         MPI_Finalize();
+    nccl_close(&s->nccl);
     free(s->host);
     free(s);
 }
@@ -309,6 +310,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->ops.twin = twin;
     s->ops.abort = give_up;
     s->ops.free = free_member;
+    s->config = *config;
+    nccl_init(&s->nccl);
     s->largest = (size_t)1 << 30;
     if (config->largest && config->largest < s->largest)
         s->largest = config->largest;

@@ -105,7 +105,7 @@ bool threads_sleep(struct group *g, double until);
 
 /* The entries of comm_ops: calls.c, messages.c. */
 enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y, struct view x,
-                              size_t count, int root);
+                              size_t count, int root, bool *done);
 enum sotto_status threads_allreduce(struct comm *c, struct view y, struct view x, size_t count);
 enum sotto_status threads_reduce_scatter(struct comm *c, struct view y, struct view x,
                                          size_t count);

@@ -108,7 +108,7 @@ enum sotto_status virtual_sum(struct comm *c, double *x, int count);
 enum sotto_status virtual_barrier(struct comm *c);
 enum sotto_status virtual_split(struct comm *c, int color, struct comm **out);
 enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y, struct view x,
-                              size_t count, int root);
+                              size_t count, int root, bool *done);
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,

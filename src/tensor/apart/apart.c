@@ -220,6 +220,35 @@ static void apart_sum_ranks(struct device *dev, const struct rank_sum *p, const 
                (size_t)(c.n_out + c.n) * sizeof *all);
 }
 
+struct foreign_call {
+    device_call *call;
+    int n;
+};
+
+static void foreign_late(struct device *cpu, void *call)
+{
+    const struct foreign_call *c = call;
+    const struct view *v = (const struct view *)(const void *)(c + 1);
+    const enum sotto_status st = c->call(NULL, v, v + c->n);
+    if (st != SOTTO_OK)
+        device_fail(cpu, st);
+}
+
+static void apart_call(struct device *dev, device_call *call, const struct view *v, int n,
+                       const void *arg, size_t bytes)
+{
+    struct {
+        struct view v[DEVICE_CALL_VIEWS];
+        char arg[DEVICE_CALL_BYTES];
+    } with;
+    assert(n <= DEVICE_CALL_VIEWS && bytes <= DEVICE_CALL_BYTES);
+    for (int i = 0; i < n; i++)
+        with.v[i] = here(v[i]);
+    memcpy((char *)&with.v[n], arg, bytes);
+    line_issue(apart_of(dev)->line, foreign_late, &(struct foreign_call){call, n},
+               sizeof(struct foreign_call), &with, (size_t)n * sizeof *with.v + bytes);
+}
+
 struct adamw_call {
     struct adamw p;
     int n;
@@ -395,5 +424,6 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
         .mark = apart_mark,
         .follow = apart_follow,
         .sum_ranks = apart_sum_ranks,
+        .call = apart_call,
         OPS_COMPUTE(apart),
 };

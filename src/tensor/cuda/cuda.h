@@ -92,6 +92,8 @@ void cuda_ferry_rest(struct device *dev); /* nothing of it is the account's any 
 void cuda_ferry_close(struct cuda_ferry *f);
 
 /* The entries of the table, by file. */
+void cuda_call(struct device *dev, device_call *call, const struct view *v, int n, const void *arg,
+               size_t bytes);
 void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
                     const struct view *x);
 void cuda_fill(struct device *dev, struct view y, size_t count, float value);

@@ -166,6 +166,11 @@ static enum sotto_status cuda_open(struct device *dev)
     return SOTTO_OK;
 }
 
+static int cuda_number(const struct device *dev)
+{
+    return cuda_of(dev)->gpu;
+}
+
 static const char *cuda_describe(const struct device *dev)
 {
     return cuda_of(dev)->about;
@@ -225,5 +230,7 @@ const struct ops ops_cuda = {
     .follow = cuda_follow,
     .elapsed = cuda_elapsed,
     .sum_ranks = cuda_sum_ranks,
+    .call = cuda_call,
+    .number = cuda_number,
     OPS_COMPUTE(cuda),
 };

@@ -18,6 +18,15 @@ void cuda_copy(struct device *dev, struct view y, struct view x, size_t count)
         cuda_check(dev, launch_copy(s, cuda_vec(y), cuda_vec(x), count), "copy");
 }
 
+void cuda_call(struct device *dev, device_call *call, const struct view *v, int n, const void *arg,
+               size_t bytes)
+{
+    (void)n, (void)bytes;
+    const enum sotto_status st = call(cuda_stream(dev), v, arg);
+    if (st != SOTTO_OK)
+        device_fail(dev, st);
+}
+
 void cuda_sum_ranks(struct device *dev, const struct rank_sum *p, const struct view *out, int n_out,
                     const struct view *x)
 {

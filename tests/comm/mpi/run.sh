@@ -20,6 +20,14 @@ done
 echo "== several nodes"
 timeout $limit "${launch[@]}" -n 6 "$suite" nodes || { echo "failed on several nodes"; exit 1; }
 
+echo "== no NCCL"
+none=$(mktemp -d)
+: >"$none/libnccl.so.2" # which is no library, whatever this machine has
+LD_LIBRARY_PATH=$none timeout $limit "${launch[@]}" -n 2 "$suite" no-nccl
+code=$?
+rm -r "$none"
+[ $code = 0 ] || { echo "failed without NCCL"; exit 1; }
+
 for wait in abort any; do
     echo "== a rank gives up ($wait)"
     begin=$SECONDS
@@ -36,4 +44,9 @@ echo "== a rank does not answer"
 output=$(timeout 120 "${launch[@]}" -n 4 "$suite" silent 2>&1) || { echo "a rank that comes late ends the run: $output"; exit 1; }
 grep -q 'rank 2 has not answered for [0-9.]* s, and [1-3] others* waits* for it' <<<"$output" || { echo "not named: $output"; exit 1; }
 ! grep -q -e 'rank [013] has not' -e 'all [0-9]* ranks wait' <<<"$output" || { echo "others are named: $output"; exit 1; }
+echo "== a fake NCCL"
+export LD_LIBRARY_PATH=${2:?run.sh SUITE FOLDER-OF-FAKE}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+for ranks in 2 3 4; do
+    SOTTO_APART_DELAY=100 timeout $limit "${launch[@]}" -n $ranks "$suite" nccl || { echo "failed by NCCL on $ranks ranks"; exit 1; }
+done
 echo "all passed"

@@ -7,6 +7,8 @@
  *     mpi_suite abort    the last rank gives up while the others wait: the run must end
  *     mpi_suite silent   rank 2 of 4 is away for some seconds: it is named, the others are not
  *     mpi_suite any      rank 0 waits for whoever comes; the last rank gives up: the run must end
+ *     mpi_suite nccl     vectors of devices by NCCL, a fake of which is to be found
+ *     mpi_suite no-nccl  the same where there is none
  *     mpi_suite ended    the same, and the others end: rank 0 is told, and nobody is named
  *
  * In all but the first it is as if the launcher dealt ranks out to two machines in turn. */
@@ -20,6 +22,7 @@
 #include "comm/any.h"
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
+#include "comm/stay.h"
 #include "comm/sum.h"
 
 #include <mpi.h>
@@ -611,6 +614,98 @@ static void print_line(enum log_level level, const char *line, void *arg)
     fprintf(stderr, "%s\n", line);
 }
 
+struct reducing {
+    struct comm *c;
+    struct buffer x;
+};
+
+static enum sotto_status reduce_ones(void *arg)
+{
+    struct reducing *r = arg;
+    struct device *dev = r->c->dev;
+    for (int i = 0; i < 20; i++) {
+        dev->ops->fill(dev, r->x.view, 1000, 1);
+        TRY(comm_allreduce(r->c, r->x.view, r->x.view, 1000));
+    }
+    return SOTTO_OK;
+}
+
+/* A lane has a communicator and a device of its own. */
+static enum sotto_status lane_run_beside(struct worker *w, void *arg)
+{
+    struct memory memory = {0};
+    struct device dev, lane_dev;
+    struct reducing r;
+    struct lane *lane;
+    float host[1000];
+    TRY(device_open(&dev, "apart", &memory, 1));
+    w->world->dev = &dev;
+    TRY(comm_duplicate(w->world, &r.c));
+    TRY(w->ops->lane(w, &lane));
+    TRY(suite_lane_device(lane, r.c, &lane_dev));
+    TRY(buffer_init(&r.x, &lane_dev, DTYPE_F32, 1000, MEMORY_OUTER));
+    TRY(lane_start(lane, reduce_ones, &r));
+    TRY(stay_run(w, arg)); /* with a device of its own meanwhile */
+    TRY(lane_wait(lane));
+    lane_dev.ops->read(&lane_dev, host, r.x.view, 1000);
+    for (int i = 0; i < 1000; i++)
+        CHECK(host[i] == (float)w->size, "in the lane, [%d] is %g", i, host[i]);
+    CHECK(r.c->staged == 0, "%lld bytes went through the host", (long long)r.c->staged);
+    lane_close(lane);
+    comm_free(r.c);
+    buffer_free(&r.x);
+    device_close(&lane_dev);
+    device_close(&dev);
+    return SOTTO_OK;
+}
+
+/* By NCCL: every call has the bits of all others, on one node and on two, in lanes too, and nothing
+ * passes the host. */
+static void test_nccl(void)
+{
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        struct comm *c;
+        size_t counts[] = {1, 3, 10007};
+        const struct mpi_config config = {
+            .collectives = MPI_COLLECTIVES_RING, .nccl = MPI_NCCL_ON, .nodes = nodes};
+        OK(mpi_world(&c, &config));
+        for (int i = 0; i < 3; i++)
+            OK(engine_mpi(c, stay_run, &counts[i]));
+        OK(engine_mpi(c, lane_run_beside, &counts[1]));
+        comm_free(c);
+    }
+    comm_free(world);
+    exit(0);
+}
+
+/* Insisted on, it is missed; otherwise vectors pass the host. */
+static void test_no_nccl(void)
+{
+    struct comm *c;
+    struct memory memory = {0};
+    struct device dev;
+    struct buffer b;
+    OK(device_open(&dev, "apart", &memory, 1));
+    OK(buffer_init(&b, &dev, DTYPE_F32, 100, MEMORY_OUTER));
+    for (int on = 0; on < 2; on++) {
+        const struct mpi_config config = {.collectives = MPI_COLLECTIVES_RING,
+                                          .nccl = on ? MPI_NCCL_ON : MPI_NCCL_AUTO};
+        OK(mpi_world(&c, &config));
+        c->dev = &dev;
+        const enum sotto_status st = comm_allreduce(c, b.view, b.view, 100);
+        check(st == (on ? SOTTO_EINVAL : SOTTO_OK), "status %d: %s", (int)st, sotto_error());
+        check(!on || strstr(sotto_error(), "comm.nccl = on: rank 0 cannot load libnccl.so.2"), "%s",
+              sotto_error());
+        check(on || c->staged == 2 * 400, "%lld bytes through the host", (long long)c->staged);
+        c->dev = NULL;
+        comm_free(c);
+    }
+    buffer_free(&b);
+    device_close(&dev);
+    comm_free(world);
+    exit(0);
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -625,7 +720,9 @@ int main(int argc, char **argv)
         {"ring in pieces", {.collectives = MPI_COLLECTIVES_RING, .largest = 1000}, 20000},
     };
     log_set(print_line, NULL);
-    machines = argc > 1 ? 2 : 0;
+    const bool nccl = argc > 1 && strcmp(argv[1], "nccl") == 0;
+    const bool no_nccl = argc > 1 && strcmp(argv[1], "no-nccl") == 0;
+    machines = argc > 1 && !nccl && !no_nccl ? 2 : 0;
     const struct mpi_config soon = {.collectives = MPI_COLLECTIVES_RING, .patience = 1};
     const bool ended = argc > 1 && strcmp(argv[1], "ended") == 0;
     if (mpi_world(&world, ended ? &soon : NULL) != SOTTO_OK)
@@ -638,6 +735,10 @@ int main(int argc, char **argv)
         test_any_abort();
     if (ended)
         test_ended();
+    if (nccl)
+        test_nccl();
+    if (no_nccl)
+        test_no_nccl();
     if (argc > 1)
         test_nodes();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {

@@ -1,0 +1,66 @@
+#include "comm/mpi/nccl.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool find(struct nccl *n, const char *name, void *function)
+{
+    void *found = dlsym(n->library, name);
+    memcpy(function, &found, sizeof found); /* a function's address, which C does not convert */
+    if (!found)
+        snprintf(n->why, sizeof n->why, "libnccl.so.2 has no %s", name);
+    return found;
+}
+
+static void unload(struct nccl *n)
+{
+    if (n->library)
+        dlclose(n->library);
+    n->library = NULL;
+}
+
+static void load(struct nccl *n)
+{
+    n->library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+    if (!n->library) {
+        const char *why = dlerror();
+        snprintf(n->why, sizeof n->why, "%s", why ? why : "libnccl.so.2 cannot be loaded");
+        return;
+    }
+    const bool all =
+        find(n, "ncclGetUniqueId", &n->get_id) && find(n, "ncclCommInitRank", &n->init_rank) &&
+        find(n, "ncclCommDestroy", &n->destroy) && find(n, "ncclGroupStart", &n->group_start) &&
+        find(n, "ncclGroupEnd", &n->group_end) && find(n, "ncclSend", &n->send) &&
+        find(n, "ncclRecv", &n->recv) && find(n, "ncclBroadcast", &n->broadcast) &&
+        find(n, "ncclGetErrorString", &n->error);
+    if (!all)
+        unload(n);
+}
+
+void nccl_init(struct nccl *n)
+{
+    *n = (struct nccl){.tried = false};
+    pthread_mutex_init(&n->lock, NULL);
+}
+
+void nccl_need(struct nccl *n)
+{
+    pthread_mutex_lock(&n->lock);
+    if (!n->tried)
+        load(n);
+    n->tried = true;
+    pthread_mutex_unlock(&n->lock);
+}
+
+void nccl_close(struct nccl *n)
+{
+    unload(n);
+    pthread_mutex_destroy(&n->lock);
+}
+
+enum sotto_status nccl_check(const struct nccl *n, int code, const char *what)
+{
+    return code == 0 ? SOTTO_OK : fail(SOTTO_EPEER, "NCCL cannot %s: %s", what, n->error(code));
+}
