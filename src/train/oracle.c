@@ -89,10 +89,15 @@ static enum sotto_status result(struct oracle *oracle, int slot, struct device *
 {
     struct model_oracle *o = (struct model_oracle *)oracle;
     struct model_slot *s = &o->slot[slot];
+    const struct clock *clock = o->is.worker->clock;
+    const double start = clock_now(clock);
     dev = dev ? dev : o->is.dev;
     struct tape_result r = tape_result(&s->tape, dev);
     *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
-    return device_check(dev);
+    const enum sotto_status st = device_check(dev);
+    if (dev == o->is.dev) /* which had still to compute what was only issued */
+        o->base.seconds += clock_now(clock) - start;
+    return st;
 }
 
 static void needs(struct oracle *oracle, int k, bool *out)

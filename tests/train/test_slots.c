@@ -665,6 +665,36 @@ static void too_few(void **state)
         SOTTO_EINVAL, "together has 3 micro-batches under way at once, the oracle holds 2");
 }
 
+/* Where ops return before they are done, a micro-batch still takes as long as they do. */
+static void seconds_of_what_is_late(void **state)
+{
+    (void)state;
+    struct loader *loader = open_data();
+    struct worker w;
+    struct model model;
+    struct seat s;
+    struct oracle_result r;
+    assert_int_equal(setenv("SOTTO_APART_DELAY", "1000", 1), 0);
+    assert_ok(worker_alone(&w));
+    tiny_model(&model, 0, STAGES, 8);
+    open_seat(&s, &model, loader, &w, 1, false);
+    struct oracle *o = &s.oracle.base;
+    assert_ok(oracle_begin(o, 0, 0, 0, false));
+    assert_ok(device_check(&s.dev));
+    const double begin = clock_now(w.clock);
+    for (int k = 0; k < STAGES; k++)
+        assert_ok(oracle_forward(o, 0, k, s.theta_at[0]));
+    for (int k = STAGES - 1; k >= 0; k--)
+        assert_ok(oracle_backward(o, 0, k, s.theta_at[0], s.grad_at[0]));
+    assert_ok(oracle_result(o, 0, NULL, &r));
+    assert_true(o->seconds > (clock_now(w.clock) - begin) / 4);
+    close_seat(&s);
+    model_free(&model);
+    loader_close(loader);
+    comm_free(w.world);
+    assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -676,6 +706,7 @@ int main(void)
         cmocka_unit_test(wanted_without_a_model),
         cmocka_unit_test(wanted_of_a_problem),
         cmocka_unit_test(too_few),
+        cmocka_unit_test(seconds_of_what_is_late),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
