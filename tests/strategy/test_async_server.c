@@ -771,6 +771,45 @@ static void other_rules(void **state)
     }
 }
 
+/* What a file says of groups and data is held to what there can be. */
+static void damaged(void **state)
+{
+    (void)state;
+    for (int how = 0; how < 10; how++) {
+        struct lab l = {.rules = plain, .speed = {1, 0.1, 0.9, 0.8}}, other = {.rules = plain};
+        struct state_visitor v;
+        open_lab(&l);
+        begin(&l);
+        for (int k = 0; k < 16; k++)
+            happen(&l);
+        leave(&l, 1); /* a hole */
+        struct async_group *g = &l.server.group[0];
+        struct async_shard *d = &l.server.shards.shard[3];
+        assert_int_equal(l.server.shards.holes, 1);
+        g->task.span.shard = how == 1 ? 4 : how == 2 ? -1 : g->task.span.shard;
+        g->state = how == 3 ? 3 : g->state;
+        g->task.span.steps = how == 4 ? 0 : g->task.span.steps;
+        g->speed = how == 5 ? (double)NAN : g->speed;
+        g->order = how == 6 ? l.server.version + 1 : g->order;
+        d->given = how == 7 ? d->next + 1 : d->given;
+        d->under_way += how == 8;
+        l.server.shards.hole[0].shard = how == 9 ? 4 : l.server.shards.hole[0].shard;
+        assert_ok(state_saver_init(&v));
+        assert_ok(server_visit(&l.server, &v, l.now));
+        assert_ok(state_saver_write(&v, at("state")));
+        state_free(&v);
+        open_lab(&other);
+        assert_ok(state_loader_open(&v, at("state")));
+        if (how == 0)
+            assert_ok(server_visit(&other.server, &v, 0));
+        else
+            assert_fails(server_visit(&other.server, &v, 0), SOTTO_EFORMAT, "makes no sense");
+        state_free(&v);
+        close_lab(&l);
+        close_lab(&other);
+    }
+}
+
 /* A longer run has something for those who had left; another number of groups is refused. */
 static void longer_runs(void **state)
 {
@@ -838,6 +877,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(wrong_replays, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(survives, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(other_rules, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(damaged, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(longer_runs, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };
