@@ -67,26 +67,38 @@ ranks() {
 # pushes OUT: so far, as rank 0 has told.
 pushes() { sed -n 's/.*"async\/pushes": *\([0-9]*\).*/\1/p' "$1/metrics.jsonl" 2>/dev/null | tail -1; }
 
-# grows OUT COUNT: waits for so many pushes more.
+# grows OUT COUNT: waits for so many pushes more; not for ever.
 grows() {
     local before
     before=$(pushes "$1")
-    for _ in $(seq 500); do
+    for _ in $(seq 250); do
         [ "$(($(pushes "$1") - ${before:-0}))" -lt "$2" ] || return 0
         sleep 0.02
     done
-    die "$1: $(pushes "$1") pushes, $before ten seconds ago"
+    return 1
+}
+
+# holds_nobody OUT RANK TIMES: the others push while it is stopped. In the middle of a push it would be waited for: so it is tried
+# more than once.
+holds_nobody() {
+    local process
+    process=$(ranks "$1" | sed -n "$2p")
+    for _ in $(seq "$3"); do
+        kill -STOP "$process"
+        grows "$1" 2 && return
+        kill -CONT "$process"
+        sleep 0.3
+    done
+    die "$1: $(pushes "$1") pushes, and no more while rank $2 is stopped"
 }
 
 # A rank that is stopped where it waits for its answer holds nobody up. It does so in a period of grace, which lasts while
 # the server waits for another one, that was stopped before.
-"${mpirun[@]}" -n 3 "${train[@]}" --steps=100000 --grace=0.2 --log_every=1 --out="$scratch/stopped" >out 2>&1 &
+"${mpirun[@]}" -n 3 "${train[@]}" --steps=100000 --grace=0.4 --log_every=1 --out="$scratch/stopped" >out 2>&1 &
 pid=$!
-grows stopped 6
-for rank in 2 3; do
-    kill -STOP "$(ranks stopped | sed -n ${rank}p)"
-    grows stopped 3
-done
+grows stopped 2 || { cat out >&2; die "no pushes"; }
+holds_nobody stopped 2 5
+holds_nobody stopped 3 2
 for rank in 2 3; do
     kill -CONT "$(ranks stopped | sed -n ${rank}p)"
 done
