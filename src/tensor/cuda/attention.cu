@@ -196,9 +196,9 @@ __global__ void __launch_bounds__(THREADS)
     put_row(g.dv, first.v + (size_t)j * p.v_stride, dv, 1, p.width);
 }
 
-size_t room_of(const attention_shape *p, int tiles)
+size_t room_of(int width, int tiles)
 {
-    return (size_t)tiles * SIDE * (p->width + 1) * sizeof(float);
+    return (size_t)tiles * SIDE * (width + 1) * sizeof(float);
 }
 
 } // namespace
@@ -206,8 +206,8 @@ size_t room_of(const attention_shape *p, int tiles)
 int launch_attention_forward(stream_t s, const attention_shape *p, const attention_rows *r)
 {
     const dim3 grid(blocks_of(p->t_q, SIDE), p->heads, p->batch);
-    const size_t bytes = room_of(p, 3);
-    const int st = ask_room(attention_forward_kernel, bytes);
+    const size_t bytes = room_of(p->width, 3);
+    const int st = ask_room(attention_forward_kernel, room_of(ATTENTION_WIDTH, 3));
     attention_forward_kernel<<<grid, THREADS, bytes, s>>>(*p, *r);
     return st ? st : cudaGetLastError();
 }
@@ -224,10 +224,10 @@ int launch_attention_backward(stream_t s, const attention_shape *p, const attent
 {
     const dim3 queries(blocks_of(p->t_q, SIDE), p->heads, p->batch);
     const dim3 keys(blocks_of(p->t_k, SIDE), p->kv_heads, p->batch);
-    const size_t bytes = room_of(p, 4);
+    const size_t bytes = room_of(p->width, 4), most = room_of(ATTENTION_WIDTH, 4);
     int st = launch_attention_delta(s, p, g->delta, g->dy, r->o);
-    st = st ? st : ask_room(attention_dq_kernel, bytes);
-    st = st ? st : ask_room(attention_dkv_kernel, bytes);
+    st = st ? st : ask_room(attention_dq_kernel, most);
+    st = st ? st : ask_room(attention_dkv_kernel, most);
     if (st)
         return st;
     attention_dq_kernel<<<queries, THREADS, bytes, s>>>(*p, *r, *g);

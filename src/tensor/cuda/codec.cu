@@ -5,6 +5,7 @@
 namespace {
 
 enum { FITS = 4096 }; /* elements of a tile that shared memory has room for */
+enum { SHARED = 3 * sizeof(float) * FITS };
 
 int tile_size(const tile_shape *p)
 {
@@ -235,7 +236,7 @@ int launch_tiles_encode(stream_t s, const tile_shape *p, float *m, int32_t *inde
 {
     if (p->end <= p->begin)
         return 0;
-    const int st = ask_room(encode_kernel, shared_bytes(p));
+    const int st = ask_room(encode_kernel, SHARED);
     encode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, m, index, value, room);
     return st ? st : cudaGetLastError();
 }
@@ -247,7 +248,7 @@ int launch_tiles_decode(stream_t s, const tile_shape *p, float *y, int senders,
     if (p->end <= p->begin)
         return 0;
     const message sent = {index, index_step, value, value_step, senders};
-    const int st = ask_room(decode_kernel, shared_bytes(p));
+    const int st = ask_room(decode_kernel, SHARED);
     decode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, y, sent, room,
                                                                          damaged);
     return st ? st : cudaGetLastError();

@@ -19,10 +19,11 @@ static inline unsigned blocks_of(size_t n, size_t each)
     return n > each ? (unsigned)((n + each - 1) / each) : 1;
 }
 
-/* A block has 48 KB of shared memory unless its kernel asks for more. */
-template <class K> static int ask_room(K *kernel, size_t bytes)
+/* A block has 48 KB of shared memory unless its kernel asks for more: for the most that any launch
+ * of it has, as workers launch at once and the last word counts for all of them. */
+template <class K> static int ask_room(K *kernel, size_t most)
 {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)most);
 }
 
 static __device__ __forceinline__ float get(vec v, size_t i)
