@@ -44,18 +44,27 @@ struct scale_each {
     }
 };
 
+/* 1 / (1 + exp(-x)), and what it lacks of 1: both to the last places, however small. */
+__device__ __forceinline__ float sigmoid(float x, float *rest)
+{
+    const float e = expf(-fabsf(x)), large = 1 / (1 + e), small = e * large;
+    *rest = x < 0 ? large : small;
+    return x < 0 ? small : large;
+}
+
 /* gelu(x) = x * weight(x); *slope is the derivative of the weight, which is 0 far out, where its
- * formula overflows. */
+ * formula overflows. (1 + tanh u) / 2 is the sigmoid of 2 u, which cancels nothing below 0. */
 __device__ __forceinline__ float gelu_weight(int exact, float x, float *slope)
 {
     if (exact) {
         *slope = expf(-0.5f * x * x) * 0.3989422804f;
         return 0.5f * erfcf(x * -0.7071067812f);
     }
-    const float root = 0.7978845608f, cubic = 0.044715f;
-    const float t = tanhf(root * (x + cubic * x * x * x));
-    *slope = fabsf(x) > 20 ? 0 : 0.5f * (1 - t * t) * root * (1 + 3 * cubic * x * x);
-    return 0.5f * (1 + t);
+    const float root = 2 * 0.7978845608f, cubic = 0.044715f;
+    float rest;
+    const float weight = sigmoid(root * (x + cubic * x * x * x), &rest);
+    *slope = fabsf(x) > 20 ? 0 : weight * rest * root * (1 + 3 * cubic * x * x);
+    return weight;
 }
 
 struct gelu_forward_each {
@@ -87,19 +96,15 @@ struct gelu_backward_each {
     }
 };
 
-__device__ __forceinline__ float sigmoid(float x)
-{
-    return 1 / (1 + expf(-x));
-}
-
 struct swiglu_forward_each {
     vec y, gate, up;
     template <int V> __device__ void run(size_t i) const
     {
         few<V> g = load<V>(gate, i);
         const few<V> u = load<V>(up, i);
+        float rest;
         for (int e = 0; e < V; e++)
-            g.at[e] *= sigmoid(g.at[e]) * u.at[e];
+            g.at[e] *= sigmoid(g.at[e], &rest) * u.at[e];
         store<V>(y, i, g);
     }
 };
@@ -111,8 +116,9 @@ struct swiglu_backward_each {
         const few<V> d = load<V>(dy, i), g = load<V>(gate, i), u = load<V>(up, i);
         few<V> to_gate, to_up;
         for (int e = 0; e < V; e++) {
-            const float s = sigmoid(g.at[e]);
-            to_gate.at[e] = d.at[e] * u.at[e] * s * (1 + g.at[e] * (1 - s));
+            float rest;
+            const float s = sigmoid(g.at[e], &rest);
+            to_gate.at[e] = d.at[e] * u.at[e] * s * (1 + g.at[e] * rest);
             to_up.at[e] = d.at[e] * g.at[e] * s;
         }
         store<V>(dgate, i, to_gate);
