@@ -161,45 +161,78 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-/* Weights from scores, and ds = weight (dp - delta) in place of dp. Rows of the tile are queries
- * (`turned`: keys); lse and delta are of the tile's queries, from its first on. */
+/* Scores of pairs that do not see each other become -inf, and their dp 0: out of the way of those
+ * that do, as most tiles have none. Rows of the tile are queries (`turned`: keys). */
 template <bool TURNED, int N>
-__device__ __forceinline__ void grads_of(const attention_shape &p, float s[N][4], float dp[N][4],
-                                         int i0, int j0, bool all, float scale, const float *lse,
-                                         const float *delta)
+__device__ __forceinline__ void blind(const attention_shape &p, float s[N][4], float dp[N][4],
+                                      int i0, int j0)
 {
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int row = lane_row() + e / 2 * 8, column = 8 * n + lane_column() + e % 2;
-            const int i = TURNED ? column : row, j = TURNED ? row : column;
-            const bool seen = all || (i0 + i < p.t_q && j0 + j < p.t_k && sees(p, i0 + i, j0 + j));
-            const float weight = seen ? power_of_two(s[n][e] * scale - lse[i] * LOG2E) : 0;
-            s[n][e] = weight;
-            dp[n][e] = seen ? weight * (dp[n][e] - delta[i]) : 0;
+            const int i = i0 + (TURNED ? column : row), j = j0 + (TURNED ? row : column);
+            const bool seen = i < p.t_q && j < p.t_k && sees(p, i, j);
+            s[n][e] = seen ? s[n][e] : -CUDART_INF_F;
+            dp[n][e] = seen ? dp[n][e] : 0;
         }
 }
 
-/* lse and delta of queries [at, at + N) into shared memory. */
+/* What the backward pass needs of each query of a tile. */
+template <int N> struct stats {
+    float lse[N], delta[N];
+};
+
+/* Starts to copy those of queries [at, at + N); beyond `rows` they are 0. */
 template <int N>
-__device__ void load_stats(float *lse, float *delta, const attention_rows &r,
-                           const attention_grads &g, size_t base, int at, int rows)
+__device__ __forceinline__ void start_stats(stats<N> &to, const attention_rows &r,
+                                            const attention_grads &g, size_t base, int at, int rows)
 {
     for (int i = threadIdx.x; i < N; i += blockDim.x) {
-        lse[i] = at + i < rows ? r.lse[base + at + i] : 0;
-        delta[i] = at + i < rows ? g.delta[base + at + i] : 0;
+        const bool in = at + i < rows;
+        const size_t from = base + (in ? at + i : 0);
+        start_float(&to.lse[i], r.lse + from, in);
+        start_float(&to.delta[i], g.delta + from, in);
+    }
+}
+
+/* Weights from scores, and ds = weight (dp - delta) in place of dp; lse and delta are of the tile's
+ * queries, from its first on. */
+template <bool TURNED, int N>
+__device__ __forceinline__ void grads_of(float s[N][4], float dp[N][4], float scale,
+                                         const float *lse, const float *delta)
+{
+    float base[2], off[2];
+#pragma unroll
+    for (int half = 0; half < 2 && !TURNED; half++) {
+        base[half] = lse[lane_row() + 8 * half] * LOG2E;
+        off[half] = delta[lane_row() + 8 * half];
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+        for (int half = 0; half < 2 && TURNED; half++) {
+            base[half] = lse[8 * n + lane_column() + half] * LOG2E;
+            off[half] = delta[8 * n + lane_column() + half];
+        }
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int at = TURNED ? e % 2 : e / 2;
+            s[n][e] = power_of_two(fmaf(s[n][e], scale, -base[at]));
+            dp[n][e] = s[n][e] * (dp[n][e] - off[at]);
+        }
     }
 }
 
 /* M strips of 16 keys a warp, which goes through queries QUERIES at a time. */
-template <int W, int M, int QUERIES>
-__global__ void __launch_bounds__(WARPS * 32)
+template <int W, int M, int QUERIES, int BLOCKS>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     flash_dkv_kernel(attention_shape p, attention_rows r, attention_grads g)
 {
     enum { OWN = WARPS * 16 * M, STRIDE = tile_of<W>::stride, TILE = QUERIES * STRIDE };
     extern __shared__ __align__(16) bf16 room[];
-    __shared__ float lse[2][QUERIES], delta[2][QUERIES];
+    __shared__ stats<QUERIES> about[2];
     bf16 *k = room, *v = k + OWN * STRIDE, *tiles = v + OWN * STRIDE; /* (2 stages; q, dy) */
     const int j0 = blockIdx.x * OWN, own = threadIdx.x / 32 * 16 * M, group = p.heads / p.kv_heads;
     const heads_at first = heads_of(p, blockIdx.z, blockIdx.y * group);
@@ -219,7 +252,7 @@ __global__ void __launch_bounds__(WARPS * 32)
             bf16 *next = tiles + stage * 2 * TILE;
             start_tile<W, QUERIES>(next, rows_at(r.q, at.q), p.q_stride, i0, p.t_q);
             start_tile<W, QUERIES>(next + TILE, rows_at(g.dy, at.o), p.o_stride, i0, p.t_q);
-            load_stats<QUERIES>(lse[stage], delta[stage], r, g, at.lse, i0, p.t_q);
+            start_stats(about[stage], r, g, at.lse, i0, p.t_q);
         }
         end_starts();
         if (step < 0)
@@ -236,8 +269,9 @@ __global__ void __launch_bounds__(WARPS * 32)
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int j = j0 + own + 16 * m;
-            grads_of<true, QUERIES / 8>(p, s[m], dp[m], i0, j, all_see(p, i0, QUERIES, j, 16),
-                                        scale, lse[stage], delta[stage]);
+            if (!all_see(p, i0, QUERIES, j, 16))
+                blind<true, QUERIES / 8>(p, s[m], dp[m], i0, j);
+            grads_of<true, QUERIES / 8>(s[m], dp[m], scale, about[stage].lse, about[stage].delta);
         }
         weights_by_rows<W, M, QUERIES>(dv, s, dy);
         weights_by_rows<W, M, QUERIES>(dk, dp, q);
@@ -250,13 +284,14 @@ __global__ void __launch_bounds__(WARPS * 32)
     }
 }
 
-template <int W, int M>
-__global__ void __launch_bounds__(WARPS * 32)
+/* M strips of 16 queries a warp, which goes through keys KEYS at a time. */
+template <int W, int M, int KEYS, int BLOCKS>
+__global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     flash_dq_kernel(attention_shape p, attention_rows r, attention_grads g)
 {
     enum { QUERIES = WARPS * 16 * M, STRIDE = tile_of<W>::stride, TILE = KEYS * STRIDE };
     extern __shared__ __align__(16) bf16 room[];
-    __shared__ float lse[QUERIES], delta[QUERIES];
+    __shared__ stats<QUERIES> about;
     bf16 *q = room, *dy = q + QUERIES * STRIDE, *tiles = dy + QUERIES * STRIDE; /* (2; k, v) */
     const int q0 = (gridDim.x - 1 - blockIdx.x) * QUERIES, own = threadIdx.x / 32 * 16 * M;
     const heads_at at = heads_of(p, blockIdx.z, blockIdx.y);
@@ -265,7 +300,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     const float scale = p.scale * LOG2E;
     float dq[M][W / 8][4];
     clear<M, W / 8>(dq);
-    load_stats<QUERIES>(lse, delta, r, g, at.lse, q0, p.t_q);
+    start_stats(about, r, g, at.lse, q0, p.t_q);
     int j0 = keys.begin / KEYS * KEYS, stage = 0;
     start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q);
     start_tile<W, QUERIES>(dy, rows_at(g.dy, at.o), p.o_stride, q0, p.t_q);
@@ -289,8 +324,9 @@ __global__ void __launch_bounds__(WARPS * 32)
 #pragma unroll
         for (int m = 0; m < M; m++) {
             const int i = own + 16 * m;
-            grads_of<false, KEYS / 8>(p, s[m], dp[m], q0 + i, j0,
-                                      all_see(p, q0 + i, 16, j0, KEYS), scale, lse + i, delta + i);
+            if (!all_see(p, q0 + i, 16, j0, KEYS))
+                blind<false, KEYS / 8>(p, s[m], dp[m], q0 + i, j0);
+            grads_of<false, KEYS / 8>(s[m], dp[m], scale, about.lse + i, about.delta + i);
         }
         weights_by_rows<W, M, KEYS>(dq, dp, k);
         __syncthreads();
@@ -320,24 +356,29 @@ int forward(stream_t s, const attention_shape *p, const attention_rows *r)
     return st ? st : cudaGetLastError();
 }
 
-template <int W, int M, int QUERIES>
-int backward(stream_t s, const attention_shape *p, const attention_rows *r,
-             const attention_grads *g)
+/* As of the kernels; BLOCKS of them fit on a multiprocessor. */
+template <int W, int M, int QUERIES, int BLOCKS>
+int backward_dkv(stream_t s, const attention_shape *p, const attention_rows *r,
+                 const attention_grads *g)
 {
-    const int own = WARPS * 16 * M, queries = WARPS * 16;
-    const size_t dkv_bytes = room_of<W>(2 * own + 4 * QUERIES);
-    const size_t dq_bytes = room_of<W>(2 * queries + 4 * KEYS);
-    int st = ask_room(flash_dkv_kernel<W, M, QUERIES>, dkv_bytes);
-    st = st ? st : ask_room(flash_dq_kernel<W, 1>, dq_bytes);
-    if (st)
-        return st;
-    flash_dkv_kernel<W, M, QUERIES>
-        <<<dim3(blocks_of(p->t_k, own), p->kv_heads, p->batch), WARPS * 32, dkv_bytes, s>>>(*p, *r,
-                                                                                            *g);
-    flash_dq_kernel<W, 1>
-        <<<dim3(blocks_of(p->t_q, queries), p->heads, p->batch), WARPS * 32, dq_bytes, s>>>(*p, *r,
-                                                                                            *g);
-    return cudaGetLastError();
+    const int own = WARPS * 16 * M;
+    const dim3 grid(blocks_of(p->t_k, own), p->kv_heads, p->batch);
+    const size_t bytes = room_of<W>(2 * own + 4 * QUERIES);
+    const int st = ask_room(flash_dkv_kernel<W, M, QUERIES, BLOCKS>, bytes);
+    flash_dkv_kernel<W, M, QUERIES, BLOCKS><<<grid, WARPS * 32, bytes, s>>>(*p, *r, *g);
+    return st ? st : cudaGetLastError();
+}
+
+template <int W, int M, int KEYS, int BLOCKS>
+int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
+                const attention_grads *g)
+{
+    const int own = WARPS * 16 * M;
+    const dim3 grid(blocks_of(p->t_q, own), p->heads, p->batch);
+    const size_t bytes = room_of<W>(2 * own + 4 * KEYS);
+    const int st = ask_room(flash_dq_kernel<W, M, KEYS, BLOCKS>, bytes);
+    flash_dq_kernel<W, M, KEYS, BLOCKS><<<grid, WARPS * 32, bytes, s>>>(*p, *r, *g);
+    return st ? st : cudaGetLastError();
 }
 
 } // namespace
@@ -362,8 +403,11 @@ int launch_flash_forward(stream_t s, const attention_shape *p, const attention_r
 int launch_flash_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                           const attention_grads *g)
 {
-    const int st = launch_attention_delta(s, p, g->delta, g->dy, r->o);
-    if (st)
-        return st;
-    return p->width == 64 ? backward<64, 1, 64>(s, p, r, g) : backward<128, 1, 32>(s, p, r, g);
+    int st = launch_attention_delta(s, p, g->delta, g->dy, r->o);
+    if (p->width == 64) {
+        st = st ? st : backward_dkv<64, 2, 32, 2>(s, p, r, g);
+        return st ? st : backward_dq<64, 2, 32, 2>(s, p, r, g);
+    }
+    st = st ? st : backward_dkv<128, 1, 32, 2>(s, p, r, g);
+    return st ? st : backward_dq<128, 1, 64, 2>(s, p, r, g);
 }

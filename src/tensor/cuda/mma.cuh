@@ -35,7 +35,7 @@ static __device__ __forceinline__ void load_turned(unsigned to[4], const bf16 *r
 static __device__ __forceinline__ void multiply(float c[4], const unsigned a[4], unsigned b0,
                                                 unsigned b1)
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -122,6 +122,13 @@ static __device__ __forceinline__ void start_tile(bf16 *to, const bf16 *from, si
                          shared_address(to + i * tile_of<W>::stride + c)),
                      "l"(from + (in ? at + i : 0) * stride + c), "r"(in ? 16 : 0));
     }
+}
+
+/* Starts to copy one number, or 0. */
+static __device__ __forceinline__ void start_float(float *to, const float *from, bool in)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(in ? 4 : 0));
 }
 
 static __device__ __forceinline__ void end_starts()
