@@ -34,6 +34,12 @@ struct plain_column {
     vec x;
     int width;
     __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
+    __device__ void add_four(size_t r, int c, float sum[][4]) const
+    {
+        const few<4> v = load<4>(x, r * width + c);
+        for (int e = 0; e < 4; e++)
+            sum[0][e] += v.at[e];
+    }
 };
 
 } // namespace
@@ -54,5 +60,6 @@ size_t column_parts(int rows, int width, int sums)
 int launch_column_sums(stream_t s, vec y, vec x, int rows, int width, double *parts)
 {
     const vec to[1] = {y};
-    return add_columns(s, plain_column{x, width}, to, rows, width, parts);
+    return add_columns(s, plain_column{x, width}, to, rows, width,
+                       width % 4 == 0 && by_four(x), parts);
 }
