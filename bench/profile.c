@@ -24,6 +24,7 @@ enum slot {
     BATCHNORM_FORWARD,
     BATCHNORM_BACKWARD,
     CROSS_ENTROPY,
+    LINEAR_LOSS,
     ADAMW,
     SLOTS
 };
@@ -48,6 +49,7 @@ static const char *const slot_name[SLOTS] = {
     "batchnorm_forward",
     "batchnorm_backward",
     "cross_entropy",
+    "linear_loss",
     "adamw",
 };
 
@@ -239,6 +241,11 @@ static void cross_entropy(struct device *d, int rows, int vocab, struct view log
           real->cross_entropy(d, rows, vocab, logits, targets, scale, losses, places));
 }
 
+static void linear_loss(struct device *d, const struct linear *p, const struct linear_loss *l)
+{
+    TIMED(LINEAR_LOSS, (l->scale ? 3 : 1) * product(p), real->linear_loss(d, p, l));
+}
+
 static void adamw(struct device *d, const struct adamw *p, const struct stretch *s, int n)
 {
     TIMED(ADAMW, 0, real->adamw(d, p, s, n));
@@ -268,6 +275,8 @@ void profile_start(struct device *dev)
     timed.batchnorm_forward = batchnorm_forward;
     timed.batchnorm_backward = batchnorm_backward;
     timed.cross_entropy = cross_entropy;
+    if (real->linear_loss)
+        timed.linear_loss = linear_loss;
     timed.adamw = adamw;
     dev->ops = &timed;
 }

@@ -28,6 +28,14 @@ struct linear {
     bool half; /* the weight is bf16, whatever its gradient is */
 };
 
+/* A projection without bias and the cross-entropy of it; what has no data is left out. */
+struct linear_loss {
+    struct view x, w;
+    struct view targets, losses, places; /* as of cross_entropy */
+    float scale;                         /* 0: without the gradients below */
+    struct view dx, dw;                  /* dx = , dw += */
+};
+
 struct norm {
     int rows, width;
     float eps;
@@ -327,6 +335,10 @@ struct ops {
      */
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
                           struct view targets, float scale, struct view losses, struct view places);
+
+    /* (optional) linear_forward, cross_entropy and linear's backward passes at once, for tables
+     * that lay logits out as suits them; they may round them to bf16 where x and w are. */
+    void (*linear_loss)(struct device *dev, const struct linear *p, const struct linear_loss *l);
 
     void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
     void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);

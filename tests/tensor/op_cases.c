@@ -780,6 +780,8 @@ const struct op_case op_cases[] = {
     {"layernorm", {5, 33}, CASE_ALIAS | CASE_BIAS},
     {"layernorm", {4, 48}, CASE_SPARE | CASE_BIAS},
     {"layernorm", {333, 130}, CASE_BIAS},
+    {"layernorm", {37, 772}, CASE_BIAS | CASE_ADD},
+    {"layernorm", {5, 1028}, CASE_BIAS},
     {"rmsnorm", {1, 1}, 0},
     {"rmsnorm", {3, 7}, CASE_ADD},
     {"rmsnorm", {5, 33}, CASE_ALIAS},

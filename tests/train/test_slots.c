@@ -15,6 +15,7 @@ enum { STAGES = 3, ROWS = 2, T = 8, MOST = 1 << 15, BATCHES = 4, WORKERS = 4 };
 /* A worker that computes: its oracle, and parameters and gradients as large as the model. */
 struct seat {
     struct memory memory;
+    size_t own; /* scratch of the device itself */
     struct device dev;
     struct pool pool;
     struct model_oracle oracle;
@@ -54,6 +55,7 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
             buffer_init(&s->grad[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
         table_stages(table, s->grad[i].view, s->grad_at[i]);
     }
+    s->own = s->memory.now[MEMORY_SCRATCH];
     assert_ok(model_oracle_init(&s->oracle, &(struct model_oracle_setup){.model = model,
                                                                          .dev = &s->dev,
                                                                          .pool = &s->pool,
@@ -139,7 +141,8 @@ static void in_flight(void **state)
             struct oracle *o = &s.oracle.base;
             assert_int_equal(o->slots, BATCHES);
             const size_t tokens = ROWS * T * (4 + 4 + 4 + 1); /* targets, losses, hits; layers' */
-            assert_int_equal(s.memory.now[MEMORY_SCRATCH], s.dev.room_bytes + BATCHES * tokens);
+            assert_int_equal(s.memory.now[MEMORY_SCRATCH],
+                             s.own + s.dev.room_bytes + BATCHES * tokens);
             for (int step = 0; step < 2 * STAGES + 2 * (BATCHES - 1); step++) {
                 for (int i = 0; i < BATCHES; i++) {
                     const int u = step - 2 * i;

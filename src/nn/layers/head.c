@@ -63,7 +63,9 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     assert(chunk <= most_rows(l));
     struct work t = work(l, pass->extent, grad, &flow.scratch);
     norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
-    for (size_t row = 0; row < rows; row += chunk) {
+    const struct linear all = {(int)rows, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
+    const bool done = loss_at_once(pass, theta, grad, &all, l->w, t.n, t.dn);
+    for (size_t row = 0; row < rows && !done; row += chunk) {
         int here = (int)(rows - row < chunk ? rows - row : chunk);
         const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
         loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);

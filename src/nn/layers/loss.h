@@ -13,6 +13,29 @@ static inline bool loss_in_forward(const struct pass *pass)
     return !pass->training && (pass->losses.data || pass->logits);
 }
 
+/* All rows at once, where the device can and nobody wants to see the logits: whether it did. As
+ * loss_rows, without a tensor b. */
+static inline bool loss_at_once(struct pass *pass, const struct view *theta,
+                                const struct view *grad, const struct linear *p, int w,
+                                struct view n, struct view dn)
+{
+    const struct ops *ops = pass->dev->ops;
+    if (!ops->linear_loss || pass->logits || !pass->losses.data)
+        return false;
+    struct linear_loss l = {.x = n,
+                            .w = param(pass, theta, w),
+                            .targets = pass->targets,
+                            .losses = pass->losses,
+                            .places = pass->places};
+    if (grad) {
+        l.scale = pass->loss_scale;
+        l.dx = dn;
+        l.dw = param(pass, grad, w);
+    }
+    ops->linear_loss(pass->dev, p, &l);
+    return true;
+}
+
 /* Of rows [row, row + p->rows): logits of n (rows, in) with the tensors w and b, their losses, and
  * with `grad` the gradients of w, b and n; `logits` is room for those of these rows. */
 static inline void loss_rows(struct pass *pass, const struct view *theta, const struct view *grad,

@@ -46,7 +46,8 @@ struct cuda {
     cudaEvent_t marks[CUDA_MARKS]; /* mark n is number n % CUDA_MARKS; a later one waits for more */
     uint64_t marked;
     struct cuda_room windows; /* gathered for a convolution */
-    struct lt *lt;            /* products (lt.h), from the first one on */
+    struct cuda_room logits;
+    struct lt *lt; /* products (lt.h), from the first one on */
     char about[320];
 };
 
@@ -125,6 +126,7 @@ void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct v
                             struct view dy, struct view w, bool add);
 void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
                             struct view dbias, struct view dy, struct view x);
+void cuda_linear_loss(struct device *dev, const struct linear *p, const struct linear_loss *l);
 /* layers.c */
 void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                             struct view gain, struct view bias, struct view stats);

@@ -83,6 +83,7 @@ struct product {
     int m, n, k;
     struct factor a, b;
     struct vec c, bias, residual;
+    size_t c_row; /* elements from one row of c and residual to the next; 0: n */
 };
 int launch_product(stream_t s, const struct product *p);
 
@@ -103,8 +104,9 @@ size_t embedding_keys(int rows);
 int launch_embedding_backward(stream_t s, struct embedding_shape p, struct vec dtable,
                               struct vec dpositions, const int32_t *tokens, struct vec dy,
                               uint64_t *keys);
-int launch_cross_entropy(stream_t s, int rows, int vocab, struct vec logits, const int32_t *targets,
-                         float scale, float *losses, uint8_t *places);
+/* Rows of logits are `stride` elements apart. */
+int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, struct vec logits,
+                         const int32_t *targets, float scale, float *losses, uint8_t *places);
 
 /* attention.cu and flash.cu; batch strides are elements between sequences */
 struct attention_shape {

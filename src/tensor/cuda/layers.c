@@ -159,7 +159,7 @@ void cuda_cross_entropy(struct device *dev, int rows, int vocab, struct view log
                         struct view targets, float scale, struct view losses, struct view places)
 {
     cuda_check(dev,
-               launch_cross_entropy(cuda_stream(dev), rows, vocab, cuda_vec(logits), targets.data,
-                                    scale, losses.data, places.data),
+               launch_cross_entropy(cuda_stream(dev), rows, vocab, (size_t)vocab, cuda_vec(logits),
+                                    targets.data, scale, losses.data, places.data),
                "compute the loss");
 }

@@ -34,7 +34,8 @@ struct side {
 struct shape {
     int m, n, k, half, c_half, bias, residual;
     struct side first, second; /* b^T, a^T */
-    int align[4];              /* bytes, of first, second, c and d */
+    size_t c_row;
+    int align[4]; /* bytes, of first, second, c and d */
 };
 
 struct choice_made {
@@ -176,8 +177,9 @@ static bool shape_of(const struct product *p, struct shape *out)
     out->align[0] = alignment(p->b.v.data, first.stride * size);
     out->align[1] = alignment(p->a.v.data, second.stride * size);
     const void *c = p->residual.data ? p->residual.data : p->c.data;
-    out->align[2] = alignment(c, (size_t)p->n * c_size);
-    out->align[3] = alignment(p->c.data, (size_t)p->n * c_size);
+    out->c_row = p->c_row ? p->c_row : (size_t)p->n;
+    out->align[2] = alignment(c, out->c_row * c_size);
+    out->align[3] = alignment(p->c.data, out->c_row * c_size);
     return true;
 }
 
@@ -193,7 +195,7 @@ static bool describe_sides(struct lt *lt, struct choice_made *c)
                                           (uint64_t)s->second.columns,
                                           (int64_t)s->second.stride) == CUBLAS_STATUS_SUCCESS &&
            lt->cublasLtMatrixLayoutCreate(&c->c, c_type, (uint64_t)s->n, (uint64_t)s->m,
-                                          (int64_t)s->n) == CUBLAS_STATUS_SUCCESS;
+                                          (int64_t)s->c_row) == CUBLAS_STATUS_SUCCESS;
 }
 
 static bool describe_product(struct lt *lt, struct choice_made *c, const struct product *p)

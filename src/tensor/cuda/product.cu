@@ -6,6 +6,12 @@ namespace {
 
 enum { TILE = 64, DEPTH = 16, SIDE = 4 };
 
+/* Where element (r, c) of the result lies. */
+__device__ __forceinline__ size_t place(const product &p, int r, int c)
+{
+    return r * (p.c_row ? p.c_row : (size_t)p.n) + c;
+}
+
 /* Factor rows [at, at + TILE) x depth [k0, k0 + DEPTH) into shared memory, (DEPTH, TILE); threads
  * that are neighbours read neighbours. `row`, `column`: as of a, for b turned around. */
 __device__ void load_tile(float to[DEPTH][TILE + 1], vec v, size_t row, size_t column, int at,
@@ -38,7 +44,7 @@ __global__ void __launch_bounds__(THREADS) product_kernel(product p)
     for (int i = 0; i < SIDE; i++)
         for (int j = 0; j < SIDE; j++) {
             const int r = m0 + i0 + i * (TILE / SIDE), c = n0 + j0 + j * (TILE / SIDE);
-            const size_t at = (size_t)r * p.n + c;
+            const size_t at = place(p, r, c);
             if (r < p.m && c < p.n)
                 put(p.c, at, sum[i][j] + get_or_zero(p.bias, c) + get_or_zero(p.residual, at));
         }
@@ -56,7 +62,7 @@ __global__ void row_product_kernel(product p)
         sum = fmaf(get(p.a.v, r * p.a.row + k * p.a.column),
                    get(p.b.v, k * p.b.row + c * p.b.column), sum);
     sum = warp_sum(sum);
-    const size_t at = (size_t)r * p.n + c;
+    const size_t at = place(p, r, c);
     if (lane == 0)
         put(p.c, at, sum + get_or_zero(p.bias, c) + get_or_zero(p.residual, at));
 }

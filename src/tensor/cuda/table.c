@@ -112,6 +112,7 @@ static void cuda_close(struct device *dev)
     (void)cudaStreamSynchronize(s);
     lt_rest(c->lt, dev);
     cuda_drop(dev, &c->windows);
+    cuda_drop(dev, &c->logits);
     cuda_ferry_rest(dev);
     memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
     dev->impl = NULL;
@@ -233,4 +234,5 @@ const struct ops ops_cuda = {
     .call = cuda_call,
     .number = cuda_number,
     OPS_COMPUTE(cuda),
+    .linear_loss = cuda_linear_loss,
 };

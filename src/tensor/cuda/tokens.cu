@@ -188,14 +188,14 @@ struct loss_row {
 /* A block a row: what it reads first it finds in the cache when it writes. Rows begin anywhere, so
  * the first and last few elements are taken one by one. */
 __global__ void __launch_bounds__(LOSS_THREADS)
-    cross_entropy_kernel(int vocab, vec logits, const int32_t *targets, float scale, float *losses,
-                         uint8_t *places)
+    cross_entropy_kernel(int vocab, size_t stride, vec logits, const int32_t *targets, float scale,
+                         float *losses, uint8_t *places)
 {
     __shared__ tail room[LOSS_THREADS / 32];
     __shared__ int counts[LOSS_THREADS / 32];
     const size_t r = blockIdx.x;
     const int size = logits.half ? 2 : 4, thread = threadIdx.x;
-    loss_row row = {{(char *)logits.data + r * vocab * size, logits.half}, targets[r]};
+    loss_row row = {{(char *)logits.data + r * stride * size, logits.half}, targets[r]};
     const int off = (int)((uintptr_t)row.logits.data / size % 4);
     const int head = min((4 - off) % 4, vocab), body = (vocab - head) / 4 * 4;
     const int edge = vocab - body, at_edge = thread < head ? thread : body + thread;
@@ -262,12 +262,12 @@ int launch_embedding_backward(stream_t s, embedding_shape p, vec dtable, vec dpo
     return cudaGetLastError();
 }
 
-int launch_cross_entropy(stream_t s, int rows, int vocab, vec logits, const int32_t *targets,
-                         float scale, float *losses, uint8_t *places)
+int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, vec logits,
+                         const int32_t *targets, float scale, float *losses, uint8_t *places)
 {
     if (rows == 0)
         return 0;
-    cross_entropy_kernel<<<rows, LOSS_THREADS, 0, s>>>(vocab, logits, targets, scale, losses,
-                                                       places);
+    cross_entropy_kernel<<<rows, LOSS_THREADS, 0, s>>>(vocab, stride, logits, targets, scale,
+                                                       losses, places);
     return cudaGetLastError();
 }
