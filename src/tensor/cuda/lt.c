@@ -222,14 +222,16 @@ static bool describe_product(struct lt *lt, struct choice_made *c, const struct 
     return true;
 }
 
-/* Sums that are split are joined in fp32, in an order that is the kernel's own. */
+/* Sums that are split are joined in fp32, in an order that is the kernel's own. Then they may be
+ * rounded before a bias is added: with one they are not split. */
 static bool choose(struct lt *lt, struct choice_made *c)
 {
     static const cublasLtMatmulPreferenceAttributes_t align[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const uint64_t workspace = WORKSPACE;
-    const uint32_t joined = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    const uint32_t joined =
+        c->shape.bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t found;
     int n = 0;

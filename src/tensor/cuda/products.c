@@ -138,46 +138,100 @@ void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct v
 
 enum { LOGIT_ROWS = 8192 }; /* that are held at once, at most */
 
-/* Rows of logits begin on 128 bytes whatever the vocabulary: without that the products of an odd
- * one are several times slower. */
-void cuda_linear_loss(struct device *dev, const struct linear *p, const struct linear_loss *l)
+/* What a projection's loss is computed in. The library has its fast kernels for sides that are
+ * multiples of 8, and rows on 16 bytes: an odd vocabulary is widened, by weights of 0. */
+struct logits {
+    struct vec w, logits;
+    int rows, wide; /* of a chunk; columns */
+    size_t stride;  /* of rows of logits */
+};
+
+static bool open_logits(struct device *dev, const struct linear *p, const struct linear_loss *l,
+                        struct logits *out)
 {
     const bool half = l->x.type == DTYPE_BF16 && l->w.type == DTYPE_BF16;
-    const size_t stride = ((size_t)p->out + 63) / 64 * 64;
     const int chunks = (p->rows + LOGIT_ROWS - 1) / LOGIT_ROWS;
-    const int most = chunks ? (p->rows + chunks - 1) / chunks : 0;
-    const struct vec logits = {
-        cuda_grow(dev, &cuda_of(dev)->logits, (size_t)most * stride * (half ? 2 : 4)), half};
-    for (int row = 0; row < p->rows && logits.data; row += most) {
-        const int rows = p->rows - row < most ? p->rows - row : most;
+    *out = (struct logits){.w = cuda_vec(l->w),
+                           .logits.half = half,
+                           .rows = chunks ? (p->rows + chunks - 1) / chunks : 0,
+                           .wide = p->out,
+                           .stride = ((size_t)p->out + 63) / 64 * 64};
+    const bool widen = p->out % 8 != 0 && l->w.type == DTYPE_BF16 && p->layout == LINEAR_OUT_IN;
+    const size_t all = out->stride * (size_t)p->in, given = (size_t)p->out * (size_t)p->in;
+    struct room room = {
+        .size = carve_bytes((size_t)out->rows * out->stride, half ? DTYPE_BF16 : DTYPE_F32) +
+                (widen ? carve_bytes(all, DTYPE_BF16) : 0),
+        .place = PLACE_DEVICE};
+    room.data = cuda_grow(dev, &cuda_of(dev)->logits, room.size);
+    if (!room.data)
+        return false;
+    out->logits.data =
+        carve(&room, (size_t)out->rows * out->stride, half ? DTYPE_BF16 : DTYPE_F32).data;
+    if (!widen)
+        return true;
+    const struct view w = carve(&room, all, DTYPE_BF16);
+    stream_t s = cuda_stream(dev);
+    cuda_check(dev, launch_copy(s, cuda_vec(w), out->w, given), "widen");
+    cuda_check(dev, launch_fill(s, cuda_vec(view_at(w, given)), all - given, 0), "widen");
+    out->w = cuda_vec(w);
+    out->wide = (int)out->stride;
+    return true;
+}
+
+/* dw += the gradient of rows of logits and x; a widened one's in two parts, as dw is not. */
+static void logits_gradient(struct device *dev, const struct linear *p, const struct logits *t,
+                            int rows, struct view x, struct view dw)
+{
+    const struct factor x_as_is = rows_of(x, p->in, false), x_turned = rows_of(x, p->in, true);
+    struct factor as_is = {t->logits, t->stride, 1}, turned = {t->logits, 1, t->stride};
+    struct linear part = *p;
+    if (t->wide != p->out) {
+        part.out = p->out / 8 * 8;
+        weight_gradient(dev, &part, rows, as_is, turned, x_as_is, x_turned, dw);
+        dw = view_at(dw, (size_t)part.out * (size_t)p->in);
+        as_is.v.data = turned.v.data =
+            (char *)t->logits.data + (size_t)part.out * (t->logits.half ? 2 : 4);
+        part.out = p->out % 8;
+    }
+    weight_gradient(dev, &part, rows, as_is, turned, x_as_is, x_turned, dw);
+}
+
+void cuda_linear_loss(struct device *dev, const struct linear *p, const struct linear_loss *l)
+{
+    struct logits t;
+    if (!open_logits(dev, p, l, &t))
+        return;
+    const bool half = l->w.type == DTYPE_BF16;
+    struct factor w = weight_of(p, l->w, false), w_turned = weight_of(p, l->w, true);
+    w.v = w_turned.v = t.w;
+    for (int row = 0; row < p->rows; row += t.rows) {
+        const int rows = p->rows - row < t.rows ? p->rows - row : t.rows;
         const size_t at = (size_t)row * (size_t)p->in;
-        const struct factor x = rows_of(view_at(l->x, at), p->in, false);
-        const struct factor given = {logits, stride, 1}, turned = {logits, 1, stride};
+        const struct view x = view_at(l->x, at);
         const struct product forward = {.m = rows,
-                                        .n = p->out,
+                                        .n = t.wide,
                                         .k = p->in,
-                                        .a = x,
-                                        .b = weight_of(p, l->w, false),
-                                        .c = logits,
-                                        .c_row = stride};
-        cuda_product(dev, &forward, l->w.type == DTYPE_BF16);
+                                        .a = rows_of(x, p->in, false),
+                                        .b = w,
+                                        .c = t.logits,
+                                        .c_row = t.stride};
+        cuda_product(dev, &forward, half);
         cuda_check(
             dev,
-            launch_cross_entropy(cuda_stream(dev), rows, p->out, stride, logits,
+            launch_cross_entropy(cuda_stream(dev), rows, p->out, t.stride, t.logits,
                                  view_at(l->targets, (size_t)row).data, l->scale,
                                  view_at(l->losses, (size_t)row).data,
                                  l->places.data ? view_at(l->places, (size_t)row).data : NULL),
             "compute the loss");
         if (l->scale == 0)
             continue;
-        weight_gradient(dev, p, rows, given, turned, x, rows_of(view_at(l->x, at), p->in, true),
-                        l->dw);
+        logits_gradient(dev, p, &t, rows, x, l->dw);
         const struct product back = {.m = rows,
                                      .n = p->in,
-                                     .k = p->out,
-                                     .a = given,
-                                     .b = weight_of(p, l->w, true),
+                                     .k = t.wide,
+                                     .a = {t.logits, t.stride, 1},
+                                     .b = w_turned,
                                      .c = cuda_vec(view_at(l->dx, at))};
-        cuda_product(dev, &back, l->w.type == DTYPE_BF16);
+        cuda_product(dev, &back, half);
     }
 }
