@@ -33,39 +33,37 @@ template <class F> __global__ void columns_kernel(F f, int rows, int width, doub
     }
 }
 
-enum { FOUR_LANES = 16 };
+enum { EIGHT_LANES = 16 };
 
-/* The same for four columns a thread, whose few rows it adds in fp32: f.add_four(row, column, sum).
- */
-template <class F> __global__ void four_columns_kernel(F f, int rows, int width, double *parts)
+/* The same for eight columns a thread, whose few rows it adds in fp32: f.add_eight(row, column,
+ * sum). */
+template <class F>
+__global__ void __launch_bounds__(32 * EIGHT_LANES)
+    eight_columns_kernel(F f, int rows, int width, double *parts)
 {
-    __shared__ float4 room[FOUR_LANES][F::sums][32];
-    const int column = (blockIdx.x * 32 + threadIdx.x) * 4, lane = threadIdx.y;
+    __shared__ few<8> room[EIGHT_LANES][F::sums][32];
+    const int column = (blockIdx.x * 32 + threadIdx.x) * 8, lane = threadIdx.y;
     const int begin = blockIdx.y * COLUMN_ROWS;
     const int end = begin + COLUMN_ROWS < rows ? begin + COLUMN_ROWS : rows;
-    float sum[F::sums][4];
+    few<8> sum[F::sums];
     for (int k = 0; k < F::sums; k++)
-        for (int e = 0; e < 4; e++)
-            sum[k][e] = 0;
+        for (int e = 0; e < 8; e++)
+            sum[k].at[e] = 0;
     if (column < width)
 #pragma unroll 4
-        for (int r = begin + lane; r < end; r += FOUR_LANES)
-            f.add_four((size_t)r, column, sum);
+        for (int r = begin + lane; r < end; r += EIGHT_LANES)
+            f.add_eight((size_t)r, column, sum);
     for (int k = 0; k < F::sums; k++)
-        room[lane][k][threadIdx.x] = make_float4(sum[k][0], sum[k][1], sum[k][2], sum[k][3]);
+        room[lane][k][threadIdx.x] = sum[k];
     __syncthreads();
     if (lane >= F::sums || column >= width)
         return;
-    double total[4] = {0, 0, 0, 0};
-    for (int l = 0; l < FOUR_LANES; l++) {
-        const float4 part = room[l][lane][threadIdx.x];
-        total[0] += part.x;
-        total[1] += part.y;
-        total[2] += part.z;
-        total[3] += part.w;
+    for (int e = 0; e < 8; e++) {
+        double total = 0;
+        for (int l = 0; l < EIGHT_LANES; l++)
+            total += room[l][lane][threadIdx.x].at[e];
+        parts[((size_t)blockIdx.y * F::sums + lane) * width + column + e] = total;
     }
-    for (int e = 0; e < 4; e++)
-        parts[((size_t)blockIdx.y * F::sums + lane) * width + column + e] = total[e];
 }
 
 template <class F>
@@ -90,31 +88,44 @@ struct column_targets {
     vec to[2];
 };
 
+/* A block 32 columns of a sum, COLUMN_LANES threads each, which have every so manieth part. */
 static __global__ void add_totals_kernel(column_targets y, const double *parts, int n, int sums,
                                          int width)
 {
-    const int column = blockIdx.x * THREADS + threadIdx.x;
-    for (int k = 0; k < sums && column < width; k++)
-        if (y.to[k].data)
-            put(y.to[k], column,
-                (float)(get(y.to[k], column) + column_total(parts, n, sums, k, width, column)));
+    __shared__ double room[COLUMN_LANES][32];
+    const int column = blockIdx.x * 32 + threadIdx.x, lane = threadIdx.y;
+    const vec to = blockIdx.y ? y.to[1] : y.to[0];
+    if (!to.data)
+        return;
+    double total = 0;
+    if (column < width)
+#pragma unroll 4
+        for (int i = lane; i < n; i += COLUMN_LANES)
+            total += parts[((size_t)i * sums + blockIdx.y) * width + column];
+    room[lane][threadIdx.x] = total;
+    __syncthreads();
+    if (lane != 0 || column >= width)
+        return;
+    for (int l = 1; l < COLUMN_LANES; l++)
+        total += room[l][threadIdx.x];
+    put(to, column, (float)(get(to, column) + total));
 }
 
-/* to[k] += sum k of each column, where there is one; `four`: rows can be loaded by four. */
+/* to[k] += sum k of each column, where there is one; `eight`: rows can be loaded by eight. */
 template <class F>
-static int add_columns(stream_t s, F f, const vec *to, int rows, int width, bool four,
+static int add_columns(stream_t s, F f, const vec *to, int rows, int width, bool eight,
                        double *parts)
 {
     column_targets y = {};
     for (int k = 0; k < F::sums; k++)
         y.to[k] = to[k];
     int st = 0;
-    if (four)
-        four_columns_kernel<<<dim3(blocks_of(width, 128), blocks_of(rows, COLUMN_ROWS)),
-                              dim3(32, FOUR_LANES), 0, s>>>(f, rows, width, parts);
+    if (eight)
+        eight_columns_kernel<<<dim3(blocks_of(width, 256), blocks_of(rows, COLUMN_ROWS)),
+                               dim3(32, EIGHT_LANES), 0, s>>>(f, rows, width, parts);
     else
         st = sum_columns(s, f, rows, width, parts);
-    add_totals_kernel<<<blocks_of(width, THREADS), THREADS, 0, s>>>(
+    add_totals_kernel<<<dim3(blocks_of(width, 32), F::sums), dim3(32, COLUMN_LANES), 0, s>>>(
         y, parts, (int)blocks_of(rows, COLUMN_ROWS), F::sums, width);
     return st ? st : cudaGetLastError();
 }

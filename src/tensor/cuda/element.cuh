@@ -1,4 +1,4 @@
-/* Elements of vectors whose type is known at run time only, one or four at a time, and the loops
+/* Elements of vectors whose type is known at run time only, one, four or eight at a time, and loops
  * and reductions that kernels share. The type is the same for a whole launch, so a branch on it
  * costs next to nothing beside the memory. */
 #ifndef SOTTO_TENSOR_CUDA_ELEMENT_CUH
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void put(vec v, size_t i, float x)
         ((float *)v.data)[i] = x;
 }
 
-/* V elements in a row, 1 or 4; four lie on a boundary of four. */
+/* V elements in a row, 1, 4 or 8; four lie on a boundary of four, eight on 16 bytes. */
 template <int V> struct few {
     float at[V];
 };
@@ -54,6 +54,19 @@ template <int V> static __device__ __forceinline__ few<V> load(vec v, size_t i)
     few<V> out;
     if (V == 1) {
         out.at[0] = get(v, i);
+    } else if (V == 8 && v.half) {
+        const uint4 raw = *(const uint4 *)((const bf16 *)v.data + i);
+        const unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+        for (int e = 0; e < V; e++)
+            out.at[e] = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000u : pairs[e / 2] << 16);
+    } else if (V == 8) {
+        for (int e = 0; e < V; e += 4) {
+            const float4 raw = *(const float4 *)((const float *)v.data + i + e);
+            out.at[e % V] = raw.x;
+            out.at[(e + 1) % V] = raw.y;
+            out.at[(e + 2) % V] = raw.z;
+            out.at[(e + 3) % V] = raw.w;
+        }
     } else if (v.half) {
         const uint2 raw = *(const uint2 *)((const bf16 *)v.data + i);
         out.at[0] = __uint_as_float(raw.x << 16);
@@ -90,6 +103,14 @@ template <int V> static __device__ __forceinline__ void store(vec v, size_t i, f
 {
     if (V == 1)
         put(v, i, x.at[0]);
+    else if (V == 8 && v.half)
+        *(uint4 *)((bf16 *)v.data + i) =
+            make_uint4(pair_of(x.at[0], x.at[1 % V]), pair_of(x.at[2 % V], x.at[3 % V]),
+                       pair_of(x.at[4 % V], x.at[5 % V]), pair_of(x.at[6 % V], x.at[7 % V]));
+    else if (V == 8)
+        for (int e = 0; e < V; e += 4)
+            *(float4 *)((float *)v.data + i + e) = make_float4(
+                x.at[e % V], x.at[(e + 1) % V], x.at[(e + 2) % V], x.at[(e + 3) % V]);
     else if (v.half)
         *(uint2 *)((bf16 *)v.data + i) =
             make_uint2(pair_of(x.at[0], x.at[1 % V]), pair_of(x.at[2 % V], x.at[3 % V]));
@@ -104,7 +125,19 @@ static inline bool by_four(vec v)
     return (uintptr_t)v.data % (v.half ? 8 : 16) == 0;
 }
 
-/* f.run<V>(i) for every element or four of them, of n. */
+/* How many elements may be loaded at a time from all of these. */
+static inline int lanes_of(vec v)
+{
+    return (uintptr_t)v.data % 16 == 0 ? 8 : by_four(v) ? 4 : 1;
+}
+
+template <class... Rest> static inline int lanes_of(vec v, Rest... rest)
+{
+    const int one = lanes_of(v), all = lanes_of(rest...);
+    return one < all ? one : all;
+}
+
+/* f.run<V>(i) for every V elements, of n. */
 template <int V, class F> __global__ void each_kernel(F f, size_t n)
 {
     size_t i = (blockIdx.x * (size_t)THREADS + threadIdx.x) * V;
@@ -115,11 +148,13 @@ template <int V, class F> __global__ void each_kernel(F f, size_t n)
             f.template run<1>(i);
 }
 
-template <class F> static int each(stream_t s, F f, size_t n, bool four)
+template <class F> static int each(stream_t s, F f, size_t n, int lanes)
 {
     if (n == 0)
         return 0;
-    if (four)
+    if (lanes == 8 && n >= (size_t)1 << 16)
+        each_kernel<8, F><<<blocks_of(n, 8 * THREADS), THREADS, 0, s>>>(f, n);
+    else if (lanes >= 4)
         each_kernel<4, F><<<blocks_of(n, 4 * THREADS), THREADS, 0, s>>>(f, n);
     else
         each_kernel<1, F><<<blocks_of(n, THREADS), THREADS, 0, s>>>(f, n);

@@ -84,31 +84,32 @@ __global__ void norm_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec ga
     }
 }
 
-/* Of up to KEPT fours a lane. */
-enum { KEPT = 8, SHORT = 32 * 4 * KEPT };
+/* Of rows that begin on 16 bytes, up to K eights a lane. */
+enum { PIECE = 32 * 8, PIECES = 4 };
 
-__global__ void short_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bias, float *stats)
+template <int K>
+__global__ void __launch_bounds__(THREADS)
+    short_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec bias, float *stats)
 {
     const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= p.rows)
         return;
     const size_t at = (size_t)row * p.width;
-    few<4> v[KEPT];
+    few<8> v[K];
     float sum = 0, square = 0;
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-        const int i = (k * 32 + lane) * 4;
-        if (i < p.width)
-            v[k] = load<4>(x, at + i);
-        for (int e = 0; e < 4; e++)
-            sum += i < p.width ? v[k].at[e] : 0;
+    for (int k = 0; k < K; k++) {
+        const int i = k * PIECE + lane * 8;
+        v[k] = i < p.width ? load<8>(x, at + i) : few<8>{};
+        for (int e = 0; e < 8; e++)
+            sum += v[k].at[e];
     }
     const float mean = p.center ? warp_sum(sum) / p.width : 0;
 #pragma unroll
-    for (int k = 0; k < KEPT; k++)
-        for (int e = 0; e < 4; e++) {
+    for (int k = 0; k < K; k++)
+        for (int e = 0; e < 8; e++) {
             const float d = v[k].at[e] - mean;
-            square += (k * 32 + lane) * 4 < p.width ? d * d : 0;
+            square += k * PIECE + lane * 8 < p.width ? d * d : 0;
         }
     const float rstd = 1 / sqrtf(warp_sum(square) / p.width + p.eps);
     if (lane == 0) {
@@ -116,36 +117,38 @@ __global__ void short_forward_kernel(norm_shape p, vec y, vec x, vec gain, vec b
         stats[2 * (size_t)row + 1] = rstd;
     }
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-        const int i = (k * 32 + lane) * 4;
+    for (int k = 0; k < K; k++) {
+        const int i = k * PIECE + lane * 8;
         if (i >= p.width)
-            break;
-        const few<4> g = load<4>(gain, i), b = load_or_zero<4>(bias, i);
-        for (int e = 0; e < 4; e++)
+            continue;
+        const few<8> g = load<8>(gain, i), b = load_or_zero<8>(bias, i);
+        for (int e = 0; e < 8; e++)
             v[k].at[e] = (v[k].at[e] - mean) * rstd * g.at[e] + b.at[e];
-        store<4>(y, at + i, v[k]);
+        store<8>(y, at + i, v[k]);
     }
 }
 
-__global__ void short_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec gain,
-                                      const float *stats, int add)
+template <int K>
+__global__ void __launch_bounds__(THREADS)
+    short_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec gain, const float *stats,
+                          int add)
 {
     const int row = blockIdx.x * ROWS + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= p.rows)
         return;
     const size_t at = (size_t)row * p.width;
     const float mean = stats[2 * (size_t)row], rstd = stats[2 * (size_t)row + 1];
-    few<4> c[KEPT], hat[KEPT]; /* dy times gain, x normalized */
+    few<8> c[K], hat[K]; /* dy times gain, x normalized */
     float d = 0, d_hat = 0;
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-        const int i = (k * 32 + lane) * 4;
+    for (int k = 0; k < K; k++) {
+        const int i = k * PIECE + lane * 8;
         if (i >= p.width)
-            break;
-        c[k] = load<4>(dy, at + i);
-        hat[k] = load<4>(x, at + i);
-        const few<4> g = load<4>(gain, i);
-        for (int e = 0; e < 4; e++) {
+            continue;
+        c[k] = load<8>(dy, at + i);
+        hat[k] = load<8>(x, at + i);
+        const few<8> g = load<8>(gain, i);
+        for (int e = 0; e < 8; e++) {
             c[k].at[e] *= g.at[e];
             hat[k].at[e] = (hat[k].at[e] - mean) * rstd;
             d += c[k].at[e];
@@ -155,14 +158,14 @@ __global__ void short_backward_kernel(norm_shape p, vec dx, vec dy, vec x, vec g
     d = p.center ? warp_sum(d) / p.width : 0;
     d_hat = warp_sum(d_hat) / p.width;
 #pragma unroll
-    for (int k = 0; k < KEPT; k++) {
-        const int i = (k * 32 + lane) * 4;
+    for (int k = 0; k < K; k++) {
+        const int i = k * PIECE + lane * 8;
         if (i >= p.width)
-            break;
-        const few<4> before = add ? load<4>(dx, at + i) : few<4>{};
-        for (int e = 0; e < 4; e++)
+            continue;
+        const few<8> before = add ? load<8>(dx, at + i) : few<8>{};
+        for (int e = 0; e < 8; e++)
             c[k].at[e] = rstd * (c[k].at[e] - d - hat[k].at[e] * d_hat) + before.at[e];
-        store<4>(dx, at + i, c[k]);
+        store<8>(dx, at + i, c[k]);
     }
 }
 
@@ -177,16 +180,22 @@ struct norm_column {
         sum[0] += d * ((get(x, r * width + c) - stats[2 * r]) * stats[2 * r + 1]);
         sum[1] += d;
     }
-    __device__ void add_four(size_t r, int c, float sum[][4]) const
+    __device__ void add_eight(size_t r, int c, few<8> *sum) const
     {
-        const few<4> d = load<4>(dy, r * width + c), v = load<4>(x, r * width + c);
+        const few<8> d = load<8>(dy, r * width + c), v = load<8>(x, r * width + c);
         const float mean = stats[2 * r], rstd = stats[2 * r + 1];
-        for (int e = 0; e < 4; e++) {
-            sum[0][e] += d.at[e] * ((v.at[e] - mean) * rstd);
-            sum[1][e] += d.at[e];
+        for (int e = 0; e < 8; e++) {
+            sum[0].at[e] += d.at[e] * ((v.at[e] - mean) * rstd);
+            sum[1].at[e] += d.at[e];
         }
     }
 };
+
+/* Pieces of a row for the kernels above; 0: not for them. */
+int pieces_of(int width, int lanes)
+{
+    return width % 8 || lanes < 8 || width > PIECES * PIECE ? 0 : (width + PIECE - 1) / PIECE;
+}
 
 } // namespace
 
@@ -194,8 +203,15 @@ int launch_norm_forward(stream_t s, norm_shape p, vec y, vec x, vec gain, vec bi
 {
     const unsigned blocks = blocks_of(p.rows, ROWS);
     const bool four = p.width % 4 == 0 && by_four(y) && by_four(x) && by_four(gain) && by_four(bias);
-    if (four && p.width <= SHORT)
-        short_forward_kernel<<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    const int pieces = pieces_of(p.width, lanes_of(y, x, gain, bias));
+    if (pieces == 1)
+        short_forward_kernel<1><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    else if (pieces == 2)
+        short_forward_kernel<2><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    else if (pieces == 3)
+        short_forward_kernel<3><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
+    else if (pieces == 4)
+        short_forward_kernel<4><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
     else if (four)
         norm_forward_kernel<4><<<blocks, THREADS, 0, s>>>(p, y, x, gain, bias, stats);
     else
@@ -210,13 +226,20 @@ int launch_norm_backward(stream_t s, norm_shape p, vec dx, vec dgain, vec dbias,
     if (dgain.data || dbias.data) { /* before dx, which may be dy */
         const vec to[2] = {dgain, dbias};
         st = add_columns(s, norm_column{dy, x, stats, p.width}, to, p.rows, p.width,
-                         p.width % 4 == 0 && by_four(dy) && by_four(x), parts);
+                         p.width % 8 == 0 && lanes_of(dy, x) == 8, parts);
     }
     const unsigned blocks = blocks_of(p.rows, ROWS);
     const bool four =
         p.width % 4 == 0 && by_four(dx) && by_four(dy) && by_four(x) && by_four(gain);
-    if (four && p.width <= SHORT)
-        short_backward_kernel<<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    const int pieces = pieces_of(p.width, lanes_of(dx, dy, x, gain));
+    if (pieces == 1)
+        short_backward_kernel<1><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    else if (pieces == 2)
+        short_backward_kernel<2><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    else if (pieces == 3)
+        short_backward_kernel<3><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
+    else if (pieces == 4)
+        short_backward_kernel<4><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
     else if (four)
         norm_backward_kernel<4><<<blocks, THREADS, 0, s>>>(p, dx, dy, x, gain, stats, add);
     else

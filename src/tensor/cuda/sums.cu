@@ -34,11 +34,11 @@ struct plain_column {
     vec x;
     int width;
     __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
-    __device__ void add_four(size_t r, int c, float sum[][4]) const
+    __device__ void add_eight(size_t r, int c, few<8> *sum) const
     {
-        const few<4> v = load<4>(x, r * width + c);
-        for (int e = 0; e < 4; e++)
-            sum[0][e] += v.at[e];
+        const few<8> v = load<8>(x, r * width + c);
+        for (int e = 0; e < 8; e++)
+            sum[0].at[e] += v.at[e];
     }
 };
 
@@ -61,5 +61,5 @@ int launch_column_sums(stream_t s, vec y, vec x, int rows, int width, double *pa
 {
     const vec to[1] = {y};
     return add_columns(s, plain_column{x, width}, to, rows, width,
-                       width % 4 == 0 && by_four(x), parts);
+                       width % 8 == 0 && lanes_of(x) == 8, parts);
 }

@@ -185,8 +185,10 @@ struct loss_row {
     }
 };
 
-/* A block a row: what it reads first it finds in the cache when it writes. Rows begin anywhere, so
- * the first and last few elements are taken one by one. */
+/* A block a row: what it reads first it finds in the cache when it writes. It takes V elements at a
+ * time; rows begin on 16 bytes for 8 of them, anywhere for 4, and the first and last few are taken
+ * one by one. */
+template <int V>
 __global__ void __launch_bounds__(LOSS_THREADS)
     cross_entropy_kernel(int vocab, size_t stride, vec logits, const int32_t *targets, float scale,
                          float *losses, uint8_t *places)
@@ -196,15 +198,15 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     const size_t r = blockIdx.x;
     const int size = logits.half ? 2 : 4, thread = threadIdx.x;
     loss_row row = {{(char *)logits.data + r * stride * size, logits.half}, targets[r]};
-    const int off = (int)((uintptr_t)row.logits.data / size % 4);
-    const int head = min((4 - off) % 4, vocab), body = (vocab - head) / 4 * 4;
+    const int off = V == 8 ? 0 : (int)((uintptr_t)row.logits.data / size % 4);
+    const int head = min((4 - off) % 4, vocab), body = (vocab - head) / V * V;
     const int edge = vocab - body, at_edge = thread < head ? thread : body + thread;
     row.own = row.target < 0 ? 0 : get(row.logits, row.target);
     row.t = tail{-CUDART_INF_F, 0};
     if (thread < edge)
         row.add<1>(at_edge);
-    for (int i = thread * 4; i < body; i += LOSS_THREADS * 4)
-        row.add<4>(head + i);
+    for (int i = thread * V; i < body; i += LOSS_THREADS * V)
+        row.add<V>(head + i);
     row.t = join_block(row.t, room);
     row.before = block_sum(row.before, counts);
     if (thread == 0) {
@@ -221,8 +223,8 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     row.part = scale / row.t.sum;
     if (thread < edge)
         row.turn<1>(at_edge);
-    for (int i = thread * 4; i < body; i += LOSS_THREADS * 4)
-        row.turn<4>(head + i);
+    for (int i = thread * V; i < body; i += LOSS_THREADS * V)
+        row.turn<V>(head + i);
 }
 
 } // namespace
@@ -267,7 +269,11 @@ int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, vec log
 {
     if (rows == 0)
         return 0;
-    cross_entropy_kernel<<<rows, LOSS_THREADS, 0, s>>>(vocab, stride, logits, targets, scale,
-                                                       losses, places);
+    if ((uintptr_t)logits.data % 16 == 0 && stride * (logits.half ? 2 : 4) % 16 == 0)
+        cross_entropy_kernel<8><<<rows, LOSS_THREADS, 0, s>>>(vocab, stride, logits, targets, scale,
+                                                              losses, places);
+    else
+        cross_entropy_kernel<4><<<rows, LOSS_THREADS, 0, s>>>(vocab, stride, logits, targets, scale,
+                                                              losses, places);
     return cudaGetLastError();
 }

@@ -191,14 +191,14 @@ __global__ void copy_rows_kernel(vec y, vec x, rows_shape p)
 
 int launch_fill(stream_t s, vec y, size_t n, float value)
 {
-    return each(s, fill_each{y, value}, n, by_four(y));
+    return each(s, fill_each{y, value}, n, lanes_of(y));
 }
 
 int launch_copy(stream_t s, vec y, vec x, size_t n)
 {
     if (y.half == x.half)
         return cudaMemcpyAsync(y.data, x.data, n * (x.half ? 2 : 4), cudaMemcpyDeviceToDevice, s);
-    return each(s, copy_each{y, x}, n, by_four(y) && by_four(x));
+    return each(s, copy_each{y, x}, n, lanes_of(y, x));
 }
 
 int launch_copy_rows(stream_t s, vec y, vec x, int batch, int rows, int width, size_t y_stride,
@@ -213,51 +213,51 @@ int launch_copy_rows(stream_t s, vec y, vec x, int batch, int rows, int width, s
 
 int launch_axpby(stream_t s, vec y, float b, float a, vec x, size_t n)
 {
-    return each(s, axpby_each{y, x, b, a}, n, by_four(y) && by_four(x));
+    return each(s, axpby_each{y, x, b, a}, n, lanes_of(y, x));
 }
 
 int launch_scale(stream_t s, vec y, float a, size_t n)
 {
-    return each(s, scale_each{y, a}, n, by_four(y));
+    return each(s, scale_each{y, a}, n, lanes_of(y));
 }
 
 int launch_gelu_forward(stream_t s, int exact, vec y, vec x, size_t n)
 {
-    return each(s, gelu_forward_each{y, x, exact}, n, by_four(y) && by_four(x));
+    return each(s, gelu_forward_each{y, x, exact}, n, lanes_of(y, x));
 }
 
 int launch_gelu_backward(stream_t s, int exact, vec dx, vec dy, vec x, size_t n)
 {
     return each(s, gelu_backward_each{dx, dy, x, exact}, n,
-                by_four(dx) && by_four(dy) && by_four(x));
+                lanes_of(dx, dy, x));
 }
 
 int launch_swiglu_forward(stream_t s, vec y, vec gate, vec up, size_t n)
 {
     return each(s, swiglu_forward_each{y, gate, up}, n,
-                by_four(y) && by_four(gate) && by_four(up));
+                lanes_of(y, gate, up));
 }
 
 int launch_swiglu_backward(stream_t s, vec dgate, vec dup, vec dy, vec gate, vec up, size_t n)
 {
-    const bool four =
-        by_four(dgate) && by_four(dup) && by_four(dy) && by_four(gate) && by_four(up);
-    return each(s, swiglu_backward_each{dgate, dup, dy, gate, up}, n, four);
+    const int lanes =
+        lanes_of(dgate, dup, dy, gate, up);
+    return each(s, swiglu_backward_each{dgate, dup, dy, gate, up}, n, lanes);
 }
 
 int launch_relu_forward(stream_t s, vec y, vec x, size_t n)
 {
-    return each(s, relu_forward_each{y, x}, n, by_four(y) && by_four(x));
+    return each(s, relu_forward_each{y, x}, n, lanes_of(y, x));
 }
 
 int launch_relu_backward(stream_t s, vec dx, vec dy, vec y, size_t n)
 {
-    return each(s, relu_backward_each{dx, dy, y}, n, by_four(dx) && by_four(dy) && by_four(y));
+    return each(s, relu_backward_each{dx, dy, y}, n, lanes_of(dx, dy, y));
 }
 
 int launch_sign(stream_t s, vec y, vec x, size_t n)
 {
-    return each(s, sign_each{y, x}, n, by_four(y) && by_four(x));
+    return each(s, sign_each{y, x}, n, lanes_of(y, x));
 }
 
 int launch_finish(stream_t s, vec y, const float *product, vec bias, vec residual, size_t rows,
@@ -265,5 +265,5 @@ int launch_finish(stream_t s, vec y, const float *product, vec bias, vec residua
 {
     const vec sum = {(void *)product, 0};
     return each(s, finish_each{y, sum, bias, residual, width}, rows * width,
-                by_four(y) && by_four(sum) && by_four(residual));
+                lanes_of(y, sum, residual));
 }
