@@ -212,24 +212,19 @@ int launch_attention_forward(stream_t s, const attention_shape *p, const attenti
     return st ? st : cudaGetLastError();
 }
 
-int launch_attention_delta(stream_t s, const attention_shape *p, float *delta, vec dy, vec o)
-{
-    const size_t rows = (size_t)p->batch * p->heads * p->t_q;
-    attention_delta_kernel<<<blocks_of(rows, THREADS / 32), THREADS, 0, s>>>(*p, delta, dy, o);
-    return cudaGetLastError();
-}
-
 int launch_attention_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                               const attention_grads *g)
 {
     const dim3 queries(blocks_of(p->t_q, SIDE), p->heads, p->batch);
     const dim3 keys(blocks_of(p->t_k, SIDE), p->kv_heads, p->batch);
     const size_t bytes = room_of(p->width, 4), most = room_of(ATTENTION_WIDTH, 4);
-    int st = launch_attention_delta(s, p, g->delta, g->dy, r->o);
-    st = st ? st : ask_room(attention_dq_kernel, most);
+    const size_t rows = (size_t)p->batch * p->heads * p->t_q;
+    int st = ask_room(attention_dq_kernel, most);
     st = st ? st : ask_room(attention_dkv_kernel, most);
     if (st)
         return st;
+    attention_delta_kernel<<<blocks_of(rows, THREADS / 32), THREADS, 0, s>>>(*p, g->delta, g->dy,
+                                                                             r->o);
     attention_dq_kernel<<<queries, THREADS, bytes, s>>>(*p, *r, *g);
     attention_dkv_kernel<<<keys, THREADS, bytes, s>>>(*p, *r, *g);
     return cudaGetLastError();

@@ -108,7 +108,7 @@ int launch_embedding_backward(stream_t s, struct embedding_shape p, struct vec d
 int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, struct vec logits,
                          const int32_t *targets, float scale, float *losses, uint8_t *places);
 
-/* attention.cu and flash.cu; batch strides are elements between sequences */
+/* attention.cu, flash.cu and flash_backward.cu; batch strides are elements between sequences */
 struct attention_shape {
     int batch, t_q, t_k, heads, kv_heads, width, window, whole;
     float scale;
@@ -128,9 +128,6 @@ int launch_attention_forward(stream_t s, const struct attention_shape *p,
                              const struct attention_rows *r);
 int launch_attention_backward(stream_t s, const struct attention_shape *p,
                               const struct attention_rows *r, const struct attention_grads *g);
-/* delta (batch, heads, t_q) = the products of the rows of dy and o. */
-int launch_attention_delta(stream_t s, const struct attention_shape *p, float *delta, struct vec dy,
-                           struct vec o);
 /* On matrix units; whether they can: bf16, common widths, rows on 16 bytes. */
 int flash_can(const struct attention_shape *p, const struct attention_rows *r,
               const struct attention_grads *g);
