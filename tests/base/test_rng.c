@@ -160,6 +160,9 @@ static void shuffle_is_a_bijection(void **state)
     const struct shuffle most = shuffle_make(1, 1, (uint64_t)1 << 31);
     assert_true(shuffle_at(&most, INT32_MAX) <= INT32_MAX);
     assert_int_equal(most.mask, INT32_MAX);
+    const struct shuffle beyond =
+        shuffle_make(1, 1, (uint64_t)1 << 40); /* is made, not drawn from */
+    assert_true(beyond.mask == UINT32_MAX && beyond.shift == 16);
 }
 
 /* The first elements are a sample: over many streams each element is in as many of them as another,
