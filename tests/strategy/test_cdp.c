@@ -258,7 +258,8 @@ static bool has_sync(const char *placement)
 static void equals_rule(const char *placement)
 {
     static const int sizes[] = {1, 2, 3, 4, 8};
-    for (int variant = 0; variant < 30; variant++) {
+    const int step = LEAP == 1 ? 1 : 7; /* which meets all sizes */
+    for (int variant = 0; variant < 30; variant += step) {
         static struct case_ c;
         if (variant % 3 == 2 && !has_sync(placement))
             continue;
@@ -305,7 +306,7 @@ static void mp(void **state)
 /* What is computed with rounded, weights, clipping, and tensors that two stages share. */
 static void variants(const char *placement, bool tied)
 {
-    for (int variant = 0; variant < 24; variant++) {
+    for (int variant = 0; variant < 24; variant += LEAP) {
         static struct case_ c;
         if (variant % 3 == 2 && !has_sync(placement))
             continue;
@@ -362,7 +363,8 @@ static void imports(void **state)
 {
     (void)state;
     static const char *const placements[] = {"single", "dp", "pp", "mp", "zero"};
-    for (int variant = 0; variant < 20; variant++) {
+    const int step = LEAP == 1 ? 1 : 3; /* which meets all placements */
+    for (int variant = 0; variant < 20; variant += step) {
         static struct case_ c;
         c = (struct case_){.virtual_ = variant / 2 % 2, .import_at = 3, .again = variant % 2};
         c.is = (struct cdp_case){.placement = placements[variant / 4],
@@ -381,7 +383,8 @@ static void changes(void **state)
     (void)state;
     static const char *const placements[] = {"dp", "pp", "zero", "single", "mp"};
     static const int next[] = {1, 2, 0, 3, 4};
-    for (int variant = 0; variant < 20; variant++) {
+    const int step = LEAP == 1 ? 1 : 3;
+    for (int variant = 0; variant < 20; variant += step) {
         static struct case_ c;
         const int p = variant / 4;
         c = (struct case_){.virtual_ = variant % 2, .change_at = 3};
