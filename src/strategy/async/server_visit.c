@@ -85,7 +85,7 @@ static enum sotto_status visit_counts(struct async_server *s, struct state_visit
     TRY(state_count(v, "steps", &s->steps, STATE_TOTAL));
     TRY(state_count(v, "microbatches", &s->microbatches, STATE_TOTAL));
     TRY(state_count(v, "tokens", &s->tokens, STATE_TOTAL));
-    return state_count(v, "T", &s->shards.steps, STATE_STEPS);
+    return state_count(v, "T", &s->shards.steps, STATE_TOTAL); /* no end: one by time */
 }
 
 /* Of the groups all but the times. */

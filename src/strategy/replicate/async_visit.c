@@ -28,7 +28,7 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     TRY(state_count(v, "state", &state, TASK_NONE));
     if (state_loading(v))
         a->state = state;
-    TRY(state_count(v, "rounds", &a->rounds, STATE_STEPS));
+    TRY(state_count(v, "rounds", &a->rounds, STATE_TOTAL)); /* a run may end by time alone */
     TRY(state_count(v, "shard", &t->span.shard, groups - 1));
     TRY(state_count(v, "first", &t->span.first, STATE_STEPS));
     TRY(state_count(v, "steps", &t->span.steps, STATE_STEPS));
