@@ -42,7 +42,7 @@ done
 fake=$(dirname "$sotto")/fake
 for run in 1x4.two.fsdp 2x2.zero1; do
     two=$([[ $run != *two* ]] || echo --nodes=2)
-    succeeds env LD_LIBRARY_PATH="$fake" "${mpirun[@]}" -n 4 "${train[@]}" --steps=6 --strategy.preset=${run##*.} \
+    succeeds env SOTTO_APART_DELAY=100 LD_LIBRARY_PATH="$fake" "${mpirun[@]}" -n 4 "${train[@]}" --steps=6 --strategy.preset=${run##*.} \
         --strategy.mesh=${run%%.*} $two --device=apart --comm.nccl=on --out=nccl.$run
     [ "$(state)" = "${states[$run]}" ] || die "$run: $(state) by NCCL, on threads ${states[$run]}"
 done
