@@ -1,12 +1,13 @@
 #include "cli/stop.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 /* A signal handler has nowhere else to write. */
-static volatile sig_atomic_t asked;
+static atomic_int asked;
 static const char *volatile words;
 
 const char *stop_name(int number)
@@ -44,7 +45,7 @@ void stop_words(const char *text)
     words = text;
 }
 
-const volatile sig_atomic_t *stop_watch(void)
+const atomic_int *stop_watch(void)
 {
     struct sigaction before, action = {.sa_handler = on_signal};
     asked = 0;

@@ -2,7 +2,7 @@
 #ifndef SOTTO_CLI_STOP_H
 #define SOTTO_CLI_STOP_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 /* What is printed behind the name of a signal the moment it arrives, since a launcher may not leave
  * the time for another word: `text` must stay. NULL: nothing. */
@@ -10,7 +10,7 @@ void stop_words(const char *text);
 
 /* Begins to watch for SIGINT, SIGTERM and SIGHUP (a closed terminal; left alone under nohup); what
  * is returned becomes the number of the one that arrives. */
-const volatile sig_atomic_t *stop_watch(void);
+const atomic_int *stop_watch(void);
 
 /* "SIGTERM" */
 const char *stop_name(int number);

@@ -4,7 +4,7 @@
 #ifndef SOTTO_STRATEGY_STRATEGY_H
 #define SOTTO_STRATEGY_STRATEGY_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "io/state.h"
 #include "optim/optim.h"
@@ -25,7 +25,7 @@ struct plan {
     double seconds; /* of training, by this worker's clock, before this round   */
     /* (optional) Becomes non-zero when this worker is to stop as soon as it can: methods that
      * average every gradient then abandon a round between two micro-batches. */
-    const volatile sig_atomic_t *asked;
+    const atomic_int *asked;
 };
 
 /* What all workers know alike once they have met, of the rounds since they met before: one round

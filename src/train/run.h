@@ -6,7 +6,7 @@
 #ifndef SOTTO_TRAIN_RUN_H
 #define SOTTO_TRAIN_RUN_H
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "data/image/images.h"
 #include "io/metrics.h"
@@ -56,7 +56,7 @@ struct run_watch {
     void (*evaluated)(void *arg, int64_t step, const struct evaluation *e);
     void (*saved)(void *arg, int64_t step, const char *folder);
     void *arg;
-    const volatile sig_atomic_t *stop; /* (optional) non-zero: finish this round, save and return */
+    const atomic_int *stop; /* (optional) non-zero: finish this round, save and return */
     /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word. */
     void (*failed)(void *arg, const struct run *run);
     const char *program;     /* (optional) that goes on with the run; default: "sotto" */

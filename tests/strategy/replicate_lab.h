@@ -166,7 +166,7 @@ static int64_t bytes_sent(const struct mesh *mesh)
 /* A round that rank 0 leaves before its first micro-batch, and the others behind their last. */
 static inline enum sotto_status lab_abandon(struct worker *w, struct strategy *s)
 {
-    static const volatile sig_atomic_t asked = 1;
+    static const atomic_int asked = 1;
     struct round round;
     TRY(s->ops->round(s, &(struct plan){.lr = 1, .asked = w->rank ? NULL : &asked}, &round));
     if (!round.abandoned)

@@ -3,7 +3,7 @@
 #include "train/fixture.h"
 
 #include <math.h>
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -34,7 +34,7 @@ static struct run_config configure(const char *method)
 
 struct seen {
     int64_t stop_at;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
 };
 
 static void on_step(void *arg, const struct run_step *s)

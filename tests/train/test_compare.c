@@ -593,7 +593,7 @@ static void fits(void **state)
 /* Counts the rounds that were trained, and may ask to stop. */
 struct watcher {
     int rounds, stop_at;
-    volatile sig_atomic_t stop;
+    atomic_int stop;
 };
 
 static void on_step(void *arg, const struct run_step *s)

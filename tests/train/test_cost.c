@@ -31,7 +31,7 @@ struct seen {
     bool alone;  /* rank 0 tells of rounds that are not reported, too */
     double nap;  /* seconds, while rank 0 saves */
     int stop_at; /* a step; 0: nobody interrupts it */
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     struct run_result result;
     struct worker_report worker[WORKERS];
     struct report report;

@@ -25,7 +25,7 @@ static struct run_config configure(const char *out)
 
 struct seen {
     int steps, stop_at; /* 0: never */
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     double worst;  /* evaluation         */
     int64_t bytes; /* that rank 0 sent to other groups */
     double cosine; /* summed over the reports that have one ... */

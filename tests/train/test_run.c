@@ -24,7 +24,7 @@ static struct run_config configure(const char *out, const char *const *options)
 struct watcher {
     struct run *run;
     int64_t stop_at; /* -1: never */
-    volatile sig_atomic_t stop;
+    atomic_int stop;
     uint64_t hash[N + 1]; /* after each step */
     int steps, evaluations, saves;
     double loss, least_eta;
@@ -319,7 +319,7 @@ static void stopped_at_once(void **state)
     (void)state;
     struct run_config c = configure("at-once", NULL);
     struct run run;
-    const volatile sig_atomic_t up = 1;
+    const atomic_int up = 1;
     struct run_watch watch = {.stop = &up};
     assert_ok(run_open(&run, &c, &watch));
     assert_fails(run_train(&run), SOTTO_ESTOPPED, "stopped at step 0 of 5");

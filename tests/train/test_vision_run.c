@@ -23,7 +23,7 @@ static const char *const vit[] = {"model.preset=vit-tiny",
                                   "optim.lr=0.004",
                                   NULL};
 
-static volatile sig_atomic_t stop;
+static atomic_int stop;
 static int64_t stop_at; /* a step; 0: none */
 
 static void on_step(void *arg, const struct run_step *s)

@@ -65,8 +65,8 @@ struct shard {
     int ready;      /* stages whose parameters are as the last step wants them; n_stage: all */
     int *reads;     /* (n_stage) the last of the stages whose parameters each one reads      */
     bool carried;   /* between rounds: g and counts hold gradients that were not applied yet */
-    lane_job *complete;                 /* of a stage, unless the round is abandoned */
-    const volatile sig_atomic_t *asked; /* plan.asked, where a round can be abandoned */
+    lane_job *complete;      /* of a stage, unless the round is abandoned */
+    const atomic_int *asked; /* plan.asked, where a round can be abandoned */
 };
 
 /* `rule`: what of the parameters each worker of the group owns. */
