@@ -215,6 +215,12 @@ struct ops {
                  const void *arg, size_t bytes);
     int (*number)(const struct device *dev);
 
+    /* (optional) linear_forward, cross_entropy and linear's backward passes at once, for tables
+     * that lay logits out as suits them; they may round them to bf16 where x and w are. */
+    void (*linear_loss)(struct device *dev, const struct linear *p, const struct linear_loss *l);
+
+    /* From here on every table has all. */
+
     /* Flat vectors. */
     void (*fill)(struct device *dev, struct view y, size_t count, float value);
     void (*copy)(struct device *dev, struct view y, struct view x, size_t count); /* converts   */
@@ -335,10 +341,6 @@ struct ops {
      */
     void (*cross_entropy)(struct device *dev, int rows, int vocab, struct view logits,
                           struct view targets, float scale, struct view losses, struct view places);
-
-    /* (optional) linear_forward, cross_entropy and linear's backward passes at once, for tables
-     * that lay logits out as suits them; they may round them to bf16 where x and w are. */
-    void (*linear_loss)(struct device *dev, const struct linear *p, const struct linear_loss *l);
 
     void (*adamw)(struct device *dev, const struct adamw *p, const struct stretch *s, int n);
     void (*sgd)(struct device *dev, const struct sgd *p, const struct stretch *s, int n);
