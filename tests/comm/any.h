@@ -225,6 +225,11 @@ static inline enum sotto_status any_twinned(struct worker *w)
     if (st == SOTTO_OK && w->size == 1 && strcmp(w->ops->name, "virtual") == 0 &&
         clock_now(w->clock) != begin)
         st = fail(SOTTO_EINVAL, "messages to oneself take %g s", clock_now(w->clock) - begin);
+    const struct comm_tally *sent = &up->tally[COMM_SEND];
+    const int64_t bytes = w->rank ? ANY_PUSHES * (10 * w->rank + 1) * (int64_t)sizeof(float) : 0;
+    if (st == SOTTO_OK && sent->inside + sent->between != bytes) /* none to oneself */
+        st = fail(SOTTO_EINVAL, "rank %d is said to send %lld bytes", w->rank,
+                  (long long)(sent->inside + sent->between));
     if (st == SOTTO_OK)
         st = lane_wait(lane);
     lane_close(lane);
