@@ -117,6 +117,8 @@ void strategy_describe(const struct strategy_config *c, char out[OPTION_ROOM])
 
 double strategy_rounds_to_stop(const struct strategy_config *c)
 {
+    if (strategy_async(c)) /* groups look for who rings between two rounds */
+        return 1;
     if (c->groups > 1 && !strategy_in_step(c)) {
         char key[OPTION_ROOM];
         bool meets;

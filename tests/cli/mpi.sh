@@ -208,6 +208,10 @@ if [ $open_mpi = yes ]; then
     # Groups stop where they exchange, or where the run ends, if that is sooner.
     OMPI_MCA_odls_base_sigkill_timeout=2 succeeds "${mpirun[@]}" -n 2 "${train[@]}" --steps=2 --strategy=diloco --H=1M --out=grace.H
     ! grep -q 'to stop and be saved' out || { cat out >&2; die "two rounds are said to take long"; }
+    # Those of async-diloco stop in the middle of a task.
+    OMPI_MCA_odls_base_sigkill_timeout=2 succeeds "${mpirun[@]}" -n 2 "${train[@]}" --steps=1M --seconds=0.2 --strategy=async-diloco --H=1M \
+        --out=grace.async
+    ! grep -q 'to stop and be saved' out || { cat out >&2; die "a round is said to take long"; }
 fi
 
 # What needs one process is done by rank 0 alone.
