@@ -265,7 +265,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
             print_report(&run);
         if (idle)
             print_idle(&run);
-        else if (run.config.train.oracle == ORACLE_NULL)
+        else if (!run_keeps(&run))
             printf("done: the report is in %s\n", run.config.train.out);
         else
             print_done(&run);

@@ -37,6 +37,9 @@ static const struct option train_options[] = {
     OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
     OPTION_LONG(S, eval_batches, "50", 0, 1e15,
                 "micro-batches of an evaluation, spread over the held-out data; 0: all"),
+    OPTION_BOOL(S, save, "true",
+                "false: no checkpoints and no model, only metrics and the report; a run that is "
+                "stopped begins anew"),
     OPTION_LONG(S, save_every, "0", 0, 1e15, "rounds between checkpoints; 0: at the end only"),
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
     OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,

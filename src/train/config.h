@@ -21,6 +21,7 @@ struct train_config { /* [train] */
     int64_t seed;
     int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
     int64_t eval_batches;                      /* 0: all held-out data */
+    bool save;                                 /* checkpoints and the model */
     int keep;
     int head;       /* enum train_head, of a model over images  */
     int save_dtype; /* enum save_dtype, of the published weights */

@@ -203,6 +203,8 @@ static const struct account *of_rank(const struct accounts *t, int rank)
 static double of_checkpoint(const struct accounts *t, int rank)
 {
     double parcels = 0, whole = 4.0 * (double)table_count(t->run->table);
+    if (!run_keeps(t->run))
+        return 0;
     if (rank > 0)
         return (double)of_rank(t, rank)->parcel;
     for (int r = strategy_async(&t->run->config.strategy) ? 0 : 1; r < t->run->cluster.size; r++)

@@ -252,7 +252,8 @@ enum sotto_status loop_conclude(struct loop *l)
                                     t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
                                 .cosine = t->cosines ? t->cosine / (double)t->cosines : NAN,
                                 .evaluation = t->evaluation};
-    TRY(trainer_hash(t, &result.hash));
+    if (run_keeps(run))
+        TRY(trainer_hash(t, &result.hash));
     result.worker = calloc((size_t)t->worker->size, sizeof *result.worker);
     if (!result.worker)
         return fail(SOTTO_ENOMEM, "no memory for the report of %d workers", t->worker->size);

@@ -46,7 +46,7 @@ void report_about(json_t *o, const struct run *run)
     snprintf(state, sizeof state, "%016" PRIx64, run->result.hash);
     put(o, "version", sotto_version());
     put(o, "method", method);
-    if (c->train.oracle == ORACLE_MODEL)
+    if (run_keeps(run))
         put(o, "state", state);
     put(o, "engine",
         run->cluster.mpi                ? "mpi"

@@ -125,6 +125,12 @@ static inline bool run_has_images(const struct run *run)
     return run->model.sample.kind != SAMPLE_TOKENS;
 }
 
+/* Whether it leaves checkpoints and a model: the null oracle has none. */
+static inline bool run_keeps(const struct run *run)
+{
+    return run->config.train.oracle != ORACLE_NULL && run->config.train.save;
+}
+
 /* Opens everything that workers share, the folder first: what is in it is looked at under its lock,
  * since another run may be at work there. With train.resume the run will go on from the newest
  * checkpoint, if there is one. */

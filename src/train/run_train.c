@@ -30,6 +30,9 @@ enum sotto_status run_train(struct run *run)
     TRY(report_write(run));
     if (run->result.complete)
         return SOTTO_OK;
+    if (!run_keeps(run))
+        return fail(SOTTO_ESTOPPED, "stopped at step %lld; of what is not saved only %s is left",
+                    (long long)run->result.step, t->out);
     if (run->result.steps >= BUDGET_UNKNOWN)
         return fail(SOTTO_ESTOPPED, "stopped at step %lld; everything is saved in %s",
                     (long long)run->result.step, t->out);

@@ -299,8 +299,8 @@ enum sotto_status trainer_save(struct trainer *t)
 {
     struct run *run = t->run;
     struct checkpoint c;
-    if (run->config.train.oracle == ORACLE_NULL)
-        return SOTTO_OK; /* nothing to keep */
+    if (!run_keeps(run))
+        return SOTTO_OK;
     if (!leads(t))
         return save_files(t, NULL);
     TRY(checkpoint_begin(&c, &run->dir, t->step));

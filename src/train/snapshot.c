@@ -100,8 +100,7 @@ enum sotto_status snapshots_open(struct trainer *t)
         return SOTTO_OK;
     TRY(w->ops->lane(w, &s->lane));
     s->comm->lane = s->lane;
-    if (!t->running.own.dev && !t->strategy->ops->history &&
-        t->run->config.train.oracle != ORACLE_NULL)
+    if (!t->running.own.dev && !t->strategy->ops->history && run_keeps(t->run))
         t->keeper = (struct keeper){.arg = s, .ready = ready, .keep = keep};
     return SOTTO_OK;
 }
@@ -266,8 +265,8 @@ static enum sotto_status copy_common(struct snapshots *s, int64_t step)
 enum sotto_status snapshots_take(struct snapshots *s, int64_t step)
 {
     struct trainer *t = s->t;
-    if (t->run->config.train.oracle == ORACLE_NULL)
-        return SOTTO_OK; /* nothing to keep */
+    if (!run_keeps(t->run))
+        return SOTTO_OK;
     TRY(snapshots_look(s, true));
     TRY(running_average(&t->running, t->worker->world));
     TRY(meter_tell(&t->meter, &s->note.row));

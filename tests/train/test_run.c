@@ -332,6 +332,39 @@ static void stopped_at_once(void **state)
     assert_true(w.hash[N] == plain.hash[N]);
 }
 
+/* The same training without a checkpoint or a model behind it; one that is stopped begins anew. */
+static void nothing_is_saved(void **state)
+{
+    (void)state;
+    static const char *const unsaved[] = {"train.save=false", "train.save_every=2", NULL};
+    static const char *const left[] = {"checkpoints", "model.safetensors", "config.json"};
+    char path[FILE_PATH_ROOM];
+    struct run_config c = configure("unsaved", unsaved), saved = configure("unsaved.plain", NULL);
+    struct watcher w, plain;
+    assert_fails(train(&c, &w, 3), SOTTO_ESTOPPED, "stopped at step 3; of what is not saved");
+    c.train.resume = true;
+    assert_ok(train(&c, &w, -1));
+    assert_ok(train(&saved, &plain, -1));
+    assert_int_equal(w.saves, 0);
+    assert_true(plain.saves > 0);
+    for (int i = 1; i <= N; i++)
+        assert_true(w.hash[i] == plain.hash[i]);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(file_join(path, c.train.out, left[i]));
+        assert_false(file_exists(path));
+        assert_ok(file_join(path, saved.train.out, left[i]));
+        assert_true(file_exists(path));
+    }
+    assert_ok(file_join(path, c.train.out, "report.json"));
+    char *report = slurp(path), *a = metrics_of(&c), *b = metrics_of(&saved);
+    assert_non_null(strstr(report, "\"complete\": true"));
+    assert_null(strstr(report, "\"state\""));
+    assert_string_equal(a, b);
+    free(report);
+    free(a);
+    free(b);
+}
+
 /* A run that diverges ends with SOTTO_ENUMERIC and the step's number, and the last checkpoint is
  * there and holds numbers. */
 static void divergence(void **state)
@@ -562,6 +595,7 @@ int main(void)
         cmocka_unit_test(changed_models),
         cmocka_unit_test(bad_settings),
         cmocka_unit_test(stopped_at_once),
+        cmocka_unit_test(nothing_is_saved),
         cmocka_unit_test(divergence),
         cmocka_unit_test(a_folder_in_use),
         cmocka_unit_test(rounds_are_abandoned),
