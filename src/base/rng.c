@@ -68,15 +68,38 @@ uint64_t rng_below(struct rng *rng, uint64_t bound)
     return value % bound;
 }
 
+/* Two numbers of a block's four words: Box-Muller, both halves used. */
+static void normal_pair(const uint32_t word[4], float mean, float std, float *out, size_t count)
+{
+    const uint64_t a = word[0] | (uint64_t)word[1] << 32, b = word[2] | (uint64_t)word[3] << 32;
+    const double radius = sqrt(-2.0 * log(1.0 - (double)(a >> 11) * 0x1p-53));
+    const double angle = 2.0 * 3.14159265358979323846 * ((double)(b >> 11) * 0x1p-53);
+    out[0] = (float)(mean + std * radius * cos(angle));
+    if (count > 1)
+        out[1] = (float)(mean + std * radius * sin(angle));
+}
+
 void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std)
 {
-    for (size_t i = 0; i < count; i += 2) { /* Box-Muller, both halves used */
-        double radius = sqrt(-2.0 * log(1.0 - rng_uniform(rng)));
-        double angle = 2.0 * 3.14159265358979323846 * rng_uniform(rng);
-        out[i] = (float)(mean + std * radius * cos(angle));
-        if (i + 1 < count)
-            out[i + 1] = (float)(mean + std * radius * sin(angle));
+    enum { MANY = 1 << 16 }; /* for which threads are worth waking */
+    const size_t pairs = (count + 1) / 2;
+    const uint64_t first = rng->block;
+    if (rng->left) { /* in the middle of a block, so that each pair lies in two */
+        for (size_t i = 0; i < pairs; i++) {
+            uint32_t word[4];
+            for (int k = 0; k < 4; k++)
+                word[k] = rng_u32(rng);
+            normal_pair(word, mean, std, out + 2 * i, count - 2 * i);
+        }
+        return;
     }
+#pragma omp parallel for schedule(static) if (count >= MANY)
+    for (size_t i = 0; i < pairs; i++) {
+        uint32_t word[4];
+        block_at(rng->seed, rng->stream, first + i, word);
+        normal_pair(word, mean, std, out + 2 * i, count - 2 * i);
+    }
+    rng->block = first + pairs;
 }
 
 uint64_t rng_at(uint64_t seed, uint64_t stream, uint64_t index)

@@ -91,6 +91,26 @@ static void normal_moments(void **state)
     free(x);
 }
 
+/* However many at once, by threads or not, from the beginning of a block or its middle. */
+static void many_normal_numbers(void **state)
+{
+    (void)state;
+    enum { COUNT = 200001 };
+    static float all[COUNT];
+    for (int skip = 0; skip < 4; skip++) {
+        struct rng rng = rng_make(5, 6), one = rng;
+        for (int i = 0; i < skip; i++)
+            assert_int_equal(rng_u32(&rng), rng_u32(&one));
+        rng_normal(&rng, all, COUNT, 1, 2);
+        for (int i = 0; i < COUNT; i += 2) {
+            float pair[2];
+            rng_normal(&one, pair, i + 1 < COUNT ? 2 : 1, 1, 2);
+            assert_memory_equal(pair, all + i, i + 1 < COUNT ? sizeof pair : sizeof *pair);
+        }
+        assert_true(rng_u64(&rng) == rng_u64(&one));
+    }
+}
+
 static void below_bounds(void **state)
 {
     (void)state;
@@ -216,6 +236,7 @@ int main(void)
         cmocka_unit_test(a_generator_hands_out_the_blocks),
         cmocka_unit_test(uniform_moments),
         cmocka_unit_test(normal_moments),
+        cmocka_unit_test(many_normal_numbers),
         cmocka_unit_test(below_bounds),
         cmocka_unit_test(permute_is_a_bijection),
         cmocka_unit_test(permute_shuffles),
