@@ -59,15 +59,15 @@ __global__ void __launch_bounds__(WARPS * 32)
     for (int m = 0; m < M; m++)
         soft[m] = softmax{{-CUDART_INF_F, -CUDART_INF_F}, {0, 0}};
     int j0 = keys.begin / KEYS * KEYS, stage = 0;
-    start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q);
-    start_tile<W, KEYS>(kv, k_rows, p.k_stride, j0, p.t_k);
-    start_tile<W, KEYS>(kv + TILE, v_rows, p.v_stride, j0, p.t_k);
+    start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q, p.width);
+    start_tile<W, KEYS>(kv, k_rows, p.k_stride, j0, p.t_k, p.width);
+    start_tile<W, KEYS>(kv + TILE, v_rows, p.v_stride, j0, p.t_k, p.width);
     end_starts();
     for (; j0 < keys.end; j0 += KEYS, stage ^= 1) {
         bf16 *k = kv + stage * 2 * TILE, *next = kv + (stage ^ 1) * 2 * TILE;
         if (j0 + KEYS < keys.end) {
-            start_tile<W, KEYS>(next, k_rows, p.k_stride, j0 + KEYS, p.t_k);
-            start_tile<W, KEYS>(next + TILE, v_rows, p.v_stride, j0 + KEYS, p.t_k);
+            start_tile<W, KEYS>(next, k_rows, p.k_stride, j0 + KEYS, p.t_k, p.width);
+            start_tile<W, KEYS>(next + TILE, v_rows, p.v_stride, j0 + KEYS, p.t_k, p.width);
             end_starts();
             wait_tiles<1>();
         } else {
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(WARPS * 32)
                 r.lse[at.lse + i] = soft[m].max[half] * p.scale + logf(sum);
             inverse[half] = 1 / sum;
         }
-        put_strip<W>(r.o, at.o, p.o_stride, i0, p.t_q, o[m], inverse[0], inverse[1]);
+        put_strip<W>(r.o, at.o, p.o_stride, i0, p.t_q, p.width, o[m], inverse[0], inverse[1]);
     }
 }
 
@@ -137,7 +137,7 @@ int flash_can(const attention_shape *p, const attention_rows *r, const attention
 {
     const size_t strides = (size_t)p->q_stride | (size_t)p->k_stride | (size_t)p->v_stride |
                            (size_t)p->o_stride | p->k_batch | p->v_batch;
-    if ((p->width != 64 && p->width != 128) || strides % 8 || !(p->scale > 0))
+    if (p->width % 8 || p->width > 128 || strides % 8 || !(p->scale > 0))
         return 0;
     if (!on_16_bytes(r->q) || !on_16_bytes(r->k) || !on_16_bytes(r->v) || !on_16_bytes(r->o))
         return 0;
@@ -147,5 +147,8 @@ int flash_can(const attention_shape *p, const attention_rows *r, const attention
 
 int launch_flash_forward(stream_t s, const attention_shape *p, const attention_rows *r)
 {
-    return p->width == 64 ? forward<64, 2>(s, p, r) : forward<128, 1>(s, p, r);
+    return by_width(p->width, [=](auto w) {
+        constexpr int W = decltype(w)::value;
+        return forward<W, W <= 64 ? 2 : 1>(s, p, r);
+    });
 }

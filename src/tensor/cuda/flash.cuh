@@ -2,6 +2,8 @@
 #ifndef SOTTO_TENSOR_CUDA_FLASH_CUH
 #define SOTTO_TENSOR_CUDA_FLASH_CUH
 
+#include <type_traits>
+
 #include "tensor/cuda/attend.cuh"
 #include "tensor/cuda/mma.cuh"
 
@@ -35,9 +37,10 @@ __device__ __forceinline__ int lane_column()
     return threadIdx.x % 4 * 2;
 }
 
-/* Rows of results of a strip, times `scale`, from the first of a warp's, `row`, on. */
+/* Rows of results of a strip, of `width` columns, times `scale`, from the first of a warp's, `row`,
+ * on. */
 template <int W>
-__device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows,
+__device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows, int width,
                           const float acc[W / 8][4], float scale_low, float scale_high)
 {
     for (int half = 0; half < 2; half++) {
@@ -48,9 +51,21 @@ __device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows,
         bf16 *out = (bf16 *)to.data + at + i * stride + lane_column();
 #pragma unroll
         for (int n = 0; n < W / 8; n++)
-            *(unsigned *)(out + 8 * n) =
-                pair_of(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
+            if (8 * n < width)
+                *(unsigned *)(out + 8 * n) =
+                    pair_of(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
     }
+}
+
+/* f of the width of tiles that heads of `width` take; tiles that are wider end in columns of 0. */
+template <class F> int by_width(int width, F f)
+{
+    return width <= 32   ? f(std::integral_constant<int, 32>())
+           : width <= 48 ? f(std::integral_constant<int, 48>())
+           : width <= 64 ? f(std::integral_constant<int, 64>())
+           : width <= 80 ? f(std::integral_constant<int, 80>())
+           : width <= 96 ? f(std::integral_constant<int, 96>())
+                         : f(std::integral_constant<int, 128>());
 }
 
 /* Bytes of shared memory that rows of tiles take. */

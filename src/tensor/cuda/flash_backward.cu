@@ -88,15 +88,15 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     float dk[M][W / 8][4], dv[M][W / 8][4];
     clear<M, W / 8>(dk);
     clear<M, W / 8>(dv);
-    start_tile<W, OWN>(k, rows_at(r.k, first.k), p.k_stride, j0, p.t_k);
-    start_tile<W, OWN>(v, rows_at(r.v, first.v), p.v_stride, j0, p.t_k);
+    start_tile<W, OWN>(k, rows_at(r.k, first.k), p.k_stride, j0, p.t_k, p.width);
+    start_tile<W, OWN>(v, rows_at(r.v, first.v), p.v_stride, j0, p.t_k, p.width);
     for (int step = -1; step < group * each; step++) { /* a step ahead */
         if (step + 1 < group * each) {
             const heads_at at = heads_of(p, blockIdx.z, blockIdx.y * group + (step + 1) / each);
             const int i0 = begin + (step + 1) % each * QUERIES, stage = (step + 1) & 1;
             bf16 *next = tiles + stage * 2 * TILE;
-            start_tile<W, QUERIES>(next, rows_at(r.q, at.q), p.q_stride, i0, p.t_q);
-            start_tile<W, QUERIES>(next + TILE, rows_at(g.dy, at.o), p.o_stride, i0, p.t_q);
+            start_tile<W, QUERIES>(next, rows_at(r.q, at.q), p.q_stride, i0, p.t_q, p.width);
+            start_tile<W, QUERIES>(next + TILE, rows_at(g.dy, at.o), p.o_stride, i0, p.t_q, p.width);
             start_stats(about[stage], r, g, at.lse, i0, p.t_q);
         }
         end_starts();
@@ -124,8 +124,8 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     }
     for (int m = 0; m < M; m++) {
         const int j = j0 + own + 16 * m;
-        put_strip<W>(g.dk, first.k, p.k_stride, j, p.t_k, dk[m], p.scale, p.scale);
-        put_strip<W>(g.dv, first.v, p.v_stride, j, p.t_k, dv[m], 1, 1);
+        put_strip<W>(g.dk, first.k, p.k_stride, j, p.t_k, p.width, dk[m], p.scale, p.scale);
+        put_strip<W>(g.dv, first.v, p.v_stride, j, p.t_k, p.width, dv[m], 1, 1);
     }
 }
 
@@ -147,16 +147,16 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
     clear<M, W / 8>(dq);
     start_stats(about, r, g, at.lse, q0, p.t_q);
     int j0 = keys.begin / KEYS * KEYS, stage = 0;
-    start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q);
-    start_tile<W, QUERIES>(dy, rows_at(g.dy, at.o), p.o_stride, q0, p.t_q);
-    start_tile<W, KEYS>(tiles, k_rows, p.k_stride, j0, p.t_k);
-    start_tile<W, KEYS>(tiles + TILE, v_rows, p.v_stride, j0, p.t_k);
+    start_tile<W, QUERIES>(q, rows_at(r.q, at.q), p.q_stride, q0, p.t_q, p.width);
+    start_tile<W, QUERIES>(dy, rows_at(g.dy, at.o), p.o_stride, q0, p.t_q, p.width);
+    start_tile<W, KEYS>(tiles, k_rows, p.k_stride, j0, p.t_k, p.width);
+    start_tile<W, KEYS>(tiles + TILE, v_rows, p.v_stride, j0, p.t_k, p.width);
     end_starts();
     for (; j0 < keys.end; j0 += KEYS, stage ^= 1) {
         bf16 *k = tiles + stage * 2 * TILE, *next = tiles + (stage ^ 1) * 2 * TILE;
         if (j0 + KEYS < keys.end) {
-            start_tile<W, KEYS>(next, k_rows, p.k_stride, j0 + KEYS, p.t_k);
-            start_tile<W, KEYS>(next + TILE, v_rows, p.v_stride, j0 + KEYS, p.t_k);
+            start_tile<W, KEYS>(next, k_rows, p.k_stride, j0 + KEYS, p.t_k, p.width);
+            start_tile<W, KEYS>(next + TILE, v_rows, p.v_stride, j0 + KEYS, p.t_k, p.width);
         }
         end_starts();
         wait_tiles<1>();
@@ -177,38 +177,39 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS)
         __syncthreads();
     }
     for (int m = 0; m < M; m++)
-        put_strip<W>(g.dq, at.q, p.q_stride, q0 + own + 16 * m, p.t_q, dq[m], p.scale, p.scale);
+        put_strip<W>(g.dq, at.q, p.q_stride, q0 + own + 16 * m, p.t_q, p.width, dq[m], p.scale,
+                     p.scale);
 }
 
-/* delta (batch, heads, t_q) = the products of rows of dy and o, W / 8 lanes each, in the order in
+/* delta (batch, heads, t_q) = the products of rows of dy and o, LANES lanes each, in the order in
  * which the rows lie in memory. */
-template <int W>
+template <int LANES>
 __global__ void flash_delta_kernel(attention_shape p, float *delta, vec dy, vec o)
 {
-    const size_t e = blockIdx.x * (size_t)THREADS + threadIdx.x, row = e / (W / 8);
-    const int part = e % (W / 8), head = row % p.heads;
+    const size_t e = blockIdx.x * (size_t)THREADS + threadIdx.x, row = e / LANES;
+    const int part = e % LANES, head = row % p.heads;
     const size_t token = row / p.heads;
     const bool in = token < (size_t)p.batch * p.t_q;
     float sum = 0;
-    if (in) {
-        const size_t at = token * p.o_stride + (size_t)head * W + part * 8;
+    if (in && part * 8 < p.width) {
+        const size_t at = token * p.o_stride + (size_t)head * p.width + part * 8;
         const few<8> a = load<8>(dy, at), b = load<8>(o, at);
         for (int k = 0; k < 8; k++)
             sum = fmaf(a.at[k], b.at[k], sum);
     }
-    for (int far = W / 16; far > 0; far /= 2)
+    for (int far = LANES / 2; far > 0; far /= 2)
         sum += __shfl_xor_sync(0xffffffffu, sum, far);
     if (in && part == 0)
         delta[(token / p.t_q * p.heads + head) * p.t_q + token % p.t_q] = sum;
 }
 
-template <int W>
+template <int LANES>
 int delta_of(stream_t s, const attention_shape *p, const attention_rows *r,
              const attention_grads *g)
 {
     const size_t rows = (size_t)p->batch * p->t_q * p->heads;
-    flash_delta_kernel<W>
-        <<<blocks_of(rows * (W / 8), THREADS), THREADS, 0, s>>>(*p, g->delta, g->dy, r->o);
+    flash_delta_kernel<LANES>
+        <<<blocks_of(rows * LANES, THREADS), THREADS, 0, s>>>(*p, g->delta, g->dy, r->o);
     return cudaGetLastError();
 }
 
@@ -242,13 +243,10 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
 int launch_flash_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                           const attention_grads *g)
 {
-    int st;
-    if (p->width == 64) {
-        st = delta_of<64>(s, p, r, g);
-        st = st ? st : backward_dkv<64, 2, 32, 2>(s, p, r, g);
-        return st ? st : backward_dq<64, 1, 32, 4>(s, p, r, g);
-    }
-    st = delta_of<128>(s, p, r, g);
-    st = st ? st : backward_dkv<128, 1, 32, 2>(s, p, r, g);
-    return st ? st : backward_dq<128, 1, 64, 2>(s, p, r, g);
+    return by_width(p->width, [=](auto w) {
+        constexpr int W = decltype(w)::value;
+        int st = delta_of<W <= 32 ? 4 : W <= 64 ? 8 : 16>(s, p, r, g);
+        st = st ? st : backward_dkv<W, W <= 64 ? 2 : 1, 32, 2>(s, p, r, g);
+        return st ? st : backward_dq<W, 1, W <= 64 ? 32 : 64, W <= 64 ? 4 : 2>(s, p, r, g);
+    });
 }

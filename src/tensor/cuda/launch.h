@@ -128,7 +128,7 @@ int launch_attention_forward(stream_t s, const struct attention_shape *p,
                              const struct attention_rows *r);
 int launch_attention_backward(stream_t s, const struct attention_shape *p,
                               const struct attention_rows *r, const struct attention_grads *g);
-/* On matrix units; whether they can: bf16, common widths, rows on 16 bytes. */
+/* On matrix units; whether they can: bf16, widths up to 128 in eights, rows on 16 bytes. */
 int flash_can(const struct attention_shape *p, const struct attention_rows *r,
               const struct attention_grads *g);
 int launch_flash_forward(stream_t s, const struct attention_shape *p,

@@ -111,16 +111,17 @@ template <int M, int N> static __device__ __forceinline__ void clear(float acc[M
                 acc[m][n][e] = 0;
 }
 
-/* Starts to copy rows [at, at + ROWS) of `from` into a tile; those beyond `rows` become 0. */
+/* Starts to copy rows [at, at + ROWS) of `from` into a tile; those beyond `rows`, and columns beyond
+ * `width`, become 0. */
 template <int W, int ROWS>
 static __device__ __forceinline__ void start_tile(bf16 *to, const bf16 *from, size_t stride, int at,
-                                                  int rows)
+                                                  int rows, int width)
 {
     for (int e = threadIdx.x; e < ROWS * (W / 8); e += blockDim.x) {
-        const int i = e / (W / 8), c = e % (W / 8) * 8, in = at + i < rows;
+        const int i = e / (W / 8), c = e % (W / 8) * 8, in = at + i < rows && c < width;
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
                          shared_address(to + i * tile_of<W>::stride + c)),
-                     "l"(from + (in ? at + i : 0) * stride + c), "r"(in ? 16 : 0));
+                     "l"(in ? from + (at + i) * stride + c : from), "r"(in ? 16 : 0));
     }
 }
 
