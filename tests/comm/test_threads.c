@@ -434,16 +434,64 @@ static void long_messages(void **state)
     assert_fails(engine_threads(&config, send_to_nobody, &(int){2}), SOTTO_EIO, "disk is gone");
 }
 
+static enum sotto_status sleep_50ms(void *stream, const struct view *v, const void *arg)
+{
+    (void)stream, (void)v, (void)arg;
+    nanosleep(&(struct timespec){0, 50000000}, NULL);
+    return SOTTO_OK;
+}
+
+/* The device is behind: what it has still to compute sets out when it is there. */
+static enum sotto_status reduce_late(struct worker *w, void *arg)
+{
+    enum { COUNT = 100000 }; /* 400 kB: 40 ms */
+    struct memory memory = {0};
+    struct device dev;
+    struct buffer x;
+    double *took = arg;
+    TRY(device_open(&dev, "apart", &memory, 1));
+    TRY(buffer_init(&x, &dev, DTYPE_F32, COUNT, MEMORY_OUTER));
+    TRY(comm_barrier(w->world));
+    w->world->dev = &dev;
+    const double begin = clock_now(w->clock);
+    dev.ops->call(&dev, sleep_50ms, NULL, 0, NULL, 0);
+    TRY(comm_allreduce(w->world, x.view, x.view, COUNT));
+    took[w->rank] = clock_now(w->clock) - begin;
+    w->world->dev = NULL;
+    buffer_free(&x);
+    device_close(&dev);
+    return SOTTO_OK;
+}
+
+static void links_wait_for_devices(void **state)
+{
+    (void)state;
+    const struct link_model links = {.inter = {1e7, 0}};
+    const struct engine_config config = {
+        .workers = 2, .node = (const int[]){0, 1}, .links = &links};
+    double took[2];
+    assert_ok(engine_threads(&config, reduce_late, took));
+    assert_true(took[0] > 0.089 && took[1] > 0.089);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite),        cmocka_unit_test(on_nodes),
-        cmocka_unit_test(faults),       cmocka_unit_test(gave_up_is_gone),
-        cmocka_unit_test(mismatches),   cmocka_unit_test(links),
-        cmocka_unit_test(shared_links), cmocka_unit_test(parse_links),
-        cmocka_unit_test(accounting),   cmocka_unit_test(thousand_worlds),
-        cmocka_unit_test(too_many),     cmocka_unit_test(late_ranks_are_named),
-        cmocka_unit_test(absence),      cmocka_unit_test(long_messages),
+        cmocka_unit_test(suite),
+        cmocka_unit_test(on_nodes),
+        cmocka_unit_test(faults),
+        cmocka_unit_test(gave_up_is_gone),
+        cmocka_unit_test(mismatches),
+        cmocka_unit_test(links),
+        cmocka_unit_test(shared_links),
+        cmocka_unit_test(parse_links),
+        cmocka_unit_test(accounting),
+        cmocka_unit_test(thousand_worlds),
+        cmocka_unit_test(too_many),
+        cmocka_unit_test(late_ranks_are_named),
+        cmocka_unit_test(absence),
+        cmocka_unit_test(long_messages),
+        cmocka_unit_test(links_wait_for_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  *
  * Where that is a device's, who reads are its ops: they follow what made the vectors, and what
  * comes behind the call follows them. All of that is issued, in meetings of the ranks; none waits
- * for the device. */
+ * for the device, but for modelled links. */
 #include <string.h>
 
 #include "comm/sum.h"
@@ -167,6 +167,8 @@ enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y
     *done = true;
     struct member *m = (struct member *)c;
     const size_t unit = dtype_size(y.type);
+    if (m->group->world->shaped) /* nothing sets out on a link before it was computed */
+        TRY(device_check(c->dev));
     TRY(open_call(m, (struct offer){.call = call,
                                     .x = x,
                                     .y = y,
