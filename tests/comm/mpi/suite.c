@@ -9,6 +9,8 @@
  *     mpi_suite any      rank 0 waits for whoever comes; the last rank gives up: the run must end
  *     mpi_suite nccl     vectors of devices by NCCL, a fake of which is to be found
  *     mpi_suite no-nccl  the same where there is none
+ *     mpi_suite self     one rank's messages to itself by NCCL, the real one and on a GPU unless
+ *                        SOTTO_TEST_DEVICE says otherwise; exits 77 without either
  *     mpi_suite ended    the same, and the others end: rank 0 is told, and nobody is named
  *
  * In all but the first it is as if the launcher dealt ranks out to two machines in turn. */
@@ -22,6 +24,7 @@
 #include "comm/any.h"
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
+#include "comm/mpi/state.h"
 #include "comm/stay.h"
 #include "comm/sum.h"
 
@@ -678,6 +681,113 @@ static void test_nccl(void)
     exit(0);
 }
 
+/* What NCCL carries from a rank to itself, in a group as far.c has it. */
+struct to_self {
+    const struct nccl *nccl;
+    void *const *comm;
+    size_t bytes;
+    int pieces;
+};
+
+static enum sotto_status send_to_self(void *stream, const struct view *v, const void *arg)
+{
+    const struct to_self *t = arg;
+    const struct nccl *n = t->nccl;
+    const size_t each = t->bytes / (size_t)t->pieces;
+    TRY(nccl_check(n, n->group_start(), "begin"));
+    for (int i = 0; i < t->pieces; i++) {
+        const size_t at = each * (size_t)i, bytes = i < t->pieces - 1 ? each : t->bytes - at;
+        TRY(nccl_check(n, n->send((char *)v[0].data + at, bytes, NCCL_BYTES, 0, *t->comm, stream),
+                       "send"));
+        TRY(nccl_check(n, n->recv((char *)v[1].data + at, bytes, NCCL_BYTES, 0, *t->comm, stream),
+                       "receive"));
+    }
+    return nccl_check(n, n->group_end(), "send and receive");
+}
+
+/* Around each message the stream's own ops, on which it must not gain or lose. */
+static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t count)
+{
+    const struct mpi_member *m = (const struct mpi_member *)c;
+    const struct to_self t = {&m->shared->nccl, &m->far.comm, count * sizeof(float), 3};
+    struct buffer x, y;
+    bool done;
+    float *host = malloc(count * sizeof *host);
+    c->dev = dev;
+    TRY(buffer_init(&x, dev, DTYPE_F32, count, MEMORY_OUTER));
+    TRY(buffer_init(&y, dev, DTYPE_F32, count, MEMORY_OUTER));
+    for (size_t i = 0; i < count; i++)
+        host[i] = value(3, i);
+    dev->ops->write(dev, x.view, host, count);
+    for (int round = 1; round <= 20; round++) {
+        TRY(c->ops->far(c, COMM_BROADCAST, x.view, x.view, count, 0, &done));
+        CHECK(done && m->far.way == MPI_FAR_NCCL, "not by NCCL");
+        const struct view both[] = {x.view, y.view};
+        dev->ops->fill(dev, y.view, count, 99);
+        dev->ops->call(dev, send_to_self, both, 2, &t, sizeof t);
+        dev->ops->axpy(dev, x.view, 1, y.view, count); /* doubles it */
+        dev->ops->scale(dev, x.view, 0.5f, count);
+        dev->ops->scale(dev, y.view, (float)round, count);
+        TRY(device_failed(dev));
+        dev->ops->read(dev, host, y.view, count);
+        CHECK(m->far.comm, "without NCCL's communicator");
+        for (size_t i = 0; i < count; i++)
+            CHECK(host[i] == (float)round * value(3, i), "round %d: [%zu] is %g", round, i,
+                  host[i]);
+    }
+    c->dev = NULL;
+    buffer_free(&x);
+    buffer_free(&y);
+    free(host);
+    return device_check(dev);
+}
+
+struct self_work {
+    struct comm *comm;
+    struct device dev;
+    struct memory memory;
+};
+
+static enum sotto_status self_in_lane(void *arg)
+{
+    struct self_work *w = arg;
+    return self_calls(w->comm, &w->dev, 1 << 20);
+}
+
+/* The worker's messages and its lane's at once, each with a communicator and a stream. */
+static void test_self(void)
+{
+    static struct self_work own, beside;
+    const char *device = getenv("SOTTO_TEST_DEVICE") ? far_device() : "cuda";
+    struct lane *lane;
+    struct nccl nccl;
+    nccl_init(&nccl);
+    nccl_need(&nccl);
+    if (!nccl.library || device_open(&own.dev, device, &own.memory, 1) != SOTTO_OK) {
+        printf("%s\n", nccl.library ? sotto_error() : nccl.why);
+        exit(77);
+    }
+    OK(mpi_world(&own.comm,
+                 &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING, .nccl = MPI_NCCL_ON}));
+    OK(comm_duplicate(own.comm, &beside.comm));
+    OK(device_open(&beside.dev, device, &beside.memory, 1));
+    OK(lane_thread(&lane));
+    OK(lane_start(lane, self_in_lane, &beside));
+    OK(self_calls(own.comm, &own.dev, 1 << 20));
+    OK(lane_wait(lane));
+    OK(self_calls(own.comm, &own.dev, 7));
+    lane_close(lane);
+    comm_free(beside.comm);
+    comm_free(own.comm);
+    device_close(&beside.dev);
+    device_close(&own.dev);
+    check(own.memory.total == 0 && beside.memory.total == 0, "memory is left");
+    nccl_close(&nccl);
+    printf("messages to oneself by NCCL on '%s': ok\n", device);
+    comm_free(world);
+    exit(0);
+}
+
 /* Insisted on, it is missed; otherwise vectors pass the host. */
 static void test_no_nccl(void)
 {
@@ -722,7 +832,8 @@ int main(int argc, char **argv)
     log_set(print_line, NULL);
     const bool nccl = argc > 1 && strcmp(argv[1], "nccl") == 0;
     const bool no_nccl = argc > 1 && strcmp(argv[1], "no-nccl") == 0;
-    machines = argc > 1 && !nccl && !no_nccl ? 2 : 0;
+    const bool self = argc > 1 && strcmp(argv[1], "self") == 0;
+    machines = argc > 1 && !nccl && !no_nccl && !self ? 2 : 0;
     const struct mpi_config soon = {.collectives = MPI_COLLECTIVES_RING, .patience = 1};
     const bool ended = argc > 1 && strcmp(argv[1], "ended") == 0;
     if (mpi_world(&world, ended ? &soon : NULL) != SOTTO_OK)
@@ -739,6 +850,8 @@ int main(int argc, char **argv)
         test_nccl();
     if (no_nccl)
         test_no_nccl();
+    if (self)
+        test_self();
     if (argc > 1)
         test_nodes();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
