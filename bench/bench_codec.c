@@ -2,9 +2,12 @@
  * decode (unpack, average over two senders, transform back), for chunks and tiles of 64 at a rate
  * of 1/32.
  *
- *     bench_codec [threads] [parameters]     the best of five turns
- *     bench_codec THREADS PARAMETERS -       a turn for each line of input: seconds of encode and
- *                                            decode of chunks, then of tiles (codec.py) */
+ *     bench_codec [--device=NAME] [threads] [parameters]     the best of five turns
+ *     bench_codec [--device=NAME] THREADS PARAMETERS -       a turn for each line of input, for
+ *                                                            codec.py: seconds of encode and decode
+ *                                                            of chunks, then of tiles
+ *
+ * Seconds are the device's own where it has a clock. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +39,20 @@ static void nothing(void *arg, size_t begin, size_t end)
     (void)arg, (void)begin, (void)end;
 }
 
+/* Normal numbers, a few millions again and again: to make them takes longer than all else. */
+static void fill(struct device *dev, const struct buffer *b, struct rng *rng)
+{
+    enum { FEW = 1 << 22 };
+    float *host = malloc(FEW * sizeof *host);
+    if (!host)
+        check(fail(SOTTO_ENOMEM, "no memory for %d numbers", FEW));
+    rng_normal(rng, host, FEW, 0, 1);
+    for (size_t at = 0; at < b->count; at += FEW)
+        dev->ops->write(dev, view_at(b->view, at), host,
+                        b->count - at < FEW ? b->count - at : (size_t)FEW);
+    free(host);
+}
+
 static void lab_open(struct lab *lab, struct device *dev, const struct table *table, bool tiles)
 {
     const struct cut_rule rule = {.chunk = SIDE, .rate = 1 / 32., .tiles = tiles};
@@ -45,20 +62,41 @@ static void lab_open(struct lab *lab, struct device *dev, const struct table *ta
     check(buffer_init(&lab->m, dev, DTYPE_F32, count, MEMORY_SCRATCH));
     check(buffer_init(&lab->y, dev, DTYPE_F32, codec_room(&lab->codec), MEMORY_SCRATCH));
     for (int r = SENDERS - 1; r >= 0; r--) {
-        rng_normal(&rng, lab->m.view.data, count, 0, 1);
+        fill(dev, &lab->m, &rng);
         codec_encode(&lab->codec, 0, r, lab->m.view, NULL, NULL);
     }
     codec_decode(&lab->codec, 0, lab->y.view, nothing, NULL);
+    check(device_check(dev));
+}
+
+/* Now, by the device's clock or by ours. */
+struct moment {
+    uint64_t mark;
+    double seconds;
+};
+
+static struct moment now(struct device *dev)
+{
+    return dev->ops->elapsed ? (struct moment){.mark = dev->ops->mark(dev)}
+                             : (struct moment){.seconds = clock_now(&clock_real)};
+}
+
+static double between(struct device *dev, struct moment a, struct moment b)
+{
+    return dev->ops->elapsed ? dev->ops->elapsed(dev, a.mark, b.mark) : b.seconds - a.seconds;
 }
 
 static void turn(struct lab *lab)
 {
-    const double begin = clock_now(&clock_real);
+    struct device *dev = lab->codec.dev;
+    const struct moment begin = now(dev);
     codec_encode(&lab->codec, 0, 0, lab->m.view, NULL, NULL);
-    const double middle = clock_now(&clock_real);
+    const struct moment middle = now(dev);
     codec_decode(&lab->codec, 0, lab->y.view, nothing, NULL);
-    lab->decode = clock_now(&clock_real) - middle;
-    lab->encode = middle - begin;
+    const struct moment end = now(dev);
+    check(device_check(dev));
+    lab->encode = between(dev, begin, middle);
+    lab->decode = between(dev, middle, end);
 }
 
 static void lab_close(struct lab *lab)
@@ -77,8 +115,8 @@ static void best(struct lab *lab, const char *name)
         decode = fmin(decode, lab->decode);
     }
     const double count = (double)lab->m.count / 1e6;
-    printf("%-7s encode %.0f million/s, decode %.0f million/s\n", name, count / encode,
-           count / decode);
+    printf("%-7s encode %.3f ms, %.0f million/s; decode %.3f ms, %.0f million/s\n", name,
+           1e3 * encode, count / encode, 1e3 * decode, count / decode);
 }
 
 int main(int argc, char **argv)
@@ -87,8 +125,14 @@ int main(int argc, char **argv)
     struct device dev;
     struct table table = {0};
     struct lab lab[2];
+    const char *name = "cpu";
+    if (argc > 1 && strncmp(argv[1], "--device=", 9) == 0) {
+        name = argv[1] + 9;
+        argc--;
+        argv++;
+    }
     const int64_t rows = (int64_t)(argc > 2 ? atof(argv[2]) : 13.8e6) / (SIDE * 384) * SIDE;
-    check(device_open(&dev, "cpu", &memory, argc > 1 ? atoi(argv[1]) : 1));
+    check(device_open(&dev, name, &memory, argc > 1 ? atoi(argv[1]) : 1));
     if (rows < 1 || table_add(&table, "w", (int64_t[]){rows, 384, 0}, TABLE_ZERO, 0) < 0)
         check(fail(SOTTO_EINVAL, "want at least %d parameters", SIDE * 384));
     check(table_layout(&table, 1, 1));

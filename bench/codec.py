@@ -2,9 +2,10 @@
 """DeMo's codec beside the same in PyTorch, turn by turn: chunks and tiles of 64 at a rate of 1/32.
 
 Run:  VENV/bin/python bench/codec.py --sotto build/bench_codec [--threads 1] [--parameters 13.8e6] [--turns 7]
+                                [--device cuda]
 Encode: transform, take the largest coefficients of each tile, and take them out of the momentum. Decode: average two
 senders' and transform back. A line a shape and direction: million parameters a second of both (median), and PyTorch's
-time over ours, turn by turn (median, lowest, highest).
+time over ours, turn by turn (median, lowest, highest). On a GPU both are timed by its clock.
 """
 import argparse
 import math
@@ -60,12 +61,29 @@ class Tiles(Chunks):
         return x.permute(0, 2, 1, 3).reshape(-1, 384)
 
 
+def now(device):
+    if device == "cpu":
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def between(a, b):
+    if isinstance(a, float):
+        return b - a
+    b.synchronize()
+    return a.elapsed_time(b) / 1e3
+
+
 def measure(lab, other):
-    begin = time.perf_counter()
+    device = lab.m.device.type
+    begin = now(device)
     sent = lab.encode()
-    middle = time.perf_counter()
+    middle = now(device)
     lab.decode([sent, other])
-    return middle - begin, time.perf_counter() - middle
+    end = now(device)
+    return between(begin, middle), between(middle, end)
 
 
 def main():
@@ -74,8 +92,10 @@ def main():
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--parameters", type=float, default=13.8e6)
     p.add_argument("--turns", type=int, default=7)
+    p.add_argument("--device", default="cpu", help="cpu or cuda")
     a = p.parse_args()
     torch.set_num_threads(a.threads)
+    torch.set_default_device(a.device)
     torch.manual_seed(1)
     count = int(a.parameters) // (SIDE * 384) * SIDE * 384
     labs = [Chunks(torch.randn(count)), Tiles(torch.randn(count))]
@@ -83,7 +103,7 @@ def main():
     for lab, sent in zip(labs, other):  # what comes back without loss is what went in
         assert (lab.back(lab.forward(lab.m)).view_as(lab.m) - lab.m).abs().max() < 1e-4
         measure(lab, sent)
-    command = [a.sotto, str(a.threads), str(a.parameters), "-"]
+    command = [a.sotto, f"--device={a.device}", str(a.threads), str(a.parameters), "-"]
     ours = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     rows = []
     for _ in range(a.turns):
@@ -97,8 +117,9 @@ def main():
     for i, name in enumerate(("chunks encode", "chunks decode", "tiles encode", "tiles decode")):
         ratio = [theirs[i] / mine[i] for mine, theirs in rows]
         speed = [count / 1e6 / statistics.median(row[side][i] for row in rows) for side in range(2)]
-        print(f"{name:14} sotto {speed[0]:6.1f}  torch {torch.__version__} {speed[1]:6.1f} million/s  ratio "
-              f"{statistics.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})")
+        ms = [count / 1e3 / x for x in speed]
+        print(f"{name:14} sotto {speed[0]:6.1f} ({ms[0]:.2f} ms)  torch {torch.__version__} {speed[1]:6.1f} ({ms[1]:.2f} ms) "
+              f"million/s  ratio {statistics.median(ratio):.2f} ({min(ratio):.2f} to {max(ratio):.2f})")
 
 
 if __name__ == "__main__":
