@@ -8,7 +8,7 @@
 
 static struct memory memory;
 
-static const char *const variants[] = {"amx", "v4", "v3", "baseline"};
+static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
 
 /* The usual one; those whose rounding to 16 bits carries into the sign, or out of the word; and one
  * that its upper half takes for an infinity. */

@@ -8,6 +8,8 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
 #endif
 
 #define VARIANT_TABLES(label, variant, product, half)                                              \
@@ -25,6 +27,8 @@ static const struct kernels variants[] = {
     VARIANT_TABLES("amx", v4, gemm_amx, gemm_amx_half),
     VARIANT_TABLES("v4", v4, fast_gemm_v4, fast_gemm_v4),
     VARIANT_TABLES("v3", v3, fast_gemm_v3, fast_gemm_v3),
+#elif defined(__aarch64__)
+    VARIANT_TABLES("bf16", baseline, fast_gemm_baseline, gemm_bfmmla),
 #endif
     VARIANT_TABLES("baseline", baseline, fast_gemm_baseline, fast_gemm_baseline),
 };
@@ -63,6 +67,10 @@ static bool machine_has(const char *variant)
     if (strcmp(variant, "v3") == 0)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi2");
+#elif defined(__aarch64__)
+    enum { FP16 = 1 << 10, BF16 = 1 << 14 };
+    if (strcmp(variant, "bf16") == 0)
+        return (getauxval(AT_HWCAP) & FP16) && (getauxval(AT_HWCAP2) & BF16);
 #endif
     return strcmp(variant, "baseline") == 0;
 }

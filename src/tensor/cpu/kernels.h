@@ -173,7 +173,7 @@ struct gemm_kernels {
 };
 
 struct kernels {
-    const char *name; /* "baseline", "v3", "v4", "amx" */
+    const char *name; /* "baseline", "v3", "v4", "amx", "bf16" */
     const struct vector_kernels *vector;
     const struct optim_kernels *optim;
     const struct norm_kernels *norm;
@@ -201,7 +201,7 @@ struct kernels {
     extern const struct codec_kernels fast_codec_##variant;                                        \
     extern const struct gemm_kernels fast_gemm_##variant
 
-extern const struct gemm_kernels gemm_amx, gemm_amx_half;
+extern const struct gemm_kernels gemm_amx, gemm_amx_half, gemm_bfmmla;
 
 KERNELS_DECLARE(baseline);
 KERNELS_DECLARE(v3);
