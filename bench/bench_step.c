@@ -190,6 +190,13 @@ static enum sotto_status timed_step(struct bench *b, double *loss, double *took)
     return SOTTO_OK;
 }
 
+static double peak_rss_mb(void)
+{
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    return (double)usage.ru_maxrss / 1024;
+}
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -210,16 +217,15 @@ static enum sotto_status run(struct bench *b)
         TRY(timed_step(b, &loss, &took));
         if (i >= 0)
             seconds[i] = took;
-        printf("{\"step\": %d, \"seconds\": %.6f, \"loss\": %.6f}\n", i, took, loss);
+        printf("{\"step\": %d, \"seconds\": %.6f, \"loss\": %.6f, \"peak_rss_mb\": %.1f}\n", i,
+               took, loss, peak_rss_mb());
         fflush(stdout);
     }
     qsort(seconds, (size_t)b->c.steps, sizeof *seconds, ascending);
     double median = seconds[b->c.steps / 2];
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
     const struct extent e = {b->batch.rows, b->batch.t, DTYPE_F32};
     printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n",
-           median, b->batch.rows * b->batch.t / median, (double)usage.ru_maxrss / 1024,
+           median, b->batch.rows * b->batch.t / median, peak_rss_mb(),
            model_flops(&b->model, e) / median / 1e9);
     if (b->c.profile)
         profile_print(&b->dev, b->c.steps, stdout);

@@ -5,7 +5,7 @@ or, with --preset resnet18-cifar, a ResNet-18 over random images, with --channel
 Run:  python bench/peer_torch.py --layers 6 --heads 6 --width 384 --vocab 8192 --batch 4 --seq 256 --threads 2
 A step is zero_grad, forward, backward, AdamW. Prints {"step", "seconds", "loss"} after each step (warm-up steps are
 numbered below 0) and {"median", "tokens_per_s", "peak_rss_mb"} at the end. With --lockstep each step waits for a
-line on stdin, so that a driver can interleave contenders step by step.
+line on stdin, so that a driver can interleave contenders step by step; the line may end in a number of threads.
 """
 import argparse
 import ctypes
@@ -59,6 +59,9 @@ class GPT2(nn.Module):
         x = self.wte(tokens) + self.wpe.weight[:tokens.size(1)]
         for block in self.blocks:
             x = block(x, self.mask)
+        return self.loss(x, targets)
+
+    def loss(self, x, targets):
         logits = self.ln_f(x) @ self.wte.weight.t()                 # tied head
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
@@ -111,6 +114,10 @@ def keep_memory():
         mallopt(m_mmap_max, 0)
 
 
+def peak_rss_mb():
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
+
+
 def parse():
     p = argparse.ArgumentParser(description="Time PyTorch training steps of a GPT-2 style model on the CPU.")
     for name, default in dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256, threads=2,
@@ -119,7 +126,8 @@ def parse():
     p.add_argument("--side", type=int, default=32, help="of images; default 32")
     p.add_argument("--preset", choices=("", "resnet18-cifar"), default="", help="a model over images")
     p.add_argument("--channels-last", action="store_true", help="of images")
-    p.add_argument("--compile", action="store_true", help="use torch.compile")
+    p.add_argument("--compile", nargs="?", const="whole", choices=("whole", "blocks"),
+                   help="use torch.compile; blocks: on a block and on the loss, which starts sooner")
     p.add_argument("--mixed", action="store_true", help="bf16 autocast over fp32 parameters")
     p.add_argument("--attention", choices=("sdpa", "math"), default="sdpa", help="default sdpa")
     p.add_argument("--lockstep", action="store_true", help="read a line from stdin before each step")
@@ -141,12 +149,21 @@ def main():
         tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
         model = GPT2(a)
     opt = make_optimizer(model)
-    loss_of = torch.compile(model) if a.compile else model
+    loss_of = torch.compile(model) if a.compile == "whole" else model
+    if a.compile == "blocks":
+        for block in model.blocks:
+            block.compile()
+        model.loss = torch.compile(model.loss)
 
-    times = []
+    times, threads = [], a.threads
     for step in range(-a.warmup, a.steps):
-        if a.lockstep and not sys.stdin.readline():
-            break
+        if a.lockstep:
+            line = sys.stdin.readline()
+            if not line:
+                break
+            if int((line.split() + [threads])[1]) != threads:
+                threads = int(line.split()[1])
+                torch.set_num_threads(threads)
         start = time.perf_counter()
         opt.zero_grad(set_to_none=True)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.mixed):
@@ -154,15 +171,14 @@ def main():
         loss.backward()
         opt.step()
         seconds = time.perf_counter() - start
-        print(json.dumps(dict(step=step, seconds=round(seconds, 6), loss=loss.item())), flush=True)
+        print(json.dumps(dict(step=step, seconds=round(seconds, 6), loss=loss.item(), peak_rss_mb=peak_rss_mb())), flush=True)
         if step >= 0:
             times.append(seconds)
 
     if times:
         median = statistics.median(times)
-        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps(dict(median=round(median, 6), tokens_per_s=round(a.batch * (1 if a.preset else a.seq) / median, 1),
-                              peak_rss_mb=round(rss, 1))), flush=True)
+                              peak_rss_mb=peak_rss_mb())), flush=True)
 
 
 if __name__ == "__main__":

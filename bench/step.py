@@ -1,18 +1,23 @@
 #!/usr/bin/env python3
 """Training steps of sotto and PyTorch, interleaved step by step, as ratios.
 
-Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18] [--busy] [--eager]
-Contenders: sotto, torch eager, torch compiled (of a ResNet: contiguous, channels_last); same model, threads and batch. After a warm-up of all, every
-round runs one step of each in turn, so that noise of the machine hits all alike. Prints median, quartiles,
-tokens/s, peak memory, and the ratio of sotto to the better of PyTorch's two: of medians, and the median of the
-ratios round by round. --busy is for one thread on a machine that others use: processor time, and the shortest.
+Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18 | --all] [--busy] [--eager]
+Contenders: sotto, torch eager, torch compiled (of a ResNet: contiguous, channels_last); same model, threads and batch. All are
+resident: they start and compile at once, and sleep while others run. After the warm-up every round runs one step of each in
+turn, so that noise of the machine hits all alike. Prints median, quartiles, tokens/s, peak memory, and the ratio of
+sotto to the better of PyTorch's two: of medians, and the median of the ratios round by round. --threads takes several
+counts (16,8,4): ours has a process for each, PyTorch changes the size of its team. --all: both text models, mixed and fp32. --busy is for
+one thread on a machine that others use: processor time, and the shortest.
 """
 import argparse
 import json
 import os
+import select
+import signal
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL = dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256)
@@ -29,68 +34,131 @@ def processor_seconds(pid):
 
 
 class Contender:
-    def __init__(self, name, command, steps, warmup, busy):
-        self.name, self.seconds, self.busy = name, [], busy
-        self.process = subprocess.Popen(command + ["--lockstep", f"--steps={steps}", f"--warmup={warmup}"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    """One process; `seconds` are its steps, by the number of threads."""
 
-    def step(self):
-        before = processor_seconds(self.process.pid)
-        self.process.stdin.write("go\n")
+    def __init__(self, name, command, busy, threads=None):
+        self.name, self.seconds, self.busy, self.peak, self.only = name, {}, busy, 0, threads
+        self.process = subprocess.Popen(command + ["--lockstep", "--steps=100000", "--warmup=0"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+    def ask(self, threads):
+        self.process.stdin.write(f"go {threads}\n")
         self.process.stdin.flush()
-        report = json.loads(self.process.stdout.readline())
-        if report["step"] >= 0:
-            self.seconds.append(processor_seconds(self.process.pid) - before if self.busy else report["seconds"])
-        return report
 
-    def finish(self):
-        self.process.stdin.close()
-        self.peak = json.loads(self.process.stdout.readline())["peak_rss_mb"]
+    def answer(self, deadline=None):
+        """Of the step that was asked for; None: it did not come in time."""
+        if deadline and not select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+            return None
+        line = self.process.stdout.readline()
+        if line.startswith("{"):
+            self.peak = json.loads(line)["peak_rss_mb"]
+            return json.loads(line)["seconds"]
+        return None
+
+    def step(self, threads):
+        time.sleep(0.02)  # the threads of the one before stop to wait actively
+        before = processor_seconds(self.process.pid)
+        self.ask(threads)
+        took = self.answer()
+        if self.busy:
+            took = processor_seconds(self.process.pid) - before
+        self.seconds.setdefault(threads, []).append(took)
+
+    def close(self):
+        os.killpg(self.process.pid, signal.SIGKILL)  # and those that compile for it
         self.process.wait()
+
+
+class Race:
+    """One model in one type: its contenders."""
+
+    def __init__(self, sizes, mixed, a):
+        self.sizes, self.mixed, self.a = sizes, mixed, a
+        shape = [f"--{k}={v}" for k, v in sizes.items()] + ["--mixed"] * mixed
+        peer = [sys.executable, os.path.join(HERE, "peer_torch.py"), f"--threads={a.threads[0]}"] + shape
+        kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if "preset" in sizes else \
+                (("compiled", ["--compile=" + ("blocks" if a.blocks else "whole")]), ("eager", []))
+        kinds = kinds[-1:] if a.eager else kinds
+        self.theirs = [Contender(f"torch {name}", peer + more, a.busy) for name, more in kinds]
+        self.ours = {t: Contender("sotto", [a.sotto, f"--threads={t}"] + shape, a.busy, t) for t in a.threads}
+
+    def contenders(self):
+        return self.theirs + list(self.ours.values())
+
+    def start(self, deadline):
+        """The end of a first step of all, which compiles; who does not make it is left out."""
+        for c in self.contenders():
+            if c.answer(deadline) is None:
+                print(f"{c.name}: no step in time", flush=True)
+                c.close()
+                self.theirs = [t for t in self.theirs if t is not c]
+
+    def run(self, threads, steps):
+        for c in [self.ours[threads]] + self.theirs:
+            for _ in range(self.a.warmup):
+                c.step(threads)
+            c.seconds[threads] = []
+        for _ in range(steps):
+            for c in [self.ours[threads]] + self.theirs:
+                c.step(threads)
+        self.report(threads, steps)
+
+    def report(self, threads, steps):
+        sizes, busy = self.sizes, self.a.busy
+        tokens, unit = sizes["batch"] * sizes.get("seq", 1), "tokens" if "seq" in sizes else "images"
+        print(" ".join(f"{k}={v}" for k, v in sizes.items()),
+              f"threads={threads} steps={steps} {'mixed' if self.mixed else 'fp32'}, interleaved")
+        typical = min if busy else statistics.median
+        of = lambda c: typical(c.seconds[threads])
+        ours = self.ours[threads]
+        for c in [ours] + self.theirs:
+            low, _, high = statistics.quantiles(c.seconds[threads], n=4)
+            print(f"{c.name:20s} {1e3 * of(c):8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
+                  f"{tokens / of(c):8.0f} {unit}/s  peak {c.peak:.0f} MB")
+        if self.theirs:
+            best = min(self.theirs, key=of)
+            pairs = [b / o for b, o in zip(best.seconds[threads], ours.seconds[threads])]
+            low, median, high = statistics.quantiles(pairs, n=4)
+            print(f"sotto / {best.name}: {of(best) / of(ours):.3f} of {'the shortest' if busy else 'medians'}; "
+                  f"round by round {median:.3f} ({low:.3f} .. {high:.3f})")
+        sys.stdout.flush()
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--sotto", required=True, help="path of bench_step")
     p.add_argument("--steps", type=int, default=20)
-    p.add_argument("--warmup", type=int, default=3)
-    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--warmup", type=int, default=2, help="steps of each before those that count, beside the first one")
+    p.add_argument("--threads", type=lambda s: [int(t) for t in s.split(",")], default=[2], help="e.g. 2, or 16,8,4")
     p.add_argument("--mixed", action="store_true", help="bf16 parameters and products; PyTorch: bf16 autocast")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
     p.add_argument("--resnet18", action="store_true", help="ResNet-18 over 64 images of 32 x 32")
+    p.add_argument("--all", action="store_true", help="GPT-2 124M and L6 H6 C384 V8192 (thrice the steps), mixed and fp32")
     p.add_argument("--busy", action="store_true")
-    p.add_argument("--eager", action="store_true", help="without the compiled contender, which takes a minute to start")
+    p.add_argument("--eager", action="store_true", help="without the compiled contender, which takes minutes to start")
+    p.add_argument("--blocks", action="store_true", help="compiles a block and the loss, not the whole model: in less time")
+    p.add_argument("--patience", type=float, default=600, help="seconds for the first step; default 600")
     a = p.parse_args()
     if a.busy:
-        a.threads = 1
-    sizes = RESNET18 if a.resnet18 else GPT2 if a.gpt2 else SMALL
-    shape = [f"--{k}={v}" for k, v in sizes.items()] + [f"--threads={a.threads}"] + ["--mixed"] * a.mixed
-    peer = [sys.executable, os.path.join(HERE, "peer_torch.py")]
-    kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if a.resnet18 else \
-            (("eager", []), ("compiled", ["--compile"]))
-    kinds = kinds[:1] if a.eager else kinds
-    contenders = [Contender("sotto", [a.sotto] + shape, a.steps, a.warmup, a.busy)]
-    contenders += [Contender(f"torch {name}", peer + shape + more, a.steps, a.warmup, a.busy) for name, more in kinds]
-    for _ in range(a.warmup + a.steps):
-        for c in contenders:
-            c.step()
-    for c in contenders:
-        c.finish()
-
-    tokens, unit = sizes["batch"] * sizes.get("seq", 1), "tokens" if "seq" in sizes else "images"
-    print(" ".join(f"{k}={v}" for k, v in sizes.items()), f"threads={a.threads} steps={a.steps} {'mixed' if a.mixed else 'fp32'}, interleaved")
-    typical = min if a.busy else statistics.median
-    for c in contenders:
-        low, _, high = statistics.quantiles(c.seconds, n=4)
-        median = typical(c.seconds)
-        print(f"{c.name:20s} {1e3 * median:8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
-              f"{tokens / median:8.0f} {unit}/s  peak {c.peak:.0f} MB")
-    best = min(contenders[1:], key=lambda c: typical(c.seconds))
-    ours = contenders[0]
-    pairs = [b / o for b, o in zip(best.seconds, ours.seconds)]
-    low, median, high = statistics.quantiles(pairs, n=4)
-    print(f"sotto / {best.name}: {typical(best.seconds) / typical(ours.seconds):.3f} of {'the shortest' if a.busy else 'medians'}; "
-          f"round by round {median:.3f} ({low:.3f} .. {high:.3f})")
+        a.threads = [1]
+    if len(a.threads) > 1:
+        os.environ["TORCHINDUCTOR_CPP_DYNAMIC_THREADS"] = "1"
+    kinds = [(RESNET18 if a.resnet18 else GPT2 if a.gpt2 else SMALL, a.mixed)]
+    if a.all:
+        kinds = [(GPT2, True), (GPT2, False), (SMALL, True), (SMALL, False)]
+    races = [Race(sizes, mixed, a) for sizes, mixed in kinds]
+    deadline = time.monotonic() + a.patience
+    for race in races:
+        for c in race.contenders():
+            c.ask(c.only or a.threads[0])
+    for race in races:
+        race.start(deadline)
+    for threads in a.threads:
+        for race in races:
+            race.run(threads, a.steps * (3 if a.all and race.sizes is SMALL else 1))
+    for race in races:
+        for c in race.contenders():
+            c.close()
 
 
 if __name__ == "__main__":
