@@ -22,6 +22,18 @@ static inline float bits_float(uint32_t bits)
     return x;
 }
 
+/* a b + c, rounded once where the processor can. Of the sum of two products a compiler may take
+ * either into a fused multiply-add, and not the same in the body and in the rest of a loop: then
+ * the bits of an element would depend on where its vector begins. */
+static inline float mul_add(float a, float b, float c)
+{
+#if defined(__FMA__) || defined(__aarch64__)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
+
 /* exp(x), relative error 1e-7. Below -87.7 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
  * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits,
  * from where it becomes the exponent of 2^n; n = -127 makes that 0. */

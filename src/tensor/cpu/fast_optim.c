@@ -2,6 +2,7 @@
  * their formula, so that a peek at a step and the step itself agree in every bit. */
 #include <math.h>
 
+#include "tensor/cpu/fast_math.h"
 #include "tensor/cpu/kernels.h"
 
 /* AdamW (Loshchilov and Hutter 2019, algorithm 2) with its constants folded. */
@@ -27,9 +28,9 @@ static struct adamw_terms fold(const struct adamw *p, float decay)
 static inline float adamw_one(const struct adamw_terms *t, float x, float g, float *m, float *v)
 {
     g *= t->g;
-    *m = t->b1 * *m + t->c1 * g;
-    *v = t->b2 * *v + t->c2 * g * g;
-    return t->keep * x - t->step * *m / (sqrtf(*v) * t->root + t->eps);
+    *m = mul_add(t->b1, *m, t->c1 * g);
+    *v = mul_add(t->b2, *v, t->c2 * g * g);
+    return mul_add(t->keep, x, -(t->step * *m / mul_add(sqrtf(*v), t->root, t->eps)));
 }
 
 static void adamw_step(const struct adamw *p, float decay, float *restrict x,
@@ -56,9 +57,9 @@ static void adamw_peek(const struct adamw *p, float decay, float *restrict theta
 static inline float sgd_one(const struct sgd *p, float decay, float keep, float take, float look,
                             float x, float g, float *m)
 {
-    g = g * p->grad_scale + decay * x;
-    *m = keep * *m + g;
-    return x - p->lr * (take * g + look * *m);
+    g = mul_add(g, p->grad_scale, decay * x);
+    *m = mul_add(keep, *m, g);
+    return mul_add(-p->lr, mul_add(take, g, look * *m), x);
 }
 
 /* m <- keep m + g; the step is take g + look m. */

@@ -1,6 +1,7 @@
 /* Flat vectors: conversion, sums, scaling. */
 #include <math.h>
 
+#include "tensor/cpu/fast_math.h"
 #include "tensor/cpu/kernels.h"
 
 static void widen(float *y, const uint16_t *x, size_t n)
@@ -40,14 +41,14 @@ static void axpy(float *y, float a, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] += a * x[i];
+        y[i] = mul_add(a, x[i], y[i]);
 }
 
 static void axpby(float *y, float b, float a, const float *x, size_t n)
 {
 #pragma omp simd
     for (size_t i = 0; i < n; i++)
-        y[i] = a * x[i] + b * y[i];
+        y[i] = mul_add(a, x[i], b * y[i]);
 }
 
 static void scale(float *y, float a, size_t n)
