@@ -5,11 +5,12 @@ namespace {
 
 struct runs {
     run of[RUNS];
+    bool eight[RUNS];         /* can be loaded by eight */
     unsigned first[RUNS + 1]; /* block of each, and one behind the last */
     int n;
 };
 
-enum { EACH = 4 * THREADS }; /* elements of a block */
+enum { EACH = 8 * THREADS }; /* elements of a block */
 
 template <class F> __global__ void runs_kernel(const __grid_constant__ runs list, F f)
 {
@@ -18,11 +19,12 @@ template <class F> __global__ void runs_kernel(const __grid_constant__ runs list
         k++;
     const run &r = list.of[k];
     const size_t begin = (size_t)(blockIdx.x - list.first[k]) * EACH;
-    for (int e = 0; e < 4; e++) {
-        const size_t i = begin + (size_t)e * THREADS + threadIdx.x;
-        if (i < r.count)
-            f.step(r, i);
+    if (list.eight[k] && begin + EACH <= r.count) {
+        f.template step<8>(r, begin + threadIdx.x * 8);
+        return;
     }
+    for (size_t i = begin + threadIdx.x; i < r.count && i < begin + EACH; i += THREADS)
+        f.template step<1>(r, i);
 }
 
 template <class F> int each_run(stream_t s, F f, const run *from, int n)
@@ -31,9 +33,10 @@ template <class F> int each_run(stream_t s, F f, const run *from, int n)
         runs list = {};
         list.n = n - at < RUNS ? n - at : RUNS;
         for (int k = 0; k < list.n; k++) {
-            list.of[k] = from[at + k];
-            list.first[k + 1] =
-                list.first[k] + (unsigned)((from[at + k].count + EACH - 1) / EACH);
+            const run &r = from[at + k];
+            list.of[k] = r;
+            list.eight[k] = lanes_of(r.x, r.theta, r.g, r.m, r.v) == 8;
+            list.first[k + 1] = list.first[k] + (unsigned)((r.count + EACH - 1) / EACH);
         }
         if (list.first[list.n])
             runs_kernel<<<list.first[list.n], THREADS, 0, s>>>(list, f);
@@ -43,40 +46,47 @@ template <class F> int each_run(stream_t s, F f, const run *from, int n)
 
 struct adamw_each {
     adamw_step p;
-    __device__ void step(const run &r, size_t i) const
+    template <int V> __device__ void step(const run &r, size_t i) const
     {
-        const float g = get(r.g, i) * p.grad_scale, x = get(r.x, i);
-        const float m = p.beta1 * get(r.m, i) + (1 - p.beta1) * g;
-        const float v = p.beta2 * get(r.v, i) + (1 - p.beta2) * g * g;
-        const float move = m / p.correct1 / (sqrtf(v / p.correct2) + p.eps);
-        const float next = x - p.lr * (move + r.decay * x);
+        const few<V> g = load<V>(r.g, i);
+        few<V> x = load<V>(r.x, i), m = load<V>(r.m, i), v = load<V>(r.v, i);
+        for (int e = 0; e < V; e++) {
+            const float d = g.at[e] * p.grad_scale;
+            m.at[e] = p.beta1 * m.at[e] + (1 - p.beta1) * d;
+            v.at[e] = p.beta2 * v.at[e] + (1 - p.beta2) * d * d;
+            const float move = m.at[e] / p.correct1 / (sqrtf(v.at[e] / p.correct2) + p.eps);
+            x.at[e] -= p.lr * (move + r.decay * x.at[e]);
+        }
         if (r.theta.data)
-            put(r.theta, i, next);
+            store<V>(r.theta, i, x);
         if (p.peek)
             return;
-        put(r.x, i, next);
-        put(r.m, i, m);
-        put(r.v, i, v);
+        store<V>(r.x, i, x);
+        store<V>(r.m, i, m);
+        store<V>(r.v, i, v);
     }
 };
 
 struct sgd_each {
     sgd_step p;
-    __device__ void step(const run &r, size_t i) const
+    template <int V> __device__ void step(const run &r, size_t i) const
     {
-        const float x = get(r.x, i), g = get(r.g, i) * p.grad_scale + r.decay * x;
-        float velocity = g;
-        if (r.m.data && !p.first)
-            velocity = p.momentum * get(r.m, i) + g;
-        const float move = p.nesterov && r.m.data ? g + p.momentum * velocity : velocity;
-        const float next = x - p.lr * move;
+        const few<V> g = load<V>(r.g, i);
+        const few<V> m = r.m.data && !p.first ? load<V>(r.m, i) : few<V>{};
+        few<V> x = load<V>(r.x, i), velocity;
+        for (int e = 0; e < V; e++) {
+            const float d = g.at[e] * p.grad_scale + r.decay * x.at[e];
+            velocity.at[e] = r.m.data && !p.first ? p.momentum * m.at[e] + d : d;
+            x.at[e] -= p.lr * (p.nesterov && r.m.data ? d + p.momentum * velocity.at[e]
+                                                      : velocity.at[e]);
+        }
         if (r.theta.data)
-            put(r.theta, i, next);
+            store<V>(r.theta, i, x);
         if (p.peek)
             return;
-        put(r.x, i, next);
+        store<V>(r.x, i, x);
         if (r.m.data)
-            put(r.m, i, velocity);
+            store<V>(r.m, i, velocity);
     }
 };
 
