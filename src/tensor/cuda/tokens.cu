@@ -82,33 +82,34 @@ __device__ bool has_token(const uint64_t *group, int at, uint32_t token)
     return at < GROUP && (uint32_t)(group[at] >> 32) == token && group[at] != ~(uint64_t)0;
 }
 
-/* A block for each sorted key; the one with the first row of a token adds up all of them. */
+/* A block for each sorted key; the one with the first row of a token adds up all of them. Threads
+ * look for it in a group each. */
 __global__ void embedding_backward_kernel(embedding_shape p, int groups, vec dtable, vec dy,
                                           const uint64_t *keys)
 {
+    extern __shared__ int first[]; /* (groups) place of the token's first row */
     const int own = blockIdx.x / GROUP, place = blockIdx.x % GROUP;
-    const uint64_t *group = keys + (size_t)own * GROUP;
-    const uint64_t key = group[place];
+    const uint64_t key = keys[blockIdx.x];
     const uint32_t token = (uint32_t)(key >> 32);
-    if (key == ~(uint64_t)0 || (place > 0 && (uint32_t)(group[place - 1] >> 32) == token))
+    if (key == ~(uint64_t)0 || (place > 0 && (uint32_t)(keys[blockIdx.x - 1] >> 32) == token))
         return;
-    for (int g = 0; g < own; g++) { /* the same for all threads */
-        const uint64_t *earlier = keys + (size_t)g * GROUP;
-        if (has_token(earlier, find_key(earlier, (uint64_t)token << 32), token))
-            return;
+    bool earlier = false;
+    for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+        const uint64_t *group = keys + (size_t)g * GROUP;
+        first[g] = g == own ? place : find_key(group, (uint64_t)token << 32);
+        earlier |= g < own && has_token(group, first[g], token);
     }
-    for (int i0 = 0; i0 < p.width; i0 += blockDim.x) {
-        const int i = i0 + threadIdx.x;
+    if (__syncthreads_or(earlier))
+        return;
+    for (int i = threadIdx.x; i < p.width; i += blockDim.x) {
         float sum = 0;
-        for (int g = own; g < groups && i < p.width; g++) {
+        for (int g = own; g < groups; g++) {
             const uint64_t *from = keys + (size_t)g * GROUP;
-            int at = g == own ? place : find_key(from, (uint64_t)token << 32);
-            for (; has_token(from, at, token); at++)
+            for (int at = first[g]; has_token(from, at, token); at++)
                 sum += get(dy, (size_t)(uint32_t)from[at] * p.width + i);
         }
         const size_t to = (size_t)token * p.width + i;
-        if (i < p.width)
-            put(dtable, to, get(dtable, to) + sum);
+        put(dtable, to, get(dtable, to) + sum);
     }
 }
 
@@ -185,6 +186,12 @@ struct loss_row {
     }
 };
 
+/* Where a target stands, with so many logits before its own. */
+__device__ __forceinline__ uint8_t place_of(int target, float own, int before)
+{
+    return (uint8_t)(target < 0 ? 0 : isnan(own) || before > 254 ? 255 : before + 1);
+}
+
 /* A block a row: what it reads first it finds in the cache when it writes. It takes V elements at a
  * time; rows begin on 16 bytes for 8 of them, anywhere for 4, and the first and last few are taken
  * one by one. */
@@ -210,12 +217,9 @@ __global__ void __launch_bounds__(LOSS_THREADS)
     row.t = join_block(row.t, room);
     row.before = block_sum(row.before, counts);
     if (thread == 0) {
-        const bool ignored = row.target < 0;
-        losses[r] = ignored ? 0 : logf(row.t.sum) - (row.own - row.t.max);
+        losses[r] = row.target < 0 ? 0 : logf(row.t.sum) - (row.own - row.t.max);
         if (places)
-            places[r] = (uint8_t)(ignored                                    ? 0
-                                  : isnan(row.own) || row.before > 254 ? 255
-                                                                             : row.before + 1);
+            places[r] = place_of(row.target, row.own, row.before);
     }
     if (scale == 0)
         return;
@@ -225,6 +229,86 @@ __global__ void __launch_bounds__(LOSS_THREADS)
         row.turn<1>(at_edge);
     for (int i = thread * V; i < body; i += LOSS_THREADS * V)
         row.turn<V>(head + i);
+}
+
+/* Rows of bf16 on 16 bytes that fit into shared memory, two in a multiprocessor: read once, written
+ * once. A thread finds there what it has put there itself, so nobody waits. What is written is of
+ * whole eights: up to 7 behind a row, too. */
+enum { HELD_BYTES = 112 << 10 };
+
+__device__ __forceinline__ few<8> held_eight(const uint4 *held, int i, int vocab)
+{
+    few<8> x = load<8>(vec{(void *)(held + i), 1}, 0);
+    for (int e = 0; e < 8 && i * 8 + 8 > vocab; e++)
+        x.at[e] = i * 8 + e < vocab ? x.at[e] : -CUDART_INF_F;
+    return x;
+}
+
+__device__ float block_max(float x, float *room)
+{
+    for (int far = 16; far > 0; far /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, far));
+    if (threadIdx.x % 32 == 0)
+        room[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = room[0];
+    for (int i = 1; i < LOSS_THREADS / 32; i++)
+        x = fmaxf(x, room[i]);
+    return x;
+}
+
+__global__ void __launch_bounds__(LOSS_THREADS, 2)
+    held_cross_entropy_kernel(int vocab, size_t stride, bf16 *logits, const int32_t *targets,
+                              float scale, float *losses, uint8_t *places)
+{
+    extern __shared__ uint4 held[];
+    __shared__ float room[2][LOSS_THREADS / 32];
+    __shared__ int counts[LOSS_THREADS / 32];
+    const size_t r = blockIdx.x;
+    uint4 *row = (uint4 *)(logits + r * stride);
+    const int eights = (vocab + 7) / 8, target = targets[r];
+    const float own = target < 0 ? 0 : __bfloat162float(((const bf16 *)row)[target]);
+    float max = -CUDART_INF_F, sum = 0;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < eights; i += LOSS_THREADS)
+        held[i] = row[i];
+    for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
+        const few<8> x = held_eight(held, i, vocab);
+        for (int e = 0; e < 8; e++)
+            max = fmaxf(max, x.at[e]);
+    }
+    max = block_max(max, room[0]);
+    for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
+        const few<8> x = held_eight(held, i, vocab);
+        for (int e = 0; e < 8; e++)
+            sum += x.at[e] == -CUDART_INF_F ? 0 : __expf(x.at[e] - max);
+    }
+    sum = block_sum(sum, room[1]);
+    if (places) {
+        int before = 0;
+        for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
+            const few<8> x = held_eight(held, i, vocab);
+            for (int e = 0; e < 8; e++)
+                before += x.at[e] > own || (x.at[e] == own && i * 8 + e < target);
+        }
+        before = block_sum(before, counts);
+        if (threadIdx.x == 0)
+            places[r] = place_of(target, own, before);
+    }
+    if (threadIdx.x == 0)
+        losses[r] = target < 0 ? 0 : logf(sum) - (own - max);
+    if (scale == 0)
+        return;
+    const float part = target < 0 ? 0 : scale / sum;
+    for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
+        few<8> x = held_eight(held, i, vocab);
+        for (int e = 0; e < 8; e++)
+            x.at[e] = target < 0 ? 0 : part * __expf(x.at[e] - max);
+        if (target >= 0 && i == target / 8)
+            for (int e = 0; e < 8; e++)
+                x.at[e] -= i * 8 + e == target ? scale : 0;
+        store<8>(vec{row, 1}, (size_t)i * 8, x);
+    }
 }
 
 } // namespace
@@ -255,8 +339,8 @@ int launch_embedding_backward(stream_t s, embedding_shape p, vec dtable, vec dpo
     const int rows = p.batch * p.t, groups = (int)blocks_of(rows, GROUP);
     if (dtable.data) {
         sort_group_kernel<<<groups, SORTERS, 0, s>>>(keys, tokens, rows);
-        embedding_backward_kernel<<<(unsigned)groups * GROUP, p.width > 128 ? THREADS : 64, 0, s>>>(
-            p, groups, dtable, dy, keys);
+        embedding_backward_kernel<<<(unsigned)groups * GROUP, p.width > 128 ? THREADS : 64,
+                                    groups * sizeof(int), s>>>(p, groups, dtable, dy, keys);
     }
     if (dpositions.data)
         positions_backward_kernel<<<blocks_of((size_t)p.t * p.width, THREADS), THREADS, 0, s>>>(
@@ -269,7 +353,16 @@ int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, vec log
 {
     if (rows == 0)
         return 0;
-    if ((uintptr_t)logits.data % 16 == 0 && stride * (logits.half ? 2 : 4) % 16 == 0)
+    const size_t eights = ((size_t)vocab + 7) / 8;
+    const bool by_eight =
+        (uintptr_t)logits.data % 16 == 0 && stride * (logits.half ? 2 : 4) % 16 == 0;
+    if (logits.half && by_eight && eights * 8 <= stride && eights * 16 <= HELD_BYTES) {
+        const int st = ask_room(held_cross_entropy_kernel, HELD_BYTES);
+        if (st)
+            return st;
+        held_cross_entropy_kernel<<<rows, LOSS_THREADS, eights * 16, s>>>(
+            vocab, stride, (bf16 *)logits.data, targets, scale, losses, places);
+    } else if (by_eight)
         cross_entropy_kernel<8><<<rows, LOSS_THREADS, 0, s>>>(vocab, stride, logits, targets, scale,
                                                               losses, places);
     else
