@@ -36,7 +36,7 @@ template <class F> __global__ void columns_kernel(F f, int rows, int width, doub
 enum { EIGHT_LANES = 16 };
 
 /* The same for eight columns a thread, whose few rows it adds in fp32: f.add_eight(row, column,
- * sum). */
+ * sum), F::unroll rows at once. */
 template <class F>
 __global__ void __launch_bounds__(32 * EIGHT_LANES)
     eight_columns_kernel(F f, int rows, int width, double *parts)
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(32 * EIGHT_LANES)
         for (int e = 0; e < 8; e++)
             sum[k].at[e] = 0;
     if (column < width)
-#pragma unroll 4
+#pragma unroll F::unroll
         for (int r = begin + lane; r < end; r += EIGHT_LANES)
             f.add_eight((size_t)r, column, sum);
     for (int k = 0; k < F::sums; k++)
@@ -88,11 +88,13 @@ struct column_targets {
     vec to[2];
 };
 
-/* A block 32 columns of a sum, COLUMN_LANES threads each, which have every so manieth part. */
-static __global__ void add_totals_kernel(column_targets y, const double *parts, int n, int sums,
-                                         int width)
+enum { TOTAL_LANES = 32 };
+
+/* A block 32 columns of a sum, TOTAL_LANES threads each, which have every so manieth part. */
+static __global__ void __launch_bounds__(32 * TOTAL_LANES)
+    add_totals_kernel(column_targets y, const double *parts, int n, int sums, int width)
 {
-    __shared__ double room[COLUMN_LANES][32];
+    __shared__ double room[TOTAL_LANES][32];
     const int column = blockIdx.x * 32 + threadIdx.x, lane = threadIdx.y;
     const vec to = blockIdx.y ? y.to[1] : y.to[0];
     if (!to.data)
@@ -100,15 +102,26 @@ static __global__ void add_totals_kernel(column_targets y, const double *parts, 
     double total = 0;
     if (column < width)
 #pragma unroll 4
-        for (int i = lane; i < n; i += COLUMN_LANES)
+        for (int i = lane; i < n; i += TOTAL_LANES)
             total += parts[((size_t)i * sums + blockIdx.y) * width + column];
     room[lane][threadIdx.x] = total;
     __syncthreads();
     if (lane != 0 || column >= width)
         return;
-    for (int l = 1; l < COLUMN_LANES; l++)
+    for (int l = 1; l < TOTAL_LANES; l++)
         total += room[l][threadIdx.x];
     put(to, column, (float)(get(to, column) + total));
+}
+
+/* to[k] += sum k of each column over n parts, where there is one. */
+static inline int add_totals(stream_t s, const vec *to, int sums, int n, int width, const double *parts)
+{
+    column_targets y = {};
+    for (int k = 0; k < sums; k++)
+        y.to[k] = to[k];
+    add_totals_kernel<<<dim3(blocks_of(width, 32), sums), dim3(32, TOTAL_LANES), 0, s>>>(
+        y, parts, n, sums, width);
+    return cudaGetLastError();
 }
 
 /* to[k] += sum k of each column, where there is one; `eight`: rows can be loaded by eight. */
@@ -116,18 +129,14 @@ template <class F>
 static int add_columns(stream_t s, F f, const vec *to, int rows, int width, bool eight,
                        double *parts)
 {
-    column_targets y = {};
-    for (int k = 0; k < F::sums; k++)
-        y.to[k] = to[k];
     int st = 0;
     if (eight)
         eight_columns_kernel<<<dim3(blocks_of(width, 256), blocks_of(rows, COLUMN_ROWS)),
                                dim3(32, EIGHT_LANES), 0, s>>>(f, rows, width, parts);
     else
         st = sum_columns(s, f, rows, width, parts);
-    add_totals_kernel<<<dim3(blocks_of(width, 32), F::sums), dim3(32, COLUMN_LANES), 0, s>>>(
-        y, parts, (int)blocks_of(rows, COLUMN_ROWS), F::sums, width);
-    return st ? st : cudaGetLastError();
+    const int added = add_totals(s, to, F::sums, (int)blocks_of(rows, COLUMN_ROWS), width, parts);
+    return st ? st : added;
 }
 
 #endif

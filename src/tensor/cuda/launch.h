@@ -67,7 +67,10 @@ struct norm_shape {
 };
 int launch_norm_forward(stream_t s, struct norm_shape p, struct vec y, struct vec x,
                         struct vec gain, struct vec bias, float *stats);
-/* parts: column_parts(rows, width, 2), where there is a dgain or dbias */
+/* Sums for dgain and dbias go through parts of so many rows each; parts: doubles, as many as
+ * norm_parts says, where there is a dgain or dbias. */
+enum { NORM_ROWS = 64 };
+size_t norm_parts(int rows, int width);
 int launch_norm_backward(stream_t s, struct norm_shape p, struct vec dx, struct vec dgain,
                          struct vec dbias, struct vec dy, struct vec x, struct vec gain,
                          const float *stats, int add, double *parts);

@@ -8,7 +8,7 @@ static void norm_backward(struct device *dev, const struct norm *p, bool center,
     const struct norm_shape shape = {p->rows, p->width, p->eps, center};
     double *parts = NULL;
     if (dgain.data || dbias.data) {
-        parts = device_scratch(dev, column_parts(p->rows, p->width, 2) * sizeof *parts);
+        parts = device_scratch(dev, norm_parts(p->rows, p->width) * sizeof *parts);
         if (!parts)
             return;
     }

@@ -30,7 +30,7 @@ __global__ void add_parts_kernel(double *to, const double *parts, size_t n)
 }
 
 struct plain_column {
-    static const int sums = 1;
+    static const int sums = 1, unroll = 4;
     vec x;
     int width;
     __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
