@@ -14,6 +14,12 @@ enum slot {
     LAYERNORM_BACKWARD,
     GELU_FORWARD,
     GELU_BACKWARD,
+    GELU_BIAS_BACKWARD,
+    SWIGLU_FORWARD,
+    SWIGLU_BACKWARD,
+    RMSNORM_FORWARD,
+    RMSNORM_BACKWARD,
+    ROPE,
     EMBEDDING_FORWARD,
     EMBEDDING_BACKWARD,
     ATTENTION_FORWARD,
@@ -39,6 +45,12 @@ static const char *const slot_name[SLOTS] = {
     "layernorm_backward",
     "gelu_forward",
     "gelu_backward",
+    "gelu_bias_backward",
+    "swiglu_forward",
+    "swiglu_backward",
+    "rmsnorm_forward",
+    "rmsnorm_backward",
+    "rope",
     "embedding_forward",
     "embedding_backward",
     "attention_forward",
@@ -246,6 +258,42 @@ static void linear_loss(struct device *d, const struct linear *p, const struct l
     TIMED(LINEAR_LOSS, (l->scale ? 3 : 1) * product(p), real->linear_loss(d, p, l));
 }
 
+static void gelu_bias_backward(struct device *d, enum gelu_kind kind, int rows, int width,
+                               struct view dx, struct view dbias, struct view dy, struct view x)
+{
+    TIMED(GELU_BIAS_BACKWARD, 0, real->gelu_bias_backward(d, kind, rows, width, dx, dbias, dy, x));
+}
+
+static void swiglu_forward(struct device *d, struct view y, struct view gate, struct view up,
+                           size_t count)
+{
+    TIMED(SWIGLU_FORWARD, 0, real->swiglu_forward(d, y, gate, up, count));
+}
+
+static void swiglu_backward(struct device *d, struct view dgate, struct view dup, struct view dy,
+                            struct view gate, struct view up, size_t count)
+{
+    TIMED(SWIGLU_BACKWARD, 0, real->swiglu_backward(d, dgate, dup, dy, gate, up, count));
+}
+
+static void rmsnorm_forward(struct device *d, const struct norm *p, struct view y, struct view x,
+                            struct view gain, struct view stats)
+{
+    TIMED(RMSNORM_FORWARD, 0, real->rmsnorm_forward(d, p, y, x, gain, stats));
+}
+
+static void rmsnorm_backward(struct device *d, const struct norm *p, struct view dx,
+                             struct view dgain, struct view dy, struct view x, struct view gain,
+                             struct view stats, bool add)
+{
+    TIMED(RMSNORM_BACKWARD, 0, real->rmsnorm_backward(d, p, dx, dgain, dy, x, gain, stats, add));
+}
+
+static void rope(struct device *d, const struct rope *p, struct view x, bool inverse)
+{
+    TIMED(ROPE, 0, real->rope(d, p, x, inverse));
+}
+
 static void adamw(struct device *d, const struct adamw *p, const struct stretch *s, int n)
 {
     TIMED(ADAMW, 0, real->adamw(d, p, s, n));
@@ -277,6 +325,13 @@ void profile_start(struct device *dev)
     timed.cross_entropy = cross_entropy;
     if (real->linear_loss)
         timed.linear_loss = linear_loss;
+    if (real->gelu_bias_backward)
+        timed.gelu_bias_backward = gelu_bias_backward;
+    timed.swiglu_forward = swiglu_forward;
+    timed.swiglu_backward = swiglu_backward;
+    timed.rmsnorm_forward = rmsnorm_forward;
+    timed.rmsnorm_backward = rmsnorm_backward;
+    timed.rope = rope;
     timed.adamw = adamw;
     dev->ops = &timed;
 }
@@ -294,6 +349,8 @@ void profile_print(struct device *dev, int steps, FILE *out)
     read_issued(dev);
     double total = clock_now(&clock_real) - started, known = 0;
     for (int i = 0; i < SLOTS; i++) {
+        if (seconds[i] == 0)
+            continue;
         known += seconds[i];
         fprintf(out, "%-20s %8.2f ms  %5.1f %%", slot_name[i], 1e3 * seconds[i] / steps,
                 100 * seconds[i] / total);

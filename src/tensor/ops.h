@@ -219,6 +219,11 @@ struct ops {
      * that lay logits out as suits them; they may round them to bf16 where x and w are. */
     void (*linear_loss)(struct device *dev, const struct linear *p, const struct linear_loss *l);
 
+    /* (optional) gelu_backward of (rows, width) elements, and dbias (width) += the column sums of
+     * dx; without it linear_backward_w makes them. */
+    void (*gelu_bias_backward)(struct device *dev, enum gelu_kind kind, int rows, int width,
+                               struct view dx, struct view dbias, struct view dy, struct view x);
+
     /* From here on every table has all. */
 
     /* Flat vectors. */

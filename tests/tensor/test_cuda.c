@@ -322,6 +322,73 @@ static void losses_at_once(void **state)
     assert_int_equal(memory.total, 0);
 }
 
+/* What a buffer holds, on the host, to be freed. */
+static void *host_buffer(struct device *dev, const struct buffer *b)
+{
+    void *host = calloc(b->count, sizeof(float));
+    assert_non_null(host);
+    dev->ops->read(dev, host, b->view, b->count);
+    return host;
+}
+
+/* Where a device has the op: dx is gelu_backward's, and dbias gains its column sums. */
+static void gelu_adds_up_its_bias(struct device *dev, enum gelu_kind kind, enum dtype x,
+                                  enum dtype b, int rows, int width)
+{
+    const size_t count = (size_t)rows * (size_t)width;
+    struct buffer in, dy, dx, plain, dbias;
+    assert_ok(buffer_init(&in, dev, x, count, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&dy, dev, x, count, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&dx, dev, x, count, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&plain, dev, x, count, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&dbias, dev, b, (size_t)width, MEMORY_GRADIENTS));
+    fill_normal(dev, &in, 1, 3);
+    fill_normal(dev, &dy, 2, 1);
+    fill_normal(dev, &dbias, 3, 1);
+    void *before = host_buffer(dev, &dbias);
+    dev->ops->gelu_backward(dev, kind, plain.view, dy.view, in.view, count);
+    dev->ops->copy(dev, dx.view, dy.view, count);
+    dev->ops->gelu_bias_backward(dev, kind, rows, width, dx.view, dbias.view, dx.view, in.view);
+    assert_ok(device_check(dev));
+    void *have = host_buffer(dev, &dx), *want = host_buffer(dev, &plain);
+    void *after = host_buffer(dev, &dbias);
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabs(element(have, x, i) - element(want, x, i)) <=
+                    fabs(element(want, x, i)) * (x == DTYPE_BF16 ? 1. / 128 : 1e-6) + 1e-9);
+    for (int c = 0; c < width; c++) {
+        double sum = element(before, b, (size_t)c), largest = fabs(sum);
+        for (int r = 0; r < rows; r++) {
+            sum += element(have, x, (size_t)r * (size_t)width + (size_t)c);
+            largest = fmax(largest, fabs(sum));
+        }
+        /* of numbers before they are rounded, so that the sum is off by the root of their count */
+        const double room = (x == DTYPE_BF16 ? sqrt(rows) / 256 : 1e-5 * largest) +
+                            (b == DTYPE_BF16 ? fabs(sum) / 128 : 1e-5);
+        if (!(fabs(element(after, b, (size_t)c) - sum) <= room))
+            fail_with("%d x %d, types %d %d: column %d is %g, not %g", rows, width, (int)x, (int)b,
+                      c, element(after, b, (size_t)c), sum);
+    }
+    struct buffer *all[] = {&in, &dy, &dx, &plain, &dbias};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buffer_free(all[i]);
+    free(before);
+    free(have);
+    free(want);
+    free(after);
+}
+
+static void gelu_with_bias(void **state)
+{
+    (void)state;
+    struct device dev;
+    assert_ok(device_open(&dev, far_device(), &memory, 1));
+    for (int i = 0; i < 16 && dev.ops->gelu_bias_backward; i++)
+        gelu_adds_up_its_bias(&dev, i & 1 ? GELU_EXACT : GELU_TANH, i & 2 ? DTYPE_BF16 : DTYPE_F32,
+                              i & 4 ? DTYPE_BF16 : DTYPE_F32, 300, i & 8 ? 272 : 33);
+    device_close(&dev);
+    assert_int_equal(memory.total, 0);
+}
+
 /* Long reads and writes go in pieces; a write has taken what it needs when it returns. */
 static void data_pass_whole(void **state)
 {
@@ -413,6 +480,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(agrees_with_reference), cmocka_unit_test(twice_the_same_bits),
         cmocka_unit_test(data_pass_whole),       cmocka_unit_test(contexts_follow),
         cmocka_unit_test(no_memory_is_said),     cmocka_unit_test(losses_at_once),
+        cmocka_unit_test(gelu_with_bias),
     };
     const struct CMUnitTest some[] = {cmocka_unit_test(agrees_with_reference)};
     return only.n ? cmocka_run_group_tests(some, NULL, NULL)

@@ -145,6 +145,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     ops->linear_backward_w(dev, &narrow, param(pass, grad, l->down_w), param(pass, grad, l->down_b),
                            dout, a);
     ops->linear_backward_x(dev, &narrow, dup, dout, param(pass, theta, l->down_w), false); /* da */
+    struct view dup_b = param(pass, grad, l->up_b);
     /* From here on `dn` is free again: with norm_after the gradient goes straight into dx. */
     struct view into = l->norm_after ? flow.dx : dn;
     bool add = l->norm_after;
@@ -153,11 +154,13 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, w.dgate, n);
         ops->linear_backward_x(dev, &widen, into, w.dgate, param(pass, theta, l->gate_w), add);
         add = true;
+    } else if (ops->gelu_bias_backward && dup_b.data) {
+        ops->gelu_bias_backward(dev, mlp_gelu(l), rows, l->hidden, dup, dup_b, dup, k.up);
+        dup_b = view_none;
     } else {
         ops->gelu_backward(dev, mlp_gelu(l), dup, dup, k.up, wide_count);
     }
-    ops->linear_backward_w(dev, &widen, param(pass, grad, l->up_w), param(pass, grad, l->up_b), dup,
-                           n);
+    ops->linear_backward_w(dev, &widen, param(pass, grad, l->up_w), dup_b, dup, n);
     ops->linear_backward_x(dev, &widen, into, dup, param(pass, theta, l->up_w), add);
     if (!l->norm_after)
         norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);

@@ -108,6 +108,8 @@ void cuda_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, s
                        size_t count);
 void cuda_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
                         struct view x, size_t count);
+void cuda_gelu_bias_backward(struct device *dev, enum gelu_kind kind, int rows, int width,
+                             struct view dx, struct view dbias, struct view dy, struct view x);
 void cuda_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
                          size_t count);
 void cuda_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,

@@ -26,18 +26,23 @@ int launch_copy_rows(stream_t s, struct vec y, struct vec x, int batch, int rows
                      size_t y_stride, size_t x_stride, size_t y_batch, size_t x_batch);
 int launch_axpby(stream_t s, struct vec y, float b, float a, struct vec x, size_t n);
 int launch_scale(stream_t s, struct vec y, float a, size_t n);
-int launch_gelu_forward(stream_t s, int exact, struct vec y, struct vec x, size_t n);
-int launch_gelu_backward(stream_t s, int exact, struct vec dx, struct vec dy, struct vec x,
-                         size_t n);
-int launch_swiglu_forward(stream_t s, struct vec y, struct vec gate, struct vec up, size_t n);
-int launch_swiglu_backward(stream_t s, struct vec dgate, struct vec dup, struct vec dy,
-                           struct vec gate, struct vec up, size_t n);
 int launch_relu_forward(stream_t s, struct vec y, struct vec x, size_t n);
 int launch_relu_backward(stream_t s, struct vec dx, struct vec dy, struct vec y, size_t n);
 int launch_sign(stream_t s, struct vec y, struct vec x, size_t n);
 /* y = product + bias (optional, of a row) + residual (optional); product (rows, width) is fp32. */
 int launch_finish(stream_t s, struct vec y, const float *product, struct vec bias,
                   struct vec residual, size_t rows, int width);
+
+/* activations.cu */
+int launch_gelu_forward(stream_t s, int exact, struct vec y, struct vec x, size_t n);
+int launch_gelu_backward(stream_t s, int exact, struct vec dx, struct vec dy, struct vec x,
+                         size_t n);
+/* ... of (rows, width), and dbias (width) += the column sums of dx; parts as column_parts says. */
+int launch_gelu_bias_backward(stream_t s, int exact, int rows, int width, struct vec dx,
+                              struct vec dbias, struct vec dy, struct vec x, double *parts);
+int launch_swiglu_forward(stream_t s, struct vec y, struct vec gate, struct vec up, size_t n);
+int launch_swiglu_backward(stream_t s, struct vec dgate, struct vec dup, struct vec dy,
+                           struct vec gate, struct vec up, size_t n);
 
 /* ranks.cu: every out = the sum of the x, one of each rank, in the order they are listed: of `each`
  * on a node, and of `nodes`. All begin at the first of `count` elements; an out may be an x. */
@@ -54,7 +59,7 @@ enum { SQUARES_BLOCK = 1 << 15 }; /* elements that one partial sum is of */
 int launch_sum_squares(stream_t s, double *sum, double *parts, struct vec x, struct vec y,
                        size_t n);
 /* Column sums of a (rows, width) matrix go through parts of so many rows each. */
-enum { COLUMN_ROWS = 256 };
+enum { COLUMN_ROWS = 128 };
 /* y (width) += column sums of x; parts: doubles, as many as column_parts says. */
 size_t column_parts(int rows, int width, int sums);
 int launch_column_sums(stream_t s, struct vec y, struct vec x, int rows, int width, double *parts);

@@ -235,4 +235,5 @@ const struct ops ops_cuda = {
     .number = cuda_number,
     OPS_COMPUTE(cuda),
     .linear_loss = cuda_linear_loss,
+    .gelu_bias_backward = cuda_gelu_bias_backward,
 };

@@ -116,6 +116,18 @@ void cuda_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx,
                "compute gelu");
 }
 
+void cuda_gelu_bias_backward(struct device *dev, enum gelu_kind kind, int rows, int width,
+                             struct view dx, struct view dbias, struct view dy, struct view x)
+{
+    double *parts = device_scratch(dev, column_parts(rows, width, 1) * sizeof *parts);
+    if (parts)
+        cuda_check(dev,
+                   launch_gelu_bias_backward(cuda_stream(dev), kind == GELU_EXACT, rows, width,
+                                             cuda_vec(dx), cuda_vec(dbias), cuda_vec(dy),
+                                             cuda_vec(x), parts),
+                   "compute gelu");
+}
+
 void cuda_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
                          size_t count)
 {

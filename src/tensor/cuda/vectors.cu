@@ -44,88 +44,6 @@ struct scale_each {
     }
 };
 
-/* 1 / (1 + exp(-x)), and what it lacks of 1: both to the last places, however small. */
-__device__ __forceinline__ float sigmoid(float x, float *rest)
-{
-    const float e = expf(-fabsf(x)), large = 1 / (1 + e), small = e * large;
-    *rest = x < 0 ? large : small;
-    return x < 0 ? small : large;
-}
-
-/* gelu(x) = x * weight(x); *slope is the derivative of the weight, which is 0 far out, where its
- * formula overflows. (1 + tanh u) / 2 is the sigmoid of 2 u, which cancels nothing below 0. */
-__device__ __forceinline__ float gelu_weight(int exact, float x, float *slope)
-{
-    if (exact) {
-        *slope = expf(-0.5f * x * x) * 0.3989422804f;
-        return 0.5f * erfcf(x * -0.7071067812f);
-    }
-    const float root = 2 * 0.7978845608f, cubic = 0.044715f;
-    float rest;
-    const float weight = sigmoid(root * (x + cubic * x * x * x), &rest);
-    *slope = fabsf(x) > 20 ? 0 : weight * rest * root * (1 + 3 * cubic * x * x);
-    return weight;
-}
-
-struct gelu_forward_each {
-    vec y, x;
-    int exact;
-    template <int V> __device__ void run(size_t i) const
-    {
-        few<V> in = load<V>(x, i);
-        float slope;
-        for (int e = 0; e < V; e++)
-            in.at[e] *= gelu_weight(exact, in.at[e], &slope);
-        store<V>(y, i, in);
-    }
-};
-
-struct gelu_backward_each {
-    vec dx, dy, x;
-    int exact;
-    template <int V> __device__ void run(size_t i) const
-    {
-        const few<V> in = load<V>(x, i);
-        few<V> d = load<V>(dy, i);
-        for (int e = 0; e < V; e++) {
-            float slope;
-            const float weight = gelu_weight(exact, in.at[e], &slope);
-            d.at[e] *= weight + (slope == 0 ? 0 : in.at[e] * slope);
-        }
-        store<V>(dx, i, d);
-    }
-};
-
-struct swiglu_forward_each {
-    vec y, gate, up;
-    template <int V> __device__ void run(size_t i) const
-    {
-        few<V> g = load<V>(gate, i);
-        const few<V> u = load<V>(up, i);
-        float rest;
-        for (int e = 0; e < V; e++)
-            g.at[e] *= sigmoid(g.at[e], &rest) * u.at[e];
-        store<V>(y, i, g);
-    }
-};
-
-struct swiglu_backward_each {
-    vec dgate, dup, dy, gate, up;
-    template <int V> __device__ void run(size_t i) const
-    {
-        const few<V> d = load<V>(dy, i), g = load<V>(gate, i), u = load<V>(up, i);
-        few<V> to_gate, to_up;
-        for (int e = 0; e < V; e++) {
-            float rest;
-            const float s = sigmoid(g.at[e], &rest);
-            to_gate.at[e] = d.at[e] * u.at[e] * s * (1 + g.at[e] * rest);
-            to_up.at[e] = d.at[e] * g.at[e] * s;
-        }
-        store<V>(dgate, i, to_gate);
-        store<V>(dup, i, to_up);
-    }
-};
-
 struct relu_forward_each { /* no number stays none */
     vec y, x;
     template <int V> __device__ void run(size_t i) const
@@ -219,30 +137,6 @@ int launch_axpby(stream_t s, vec y, float b, float a, vec x, size_t n)
 int launch_scale(stream_t s, vec y, float a, size_t n)
 {
     return each(s, scale_each{y, a}, n, lanes_of(y));
-}
-
-int launch_gelu_forward(stream_t s, int exact, vec y, vec x, size_t n)
-{
-    return each(s, gelu_forward_each{y, x, exact}, n, lanes_of(y, x));
-}
-
-int launch_gelu_backward(stream_t s, int exact, vec dx, vec dy, vec x, size_t n)
-{
-    return each(s, gelu_backward_each{dx, dy, x, exact}, n,
-                lanes_of(dx, dy, x));
-}
-
-int launch_swiglu_forward(stream_t s, vec y, vec gate, vec up, size_t n)
-{
-    return each(s, swiglu_forward_each{y, gate, up}, n,
-                lanes_of(y, gate, up));
-}
-
-int launch_swiglu_backward(stream_t s, vec dgate, vec dup, vec dy, vec gate, vec up, size_t n)
-{
-    const int lanes =
-        lanes_of(dgate, dup, dy, gate, up);
-    return each(s, swiglu_backward_each{dgate, dup, dy, gate, up}, n, lanes);
 }
 
 int launch_relu_forward(stream_t s, vec y, vec x, size_t n)
