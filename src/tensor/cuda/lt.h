@@ -1,4 +1,4 @@
-/* Products by cuBLASLt, which is loaded when there is one. The kernel for a shape is the first that
+/* Products by cuBLASLt, which is loaded when there is one. The kernel for a shape follows from what
  * its heuristics name and stays the same, so that results are. */
 #ifndef SOTTO_TENSOR_CUDA_LT_H
 #define SOTTO_TENSOR_CUDA_LT_H
