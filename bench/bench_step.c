@@ -141,7 +141,7 @@ static enum sotto_status open_bench(struct bench *b)
     size_t count = table_count(&b->model.table);
     TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
                   (struct extent){b->c.batch, b->model.sample.kind == SAMPLE_TOKENS ? b->c.seq : 1,
-                                  (enum dtype)b->c.activations},
+                                  (enum dtype)b->c.activations, b->dev.ops->place == PLACE_DEVICE},
                   false));
     const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
     TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));
@@ -223,7 +223,7 @@ static enum sotto_status run(struct bench *b)
     }
     qsort(seconds, (size_t)b->c.steps, sizeof *seconds, ascending);
     double median = seconds[b->c.steps / 2];
-    const struct extent e = {b->batch.rows, b->batch.t, DTYPE_F32};
+    const struct extent e = {b->batch.rows, b->batch.t, DTYPE_F32, false};
     printf("{\"median\": %.6f, \"tokens_per_s\": %.1f, \"peak_rss_mb\": %.1f, \"gflops\": %.1f}\n",
            median, b->batch.rows * b->batch.t / median, peak_rss_mb(),
            model_flops(&b->model, e) / median / 1e9);

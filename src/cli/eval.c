@@ -101,7 +101,7 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
         st = loader_fill_in_order(loader, 0, c->batch, t, &batch);
     if (st == SOTTO_OK)
         st = tape_init(&tape, &l->model, &l->dev, &l->pool,
-                       (struct extent){c->batch, t, (enum dtype)c->activations}, false);
+                       (struct extent){c->batch, t, (enum dtype)c->activations, false}, false);
     tape.state = l->state.view;
     if (st == SOTTO_OK)
         st = tape_begin(&tape, &batch, TAPE_EVALUATE, 0);

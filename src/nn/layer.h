@@ -20,6 +20,7 @@
 struct extent {
     int rows, t; /* sequences, positions */
     enum dtype type;
+    bool all; /* results of norms and activations are kept too, which layers could compute again */
 };
 
 static inline size_t extent_tokens(struct extent e)

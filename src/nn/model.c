@@ -141,7 +141,7 @@ void model_stage_needs(const struct model *m, int k, bool *needs)
 struct extent model_extent(const struct model *m, int rows, int t, enum dtype type)
 {
     const bool tokens = m->sample.kind == SAMPLE_TOKENS;
-    return (struct extent){rows, tokens ? t : m->sample.positions, type};
+    return (struct extent){rows, tokens ? t : m->sample.positions, type, false};
 }
 
 double model_stage_flops(const struct model *m, int k, struct extent e)

@@ -169,7 +169,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
     tape->pass = (struct pass){
         .dev = tape->dev,
         .table = &tape->model->table,
-        .extent = {batch->rows, tokens ? batch->t : tape->most.t, tape->most.type},
+        .extent = {batch->rows, tokens ? batch->t : tape->most.t, tape->most.type, tape->most.all},
         .input = tape->input.view,
         .targets = tape->targets.view,
         .state = tape->state,

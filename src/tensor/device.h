@@ -45,6 +45,8 @@ struct device {
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 void device_close(struct device *dev);
+/* Where the memory of one of that name would be; the host's, if there is none. */
+enum place device_place(const char *name);
 
 /* What computes, for people: "v4" (x86-64-v4 kernels), ... */
 const char *device_describe(const struct device *dev);

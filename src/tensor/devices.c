@@ -70,28 +70,36 @@ static enum sotto_status open_table(struct device *dev, const char *kernels)
     return kernels ? dev->ops->select(dev, kernels) : SOTTO_OK;
 }
 
+/* The table that a device's name begins with; NULL: none. */
+static const struct ops *table_of(const char *name)
+{
+    size_t length = strcspn(name, ":");
+    if (length == strlen("auto") && strncmp(name, "auto", length) == 0) {
+        name = best_device();
+        length = strlen(name);
+    }
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
+        if (strlen(tables[i]->name) == length && strncmp(tables[i]->name, name, length) == 0)
+            return tables[i];
+    return NULL;
+}
+
+enum place device_place(const char *name)
+{
+    const struct ops *ops = table_of(name);
+    return ops ? ops->place : PLACE_HOST;
+}
+
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
 {
-    *dev = (struct device){.memory = memory, .threads = threads};
+    const char *colon = strchr(name, ':');
+    *dev = (struct device){.memory = memory, .threads = threads, .ops = table_of(name)};
     if (threads <= 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN);
         dev->threads = cores > 0 ? (int)cores : 1;
     }
-    const char *colon = strchr(name, ':');
-    size_t length = colon ? (size_t)(colon - name) : strlen(name);
-    const char *table = name;
-    if (length == strlen("auto") && strncmp(name, "auto", length) == 0) {
-        table = best_device();
-        length = strlen(table);
-    }
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        if (strlen(tables[i]->name) == length && strncmp(tables[i]->name, table, length) == 0) {
-            dev->ops = tables[i];
-            return open_table(dev, colon ? colon + 1 : NULL);
-        }
-    }
-    return no_device(name);
+    return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : no_device(name);
 }
 
 /* False: none left. */

@@ -35,7 +35,9 @@ static enum sotto_status try_evaluation(const struct model *model, struct pool *
     struct tape tape;
     if (!what->evaluates)
         return SOTTO_OK;
-    TRY(tape_init(&tape, model, pool->dev, pool, what->e, false));
+    struct extent e = what->e;
+    e.all = false;
+    TRY(tape_init(&tape, model, pool->dev, pool, e, false));
     const enum sotto_status st = tape_run(&tape, batch, TAPE_EVALUATE, 0, none, NULL);
     tape_free(&tape);
     return st;
@@ -251,7 +253,8 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     struct accounts t = {.run = run};
     *out = (struct estimate){0};
     const int slots = strategy_slots(&run->config.strategy);
-    const struct estimate_what what = {{c->batch, c->seq, (enum dtype)c->activations},
+    const bool all = oracle_keeps_all(device_place(c->device), c->recompute);
+    const struct estimate_what what = {{c->batch, c->seq, (enum dtype)c->activations, all},
                                        slots,
                                        c->recompute,
                                        run->valid != NULL,

@@ -24,8 +24,8 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     struct tape tape;
     struct batch batch;
     TRY(batch_init_of(&batch, &model->sample, rows, t));
-    enum sotto_status st =
-        tape_init(&tape, model, dev, pool, (struct extent){rows, t, range.activations}, false);
+    enum sotto_status st = tape_init(&tape, model, dev, pool,
+                                     (struct extent){rows, t, range.activations, false}, false);
     double loss = 0;
     for (int64_t i = range.part; i < want && st == SOTTO_OK; i += range.parts) {
         st = loader_fill_in_order(loader, spread(i, want, n), rows, t, &batch);
@@ -108,8 +108,8 @@ static enum sotto_status make_room(struct line *l, int t)
     room = room < positions ? room : positions;
     free_room(l);
     TRY(batch_init(&l->batch, 1, room));
-    TRY(tape_init(&l->tape, l->model, l->dev, l->pool, (struct extent){1, room, l->activations},
-                  false));
+    TRY(tape_init(&l->tape, l->model, l->dev, l->pool,
+                  (struct extent){1, room, l->activations, false}, false));
     l->tape.want_hits = true;
     return SOTTO_OK;
 }

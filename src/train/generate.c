@@ -55,8 +55,8 @@ enum sotto_status generator_init(struct generator *g, const struct model *model,
                             .config = *config,
                             .rng = rng_make(config->seed, 0x67656e65)};
     const struct model_config *c = &model->config;
-    const struct extent most = {1, c->positions < PIECE ? c->positions : PIECE,
-                                config->activations};
+    const struct extent most = {1, c->positions < PIECE ? c->positions : PIECE, config->activations,
+                                false};
     pool_init(&g->pool, dev, MEMORY_ACTIVATIONS);
     g->history = calloc((size_t)c->positions, sizeof *g->history);
     g->logits = calloc((size_t)c->vocab, sizeof *g->logits);

@@ -24,6 +24,13 @@ struct model_oracle_setup {
     struct trace *trace;   /* (optional) is told what every stage holds                */
 };
 
+/* Whether layers keep what they could compute again: on a GPU, whose memory is large and whose
+ * arithmetic waits for it, unless memory is to be saved. */
+static inline bool oracle_keeps_all(enum place place, bool recompute)
+{
+    return place == PLACE_DEVICE && !recompute;
+}
+
 /* A micro-batch under way. */
 struct model_slot {
     int64_t number; /* worker.begun */

@@ -100,7 +100,7 @@ static inline double lab_gradient(struct lab *l, const struct batch *batch, bool
 {
     struct tape tape;
     assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool,
-                        (struct extent){batch->rows, batch->t, DTYPE_F32}, recompute));
+                        (struct extent){batch->rows, batch->t, DTYPE_F32, false}, recompute));
     lab_zero(l);
     assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
                        l->grad_stage));

@@ -29,8 +29,8 @@ static void check(const struct model_config *config, const char *device, int sta
     lab_open(&l, device, 1, config, stages);
     tiny_batch(&whole, ROWS, T, VOCAB, 5, false);
     assert_ok(batch_init(&piece, ROWS, T));
-    assert_ok(
-        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){ROWS, T, DTYPE_F32}, false));
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                        (struct extent){ROWS, T, DTYPE_F32, false}, false));
     forward_all(&l, &tape, &whole, want, NULL, 0);
     const int room = T + 3; /* the cache may be longer than what it holds */
     struct cache cache = {room, k, v};

@@ -338,7 +338,7 @@ static void cut_is_balanced(void **state)
             c.layers = layers;
             c.vocab = layers % 2 ? 29 : 5000; /* a light head, and one that outweighs the rest */
             assert_ok(model_config_resolve(&c));
-            const struct extent nominal = {1, c.positions, DTYPE_F32};
+            const struct extent nominal = {1, c.positions, DTYPE_F32, false};
             struct model whole;
             assert_ok(model_init(&whole, &c, 1, 1));
             double flops[64];
@@ -490,12 +490,12 @@ static void flops_are_counted(void **state)
     tiny_model(&model, 2, 1, 1); /* llama: 24 columns of queries, 12 of keys and of values */
     double attention = 10 * (2 * 16 * (24 + 12 + 12 + 24) + 4 * 24 * 3), mlp = 10 * 2 * 16 * 20 * 3;
     double all = 10 * 16 + 2 * (attention + mlp) + 10 * 2 * 16 * 29;
-    assert_true(model_flops(&model, (struct extent){2, 5, DTYPE_F32}) == 3 * all);
+    assert_true(model_flops(&model, (struct extent){2, 5, DTYPE_F32, false}) == 3 * all);
     model_free(&model);
     tiny_model(&model, 1, 1, 1); /* gpt_neo: a global layer and one that sees 3 positions */
     attention = 14 * (2 * 16 * 4 * 16 + 4 * 16 * 4) + 14 * (2 * 16 * 4 * 16 + 4 * 16 * 3);
     all = 14 * 16 + attention + 2 * 14 * 2 * 16 * 64 * 2 + 14 * 2 * 16 * 29;
-    assert_true(model_flops(&model, (struct extent){2, 7, DTYPE_F32}) == 3 * all);
+    assert_true(model_flops(&model, (struct extent){2, 7, DTYPE_F32, false}) == 3 * all);
     model_free(&model);
 }
 

@@ -23,7 +23,7 @@ static void open_mlp(struct lab *l, int stages)
 static double gradient(struct lab *l, const struct batch *b, bool recompute, float *state)
 {
     struct tape tape;
-    const struct extent most = {ROWS + 3, 1, DTYPE_F32};
+    const struct extent most = {ROWS + 3, 1, DTYPE_F32, false};
     lab_zero(l);
     assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool, most, recompute));
     tape.state = (struct view){state, DTYPE_F32, PLACE_HOST};
@@ -130,8 +130,8 @@ static void trains(void **unused)
             l.dev.ops->axpy(&l.dev, l.theta.view, -0.3f, l.grad.view, l.theta.count);
         }
         assert_true(last < 0.3 * first);
-        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){ROWS, 1, DTYPE_F32},
-                            false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){ROWS, 1, DTYPE_F32, false}, false));
         tape.state = (struct view){running, DTYPE_F32, PLACE_HOST};
         tape.want_hits = true;
         float kept[2 * 64];
@@ -163,8 +163,8 @@ static void wrong_samples(void **state)
     open_mlp(&l, 1);
     lab_open(&text, "cpu", 1, &tiny_configs[0], 1);
     assert_ok(batch_init(&tokens, ROWS, 1));
-    assert_ok(
-        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){ROWS, 1, DTYPE_F32}, false));
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                        (struct extent){ROWS, 1, DTYPE_F32, false}, false));
     assert_fails(tape_begin(&tape, &tokens, TAPE_TRAIN, 1), SOTTO_EINVAL,
                  "computed from numbers, the batch has tokens");
     assert_ok(batch_init_of(&b, &l.model.sample, ROWS + 1, 1));
@@ -174,7 +174,7 @@ static void wrong_samples(void **state)
     assert_fails(tape_begin(&tape, &b, TAPE_TRAIN, 1), SOTTO_EINVAL, "dimension 1 is 6");
     tape_free(&tape);
     assert_ok(tape_init(&tape, &text.model, &text.dev, &text.pool,
-                        (struct extent){ROWS, 1, DTYPE_F32}, false));
+                        (struct extent){ROWS, 1, DTYPE_F32, false}, false));
     assert_fails(tape_begin(&tape, &b, TAPE_TRAIN, 1), SOTTO_EINVAL,
                  "computed from tokens, the batch has numbers");
     tape_free(&tape);

@@ -43,18 +43,21 @@ static void sizes_grow(void **state)
             assert_ok(model_config_resolve(&config));
             assert_ok(model_init(&model, &config, 1, 1));
             for (int i = 0; i < model.n_layer; i++) {
-                for (int half = 0; half < 2; half++) {
-                    const enum dtype type = half ? DTYPE_BF16 : DTYPE_F32;
+                for (int kind = 0; kind < 4; kind++) {
+                    const enum dtype type = kind & 1 ? DTYPE_BF16 : DTYPE_F32;
+                    const bool all = kind & 2;
                     for (int rows = 1; rows <= ROWS; rows++) {
                         for (int t = 1; t <= T; t++) {
-                            const struct extent e = {rows, t, type};
-                            assert_no_more(model.layer[i], e, (struct extent){rows + 1, t, type});
-                            assert_no_more(model.layer[i], e, (struct extent){rows, t + 1, type});
+                            const struct extent e = {rows, t, type, all};
+                            assert_no_more(model.layer[i], e,
+                                           (struct extent){rows + 1, t, type, all});
+                            assert_no_more(model.layer[i], e,
+                                           (struct extent){rows, t + 1, type, all});
                         }
                     }
                     for (int rows = 1; rows < 3000; rows++)
-                        assert_no_more(model.layer[i], (struct extent){rows, 1, type},
-                                       (struct extent){rows + 1, 1, type});
+                        assert_no_more(model.layer[i], (struct extent){rows, 1, type, all},
+                                       (struct extent){rows + 1, 1, type, all});
                 }
             }
             model_free(&model);
@@ -75,7 +78,7 @@ static float *gradient(struct lab *l, struct batch *batch, struct extent most, d
     return lab_tensors(l, l->grad.view);
 }
 
-/* A tape of 6 x 12 tokens computes every smaller batch, and the same. */
+/* A tape of 6 x 12 tokens computes every smaller batch, and the same; keeping more, too. */
 static void smaller_batches_fit(void **state)
 {
     (void)state;
@@ -87,8 +90,10 @@ static void smaller_batches_fit(void **state)
                 struct batch batch;
                 double loss[2];
                 tiny_batch(&batch, rows, t, 29, 5, false);
-                float *want = gradient(&l, &batch, (struct extent){rows, t, DTYPE_F32}, &loss[0]);
-                float *have = gradient(&l, &batch, (struct extent){6, 12, DTYPE_F32}, &loss[1]);
+                const struct extent same = {rows, t, DTYPE_F32, false};
+                const struct extent more = {6, 12, DTYPE_F32, (rows + t) % 3 == 0};
+                float *want = gradient(&l, &batch, same, &loss[0]);
+                float *have = gradient(&l, &batch, more, &loss[1]);
                 assert_true(loss[0] == loss[1]);
                 lab_assert_bits(have, want, l.model.table.parameters, "gradient");
                 free(have);
@@ -188,8 +193,8 @@ static void large_vocabulary(void **state)
         struct batch batch;
         double loss = 0, alone = 0;
         lab_open(&l, "cpu", 1, &config, 1);
-        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){ROWS, T, DTYPE_F32},
-                            false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){ROWS, T, DTYPE_F32, false}, false));
         tape.want_hits = true;
         tiny_batch(&batch, rows, shapes[i][2], vocab, 5, false);
         float *all = run_ends(&l, &tape, &batch, 0, rows, &loss);
@@ -217,8 +222,8 @@ static void edges_end_with_the_batch(void **state)
     struct tape tape;
     struct batch batch;
     lab_open(&l, "cpu", 1, &tiny_configs[0], 3);
-    assert_ok(
-        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){3, 12, DTYPE_F32}, false));
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){3, 12, DTYPE_F32, false},
+                        false));
     for (int t = 1; t <= 12; t++) {
         tiny_batch(&batch, 3, t, 29, 5, false);
         struct view edge;

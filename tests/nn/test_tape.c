@@ -76,7 +76,7 @@ static void interleaved_tapes(void **state)
             for (int i = 0; i < N; i++) {
                 tiny_batch(&batch[i], 2, 6 + i, 29, 10 + (uint64_t)i, true);
                 assert_ok(tape_init(&tape[i], &l.model, &l.dev, &l.pool,
-                                    (struct extent){2, 6 + N, DTYPE_F32}, recompute));
+                                    (struct extent){2, 6 + N, DTYPE_F32, false}, recompute));
                 assert_ok(buffer_init(&grad[i], &l.dev, DTYPE_F32, l.grad.count, MEMORY_GRADIENTS));
                 table_stages(&l.model.table, grad[i].view, stages[i]);
             }
@@ -123,8 +123,8 @@ static void mixed_versions(void **state)
         assert_ok(buffer_init(&other, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
         assert_ok(buffer_init(&mixed, &l.dev, DTYPE_F32, l.theta.count, MEMORY_PARAMETERS));
         lab_randomize(&l, 99, &other);
-        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32},
-                            which % 2));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 9, DTYPE_F32, false}, which % 2));
         float *pure;
         double pure_loss = lab_gradient(&l, &batch, false, &pure);
         for (int j = 0; j < N; j++) {
@@ -192,7 +192,7 @@ static void pipeline_over_edges(void **state)
         tiny_batch(&batch, 2, 7, 29, 31, true);
         const float scale = 1 / (float)batch.n_targets;
         double want_loss = lab_gradient(&p, &batch, false, &want);
-        const struct extent most = {3, 9, DTYPE_F32}; /* more than the batch */
+        const struct extent most = {3, 9, DTYPE_F32, false}; /* more than the batch */
         assert_ok(tape_init(&tp, &p.model, &p.dev, &p.pool, most, false));
         assert_ok(tape_init(&tq, &q.model, &q.dev, &q.pool, most, which % 2));
         for (int cut = 1; cut < N; cut++) {
@@ -263,7 +263,7 @@ static struct usage measure(bool cyclic, bool recompute)
     struct view grad[N][LAB_STAGES];
     struct usage first = {0};
     lab_open(&l, "cpu", 1, &c, N);
-    const struct extent extent = {2, 8, DTYPE_F32};
+    const struct extent extent = {2, 8, DTYPE_F32, false};
     for (int i = 0; i < N; i++) {
         tiny_batch(&batch[i], 2, 8, 29, 40 + (uint64_t)i, false);
         assert_ok(tape_init(&tape[i], &l.model, &l.dev, &l.pool, extent, recompute));
@@ -323,8 +323,8 @@ static void errors(void **state)
     struct batch batch;
     struct tape tape;
     lab_open(&l, "cpu", 1, &tiny_configs[0], 2);
-    assert_ok(
-        tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 20, DTYPE_F32}, false));
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 20, DTYPE_F32, false},
+                        false));
     tiny_batch(&batch, 3, 13, 29, 1, false);
     assert_fails(tape_begin(&tape, &batch, TAPE_TRAIN, 1), SOTTO_EINVAL,
                  "3 x 13 tokens does not fit a tape of 2 x 20");
@@ -353,7 +353,8 @@ static void abandoned_tapes(void **state)
     lab_open(&l, "cpu", 1, &tiny_configs[2], N);
     tiny_batch(&batch, 2, 9, 29, 5, false);
     lab_gradient(&l, &batch, false, &want);
-    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32}, false));
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32, false},
+                        false));
     for (int steps = 1; steps < 2 * N; steps++) {
         assert_ok(tape_begin(&tape, &batch, TAPE_TRAIN, 1));
         for (int p = 0; p < steps; p++) {

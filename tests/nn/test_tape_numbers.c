@@ -26,8 +26,8 @@ static void finite_differences(void **state)
         tiny_batch(&batch, 2, 6, 29, 51, true);
         lab_gradient(&l, &batch, false, &gradient);
         free(gradient);
-        assert_ok(
-            tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 6, DTYPE_F32}, false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 6, DTYPE_F32, false}, false));
         const size_t count = l.theta.count;
         float *theta = l.theta.view.data, *g = l.grad.view.data;
         float *start = malloc(count * sizeof *start), *d = malloc(count * sizeof *d);
@@ -85,8 +85,8 @@ static void ignored_targets(void **state)
         for (int i = 0; i < 9; i++)
             one.targets[i] = -100;
         struct tape tape;
-        assert_ok(
-            tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){1, 9, DTYPE_F32}, false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){1, 9, DTYPE_F32, false}, false));
         lab_zero(&l);
         assert_ok(tape_run(&tape, &one, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
         struct tape_result r = tape_result(&tape, tape.dev);
@@ -115,8 +115,8 @@ static void scale_and_accumulation(void **state)
         struct tape tape;
         lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
         tiny_batch(&batch, 2, 9, 29, 81, true);
-        assert_ok(
-            tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 9, DTYPE_F32}, false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 9, DTYPE_F32, false}, false));
         lab_zero(&l);
         assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
         double loss = tape_result(&tape, tape.dev).loss;
@@ -158,8 +158,8 @@ static void small_batches(void **state)
             tiny_batch(&small, 2, 5, 29, 91, true);
             tiny_batch(&full, 3, 12, 29, 92, false);
             double loss = lab_gradient(&l, &small, false, &want);
-            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){3, 12, DTYPE_F32},
-                                recompute));
+            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                                (struct extent){3, 12, DTYPE_F32, false}, recompute));
             assert_ok(tape_run(&tape, &full, TAPE_TRAIN, 1, l.theta_stage, l.grad_stage));
             lab_zero(&l);
             assert_ok(tape_run(&tape, &small, TAPE_TRAIN, 1 / (float)small.n_targets, l.theta_stage,
@@ -205,8 +205,8 @@ static void evaluation(void **state)
         static float logits[2 * 12 * 29];
         lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
         tiny_batch(&batch, 2, 12, 29, 17, false);
-        assert_ok(
-            tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 12, DTYPE_F32}, false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 12, DTYPE_F32, false}, false));
         tape.want_hits = true;
         assert_ok(tape_begin(&tape, &batch, TAPE_EVALUATE, 0));
         tape.pass.logits = logits;
@@ -271,7 +271,8 @@ static void bf16(void **state)
         for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
             struct tape tape;
             assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
-                                (struct extent){2, 12, (enum dtype)type}, type == DTYPE_BF16));
+                                (struct extent){2, 12, (enum dtype)type, false},
+                                type == DTYPE_BF16));
             l.dev.ops->fill(&l.dev, grad.view, count, 0);
             assert_ok(tape_run(&tape, &batch, TAPE_TRAIN, 1 / (float)batch.n_targets, theta_stage,
                                grad_stage));
@@ -313,8 +314,8 @@ static void many_micro_batches(void **state)
         assert_ok(buffer_init(&theta, &l.dev, DTYPE_BF16, l.theta.count, MEMORY_PARAMETERS));
         table_stages(table, theta.view, theta_stage);
         l.dev.ops->copy(&l.dev, theta.view, l.theta.view, l.theta.count);
-        assert_ok(
-            tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 6, DTYPE_F32}, false));
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 6, DTYPE_F32, false}, false));
         lab_zero(&l);
         float *one = NULL;
         for (int i = 0; i < MANY; i++) {

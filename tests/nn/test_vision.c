@@ -59,7 +59,7 @@ static double gradient(struct lab *l, const struct batch *b, bool recompute, flo
     struct tape tape;
     lab_zero(l);
     assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool,
-                        (struct extent){ROWS + 2, 1, DTYPE_F32}, recompute));
+                        (struct extent){ROWS + 2, 1, DTYPE_F32, false}, recompute));
     if (l->model.state.n) {
         assert_true(table_count(&l->model.state) <= KEPT);
         tape.state = view_of(state, DTYPE_F32);

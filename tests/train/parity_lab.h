@@ -76,7 +76,7 @@ static inline void parity_place(struct parity *p, const struct parity_way *way, 
     assert_ok(device_open(&p->dev, device, &p->memory, 2));
     pool_init(&p->pool, &p->dev, MEMORY_ACTIVATIONS);
     assert_ok(tape_init(&p->tape, &p->model, &p->dev, &p->pool,
-                        (struct extent){rows, p->batch.t, type}, way->recompute));
+                        (struct extent){rows, p->batch.t, type, false}, way->recompute));
     assert_ok(buffer_init(&p->theta, &p->dev, DTYPE_F32, count, MEMORY_PARAMETERS));
     assert_ok(buffer_init(&p->grad, &p->dev, DTYPE_F32, count, MEMORY_GRADIENTS));
     table_stages(&p->model.table, p->theta.view, p->theta_stage);

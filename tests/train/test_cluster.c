@@ -26,7 +26,7 @@ struct outcome {
 static void describe(struct outcome *o, const struct run *run)
 {
     const struct model *m = &run->model;
-    const struct extent e = {run->config.train.batch, run->config.train.seq, DTYPE_F32};
+    const struct extent e = {run->config.train.batch, run->config.train.seq, DTYPE_F32, false};
     bool needs[8];
     o->stages = m->table.n_stage;
     assert_in_range(o->stages, 2, 8);

@@ -176,7 +176,7 @@ static void more_rows(void **state)
     struct run_config *c = configure((const char *[]){"train.batch=1", NULL});
     assert_ok(run_open(&run, c, NULL));
     struct estimate_model few, many;
-    struct estimate_what what = {{4096, 16, DTYPE_F32}, 1, false, true, NULL};
+    struct estimate_what what = {{4096, 16, DTYPE_F32, false}, 1, false, true, NULL};
     assert_ok(estimate_model(&run.model, what, &few));
     what.e.rows *= 3;
     assert_ok(estimate_model(&run.model, what, &many));

@@ -15,8 +15,8 @@ static void logits_after(struct lab *l, const int32_t *tokens, int count, enum d
     float *all = malloc((size_t)(count * vocab) * sizeof *all);
     assert_ok(batch_init(&batch, 1, count));
     memcpy(batch.tokens, tokens, (size_t)count * sizeof *tokens);
-    assert_ok(
-        tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){1, count, type}, false));
+    assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool, (struct extent){1, count, type, false},
+                        false));
     assert_ok(tape_begin(&tape, &batch, TAPE_EVALUATE, 0));
     tape.pass.logits = all;
     for (int k = 0; k < l->model.n_stage; k++)

@@ -2,7 +2,7 @@
  * rotary positions, QK-norm, fused or separate projections.
  *
  * Kept for backward: q, k, v as attended (after norm and rotation), the output and the log-sum-exp;
- * the norm's output is computed again. */
+ * the norm's output is computed again, unless all is kept. */
 #include "nn/layers/layers.h"
 
 #include <stdlib.h>
@@ -53,6 +53,7 @@ struct kept {
     struct view o;                /* (rows, q_width)                            */
     struct view lse;              /* (batch, heads, t)                          */
     struct view out;              /* (rows, width), norm_after: before the norm */
+    struct view n;                /* (rows, width), all: the norm's output      */
 };
 
 static struct kept kept(const struct attention_layer *l, struct extent e, struct room *room)
@@ -71,6 +72,8 @@ static struct kept kept(const struct attention_layer *l, struct extent e, struct
     k.lse = carve(room, rows * (size_t)l->heads, DTYPE_F32);
     if (l->norm_after)
         k.out = carve(room, rows * (size_t)l->width, e.type);
+    else if (e.all)
+        k.n = carve(room, rows * (size_t)l->width, e.type);
     return k;
 }
 
@@ -92,7 +95,9 @@ static struct work work(const struct attention_layer *l, struct extent e, bool b
                         struct room *room)
 {
     size_t rows = extent_tokens(e);
-    struct work w = {.n = carve(room, rows * (size_t)l->width, e.type)};
+    struct work w = {.n = view_none};
+    if (!e.all)
+        w.n = carve(room, rows * (size_t)l->width, e.type);
     if (!backward)
         return w;
     w.dn = carve(room, rows * (size_t)l->width, e.type);
@@ -211,7 +216,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const size_t count = extent_tokens(e) * (size_t)l->width;
     const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
-    struct view n = work(l, e, false, &flow.scratch).n;
+    struct view n = e.all ? k.n : work(l, e, false, &flow.scratch).n;
 
     if (l->norm_after)
         n = flow.x;
@@ -291,8 +296,10 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &w.d);
         return;
     }
-    norm_forward(&l->norm, pass, theta, l->width, w.n, flow.x, k.stats);
-    project_backward(l, pass, theta, grad, w.n, w.dn, false, &k, &w.d);
+    struct view n = e.all ? k.n : w.n;
+    if (!e.all)
+        norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
+    project_backward(l, pass, theta, grad, n, w.dn, false, &k, &w.d);
     norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, true);
 }
 

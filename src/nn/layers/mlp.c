@@ -1,7 +1,8 @@
 /* The feed-forward sublayer with its norm and residual.
  *
- * Only the pre-activations are kept; the norm's output and the activation are computed again in
- * backward, which costs one pass over memory each and saves (width + hidden) elements a token. */
+ * Unless all is kept, only the pre-activations are; the norm's output and the activation are
+ * computed again in backward, which costs one pass over memory each and saves (width + hidden)
+ * elements a token. */
 #include "nn/layers/layers.h"
 
 static struct edge output(const struct layer *layer, struct extent e)
@@ -16,6 +17,7 @@ struct kept {
     struct view up;    /* (rows, hidden)                             */
     struct view gate;  /* (rows, hidden), SwiGLU                     */
     struct view out;   /* (rows, width), norm_after: before the norm */
+    struct view n, a;  /* (rows, width), (rows, hidden), all: as below  */
 };
 
 static struct kept kept(const struct mlp_layer *l, struct extent e, struct room *room)
@@ -28,6 +30,10 @@ static struct kept kept(const struct mlp_layer *l, struct extent e, struct room 
         k.gate = carve(room, rows * (size_t)l->hidden, e.type);
     if (l->norm_after)
         k.out = carve(room, rows * (size_t)l->width, e.type);
+    if (e.all && !l->norm_after)
+        k.n = carve(room, rows * (size_t)l->width, e.type);
+    if (e.all)
+        k.a = carve(room, rows * (size_t)l->hidden, e.type);
     return k;
 }
 
@@ -48,8 +54,11 @@ static struct work work(const struct mlp_layer *l, struct extent e, bool backwar
 {
     const size_t narrow = extent_tokens(e) * (size_t)l->width;
     const size_t wide = extent_tokens(e) * (size_t)l->hidden;
-    struct work w = {.n = carve(room, narrow, e.type)};
-    w.a = carve(room, wide, e.type);
+    struct work w = {.n = view_none, .a = view_none};
+    if (!e.all) {
+        w.n = carve(room, narrow, e.type);
+        w.a = carve(room, wide, e.type);
+    }
     if (!backward)
         return w;
     w.dn = carve(room, narrow, e.type);
@@ -96,7 +105,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, false, &flow.scratch);
-    struct view n = w.n, a = w.a;
+    struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a;
 
     if (l->norm_after)
         n = flow.x;
@@ -131,17 +140,18 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, true, &flow.scratch);
-    struct view n = w.n, dn = w.dn, a = w.a, dup = w.dup;
+    struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a, dn = w.dn, dup = w.dup;
 
     struct view dout = flow.dy; /* gradient of down's output */
     if (l->norm_after) {
         norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats, false);
         dout = dn;
         n = flow.x;
-    } else {
+    } else if (!e.all) {
         norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
     }
-    activate(l, pass, &k, a);
+    if (!e.all)
+        activate(l, pass, &k, a);
     ops->linear_backward_w(dev, &narrow, param(pass, grad, l->down_w), param(pass, grad, l->down_b),
                            dout, a);
     ops->linear_backward_x(dev, &narrow, dup, dout, param(pass, theta, l->down_w), false); /* da */
