@@ -56,13 +56,13 @@ __global__ void __launch_bounds__(32 * EIGHT_LANES)
     for (int k = 0; k < F::sums; k++)
         room[lane][k][threadIdx.x] = sum[k];
     __syncthreads();
-    if (lane >= F::sums || column >= width)
-        return;
-    for (int e = 0; e < 8; e++) {
+    for (int t = lane * 32 + threadIdx.x; t < F::sums * 256; t += 32 * EIGHT_LANES) {
+        const int k = t / 256, c = t % 256, to = blockIdx.x * 256 + c;
         double total = 0;
         for (int l = 0; l < EIGHT_LANES; l++)
-            total += room[l][lane][threadIdx.x].at[e];
-        parts[((size_t)blockIdx.y * F::sums + lane) * width + column + e] = total;
+            total += room[l][k][c / 8].at[c % 8];
+        if (to < width)
+            parts[((size_t)blockIdx.y * F::sums + k) * width + to] = total;
     }
 }
 
