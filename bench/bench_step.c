@@ -1,5 +1,6 @@
-/* One training step of a GPT-2, or of a --preset over images: zero, forward, backward, AdamW. Talks
- * like bench/peer_torch.py, so that bench/step.py can run both in turn: a JSON line a step, with
+/* One training step of a GPT-2, of a --llama, or of a --preset over images: zero, forward,
+ * backward, AdamW. Talks like bench/peer_torch.py, so that bench/step.py can run both in turn: a
+ * JSON line a step, with
  * --lockstep after a line on standard input. With
  * --profile, where the time goes, by op. On a device with a clock of its own, such as a GPU, times
  * are that clock's. */
@@ -18,9 +19,10 @@
 
 struct config {
     int layers, heads, width, vocab, batch, seq, threads, steps, warmup;
-    int side; /* of images */
+    int side;          /* of images */
+    int kv_heads, mlp; /* of a llama */
     char preset[OPTION_ROOM], kernels[OPTION_ROOM];
-    bool lockstep, profile, mixed;
+    bool lockstep, profile, mixed, llama;
     char device[OPTION_ROOM];
     int activations; /* enum dtype */
 };
@@ -42,6 +44,9 @@ static const struct option table[] = {
     OPTION_BOOL(S, profile, "false", ""),
     OPTION_BOOL(S, mixed, "false", ""),
     OPTION_INT(S, side, "32", 1, 4096, ""),
+    OPTION_BOOL(S, llama, "false", ""),
+    OPTION_INT(S, kv_heads, "0", 0, 1000, ""),
+    OPTION_INT(S, mlp, "0", 0, 100000, ""),
     OPTION_TEXT(S, preset, "", ""),
     OPTION_TEXT(S, kernels, "", ""),
     OPTION_TEXT(S, device, "cpu", ""),
@@ -66,10 +71,12 @@ struct bench {
 
 static enum sotto_status open_model(struct bench *b)
 {
-    struct model_config m = {.arch = ARCH_GPT2,
+    struct model_config m = {.arch = b->c.llama ? ARCH_LLAMA : ARCH_GPT2,
                              .layers = b->c.layers,
                              .width = b->c.width,
                              .heads = b->c.heads,
+                             .kv_heads = b->c.kv_heads,
+                             .mlp_width = b->c.mlp,
                              .vocab = b->c.vocab,
                              .positions = b->c.seq};
     const struct image_sizes sizes = {b->c.side, b->c.side, 3, 10};
@@ -167,12 +174,12 @@ static enum sotto_status step(struct bench *b, double *loss)
     float scale = 1 / (float)(b->batch.rows * b->batch.t);
     b->dev.ops->fill(&b->dev, b->grad.view, b->grad.count, 0);
     TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
-    struct tape_result r = tape_result(&b->tape, b->tape.dev);
-    *loss = r.loss / (double)r.targets;
     if (b->c.mixed)
         optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);
     else
         optim_step(&b->optim, b->theta.view, view_none, b->grad.view, 3e-4, 1);
+    struct tape_result r = tape_result(&b->tape, b->tape.dev); /* waits */
+    *loss = r.loss / (double)r.targets;
     return device_failed(&b->dev);
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's side of the training-step benchmark: a GPT-2 style model, one batch of random tokens, fp32 or bf16 autocast;
-or, with --preset resnet18-cifar, a ResNet-18 over random images, with --channels-last in that memory format.
+"""PyTorch's side of the training-step benchmark: a GPT-2 style model, with --llama a Llama, one batch of random tokens, fp32
+or bf16 autocast; or, with --preset resnet18-cifar, a ResNet-18 over random images, with --channels-last in that memory format.
 
 Run:  python bench/peer_torch.py --layers 6 --heads 6 --width 384 --vocab 8192 --batch 4 --seq 256 --threads 2
 A step is zero_grad, forward, backward, AdamW. Prints {"step", "seconds", "loss"} after each step (warm-up steps are
@@ -66,6 +66,51 @@ class GPT2(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
 
+class LlamaBlock(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        c, self.heads, self.kv_heads = a.width, a.heads, a.kv_heads or a.heads
+        self.d = c // self.heads
+        self.ln_1, self.ln_2 = nn.RMSNorm(c), nn.RMSNorm(c)
+        self.q, self.k, self.v = (nn.Linear(c, h * self.d, bias=False) for h in (self.heads, self.kv_heads, self.kv_heads))
+        self.proj, self.out = nn.Linear(c, c, bias=False), nn.Linear(a.mlp, c, bias=False)
+        self.gate, self.up = nn.Linear(c, a.mlp, bias=False), nn.Linear(c, a.mlp, bias=False)
+
+    def forward(self, x, turn):
+        b, t, c = x.shape
+        n = self.ln_1(x)
+        q, k, v = (w(n).view(b, t, -1, self.d).transpose(1, 2) for w in (self.q, self.k, self.v))
+        q, k = (y * turn[0] + torch.cat((-y[..., self.d // 2:], y[..., :self.d // 2]), -1) * turn[1] for y in (q, k))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=self.heads != self.kv_heads)
+        x = x + self.proj(y.transpose(1, 2).reshape(b, t, c))
+        n = self.ln_2(x)
+        return x + self.out(F.silu(self.gate(n)) * self.up(n))
+
+
+class Llama(nn.Module):
+    def __init__(self, a):
+        super().__init__()
+        self.wte, self.head = nn.Embedding(a.vocab, a.width), nn.Linear(a.width, a.vocab, bias=False)
+        self.blocks = nn.ModuleList(LlamaBlock(a) for _ in range(a.layers))
+        self.ln_f = nn.RMSNorm(a.width)
+        d = a.width // a.heads
+        angle = torch.outer(torch.arange(a.seq), 10000.0 ** -(torch.arange(0, d, 2) / d)).repeat(1, 2)
+        self.register_buffer("turn", torch.stack((angle.cos(), angle.sin())).bfloat16() if a.mixed
+                             else torch.stack((angle.cos(), angle.sin())), persistent=False)
+        for p in self.parameters():
+            if p.dim() >= 2:
+                nn.init.normal_(p, std=0.02)
+
+    def loss(self, x, targets):
+        return F.cross_entropy(self.head(self.ln_f(x)).flatten(0, 1), targets.flatten())
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens)
+        for block in self.blocks:
+            x = block(x, self.turn)
+        return self.loss(x, targets)
+
+
 def conv(c_in, c_out, kernel, stride=1):
     return nn.Sequential(nn.Conv2d(c_in, c_out, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(c_out))
 
@@ -114,15 +159,34 @@ def keep_memory():
         mallopt(m_mmap_max, 0)
 
 
+def start_clock(device):
+    """Returns what stops it, and tells the seconds: on a GPU by its own clock."""
+    if device == "cpu":
+        begin = time.perf_counter()
+        return lambda: time.perf_counter() - begin
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+
+    def stop():
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3
+    return stop
+
+
 def peak_rss_mb():
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1)
 
 
 def parse():
-    p = argparse.ArgumentParser(description="Time PyTorch training steps of a GPT-2 style model on the CPU.")
+    p = argparse.ArgumentParser(description="Time PyTorch training steps of a GPT-2 style model.")
     for name, default in dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256, threads=2,
                               steps=10, warmup=2).items():
         p.add_argument(f"--{name}", type=int, default=default, help=f"default {default}")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default cpu; cuda: times are the GPU's")
+    p.add_argument("--llama", action="store_true", help="RMS norm, rotations, SwiGLU; the output projection is not tied")
+    p.add_argument("--kv_heads", type=int, default=0, help="of a llama; default: as heads")
+    p.add_argument("--mlp", type=int, default=0, help="of a llama: how wide")
     p.add_argument("--side", type=int, default=32, help="of images; default 32")
     p.add_argument("--preset", choices=("", "resnet18-cifar"), default="", help="a model over images")
     p.add_argument("--channels-last", action="store_true", help="of images")
@@ -147,7 +211,9 @@ def main():
     else:
         text = torch.randint(a.vocab, (a.batch, a.seq + 1))
         tokens, targets = text[:, :-1].contiguous(), text[:, 1:].contiguous()
-        model = GPT2(a)
+        with torch.device(a.device):
+            model = Llama(a) if a.llama else GPT2(a)
+    model, tokens, targets = (x.to(a.device) for x in (model, tokens, targets))
     opt = make_optimizer(model)
     loss_of = torch.compile(model) if a.compile == "whole" else model
     if a.compile == "blocks":
@@ -164,13 +230,13 @@ def main():
             if int((line.split() + [threads])[1]) != threads:
                 threads = int(line.split()[1])
                 torch.set_num_threads(threads)
-        start = time.perf_counter()
+        stop = start_clock(a.device)
         opt.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.mixed):
+        with torch.autocast(a.device, dtype=torch.bfloat16, enabled=a.mixed):
             loss = loss_of(tokens, targets)
         loss.backward()
         opt.step()
-        seconds = time.perf_counter() - start
+        seconds = stop()
         print(json.dumps(dict(step=step, seconds=round(seconds, 6), loss=loss.item(), peak_rss_mb=peak_rss_mb())), flush=True)
         if step >= 0:
             times.append(seconds)

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Training steps of sotto and PyTorch, interleaved step by step, as ratios.
 
-Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --resnet18 | --all] [--busy] [--eager]
+Run (in a venv with torch):  python bench/step.py --sotto build/bench_step [--steps 20] [--gpt2 | --medium | --llama | --resnet18 | --all] [--busy]
+      [--eager] [--device cuda --batch 16 --seq 1024]
 Contenders: sotto, torch eager, torch compiled (of a ResNet: contiguous, channels_last); same model, threads and batch. All are
 resident: they start and compile at once, and sleep while others run. After the warm-up every round runs one step of each in
 turn, so that noise of the machine hits all alike. Prints median, quartiles, tokens/s, peak memory, and the ratio of
 sotto to the better of PyTorch's two: of medians, and the median of the ratios round by round. --threads takes several
 counts (16,8,4): ours has a process for each, PyTorch changes the size of its team. --all: both text models, mixed and fp32. --busy is for
-one thread on a machine that others use: processor time, and the shortest.
+one thread on a machine that others use: processor time, and the shortest. With --device cuda (mixed, activations in bf16) a
+contender's turn is ten steps, only the compiled model runs, times are the GPU's, and PyTorch's vocabulary is the next multiple of 64.
 """
 import argparse
 import json
@@ -22,6 +24,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SMALL = dict(layers=6, heads=6, width=384, vocab=8192, batch=4, seq=256)
 GPT2 = dict(layers=12, heads=12, width=768, vocab=50257, batch=4, seq=256)
+MEDIUM = dict(GPT2, layers=24, heads=16, width=1024)
+LLAMA = dict(layers=22, heads=32, kv_heads=4, width=2048, mlp=5632, vocab=32000, batch=4, seq=256)  # 1.1 G parameters
 
 RESNET18 = dict(preset="resnet18-cifar", side=32, batch=64)
 
@@ -55,8 +59,9 @@ class Contender:
             return json.loads(line)["seconds"]
         return None
 
-    def step(self, threads):
-        time.sleep(0.02)  # the threads of the one before stop to wait actively
+    def step(self, threads, follows=False):
+        if not follows:
+            time.sleep(0.02)  # the threads of the one before stop to wait actively
         before = processor_seconds(self.process.pid)
         self.ask(threads)
         took = self.answer()
@@ -74,11 +79,16 @@ class Race:
 
     def __init__(self, sizes, mixed, a):
         self.sizes, self.mixed, self.a = sizes, mixed, a
-        shape = [f"--{k}={v}" for k, v in sizes.items()] + ["--mixed"] * mixed
+        self.turn = 10 if a.device == "cuda" else 1  # steps
+        llama = ["--llama"] * ("mlp" in sizes)
+        shape = [f"--{k}={v}" for k, v in sizes.items()] + ["--mixed"] * mixed + llama + [f"--device={a.device}"]
         peer = [sys.executable, os.path.join(HERE, "peer_torch.py"), f"--threads={a.threads[0]}"] + shape
+        if a.device == "cuda":
+            peer.append(f"--vocab={-(-sizes['vocab'] // 64) * 64}")
+            shape.append("--activations=bf16")
         kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if "preset" in sizes else \
                 (("compiled", ["--compile=" + ("blocks" if a.blocks else "whole")]), ("eager", []))
-        kinds = kinds[-1:] if a.eager else kinds
+        kinds = kinds[-1:] if a.eager else kinds[:1] if a.device == "cuda" else kinds
         self.theirs = [Contender(f"torch {name}", peer + more, a.busy) for name, more in kinds]
         self.ours = {t: Contender("sotto", [a.sotto, f"--threads={t}"] + shape, a.busy, t) for t in a.threads}
 
@@ -100,7 +110,8 @@ class Race:
             c.seconds[threads] = []
         for _ in range(steps):
             for c in [self.ours[threads]] + self.theirs:
-                c.step(threads)
+                for i in range(self.turn):
+                    c.step(threads, i > 0)
         self.report(threads, steps)
 
     def report(self, threads, steps):
@@ -132,6 +143,11 @@ def main():
     p.add_argument("--threads", type=lambda s: [int(t) for t in s.split(",")], default=[2], help="e.g. 2, or 16,8,4")
     p.add_argument("--mixed", action="store_true", help="bf16 parameters and products; PyTorch: bf16 autocast")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192")
+    p.add_argument("--medium", action="store_true", help="GPT-2 medium, 355M")
+    p.add_argument("--llama", action="store_true", help="a Llama of 1.1G parameters")
+    p.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    p.add_argument("--batch", type=int, help="sequences; default 4")
+    p.add_argument("--seq", type=int, help="their length; default 256")
     p.add_argument("--resnet18", action="store_true", help="ResNet-18 over 64 images of 32 x 32")
     p.add_argument("--all", action="store_true", help="GPT-2 124M and L6 H6 C384 V8192 (thrice the steps), mixed and fp32")
     p.add_argument("--busy", action="store_true")
@@ -143,7 +159,9 @@ def main():
         a.threads = [1]
     if len(a.threads) > 1:
         os.environ["TORCHINDUCTOR_CPP_DYNAMIC_THREADS"] = "1"
-    kinds = [(RESNET18 if a.resnet18 else GPT2 if a.gpt2 else SMALL, a.mixed)]
+    sizes = RESNET18 if a.resnet18 else GPT2 if a.gpt2 else MEDIUM if a.medium else LLAMA if a.llama else SMALL
+    sizes = dict(sizes, **{k: v for k, v in (("batch", a.batch), ("seq", a.seq)) if v})
+    kinds = [(sizes, a.mixed or a.device == "cuda")]
     if a.all:
         kinds = [(GPT2, True), (GPT2, False), (SMALL, True), (SMALL, False)]
     races = [Race(sizes, mixed, a) for sizes, mixed in kinds]
