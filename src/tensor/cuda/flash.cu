@@ -8,38 +8,6 @@ namespace {
 
 enum { KEYS = 64 };
 
-/* The running softmax of a strip's two rows of each lane. */
-struct softmax {
-    float max[2], sum[2];
-};
-
-/* Scores become weights, and what there was of sums shrinks by shrink[]. */
-template <int N>
-__device__ __forceinline__ void soften(softmax &s, float scores[N][4], float scale, float shrink[2])
-{
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float top = s.max[half];
-#pragma unroll
-        for (int n = 0; n < N; n++)
-            top = fmaxf(top, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
-        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-        const float base = top == -CUDART_INF_F ? 0 : top * scale; /* nobody seen yet */
-        shrink[half] = power_of_two(s.max[half] * scale - base);
-        float sum = 0;
-#pragma unroll
-        for (int n = 0; n < N; n++)
-#pragma unroll
-            for (int e = 2 * half; e < 2 * half + 2; e++) {
-                scores[n][e] = power_of_two(scores[n][e] * scale - base);
-                sum += scores[n][e];
-            }
-        s.max[half] = top;
-        s.sum[half] = s.sum[half] * shrink[half] + sum;
-    }
-}
-
 /* M strips of 16 queries a warp; heavy blocks, of late queries, come first. */
 template <int W, int M>
 __global__ void __launch_bounds__(WARPS * 32)
@@ -147,6 +115,9 @@ int flash_can(const attention_shape *p, const attention_rows *r, const attention
 
 int launch_flash_forward(stream_t s, const attention_shape *p, const attention_rows *r)
 {
+    const int st = hopper_forward(s, p, r);
+    if (st != cudaErrorNotSupported)
+        return st;
     return by_width(p->width, [=](auto w) {
         constexpr int W = decltype(w)::value;
         return forward<W, W <= 64 ? 2 : 1>(s, p, r);

@@ -2,6 +2,7 @@
 #ifndef SOTTO_TENSOR_CUDA_FLASH_CUH
 #define SOTTO_TENSOR_CUDA_FLASH_CUH
 
+#include <math_constants.h>
 #include <type_traits>
 
 #include "tensor/cuda/attend.cuh"
@@ -35,6 +36,38 @@ __device__ __forceinline__ int lane_row()
 __device__ __forceinline__ int lane_column()
 {
     return threadIdx.x % 4 * 2;
+}
+
+/* The running softmax of a strip's two rows of each lane. */
+struct softmax {
+    float max[2], sum[2];
+};
+
+/* Scores become weights, and what there was of sums shrinks by shrink[]. */
+template <int N>
+__device__ __forceinline__ void soften(softmax &s, float scores[N][4], float scale, float shrink[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = s.max[half];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            top = fmaxf(top, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+        const float base = top == -CUDART_INF_F ? 0 : top * scale; /* nobody seen yet */
+        shrink[half] = power_of_two(s.max[half] * scale - base);
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+                scores[n][e] = power_of_two(scores[n][e] * scale - base);
+                sum += scores[n][e];
+            }
+        s.max[half] = top;
+        s.sum[half] = s.sum[half] * shrink[half] + sum;
+    }
 }
 
 /* Rows of results of a strip, of `width` columns, times `scale`, from the first of a warp's, `row`,
@@ -75,5 +108,11 @@ template <int W> size_t room_of(int rows)
 }
 
 } // namespace
+
+/* flash_hopper.cu and flash_hopper_backward.cu: the same on Hopper. cudaErrorNotSupported: on this
+ * GPU or of these rows they are not possible. */
+int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r);
+int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,
+                    const attention_grads *g);
 
 #endif

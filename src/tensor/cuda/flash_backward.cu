@@ -243,6 +243,9 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
 int launch_flash_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                           const attention_grads *g)
 {
+    const int done = hopper_backward(s, p, r, g);
+    if (done != cudaErrorNotSupported)
+        return done;
     return by_width(p->width, [=](auto w) {
         constexpr int W = decltype(w)::value;
         int st = delta_of<W <= 32 ? 4 : W <= 64 ? 8 : 16>(s, p, r, g);

@@ -116,7 +116,7 @@ int launch_embedding_backward(stream_t s, struct embedding_shape p, struct vec d
 int launch_cross_entropy(stream_t s, int rows, int vocab, size_t stride, struct vec logits,
                          const int32_t *targets, float scale, float *losses, uint8_t *places);
 
-/* attention.cu, flash.cu and flash_backward.cu; batch strides are elements between sequences */
+/* attention.cu, flash*.cu; batch strides are elements between sequences */
 struct attention_shape {
     int batch, t_q, t_k, heads, kv_heads, width, window, whole;
     float scale;
@@ -129,9 +129,10 @@ struct attention_rows {
 };
 struct attention_grads {
     struct vec dq, dk, dv, dy;
-    float *delta; /* room for (batch, heads, t_q) */
+    float *delta; /* room for attention_deltas() */
 };
 enum { ATTENTION_WIDTH = 256 }; /* of a head, at most */
+size_t attention_deltas(const struct attention_shape *p);
 int launch_attention_forward(stream_t s, const struct attention_shape *p,
                              const struct attention_rows *r);
 int launch_attention_backward(stream_t s, const struct attention_shape *p,

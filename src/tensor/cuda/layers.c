@@ -143,10 +143,11 @@ void cuda_attention_backward(struct device *dev, const struct attention *p, stru
 {
     struct attention_shape shape;
     const struct attention_rows r = {cuda_vec(q), cuda_vec(k), cuda_vec(v), cuda_vec(o), lse.data};
-    const size_t rows = (size_t)p->batch * (size_t)p->heads * (size_t)p->t_q;
-    const struct attention_grads g = {cuda_vec(dq), cuda_vec(dk), cuda_vec(dv), cuda_vec(dy),
-                                      device_scratch(dev, rows * sizeof(float))};
-    if (!g.delta || !attention_of(dev, p, &shape))
+    struct attention_grads g = {cuda_vec(dq), cuda_vec(dk), cuda_vec(dv), cuda_vec(dy), NULL};
+    if (!attention_of(dev, p, &shape))
+        return;
+    g.delta = device_scratch(dev, attention_deltas(&shape) * sizeof *g.delta);
+    if (!g.delta)
         return;
     stream_t s = cuda_stream(dev);
     cuda_check(dev,
