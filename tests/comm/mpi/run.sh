@@ -49,5 +49,6 @@ export LD_LIBRARY_PATH=${2:?run.sh SUITE FOLDER-OF-FAKE}${LD_LIBRARY_PATH:+:$LD_
 for ranks in 2 3 4; do
     SOTTO_APART_DELAY=100 timeout $limit "${launch[@]}" -n $ranks "$suite" nccl || { echo "failed by NCCL on $ranks ranks"; exit 1; }
 done
+timeout $limit "${launch[@]}" -n 2 "$suite" gpus || { echo "failed with numbered GPUs"; exit 1; }
 SOTTO_TEST_DEVICE=apart SOTTO_APART_DELAY=100 timeout $limit "${launch[@]}" -n 1 "$suite" self || { echo "failed by NCCL alone"; exit 1; }
 echo "all passed"

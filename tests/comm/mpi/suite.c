@@ -9,6 +9,7 @@
  *     mpi_suite any      rank 0 waits for whoever comes; the last rank gives up: the run must end
  *     mpi_suite nccl     vectors of devices by NCCL, a fake of which is to be found
  *     mpi_suite no-nccl  the same where there is none
+ *     mpi_suite gpus     the same on two ranks whose devices say which GPU they are
  *     mpi_suite self     one rank's messages to itself by NCCL, the real one and on a GPU unless
  *                        SOTTO_TEST_DEVICE says otherwise; exits 77 without either
  *     mpi_suite ended    the same, and the others end: rank 0 is told, and nobody is named
@@ -788,6 +789,62 @@ static void test_self(void)
     exit(0);
 }
 
+static int gpu;
+
+static int gpu_of(const struct device *dev)
+{
+    (void)dev;
+    return gpu;
+}
+
+/* NCCL wants a GPU for each rank: another one, or on another machine. */
+static void test_gpus(void)
+{
+    static const struct {
+        int gpu[2], machines;
+        enum sotto_status on; /* where it is insisted on, */
+        bool nccl;            /* and whether it is taken otherwise */
+    } cases[] = {{{0, 0}, 1, SOTTO_EINVAL, false},
+                 {{0, 1}, 1, SOTTO_OK, true},
+                 {{0, 0}, 2, SOTTO_OK, true},
+                 {{3, 3}, 1, SOTTO_EINVAL, false},
+                 {{-1, -1}, 1, SOTTO_OK, false}};
+    struct memory account = {0};
+    struct device dev;
+    struct buffer b;
+    struct ops ops;
+    OK(device_open(&dev, "apart", &account, 1));
+    OK(buffer_init(&b, &dev, DTYPE_F32, 100, MEMORY_OUTER));
+    ops = *dev.ops;
+    ops.number = gpu_of;
+    dev.ops = &ops;
+    for (size_t i = 0; i < 2 * (sizeof cases / sizeof *cases); i++) {
+        struct comm *c;
+        const bool on = i % 2;
+        const enum sotto_status want = on ? cases[i / 2].on : SOTTO_OK;
+        const struct mpi_config config = {.collectives = MPI_COLLECTIVES_RING,
+                                          .nccl = on ? MPI_NCCL_ON : MPI_NCCL_AUTO};
+        machines = cases[i / 2].machines == 2 ? 2 : 0;
+        gpu = cases[i / 2].gpu[world->rank];
+        OK(mpi_world(&c, &config));
+        c->dev = &dev;
+        const enum sotto_status st = comm_allreduce(c, b.view, b.view, 100);
+        check(st == want, "case %zu: status %d: %s", i, (int)st, sotto_error());
+        check(st == SOTTO_OK || strstr(sotto_error(), "rank 1 has its GPU from another rank"), "%s",
+              sotto_error());
+        const bool nccl = on ? want == SOTTO_OK : cases[i / 2].nccl;
+        check(st != SOTTO_OK || (c->staged == 0) == nccl, "case %zu: %lld bytes through the host",
+              i, (long long)c->staged);
+        OK(device_check(&dev));
+        c->dev = NULL;
+        comm_free(c);
+    }
+    buffer_free(&b);
+    device_close(&dev);
+    comm_free(world);
+    exit(0);
+}
+
 /* Insisted on, it is missed; otherwise vectors pass the host. */
 static void test_no_nccl(void)
 {
@@ -833,7 +890,8 @@ int main(int argc, char **argv)
     const bool nccl = argc > 1 && strcmp(argv[1], "nccl") == 0;
     const bool no_nccl = argc > 1 && strcmp(argv[1], "no-nccl") == 0;
     const bool self = argc > 1 && strcmp(argv[1], "self") == 0;
-    machines = argc > 1 && !nccl && !no_nccl && !self ? 2 : 0;
+    const bool gpus = argc > 1 && strcmp(argv[1], "gpus") == 0;
+    machines = argc > 1 && !nccl && !no_nccl && !self && !gpus ? 2 : 0;
     const struct mpi_config soon = {.collectives = MPI_COLLECTIVES_RING, .patience = 1};
     const bool ended = argc > 1 && strcmp(argv[1], "ended") == 0;
     if (mpi_world(&world, ended ? &soon : NULL) != SOTTO_OK)
@@ -852,6 +910,8 @@ int main(int argc, char **argv)
         test_no_nccl();
     if (self)
         test_self();
+    if (gpus)
+        test_gpus();
     if (argc > 1)
         test_nodes();
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
