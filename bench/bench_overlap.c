@@ -3,7 +3,8 @@
  * real time, of a real model, workers as threads: on a GPU its computing is behind what is issued,
  * so this shows whether lanes run beside it.
  *
- *     bench_overlap [--section.option=value ...]     as for sotto train, e.g. --train.device=cuda
+ *     bench_overlap [turns] [method...] [--section.option=value ...]     as for sotto train, e.g.
+ *                                                                        3 --train.device=cuda
  *
  * A line a method and share: tokens a second without links and with them, and how much of the speed
  * is lost, in percent, turn by turn (median, lowest, highest). Share 0 is without links again. */
@@ -18,10 +19,10 @@
 #include "data/tokens.h"
 #include "train/run.h"
 
-enum { TURNS = 3, WARM = 8 };
+enum { TURNS = 9, WARM = 8 }; /* at most; rounds that are not counted */
 
-static const char *const methods[] = {"ddp", "acco", "co2"};
-static const double shares[] = {0, 0.25, 0.5, 0.9};
+static const char *methods[] = {"ddp", "acco", "co2"}; /* or as many others */
+static const double shares[] = {0.9, 0.5, 0.25, 0};
 enum { METHODS = 3, SHARES = 4 };
 
 /* A run, without its first rounds. */
@@ -103,19 +104,20 @@ static enum sotto_status take_turn(const struct run_config *c, const char *metho
     return SOTTO_OK;
 }
 
-static void print(const char *method, const struct found *f)
+static void print(const char *method, const struct found *f, int turns)
 {
+    const size_t n = (size_t)turns;
     for (int s = 0; s < SHARES; s++) {
         double lost[TURNS], alone[TURNS], linked[TURNS];
         memcpy(alone, f->alone, sizeof alone);
         memcpy(linked, f->linked[s], sizeof linked);
-        for (int i = 0; i < TURNS; i++)
+        for (int i = 0; i < turns; i++)
             lost[i] = 100 * (1 - linked[i] / alone[i]);
-        qsort(lost, TURNS, sizeof *lost, by_size);
-        qsort(alone, TURNS, sizeof *alone, by_size);
-        qsort(linked, TURNS, sizeof *linked, by_size);
-        printf("%-6s %6.2f %12.0f %12.0f %8.2f (%.2f .. %.2f)\n", method, shares[s],
-               alone[TURNS / 2], linked[TURNS / 2], lost[TURNS / 2], lost[0], lost[TURNS - 1]);
+        qsort(lost, n, sizeof *lost, by_size);
+        qsort(alone, n, sizeof *alone, by_size);
+        qsort(linked, n, sizeof *linked, by_size);
+        printf("%-6s %6.2f %12.0f %12.0f %8.2f (%.2f .. %.2f)\n", method, shares[s], alone[n / 2],
+               linked[n / 2], lost[n / 2], lost[0], lost[n - 1]);
     }
 }
 
@@ -135,10 +137,10 @@ static enum sotto_status write_tokens(const char *path, int vocab)
 
 static enum sotto_status run_all(int argc, const char *const *argv, const char *folder)
 {
-    static const char *const begin[][2] = {{"train.workers", "2"}, {"train.nodes", "2"},
-                                           {"train.steps", "40"},  {"train.threads", "2"},
-                                           {"model.layers", "8"},  {"model.width", "512"},
-                                           {"model.heads", "8"},   {"model.positions", "512"}};
+    static const char *const begin[][2] = {
+        {"train.workers", "2"},  {"train.nodes", "2"},   {"train.steps", "40"},
+        {"train.save", "false"}, {"train.threads", "2"}, {"model.layers", "8"},
+        {"model.width", "512"},  {"model.heads", "8"},   {"model.positions", "512"}};
     static struct found found[METHODS];
     struct run_config c;
     struct option_section sections[RUN_SECTIONS];
@@ -153,14 +155,20 @@ static enum sotto_status run_all(int argc, const char *const *argv, const char *
         TRY(set(&c, begin[i][0], begin[i][1]));
     const enum sotto_status st =
         option_parse(sections, RUN_SECTIONS, argc - 1, argv + 1, rest, &n_rest);
+    const int asked = st == SOTTO_OK && n_rest > 0 ? atoi(rest[0]) : 3;
+    const int turns = asked < 1 ? 1 : asked > TURNS ? TURNS : asked;
+    int n = st == SOTTO_OK && n_rest > 1 ? n_rest - 1 : METHODS;
+    n = n > METHODS ? METHODS : n;
+    for (int m = 0; m < n && n_rest > 1; m++)
+        methods[m] = rest[1 + m];
     free(rest);
     TRY(st);
-    for (int turn = 0; turn < TURNS; turn++)
-        for (int m = 0; m < METHODS; m++)
+    for (int turn = 0; turn < turns; turn++)
+        for (int m = 0; m < n; m++)
             TRY(take_turn(&c, methods[m], turn, &found[m]));
     printf("%-6s %6s %12s %12s %8s\n", "method", "share", "tokens/s", "with links", "lost %");
-    for (int m = 0; m < METHODS; m++)
-        print(methods[m], &found[m]);
+    for (int m = 0; m < n; m++)
+        print(methods[m], &found[m], turns);
     return SOTTO_OK;
 }
 
