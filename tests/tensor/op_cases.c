@@ -774,6 +774,8 @@ const struct op_case op_cases[] = {
     {"linear", {40, 1000, 48}, 0},
     {"linear", {5, 800, 2100}, CASE_BIAS}, /* more than is packed at once, in every direction */
     {"linear", {2100, 800, 9}, CASE_BIAS | CASE_IN_OUT},
+    {"linear", {5, 3200, 40}, CASE_BIAS}, /* and deeper than that */
+    {"linear", {3200, 9, 40}, CASE_BIAS | CASE_IN_OUT},
     {"layernorm", {1, 1}, CASE_BIAS},
     {"layernorm", {3, 7}, CASE_BIAS},
     {"layernorm", {5, 33}, CASE_ADD},

@@ -1,10 +1,13 @@
 /* Matrix products over the threads of a device, after Goto and van de Geijn (2008): a product is
  * cut into parts, strips of both operands of a part are packed once, and every thread multiplies
- * tiles of the result. Many threads meet once a part: they pack the next one when no tile of this
- * one is left. A few meet before and after packing, and so keep one part in the cache.
+ * tiles of the result. A strip is as deep as a slice; many threads pack several slices at once, so
+ * that a tile stays with its thread over all of them, and meet once a part: they pack the next one
+ * when no tile of this one is left. A few meet before and after packing, and so keep one part, of
+ * one slice, in the cache.
  *
- * Parts follow from the shape alone; a tile also from the number of threads, since every element is
- * one chain over the depth of a part whatever tile it falls into.
+ * Slices follow from the shape alone; parts and tiles also from the number of threads, since every
+ * element is one chain over the depth of a slice, added slice by slice, whatever tile it falls
+ * into.
  *
  * Not a BLAS, for three reasons. Several workers live in one process and a library's thread pool
  * serves one caller at a time, while its serial build may not be called twice at once. The last bit
@@ -15,7 +18,8 @@
 #include <math.h>
 
 enum {
-    DEPTH = 768,   /* k of a packed strip: a tile's strips stay in the second cache   */
+    DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache           */
+    PACKED = 3072, /* k that many threads pack at once                                 */
     THIN = 4,      /* fewer rows than this: packing b would cost more than the product */
     ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
     ROOM_N = 2048,
@@ -23,15 +27,17 @@ enum {
 };
 
 /* One product and how it is cut: parts down (rows), across (columns) and along the depth, of so
- * much each; tiles of a part. For many threads, operands that change from part to part have room
- * for two. */
+ * many rows, columns and slices each; tiles of a part. For many threads, operands that change from
+ * part to part have room for two. */
 struct plan {
     const struct gemm *g;
     const struct vector_kernels *vector;
     const struct gemm_kernels *kernels;
     int down, across, deep;
-    int rows, columns, depth;
+    int rows, columns, slices;
+    int depth; /* of a slice */
     int tile_rows, tile_columns;
+    size_t a_slice, b_slice; /* floats of a packed slice */
     float *a[2], *b[2];
 };
 
@@ -59,28 +65,42 @@ static size_t strip_size(const struct gemm_kernels *f, int width, int k)
     return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
 }
 
-static void pack_strip_a(const struct part *p, int strip)
+/* How deep a slice of a part is. */
+static int slice_depth(const struct part *p, int slice)
 {
-    const struct gemm *g = p->plan->g;
-    const struct gemm_kernels *f = p->plan->kernels;
-    size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
-    const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
-    f->pack_a(p->a + (size_t)strip * strip_size(f, f->rows, p->k), from, g->lda,
-              min_int(f->rows, p->m - strip * f->rows), p->k, !g->trans_a);
+    return min_int(p->plan->depth, p->k - slice * p->plan->depth);
 }
 
-static void pack_strip_b(const struct part *p, int strip)
+static void pack_strip_a(const struct part *p, int slice, int strip)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
-    size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
+    const int k = slice_depth(p, slice);
+    size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)(p->l + slice * p->plan->depth);
+    const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
+    float *to = p->a + (size_t)slice * p->plan->a_slice + (size_t)strip * strip_size(f, f->rows, k);
+    f->pack_a(to, from, g->lda, min_int(f->rows, p->m - strip * f->rows), k, !g->trans_a);
+}
+
+static void pack_strip_b(const struct part *p, int slice, int strip)
+{
+    const struct gemm *g = p->plan->g;
+    const struct gemm_kernels *f = p->plan->kernels;
+    const int k = slice_depth(p, slice);
+    size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)(p->l + slice * p->plan->depth);
     size_t at = g->trans_b ? j * g->ldb + l : l * g->ldb + j;
-    float *to = p->b + (size_t)strip * strip_size(f, f->columns, p->k);
+    float *to =
+        p->b + (size_t)slice * p->plan->b_slice + (size_t)strip * strip_size(f, f->columns, k);
     int n = min_int(f->columns, p->n - strip * f->columns);
     if (g->b_half)
-        f->pack_b_half(to, g->b_half + at, g->ldb, n, p->k, g->trans_b);
+        f->pack_b_half(to, g->b_half + at, g->ldb, n, k, g->trans_b);
     else
-        f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
+        f->pack_b(to, g->b + at, g->ldb, n, k, g->trans_b);
+}
+
+static int slices_of(const struct part *p)
+{
+    return ceil_div(p->k, p->plan->depth);
 }
 
 static int tiles_down(const struct part *p)
@@ -88,19 +108,20 @@ static int tiles_down(const struct part *p)
     return ceil_div(p->m, p->plan->tile_rows);
 }
 
-/* Elements (i, j) to (i + m, j + n) of c from bf16, and back: while a tile is in the cache. */
-static void widen_c(const struct vector_kernels *f, const struct gemm *g, size_t i, size_t j, int m,
-                    int n)
+/* Elements (i, j) to (i + m, j + n) of c, which are at `at`, from bf16, and back: while a tile is
+ * in the cache. */
+static void widen_c(const struct vector_kernels *f, const struct gemm *g, float *at, size_t ld,
+                    size_t i, size_t j, int m, int n)
 {
-    for (size_t r = i; r < i + (size_t)m; r++)
-        f->widen(g->c + r * g->ldc + j, g->c_from + r * g->ld_half + j, (size_t)n);
+    for (size_t r = i; r < i + (size_t)m; r++, at += ld)
+        f->widen(at, g->c_from + r * g->ld_half + j, (size_t)n);
 }
 
-static void narrow_c(const struct vector_kernels *f, const struct gemm *g, size_t i, size_t j,
-                     int m, int n)
+static void narrow_c(const struct vector_kernels *f, const struct gemm *g, const float *at,
+                     size_t ld, size_t i, size_t j, int m, int n)
 {
-    for (size_t r = i; r < i + (size_t)m; r++)
-        f->narrow(g->c_to + r * g->ld_half + j, g->c + r * g->ldc + j, (size_t)n);
+    for (size_t r = i; r < i + (size_t)m; r++, at += ld)
+        f->narrow(g->c_to + r * g->ld_half + j, at, (size_t)n);
 }
 
 static void multiply_tile(const struct part *p, int tile)
@@ -111,20 +132,29 @@ static void multiply_tile(const struct part *p, int tile)
     int i = tile % tiles_down(p) * rows, j = tile / tiles_down(p) * columns;
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     const int m = min_int(rows, p->m - i), n = min_int(columns, p->n - j);
-    float *c = g->c + row * g->ldc + column;
+    const size_t own = (size_t)f->tile_rows * (size_t)f->tile_columns;
+    const size_t ldc = g->c ? g->ldc : (size_t)f->tile_columns;
+    float *c = g->c ? g->c + row * ldc + column : g->tiles + (size_t)thread_index() * own;
     const float *from = c, *bias = NULL;
-    size_t ld_from = g->ldc;
+    size_t ld_from = ldc;
     if (p->l == 0 && !g->add) {
         from = g->residual ? g->residual + row * g->ld_residual + column : NULL;
         ld_from = g->ld_residual;
         bias = g->bias ? g->bias + column : NULL;
     }
     if (p->l == 0 && g->c_from)
-        widen_c(p->plan->vector, g, row, column, m, n);
-    f->block(m, n, p->k, p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, g->ldc,
-             from, ld_from, bias);
+        widen_c(p->plan->vector, g, c, ldc, row, column, m, n);
+    for (int slice = 0; slice < slices_of(p); slice++) {
+        const int k = slice_depth(p, slice);
+        const float *a = p->a + (size_t)slice * p->plan->a_slice + strip_size(f, i, k);
+        const float *b = p->b + (size_t)slice * p->plan->b_slice + strip_size(f, j, k);
+        if (slice == 0)
+            f->block(m, n, k, a, b, c, ldc, from, ld_from, bias);
+        else
+            f->block(m, n, k, a, b, c, ldc, c, ldc, NULL);
+    }
     if (p->l + p->k == g->k && g->c_to)
-        narrow_c(p->plan->vector, g, row, column, m, n);
+        narrow_c(p->plan->vector, g, c, ldc, row, column, m, n);
 }
 
 static int parts_of(const struct plan *plan)
@@ -144,14 +174,15 @@ static struct part part_of(const struct plan *plan, int index)
                      .new_a = index == 0 || !one_a,
                      .new_b = index % plan->down == 0,
                      .i = index % plan->down * plan->rows,
-                     .l = b % plan->deep * plan->depth,
+                     .l = b % plan->deep * plan->slices * plan->depth,
                      .j = b / plan->deep * plan->columns};
     p.m = min_int(plan->rows, g->m - p.i);
     p.n = min_int(plan->columns, g->n - p.j);
-    p.k = min_int(plan->depth, g->k - p.l);
+    p.k = min_int(plan->slices * plan->depth, g->k - p.l);
     return p;
 }
 
+/* Of a slice. */
 static int strips_a(const struct part *p)
 {
     return p->new_a ? ceil_div(p->m, p->plan->kernels->rows) : 0;
@@ -162,17 +193,23 @@ static int strips_b(const struct part *p)
     return p->new_b ? ceil_div(p->n, p->plan->kernels->columns) : 0;
 }
 
+static int strips_of(const struct part *p)
+{
+    return slices_of(p) * (strips_a(p) + strips_b(p));
+}
+
 static int tiles_of(const struct part *p)
 {
     return tiles_down(p) * ceil_div(p->n, p->plan->tile_columns);
 }
 
-static void pack_strip(const struct part *p, int strip)
+static void pack_strip(const struct part *p, int index)
 {
-    if (strip < strips_a(p))
-        pack_strip_a(p, strip);
+    const int a = strips_a(p), slice = index / (a + strips_b(p)), strip = index % (a + strips_b(p));
+    if (strip < a)
+        pack_strip_a(p, slice, strip);
     else
-        pack_strip_b(p, strip - strips_a(p));
+        pack_strip_b(p, slice, strip - a);
 }
 
 /* Runs on every thread of a small team. */
@@ -180,7 +217,7 @@ static void multiply_part(const struct plan *plan, int index)
 {
     const struct part p = part_of(plan, index);
 #pragma omp for schedule(static)
-    for (int strip = 0; strip < strips_a(&p) + strips_b(&p); strip++)
+    for (int strip = 0; strip < strips_of(&p); strip++)
         pack_strip(&p, strip);
 #pragma omp for schedule(dynamic)
     for (int tile = 0; tile < tiles_of(&p); tile++)
@@ -198,7 +235,7 @@ static void work_between(const struct plan *plan, int index)
     }
     if (index + 1 < parts_of(plan)) {
         next = part_of(plan, index + 1);
-        strips = strips_a(&next) + strips_b(&next);
+        strips = strips_of(&next);
     }
     /* Strips last: they are the smaller pieces, and fill what tiles leave. */
 #pragma omp for schedule(dynamic)
@@ -238,7 +275,7 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
         if (start)
             start_rows(g, k, 0, g->m, j, n);
         if (g->c_from)
-            widen_c(k->vector, g, 0, (size_t)j, g->m, n);
+            widen_c(k->vector, g, g->c + j, g->ldc, 0, (size_t)j, g->m, n);
         for (int i = 0; i < g->m; i++) {
             float *c = g->c + (size_t)i * g->ldc + j;
             const float *a = g->a + (size_t)i * g->lda;
@@ -250,7 +287,7 @@ static void multiply_thin(struct device *dev, const struct gemm *g)
                 k->vector->axpy(c, a[l], g->b + (size_t)l * g->ldb + j, (size_t)n);
         }
         if (g->c_to)
-            narrow_c(k->vector, g, 0, (size_t)j, g->m, n);
+            narrow_c(k->vector, g, g->c + j, g->ldc, 0, (size_t)j, g->m, n);
     }
 }
 
@@ -262,6 +299,14 @@ static inline size_t gemm_work(const struct gemm *g)
 bool cpu_gemm_takes_half(int m)
 {
     return m >= THIN;
+}
+
+size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
+{
+    const struct gemm_kernels *f = chosen(dev, half);
+    if (dev->threads <= FEW || k > PACKED)
+        return 0;
+    return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
 
 /* The largest tile where it leaves every thread a few. Else that with which a part takes the least
@@ -293,20 +338,35 @@ static void choose_tile(struct plan *plan, int threads)
     }
 }
 
-/* Floats that the packed rows and columns of a part take, and for how many parts. */
+/* Floats that the packed rows and columns of a slice take, slices of a part, and for how many
+ * parts. */
 struct sizes {
     size_t a, b;
-    int a_rooms, b_rooms;
+    int slices, a_rooms, b_rooms;
 };
+
+/* The deepest slice: bf16 takes half the room, and sums travel less often. */
+static int deepest(const struct gemm_kernels *f)
+{
+    return f->halves == 1 ? 2 * DEPTH : DEPTH;
+}
 
 static struct sizes sizes_of(const struct device *dev, const struct gemm_kernels *f, int m, int n,
                              int k, int depth)
 {
-    const bool two = dev->threads > FEW, deep = k > depth;
+    const bool many = dev->threads > FEW;
+    const int slices = many ? min_int(ceil_div(k, depth), PACKED / deepest(f)) : 1;
+    const bool deep = k > slices * depth;
     const size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
     const size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
     return (struct sizes){strip_size(f, (int)rows, depth), strip_size(f, (int)columns, depth),
-                          two && (deep || m > ROOM_M) ? 2 : 1, two && (deep || n > ROOM_N) ? 2 : 1};
+                          slices, many && (deep || m > ROOM_M) ? 2 : 1,
+                          many && (deep || n > ROOM_N) ? 2 : 1};
+}
+
+static size_t room_of(const struct sizes *s)
+{
+    return (s->a * (size_t)s->a_rooms + s->b * (size_t)s->b_rooms) * (size_t)s->slices;
 }
 
 /* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
@@ -321,12 +381,15 @@ static struct plan plan_of(const struct device *dev, const struct gemm *g, int t
     struct plan plan = {.g = g, .vector = kernels_of(dev)->vector, .kernels = chosen(dev, g->half)};
     plan.down = cut(g->m, ROOM_M, plan.kernels->rows, &plan.rows);
     plan.across = cut(g->n, ROOM_N, plan.kernels->columns, &plan.columns);
-    plan.deep = cut(g->k, DEPTH, 1, &plan.depth);
+    const int slices = cut(g->k, deepest(plan.kernels), 1, &plan.depth);
     const struct sizes sizes = sizes_of(dev, plan.kernels, g->m, g->n, g->k, plan.depth);
+    plan.slices = sizes.slices;
+    plan.deep = ceil_div(slices, sizes.slices);
+    plan.a_slice = sizes.a, plan.b_slice = sizes.b;
+    const size_t a = sizes.a * (size_t)sizes.slices, b = sizes.b * (size_t)sizes.slices;
     for (int i = 0; i < 2; i++) {
-        plan.a[i] = g->room + sizes.a * (size_t)(i % sizes.a_rooms);
-        plan.b[i] =
-            g->room + sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)(i % sizes.b_rooms);
+        plan.a[i] = g->room + a * (size_t)(i % sizes.a_rooms);
+        plan.b[i] = g->room + a * (size_t)sizes.a_rooms + b * (size_t)(i % sizes.b_rooms);
     }
     choose_tile(&plan, threads);
     return plan;
@@ -356,6 +419,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
-    const struct sizes sizes = sizes_of(dev, chosen(dev, half), m, n, k, min_int(k, DEPTH));
-    return sizes.a * (size_t)sizes.a_rooms + sizes.b * (size_t)sizes.b_rooms;
+    const struct gemm_kernels *f = chosen(dev, half);
+    const struct sizes sizes = sizes_of(dev, f, m, n, k, min_int(k, deepest(f)));
+    return room_of(&sizes);
 }

@@ -12,7 +12,7 @@ struct gemm {
     bool half; /* operands may be rounded to bf16 */
     const float *a, *b;
     const uint16_t *b_half; /* in place of b, where cpu_gemm_takes_half */
-    float *c;
+    float *c;               /* (optional) where c_to is, and `tiles` */
     size_t lda, ldb, ldc;
     const uint16_t *c_from; /* (optional) bf16: what is added to, in place of c, which is scratch */
     uint16_t *c_to;         /* (optional) bf16: gets c, rounded once                              */
@@ -20,10 +20,13 @@ struct gemm {
     const float *bias;      /* (optional) (n)                    */
     const float *residual;  /* (optional) (m, n), may be c       */
     size_t ld_residual;
-    float *room; /* cpu_gemm_room floats of scratch, 64-byte aligned */
+    float *room;  /* cpu_gemm_room floats of scratch, 64-byte aligned              */
+    float *tiles; /* (optional) cpu_gemm_tiles floats, the same: in place of c, tile by tile */
 };
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
+/* Floats of `tiles` for a product of depth k; 0: it needs c. */
+size_t cpu_gemm_tiles(const struct device *dev, int k, bool half);
 /* Whether a product of m rows takes b as bf16. */
 bool cpu_gemm_takes_half(int m);
 void cpu_gemm(struct device *dev, const struct gemm *g);

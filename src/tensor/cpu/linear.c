@@ -52,7 +52,7 @@ static void write_block(struct gemm *g, struct view y, size_t stride, size_t at,
 {
     const bool half = is_half(y);
     uint16_t *to = half ? (uint16_t *)y.data + at : NULL;
-    g->c = half ? room : (float *)y.data + at;
+    g->c = !half ? (float *)y.data + at : g->tiles ? NULL : room;
     g->ldc = half ? columns : stride;
     g->c_from = first ? to : NULL;
     g->c_to = last ? to : NULL;
@@ -163,18 +163,22 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
                            struct view dbias, struct view dy, struct view x)
 {
     size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    size_t n = panel_size(p, is_half(dy) || is_half(dw));
     bool out_in = p->layout == LINEAR_OUT_IN, half = p->half || is_half(dw);
+    size_t tiles = is_half(dw) ? cpu_gemm_tiles(dev, p->rows, half) : 0;
+    bool whole = is_half(dw) && !tiles; /* c is as large as a panel */
+    size_t n = panel_size(p, is_half(dy) || whole);
     size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, half)
                               : cpu_gemm_room(dev, p->in, (int)n, p->rows, half);
-    size_t x_room = is_half(x) ? rows * in : 0, w_room = is_half(dw) ? n * in : 0;
+    size_t x_room = is_half(x) ? rows * in : 0, w_room = whole ? n * in : 0;
     size_t dy_room = is_half(dy) ? rows * n : 0;
-    const size_t floats[] = {gemm_room, x_room, w_room, dy_room};
-    struct room room = cpu_room(dev, floats, 4);
+    const size_t floats[] = {gemm_room, tiles, x_room, w_room, dy_room};
+    struct room room = cpu_room(dev, floats, 5);
     if (!room.data)
         return;
     struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = half};
     g.room = cpu_take(&room, gemm_room);
+    if (tiles)
+        g.tiles = cpu_take(&room, tiles);
     struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room));
     float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
     for (size_t at = 0; at < out; at += n) {
