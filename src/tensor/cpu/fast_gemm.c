@@ -3,6 +3,10 @@
  *
  * Every element of c is one chain of multiply-adds over k whatever tile it falls into, so a product
  * has the same bits however it is cut into tiles. */
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "tensor/cpu/fast_transpose.h"
 #include "tensor/cpu/kernels.h"
 
@@ -10,6 +14,8 @@
 enum { LANES = 16, ROWS = 12, VECTORS = 2 }; /* 24 of 32 registers hold c */
 #elif defined(__AVX__)
 enum { LANES = 8, ROWS = 6, VECTORS = 2 }; /* 12 of 16 */
+#elif defined(__aarch64__)
+enum { LANES = 4, ROWS = 12, VECTORS = 2 }; /* 24 of 32 */
 #else
 enum { LANES = 4, ROWS = 6, VECTORS = 2 };
 #endif
@@ -18,11 +24,45 @@ enum { COLUMNS = VECTORS * LANES };
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
 
+#if defined(__aarch64__)
+#define LANE(i)                                                                                    \
+    sum[i][0] = vfmaq_laneq_f32(sum[i][0], row[0], rows, (i) % 4);                                 \
+    sum[i][1] = vfmaq_laneq_f32(sum[i][1], row[1], rows, (i) % 4)
+#define LANES_FROM(i)                                                                              \
+    rows = vld1q_f32(a + (i));                                                                     \
+    LANE(i);                                                                                       \
+    LANE((i) + 1);                                                                                 \
+    LANE((i) + 2);                                                                                 \
+    LANE((i) + 3)
+
+/* sum += a column of a times a row of b: four rows of a from one register, which leaves enough for
+ * all of the tile. */
+static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS], const float *a,
+                                                           const vec row[VECTORS])
+{
+    vec rows;
+    LANES_FROM(0);
+    LANES_FROM(4);
+    LANES_FROM(8);
+}
+#else
+static inline __attribute__((always_inline)) void multiply(vec sum[ROWS][VECTORS], const float *a,
+                                                           const vec row[VECTORS])
+{
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; i++) {
+        for (int j = 0; j < VECTORS; j++)
+            sum[i][j] += a[i] * row[j];
+    }
+}
+#endif
+
 /* c = a b + from + bias; `from` (the residual, or c itself) and bias may be NULL. */
 static void tile(int k, const float *a, const float *b, float *c, size_t ldc, const float *from,
                  size_t ld_from, const float *bias)
 {
     vec sum[ROWS][VECTORS];
+#pragma GCC unroll 16
     for (int i = 0; i < ROWS; i++) {
         for (int j = 0; j < VECTORS; j++) {
             sum[i][j] = (vec){0};
@@ -35,12 +75,9 @@ static void tile(int k, const float *a, const float *b, float *c, size_t ldc, co
         vec row[VECTORS];
         for (int j = 0; j < VECTORS; j++)
             row[j] = *(const vec_at *)(b + j * LANES);
-#pragma GCC unroll 16
-        for (int i = 0; i < ROWS; i++) {
-            for (int j = 0; j < VECTORS; j++)
-                sum[i][j] += a[i] * row[j];
-        }
+        multiply(sum, a, row);
     }
+#pragma GCC unroll 16
     for (int i = 0; i < ROWS; i++) {
         for (int j = 0; j < VECTORS; j++) {
             if (from)
