@@ -98,7 +98,7 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
     char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
+#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->heads; task++) {
         struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
         struct forward_room room = forward_room(p, w, row, &rest);

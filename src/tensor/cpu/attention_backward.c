@@ -122,7 +122,7 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
     if (!rooms)
         return;
     int group = p->heads / p->kv_heads;
-#pragma omp parallel for schedule(static) num_threads(team(dev, attention_work(p)))
+#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->kv_heads; task++) {
         struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
         struct backward_room room = backward_room(p, w, row, &rest);
