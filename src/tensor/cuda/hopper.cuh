@@ -253,6 +253,19 @@ static inline bool on_hopper()
 #endif
 }
 
+#if CUDART_VERSION < 12000 /* has no maps, nor code for Hopper's own instructions */
+
+struct CUtensorMap {
+    uint64_t opaque[16];
+};
+
+template <class... Rest> static inline int map_rows(CUtensorMap *, Rest...)
+{
+    return 0;
+}
+
+#else
+
 /* A map of the rows of all heads, for copies of `rows` rows of TILE_WIDTH elements of one; elements
  * beyond a head's width and rows beyond the last are 0. 0: CUDA says no. */
 static inline int map_rows(CUtensorMap *map, vec v, int width, int heads, int t, int batch,
@@ -282,5 +295,7 @@ static inline int map_rows(CUtensorMap *map, vec v, int width, int heads, int t,
                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) ==
                CUDA_SUCCESS;
 }
+
+#endif
 
 #endif
