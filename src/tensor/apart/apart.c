@@ -244,7 +244,8 @@ static void apart_call(struct device *dev, device_call *call, const struct view 
     assert(n <= DEVICE_CALL_VIEWS && bytes <= DEVICE_CALL_BYTES);
     for (int i = 0; i < n; i++)
         with.v[i] = here(v[i]);
-    memcpy((char *)&with.v[n], arg, bytes);
+    if (bytes)
+        memcpy((char *)&with.v[n], arg, bytes);
     line_issue(apart_of(dev)->line, foreign_late, &(struct foreign_call){call, n},
                sizeof(struct foreign_call), &with, (size_t)n * sizeof *with.v + bytes);
 }
