@@ -863,6 +863,11 @@ static void clusters_differ(void **state)
     put(&r, 1, 0, "{\"cluster\": \"2 nodes x 2 workers; between 1Gbit/s\"}");
     assert_ok(setup_describe(&jobs, &r, setup));
     assert_string_equal(setup, "clusters differ in train.nodes, link.inter; 1ms a micro-batch");
+    put(&r, 0, 0, "{\"parameters\": 2500000}");
+    put(&r, 1, 0, "{\"parameters\": 2500000}");
+    strcpy(spec.base.train.init, "some/where");
+    assert_ok(setup_describe(&jobs, &r, setup));
+    assert_memory_equal(setup, "where, 2.5 million parameters; ", 31);
     results_free(&r);
     jobs_free(&jobs);
     spec_free(&spec);

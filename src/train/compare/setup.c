@@ -46,9 +46,17 @@ static enum sotto_status find_own(const struct jobs *jobs, const struct run_conf
     return SOTTO_OK;
 }
 
-static void say_model(struct setup *s, const struct model_config *m, const struct results *results)
+/* What training starts from has its own sizes, whatever the preset. */
+static const char *name_model(const struct run_config *c)
 {
-    const char *name = *m->preset ? m->preset : "model";
+    const char *slash = strrchr(c->train.init, '/');
+    if (*c->train.init)
+        return slash && slash[1] ? slash + 1 : c->train.init;
+    return *c->model.preset ? c->model.preset : "model";
+}
+
+static void say_model(struct setup *s, const char *name, const struct results *results)
+{
     struct spread p = results_spread(results, 0, "parameters");
     for (int run = 1; run < results->n_runs; run++) {
         struct spread other = results_spread(results, run, "parameters");
@@ -91,7 +99,7 @@ enum sotto_status setup_describe(const struct jobs *jobs, const struct results *
     TRY(spec_config(jobs->spec, 0, &c));
     TRY(find_own(jobs, &c, own));
     if (!own[MODEL])
-        say_model(&s, &c.model, results);
+        say_model(&s, name_model(&c), results);
     say_cluster(&s, results, c.train.time == TIME_VIRTUAL, own);
     if (!own[STEP] && *c.worker.step)
         say(&s, "%s a micro-batch", c.worker.step);
