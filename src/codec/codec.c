@@ -141,9 +141,10 @@ static struct tiling tiles_of(const struct codec *c, int k)
     return (struct tiling){.tiles = c->cut.list + s->first, .n = s->n};
 }
 
-/* The next tiles of section k that stay in the second caches of the device's cores, in whole rows,
- * so that they are all of the vector from b->from to `end`; none before: b is zero. */
-enum { BLOCK = 1 << 17 }; /* elements of a core */
+/* The next tiles of section k that stay in the second caches of the device's cores, or give a GPU's
+ * enough to do, in whole rows, so that they are all of the vector from b->from to `end`; none
+ * before: b is zero. */
+enum { BLOCK = 1 << 17, BLOCK_FAR = 1 << 24 }; /* elements, of a core, of a GPU */
 static bool next_tiles(const struct codec *c, int k, struct tiling *b, size_t *end)
 {
     const struct cut_section *s = &c->cut.section[k];
@@ -154,7 +155,9 @@ static bool next_tiles(const struct codec *c, int k, struct tiling *b, size_t *e
         return false;
     assert(t->h * t->ny == 1 || (size_t)t->nx * (size_t)t->w == t->stride);
     const int row = t->h > 1 ? t->nx : 1;
-    const size_t most = (size_t)BLOCK * (size_t)c->dev->threads;
+    const size_t most = c->dev->ops->place == PLACE_DEVICE
+                            ? (size_t)BLOCK_FAR
+                            : (size_t)BLOCK * (size_t)c->dev->threads;
     const size_t rows = most / ((size_t)row * (size_t)t->h * (size_t)t->w);
     const size_t left = (size_t)(t->ny * t->nx - b->end), n = (rows ? rows : 1) * (size_t)row;
     *b = (struct tiling){t, 1, b->end, b->end + (int)(n < left ? n : left), 0};

@@ -1,5 +1,6 @@
 /* Tiles of the cosine transform: a block a tile, along w and then along h as products with the
- * matrices of the transform, in shared memory where a tile fits there. */
+ * matrices of the transform, in shared memory where a tile fits there. tiles.cu has those whose
+ * rows are 64 elements. */
 #include "tensor/cuda/element.cuh"
 
 namespace {
@@ -82,13 +83,18 @@ __device__ int count_from(const float *c, int size, unsigned least, int *room)
     return block_sum(mine, room);
 }
 
-/* The largest magnitude that `keep` elements reach, found bit by bit. */
+/* A magnitude that exactly `keep` elements reach or, where equal ones do not let it be, the largest
+ * that as many do; found bit by bit. */
 __device__ unsigned threshold(const float *c, int size, int keep, int *room)
 {
     unsigned found = 0;
-    for (int bit = 30; bit >= 0; bit--)
-        if (count_from(c, size, found | 1u << bit, room) >= keep)
-            found |= 1u << bit;
+    for (int bit = 30, n = 0; bit >= 0 && n != keep; bit--) {
+        const int reach = count_from(c, size, found | 1u << bit, room);
+        if (reach < keep)
+            continue;
+        found |= 1u << bit;
+        n = reach;
+    }
     return found;
 }
 
@@ -236,6 +242,8 @@ int launch_tiles_encode(stream_t s, const tile_shape *p, float *m, int32_t *inde
 {
     if (p->end <= p->begin)
         return 0;
+    if (tiles_by_butterflies(p))
+        return launch_butterflies_encode(s, p, m, index, value);
     const int st = ask_room(encode_kernel, SHARED);
     encode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, m, index, value, room);
     return st ? st : cudaGetLastError();
@@ -247,6 +255,9 @@ int launch_tiles_decode(stream_t s, const tile_shape *p, float *y, int senders,
 {
     if (p->end <= p->begin)
         return 0;
+    if (tiles_by_butterflies(p))
+        return launch_butterflies_decode(s, p, y, senders, index, index_step, value, value_step,
+                                         damaged);
     const message sent = {index, index_step, value, value_step, senders};
     const int st = ask_room(decode_kernel, SHARED);
     decode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, y, sent, room,

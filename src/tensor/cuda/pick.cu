@@ -47,37 +47,36 @@ struct put_each {
     template <int V> __device__ void run(size_t i) const { y[picked(p, i)] = a * get(value, i); }
 };
 
-/* A thread a byte of what is packed: bit by bit from the elements that lie in it. */
+/* A thread has eight elements, which are as many bytes as an element has bits. */
+typedef unsigned __int128 eight;
+
 struct bits_pack_each {
     uint8_t *y;
     const int32_t *x;
-    size_t all; /* bits */
+    size_t n, bytes;
     int bits;
     template <int V> __device__ void run(size_t i) const
     {
-        unsigned byte = 0;
-        for (int b = 0; b < 8; b++) {
-            const size_t at = 8 * i + b;
-            if (at < all)
-                byte |= ((unsigned)x[at / bits] >> at % bits & 1) << b;
-        }
-        y[i] = (uint8_t)byte;
+        eight all = 0;
+        for (int k = 0; k < 8 && 8 * i + k < n; k++)
+            all |= (eight)((unsigned)x[8 * i + k] & ((1u << bits) - 1)) << k * bits;
+        for (int k = 0; k < bits && i * bits + k < bytes; k++)
+            y[i * bits + k] = (uint8_t)(all >> 8 * k);
     }
 };
 
 struct bits_unpack_each {
     int32_t *y;
     const uint8_t *x;
-    size_t bytes;
+    size_t n, bytes;
     int bits;
     template <int V> __device__ void run(size_t i) const
     {
-        const size_t first = i * bits / 8;
-        unsigned three = 0;
-        for (int k = 0; k < 3; k++)
-            if (first + k < bytes)
-                three |= (unsigned)x[first + k] << 8 * k;
-        y[i] = (int32_t)(three >> i * bits % 8 & ((1u << bits) - 1));
+        eight all = 0;
+        for (int k = 0; k < bits && i * bits + k < bytes; k++)
+            all |= (eight)x[i * bits + k] << 8 * k;
+        for (int k = 0; k < 8 && 8 * i + k < n; k++)
+            y[8 * i + k] = (int32_t)((unsigned)(all >> k * bits) & ((1u << bits) - 1));
     }
 };
 
@@ -127,12 +126,12 @@ int launch_put(stream_t s, pick_shape p, float *y, float a, vec value)
 
 int launch_bits_pack(stream_t s, int bits, uint8_t *y, const int32_t *x, size_t n)
 {
-    return each_one(s, bits_pack_each{y, x, n * bits, bits}, (n * bits + 7) / 8);
+    return each_one(s, bits_pack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
 }
 
 int launch_bits_unpack(stream_t s, int bits, int32_t *y, const uint8_t *x, size_t n)
 {
-    return each_one(s, bits_unpack_each{y, x, (n * bits + 7) / 8, bits}, n);
+    return each_one(s, bits_unpack_each{y, x, n, (n * bits + 7) / 8, bits}, (n + 7) / 8);
 }
 
 int launch_signs_pack(stream_t s, uint8_t *y, vec x, size_t n)
