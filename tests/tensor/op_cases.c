@@ -829,6 +829,8 @@ const struct op_case op_cases[] = {
     {"attention", {1, 130, 130, 2, 1, 80, 0, 0}, CASE_FUSED},
     {"attention", {1, 70, 70, 2, 2, 96, 20, 0}, 0},
     {"attention", {2, 70, 70, 2, 1, 24, 0, 0}, CASE_WHOLE | CASE_FUSED},
+    {"attention", {1, 390, 390, 2, 1, 64, 0, 0}, CASE_FUSED}, /* more tiles than stages */
+    {"attention", {1, 330, 330, 1, 1, 128, 250, 0}, 0},
     {"attention", {2, 5, 5, 4, 2, 7, 0, 0}, CASE_WHOLE},
     {"attention", {1, 65, 65, 2, 1, 16, 3, 0}, CASE_WHOLE | CASE_FUSED},
     {"attention", {1, 2, 70, 2, 2, 32, 0, 0}, CASE_WHOLE},
