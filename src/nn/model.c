@@ -179,18 +179,6 @@ void model_state_fade(const struct model *m, struct device *dev, struct view sta
     }
 }
 
-/* As rng_normal, which makes two numbers of a block, by as many threads as there are. */
-static void draw_normal(uint64_t seed, uint64_t stream, float *x, size_t count, float std)
-{
-    enum { PIECE = 1 << 16 };
-#pragma omp parallel for schedule(static) if (count > PIECE)
-    for (size_t i = 0; i < count; i += PIECE) {
-        struct rng rng = rng_make(seed, stream);
-        rng.block = i / 2;
-        rng_normal(&rng, x + i, count - i < PIECE ? count - i : PIECE, 0, std);
-    }
-}
-
 void model_randomize(const struct model *m, uint64_t seed, float *flat)
 {
     memset(flat, 0, table_count(&m->table) * sizeof *flat);
@@ -198,7 +186,8 @@ void model_randomize(const struct model *m, uint64_t seed, float *flat)
         const struct table_entry *e = &m->table.entry[i];
         float *x = flat + m->table.stage_start[e->stage] + e->offset;
         if (e->init == TABLE_NORMAL) {
-            draw_normal(seed, hash_text(e->name), x, e->count, e->std); /* whatever the stages */
+            struct rng rng = rng_make(seed, hash_text(e->name)); /* independent of the stage cut */
+            rng_normal(&rng, x, e->count, 0, e->std);
         } else {
             for (size_t j = 0; j < e->count; j++)
                 x[j] = e->init == TABLE_ONE;

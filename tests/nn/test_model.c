@@ -1,6 +1,4 @@
 /* Models: presets, config.json, the cut into stages, and new parameters. */
-#include "base/hash.h"
-#include "base/rng.h"
 #include "nn/tiny.h"
 
 /* A preset by name, its vocabulary filled in as a tokenizer would. */
@@ -499,31 +497,6 @@ static void flops_are_counted(void **state)
     model_free(&model);
 }
 
-/* Threads draw pieces of a long tensor, and one generator would draw the same. */
-static void randomize_in_pieces(void **state)
-{
-    (void)state;
-    struct model_config c = {
-        .arch = ARCH_GPT2, .layers = 1, .width = 27, .heads = 3, .vocab = 7001, .positions = 8};
-    assert_ok(model_config_resolve(&c));
-    struct model m;
-    assert_ok(model_init(&m, &c, 1, 1));
-    float *flat = malloc(table_count(&m.table) * sizeof *flat);
-    model_randomize(&m, 5, flat);
-    for (int i = 0; i < m.table.n; i++) {
-        const struct table_entry *e = &m.table.entry[i];
-        if (e->init != TABLE_NORMAL)
-            continue;
-        struct rng rng = rng_make(5, hash_text(e->name));
-        float *want = malloc(e->count * sizeof *want);
-        rng_normal(&rng, want, e->count, 0, e->std);
-        assert_memory_equal(flat + e->offset, want, e->count * sizeof *want);
-        free(want);
-    }
-    free(flat);
-    model_free(&m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -540,7 +513,6 @@ int main(void)
         cmocka_unit_test(stage_needs),
         cmocka_unit_test(randomize_depends_on_names_alone),
         cmocka_unit_test(randomize_as_declared),
-        cmocka_unit_test(randomize_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
