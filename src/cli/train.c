@@ -139,11 +139,15 @@ static char *make_stop_words(const struct run *run)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    fputs(
-        ", asked to stop: saving as soon as all workers can; should the process be killed before, ",
-        out);
-    resume_plainly(run, out);
-    fputs(" goes on from the last checkpoint\n", out);
+    if (run_keeps(run)) {
+        fputs(", asked to stop: saving as soon as all workers can; should the process be killed "
+              "before, ",
+              out);
+        resume_plainly(run, out);
+        fputs(" goes on from the last checkpoint\n", out);
+    } else {
+        fputs(", asked to stop as soon as all workers can; nothing is saved\n", out);
+    }
     if (fclose(out) == 0)
         return text;
     free(text);

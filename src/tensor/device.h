@@ -37,10 +37,10 @@ struct device {
  * nothing) or "apart" (the cpu's arithmetic behind what a GPU asks for). "cpu:v4" is one with other
  * kernels than it would choose. `threads` 0: all cores of this process. DEVICE_HELP is the help of
  * an option that names one. */
-#define DEVICE_HELP                                                                                \
-    "cpu; cpu:v4, cpu:v3, cpu:baseline: with kernels of a lesser machine, for the same bits "      \
-    "on several; cuda: a GPU; auto: a GPU where there is one; reference: slow, in double "         \
-    "precision; "                                                                                  \
+#define DEVICE_HELP                                                                                 \
+    "cpu; cpu:v4, cpu:v3, cpu:baseline (aarch64: cpu:bf16): with kernels of a lesser machine, for " \
+    "the same bits on several; cuda: a GPU; auto: a GPU where there is one; reference: slow, in "   \
+    "double precision; "                                                                            \
     "apart: the cpu's bits the way a GPU would compute them, for tests of sotto itself"
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);

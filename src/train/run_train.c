@@ -31,7 +31,8 @@ enum sotto_status run_train(struct run *run)
     if (run->result.complete)
         return SOTTO_OK;
     if (!run_keeps(run))
-        return fail(SOTTO_ESTOPPED, "stopped at step %lld; of what is not saved only %s is left",
+        return fail(SOTTO_ESTOPPED,
+                    "stopped at step %lld; nothing is saved; metrics and the report are in %s",
                     (long long)run->result.step, t->out);
     if (run->result.steps >= BUDGET_UNKNOWN)
         return fail(SOTTO_ESTOPPED, "stopped at step %lld; everything is saved in %s",

@@ -80,6 +80,20 @@ for signal in INT TERM HUP; do
 done
 fails_with 'already holds a run' "${run[@]}" --out=stopped-INT
 
+# Who saves nothing is promised nothing.
+"${run[@]}" --steps=100000 --save=false --out=unsaved >out 2>&1 &
+pid=$!
+for _ in $(seq 100); do
+    grep -q 'step 5/' out && break
+    sleep 0.1
+done
+kill -INT $pid
+wait $pid
+says '^SIGINT, asked to stop .*nothing is saved'
+says '^sotto: SIGINT: stopped at step .*nothing is saved'
+! grep -q 'to go on\|checkpoint' out || die "a way on without a checkpoint: $(cat out)"
+[ -f unsaved/report.json ] && [ ! -d unsaved/checkpoints ] || die "what a run leaves that saves nothing"
+
 # Who goes with the terminal takes no checkpoint along; and nohup keeps a run from hearing of it.
 mkfifo pipe
 cat pipe >out &

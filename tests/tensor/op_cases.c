@@ -775,6 +775,7 @@ const struct op_case op_cases[] = {
     {"linear", {5, 800, 2100}, CASE_BIAS}, /* more than is packed at once, in every direction */
     {"linear", {2100, 800, 9}, CASE_BIAS | CASE_IN_OUT},
     {"linear", {5, 3200, 40}, CASE_BIAS}, /* and deeper than that */
+    {"linear", {12, 2300, 2301}, 0},      /* slices of the depth that are not alike */
     {"linear", {3200, 9, 40}, CASE_BIAS | CASE_IN_OUT},
     {"layernorm", {1, 1}, CASE_BIAS},
     {"layernorm", {3, 7}, CASE_BIAS},

@@ -341,7 +341,7 @@ static void nothing_is_saved(void **state)
     char path[FILE_PATH_ROOM];
     struct run_config c = configure("unsaved", unsaved), saved = configure("unsaved.plain", NULL);
     struct watcher w, plain;
-    assert_fails(train(&c, &w, 3), SOTTO_ESTOPPED, "stopped at step 3; of what is not saved");
+    assert_fails(train(&c, &w, 3), SOTTO_ESTOPPED, "stopped at step 3; nothing is saved");
     c.train.resume = true;
     assert_ok(train(&c, &w, -1));
     assert_ok(train(&saved, &plain, -1));
