@@ -62,14 +62,18 @@ for case in single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 zero.v1.3 mp.v2.6 mp.v1.6; do
     cmp whole.$case/model.safetensors killed.$case/model.safetensors || die "cdp $case: the models differ"
 done
 
-# Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
-for signal in INT TERM HUP; do
-    "${run[@]}" --steps=100000 --save_every=0 --out=stopped-$signal >out 2>&1 &
-    pid=$!
+under_way() {
     for _ in $(seq 100); do
         grep -q 'step 5/' out && break
         sleep 0.1
     done
+}
+
+# Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
+for signal in INT TERM HUP; do
+    "${run[@]}" --steps=100000 --save_every=0 --out=stopped-$signal >out 2>&1 &
+    pid=$!
+    under_way
     kill -$signal $pid
     wait $pid
     [ $? = 130 ] || die "exit code of a run after SIG$signal: $(cat out)"
@@ -83,10 +87,7 @@ fails_with 'already holds a run' "${run[@]}" --out=stopped-INT
 # Who saves nothing is promised nothing.
 "${run[@]}" --steps=100000 --save=false --out=unsaved >out 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-    grep -q 'step 5/' out && break
-    sleep 0.1
-done
+under_way
 kill -INT $pid
 wait $pid
 says '^SIGINT, asked to stop .*nothing is saved'
@@ -100,10 +101,7 @@ cat pipe >out &
 reader=$!
 "${run[@]}" --steps=100000 --save_every=0 --out=piped >pipe 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-    grep -q 'step 5/' out && break
-    sleep 0.1
-done
+under_way
 kill -STOP $pid # so that both are gone at once
 kill -HUP $pid
 kill $reader
@@ -113,10 +111,7 @@ wait $pid
 [ -d piped/checkpoints ] || die "no checkpoint where the reader was gone"
 (trap '' HUP && exec "${run[@]}" --steps=100000 --save_every=0 --out=kept) >out 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-    grep -q 'step 5/' out && break
-    sleep 0.1
-done
+under_way
 kill -HUP $pid
 kill -INT $pid
 wait $pid

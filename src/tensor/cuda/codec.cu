@@ -164,16 +164,8 @@ __global__ void encode_kernel(tile_shape p, float *m, int32_t *index, vec value,
     }
 }
 
-struct message {
-    const int32_t *index;
-    size_t index_step;
-    vec value;
-    size_t value_step;
-    int senders;
-};
-
 /* Means of what was sent, in t.a. */
-__device__ void add_up(const tile_shape &p, const tile &t, const message &sent, uint64_t *damaged)
+__device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &sent, uint64_t *damaged)
 {
     const int size = p.h * p.w;
     for (int e = threadIdx.x; e < size; e += blockDim.x) {
@@ -199,7 +191,7 @@ __device__ void add_up(const tile_shape &p, const tile &t, const message &sent, 
     __syncthreads();
 }
 
-__global__ void decode_kernel(tile_shape p, float *y, message sent, float *rooms, uint64_t *damaged)
+__global__ void decode_kernel(tile_shape p, float *y, tile_messages sent, float *rooms, uint64_t *damaged)
 {
     extern __shared__ float shared[];
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
@@ -249,18 +241,15 @@ int launch_tiles_encode(stream_t s, const tile_shape *p, float *m, int32_t *inde
     return st ? st : cudaGetLastError();
 }
 
-int launch_tiles_decode(stream_t s, const tile_shape *p, float *y, int senders,
-                        const int32_t *index, size_t index_step, vec value, size_t value_step,
+int launch_tiles_decode(stream_t s, const tile_shape *p, float *y, const tile_messages *sent,
                         float *room, uint64_t *damaged)
 {
     if (p->end <= p->begin)
         return 0;
     if (tiles_by_butterflies(p))
-        return launch_butterflies_decode(s, p, y, senders, index, index_step, value, value_step,
-                                         damaged);
-    const message sent = {index, index_step, value, value_step, senders};
+        return launch_butterflies_decode(s, p, y, sent, damaged);
     const int st = ask_room(decode_kernel, SHARED);
-    decode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, y, sent, room,
+    decode_kernel<<<tile_blocks(p), threads_of(p), shared_bytes(p), s>>>(*p, y, *sent, room,
                                                                          damaged);
     return st ? st : cudaGetLastError();
 }

@@ -50,14 +50,15 @@ void cuda_tiles_decode(struct device *dev, const struct tiling *p, struct view b
                        struct view y, struct view index, size_t index_step, struct view value,
                        size_t value_step)
 {
+    const struct tile_messages sent = {index.data, index_step, cuda_vec(value), value_step,
+                                       senders};
     float *room;
     if (!open_rooms(dev, p, basis, &room))
         return;
     for (int k = 0; k < p->n; k++) {
         const struct tile_shape s = shape_of(p, k, basis);
         cuda_check(dev,
-                   launch_tiles_decode(cuda_stream(dev), &s, y.data, senders, index.data,
-                                       index_step, cuda_vec(value), value_step, room,
+                   launch_tiles_decode(cuda_stream(dev), &s, y.data, &sent, room,
                                        &cuda_of(dev)->news->damaged),
                    "decode");
     }

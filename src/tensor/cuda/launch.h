@@ -214,18 +214,23 @@ int tile_blocks(const struct tile_shape *p);
 size_t tile_room(const struct tile_shape *p);
 int launch_tiles_encode(stream_t s, const struct tile_shape *p, float *m, int32_t *index,
                         struct vec value, float *room);
+struct tile_messages { /* of so many senders, each a step behind the one before */
+    const int32_t *index;
+    size_t index_step;
+    struct vec value;
+    size_t value_step;
+    int senders;
+};
 /* `damaged` becomes index << 32 | h << 16 | w where a message names a coefficient beyond a tile. */
-int launch_tiles_decode(stream_t s, const struct tile_shape *p, float *y, int senders,
-                        const int32_t *index, size_t index_step, struct vec value,
-                        size_t value_step, float *room, uint64_t *damaged);
+int launch_tiles_decode(stream_t s, const struct tile_shape *p, float *y,
+                        const struct tile_messages *sent, float *room, uint64_t *damaged);
 
 /* tiles.cu: the same for tiles of at most 64 rows of 64 elements, without a room. */
 int tiles_by_butterflies(const struct tile_shape *p);
 int launch_butterflies_encode(stream_t s, const struct tile_shape *p, float *m, int32_t *index,
                               struct vec value);
-int launch_butterflies_decode(stream_t s, const struct tile_shape *p, float *y, int senders,
-                              const int32_t *index, size_t index_step, struct vec value,
-                              size_t value_step, uint64_t *damaged);
+int launch_butterflies_decode(stream_t s, const struct tile_shape *p, float *y,
+                              const struct tile_messages *sent, uint64_t *damaged);
 
 /* pick.cu */
 int launch_bits_pack(stream_t s, int bits, uint8_t *y, const int32_t *x, size_t n);

@@ -277,17 +277,10 @@ __global__ void __launch_bounds__(SIDE, 8)
     }
 }
 
-struct message {
-    const int32_t *index;
-    size_t index_step;
-    vec value;
-    size_t value_step;
-    int senders;
-};
-
 /* Adds a coefficient of sender r to the tile of `size` elements at a. */
-__device__ __forceinline__ void add_one(const tile_shape &p, const message &sent, int r, size_t at,
-                                        float *a, uint16_t *count, int size, uint64_t *damaged)
+__device__ __forceinline__ void add_one(const tile_shape &p, const tile_messages &sent, int r,
+                                        size_t at, float *a, uint16_t *count, int size,
+                                        uint64_t *damaged)
 {
     const uint32_t e = (uint32_t)sent.index[r * sent.index_step + at];
     if (e >= (uint32_t)size) {
@@ -310,7 +303,7 @@ __device__ __forceinline__ void make_means(float *row, const uint16_t *count)
 
 template <bool WHOLE>
 __global__ void __launch_bounds__(SIDE, 8)
-    decode_tiles(tile_shape p, float *y, message sent, uint64_t *damaged)
+    decode_tiles(tile_shape p, float *y, tile_messages sent, uint64_t *damaged)
 {
     __shared__ float a[SIDE * LINE];
     __shared__ uint16_t count[SIDE * LINE];
@@ -352,7 +345,7 @@ __global__ void __launch_bounds__(SIDE, 8)
 }
 
 __global__ void __launch_bounds__(SIDE, 8)
-    decode_chunks(tile_shape p, float *y, message sent, uint64_t *damaged)
+    decode_chunks(tile_shape p, float *y, tile_messages sent, uint64_t *damaged)
 {
     __shared__ float a[SIDE * LINE];
     __shared__ uint16_t count[SIDE * LINE];
@@ -400,14 +393,12 @@ int launch_butterflies_encode(stream_t s, const tile_shape *p, float *m, int32_t
     return cudaGetLastError();
 }
 
-int launch_butterflies_decode(stream_t s, const tile_shape *p, float *y, int senders,
-                              const int32_t *index, size_t index_step, vec value, size_t value_step,
+int launch_butterflies_decode(stream_t s, const tile_shape *p, float *y, const tile_messages *sent,
                               uint64_t *damaged)
 {
-    const message sent = {index, index_step, value, value_step, senders};
     auto kernel = p->h == 1      ? decode_chunks
                   : p->h == SIDE ? decode_tiles<true>
                                  : decode_tiles<false>;
-    kernel<<<blocks_for(p), SIDE, 0, s>>>(*p, y, sent, damaged);
+    kernel<<<blocks_for(p), SIDE, 0, s>>>(*p, y, *sent, damaged);
     return cudaGetLastError();
 }
