@@ -4,6 +4,7 @@
 
 #include "base/available.h"
 #include "comm/mpi/mpi.h"
+#include "tensor/ops.h"
 #include "train/gather.h"
 #include "train/trial.h"
 
@@ -304,12 +305,43 @@ static void list_largest(const struct estimate *e, char *out, size_t room)
     }
 }
 
+/* What a device that has memory of its own has left. */
+static enum sotto_status left_on(const char *device, struct available *out)
+{
+    struct memory memory = {0};
+    struct device dev;
+    size_t left, all;
+    TRY(device_open(&dev, device, &memory, 1));
+    if (dev.ops->left) {
+        dev.ops->left(&dev, &left, &all);
+        *out = (struct available){(double)left, "the device"};
+    }
+    const enum sotto_status st = device_check(&dev);
+    device_close(&dev);
+    return st;
+}
+
+/* What of it this process has on such a device. Ranks of MPI are a worker each, all about alike,
+ * and may have a device each; checkpoints are in the host's memory. */
+static void keep_on_device(const struct run *run, struct estimate *e)
+{
+    const int processes = run->cluster.mpi ? e->workers : 1;
+    e->bytes[MEMORY_CHECKPOINT] = e->total = 0;
+    e->workers /= processes;
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        e->total += e->bytes[c] /= processes;
+}
+
 enum sotto_status estimate_check(const struct run *run)
 {
     struct estimate e;
     char parts[512], workers[48] = "", needs[32], left[32];
-    const struct available a = available_memory("");
+    struct available a = available_memory("");
     TRY(estimate_run(run, &e));
+    if (device_place(run->config.train.device) == PLACE_DEVICE) {
+        TRY(left_on(run->config.train.device, &a));
+        keep_on_device(run, &e);
+    }
     if (e.total <= a.bytes)
         return SOTTO_OK;
     list_largest(&e, parts, sizeof parts);

@@ -31,7 +31,8 @@ struct estimate {
 };
 enum sotto_status estimate_run(const struct run *run, struct estimate *out);
 
-/* Refuses a run whose estimate is more than this process may take, with both. */
+/* Refuses a run whose estimate is more than this process may take, or than its device has left
+ * where that has memory of its own, with both. */
 enum sotto_status estimate_check(const struct run *run);
 
 #endif

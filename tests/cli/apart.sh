@@ -26,6 +26,11 @@ activations() { sed -n 's/"memory_activations": \([0-9]*\),/\1/p' "$1"; }
 [ "$(activations apart.memory)" -gt "$(activations cpu.memory)" ] || die "a device that is apart keeps no more"
 diff cpu.again.memory apart.again.memory || die "a device that is apart needs other memory for train.recompute"
 
+# What it has no room for is refused, whatever the host has: these workers need 2.6 MB there.
+fails_with 'the device has 2 MB left' env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=apart --out=large
+succeeds env SOTTO_APART_MEMORY=4000000 "$sotto" "${memory[@]}" --device=apart --out=large
+succeeds env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=cpu --out=small
+
 # What was trained on one is gone on with on the other.
 succeeds "$sotto" train --resume apart --steps=8 --device=cpu
 state=$(grep -o 'state [0-9a-f]*' out)

@@ -4,7 +4,8 @@
  * crashes. Its ops run late, in the order they were issued, so that whoever does not wait for them
  * or for another context's has other bits than the cpu: as late as can be, when somebody waits for
  * them, or with SOTTO_APART_DELAY, microseconds at most, now sooner and now later on a thread of
- * their own. The results are those of the cpu table, to the bit. */
+ * their own. The results are those of the cpu table, to the bit. SOTTO_APART_MEMORY is how many bytes
+ * it says that it has left. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +116,13 @@ static void apart_release(struct device *dev, void *memory, size_t bytes)
     void *real = (void *)((uintptr_t)memory - away);
     (void)bytes;
     issue(dev, release_late, &real, sizeof real);
+}
+
+static void apart_left(struct device *dev, size_t *left, size_t *all)
+{
+    (void)dev;
+    const char *bytes = getenv("SOTTO_APART_MEMORY");
+    *left = *all = bytes ? strtoull(bytes, NULL, 10) : SIZE_MAX;
 }
 
 /* What is written travels with the call, or in memory that comes and goes where that is too long.
@@ -419,6 +427,7 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
         .close = apart_close,
         .alloc = apart_alloc,
         .release = apart_release,
+        .left = apart_left,
         .write = apart_write,
         .read = apart_read,
         .sync = apart_sync,

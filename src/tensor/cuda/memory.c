@@ -37,7 +37,13 @@ void cuda_left(struct device *dev, size_t *left, size_t *all)
 {
     (void)cuda_stream(dev);
     *left = *all = 0;
-    cuda_check(dev, cudaMemGetInfo(left, all), "say how much memory it has");
+    uint64_t kept = 0, used = 0; /* by the pool: the difference waits for who asks next */
+    const cudaMemPool_t pool = cuda_of(dev)->pool;
+    cudaError_t e = cudaMemGetInfo(left, all);
+    e = e ? e : cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReservedMemCurrent, &kept);
+    e = e ? e : cudaMemPoolGetAttribute(pool, cudaMemPoolAttrUsedMemCurrent, &used);
+    cuda_check(dev, e, "say how much memory it has");
+    *left += kept - used;
 }
 
 void cuda_drop(struct device *dev, struct cuda_room *room)
