@@ -165,7 +165,8 @@ __global__ void encode_kernel(tile_shape p, float *m, int32_t *index, vec value,
 }
 
 /* Means of what was sent, in t.a. */
-__device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &sent, uint64_t *damaged)
+__device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &sent,
+                       uint64_t *damaged)
 {
     const int size = p.h * p.w;
     for (int e = threadIdx.x; e < size; e += blockDim.x) {
@@ -191,7 +192,8 @@ __device__ void add_up(const tile_shape &p, const tile &t, const tile_messages &
     __syncthreads();
 }
 
-__global__ void decode_kernel(tile_shape p, float *y, tile_messages sent, float *rooms, uint64_t *damaged)
+__global__ void decode_kernel(tile_shape p, float *y, tile_messages sent, float *rooms,
+                              uint64_t *damaged)
 {
     extern __shared__ float shared[];
     for (int i = p.begin + blockIdx.x; i < p.end; i += gridDim.x) {
