@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/available.h"
 #include "data/image/images.h"
 #include "train/budget.h"
 #include "train/estimate.h"
@@ -178,9 +177,10 @@ static enum sotto_status print_traffic(const struct run *run)
 static enum sotto_status print_estimate(const struct run *run)
 {
     struct estimate e;
-    const struct available a = available_memory("");
+    struct available a;
     if (run->config.train.oracle == ORACLE_NULL)
         return SOTTO_OK;
+    TRY(estimate_left(run, &a));
     TRY(estimate_run(run, &e));
     printf("memory: about %.1f MB on this machine (", e.total / 1e6);
     for (int c = 0, n = 0; c < MEMORY_CATEGORIES; c++)

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/available.h"
 #include "comm/mpi/mpi.h"
 #include "tensor/ops.h"
 #include "train/gather.h"
@@ -305,13 +304,15 @@ static void list_largest(const struct estimate *e, char *out, size_t room)
     }
 }
 
-/* What a device that has memory of its own has left. */
-static enum sotto_status left_on(const char *device, struct available *out)
+enum sotto_status estimate_left(const struct run *run, struct available *out)
 {
     struct memory memory = {0};
     struct device dev;
     size_t left, all;
-    TRY(device_open(&dev, device, &memory, 1));
+    *out = available_memory("");
+    if (device_place(run->config.train.device) == PLACE_HOST)
+        return SOTTO_OK;
+    TRY(device_open(&dev, run->config.train.device, &memory, 1));
     if (dev.ops->left) {
         dev.ops->left(&dev, &left, &all);
         *out = (struct available){(double)left, "the device"};
@@ -321,8 +322,8 @@ static enum sotto_status left_on(const char *device, struct available *out)
     return st;
 }
 
-/* What of it this process has on such a device. Ranks of MPI are a worker each, all about alike,
- * and may have a device each; checkpoints are in the host's memory. */
+/* What of it this process has on a device with memory of its own. Ranks of MPI are a worker each,
+ * all about alike, and may have a device each; checkpoints are in the host's memory. */
 static void keep_on_device(const struct run *run, struct estimate *e)
 {
     const int processes = run->cluster.mpi ? e->workers : 1;
@@ -336,12 +337,11 @@ enum sotto_status estimate_check(const struct run *run)
 {
     struct estimate e;
     char parts[512], workers[48] = "", needs[32], left[32];
-    struct available a = available_memory("");
+    struct available a;
+    TRY(estimate_left(run, &a));
     TRY(estimate_run(run, &e));
-    if (device_place(run->config.train.device) == PLACE_DEVICE) {
-        TRY(left_on(run->config.train.device, &a));
+    if (device_place(run->config.train.device) == PLACE_DEVICE)
         keep_on_device(run, &e);
-    }
     if (e.total <= a.bytes)
         return SOTTO_OK;
     list_largest(&e, parts, sizeof parts);

@@ -5,6 +5,7 @@
 #ifndef SOTTO_TRAIN_ESTIMATE_H
 #define SOTTO_TRAIN_ESTIMATE_H
 
+#include "base/available.h"
 #include "train/run.h"
 #include "train/asked.h"
 
@@ -31,8 +32,10 @@ struct estimate {
 };
 enum sotto_status estimate_run(const struct run *run, struct estimate *out);
 
-/* Refuses a run whose estimate is more than this process may take, or than its device has left
- * where that has memory of its own, with both. */
+/* What this process may still take, or its device has left where that has memory of its own. */
+enum sotto_status estimate_left(const struct run *run, struct available *out);
+
+/* Refuses a run whose estimate is more than that, with both. */
 enum sotto_status estimate_check(const struct run *run);
 
 #endif

@@ -5,11 +5,13 @@
  * or for another context's has other bits than the cpu: as late as can be, when somebody waits for
  * them, or with SOTTO_APART_DELAY, microseconds at most, now sooner and now later on a thread of
  * their own. The results are those of the cpu table, to the bit. SOTTO_APART_MEMORY is how many bytes
- * it says that it has left. */
+ * it says that it has left, in place of the host's. */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/available.h"
 #include "tensor/apart/line.h"
 #include "tensor/cpu/cpu.h"
 
@@ -122,7 +124,8 @@ static void apart_left(struct device *dev, size_t *left, size_t *all)
 {
     (void)dev;
     const char *bytes = getenv("SOTTO_APART_MEMORY");
-    *left = *all = bytes ? strtoull(bytes, NULL, 10) : SIZE_MAX;
+    const double host = available_memory("").bytes;
+    *left = *all = bytes ? strtoull(bytes, NULL, 10) : isfinite(host) ? (size_t)host : SIZE_MAX;
 }
 
 /* What is written travels with the call, or in memory that comes and goes where that is too long.
