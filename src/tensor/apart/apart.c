@@ -4,8 +4,8 @@
  * crashes. Its ops run late, in the order they were issued, so that whoever does not wait for them
  * or for another context's has other bits than the cpu: as late as can be, when somebody waits for
  * them, or with SOTTO_APART_DELAY, microseconds at most, now sooner and now later on a thread of
- * their own. The results are those of the cpu table, to the bit. SOTTO_APART_MEMORY is how many bytes
- * it says that it has left, in place of the host's. */
+ * their own. The results are those of the cpu table, to the bit. SOTTO_APART_MEMORY is how many
+ * bytes it says that it has left, in place of the host's. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
