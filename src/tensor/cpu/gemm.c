@@ -1,9 +1,12 @@
-/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): a product is
- * cut into parts, strips of both operands of a part are packed once, and every thread multiplies
- * tiles of the result. A strip is as deep as a slice; many threads pack several slices at once, so
- * that a tile stays with its thread over all of them, and meet once a part: they pack the next one
- * when no tile of this one is left. A few meet before and after packing, and so keep one part, of
- * one slice, in the cache.
+/* Matrix products over the threads of a device, after Goto and van de Geijn (2008): strips of both
+ * operands are packed, and tiles of the result are multiplied in registers. The depth is cut into
+ * slices, one after the other.
+ *
+ * One thread or a few cut the product into parts, pack a part together, and share its tiles. Many
+ * threads share nothing but what they read: each packs a block of rows, which stays in its second
+ * cache, and then the columns of part after part of that block. What several of them pack costs
+ * less than packed strips that travel from one core to the others. Who has finished a block helps
+ * with another; nobody waits but for the slice before of the same part, or at the end.
  *
  * Slices follow from the shape alone; parts and tiles also from the number of threads, since every
  * element is one chain over the depth of a slice, added slice by slice, whatever tile it falls
@@ -15,30 +18,35 @@
  * and residual go in while a tile is in the cache. */
 #include "tensor/cpu/gemm.h"
 
+#include <assert.h>
 #include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
 
 enum {
     DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache           */
-    PACKED = 3072, /* k that many threads pack at once                                 */
     THIN = 4,      /* fewer rows than this: packing b would cost more than the product */
-    ROOM_M = 2048, /* rows of a and columns of b that are packed at once            */
+    FEW = 2,       /* threads that pack together                                       */
+    ROOM_M = 2048, /* rows of a and columns of b that they pack at once                */
     ROOM_N = 2048,
-    FEW = 2 /* threads that meet before and after packing */
+    BLOCK = 5 << 16, /* floats of a packed block of rows, which stays in the second cache  */
+    COLUMNS = 32,    /* of a part of such a block: a multiple of every kernel's            */
+    PACKING = 32     /* to pack an element takes as long as to multiply so many            */
 };
 
 /* One product and how it is cut: parts down (rows), across (columns) and along the depth, of so
- * many rows, columns and slices each; tiles of a part. For many threads, operands that change from
- * part to part have room for two. */
+ * many rows, columns and so deep each; tiles of a part. */
 struct plan {
     const struct gemm *g;
     const struct vector_kernels *vector;
     const struct gemm_kernels *kernels;
     int down, across, deep;
-    int rows, columns, slices;
-    int depth; /* of a slice */
+    int rows, columns, depth;
     int tile_rows, tile_columns;
-    size_t a_slice, b_slice; /* floats of a packed slice */
-    float *a[2], *b[2];
+    float *a, *b;      /* packed: of the team, or of the first thread             */
+    size_t apart;      /* floats from a thread's to the next one's                */
+    atomic_int *taken; /* (deep, down): parts of a slice and block that are taken */
+    atomic_int *done;  /* (down, across): slices that are added                   */
 };
 
 /* Rows [i, i + m), columns [j, j + n), depth [l, l + k); `new_a`, `new_b`: not packed before. */
@@ -65,42 +73,28 @@ static size_t strip_size(const struct gemm_kernels *f, int width, int k)
     return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
 }
 
-/* How deep a slice of a part is. */
-static int slice_depth(const struct part *p, int slice)
-{
-    return min_int(p->plan->depth, p->k - slice * p->plan->depth);
-}
-
-static void pack_strip_a(const struct part *p, int slice, int strip)
+static void pack_strip_a(const struct part *p, int strip)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
-    const int k = slice_depth(p, slice);
-    size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)(p->l + slice * p->plan->depth);
+    size_t i = (size_t)(p->i + strip * f->rows), l = (size_t)p->l;
     const float *from = g->trans_a ? g->a + l * g->lda + i : g->a + i * g->lda + l;
-    float *to = p->a + (size_t)slice * p->plan->a_slice + (size_t)strip * strip_size(f, f->rows, k);
-    f->pack_a(to, from, g->lda, min_int(f->rows, p->m - strip * f->rows), k, !g->trans_a);
+    float *to = p->a + (size_t)strip * strip_size(f, f->rows, p->k);
+    f->pack_a(to, from, g->lda, min_int(f->rows, p->m - strip * f->rows), p->k, !g->trans_a);
 }
 
-static void pack_strip_b(const struct part *p, int slice, int strip)
+static void pack_strip_b(const struct part *p, int strip)
 {
     const struct gemm *g = p->plan->g;
     const struct gemm_kernels *f = p->plan->kernels;
-    const int k = slice_depth(p, slice);
-    size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)(p->l + slice * p->plan->depth);
+    size_t j = (size_t)(p->j + strip * f->columns), l = (size_t)p->l;
     size_t at = g->trans_b ? j * g->ldb + l : l * g->ldb + j;
-    float *to =
-        p->b + (size_t)slice * p->plan->b_slice + (size_t)strip * strip_size(f, f->columns, k);
+    float *to = p->b + (size_t)strip * strip_size(f, f->columns, p->k);
     int n = min_int(f->columns, p->n - strip * f->columns);
     if (g->b_half)
-        f->pack_b_half(to, g->b_half + at, g->ldb, n, k, g->trans_b);
+        f->pack_b_half(to, g->b_half + at, g->ldb, n, p->k, g->trans_b);
     else
-        f->pack_b(to, g->b + at, g->ldb, n, k, g->trans_b);
-}
-
-static int slices_of(const struct part *p)
-{
-    return ceil_div(p->k, p->plan->depth);
+        f->pack_b(to, g->b + at, g->ldb, n, p->k, g->trans_b);
 }
 
 static int tiles_down(const struct part *p)
@@ -133,7 +127,7 @@ static void multiply_tile(const struct part *p, int tile)
     size_t row = (size_t)(p->i + i), column = (size_t)(p->j + j);
     const int m = min_int(rows, p->m - i), n = min_int(columns, p->n - j);
     const size_t own = (size_t)f->tile_rows * (size_t)f->tile_columns;
-    const size_t ldc = g->c ? g->ldc : (size_t)f->tile_columns;
+    const size_t ldc = g->c ? g->ldc : (size_t)columns;
     float *c = g->c ? g->c + row * ldc + column : g->tiles + (size_t)thread_index() * own;
     const float *from = c, *bias = NULL;
     size_t ld_from = ldc;
@@ -144,58 +138,39 @@ static void multiply_tile(const struct part *p, int tile)
     }
     if (p->l == 0 && g->c_from)
         widen_c(p->plan->vector, g, c, ldc, row, column, m, n);
-    for (int slice = 0; slice < slices_of(p); slice++) {
-        const int k = slice_depth(p, slice);
-        const float *a = p->a + (size_t)slice * p->plan->a_slice + strip_size(f, i, k);
-        const float *b = p->b + (size_t)slice * p->plan->b_slice + strip_size(f, j, k);
-        if (slice == 0)
-            f->block(m, n, k, a, b, c, ldc, from, ld_from, bias);
-        else
-            f->block(m, n, k, a, b, c, ldc, c, ldc, NULL);
-    }
+    f->block(m, n, p->k, p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, ldc, from,
+             ld_from, bias);
     if (p->l + p->k == g->k && g->c_to)
         narrow_c(p->plan->vector, g, c, ldc, row, column, m, n);
-}
-
-static int parts_of(const struct plan *plan)
-{
-    return plan->down * plan->deep * plan->across;
 }
 
 /* Rows change fastest, then depth, then columns. */
 static struct part part_of(const struct plan *plan, int index)
 {
     const struct gemm *g = plan->g;
-    const bool one_a = plan->down * plan->deep == 1;
     const int b = index / plan->down; /* how often b has changed */
     struct part p = {.plan = plan,
-                     .a = plan->a[one_a ? 0 : index % 2],
-                     .b = plan->b[b % 2],
-                     .new_a = index == 0 || !one_a,
+                     .a = plan->a,
+                     .b = plan->b,
+                     .new_a = index == 0 || plan->down * plan->deep > 1,
                      .new_b = index % plan->down == 0,
                      .i = index % plan->down * plan->rows,
-                     .l = b % plan->deep * plan->slices * plan->depth,
+                     .l = b % plan->deep * plan->depth,
                      .j = b / plan->deep * plan->columns};
     p.m = min_int(plan->rows, g->m - p.i);
     p.n = min_int(plan->columns, g->n - p.j);
-    p.k = min_int(plan->slices * plan->depth, g->k - p.l);
+    p.k = min_int(plan->depth, g->k - p.l);
     return p;
 }
 
-/* Of a slice. */
 static int strips_a(const struct part *p)
 {
     return p->new_a ? ceil_div(p->m, p->plan->kernels->rows) : 0;
 }
 
-static int strips_b(const struct part *p)
-{
-    return p->new_b ? ceil_div(p->n, p->plan->kernels->columns) : 0;
-}
-
 static int strips_of(const struct part *p)
 {
-    return slices_of(p) * (strips_a(p) + strips_b(p));
+    return strips_a(p) + (p->new_b ? ceil_div(p->n, p->plan->kernels->columns) : 0);
 }
 
 static int tiles_of(const struct part *p)
@@ -203,13 +178,13 @@ static int tiles_of(const struct part *p)
     return tiles_down(p) * ceil_div(p->n, p->plan->tile_columns);
 }
 
-static void pack_strip(const struct part *p, int index)
+static void pack_strip(const struct part *p, int strip)
 {
-    const int a = strips_a(p), slice = index / (a + strips_b(p)), strip = index % (a + strips_b(p));
+    const int a = strips_a(p);
     if (strip < a)
-        pack_strip_a(p, slice, strip);
+        pack_strip_a(p, strip);
     else
-        pack_strip_b(p, slice, strip - a);
+        pack_strip_b(p, strip - a);
 }
 
 /* Runs on every thread of a small team. */
@@ -224,26 +199,36 @@ static void multiply_part(const struct plan *plan, int index)
         multiply_tile(&p, tile);
 }
 
-/* Runs on every thread of a large team: multiplies a part, if index >= 0, and packs the next. */
-static void work_between(const struct plan *plan, int index)
+/* Takes parts of a block of rows, of one slice, until none is left. */
+static void work_on(const struct plan *plan, int slice, int block)
 {
-    struct part now = {0}, next = {0};
-    int tiles = 0, strips = 0;
-    if (index >= 0) {
-        now = part_of(plan, index);
-        tiles = tiles_of(&now);
+    const size_t own = (size_t)thread_index() * plan->apart;
+    atomic_int *taken = &plan->taken[slice * plan->down + block];
+    bool packed = false;
+    for (int j; (j = atomic_fetch_add(taken, 1)) < plan->across; packed = true) {
+        atomic_int *done = &plan->done[block * plan->across + j];
+        struct part p = part_of(plan, (j * plan->deep + slice) * plan->down + block);
+        p.a += own, p.b += own;
+        p.new_a = !packed, p.new_b = true;
+        for (int strip = 0; strip < strips_of(&p); strip++)
+            pack_strip(&p, strip);
+        while (atomic_load(done) < slice) /* another thread still adds the slice before */
+            sched_yield();
+        for (int tile = 0; tile < tiles_of(&p); tile++)
+            multiply_tile(&p, tile);
+        atomic_store(done, slice + 1);
     }
-    if (index + 1 < parts_of(plan)) {
-        next = part_of(plan, index + 1);
-        strips = strips_of(&next);
-    }
-    /* Strips last: they are the smaller pieces, and fill what tiles leave. */
-#pragma omp for schedule(dynamic)
-    for (int task = 0; task < tiles + strips; task++) {
-        if (task < tiles)
-            multiply_tile(&now, task);
-        else
-            pack_strip(&next, task - tiles);
+}
+
+/* Runs on every thread of a large team: blocks of its own, then what others have left. */
+static void work(const struct plan *plan, int threads)
+{
+    const int self = thread_index();
+    for (int slice = 0; slice < plan->deep; slice++) {
+        for (int block = self; block < plan->down; block += threads)
+            work_on(plan, slice, block);
+        for (int i = 0; i < plan->down; i++)
+            work_on(plan, slice, (self + i) % plan->down);
     }
 }
 
@@ -301,10 +286,16 @@ bool cpu_gemm_takes_half(int m)
     return m >= THIN;
 }
 
+/* The deepest slice: bf16 takes half the room, and sums travel less often. */
+static int deepest(const struct gemm_kernels *f)
+{
+    return f->halves == 1 ? 2 * DEPTH : DEPTH;
+}
+
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = chosen(dev, half);
-    if (dev->threads <= FEW || k > PACKED)
+    if (dev->threads <= FEW || k > deepest(f))
         return 0;
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
@@ -319,7 +310,7 @@ static void choose_tile(struct plan *plan, int threads)
     const int down = ceil_div(m, f->rows), across = ceil_div(n, f->columns);
     plan->tile_rows = f->tile_rows;
     plan->tile_columns = f->tile_columns;
-    const int enough = threads == 1 ? 1 : threads > FEW ? 3 * threads : 2 * threads;
+    const int enough = threads == 1 ? 1 : 2 * threads;
     if (ceil_div(m, f->tile_rows) * ceil_div(n, f->tile_columns) >= enough)
         return;
     double least = INFINITY;
@@ -338,37 +329,6 @@ static void choose_tile(struct plan *plan, int threads)
     }
 }
 
-/* Floats that the packed rows and columns of a slice take, slices of a part, and for how many
- * parts. */
-struct sizes {
-    size_t a, b;
-    int slices, a_rooms, b_rooms;
-};
-
-/* The deepest slice: bf16 takes half the room, and sums travel less often. */
-static int deepest(const struct gemm_kernels *f)
-{
-    return f->halves == 1 ? 2 * DEPTH : DEPTH;
-}
-
-static struct sizes sizes_of(const struct device *dev, const struct gemm_kernels *f, int m, int n,
-                             int k, int depth)
-{
-    const bool many = dev->threads > FEW;
-    const int slices = many ? min_int(ceil_div(k, depth), PACKED / deepest(f)) : 1;
-    const bool deep = k > slices * depth;
-    const size_t rows = round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows);
-    const size_t columns = round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns);
-    return (struct sizes){strip_size(f, (int)rows, depth), strip_size(f, (int)columns, depth),
-                          slices, many && (deep || m > ROOM_M) ? 2 : 1,
-                          many && (deep || n > ROOM_N) ? 2 : 1};
-}
-
-static size_t room_of(const struct sizes *s)
-{
-    return (s->a * (size_t)s->a_rooms + s->b * (size_t)s->b_rooms) * (size_t)s->slices;
-}
-
 /* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
 static int cut(int size, int most, int unit, int *each)
 {
@@ -376,22 +336,80 @@ static int cut(int size, int most, int unit, int *each)
     return ceil_div(size, *each);
 }
 
+/* Rows of a block, of which a slice stays in a thread's second cache. */
+static int most_rows(const struct gemm_kernels *f, int depth)
+{
+    return (int)(BLOCK / strip_size(f, f->rows, depth)) * f->rows;
+}
+
+/* Blocks of rows for so many threads, the least time: a thread packs its block of each slice, and
+ * the columns of each part. */
+static void choose_blocks(struct plan *plan, int threads)
+{
+    const struct gemm_kernels *f = plan->kernels;
+    const int m = plan->g->m, strips = ceil_div(m, f->rows);
+    double least = INFINITY;
+    assert(COLUMNS % f->columns == 0);
+    plan->columns = COLUMNS;
+    plan->across = ceil_div(plan->g->n, COLUMNS);
+    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= strips; down++) {
+        const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
+        const double parts = ceil_div(blocks * plan->across, threads);
+        const double time =
+            parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING;
+        if (time < least) {
+            least = time;
+            plan->rows = rows;
+            plan->down = blocks;
+        }
+        if (down >= 4 * threads)
+            break;
+    }
+    plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
+}
+
+/* Floats that packed operands take: of the team, or of each of its threads; and how many counters
+ * it has. */
+static size_t few_room(const struct gemm_kernels *f, int m, int n, int depth)
+{
+    return strip_size(f, (int)round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows), depth) +
+           strip_size(f, (int)round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns), depth);
+}
+
+static size_t block_room(const struct gemm_kernels *f, int m, int depth)
+{
+    return min_size(strip_size(f, (int)round_up((size_t)m, (size_t)f->rows), depth), BLOCK);
+}
+
+static size_t own_room(const struct gemm_kernels *f, int m, int depth)
+{
+    return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
+}
+
+static size_t counters_room(int deep, int down, int across)
+{
+    return round_up((size_t)deep * (size_t)down + (size_t)down * (size_t)across, 16);
+}
+
 static struct plan plan_of(const struct device *dev, const struct gemm *g, int threads)
 {
     struct plan plan = {.g = g, .vector = kernels_of(dev)->vector, .kernels = chosen(dev, g->half)};
-    plan.down = cut(g->m, ROOM_M, plan.kernels->rows, &plan.rows);
-    plan.across = cut(g->n, ROOM_N, plan.kernels->columns, &plan.columns);
-    const int slices = cut(g->k, deepest(plan.kernels), 1, &plan.depth);
-    const struct sizes sizes = sizes_of(dev, plan.kernels, g->m, g->n, g->k, plan.depth);
-    plan.slices = sizes.slices;
-    plan.deep = ceil_div(slices, sizes.slices);
-    plan.a_slice = sizes.a, plan.b_slice = sizes.b;
-    const size_t a = sizes.a * (size_t)sizes.slices, b = sizes.b * (size_t)sizes.slices;
-    for (int i = 0; i < 2; i++) {
-        plan.a[i] = g->room + a * (size_t)(i % sizes.a_rooms);
-        plan.b[i] = g->room + a * (size_t)sizes.a_rooms + b * (size_t)(i % sizes.b_rooms);
+    const struct gemm_kernels *f = plan.kernels;
+    plan.deep = cut(g->k, deepest(f), 1, &plan.depth);
+    plan.a = g->room;
+    if (threads <= FEW) {
+        plan.down = cut(g->m, ROOM_M, f->rows, &plan.rows);
+        plan.across = cut(g->n, ROOM_N, f->columns, &plan.columns);
+        plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
+        choose_tile(&plan, threads);
+        return plan;
     }
-    choose_tile(&plan, threads);
+    choose_blocks(&plan, threads);
+    plan.apart = own_room(f, g->m, plan.depth);
+    plan.b = plan.a + block_room(f, g->m, plan.depth);
+    plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
+    plan.done = plan.taken + (size_t)plan.deep * (size_t)plan.down;
+    memset(plan.taken, 0, counters_room(plan.deep, plan.down, plan.across) * sizeof(atomic_int));
     return plan;
 }
 
@@ -405,14 +423,12 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     }
     const int threads = team(dev, gemm_work(g));
     const struct plan plan = plan_of(dev, g, threads);
-    const int parts = parts_of(&plan);
     if (threads > FEW) {
 #pragma omp parallel num_threads(threads)
-        for (int part = -1; part < parts; part++)
-            work_between(&plan, part);
+        work(&plan, threads);
     } else {
 #pragma omp parallel num_threads(threads)
-        for (int part = 0; part < parts; part++)
+        for (int part = 0; part < plan.down * plan.deep * plan.across; part++)
             multiply_part(&plan, part);
     }
 }
@@ -420,6 +436,12 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
     const struct gemm_kernels *f = chosen(dev, half);
-    const struct sizes sizes = sizes_of(dev, f, m, n, k, min_int(k, deepest(f)));
-    return room_of(&sizes);
+    const int depth = min_int(k, deepest(f));
+    const size_t few = few_room(f, m, n, depth);
+    if (dev->threads <= FEW)
+        return few;
+    const size_t counters =
+        counters_room(ceil_div(k, deepest(f)), ceil_div(m, f->rows), ceil_div(n, COLUMNS));
+    const size_t many = own_room(f, m, depth) * (size_t)dev->threads + counters;
+    return many > few ? many : few;
 }
