@@ -119,6 +119,16 @@ template <int V> static __device__ __forceinline__ void store(vec v, size_t i, f
             make_float4(x.at[0], x.at[1 % V], x.at[2 % V], x.at[3 % V]);
 }
 
+constexpr float LOG2E = 1.4426950408889634f;
+
+/* 2^x, 0 for -inf. */
+static __device__ __forceinline__ float power_of_two(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /* Whether four elements at a time may be loaded from a multiple of four on; also of none. */
 static inline bool by_four(vec v)
 {

@@ -12,7 +12,6 @@ namespace {
 
 enum { WARPS = 4 };
 
-constexpr float LOG2E = 1.4426950408889634f;
 
 __device__ __forceinline__ const bf16 *rows_at(vec v, size_t at)
 {

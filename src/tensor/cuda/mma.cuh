@@ -143,12 +143,4 @@ template <int LEFT> static __device__ __forceinline__ void wait_tiles()
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT));
 }
 
-/* 2^x, 0 for -inf. */
-static __device__ __forceinline__ float power_of_two(float x)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
 #endif

@@ -236,12 +236,27 @@ __global__ void __launch_bounds__(LOSS_THREADS)
  * whole eights: up to 7 behind a row, too. */
 enum { HELD_BYTES = 112 << 10 };
 
-__device__ __forceinline__ few<8> held_eight(const uint4 *held, int i, int vocab)
+__device__ __forceinline__ few<8> held_eight(const uint4 *held, int i)
 {
-    few<8> x = load<8>(vec{(void *)(held + i), 1}, 0);
-    for (int e = 0; e < 8 && i * 8 + 8 > vocab; e++)
-        x.at[e] = i * 8 + e < vocab ? x.at[e] : -CUDART_INF_F;
-    return x;
+    return load<8>(vec{(void *)(held + i), 1}, 0);
+}
+
+/* The last eight of a row, -inf behind it. */
+__device__ __forceinline__ uint4 close_row(uint4 x, int columns)
+{
+    unsigned pairs[4] = {x.x, x.y, x.z, x.w};
+    for (int e = 0; e < 8; e++)
+        if (e >= columns)
+            pairs[e / 2] = e % 2 ? (pairs[e / 2] & 0xffffu) | 0xff800000u
+                                 : (pairs[e / 2] & 0xffff0000u) | 0xff80u;
+    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+}
+
+__device__ __forceinline__ unsigned larger_pair(unsigned a, unsigned b)
+{
+    const __nv_bfloat162 both =
+        __hmax2(*(const __nv_bfloat162 *)&a, *(const __nv_bfloat162 *)&b);
+    return *(const unsigned *)&both;
 }
 
 __device__ float block_max(float x, float *room)
@@ -272,22 +287,28 @@ __global__ void __launch_bounds__(LOSS_THREADS, 2)
 #pragma unroll 4
     for (int i = threadIdx.x; i < eights; i += LOSS_THREADS)
         held[i] = row[i];
+    if (vocab % 8 && threadIdx.x == (eights - 1) % LOSS_THREADS)
+        held[eights - 1] = close_row(held[eights - 1], vocab % 8);
+    unsigned top = 0xff80ff80u; /* two of the least */
+#pragma unroll 4
     for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
-        const few<8> x = held_eight(held, i, vocab);
-        for (int e = 0; e < 8; e++)
-            max = fmaxf(max, x.at[e]);
+        const uint4 x = held[i];
+        top = larger_pair(top, larger_pair(larger_pair(x.x, x.y), larger_pair(x.z, x.w)));
     }
+    max = fmaxf(__uint_as_float(top << 16), __uint_as_float(top & 0xffff0000u));
     max = block_max(max, room[0]);
+    const float base = max == -CUDART_INF_F ? 0 : -max * LOG2E;
+#pragma unroll 4
     for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
-        const few<8> x = held_eight(held, i, vocab);
+        const few<8> x = held_eight(held, i);
         for (int e = 0; e < 8; e++)
-            sum += x.at[e] == -CUDART_INF_F ? 0 : __expf(x.at[e] - max);
+            sum += power_of_two(fmaf(x.at[e], LOG2E, base));
     }
     sum = block_sum(sum, room[1]);
     if (places) {
         int before = 0;
         for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
-            const few<8> x = held_eight(held, i, vocab);
+            const few<8> x = held_eight(held, i);
             for (int e = 0; e < 8; e++)
                 before += x.at[e] > own || (x.at[e] == own && i * 8 + e < target);
         }
@@ -300,11 +321,12 @@ __global__ void __launch_bounds__(LOSS_THREADS, 2)
     if (scale == 0)
         return;
     const float part = target < 0 ? 0 : scale / sum;
+#pragma unroll 4
     for (int i = threadIdx.x; i < eights; i += LOSS_THREADS) {
-        few<8> x = held_eight(held, i, vocab);
+        few<8> x = held_eight(held, i);
         for (int e = 0; e < 8; e++)
-            x.at[e] = target < 0 ? 0 : part * __expf(x.at[e] - max);
-        if (target >= 0 && i == target / 8)
+            x.at[e] = target < 0 ? 0 : part * power_of_two(fmaf(x.at[e], LOG2E, base));
+        if (i == target / 8)
             for (int e = 0; e < 8; e++)
                 x.at[e] -= i * 8 + e == target ? scale : 0;
         store<8>(vec{row, 1}, (size_t)i * 8, x);
