@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(WARPS * 32)
                                   j0 + 8 * n + lane_column() + e % 2))
                             s[m][n][e] = -CUDART_INF_F;
             float shrink[2];
-            soften<KEYS / 8>(soft[m], s[m], scale, shrink);
+            soften<KEYS / 8, 0>(soft[m], s[m], scale, shrink);
 #pragma unroll
             for (int n = 0; n < W / 8; n++)
 #pragma unroll

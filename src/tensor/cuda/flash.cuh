@@ -42,8 +42,10 @@ struct softmax {
     float max[2], sum[2];
 };
 
-/* Scores become weights, and what there was of sums shrinks by shrink[]. */
-template <int N>
+/* Scores become weights, and what there was of sums shrinks by shrink[]. The largest score that
+ * weights are relative to may be a smaller one, by up to STEP powers of two, so that it rarely
+ * changes. */
+template <int N, int STEP>
 __device__ __forceinline__ void soften(softmax &s, float scores[N][4], float scale, float shrink[2])
 {
 #pragma unroll
@@ -54,8 +56,10 @@ __device__ __forceinline__ void soften(softmax &s, float scores[N][4], float sca
             top = fmaxf(top, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+        if (STEP && !((top - s.max[half]) * scale > STEP))
+            top = s.max[half];
         const float base = top == -CUDART_INF_F ? 0 : top * scale; /* nobody seen yet */
-        shrink[half] = power_of_two(s.max[half] * scale - base);
+        shrink[half] = STEP && top == s.max[half] ? 1 : power_of_two(s.max[half] * scale - base);
         float sum = 0;
 #pragma unroll
         for (int n = 0; n < N; n++)
@@ -100,6 +104,12 @@ template <class F> int by_width(int width, F f)
                          : f(std::integral_constant<int, 128>());
 }
 
+/* Queries of a head, with those that fill its last tile on Hopper. */
+__host__ __device__ __forceinline__ int padded(int t)
+{
+    return (t + 63) / 64 * 64;
+}
+
 /* Bytes of shared memory that rows of tiles take. */
 template <int W> size_t room_of(int rows)
 {
@@ -110,8 +120,21 @@ template <int W> size_t room_of(int rows)
 
 /* flash_hopper.cu and flash_hopper_backward.cu: the same on Hopper. cudaErrorNotSupported: on this
  * GPU or of these rows they are not possible. */
+#ifdef SOTTO_CUDA_HOPPER
 int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r);
 int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                     const attention_grads *g);
+#else
+static inline int hopper_forward(stream_t, const attention_shape *, const attention_rows *)
+{
+    return cudaErrorNotSupported;
+}
+
+static inline int hopper_backward(stream_t, const attention_shape *, const attention_rows *,
+                                  const attention_grads *)
+{
+    return cudaErrorNotSupported;
+}
+#endif
 
 #endif

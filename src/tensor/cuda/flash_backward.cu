@@ -240,6 +240,11 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
 
 } // namespace
 
+size_t attention_deltas(const attention_shape *p)
+{
+    return (size_t)p->batch * p->heads * padded(p->t_q) * 2;
+}
+
 int launch_flash_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                           const attention_grads *g)
 {

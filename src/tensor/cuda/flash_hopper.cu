@@ -5,6 +5,8 @@
 #include <math_constants.h>
 
 #include "tensor/cuda/flash.cuh"
+
+#ifdef SOTTO_CUDA_HOPPER
 #include "tensor/cuda/hopper.cuh"
 
 namespace {
@@ -17,12 +19,13 @@ template <int W, int WGS, int KEYS, int STAGES> struct forward_room {
     barrier q_full, full[STAGES], empty[STAGES];
 };
 
-template <int W, int WGS, int KEYS, int STAGES, int BLOCKS>
+template <int W, int WGS, int KEYS, int STAGES, int BLOCKS, int STEP>
 __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
     hopper_forward_kernel(attention_shape p, attention_rows r,
                           const __grid_constant__ CUtensorMap q_map,
                           const __grid_constant__ CUtensorMap k_map,
-                          const __grid_constant__ CUtensorMap v_map)
+                          const __grid_constant__ CUtensorMap v_map,
+                          const __grid_constant__ CUtensorMap o_map)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
@@ -91,7 +94,7 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
                 for (int e = 0; e < 4; e++)
                     if (!sees(p, i0 + lane_row() + e / 2 * 8, j0 + 8 * n + lane_column() + e % 2))
                         s[n][e] = -CUDART_INF_F;
-        soften<KEYS / 8>(soft, s, scale, shrink);
+        soften<KEYS / 8, STEP>(soft, s, scale, shrink);
     };
     await(&room.q_full, 0);
     for (int t = 0; t < begin; t++) {
@@ -124,11 +127,12 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
         settle(o);
         leave_tile(t);
         round_weights(weights, s);
+        if (!STEP || __any_sync(0xffffffffu, shrink[0] != 1 || shrink[1] != 1))
 #pragma unroll
-        for (int n = 0; n < W / 8; n++)
+            for (int n = 0; n < W / 8; n++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
-                o[n][e] *= shrink[e / 2];
+                for (int e = 0; e < 4; e++)
+                    o[n][e] *= shrink[e / 2];
     }
     if (begin < end) {
         open_products();
@@ -153,25 +157,35 @@ __global__ void __launch_bounds__(WGS *WARPGROUP, BLOCKS)
             r.lse[at.lse + i] = soft.max[half] * p.scale + logf(sum);
         inverse[half] = 1 / sum;
     }
-    put_strip<W>(r.o, at.o, p.o_stride, i0, p.t_q, p.width, o, inverse[0], inverse[1]);
+    __syncthreads(); /* nobody reads q any more */
+    round_strip<W>(room.q[group], o, inverse[0], inverse[1]);
+    publish_stores();
+    __syncthreads();
+    if (threadIdx.x % WARPGROUP == 0) {
+        store_rows<W>(room.q[group], &o_map, head, own, blockIdx.z);
+        end_stores();
+    }
 #endif
 }
 
-template <int W, int WGS, int KEYS, int STAGES, int BLOCKS>
+template <int W, int WGS, int KEYS, int STAGES, int BLOCKS, int STEP>
 int forward(stream_t s, const attention_shape *p, const attention_rows *r)
 {
-    CUtensorMap q, k, v;
+    CUtensorMap q, k, v, o;
     if (!map_rows(&q, r->q, p->width, p->heads, p->t_q, p->batch, p->q_stride,
                   (size_t)p->t_q * p->q_stride, 64) ||
         !map_rows(&k, r->k, p->width, p->kv_heads, p->t_k, p->batch, p->k_stride, p->k_batch,
                   KEYS) ||
-        !map_rows(&v, r->v, p->width, p->kv_heads, p->t_k, p->batch, p->v_stride, p->v_batch, KEYS))
+        !map_rows(&v, r->v, p->width, p->kv_heads, p->t_k, p->batch, p->v_stride, p->v_batch,
+                  KEYS) ||
+        !map_rows(&o, r->o, p->width, p->heads, p->t_q, p->batch, p->o_stride,
+                  (size_t)p->t_q * p->o_stride, 64))
         return cudaErrorNotSupported;
     const dim3 grid(blocks_of(p->t_q, 64 * WGS), p->heads, p->batch);
     const size_t bytes = sizeof(forward_room<W, WGS, KEYS, STAGES>);
-    const int st = ask_room(hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS>, bytes);
-    hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS>
-        <<<grid, WGS * WARPGROUP, bytes, s>>>(*p, *r, q, k, v);
+    const int st = ask_room(hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS, STEP>, bytes);
+    hopper_forward_kernel<W, WGS, KEYS, STAGES, BLOCKS, STEP>
+        <<<grid, WGS * WARPGROUP, bytes, s>>>(*p, *r, q, k, v, o);
     return st ? st : cudaGetLastError();
 }
 
@@ -181,5 +195,7 @@ int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r
 {
     if (!on_hopper())
         return cudaErrorNotSupported;
-    return p->width <= 64 ? forward<64, 2, 64, 4, 2>(s, p, r) : forward<128, 3, 64, 3, 1>(s, p, r);
+    return p->width <= 64 ? forward<64, 2, 64, 4, 2, 8>(s, p, r)
+                          : forward<128, 3, 64, 3, 1, 8>(s, p, r);
 }
+#endif

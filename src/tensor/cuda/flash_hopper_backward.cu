@@ -5,6 +5,8 @@
 #include <math_constants.h>
 
 #include "tensor/cuda/flash.cuh"
+
+#ifdef SOTTO_CUDA_HOPPER
 #include "tensor/cuda/hopper.cuh"
 
 namespace {
@@ -16,11 +18,6 @@ enum { SIDE = 64 };
 struct query_stats {
     float *lse, *delta;
 };
-
-__host__ __device__ __forceinline__ int padded(int t)
-{
-    return (t + SIDE - 1) / SIDE * SIDE;
-}
 
 /* Two tiles of rows that belong together: k and v, or q and dy. */
 template <int W> struct tile_pair {
@@ -43,6 +40,13 @@ template <int W, int STAGES> __device__ __forceinline__ void init_room(backward_
     publish_barriers();
 }
 
+/* Of two bf16 numbers each. */
+__device__ __forceinline__ float dot_pairs(unsigned a, unsigned b)
+{
+    return fmaf(__uint_as_float(a << 16), __uint_as_float(b << 16),
+                __uint_as_float(a & 0xffff0000u) * __uint_as_float(b & 0xffff0000u));
+}
+
 template <int W>
 __device__ __forceinline__ void start_pair(tile_pair<W> &to, const CUtensorMap *a,
                                            const CUtensorMap *b, barrier *full, int head, int row)
@@ -60,7 +64,8 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
                      const __grid_constant__ CUtensorMap q_map,
                      const __grid_constant__ CUtensorMap k_map,
                      const __grid_constant__ CUtensorMap v_map,
-                     const __grid_constant__ CUtensorMap dy_map)
+                     const __grid_constant__ CUtensorMap dy_map,
+                     const __grid_constant__ CUtensorMap dq_map)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
@@ -93,13 +98,20 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
             start(t);
     }
     const int row = threadIdx.x / 2, i = q0 + row; /* two threads a query */
-    float sum = 0;
-    for (int c = threadIdx.x % 2 * 8; i < p.t_q && c < p.width; c += 16) {
-        const size_t at = base.o + (size_t)i * p.o_stride + c;
-        const few<8> x = load<8>(g.dy, at), y = load<8>(r.o, at);
-        for (int k = 0; k < 8; k++)
-            sum = fmaf(x.at[k], y.at[k], sum);
+    uint4 x[W / 16], y[W / 16];
+#pragma unroll
+    for (int n = 0; n < W / 16; n++) {
+        const int c = 16 * n + threadIdx.x % 2 * 8;
+        const bool in = i < p.t_q && c < p.width;
+        const size_t at = in ? base.o + (size_t)i * p.o_stride + c : 0;
+        x[n] = in ? *(const uint4 *)rows_at(g.dy, at) : make_uint4(0, 0, 0, 0);
+        y[n] = in ? *(const uint4 *)rows_at(r.o, at) : make_uint4(0, 0, 0, 0);
     }
+    float sum = 0;
+#pragma unroll
+    for (int n = 0; n < W / 16; n++)
+        sum += dot_pairs(x[n].x, y[n].x) + dot_pairs(x[n].y, y[n].y) +
+               (dot_pairs(x[n].z, y[n].z) + dot_pairs(x[n].w, y[n].w));
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     if (threadIdx.x % 2 == 0) {
         const size_t at = ((size_t)blockIdx.z * p.heads + head) * padded(p.t_q) + i;
@@ -162,17 +174,26 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
     }
     wait_products<0>();
     settle(dq);
-    put_strip<W>(g.dq, base.q, p.q_stride, i0, p.t_q, p.width, dq, p.scale, p.scale);
+    __syncthreads(); /* nobody reads q any more */
+    round_strip<W>(room.own.a, dq, p.scale, p.scale);
+    publish_stores();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_rows<W>(room.own.a, &dq_map, head, q0, blockIdx.z);
+        end_stores();
+    }
 #endif
 }
 
 template <int W, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
-    hopper_dkv_kernel(attention_shape p, attention_grads g, query_stats stats,
+    hopper_dkv_kernel(attention_shape p, query_stats stats,
                       const __grid_constant__ CUtensorMap q_map,
                       const __grid_constant__ CUtensorMap k_map,
                       const __grid_constant__ CUtensorMap v_map,
-                      const __grid_constant__ CUtensorMap dy_map)
+                      const __grid_constant__ CUtensorMap dy_map,
+                      const __grid_constant__ CUtensorMap dk_map,
+                      const __grid_constant__ CUtensorMap dv_map)
 {
 #ifdef HOPPER_CODE
     extern __shared__ __align__(1024) unsigned char raw[];
@@ -263,26 +284,37 @@ __global__ void __launch_bounds__(WARPGROUP, BLOCKS)
                 start(t + STAGES);
         }
     }
-    const heads_at base = heads_of(p, blockIdx.z, kv * group);
-    put_strip<W>(g.dk, base.k, p.k_stride, j0, p.t_k, p.width, dk, p.scale, p.scale);
-    put_strip<W>(g.dv, base.v, p.v_stride, j0, p.t_k, p.width, dv, 1, 1);
+    __syncthreads(); /* nobody reads k and v any more */
+    round_strip<W>(room.own.a, dk, p.scale, p.scale);
+    round_strip<W>(room.own.b, dv, 1, 1);
+    publish_stores();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        store_rows<W>(room.own.a, &dk_map, kv, k0, blockIdx.z);
+        store_rows<W>(room.own.b, &dv_map, kv, k0, blockIdx.z);
+        end_stores();
+    }
 #endif
 }
 
 struct backward_maps {
-    CUtensorMap q, k, v, dy;
+    CUtensorMap q, k, v, dy, dq, dk, dv;
     bool made;
     query_stats stats;
     backward_maps(const attention_shape *p, const attention_rows *r, const attention_grads *g)
     {
-        const size_t q_batch = (size_t)p->t_q * p->q_stride, o_batch = (size_t)p->t_q * p->o_stride;
-        made =
-            map_rows(&q, r->q, p->width, p->heads, p->t_q, p->batch, p->q_stride, q_batch, SIDE) &&
-            map_rows(&k, r->k, p->width, p->kv_heads, p->t_k, p->batch, p->k_stride, p->k_batch,
-                     SIDE) &&
-            map_rows(&v, r->v, p->width, p->kv_heads, p->t_k, p->batch, p->v_stride, p->v_batch,
-                     SIDE) &&
-            map_rows(&dy, g->dy, p->width, p->heads, p->t_q, p->batch, p->o_stride, o_batch, SIDE);
+        auto queries = [&](CUtensorMap *m, vec rows, int stride) {
+            return map_rows(m, rows, p->width, p->heads, p->t_q, p->batch, stride,
+                            (size_t)p->t_q * stride, SIDE);
+        };
+        auto keys = [&](CUtensorMap *m, vec rows, int stride, size_t batch) {
+            return map_rows(m, rows, p->width, p->kv_heads, p->t_k, p->batch, stride, batch, SIDE);
+        };
+        made = queries(&q, r->q, p->q_stride) && queries(&dy, g->dy, p->o_stride) &&
+               queries(&dq, g->dq, p->q_stride) && keys(&k, r->k, p->k_stride, p->k_batch) &&
+               keys(&v, r->v, p->v_stride, p->v_batch) &&
+               keys(&dk, g->dk, p->k_stride, p->k_batch) &&
+               keys(&dv, g->dv, p->v_stride, p->v_batch);
         stats = query_stats{g->delta, g->delta + (size_t)p->batch * p->heads * padded(p->t_q)};
     }
 };
@@ -295,28 +327,23 @@ int backward_dq(stream_t s, const attention_shape *p, const attention_rows *r,
     const size_t bytes = sizeof(backward_room<W, STAGES>);
     const auto kernel = hopper_dq_kernel<W, STAGES, BLOCKS>;
     const int st = ask_room(kernel, bytes);
-    kernel<<<grid, WARPGROUP, bytes, s>>>(*p, *r, *g, m.stats, m.q, m.k, m.v, m.dy);
+    kernel<<<grid, WARPGROUP, bytes, s>>>(*p, *r, *g, m.stats, m.q, m.k, m.v, m.dy, m.dq);
     return st ? st : cudaGetLastError();
 }
 
 template <int W, int STAGES, int BLOCKS>
-int backward_dkv(stream_t s, const attention_shape *p, const attention_grads *g,
-                 const backward_maps &m)
+int backward_dkv(stream_t s, const attention_shape *p, const backward_maps &m)
 {
     const dim3 grid(blocks_of(p->t_k, SIDE), p->kv_heads, p->batch);
     const size_t bytes = sizeof(backward_room<W, STAGES>);
     const auto kernel = hopper_dkv_kernel<W, STAGES, BLOCKS>;
     const int st = ask_room(kernel, bytes);
-    kernel<<<grid, WARPGROUP, bytes, s>>>(*p, *g, m.stats, m.q, m.k, m.v, m.dy);
+    kernel<<<grid, WARPGROUP, bytes, s>>>(*p, m.stats, m.q, m.k, m.v, m.dy, m.dk,
+                                          m.dv);
     return st ? st : cudaGetLastError();
 }
 
 } // namespace
-
-size_t attention_deltas(const attention_shape *p)
-{
-    return (size_t)p->batch * p->heads * padded(p->t_q) * 2;
-}
 
 int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,
                     const attention_grads *g)
@@ -330,6 +357,7 @@ int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *
     const int st = narrow ? backward_dq<64, 3, 3>(s, p, r, g, m)
                           : backward_dq<128, 2, 2>(s, p, r, g, m);
     return st       ? st
-           : narrow ? backward_dkv<64, 3, 3>(s, p, g, m)
-                    : backward_dkv<128, 2, 2>(s, p, g, m);
+           : narrow ? backward_dkv<64, 3, 3>(s, p, m)
+                    : backward_dkv<128, 2, 2>(s, p, m);
 }
+#endif

@@ -237,34 +237,61 @@ static __device__ __forceinline__ void start_bytes(void *to, const void *from, i
                  : "memory");
 }
 
+/* What ordinary stores of a thread have put into shared memory is what copies find there, after a
+ * barrier. */
+static __device__ __forceinline__ void publish_stores()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* A strip of results, times `scale`, into the tiles of a warpgroup's 64 rows. */
+template <int W>
+static __device__ __forceinline__ void round_strip(bf16 *to, const float (&acc)[W / 8][4],
+                                                   float scale_low, float scale_high)
+{
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int row = threadIdx.x / 32 % 4 * 16 + lane / 4 + 8 * half;
+        const float scale = half ? scale_high : scale_low;
+#pragma unroll
+        for (int n = 0; n < W / 8; n++)
+            *(unsigned *)(to + (n / 8 * 64 + row) * TILE_WIDTH + (n % 8 ^ row % 8) * 8 +
+                          lane % 4 * 2) =
+                pair_of(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
+    }
+}
+
+/* Copies tiles of 64 rows back; rows and columns that the map does not have stay out. */
+template <int W>
+static __device__ __forceinline__ void store_rows(const bf16 *from, const CUtensorMap *map, int head,
+                                                  int row, int batch)
+{
+#pragma unroll
+    for (int c = 0; c < W; c += TILE_WIDTH)
+        asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group "
+                     "[%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+                     "r"(shared_address(from + c * 64)), "r"(c), "r"(head), "r"(row), "r"(batch)
+                     : "memory");
+}
+
+/* Until the shared memory of this thread's copies back may go. */
+static __device__ __forceinline__ void end_stores()
+{
+    asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
 #endif /* HOPPER_CODE */
 
-/* Whether code for it is here and this GPU is one. */
+/* Whether this GPU is one. */
 static inline bool on_hopper()
 {
-#ifdef SOTTO_CUDA_HOPPER
     int device, major = 0;
     return cudaGetDevice(&device) == cudaSuccess &&
            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
                cudaSuccess &&
            major == 9;
-#else
-    return false;
-#endif
 }
-
-#if CUDART_VERSION < 12000 /* has no maps, nor code for Hopper's own instructions */
-
-struct CUtensorMap {
-    uint64_t opaque[16];
-};
-
-template <class... Rest> static inline int map_rows(CUtensorMap *, Rest...)
-{
-    return 0;
-}
-
-#else
 
 /* A map of the rows of all heads, for copies of `rows` rows of TILE_WIDTH elements of one; elements
  * beyond a head's width and rows beyond the last are 0. 0: CUDA says no. */
@@ -295,7 +322,5 @@ static inline int map_rows(CUtensorMap *map, vec v, int width, int heads, int t,
                CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) ==
                CUDA_SUCCESS;
 }
-
-#endif
 
 #endif
