@@ -57,29 +57,41 @@ template <int KIND> struct gelu_forward_each {
 template <int KIND> struct gelu_backward_each {
     vec dx, dy, x;
     template <int V> __device__ void run(size_t i) const { (void)gradient<V>(i); }
-    template <int V> __device__ few<V> gradient(size_t i) const
+    template <int V> __device__ void turn(const few<V> &in, few<V> &d) const
     {
-        const few<V> in = load<V>(x, i);
-        few<V> d = load<V>(dy, i);
         for (int e = 0; e < V; e++)
             d.at[e] *= gelu_slope<KIND>(in.at[e]);
+    }
+    template <int V> __device__ few<V> gradient(size_t i) const
+    {
+        few<V> d = load<V>(dy, i);
+        turn<V>(load<V>(x, i), d);
         store<V>(dx, i, d);
         return d;
     }
 };
 
-/* The same, added up over rows. */
+/* The same, added up over rows; by eight, of bf16 alone, which stays as it is while it waits. */
 template <int KIND> struct gelu_bias_column {
-    static const int sums = 1, unroll = 2;
+    static const int sums = 1, held = 2, unroll = 1;
+    struct eight {
+        uint4 in, d;
+    };
     gelu_backward_each<KIND> of;
     int width;
     __device__ void add(size_t r, int c, double *sum) const
     {
         sum[0] += of.template gradient<1>(r * width + c).at[0];
     }
-    __device__ void add_eight(size_t r, int c, few<8> *sum) const
+    __device__ eight load_eight(size_t r, int c) const
     {
-        const few<8> d = of.template gradient<8>(r * width + c);
+        return {raw_eight(of.x, r * width + c), raw_eight(of.dy, r * width + c)};
+    }
+    __device__ void add_eight(size_t r, int c, const eight &v, few<8> *sum) const
+    {
+        few<8> d = eight_of(v.d);
+        of.template turn<8>(eight_of(v.in), d);
+        store<8>(of.dx, r * width + c, d);
         for (int e = 0; e < 8; e++)
             sum[0].at[e] += d.at[e];
     }
@@ -138,8 +150,9 @@ static int gelu_bias_backward(stream_t s, int rows, int width, vec dx, vec dbias
                               double *parts)
 {
     const gelu_bias_column<KIND> f = {{dx, dy, x}, width};
-    return add_columns(s, f, &dbias, rows, width, width % 8 == 0 && lanes_of(dx, dy, x) == 8,
-                       parts);
+    const bool eight =
+        dx.half && dy.half && x.half && width % 8 == 0 && lanes_of(dx, dy, x) == 8;
+    return add_columns(s, f, &dbias, rows, width, eight, parts);
 }
 
 int launch_gelu_bias_backward(stream_t s, int exact, int rows, int width, vec dx, vec dbias, vec dy,

@@ -35,10 +35,11 @@ template <class F> __global__ void columns_kernel(F f, int rows, int width, doub
 
 enum { EIGHT_LANES = 16 };
 
-/* The same for eight columns a thread, whose few rows it adds in fp32: f.add_eight(row, column,
- * sum), F::unroll rows at once. */
+/* The same for eight columns a thread, whose few rows it adds in fp32: f.add_eight(row, column, x,
+ * sum) of x = f.load_eight(row, column). It may write, and so F::held rows are loaded before any is
+ * added; F::unroll such turns at once. */
 template <class F>
-__global__ void __launch_bounds__(32 * EIGHT_LANES)
+__global__ void __launch_bounds__(32 * EIGHT_LANES, F::held)
     eight_columns_kernel(F f, int rows, int width, double *parts)
 {
     __shared__ few<8> room[EIGHT_LANES][F::sums][32];
@@ -51,8 +52,17 @@ __global__ void __launch_bounds__(32 * EIGHT_LANES)
             sum[k].at[e] = 0;
     if (column < width)
 #pragma unroll F::unroll
-        for (int r = begin + lane; r < end; r += EIGHT_LANES)
-            f.add_eight((size_t)r, column, sum);
+        for (int r = begin + lane; r < end; r += F::held * EIGHT_LANES) {
+            typename F::eight x[F::held];
+#pragma unroll
+            for (int h = 0; h < F::held; h++)
+                if (h == 0 || r + h * EIGHT_LANES < end)
+                    x[h] = f.load_eight((size_t)r + h * EIGHT_LANES, column);
+#pragma unroll
+            for (int h = 0; h < F::held; h++)
+                if (h == 0 || r + h * EIGHT_LANES < end)
+                    f.add_eight((size_t)r + h * EIGHT_LANES, column, x[h], sum);
+        }
     for (int k = 0; k < F::sums; k++)
         room[lane][k][threadIdx.x] = sum[k];
     __syncthreads();

@@ -129,6 +129,21 @@ static __device__ __forceinline__ float power_of_two(float x)
     return y;
 }
 
+/* Eight of bf16 as they lie in memory. */
+static __device__ __forceinline__ uint4 raw_eight(vec v, size_t i)
+{
+    return *(const uint4 *)((const bf16 *)v.data + i);
+}
+
+static __device__ __forceinline__ few<8> eight_of(uint4 raw)
+{
+    const unsigned pairs[4] = {raw.x, raw.y, raw.z, raw.w};
+    few<8> out;
+    for (int e = 0; e < 8; e++)
+        out.at[e] = __uint_as_float(e % 2 ? pairs[e / 2] & 0xffff0000u : pairs[e / 2] << 16);
+    return out;
+}
+
 /* Whether four elements at a time may be loaded from a multiple of four on; also of none. */
 static inline bool by_four(vec v)
 {

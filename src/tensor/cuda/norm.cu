@@ -320,7 +320,10 @@ int bf16_backward(stream_t s, norm_shape p, vec dx, vec dy, vec x, vec gain, con
 }
 
 struct norm_column {
-    static const int sums = 2, unroll = 4;
+    static const int sums = 2, held = 1, unroll = 4;
+    struct eight {
+        few<8> d, v;
+    };
     vec dy, x;
     const float *stats;
     int width;
@@ -330,13 +333,16 @@ struct norm_column {
         sum[0] += d * ((get(x, r * width + c) - stats[2 * r]) * stats[2 * r + 1]);
         sum[1] += d;
     }
-    __device__ void add_eight(size_t r, int c, few<8> *sum) const
+    __device__ eight load_eight(size_t r, int c) const
     {
-        const few<8> d = load<8>(dy, r * width + c), v = load<8>(x, r * width + c);
+        return {load<8>(dy, r * width + c), load<8>(x, r * width + c)};
+    }
+    __device__ void add_eight(size_t r, int, const eight &in, few<8> *sum) const
+    {
         const float mean = stats[2 * r], rstd = stats[2 * r + 1];
         for (int e = 0; e < 8; e++) {
-            sum[0].at[e] += d.at[e] * ((v.at[e] - mean) * rstd);
-            sum[1].at[e] += d.at[e];
+            sum[0].at[e] += in.d.at[e] * ((in.v.at[e] - mean) * rstd);
+            sum[1].at[e] += in.d.at[e];
         }
     }
 };

@@ -30,13 +30,14 @@ __global__ void add_parts_kernel(double *to, const double *parts, size_t n)
 }
 
 struct plain_column {
-    static const int sums = 1, unroll = 4;
+    static const int sums = 1, held = 1, unroll = 4;
+    typedef few<8> eight;
     vec x;
     int width;
     __device__ void add(size_t r, int c, double *sum) const { sum[0] += get(x, r * width + c); }
-    __device__ void add_eight(size_t r, int c, few<8> *sum) const
+    __device__ eight load_eight(size_t r, int c) const { return load<8>(x, r * width + c); }
+    __device__ void add_eight(size_t, int, const eight &v, few<8> *sum) const
     {
-        const few<8> v = load<8>(x, r * width + c);
         for (int e = 0; e < 8; e++)
             sum[0].at[e] += v.at[e];
     }
