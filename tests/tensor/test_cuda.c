@@ -397,6 +397,38 @@ static void gelu_with_bias(void **state)
     assert_int_equal(memory.total, 0);
 }
 
+/* A bias's gradient is of what dy was, though the product after it writes there. */
+static void sums_before_it_is_written(void **state)
+{
+    (void)state;
+    enum { ROWS = 8192, WIDE = 2304, NARROW = 8 };
+    const struct linear down = {.rows = ROWS, .in = NARROW, .out = WIDE};
+    const struct linear up = {.rows = ROWS, .in = WIDE, .out = NARROW};
+    struct device dev;
+    struct buffer dy, thin, w, dw, dbias;
+    assert_ok(device_open(&dev, far_device(), &memory, 1));
+    assert_ok(buffer_init(&dy, &dev, DTYPE_BF16, (size_t)ROWS * WIDE, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&thin, &dev, DTYPE_BF16, (size_t)ROWS * NARROW, MEMORY_ACTIVATIONS));
+    assert_ok(buffer_init(&w, &dev, DTYPE_BF16, (size_t)WIDE * NARROW, MEMORY_PARAMETERS));
+    assert_ok(buffer_init(&dw, &dev, DTYPE_BF16, (size_t)WIDE * NARROW, MEMORY_GRADIENTS));
+    assert_ok(buffer_init(&dbias, &dev, DTYPE_F32, WIDE, MEMORY_GRADIENTS));
+    for (int round = 0; round < 4; round++) {
+        dev.ops->fill(&dev, dy.view, dy.count, 1);
+        dev.ops->fill(&dev, dbias.view, dbias.count, 0);
+        dev.ops->linear_backward_w(&dev, &down, dw.view, dbias.view, dy.view, thin.view);
+        dev.ops->linear_backward_x(&dev, &up, dy.view, thin.view, w.view, false); /* zeros */
+        float *sums = host_buffer(&dev, &dbias);
+        for (int c = 0; c < WIDE; c++)
+            assert_true(sums[c] == ROWS);
+        free(sums);
+    }
+    struct buffer *all[] = {&dy, &thin, &w, &dw, &dbias};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        buffer_free(all[i]);
+    device_close(&dev);
+    assert_int_equal(memory.total, 0);
+}
+
 /* Long reads and writes go in pieces; a write has taken what it needs when it returns. */
 static void data_pass_whole(void **state)
 {
@@ -488,7 +520,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(agrees_with_reference), cmocka_unit_test(twice_the_same_bits),
         cmocka_unit_test(data_pass_whole),       cmocka_unit_test(contexts_follow),
         cmocka_unit_test(no_memory_is_said),     cmocka_unit_test(losses_at_once),
-        cmocka_unit_test(gelu_with_bias),
+        cmocka_unit_test(gelu_with_bias),        cmocka_unit_test(sums_before_it_is_written),
     };
     const struct CMUnitTest some[] = {cmocka_unit_test(agrees_with_reference)};
     return only.n ? cmocka_run_group_tests(some, NULL, NULL)

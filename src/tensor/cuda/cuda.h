@@ -34,6 +34,15 @@ struct cuda_room {
     size_t bytes;
 };
 
+/* Sums that products do not need run beside them, on a stream of their own. */
+struct cuda_aside {
+    cudaStream_t stream;
+    cudaEvent_t given, done; /* what they read is there; they are */
+    bool under_way;
+    const char *begin, *end; /* what they read, and nobody may write yet */
+    struct cuda_room parts;
+};
+
 enum { CUDA_MARKS = 64 };
 
 struct cuda {
@@ -47,6 +56,7 @@ struct cuda {
     uint64_t marked;
     struct cuda_room windows; /* gathered for a convolution */
     struct cuda_room logits;
+    struct cuda_aside aside;
     struct lt *lt; /* products (lt.h), from the first one on */
     char about[320];
 };
@@ -56,12 +66,24 @@ static inline struct cuda *cuda_of(const struct device *dev)
     return (struct cuda *)(void *)(uintptr_t)dev->impl;
 }
 
-/* Where to issue; CUDA's current device is a thread's own, and any thread may issue. */
-static inline stream_t cuda_stream(struct device *dev)
+/* Where to issue what may run beside sums that are under way; CUDA's current device is a thread's
+ * own, and any thread may issue. */
+static inline stream_t cuda_stream_beside(struct device *dev)
 {
     struct cuda *c = cuda_of(dev);
     (void)cudaSetDevice(c->gpu);
     return c->stream;
+}
+
+/* Where to issue all else. */
+static inline stream_t cuda_stream(struct device *dev)
+{
+    stream_t s = cuda_stream_beside(dev);
+    struct cuda_aside *a = &cuda_of(dev)->aside;
+    if (a->under_way)
+        (void)cudaStreamWaitEvent(s, a->done, 0);
+    a->under_way = false;
+    return s;
 }
 
 /* Keeps the failure of a call of CUDA's or of a launch. */

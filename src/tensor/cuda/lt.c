@@ -315,7 +315,7 @@ static struct choice_made *choice_of(struct lt *lt, const struct shape *s, const
     return c;
 }
 
-bool lt_product(struct lt *lt, struct device *dev, const struct product *p)
+bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct product *p)
 {
     struct shape s;
     const bool types =
@@ -324,7 +324,6 @@ bool lt_product(struct lt *lt, struct device *dev, const struct product *p)
         (!p->bias.data || (p->bias.half == p->c.half && (uintptr_t)p->bias.data % 16 == 0));
     if (!lt->handle || !types || !shape_of(p, &s))
         return false;
-    stream_t stream = cuda_stream(dev);
     struct choice_made *c = choice_of(lt, &s, p);
     if (!c || c->none || !cuda_grow(dev, &lt->workspace, WORKSPACE))
         return false;

@@ -11,8 +11,8 @@ void lt_rest(struct lt *lt, struct device *dev); /* gives back what it works in;
 void lt_close(struct lt *lt);                    /* which rests */
 const char *lt_describe(const struct lt *lt);
 
-/* Whether it took it: factors of one type and the rest of c's, fp32 with fp32 factors; bias on 16
- * bytes. A failure is kept. */
-bool lt_product(struct lt *lt, struct device *dev, const struct product *p);
+/* Whether it took it, to the stream s: factors of one type and the rest of c's, fp32 with fp32
+ * factors; bias on 16 bytes. A failure is kept. */
+bool lt_product(struct lt *lt, struct device *dev, stream_t s, const struct product *p);
 
 #endif

@@ -9,24 +9,23 @@ static size_t span(const struct factor *f, int rows, int columns)
 }
 
 /* A copy of a factor in the other type, laid out as it is. */
-static void convert(struct device *dev, struct factor *f, struct room *room, size_t count,
-                    bool half)
+static void convert(struct device *dev, stream_t s, struct factor *f, struct room *room,
+                    size_t count, bool half)
 {
     if (f->v.half == half)
         return;
     const struct vec to = {carve(room, count, half ? DTYPE_BF16 : DTYPE_F32).data, half};
-    cuda_check(dev, launch_copy(cuda_stream(dev), to, f->v, count), "convert");
+    cuda_check(dev, launch_copy(s, to, f->v, count), "convert");
     f->v = to;
 }
 
-void cuda_product(struct device *dev, const struct product *p, bool half)
+static void multiply(struct device *dev, stream_t s, const struct product *p, bool half)
 {
     struct cuda *c = cuda_of(dev);
     if (!c->lt && !(c->lt = lt_open(dev))) {
         device_fail(dev, fail(SOTTO_ENOMEM, "no memory for products"));
         return;
     }
-    stream_t s = cuda_stream(dev);
     struct product q = *p;
     const size_t a = span(&p->a, p->m, p->k), b = span(&p->b, p->k, p->n),
                  all = (size_t)p->m * (size_t)p->n;
@@ -41,16 +40,16 @@ void cuda_product(struct device *dev, const struct product *p, bool half)
                         .place = PLACE_DEVICE};
     if (room.size && !(room.data = device_scratch(dev, room.size)))
         return;
-    convert(dev, &q.a, &room, a, half);
-    convert(dev, &q.b, &room, b, half);
+    convert(dev, s, &q.a, &room, a, half);
+    convert(dev, s, &q.b, &room, b, half);
     if (direct) {
-        if (!lt_product(c->lt, dev, &q))
+        if (!lt_product(c->lt, dev, s, &q))
             cuda_check(dev, launch_product(s, &q), "multiply");
         return;
     }
     q.c = (struct vec){carve(&room, all, DTYPE_F32).data, false};
     q.bias = q.residual = (struct vec){0};
-    if (!lt_product(c->lt, dev, &q)) { /* which takes all types, and adds the rest itself */
+    if (!lt_product(c->lt, dev, s, &q)) { /* which takes all types, and adds the rest itself */
         q.c = p->c;
         q.bias = p->bias;
         q.residual = p->residual;
@@ -61,6 +60,11 @@ void cuda_product(struct device *dev, const struct product *p, bool half)
                "add a bias");
 }
 
+void cuda_product(struct device *dev, const struct product *p, bool half)
+{
+    multiply(dev, cuda_stream(dev), p, half);
+}
+
 void cuda_add_columns(struct device *dev, struct view y, struct view x, int rows, int width)
 {
     double *parts = device_scratch(dev, column_parts(rows, width, 1) * sizeof *parts);
@@ -68,6 +72,30 @@ void cuda_add_columns(struct device *dev, struct view y, struct view x, int rows
         cuda_check(
             dev, launch_column_sums(cuda_stream(dev), cuda_vec(y), cuda_vec(x), rows, width, parts),
             "add up columns");
+}
+
+/* The same beside the products that are issued between these two and until the stream is next asked
+ * for: they leave multiprocessors and most of the memory's time unused. */
+static void give_aside(struct device *dev)
+{
+    stream_t s = cuda_stream(dev);
+    cuda_check(dev, cudaEventRecord(cuda_of(dev)->aside.given, s), "add up columns");
+}
+
+static void add_columns_aside(struct device *dev, struct view y, struct view x, int rows, int width)
+{
+    struct cuda_aside *a = &cuda_of(dev)->aside;
+    const size_t bytes = column_parts(rows, width, 1) * sizeof(double);
+    double *parts = cuda_grow(dev, &a->parts, bytes);
+    if (!parts)
+        return;
+    cuda_check(dev, cudaStreamWaitEvent(a->stream, a->given, 0), "add up columns");
+    cuda_check(dev, launch_column_sums(a->stream, cuda_vec(y), cuda_vec(x), rows, width, parts),
+               "add up columns");
+    cuda_check(dev, cudaEventRecord(a->done, a->stream), "add up columns");
+    a->begin = x.data;
+    a->end = a->begin + (size_t)rows * (size_t)width * dtype_size(x.type);
+    a->under_way = true;
 }
 
 /* w as a factor (in, out), and turned. */
@@ -108,7 +136,11 @@ void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct v
                               .b = weight_of(p, w, true),
                               .c = cuda_vec(dx),
                               .residual = cuda_vec(add ? dx : view_none)};
-    cuda_product(dev, &q, w.type == DTYPE_BF16);
+    const struct cuda_aside *a = &cuda_of(dev)->aside;
+    const char *begin = dx.data;
+    const char *end = begin + (size_t)p->rows * (size_t)p->in * dtype_size(dx.type);
+    const bool beside = a->under_way && (end <= a->begin || a->end <= begin);
+    multiply(dev, beside ? cuda_stream_beside(dev) : cuda_stream(dev), &q, w.type == DTYPE_BF16);
 }
 
 /* dw += of dy (rows, out) and x (rows, in), each as it is and turned. */
@@ -131,9 +163,11 @@ void cuda_linear_backward_w(struct device *dev, const struct linear *p, struct v
                             struct view dbias, struct view dy, struct view x)
 {
     if (dbias.data)
-        cuda_add_columns(dev, dbias, dy, p->rows, p->out);
+        give_aside(dev);
     weight_gradient(dev, p, p->rows, rows_of(dy, p->out, false), rows_of(dy, p->out, true),
                     rows_of(x, p->in, false), rows_of(x, p->in, true), dw);
+    if (dbias.data)
+        add_columns_aside(dev, dbias, dy, p->rows, p->out);
 }
 
 enum { LOGIT_ROWS = 8192 }; /* that are held at once, at most */

@@ -81,6 +81,9 @@ static cudaError_t open_stream(struct cuda *c)
     e = e ? e : cudaDeviceGetDefaultMemPool(&c->pool, c->gpu);
     e = e ? e : keep_memory(c->pool);
     e = e ? e : cudaHostAlloc((void **)&c->news, sizeof *c->news, cudaHostAllocDefault);
+    e = e ? e : cudaStreamCreateWithFlags(&c->aside.stream, cudaStreamNonBlocking);
+    e = e ? e : cudaEventCreateWithFlags(&c->aside.given, cudaEventDisableTiming);
+    e = e ? e : cudaEventCreateWithFlags(&c->aside.done, cudaEventDisableTiming);
     for (int i = 0; i < 2; i++)
         e = e ? e : cudaEventCreateWithFlags(&c->ferry.landed[i], cudaEventDisableTiming);
     for (int i = 0; i < CUDA_MARKS; i++)
@@ -97,6 +100,12 @@ static void destroy(struct cuda *c)
             (void)cudaEventDestroy(c->marks[i]);
     if (c->news)
         (void)cudaFreeHost(c->news);
+    if (c->aside.given)
+        (void)cudaEventDestroy(c->aside.given);
+    if (c->aside.done)
+        (void)cudaEventDestroy(c->aside.done);
+    if (c->aside.stream)
+        (void)cudaStreamDestroy(c->aside.stream);
     if (c->stream)
         (void)cudaStreamDestroy(c->stream);
     free(c);
@@ -113,6 +122,7 @@ static void cuda_close(struct device *dev)
     lt_rest(c->lt, dev);
     cuda_drop(dev, &c->windows);
     cuda_drop(dev, &c->logits);
+    cuda_drop(dev, &c->aside.parts);
     cuda_ferry_rest(dev);
     memory_remove(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
     dev->impl = NULL;
