@@ -82,23 +82,17 @@ static void each_chunk(struct device *dev, const struct call *call, size_t count
     }
 }
 
-/* Large blocks: the C library writes those without reading them first. */
-static void zero(struct device *dev, struct view y, size_t count)
+void cpu_fill(struct device *dev, struct view y, size_t count, float value)
 {
-    enum { BLOCK = 16 * CHUNK };
+    if (value != 0 || signbit(value)) {
+        each_chunk(dev, &(struct call){FILL, .out = {y}, .a = value}, count);
+        return;
+    }
+    enum { BLOCK = 16 * CHUNK }; /* the C library writes those without reading them first */
     const size_t size = dtype_size(y.type);
 #pragma omp parallel for schedule(static) num_threads(team(dev, count))
     for (size_t at = 0; at < count; at += BLOCK)
         memset((char *)y.data + at * size, 0, min_size(BLOCK, count - at) * size);
-}
-
-void cpu_fill(struct device *dev, struct view y, size_t count, float value)
-{
-    if (value == 0 && !signbit(value)) {
-        zero(dev, y, count);
-        return;
-    }
-    each_chunk(dev, &(struct call){FILL, .out = {y}, .a = value}, count);
 }
 
 /* n <= CHUNK elements. */
