@@ -456,6 +456,29 @@ static void products_of_bf16(void **state)
     }
 }
 
+/* More than one block of it, from the middle of a buffer: neighbours stay, and so does a sign. */
+static void test_zero(void **state)
+{
+    (void)state;
+    enum { FIRST = 3, N = 70001, ALL = N + 2 * FIRST };
+    static float wide[ALL];
+    static uint16_t half[ALL];
+    for (int run = 0; run < 8; run++) {
+        struct device dev;
+        const struct view v = run & 1 ? view_of(half, DTYPE_BF16) : view_of(wide, DTYPE_F32);
+        const float zero = run & 2 ? -0.0f : 0.0f;
+        assert_ok(device_open(&dev, "cpu", &memory, run & 4 ? 3 : 1));
+        dev.ops->fill(&dev, v, ALL, 7);
+        dev.ops->fill(&dev, view_at(v, FIRST), N, zero);
+        for (size_t i = 0; i < ALL; i++) {
+            const bool inside = i >= FIRST && i < FIRST + N;
+            assert_true(element(v, i) == (inside ? 0 : 7));
+            assert_true(!inside || !signbit(element(v, i)) == !signbit(zero));
+        }
+        device_close(&dev);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),
         cmocka_unit_test(test_cross_entropy_ties_and_ignored),
+        cmocka_unit_test(test_zero),
         cmocka_unit_test(test_maxpool_ties),
         cmocka_unit_test(test_batchnorm_far_from_zero),
         cmocka_unit_test(test_extreme_arguments),
