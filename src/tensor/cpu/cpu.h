@@ -20,6 +20,12 @@ static inline const struct kernels *kernels_of(const struct device *dev)
     return dev->impl;
 }
 
+/* `half`: of operands that may be rounded to bf16. */
+static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
+{
+    return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
+}
+
 /* Kernels of one instruction set on an open device; open itself takes the best. */
 enum sotto_status cpu_select(struct device *dev, const char *variant);
 
@@ -52,6 +58,17 @@ static inline int min_int(int a, int b)
 static inline size_t round_up(size_t n, size_t multiple)
 {
     return (n + multiple - 1) / multiple * multiple;
+}
+
+static inline int ceil_div(int a, int b)
+{
+    return (a + b - 1) / b;
+}
+
+/* Floats of a packed strip of `width` rows or columns. */
+static inline size_t strip_size(const struct gemm_kernels *f, int width, int k)
+{
+    return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
 }
 
 /* An op's scratch for pieces of so many floats each, to be taken in any order; without data where

@@ -60,20 +60,4 @@ enum { PACK_DEPTH = 256 };
 void cpu_pack_depth(const struct packer *p, float *strips, int depth, size_t l, int k, int column,
                     int n);
 
-static inline const struct gemm_kernels *gemm_of(const struct device *dev, bool half)
-{
-    return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
-}
-
-/* Floats of a packed strip of `width` rows or columns. */
-static inline size_t strip_size(const struct gemm_kernels *f, int width, int k)
-{
-    return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
-}
-
-static inline int ceil_div(int a, int b)
-{
-    return (a + b - 1) / b;
-}
-
 #endif

@@ -18,60 +18,17 @@
  * and residual go in while a tile is in the cache. */
 #include "tensor/cpu/gemm.h"
 
-#include <assert.h>
-#include <math.h>
 #include <sched.h>
-#include <stdatomic.h>
 
-enum {
-    DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache           */
-    THIN = 4,      /* fewer rows than this: packing b would cost more than the product */
-    FEW = 2,       /* threads that pack together                                       */
-    ROOM_M = 2048, /* rows of a and columns of b that they pack at once                */
-    ROOM_N = 2048,
-    BLOCK = 5 << 16, /* floats of a packed block of rows, which stays in the second cache  */
-    COLUMNS = 32,    /* of a part of such a block: a multiple of every kernel's            */
-    PACKING = 32     /* to pack an element takes as long as to multiply so many            */
-};
-
-/* One product and how it is cut: parts down (rows), across (columns) and along the depth, of so
- * many rows, columns and so deep each; tiles of a part. */
-struct plan {
-    const struct gemm *g;
-    const struct vector_kernels *vector;
-    const struct gemm_kernels *kernels;
-    int down, across, deep;
-    int rows, columns, depth;
-    int tile_rows, tile_columns;
-    float *a, *b;      /* packed: of the team, or of the first thread             */
-    size_t apart;      /* floats from a thread's to the next one's                */
-    atomic_int *taken; /* (deep, down): parts of a slice and block that are taken */
-    atomic_int *done;  /* (down, across): slices that are added                   */
-};
+enum { THIN = 4 }; /* fewer rows than this: packing b would cost more than the product */
 
 /* Rows [i, i + m), columns [j, j + n), depth [l, l + k); `new_a`, `new_b`: not packed before. */
 struct part {
-    const struct plan *plan;
+    const struct gemm_plan *plan;
     float *a, *b;
     bool new_a, new_b;
     int i, m, j, n, l, k;
 };
-
-static int ceil_div(int a, int b)
-{
-    return (a + b - 1) / b;
-}
-
-static const struct gemm_kernels *chosen(const struct device *dev, bool half)
-{
-    return half ? kernels_of(dev)->gemm_half : kernels_of(dev)->gemm;
-}
-
-/* Floats of scratch that a strip of `width` rows or columns takes. */
-static size_t strip_size(const struct gemm_kernels *f, int width, int k)
-{
-    return (size_t)width * round_up((size_t)k, (size_t)f->depth) * (size_t)f->halves / 2;
-}
 
 static void pack_strip_a(const struct part *p, int strip)
 {
@@ -145,7 +102,7 @@ static void multiply_tile(const struct part *p, int tile)
 }
 
 /* Rows change fastest, then depth, then columns. */
-static struct part part_of(const struct plan *plan, int index)
+static struct part part_of(const struct gemm_plan *plan, int index)
 {
     const struct gemm *g = plan->g;
     const int b = index / plan->down; /* how often b has changed */
@@ -188,7 +145,7 @@ static void pack_strip(const struct part *p, int strip)
 }
 
 /* Runs on every thread of a small team. */
-static void multiply_part(const struct plan *plan, int index)
+static void multiply_part(const struct gemm_plan *plan, int index)
 {
     const struct part p = part_of(plan, index);
 #pragma omp for schedule(static)
@@ -200,7 +157,7 @@ static void multiply_part(const struct plan *plan, int index)
 }
 
 /* Takes parts of a block of rows, of one slice, until none is left. */
-static void work_on(const struct plan *plan, int slice, int block)
+static void work_on(const struct gemm_plan *plan, int slice, int block)
 {
     const size_t own = (size_t)thread_index() * plan->apart;
     atomic_int *taken = &plan->taken[slice * plan->down + block];
@@ -221,7 +178,7 @@ static void work_on(const struct plan *plan, int slice, int block)
 }
 
 /* Runs on every thread of a large team: blocks of its own, then what others have left. */
-static void work(const struct plan *plan, int threads)
+static void work(const struct gemm_plan *plan, int threads)
 {
     const int self = thread_index();
     for (int slice = 0; slice < plan->deep; slice++) {
@@ -286,133 +243,6 @@ bool cpu_gemm_takes_half(int m)
     return m >= THIN;
 }
 
-/* The deepest slice: bf16 takes half the room, and sums travel less often. */
-static int deepest(const struct gemm_kernels *f)
-{
-    return f->halves == 1 ? 2 * DEPTH : DEPTH;
-}
-
-size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
-{
-    const struct gemm_kernels *f = chosen(dev, half);
-    if (dev->threads <= FEW || k > deepest(f))
-        return 0;
-    return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
-}
-
-/* The largest tile where it leaves every thread a few. Else that with which a part takes the least
- * time, in units of the tile in registers: its strips come from a cache that threads share, and
- * some threads wait for the others' last tile. */
-static void choose_tile(struct plan *plan, int threads)
-{
-    const struct gemm_kernels *f = plan->kernels;
-    const int m = min_int(plan->rows, plan->g->m), n = min_int(plan->columns, plan->g->n);
-    const int down = ceil_div(m, f->rows), across = ceil_div(n, f->columns);
-    plan->tile_rows = f->tile_rows;
-    plan->tile_columns = f->tile_columns;
-    const int enough = threads == 1 ? 1 : 2 * threads;
-    if (ceil_div(m, f->tile_rows) * ceil_div(n, f->tile_columns) >= enough)
-        return;
-    double least = INFINITY;
-    for (int r = f->tile_rows / f->rows; r > 0; r--) {
-        for (int c = f->tile_columns / f->columns; c > 0; c--) {
-            const double tiles_m = ceil_div(down, r), tiles_n = ceil_div(across, c);
-            const double turns = tiles_m * tiles_n / threads;
-            const double wait = fmax(ceil(turns) / turns, 1 + 0.5 / turns);
-            const double time = wait * (down * across + down * tiles_n + across * tiles_m);
-            if (time < least) {
-                least = time;
-                plan->tile_rows = r * f->rows;
-                plan->tile_columns = c * f->columns;
-            }
-        }
-    }
-}
-
-/* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
-static int cut(int size, int most, int unit, int *each)
-{
-    *each = (int)round_up((size_t)ceil_div(size, ceil_div(size, most)), (size_t)unit);
-    return ceil_div(size, *each);
-}
-
-/* Rows of a block, of which a slice stays in a thread's second cache. */
-static int most_rows(const struct gemm_kernels *f, int depth)
-{
-    return (int)(BLOCK / strip_size(f, f->rows, depth)) * f->rows;
-}
-
-/* Blocks of rows for so many threads, the least time: a thread packs its block of each slice, and
- * the columns of each part. */
-static void choose_blocks(struct plan *plan, int threads)
-{
-    const struct gemm_kernels *f = plan->kernels;
-    const int m = plan->g->m, strips = ceil_div(m, f->rows);
-    double least = INFINITY;
-    assert(COLUMNS % f->columns == 0);
-    plan->columns = COLUMNS;
-    plan->across = ceil_div(plan->g->n, COLUMNS);
-    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= strips; down++) {
-        const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
-        const double parts = ceil_div(blocks * plan->across, threads);
-        const double time =
-            parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING;
-        if (time < least) {
-            least = time;
-            plan->rows = rows;
-            plan->down = blocks;
-        }
-        if (down >= 4 * threads)
-            break;
-    }
-    plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
-}
-
-/* Floats that packed operands take: of the team, or of each of its threads; and how many counters
- * it has. */
-static size_t few_room(const struct gemm_kernels *f, int m, int n, int depth)
-{
-    return strip_size(f, (int)round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows), depth) +
-           strip_size(f, (int)round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns), depth);
-}
-
-static size_t block_room(const struct gemm_kernels *f, int m, int depth)
-{
-    return min_size(strip_size(f, (int)round_up((size_t)m, (size_t)f->rows), depth), BLOCK);
-}
-
-static size_t own_room(const struct gemm_kernels *f, int m, int depth)
-{
-    return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
-}
-
-static size_t counters_room(int deep, int down, int across)
-{
-    return round_up((size_t)deep * (size_t)down + (size_t)down * (size_t)across, 16);
-}
-
-static struct plan plan_of(const struct device *dev, const struct gemm *g, int threads)
-{
-    struct plan plan = {.g = g, .vector = kernels_of(dev)->vector, .kernels = chosen(dev, g->half)};
-    const struct gemm_kernels *f = plan.kernels;
-    plan.deep = cut(g->k, deepest(f), 1, &plan.depth);
-    plan.a = g->room;
-    if (threads <= FEW) {
-        plan.down = cut(g->m, ROOM_M, f->rows, &plan.rows);
-        plan.across = cut(g->n, ROOM_N, f->columns, &plan.columns);
-        plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
-        choose_tile(&plan, threads);
-        return plan;
-    }
-    choose_blocks(&plan, threads);
-    plan.apart = own_room(f, g->m, plan.depth);
-    plan.b = plan.a + block_room(f, g->m, plan.depth);
-    plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
-    plan.done = plan.taken + (size_t)plan.deep * (size_t)plan.down;
-    memset(plan.taken, 0, counters_room(plan.deep, plan.down, plan.across) * sizeof(atomic_int));
-    return plan;
-}
-
 void cpu_gemm(struct device *dev, const struct gemm *g)
 {
     if (g->m == 0 || g->n == 0)
@@ -422,8 +252,9 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         return;
     }
     const int threads = team(dev, gemm_work(g));
-    const struct plan plan = plan_of(dev, g, threads);
-    if (threads > FEW) {
+    struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
+    plan.g = g;
+    if (threads > GEMM_FEW) {
 #pragma omp parallel num_threads(threads)
         work(&plan, threads);
     } else {
@@ -431,17 +262,4 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
         for (int part = 0; part < plan.down * plan.deep * plan.across; part++)
             multiply_part(&plan, part);
     }
-}
-
-size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
-{
-    const struct gemm_kernels *f = chosen(dev, half);
-    const int depth = min_int(k, deepest(f));
-    const size_t few = few_room(f, m, n, depth);
-    if (dev->threads <= FEW)
-        return few;
-    const size_t counters =
-        counters_room(ceil_div(k, deepest(f)), ceil_div(m, f->rows), ceil_div(n, COLUMNS));
-    const size_t many = own_room(f, m, depth) * (size_t)dev->threads + counters;
-    return many > few ? many : few;
 }

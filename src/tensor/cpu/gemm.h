@@ -2,7 +2,7 @@
 #ifndef SOTTO_TENSOR_CPU_GEMM_H
 #define SOTTO_TENSOR_CPU_GEMM_H
 
-#include "tensor/cpu/cpu.h"
+#include "tensor/cpu/gemm_plan.h"
 
 /* c (m, n) = op(a) op(b) + bias + residual, or c += op(a) op(b) when `add`; row-major, k >= 1. */
 struct gemm {
@@ -24,9 +24,6 @@ struct gemm {
     float *tiles; /* (optional) cpu_gemm_tiles floats, the same: in place of c, tile by tile */
 };
 
-size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
-/* Floats of `tiles` for a product of depth k; 0: it needs c. */
-size_t cpu_gemm_tiles(const struct device *dev, int k, bool half);
 /* Whether a product of m rows takes b as bf16. */
 bool cpu_gemm_takes_half(int m);
 void cpu_gemm(struct device *dev, const struct gemm *g);

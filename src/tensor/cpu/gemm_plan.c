@@ -1,0 +1,157 @@
+/* Cuts a matrix product: the depth by the shape alone, rows and columns also by the number of
+ * threads; and says what room the packed operands take. */
+#include "tensor/cpu/gemm_plan.h"
+
+#include <assert.h>
+#include <math.h>
+
+enum {
+    DEPTH = 768,   /* k of a slice: a tile's strips stay in the second cache          */
+    ROOM_M = 2048, /* rows of a and columns of b that a few threads pack at once      */
+    ROOM_N = 2048,
+    BLOCK = 5 << 16, /* floats of a packed block of rows, which stays in the second cache */
+    COLUMNS = 32,    /* of a part of such a block: a multiple of every kernel's           */
+    PACKING = 32     /* to pack an element takes as long as to multiply so many           */
+};
+
+/* The deepest slice: bf16 takes half the room, and sums travel less often. */
+static int deepest(const struct gemm_kernels *f)
+{
+    return f->halves == 1 ? 2 * DEPTH : DEPTH;
+}
+
+size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
+{
+    const struct gemm_kernels *f = gemm_of(dev, half);
+    if (dev->threads <= GEMM_FEW || k > deepest(f))
+        return 0;
+    return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
+}
+
+/* The largest tile where it leaves every thread a few. Else that with which a part takes the least
+ * time, in units of the tile in registers: its strips come from a cache that threads share, and
+ * some threads wait for the others' last tile. */
+static void choose_tile(struct gemm_plan *plan, int threads)
+{
+    const struct gemm_kernels *f = plan->kernels;
+    const int m = min_int(plan->rows, plan->m), n = min_int(plan->columns, plan->n);
+    const int down = ceil_div(m, f->rows), across = ceil_div(n, f->columns);
+    plan->tile_rows = f->tile_rows;
+    plan->tile_columns = f->tile_columns;
+    const int enough = threads == 1 ? 1 : 2 * threads;
+    if (ceil_div(m, f->tile_rows) * ceil_div(n, f->tile_columns) >= enough)
+        return;
+    double least = INFINITY;
+    for (int r = f->tile_rows / f->rows; r > 0; r--) {
+        for (int c = f->tile_columns / f->columns; c > 0; c--) {
+            const double tiles_m = ceil_div(down, r), tiles_n = ceil_div(across, c);
+            const double turns = tiles_m * tiles_n / threads;
+            const double wait = fmax(ceil(turns) / turns, 1 + 0.5 / turns);
+            const double time = wait * (down * across + down * tiles_n + across * tiles_m);
+            if (time < least) {
+                least = time;
+                plan->tile_rows = r * f->rows;
+                plan->tile_columns = c * f->columns;
+            }
+        }
+    }
+}
+
+/* Equal parts, not a short last one: how many of at most `most`, and of how much each. */
+static int cut(int size, int most, int unit, int *each)
+{
+    *each = (int)round_up((size_t)ceil_div(size, ceil_div(size, most)), (size_t)unit);
+    return ceil_div(size, *each);
+}
+
+/* Rows of a block, of which a slice stays in a thread's second cache. */
+static int most_rows(const struct gemm_kernels *f, int depth)
+{
+    return (int)(BLOCK / strip_size(f, f->rows, depth)) * f->rows;
+}
+
+/* Blocks of rows for so many threads, the least time: a thread packs its block of each slice, and
+ * the columns of each part. */
+static void choose_blocks(struct gemm_plan *plan, int threads)
+{
+    const struct gemm_kernels *f = plan->kernels;
+    const int m = plan->m, strips = ceil_div(m, f->rows);
+    double least = INFINITY;
+    assert(COLUMNS % f->columns == 0);
+    plan->columns = COLUMNS;
+    plan->across = ceil_div(plan->n, COLUMNS);
+    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= strips; down++) {
+        const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
+        const double parts = ceil_div(blocks * plan->across, threads);
+        const double time =
+            parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING;
+        if (time < least) {
+            least = time;
+            plan->rows = rows;
+            plan->down = blocks;
+        }
+        if (down >= 4 * threads)
+            break;
+    }
+    plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
+}
+
+/* Floats that packed operands take: of the team, or of each of its threads; and how many counters
+ * it has. */
+static size_t few_room(const struct gemm_kernels *f, int m, int n, int depth)
+{
+    return strip_size(f, (int)round_up((size_t)min_int(m, ROOM_M), (size_t)f->rows), depth) +
+           strip_size(f, (int)round_up((size_t)min_int(n, ROOM_N), (size_t)f->columns), depth);
+}
+
+static size_t block_room(const struct gemm_kernels *f, int m, int depth)
+{
+    return min_size(strip_size(f, (int)round_up((size_t)m, (size_t)f->rows), depth), BLOCK);
+}
+
+static size_t own_room(const struct gemm_kernels *f, int m, int depth)
+{
+    return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
+}
+
+static size_t counters_room(int deep, int down, int across)
+{
+    return round_up((size_t)deep * (size_t)down + (size_t)down * (size_t)across, 16);
+}
+
+struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
+                              int threads)
+{
+    struct gemm_plan plan = {
+        .m = m, .n = n, .vector = kernels_of(dev)->vector, .kernels = gemm_of(dev, half)};
+    const struct gemm_kernels *f = plan.kernels;
+    plan.deep = cut(k, deepest(f), 1, &plan.depth);
+    plan.a = room;
+    if (threads <= GEMM_FEW) {
+        plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
+        plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
+        plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
+        choose_tile(&plan, threads);
+        return plan;
+    }
+    choose_blocks(&plan, threads);
+    plan.apart = own_room(f, m, plan.depth);
+    plan.b = plan.a + block_room(f, m, plan.depth);
+    plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
+    plan.done = plan.taken + (size_t)plan.deep * (size_t)plan.down;
+    memset(plan.taken, 0, counters_room(plan.deep, plan.down, plan.across) * sizeof(atomic_int));
+    return plan;
+}
+
+size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
+{
+    const struct gemm_kernels *f = gemm_of(dev, half);
+    const int depth = min_int(k, deepest(f));
+    const size_t few = few_room(f, m, n, depth);
+    if (dev->threads <= GEMM_FEW)
+        return few;
+    const size_t counters =
+        counters_room(ceil_div(k, deepest(f)), ceil_div(m, f->rows), ceil_div(n, COLUMNS));
+    const size_t many = own_room(f, m, depth) * (size_t)dev->threads + counters;
+    return many > few ? many : few;
+}

@@ -1,0 +1,35 @@
+/* How a matrix product is cut for the threads that it has. */
+#ifndef SOTTO_TENSOR_CPU_GEMM_PLAN_H
+#define SOTTO_TENSOR_CPU_GEMM_PLAN_H
+
+#include <stdatomic.h>
+
+#include "tensor/cpu/cpu.h"
+
+enum { GEMM_FEW = 2 }; /* threads that pack together */
+
+/* A product (m, n): parts down (rows), across (columns) and along the depth, of so many rows,
+ * columns and so deep each; tiles of a part. */
+struct gemm_plan {
+    const struct gemm *g; /* whoever multiplies sets it */
+    int m, n;
+    const struct vector_kernels *vector;
+    const struct gemm_kernels *kernels;
+    int down, across, deep;
+    int rows, columns, depth;
+    int tile_rows, tile_columns;
+    float *a, *b;      /* packed: of the team, or of the first thread             */
+    size_t apart;      /* floats from a thread's to the next one's                */
+    atomic_int *taken; /* (deep, down): parts of a slice and block that are taken */
+    atomic_int *done;  /* (down, across): slices that are added                   */
+};
+/* Of depth k; `half`: operands may be rounded to bf16. */
+struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
+                              int threads);
+
+/* Floats of `room`. */
+size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
+/* Floats of `tiles` for a product of depth k; 0: it needs c. */
+size_t cpu_gemm_tiles(const struct device *dev, int k, bool half);
+
+#endif
