@@ -188,6 +188,9 @@ static enum sotto_status print_estimate(const struct run *run)
             printf("%s%s %.1f", n++ ? ", " : "", memory_category_name((enum memory_category)c),
                    e.bytes[c] / 1e6);
     printf(")");
+    estimate_keep_ours(run, &e);
+    if (device_place(run->config.train.device) != PLACE_HOST)
+        printf("; this process takes %.1f MB of its device", e.total / 1e6);
     if (isfinite(a.bytes))
         printf("; %s has %.0f MB left", a.by, a.bytes / 1e6);
     printf("\n");

@@ -322,10 +322,12 @@ enum sotto_status estimate_left(const struct run *run, struct available *out)
     return st;
 }
 
-/* What of it this process has on a device with memory of its own. Ranks of MPI are a worker each,
- * all about alike, and may have a device each; checkpoints are in the host's memory. */
-static void keep_on_device(const struct run *run, struct estimate *e)
+/* Ranks of MPI are a worker each, all about alike, and may have a device each; checkpoints are in
+ * the host's memory. */
+void estimate_keep_ours(const struct run *run, struct estimate *e)
 {
+    if (device_place(run->config.train.device) == PLACE_HOST)
+        return;
     const int processes = run->cluster.mpi ? e->workers : 1;
     e->bytes[MEMORY_CHECKPOINT] = e->total = 0;
     e->workers /= processes;
@@ -340,8 +342,7 @@ enum sotto_status estimate_check(const struct run *run)
     struct available a;
     TRY(estimate_left(run, &a));
     TRY(estimate_run(run, &e));
-    if (device_place(run->config.train.device) == PLACE_DEVICE)
-        keep_on_device(run, &e);
+    estimate_keep_ours(run, &e);
     if (e.total <= a.bytes)
         return SOTTO_OK;
     list_largest(&e, parts, sizeof parts);

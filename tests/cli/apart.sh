@@ -30,7 +30,7 @@ diff cpu.again.memory apart.again.memory || die "a device that is apart needs ot
 fails_with 'the device has 2 MB left' env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=apart --out=large
 succeeds env SOTTO_APART_MEMORY=4000000 "$sotto" "${memory[@]}" --device=apart --out=large
 succeeds env SOTTO_APART_MEMORY=4000000 "$sotto" "${memory[@]}" --device=apart --out=planned --dry_run
-says '^memory: about .*; the device has 4 MB left$'
+says '^memory: about .*; this process takes 2.6 MB of its device; the device has 4 MB left$'
 succeeds env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=cpu --out=small
 
 # What was trained on one is gone on with on the other.

@@ -50,6 +50,10 @@ fails_with 'comm.nccl = on is for ranks of MPI' "${train[@]}" --steps=1 --comm.n
 ends_with 'comm.nccl = on carries vectors of GPUs, and train.device = cpu' "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
     --comm.nccl=on --out=none
 
+# A rank takes its part of a device, not what all of them take of the machine.
+succeeds env SOTTO_APART_MEMORY=2000000 "${mpirun[@]}" -n 2 "${train[@]}" --steps=2 --device=apart --dry_run --out=none
+says '^memory: about [23].* MB on this machine.*; this process takes 1.[0-9] MB of its device; the device has 2 MB left$'
+
 for method in zero1 fsdp; do
     [ "${states[1x4.two.$method]}" = "${states[1x4.two.ddp]}" ] || die "$method on two nodes: other bits than ddp"
 done
