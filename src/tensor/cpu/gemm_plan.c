@@ -70,6 +70,14 @@ static int most_rows(const struct gemm_kernels *f, int depth)
     return (int)(BLOCK / strip_size(f, f->rows, depth)) * f->rows;
 }
 
+/* As many blocks as may be tried: more, of fewer rows, keep more threads busy at the end. */
+static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threads)
+{
+    const int least = ceil_div(m, most_rows(f, depth)),
+              most = min_int(ceil_div(m, f->rows), 4 * threads);
+    return least > most ? least : most;
+}
+
 /* Blocks of rows for so many threads, the least time: a thread packs its block of each slice, and
  * the columns of each part. */
 static void choose_blocks(struct gemm_plan *plan, int threads)
@@ -80,7 +88,8 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
     assert(COLUMNS % f->columns == 0);
     plan->columns = COLUMNS;
     plan->across = ceil_div(plan->n, COLUMNS);
-    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= strips; down++) {
+    const int most = most_blocks(f, m, plan->depth, threads);
+    for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= most; down++) {
         const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
         const double parts = ceil_div(blocks * plan->across, threads);
         const double time =
@@ -90,8 +99,6 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
             plan->rows = rows;
             plan->down = blocks;
         }
-        if (down >= 4 * threads)
-            break;
     }
     plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
 }
@@ -150,8 +157,8 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     const size_t few = few_room(f, m, n, depth);
     if (dev->threads <= GEMM_FEW)
         return few;
-    const size_t counters =
-        counters_room(ceil_div(k, deepest(f)), ceil_div(m, f->rows), ceil_div(n, COLUMNS));
+    const size_t counters = counters_room(
+        ceil_div(k, deepest(f)), most_blocks(f, m, depth, dev->threads), ceil_div(n, COLUMNS));
     const size_t many = own_room(f, m, depth) * (size_t)dev->threads + counters;
     return many > few ? many : few;
 }
