@@ -11,13 +11,16 @@ void resume_keep(struct run_config *config)
 {
     paths_complete(config);
     config->train.resume = false;
+    config->train.check_memory = true;
 }
 
 enum sotto_status resume_read(struct run_config *out, const char *checkpoint)
 {
     char path[FILE_PATH_ROOM];
     TRY(file_join(path, checkpoint, "sotto.ini"));
-    return config_load_kept(out, path);
+    TRY(config_load_kept(out, path));
+    out->train.check_memory = true; /* older ones have kept it */
+    return SOTTO_OK;
 }
 
 enum sotto_status resume_config(struct run_config *out, const char *folder, bool *found)
@@ -214,6 +217,8 @@ void resume_plainly(const struct run *run, FILE *out)
     option_put_word(run->watch.program ? run->watch.program : "sotto", out);
     fputs(" train --resume ", out);
     option_put_word(run->config.train.out, out);
+    if (!run->config.train.check_memory)
+        fputs(" --check_memory=false", out);
 }
 
 bool resume_command(const struct run *run, FILE *out)

@@ -11,7 +11,7 @@
 #include "train/run.h"
 
 /* Makes `config` what a checkpoint keeps of it: files named in full, methods by their presets, and
- * nothing of where the run lies. */
+ * nothing of where the run lies or what is meant for one start alone. */
 void resume_keep(struct run_config *config);
 
 /* The configuration that the checkpoint in a folder was made with. */

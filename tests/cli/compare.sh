@@ -74,9 +74,9 @@ if command -v gnuplot >/dev/null; then
     [ ! -e rates/gnuplot.log ] || die "a log was left"
 fi
 
-# What is done is kept; another configuration is refused; --again runs it anew.
+# What is done is kept; another configuration is refused; --again runs it anew. A switch for one start is no configuration.
 cp rates/table.csv first.csv
-succeeds "$sotto" compare rates.ini
+succeeds "$sotto" compare rates.ini --check_memory=false
 says '^\[1/3\] fast: was done before: loss'
 numbers=$(sed -n 's/^ "\([a-z_]*\)": [-0-9n].*/\1/p' rates/fast/report.json | tr '\n' ,)
 [ "$(tr -cd , <<<"$numbers" | wc -c)" -gt 25 ] || die "few numbers in the report: $numbers"

@@ -71,14 +71,14 @@ under_way() {
 
 # Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
 for signal in INT TERM HUP; do
-    "${run[@]}" --steps=100000 --save_every=0 --out=stopped-$signal >out 2>&1 &
+    "${run[@]}" --steps=100000 --save_every=0 --check_memory=false --out=stopped-$signal >out 2>&1 &
     pid=$!
     under_way
     kill -$signal $pid
     wait $pid
     [ $? = 130 ] || die "exit code of a run after SIG$signal: $(cat out)"
     says "^SIG$signal, asked to stop: "
-    says "^to go on: $sotto train"
+    says "^to go on: $sotto train --resume stopped-$signal --check_memory=false$"
     says "^sotto: SIG$signal: stopped at step .*everything is saved"
     [ -d stopped-$signal/checkpoints ] || die "no checkpoint after SIG$signal"
 done

@@ -34,12 +34,13 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     return SOTTO_OK;
 }
 
-/* What makes a run another run: not where its folder lies. */
+/* What makes a run another run: not where its folder lies, nor what is meant for one start alone. */
 static struct run_config without_place(const struct run_config *config)
 {
     struct run_config c = *config;
     c.train.out[0] = '\0';
     c.train.resume = false;
+    c.train.check_memory = true;
     return c;
 }
 
