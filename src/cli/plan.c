@@ -47,6 +47,10 @@ void plan_header(const struct run *run)
             (long long)loader_tokens(run->train), loader_sources(run->train),
             loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
             run->config.strategy.accumulate);
+    if (t->oracle != ORACLE_NULL && strcmp(run->device, run->kernels) == 0)
+        printf("device: %s\n", run->device);
+    else if (t->oracle != ORACLE_NULL)
+        printf("device: %s (%s)\n", run->device, run->kernels);
     cluster_describe(&run->cluster, cluster);
     printf("cluster: %s\n", cluster);
     strategy_describe(&run->config.strategy, method);

@@ -37,6 +37,8 @@ enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg);
 
 /* Cores for a worker: those of its machine, shared with the other workers there. */
 int cluster_threads(const struct cluster *c, const struct worker *w);
+/* That they suffice for train.pin. */
+enum sotto_status cluster_check_pin(const struct cluster *c);
 /* With train.pin, keeps the calling thread, which is this worker's, and those that it will start to
  * that many cores of its own: before it has a team or memory, which then are there too. */
 enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, int threads);

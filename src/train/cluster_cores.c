@@ -39,22 +39,49 @@ static void warn_of_starving(const struct cluster *c, int here, int cores)
             here, cores, cores == 1 ? "core" : "cores");
 }
 
+/* A launcher has given each rank cores of its own. */
+static bool shared_out(const struct cluster *c, int cores)
+{
+    return c->mpi && cores < sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+/* Threads of each of the workers that are `here`. */
+static int share(const struct cluster *c, int here, int cores)
+{
+    const int asked = c->config->train.threads, threads = asked ? asked : cores;
+    if (shared_out(c, cores) && !asked)
+        return cores;
+    return threads > here ? threads / here : 1;
+}
+
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = cores_allowed();
-    const int threads = t->threads ? t->threads : cores, here = beside(c, w->size);
+    const int cores = cores_allowed(), here = beside(c, w->size);
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
-    if (c->mpi && !t->threads && cores < sysconf(_SC_NPROCESSORS_ONLN)) {
-        if (cores == 1 && w->rank == 0)
+    if (w->rank == 0 && shared_out(c, cores) && !t->threads) {
+        if (cores == 1)
             log_warn("each rank is bound to one core, where communication competes with computing: "
                      "mpirun --bind-to none, or srun -c 2, lets it run beside");
-        return cores; /* the launcher has shared them out already */
-    }
-    if (w->rank == 0)
+    } else if (w->rank == 0) {
         warn_of_starving(c, here, cores);
-    return threads > here ? threads / here : 1;
+    }
+    return share(c, here, cores);
+}
+
+enum sotto_status cluster_check_pin(const struct cluster *c)
+{
+    const struct train_config *t = &c->config->train;
+    const int cores = cores_allowed(), here = beside(c, c->size), threads = share(c, here, cores);
+    if (t->pin && t->time == TIME_VIRTUAL)
+        return fail(SOTTO_EINVAL, "train.pin: workers of virtual time have no cores of their own");
+    if (!t->pin || here == 1 || shared_out(c, cores) || here * threads <= cores)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "train.pin: %d workers of %d %s on %d %s: take %s, or train.pin = false", here,
+                threads, threads == 1 ? "thread" : "threads", cores, cores == 1 ? "core" : "cores",
+                threads == 1 ? "fewer workers" : "a smaller train.threads");
 }
 
 /* The part of memory that a core is close to. */
@@ -92,15 +119,10 @@ enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, i
     cpu_set_t all, mine;
     if (!t->pin)
         return SOTTO_OK;
-    if (t->time == TIME_VIRTUAL)
-        return fail(SOTTO_EINVAL, "train.pin: workers of virtual time have no cores of their own");
     if (sched_getaffinity(0, sizeof all, &all) != 0)
         return fail(SOTTO_EIO, "train.pin: cores cannot be told: %s", strerror(errno));
-    if (here == 1 || (c->mpi && CPU_COUNT(&all) < sysconf(_SC_NPROCESSORS_ONLN)))
+    if (here == 1 || shared_out(c, CPU_COUNT(&all)))
         return SOTTO_OK; /* all are its own; or the launcher has shared them out */
-    if (here * threads > CPU_COUNT(&all))
-        return fail(SOTTO_EINVAL, "train.pin: %d workers of %d %s on %d cores", here, threads,
-                    threads == 1 ? "thread" : "threads", CPU_COUNT(&all));
     cores_from(&all, beside(c, w->rank) * threads, threads, &mine);
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)
         return fail(SOTTO_EIO, "train.pin: cannot keep to %d cores: %s", threads, strerror(errno));

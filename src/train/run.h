@@ -94,6 +94,7 @@ struct run {
     struct table declared;     /* oracle = null: sizes without a model */
     const struct table *table; /* of the one or the other              */
     struct cluster cluster;
+    const char *device;        /* what train.device, perhaps auto, has come to */
     char kernels[64];          /* what computes: device_describe */
     double microbatch_seconds; /* where time is modelled */
     struct {

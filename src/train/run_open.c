@@ -304,6 +304,7 @@ static enum sotto_status check_device(struct run *run)
     struct memory memory = {0};
     struct device dev;
     TRY(device_open(&dev, run->config.train.device, &memory, 1));
+    run->device = dev.ops->name;
     snprintf(run->kernels, sizeof run->kernels, "%s", device_describe(&dev));
     device_close(&dev);
     return SOTTO_OK;

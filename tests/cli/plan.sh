@@ -6,6 +6,7 @@ run=("$sotto" train "${tiny[@]}" --out=new/run --steps=6 --workers=4 --strategy=
 succeeds "${run[@]}" --dry_run
 says '^model: 2 layers, width 32, 2 heads, vocabulary 300: '
 says '^data: [0-9]+ tokens in 1 source; 4 x 32 tokens a micro-batch'
+says '^device: cpu \([a-z0-9]+\)$'
 says '^cluster: 1 node x 4 workers$'
 says '^workers: 4 threads in 2 groups of 2, zero1 x diloco$'
 says '^method: zero1 x diloco on a mesh of 2 x 2 .*, fp32$'
@@ -20,7 +21,7 @@ cp out planned
 
 # The run that follows has the header that was told.
 succeeds "${run[@]}"
-for line in model data cluster workers; do
+for line in model data device cluster workers; do
     [ "$(grep "^$line:" planned)" = "$(grep "^$line:" out)" ] || die "planned another $line: $(cat planned)"
 done
 
@@ -91,6 +92,7 @@ fails_with "out of range" "${run[@]}" --dry_run --lr=-1
 fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
 fails_with "no kernels 'v9' on this machine, which has" "${run[@]}" --dry_run --device=cpu:v9
 fails_with "device 'reference' has no kernels to choose from" "${run[@]}" --dry_run --device=reference:v4
+fails_with "of their own" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --time=virtual --worker.step=1ms --pin=true --out=other
 fails_with "cannot open no-counts" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --strategy=acco --replay=no-counts --out=other
 [ ! -e other ] || die "a refused dry run made the folder"
 

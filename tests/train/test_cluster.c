@@ -444,13 +444,13 @@ static void workers_keep_to_their_cores(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     const int cores = CPU_COUNT(&all);
     snprintf(options, sizeof options, "train.pin=true train.workers=%d", cores + 1);
-    assert_ok(open_cluster(&cluster, &c, options));
-    assert_int_equal(cluster_run(&cluster, pin, &p), SOTTO_EINVAL);
-    assert_non_null(strstr(sotto_error(), "workers of 1 thread on"));
-    cluster_close(&cluster);
-    assert_ok(open_cluster(&cluster, &c, "train.pin=true train.workers=2 train.time=virtual"));
-    assert_int_equal(cluster_run(&cluster, pin, &p), SOTTO_EINVAL);
-    cluster_close(&cluster);
+    assert_fails(open_cluster(&cluster, &c, options), SOTTO_EINVAL, "workers of 1 thread on");
+    assert_non_null(strstr(sotto_error(), "take fewer workers, or train.pin = false"));
+    snprintf(options, sizeof options, "train.pin=true train.workers=2 train.threads=%d",
+             2 * cores + 2);
+    assert_fails(open_cluster(&cluster, &c, options), SOTTO_EINVAL, "take a smaller train.threads");
+    assert_fails(open_cluster(&cluster, &c, "train.pin=true train.workers=2 train.time=virtual"),
+                 SOTTO_EINVAL, "workers of virtual time have no cores");
     if (cores < 2)
         return;
     snprintf(options, sizeof options, "train.pin=true train.workers=2 train.threads=%d", cores);
