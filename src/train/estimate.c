@@ -335,6 +335,19 @@ void estimate_keep_ours(const struct run *run, struct estimate *e)
         e->total += e->bytes[c] /= processes;
 }
 
+/* What would make a run smaller: of activations and scratch, or of what belongs to parameters. */
+static const char *what_helps(const struct run *run, const struct estimate *e)
+{
+    if (2 * (e->bytes[MEMORY_ACTIVATIONS] + e->bytes[MEMORY_SCRATCH]) < e->total)
+        return e->workers > 1
+                   ? "A smaller model, fewer workers, or a shard method that gives each a part "
+                     "(zero1, fsdp)"
+                   : "A smaller model, or MPI ranks on several machines with strategy = fsdp";
+    return run_has_images(run)
+               ? "A smaller train.batch, or train.recompute with more train.stages"
+               : "A smaller train.batch or train.seq, or train.recompute with more train.stages";
+}
+
 enum sotto_status estimate_check(const struct run *run)
 {
     struct estimate e;
@@ -350,10 +363,8 @@ enum sotto_status estimate_check(const struct run *run)
     print_bytes(a.bytes, left);
     if (e.workers > 1)
         snprintf(workers, sizeof workers, " on %d workers", e.workers);
-    return fail(
-        SOTTO_ENOMEM,
-        "this run needs about %s of memory, and %s has %s left: %s%s. A smaller train.batch%s, "
-        "or train.recompute with more train.stages, takes less; --check_memory=false tries all the "
-        "same",
-        needs, a.by, left, parts, workers, run_has_images(run) ? "" : " or train.seq");
+    return fail(SOTTO_ENOMEM,
+                "this run needs about %s of memory, and %s has %s left: %s%s. %s, takes less; "
+                "--check_memory=false tries all the same",
+                needs, a.by, left, parts, workers, what_helps(run, &e));
 }

@@ -32,6 +32,9 @@ fails_with "train.workers: 20000 workers are more than this process can run as t
 large=(--batch=1048576 --width=1024 --layers=24)
 fails_with "this run needs about" "${train[@]}" "${large[@]}"
 says ' left: activations [0-9.]+ TB, scratch [0-9.]+ TB, optimizer [0-9.]+ GB'
+says 'A smaller train.batch or train.seq, '
+fails_with "this run needs about" "${train[@]}" --workers=64 --width=8192 --layers=64 --batch=1
+says 'A smaller model, fewer workers, or a shard method that gives each a part'
 if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers reserve more than that
     (ulimit -v 4000000 && fails_with "the limit on address space (ulimit -v) has" "${train[@]}" "${large[@]}") || exit 1
     (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" --batch=1048576 --check_memory=false) || exit 1
