@@ -271,7 +271,8 @@ static void print_programs(void)
     if (*text)
         printf("MPI: %s: workers also as ranks of mpirun or srun\n", text);
     else
-        printf("MPI: not in this build; install Open MPI or MPICH and build again\n");
+        printf("MPI: not in this build; it takes Open MPI or MPICH, and a build without "
+               "SOTTO_STATIC\n");
     if (find_program("gnuplot", text))
         printf("gnuplot: %s\n", text);
     else
@@ -329,8 +330,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     if (gpus > 0)
         printf("%s\n", list);
     else
-        printf("GPUs: %s\n", gpus < 0 ? "not in this build; install CUDA's compiler, nvcc, and "
-                                        "build again"
+        printf("GPUs: %s\n", gpus < 0 ? "not in this build; it takes CUDA's compiler, nvcc, "
+                                        "and SOTTO_CUDA=AUTO or ON"
                                       : "none, or no driver for them");
     print_programs();
     return print_presets(c);

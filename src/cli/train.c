@@ -190,7 +190,10 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     enum sotto_status st;
     TRY_DONE(resume_config(before, folder ? folder : c->train.out, &found));
     if (folder && !found)
-        TRY_DONE(fail(SOTTO_EINVAL, "there is no checkpoint in %s to go on from", folder));
+        TRY_DONE(fail(SOTTO_EINVAL,
+                      "there is no checkpoint in %s to go on from: a run is saved at its end, "
+                      "and before that where train.save_every is set",
+                      folder));
     if (!found && is_bare(c))
         TRY_DONE(fail(SOTTO_EINVAL, "--resume wants the folder of a run: sotto train --resume RUN "
                                     "(there is none in ./run, and nothing to begin one with)"));

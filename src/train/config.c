@@ -54,7 +54,7 @@ static const struct option train_options[] = {
                 "virtual: a simulated cluster, see [link] and [worker]"),
     OPTION_ENUM(S, oracle, "model", oracle_names,
                 "null: sizes and times without arithmetic, in virtual time only"),
-    OPTION_INT(S, threads, "0", 0, 1024, "cores to use, by all workers of this process; 0: all"),
+    OPTION_INT(S, threads, "0", 0, 1024, "cores to use, by all workers on a machine; 0: all"),
     OPTION_BOOL(S, pin, "false",
                 "keep each worker's threads and memory to cores of its own, next to each other"),
     OPTION_INT(S, stages, "0", 0, 4096,

@@ -92,7 +92,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     *out = NULL;
     return fail(SOTTO_EINVAL,
                 "this build has no MPI: install Open MPI or MPICH and build again with "
-                "-DSOTTO_MPI=ON");
+                "-DSOTTO_MPI=ON, without SOTTO_STATIC");
 }
 
 bool mpi_beside(const struct comm *world, int rank)
