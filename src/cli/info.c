@@ -124,7 +124,10 @@ static enum sotto_status print_memory(const struct model *model, const struct in
     const int t = c->seq ? c->seq : model->config.positions;
     const struct extent e = model_extent(model, c->batch, t, (enum dtype)c->activations);
     const double n = (double)table_count(&model->table);
-    TRY(estimate_model(model, (struct estimate_what){e, 1, c->recompute, true, NULL}, &m));
+    TRY(estimate_model(
+        model,
+        (struct estimate_what){.e = e, .slots = 1, .recompute = c->recompute, .evaluates = true},
+        &m));
     const double rest = m.activations + m.scratch + 4 * n;
     if (model->sample.kind == SAMPLE_TOKENS)
         printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch,

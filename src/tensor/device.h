@@ -44,6 +44,10 @@ struct device {
     "apart: the cpu's bits the way a GPU would compute them, for tests of sotto itself"
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
+/* A null device, of which the scratch is accounted, too, that the largest ops of `name` would take
+ * (ops->takes). */
+enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
+                                       int threads);
 void device_close(struct device *dev);
 /* Where the memory of one of that name would be; the host's, if there is none. */
 enum place device_place(const char *name);

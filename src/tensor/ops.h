@@ -219,6 +219,11 @@ struct ops {
      * that lay logits out as suits them; they may round them to bf16 where x and w are. */
     void (*linear_loss)(struct device *dev, const struct linear *p, const struct linear_loss *l);
 
+    /* (optional) Ops of this table, not all, as they are on a device without memory: they take
+     * their scratch and do no more. They look at what views there are and at their types. */
+    const struct ops *takes;
+    const char *behind; /* (optional) the table that computes, and takes scratch, for this one */
+
     /* (optional) gelu_backward of (rows, width) elements, and dbias (width) += the column sums of
      * dx; without it linear_backward_w makes them. */
     void (*gelu_bias_backward)(struct device *dev, enum gelu_kind kind, int rows, int width,

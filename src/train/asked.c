@@ -46,7 +46,8 @@ void asked_free(struct asked *t)
 }
 
 enum sotto_status asked_run(const struct asked *t, size_t *at, struct tape *tape,
-                            const struct batch *batch, const struct view *none)
+                            const struct batch *batch, const struct view *theta,
+                            const struct view *grad)
 {
     while (*at < t->n && t->act[*at].what != ASKED_PAUSE) {
         const struct asked_act *a = &t->act[(*at)++];
@@ -57,10 +58,10 @@ enum sotto_status asked_run(const struct asked *t, size_t *at, struct tape *tape
             TRY(tape_begin(to, batch, TAPE_TRAIN, 1));
             break;
         case ASKED_FORWARD:
-            TRY(tape_forward(to, a->stage, none));
+            TRY(tape_forward(to, a->stage, theta));
             break;
         case ASKED_BACKWARD:
-            TRY(tape_backward(to, a->stage, none, none));
+            TRY(tape_backward(to, a->stage, theta, grad));
             break;
         case ASKED_EDGE:
             TRY(tape_edge(to, a->stage, &edge));

@@ -32,8 +32,9 @@ bool asked_same(const struct asked *a, const struct asked *b);
 void asked_free(struct asked *t);
 
 /* From act *at on up to a pause, which *at is behind then, or to the end. With tapes for its slots,
- * whose device computes nothing: `none` stands for parameters and gradients of all stages. */
+ * whose device computes nothing: views of all stages that have a type and hold nothing. */
 enum sotto_status asked_run(const struct asked *t, size_t *at, struct tape *tape,
-                            const struct batch *batch, const struct view *none);
+                            const struct batch *batch, const struct view *theta,
+                            const struct view *grad);
 
 #endif

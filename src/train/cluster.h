@@ -35,7 +35,8 @@ enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st);
 /* Runs `job` on every worker that is here. */
 enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg);
 
-/* Cores for a worker: those of its machine, shared with the other workers there. */
+/* Cores for a worker: those of its machine, shared with the other workers there. `w` NULL: without a
+ * word about it. */
 int cluster_threads(const struct cluster *c, const struct worker *w);
 /* That they suffice for train.pin. */
 enum sotto_status cluster_check_pin(const struct cluster *c);

@@ -57,14 +57,15 @@ static int share(const struct cluster *c, int here, int cores)
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = cores_allowed(), here = beside(c, w->size);
+    const int cores = cores_allowed(), here = beside(c, c->size);
+    const bool warns = w && w->rank == 0;
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
-    if (w->rank == 0 && shared_out(c, cores) && !t->threads) {
+    if (warns && shared_out(c, cores) && !t->threads) {
         if (cores == 1)
             log_warn("each rank is bound to one core, where communication competes with computing: "
                      "mpirun --bind-to none, or srun -c 2, lets it run beside");
-    } else if (w->rank == 0) {
+    } else if (warns) {
         warn_of_starving(c, here, cores);
     }
     return share(c, here, cores);

@@ -11,19 +11,24 @@
  * is extrapolated. */
 enum { TOKENS_TRIED = 1 << 16, PIXELS_TRIED = 1 << 22 };
 
+/* Views of all stages that hold nothing. */
+struct nothing {
+    struct view *theta, *grad; /* (n_stage) */
+};
+
 /* The most that may be under way. */
 static enum sotto_status try_all(struct tape *tape, int slots, const struct batch *batch,
-                                 const struct view *none)
+                                 const struct nothing *none)
 {
     const int n = tape->model->n_stage;
     for (int i = 0; i < slots; i++) {
         TRY(tape_begin(&tape[i], batch, TAPE_TRAIN, 1));
         for (int k = 0; k < n; k++)
-            TRY(tape_forward(&tape[i], k, none));
+            TRY(tape_forward(&tape[i], k, none->theta));
     }
     for (int i = 0; i < slots; i++)
         for (int k = n - 1; k >= 0; k--)
-            TRY(tape_backward(&tape[i], k, none, none));
+            TRY(tape_backward(&tape[i], k, none->theta, none->grad));
     return SOTTO_OK;
 }
 
@@ -48,7 +53,7 @@ static enum sotto_status try_evaluation(const struct model *model, struct pool *
  */
 static enum sotto_status try_rounds(const struct model *model, struct pool *pool,
                                     const struct estimate_what *what, struct tape *tape,
-                                    const struct batch *batch, const struct view *none)
+                                    const struct batch *batch, const struct nothing *none)
 {
     size_t at = 0;
     for (int i = 0; i < 2; i++) {
@@ -57,11 +62,11 @@ static enum sotto_status try_rounds(const struct model *model, struct pool *pool
             continue;
         }
         at = at == what->asked->n ? 0 : at;
-        TRY(asked_run(what->asked, &at, tape, batch, none));
+        TRY(asked_run(what->asked, &at, tape, batch, none->theta, none->grad));
         if (at < what->asked->n)
-            TRY(try_evaluation(model, pool, what, batch, none));
+            TRY(try_evaluation(model, pool, what, batch, none->theta));
     }
-    return try_evaluation(model, pool, what, batch, none);
+    return try_evaluation(model, pool, what, batch, none->theta);
 }
 
 static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
@@ -70,20 +75,25 @@ static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
     const int slots = what->slots;
     struct batch batch = {0};
     struct tape *tape = calloc((size_t)slots, sizeof *tape);
-    struct view *none = calloc((size_t)model->n_stage, sizeof *none);
+    struct view *views = calloc(2 * (size_t)model->n_stage, sizeof *views);
+    const struct nothing none = {views, views + model->n_stage};
     enum sotto_status st = batch_init_of(&batch, &model->sample, what->e.rows, what->e.t);
-    if (st == SOTTO_OK && (!none || !tape))
+    if (st == SOTTO_OK && (!views || !tape))
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
+    for (int k = 0; k < model->n_stage && st == SOTTO_OK; k++) {
+        none.theta[k].type = what->theta;
+        none.grad[k].type = what->grad;
+    }
     for (int i = 0; i < slots && st == SOTTO_OK; i++)
         st = tape_init(&tape[i], model, pool->dev, pool, what->e, what->recompute);
     if (st == SOTTO_OK)
-        st = try_rounds(model, pool, what, tape, &batch, none);
+        st = try_rounds(model, pool, what, tape, &batch, &none);
     for (int i = 0; i < slots && tape; i++)
         if (tape[i].model)
             tape_free(&tape[i]);
     batch_free(&batch);
     free(tape);
-    free(none);
+    free(views);
     return st;
 }
 
@@ -93,7 +103,8 @@ static enum sotto_status try_model(const struct model *model, const struct estim
     struct memory memory = {0};
     struct device dev;
     struct pool pool;
-    TRY(device_open(&dev, "null", &memory, 1));
+    TRY(what->device ? device_open_counting(&dev, what->device, &memory, what->threads)
+                     : device_open(&dev, "null", &memory, 1));
     pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
     enum sotto_status st = try_tapes(model, &pool, what);
     *out = (struct estimate_model){(double)memory.peak[MEMORY_ACTIVATIONS],
@@ -254,11 +265,16 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
     *out = (struct estimate){0};
     const int slots = strategy_slots(&run->config.strategy);
     const bool all = oracle_keeps_all(device_place(c->device), c->recompute);
-    const struct estimate_what what = {{c->batch, c->seq, (enum dtype)c->activations, all},
-                                       slots,
-                                       c->recompute,
-                                       run->valid != NULL,
-                                       NULL};
+    const struct estimate_what what = {
+        .e = {c->batch, c->seq, (enum dtype)c->activations, all},
+        .slots = slots,
+        .recompute = c->recompute,
+        .evaluates = run->valid != NULL,
+        .device = c->device,
+        .threads = cluster_threads(cluster, NULL),
+        .theta = strategy_type(&run->config.strategy),
+        .grad = strategy_grad_type(&run->config.strategy),
+    };
     enum sotto_status st = try_workers(&t);
     if (st == SOTTO_OK)
         st = try_models(&t, what);

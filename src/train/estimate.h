@@ -16,6 +16,9 @@ struct estimate_what {
     int slots;
     bool recompute, evaluates;
     const struct asked *asked; /* of a round; NULL: all slots forward, then all backward */
+    const char *device;        /* whose ops take scratch, too; NULL: nobody's            */
+    int threads;               /* of it                                                  */
+    enum dtype theta, grad;    /* of parameters and gradients                            */
 };
 
 /* Bytes of the model's activations and scratch for it. */

@@ -479,10 +479,52 @@ static void test_zero(void **state)
     }
 }
 
+/* Bytes of scratch that a pass takes, on a device that has taken none before. */
+static size_t scratch_of(struct device *dev, const struct op_case *c, unsigned half, int pass)
+{
+    struct op_room room;
+    assert_ok(op_room_init(&room, dev, c, half));
+    op_room_run(&room, pass);
+    op_room_free(&room);
+    const size_t bytes = dev->memory->peak[MEMORY_SCRATCH];
+    device_close(dev);
+    return bytes;
+}
+
+/* A device that counts takes what the real one does, of ops that take much. */
+static void test_scratch_is_counted(void **state)
+{
+    (void)state;
+    int counted = 0;
+    for (size_t i = 0; i < op_cases_count; i++) {
+        const struct op_case *c = &op_cases[i];
+        if (strcmp(c->op, "linear") != 0 && strcmp(c->op, "attention") != 0 &&
+            strcmp(c->op, "conv") != 0)
+            continue;
+        for (int k = 0; k < 4 * family_of(c)->passes; k++) {
+            const int pass = k / 4, threads = 1 + 3 * (int)(i % 2);
+            struct memory real = {0}, counts = {0};
+            struct device dev, counting;
+            assert_ok(device_open(&dev, "cpu", &real, threads));
+            assert_ok(device_open_counting(&counting, "cpu", &counts, threads));
+            const size_t want = scratch_of(&dev, c, halves[k % 4], pass);
+            const size_t got = scratch_of(&counting, c, halves[k % 4], pass);
+            if (got != want) {
+                print_case(c, halves[k % 4]);
+                fail_with("pass %d takes %zu bytes of scratch, counted as %zu", pass, want, got);
+            }
+            assert_int_equal(counts.total, 0);
+            counted += got > 0;
+        }
+    }
+    assert_true(counted > 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_bf16),
+        cmocka_unit_test(test_scratch_is_counted),
         cmocka_unit_test(test_reference_agrees_with_finite_differences),
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),

@@ -426,6 +426,7 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
     const struct ops ops_apart = {
         .name = "apart",
         .place = PLACE_DEVICE,
+        .behind = "cpu",
         .open = apart_open,
         .close = apart_close,
         .alloc = apart_alloc,

@@ -107,8 +107,21 @@ static const char *cpu_describe(const struct device *dev)
     return kernels_of(dev)->name;
 }
 
+/* They take all their scratch at once, and return where there is none. */
+static const struct ops takes = {
+    .linear_forward = cpu_linear_forward,
+    .linear_backward_x = cpu_linear_backward_x,
+    .linear_backward_w = cpu_linear_backward_w,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .conv_forward = cpu_conv_forward,
+    .conv_backward_x = cpu_conv_backward_x,
+    .conv_backward_w = cpu_conv_backward_w,
+};
+
 const struct ops ops_cpu = {
     .name = "cpu",
+    .takes = &takes,
     .open = cpu_open,
     .select = cpu_select,
     .describe = cpu_describe,

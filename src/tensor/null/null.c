@@ -3,12 +3,49 @@
  * no machine at hand could hold.
  *
  * What reaches host memory is zeros, which is what an untouched buffer holds; an op that returns a
- * number returns 0. */
+ * number returns 0.
+ *
+ * One that counts takes the scratch of another table's largest ops. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tensor/ops.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* what does nothing uses nothing */
+
+struct counting {
+    struct device like;    /* whose ops are asked what they take */
+    struct device counter; /* without memory: what they ask      */
+    struct memory aside;   /* like's own                         */
+};
+
+static struct counting *counting_of(const struct device *dev)
+{
+    return (struct counting *)(void *)(uintptr_t)dev->impl;
+}
+
+/* There, and not to be looked at. */
+static struct view some(const struct device *dev, struct view v)
+{
+    static const _Alignas(64) char somewhere[64]; /* nor written to */
+    return (struct view){(void *)(uintptr_t)somewhere, v.type, counting_of(dev)->like.ops->place};
+}
+
+/* One that is not there has the type of view_none; where one that is there has it, too, nothing
+ * more is taken for it. */
+static struct view some_if(const struct device *dev, struct view v)
+{
+    return v.type == view_none.type ? view_none : some(dev, v);
+}
+
+#define V(v) some(dev, v)
+#define OPTIONAL(v) some_if(dev, v)
+#define TAKE(op, ...)                                                                              \
+    do {                                                                                           \
+        struct counting *c = counting_of(dev);                                                     \
+        if (c && c->like.ops->takes && c->like.ops->takes->op)                                     \
+            c->like.ops->takes->op(&c->counter, __VA_ARGS__);                                      \
+    } while (0)
 
 static void write_nothing(struct device *dev, struct view to, const void *host, size_t count)
 {
@@ -56,16 +93,19 @@ static void null_linear_forward(struct device *dev, const struct linear *p, stru
                                 struct view x, struct view w, struct view bias,
                                 struct view residual)
 {
+    TAKE(linear_forward, p, V(y), V(x), V(w), OPTIONAL(bias), OPTIONAL(residual));
 }
 
 static void null_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
                                    struct view dy, struct view w, bool add)
 {
+    TAKE(linear_backward_x, p, V(dx), V(dy), V(w), add);
 }
 
 static void null_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
                                    struct view dbias, struct view dy, struct view x)
 {
+    TAKE(linear_backward_w, p, V(dw), V(dbias), V(dy), V(x));
 }
 
 static void null_layernorm_forward(struct device *dev, const struct norm *p, struct view y,
@@ -130,27 +170,32 @@ static void null_embedding_backward(struct device *dev, int batch, int t, int wi
 static void null_attention_forward(struct device *dev, const struct attention *p, struct view o,
                                    struct view q, struct view k, struct view v, struct view lse)
 {
+    TAKE(attention_forward, p, V(o), V(q), V(k), V(v), V(lse));
 }
 
 static void null_attention_backward(struct device *dev, const struct attention *p, struct view dq,
                                     struct view dk, struct view dv, struct view dy, struct view o,
                                     struct view q, struct view k, struct view v, struct view lse)
 {
+    TAKE(attention_backward, p, V(dq), V(dk), V(dv), V(dy), V(o), V(q), V(k), V(v), V(lse));
 }
 
 static void null_conv_forward(struct device *dev, const struct conv *p, struct view y,
                               struct view x, struct view w, struct view bias)
 {
+    TAKE(conv_forward, p, V(y), V(x), V(w), OPTIONAL(bias));
 }
 
 static void null_conv_backward_x(struct device *dev, const struct conv *p, struct view dx,
                                  struct view dy, struct view w, bool add)
 {
+    TAKE(conv_backward_x, p, V(dx), V(dy), V(w), true); /* so that it fills nothing */
 }
 
 static void null_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
                                  struct view dbias, struct view dy, struct view x)
 {
+    TAKE(conv_backward_w, p, V(dw), V(dbias), V(dy), V(x));
 }
 
 static void null_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
@@ -263,9 +308,39 @@ static void null_signs_unpack(struct device *dev, struct view y, struct view x, 
 {
 }
 
-const struct ops ops_null = {
-    .name = "null",
-    .write = write_nothing,
-    .read = read_zeros,
-    OPS_COMPUTE(null),
-};
+static void counting_close(struct device *dev)
+{
+    struct counting *c = counting_of(dev);
+    device_close(&c->counter);
+    device_close(&c->like);
+    free(c);
+}
+
+#define NULL_TABLE(...)                                                                            \
+    {                                                                                              \
+        .name = "null", .write = write_nothing, .read = read_zeros, OPS_COMPUTE(null), __VA_ARGS__ \
+    }
+const struct ops ops_null = NULL_TABLE();
+static const struct ops counts = NULL_TABLE(.close = counting_close);
+
+enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
+                                       int threads)
+{
+    struct counting *c = calloc(1, sizeof *c);
+    if (!c)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    enum sotto_status st = device_open(&c->like, name, &c->aside, threads);
+    if (st == SOTTO_OK && c->like.ops->behind) {
+        const char *behind = c->like.ops->behind;
+        device_close(&c->like);
+        st = device_open(&c->like, behind, &c->aside, threads);
+    }
+    if (st != SOTTO_OK) {
+        free(c);
+        return st;
+    }
+    c->counter = (struct device){
+        .ops = &ops_null, .memory = memory, .threads = c->like.threads, .impl = c->like.impl};
+    *dev = (struct device){.ops = &counts, .memory = memory, .threads = threads, .impl = c};
+    return SOTTO_OK;
+}
