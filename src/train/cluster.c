@@ -62,7 +62,7 @@ static enum sotto_status check_nccl(const struct cluster *c)
         return fail(SOTTO_EINVAL,
                     "comm.nccl = on is for ranks of MPI (mpirun), a GPU each: workers "
                     "of one process share one");
-    if (strcmp(device, "cpu") == 0 || strcmp(device, "reference") == 0)
+    if (device_place(device) == PLACE_HOST) /* auto, too, where there is no GPU */
         return fail(SOTTO_EINVAL, "comm.nccl = on carries vectors of GPUs, and train.device = %s",
                     device);
     return SOTTO_OK;

@@ -47,8 +47,10 @@ for run in 1x4.two.fsdp 2x2.zero1; do
     [ "$(state)" = "${states[$run]}" ] || die "$run: $(state) by NCCL, on threads ${states[$run]}"
 done
 fails_with 'comm.nccl = on is for ranks of MPI' "${train[@]}" --steps=1 --comm.nccl=on --out=none
-ends_with 'comm.nccl = on carries vectors of GPUs, and train.device = cpu' "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
-    --comm.nccl=on --out=none
+for device in cpu cpu:baseline; do
+    ends_with "comm.nccl = on carries vectors of GPUs, and train.device = $device" "${mpirun[@]}" -n 2 "${train[@]}" --steps=1 \
+        --comm.nccl=on --device=$device --out=none
+done
 
 # A rank takes its part of a device, not what all of them take of the machine.
 succeeds env SOTTO_APART_MEMORY=2000000 "${mpirun[@]}" -n 2 "${train[@]}" --steps=2 --device=apart --dry_run --out=none
