@@ -32,6 +32,10 @@ succeeds env SOTTO_APART_MEMORY=8000000 "$sotto" "${memory[@]}" --device=apart -
 succeeds env SOTTO_APART_MEMORY=8000000 "$sotto" "${memory[@]}" --device=apart --out=planned --dry_run
 says '^memory: about .*; this process takes [2-5]\.[0-9] MB of its device; the device has 8 MB left$'
 succeeds env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=cpu --out=small
+fails_with 'SOTTO_APART_MEMORY = 2x: want an integer' env SOTTO_APART_MEMORY=2x "$sotto" "${memory[@]}" --device=apart --out=none
+fails_with 'SOTTO_APART_DELAY = 1e7 is out of range: want 0 to 1000000' env SOTTO_APART_DELAY=1e7 "$sotto" "${memory[@]}" \
+    --device=apart --out=none
+fails_with 'the device has 2 MB left' env SOTTO_APART_MEMORY=2M "$sotto" "${memory[@]}" --device=apart --out=none
 
 # What was trained on one is gone on with on the other.
 succeeds "$sotto" train --resume apart --steps=8 --device=cpu

@@ -12,12 +12,42 @@
 #include <string.h>
 
 #include "base/available.h"
+#include "base/option.h"
 #include "tensor/apart/line.h"
 #include "tensor/cpu/cpu.h"
+
+/* By variables of the environment, read as options are. */
+struct asked {
+    int64_t memory; /* -1: as the host's */
+    int delay;
+};
+static const struct option variables[] = {
+    {.key = "SOTTO_APART_MEMORY",
+     .type = OPTION_TYPE_LONG,
+     .offset = offsetof(struct asked, memory),
+     .max = 1e18},
+    {.key = "SOTTO_APART_DELAY",
+     .type = OPTION_TYPE_INT,
+     .offset = offsetof(struct asked, delay),
+     .max = 1e6},
+};
+
+static enum sotto_status read_variables(struct asked *out)
+{
+    const struct option_section all = OPTION_SECTION("", "", variables, out);
+    *out = (struct asked){.memory = -1};
+    for (int i = 0; i < all.count; i++) {
+        const char *text = getenv(variables[i].key);
+        if (text)
+            TRY(option_set(&all, 1, variables[i].key, text));
+    }
+    return SOTTO_OK;
+}
 
 struct apart {
     struct device cpu; /* what computes; the thread's, but while nothing runs */
     struct line *line;
+    struct asked asked;
 };
 
 static struct apart *apart_of(const struct device *dev)
@@ -57,9 +87,11 @@ static enum sotto_status apart_open(struct device *dev)
     struct apart *a = calloc(1, sizeof *a);
     if (!a)
         return fail(SOTTO_ENOMEM, "no memory for a device");
-    enum sotto_status st = device_open(&a->cpu, "cpu", dev->memory, dev->threads);
+    enum sotto_status st = read_variables(&a->asked);
     if (st == SOTTO_OK)
-        st = line_open(&a->line, &a->cpu);
+        st = device_open(&a->cpu, "cpu", dev->memory, dev->threads);
+    if (st == SOTTO_OK)
+        st = line_open(&a->line, &a->cpu, (unsigned)a->asked.delay);
     if (st != SOTTO_OK)
         free(a);
     else
@@ -122,10 +154,9 @@ static void apart_release(struct device *dev, void *memory, size_t bytes)
 
 static void apart_left(struct device *dev, size_t *left, size_t *all)
 {
-    (void)dev;
-    const char *bytes = getenv("SOTTO_APART_MEMORY");
+    const int64_t bytes = apart_of(dev)->asked.memory;
     const double host = available_memory("").bytes;
-    *left = *all = bytes ? strtoull(bytes, NULL, 10) : isfinite(host) ? (size_t)host : SIZE_MAX;
+    *left = *all = bytes >= 0 ? (size_t)bytes : isfinite(host) ? (size_t)host : SIZE_MAX;
 }
 
 /* What is written travels with the call, or in memory that comes and goes where that is too long.

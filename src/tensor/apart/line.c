@@ -95,16 +95,14 @@ static void wait_for(struct line *l, uint64_t jobs)
     }
 }
 
-enum sotto_status line_open(struct line **out, struct device *dev)
+enum sotto_status line_open(struct line **out, struct device *dev, unsigned delay)
 {
-    const char *delay = getenv("SOTTO_APART_DELAY");
     struct line *l = *out = calloc(1, sizeof *l);
     if (!l)
         return fail(SOTTO_ENOMEM, "no memory for a device's calls");
     atomic_init(&l->users, 1);
     l->dev = dev;
-    const long most = delay ? strtol(delay, NULL, 10) : 0;
-    l->delay = most > 0 && most <= 1000000 ? (unsigned)most : 0;
+    l->delay = delay;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->moved, NULL);
     const int error = l->delay == 0 ? 0 : pthread_create(&l->thread, NULL, serve, l);

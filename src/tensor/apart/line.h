@@ -1,5 +1,5 @@
 /* Calls that run late, one after another, in the order they were issued: when somebody waits for
- * them, or with SOTTO_APART_DELAY at any time, on a thread of their own. */
+ * them, or with a delay at any time, on a thread of their own. */
 #ifndef SOTTO_TENSOR_APART_LINE_H
 #define SOTTO_TENSOR_APART_LINE_H
 
@@ -10,8 +10,8 @@ struct line;
 /* `call` is a copy of what was issued, of the line until the job returns. */
 typedef void line_job(struct device *dev, void *call);
 
-/* Its jobs run on `dev`, which stays the caller's. */
-enum sotto_status line_open(struct line **out, struct device *dev);
+/* Its jobs run on `dev`, which stays the caller's; `delay` microseconds late, at most. */
+enum sotto_status line_open(struct line **out, struct device *dev, unsigned delay);
 void line_close(struct line *line); /* waits for all jobs */
 
 /* For whoever is to wait for it, perhaps when it is closed. */
