@@ -193,7 +193,10 @@ static enum sotto_status print_estimate(const struct run *run)
                    e.bytes[c] / 1e6);
     printf(")");
     estimate_keep_ours(run, &e);
-    if (device_place(run->config.train.device) != PLACE_HOST)
+    if (run->sharing > 1)
+        printf("; the %d ranks that share this GPU take %.1f MB of it", run->sharing,
+               e.total / 1e6);
+    else if (device_place(run->config.train.device) != PLACE_HOST)
         printf("; this process takes %.1f MB of its device", e.total / 1e6);
     if (isfinite(a.bytes))
         printf("; %s has %.0f MB left", a.by, a.bytes / 1e6);

@@ -209,8 +209,9 @@ struct ops {
                       int n_out, const struct view *x);
 
     /* (optional, both) For tables with memory of their own: a call, with n <= DEVICE_CALL_VIEWS
-     * views and a copy of `bytes` <= DEVICE_CALL_BYTES of arg; and which GPU of the machine it is,
-     * without it: none. */
+     * views and a copy of `bytes` <= DEVICE_CALL_BYTES of arg; and which GPU it is, a number that
+     * on a machine no other has, whatever GPUs a process is shown; without it, or negative: none.
+     */
     void (*call)(struct device *dev, device_call *call, const struct view *v, int n,
                  const void *arg, size_t bytes);
     int (*number)(const struct device *dev);

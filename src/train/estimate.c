@@ -338,17 +338,17 @@ enum sotto_status estimate_left(const struct run *run, struct available *out)
     return st;
 }
 
-/* Ranks of MPI are a worker each, all about alike, and may have a device each; checkpoints are in
- * the host's memory. */
+/* Ranks of MPI are a worker each, all about alike, and have a device each, or share one;
+ * checkpoints are in the host's memory. */
 void estimate_keep_ours(const struct run *run, struct estimate *e)
 {
     if (device_place(run->config.train.device) == PLACE_HOST)
         return;
     const int processes = run->cluster.mpi ? e->workers : 1;
     e->bytes[MEMORY_CHECKPOINT] = e->total = 0;
-    e->workers /= processes;
+    e->workers = e->workers / processes * run->sharing;
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
-        e->total += e->bytes[c] /= processes;
+        e->total += e->bytes[c] *= (double)run->sharing / processes;
 }
 
 /* What would make a run smaller: of activations and scratch, or of what belongs to parameters. */

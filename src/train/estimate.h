@@ -38,7 +38,7 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out);
 /* What this process may still take, or its device has left where that has memory of its own. */
 enum sotto_status estimate_left(const struct run *run, struct available *out);
 
-/* Leaves of an estimate what this process takes of that. */
+/* Leaves of an estimate what this process takes of that, with those that share its GPU. */
 void estimate_keep_ours(const struct run *run, struct estimate *e);
 
 /* Refuses a run whose estimate is more than that, with both. */

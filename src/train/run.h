@@ -96,6 +96,7 @@ struct run {
     struct cluster cluster;
     const char *device;        /* what train.device, perhaps auto, has come to */
     char kernels[64];          /* what computes: device_describe */
+    int sharing;               /* processes on its GPU, with this one */
     double microbatch_seconds; /* where time is modelled */
     struct {
         int came, asked; /* classes of the model that training starts from, and those that were

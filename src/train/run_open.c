@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "comm/mpi/mpi.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"
 #include "train/estimate.h"
@@ -298,6 +299,24 @@ static enum sotto_status open_folder(struct run *run)
     return run->cluster.mpi ? comm_barrier(run->cluster.mpi) : SOTTO_OK;
 }
 
+/* Ranks of MPI that have this one's GPU: a launcher may show each rank one of its own, or all. */
+static enum sotto_status count_sharing(struct run *run, const struct device *dev)
+{
+    struct comm *mpi = run->cluster.mpi;
+    const int mine = dev->ops->number ? dev->ops->number(dev) : -1;
+    run->sharing = 1;
+    if (!mpi)
+        return SOTTO_OK;
+    int *all = calloc((size_t)mpi->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
+    const enum sotto_status st = comm_gather_bytes(mpi, all, &mine, sizeof mine);
+    for (int r = 0; r < mpi->size && mine >= 0; r++)
+        run->sharing += r != mpi->rank && mpi_beside(mpi, r) && all[r] == mine;
+    free(all);
+    return st;
+}
+
 /* Before anything is read: workers open theirs when it all has been. */
 static enum sotto_status check_device(struct run *run)
 {
@@ -306,8 +325,9 @@ static enum sotto_status check_device(struct run *run)
     TRY(device_open(&dev, run->config.train.device, &memory, 1));
     run->device = dev.ops->name;
     snprintf(run->kernels, sizeof run->kernels, "%s", device_describe(&dev));
+    const enum sotto_status st = count_sharing(run, &dev);
     device_close(&dev);
-    return SOTTO_OK;
+    return st;
 }
 
 /* `touch`: the folder is locked, and brought up to date. */

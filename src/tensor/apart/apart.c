@@ -5,7 +5,8 @@
  * or for another context's has other bits than the cpu: as late as can be, when somebody waits for
  * them, or with SOTTO_APART_DELAY, microseconds at most, now sooner and now later on a thread of
  * their own. The results are those of the cpu table, to the bit. SOTTO_APART_MEMORY is how many
- * bytes it says that it has left, in place of the host's. */
+ * bytes it says that it has left, in place of the host's, and SOTTO_APART_GPU which GPU it says
+ * that it is. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 struct asked {
     int64_t memory; /* -1: as the host's */
     int delay;
+    int gpu; /* -1: none */
 };
 static const struct option variables[] = {
     {.key = "SOTTO_APART_MEMORY",
@@ -30,12 +32,16 @@ static const struct option variables[] = {
      .type = OPTION_TYPE_INT,
      .offset = offsetof(struct asked, delay),
      .max = 1e6},
+    {.key = "SOTTO_APART_GPU",
+     .type = OPTION_TYPE_INT,
+     .offset = offsetof(struct asked, gpu),
+     .max = 1e6},
 };
 
 static enum sotto_status read_variables(struct asked *out)
 {
     const struct option_section all = OPTION_SECTION("", "", variables, out);
-    *out = (struct asked){.memory = -1};
+    *out = (struct asked){.memory = -1, .gpu = -1};
     for (int i = 0; i < all.count; i++) {
         const char *text = getenv(variables[i].key);
         if (text)
@@ -107,6 +113,11 @@ static void apart_close(struct device *dev)
     line_close(a->line);
     device_close(&a->cpu);
     free(a);
+}
+
+static int apart_number(const struct device *dev)
+{
+    return apart_of(dev)->asked.gpu;
 }
 
 static uint64_t apart_mark(struct device *dev)
@@ -470,5 +481,6 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
         .follow = apart_follow,
         .sum_ranks = apart_sum_ranks,
         .call = apart_call,
+        .number = apart_number,
         OPS_COMPUTE(apart),
 };

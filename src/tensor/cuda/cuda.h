@@ -48,6 +48,7 @@ enum { CUDA_MARKS = 64 };
 struct cuda {
     struct cuda *next; /* parked */
     int gpu;
+    int number; /* which no other GPU has, though processes may be shown them in other orders */
     cudaStream_t stream;
     cudaMemPool_t pool;
     struct cuda_ferry ferry;

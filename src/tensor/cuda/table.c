@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "tensor/cuda/gpus.h"
 #include "tensor/cuda/lt.h"
 
@@ -149,6 +150,7 @@ static enum sotto_status make(int gpu, struct cuda **out)
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for a device");
     c->gpu = gpu;
+    c->number = (int)(hash_bytes(HASH_START, &p.uuid, sizeof p.uuid) >> 33);
     snprintf(c->about, sizeof c->about, "%s", p.name);
     const cudaError_t opened = open_stream(c);
     if (opened == cudaSuccess) {
@@ -179,7 +181,7 @@ static enum sotto_status cuda_open(struct device *dev)
 
 static int cuda_number(const struct device *dev)
 {
-    return cuda_of(dev)->gpu;
+    return cuda_of(dev)->number;
 }
 
 static const char *cuda_describe(const struct device *dev)
