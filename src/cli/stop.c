@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +13,10 @@ static const char *volatile words;
 
 const char *stop_name(int number)
 {
-    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP";
+    return number == SIGINT    ? "SIGINT"
+           : number == SIGTERM ? "SIGTERM"
+           : number == SIGPIPE ? "SIGPIPE"
+                               : "SIGHUP";
 }
 
 static void say(const char *text)
@@ -25,12 +29,13 @@ static void on_signal(int number)
 {
     const int cause = errno;
     const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    if (asked && number == SIGHUP)
+    const bool gone = number == SIGHUP || number == SIGPIPE;
+    if (asked && gone)
         return; /* a terminal that closes may say it more than once */
     if (asked)
         _exit(130); /* a second one means it */
     asked = number;
-    if (number == SIGHUP) /* who read from us may have gone with the terminal: save all the same */
+    if (gone) /* who read from us may have gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);
     if (words) {
         say("\n");
@@ -45,15 +50,23 @@ void stop_words(const char *text)
     words = text;
 }
 
+/* Unless it is ignored, as nohup and others have it. */
+static void watch(int number, const struct sigaction *action)
+{
+    struct sigaction before;
+    if (sigaction(number, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
+        sigaction(number, action, NULL);
+}
+
 const atomic_int *stop_watch(void)
 {
-    struct sigaction before, action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal};
     asked = 0;
     words = NULL;
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    if (sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN) /* as nohup has it */
-        sigaction(SIGHUP, &action, NULL);
+    watch(SIGHUP, &action);
+    watch(SIGPIPE, &action);
     return &asked;
 }

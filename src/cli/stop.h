@@ -8,8 +8,8 @@
  * the time for another word: `text` must stay. NULL: nothing. */
 void stop_words(const char *text);
 
-/* Begins to watch for SIGINT, SIGTERM and SIGHUP (a closed terminal; left alone under nohup); what
- * is returned becomes the number of the one that arrives. */
+/* Begins to watch for SIGINT, SIGTERM, SIGHUP (a closed terminal; left alone under nohup) and
+ * SIGPIPE (`| less` that was left); what is returned becomes the number of the one that arrives. */
 const atomic_int *stop_watch(void);
 
 /* "SIGTERM" */

@@ -95,6 +95,13 @@ says '^sotto: SIGINT: stopped at step .*nothing is saved'
 ! grep -q 'to go on\|checkpoint' out || die "a way on without a checkpoint: $(cat out)"
 [ -f unsaved/report.json ] && [ ! -d unsaved/checkpoints ] || die "what a run leaves that saves nothing"
 
+# Nor does one that nobody reads from any more: `sotto train ... | less`.
+"${run[@]}" --steps=100000 --save_every=0 --out=unread 2>out | head -n 1 >/dev/null
+[ "${PIPESTATUS[0]}" = 130 ] || die "exit code of a run without a reader: $(cat out)"
+says '^SIGPIPE, asked to stop: '
+says '^sotto: SIGPIPE: stopped at step .*everything is saved'
+[ -d unread/checkpoints ] || die "no checkpoint of a run without a reader"
+
 # Who goes with the terminal takes no checkpoint along; and nohup keeps a run from hearing of it.
 mkfifo pipe
 cat pipe >out &
