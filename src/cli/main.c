@@ -1,25 +1,70 @@
+#define _GNU_SOURCE /* sched_setaffinity */
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "cli/command.h"
 
+/* OpenMP's runtime has bound this thread to the first of its places before main (OMP_PROC_BIND,
+ * OMP_PLACES, GOMP_CPU_AFFINITY), and all that it starts, which would be every worker on one core.
+ * Back to the cores of all places; train.pin binds workers. */
+static bool unbind(void)
+{
+    static const char *const names[] = {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY",
+                                        "KMP_AFFINITY"};
+    bool set = false;
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        set = set || getenv(names[i]);
+        unsetenv(names[i]);
+    }
+    if (!set)
+        return false;
+#ifdef _OPENMP
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        const int count = omp_get_place_num_procs(place);
+        int *core = calloc((size_t)count + 1, sizeof *core);
+        if (!core)
+            return false;
+        omp_get_place_proc_ids(place, core);
+        for (int i = 0; i < count; i++)
+            if (core[i] < CPU_SETSIZE)
+                CPU_SET(core[i], &all);
+        free(core);
+    }
+#endif
+    return CPU_COUNT(&all) > 0 && sched_setaffinity(0, sizeof all, &all) == 0;
+}
+
 /* OpenMP's threads spin for milliseconds between two pieces of work, and on a machine that others
  * use too they spin while the thread they wait for has no core: measured beside one busy process on
- * two cores, twenty times slower. How long they spin is read from the environment before main,
- * hence the second start. */
-static void spin_less(char **argv)
+ * two cores, twenty times slower. */
+static bool spin_less(void)
 {
     if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY") || getenv("KMP_BLOCKTIME"))
-        return;
+        return false;
     setenv("GOMP_SPINCOUNT", "300", 1); /* gcc's runtime */
     setenv("KMP_BLOCKTIME", "0", 1);    /* clang's       */
-    execv("/proc/self/exe", argv);      /* where that fails, go on as we are */
+    return true;
+}
+
+/* The runtime reads the environment before main, hence the second start. */
+static void start_again(char **argv)
+{
+    const bool unbound = unbind(), quieter = spin_less();
+    if (unbound || quieter)
+        execv("/proc/self/exe", argv); /* where that fails, go on as we are */
 }
 
 int main(int argc, char **argv)
 {
-    spin_less(argv);
+    start_again(argv);
     enum sotto_status st = command_main(argc, (const char *const *)argv);
     if (fflush(stdout) != 0 && st == SOTTO_OK) {
         fprintf(stderr, "sotto: cannot write to standard output\n");

@@ -96,6 +96,13 @@ fails_with "of their own" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --ti
 fails_with "cannot open no-counts" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --strategy=acco --replay=no-counts --out=other
 [ ! -e other ] || die "a refused dry run made the folder"
 
+# OpenMP's variables, which bind the first thread to one core, leave workers all of them.
+if [ "$(nproc)" -ge 2 ]; then
+    for set in OMP_PROC_BIND=true OMP_PLACES=cores 'OMP_PROC_BIND=close GOMP_SPINCOUNT=300'; do
+        succeeds env $set "$sotto" train "${tiny[@]}" --dry_run --workers=2 --pin=true --out=other
+    done
+fi
+
 # A simulated cluster, a budget in seconds, a method whose rounds depend on timing.
 succeeds "$sotto" train "${tiny[@]}" --dry_run --workers=4 --time=virtual --worker.step=20ms --link.inter=100Mbit/s,5ms \
     --nodes=4 --worker.speed=1,0.5 --strategy=acco --seconds=9 --out=sim
