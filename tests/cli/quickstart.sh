@@ -1,0 +1,44 @@
+# ./quickstart started again where a GPU has come or gone: with stand-ins for what it installs, builds and runs.
+. "$(dirname "$0")/lib.bash"
+
+source=$(dirname "$self")/../..
+mkdir -p tools bin build/release
+cp "$source/quickstart" .
+echo 'build_packages= extra_packages=' >tools/build-packages
+printf '#!/bin/bash\n' | tee tools/install-packages bin/cmake >bin/bible
+echo 'text' >build/kjv.txt
+touch build/release/build.ninja gpu
+cat >build/release/sotto <<'END'
+#!/bin/bash
+[ "$1" != info ] || { cat gpu; exit; }
+[ "$1" = compare ] || exit 0
+for word; do
+    case $word in
+        --out=*) out=${word#*=} ;;
+        --device=*) device=${word#*=} ;;
+    esac
+done
+mkdir -p $out/ddp
+kept=$(cat $out/ddp/compare.ini 2>/dev/null)
+[ -z "$kept" ] || [ "$kept" = "device = $device" ] || { echo "another configuration"; exit 1; }
+echo "device = $device" >$out/ddp/compare.ini
+printf 'run,seconds,time_to_loss\nddp,2,2\nacco,1,1\n' >$out/table.csv
+END
+chmod +x tools/install-packages bin/* build/release/sotto
+quickstart=(env PATH="$scratch/bin:$PATH" ./quickstart)
+
+succeeds "${quickstart[@]}"
+says '^What it means: on this link ddp needs 2.0 times as long as acco'
+echo 'GPU 0: A card' >gpu
+succeeds "${quickstart[@]}"
+says '^== on the GPU: A card$'
+says '^\(quickstart-run-methods was begun with --device=cpu, and goes on so: to make it anew with cuda, remove it\)$'
+grep -qx 'device = cpu' quickstart-run-methods/ddp/compare.ini || die "it went on elsewhere"
+rm -r quickstart-run-methods
+succeeds "${quickstart[@]}"
+! grep -q 'was begun' out || die "of a comparison that is new: $(cat out)"
+grep -qx 'device = cuda' quickstart-run-methods/ddp/compare.ini || die "a new one does not use the GPU"
+: >gpu
+fails_with 'Another folder (./quickstart OTHER) makes one on the processor' "${quickstart[@]}"
+succeeds "${quickstart[@]}" other
+grep -qx 'device = cpu' other-methods/ddp/compare.ini || die "another folder"
