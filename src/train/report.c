@@ -191,3 +191,18 @@ enum sotto_status report_write(const struct run *run)
     json_decref(o);
     return st;
 }
+
+struct report_left report_left(const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    json_t *o;
+    if (file_join(path, folder, "report.json") != SOTTO_OK ||
+        json_open(&o, path, 1 << 20) != SOTTO_OK)
+        return (struct report_left){0};
+    const struct report_left left = {
+        .complete = json_is_true(json_object_get(o, "complete")),
+        .trained = !json_object_get(json_object_get(o, "options"), "train.oracle"),
+        .steps = json_integer_value(json_object_get(o, "steps"))};
+    json_decref(o);
+    return left;
+}

@@ -27,4 +27,12 @@ void report_sentence(const struct report *r, char *out, size_t room);
 
 enum sotto_status report_write(const struct run *run);
 
+/* What the report in a folder says of its run; nothing, where there is none. */
+struct report_left {
+    bool complete; /* one that was asked to stop has a report, too */
+    bool trained;  /* and not only simulated                       */
+    int64_t steps;
+};
+struct report_left report_left(const char *folder);
+
 #endif

@@ -10,6 +10,7 @@
 #include "train/calibrate.h"
 #include "train/estimate.h"
 #include "train/null_oracle.h"
+#include "train/report.h"
 #include "train/resume.h"
 #include "train/weights.h"
 
@@ -267,6 +268,18 @@ static enum sotto_status refuse_model(const char *folder)
     return SOTTO_OK;
 }
 
+/* A finished run that saved nothing has its report and metrics there, which would be replaced. */
+static enum sotto_status refuse_results(const char *folder)
+{
+    const struct report_left left = report_left(folder);
+    if (!left.complete || !left.trained)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "%s already holds a finished run of %lld steps, which saved nothing to go on from: "
+                "another --out starts a new one",
+                folder, (long long)left.steps);
+}
+
 /* Finds the checkpoint to go on from and what it was made with. */
 static enum sotto_status find_checkpoint(struct run *run)
 {
@@ -276,7 +289,8 @@ static enum sotto_status find_checkpoint(struct run *run)
                   : checkpoint_latest(t->out, &step, run->checkpoint));
     if (step < 0) {
         *run->checkpoint = '\0';
-        return refuse_model(t->out);
+        TRY(refuse_model(t->out));
+        return refuse_results(t->out);
     }
     if (!t->resume)
         return fail(SOTTO_EINVAL,

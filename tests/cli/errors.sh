@@ -94,6 +94,21 @@ cp bare/model.safetensors kept
 fails_with "train.out = bare holds a model that no run made there" "${tune[@]}" --init=bare --out=bare
 fails_with "train.out = bare holds a model that no run made there" "${train[@]}" --out=bare --resume
 cmp kept bare/model.safetensors || die "a model that was there is lost"
+
+# Nor are results of a finished run that saved nothing; those of one that was stopped, or simulated, are.
+results=("$sotto" train "${tiny[@]}" --save=false --steps=2 --out=results)
+succeeds "${results[@]}"
+cp -r results kept.results
+for again in --save=true --resume --dry_run; do
+    fails_with "results already holds a finished run of 2 steps, which saved nothing to go on from" "${results[@]}" $again
+done
+diff -r -x .lock kept.results results || die "what a finished run left has changed"
+sed -i 's/"complete": true/"complete": false/' results/report.json
+succeeds "${results[@]}"
+for _ in 1 2; do
+    succeeds "$sotto" train --oracle=null --time=virtual --null.parameters=1000 --worker.step=10ms --steps=2 --out=simulated
+done
+
 rm bare/tokenizer*.json
 fails_with "is text: it needs a tokenizer (data.tokenizer)" "${tune[@]}" --init=bare
 fails_with "sotto: tokenize encode: 'h.txt' is a word too many: a file is named with --input=h.txt" "$sotto" tokenize encode h.txt

@@ -355,6 +355,12 @@ static void nothing_is_saved(void **state)
         assert_ok(file_join(path, saved.train.out, left[i]));
         assert_true(file_exists(path));
     }
+    for (int resume = 0; resume < 2; resume++) { /* what is finished stays */
+        c.train.resume = resume;
+        struct run run;
+        assert_fails(run_open(&run, &c, NULL), SOTTO_EINVAL,
+                     "already holds a finished run of 5 steps");
+    }
     assert_ok(file_join(path, c.train.out, "report.json"));
     char *report = slurp(path), *a = metrics_of(&c), *b = metrics_of(&saved);
     assert_non_null(strstr(report, "\"complete\": true"));

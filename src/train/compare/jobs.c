@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "train/report.h"
 
 enum sotto_status job_config(const struct jobs *jobs, const struct job *job, struct run_config *out)
 {
@@ -34,7 +34,8 @@ enum sotto_status job_config(const struct jobs *jobs, const struct job *job, str
     return SOTTO_OK;
 }
 
-/* What makes a run another run: not where its folder lies, nor what is meant for one start alone. */
+/* What makes a run another run: not where its folder lies, nor what is meant for one start alone.
+ */
 static struct run_config without_place(const struct run_config *config)
 {
     struct run_config c = *config;
@@ -84,17 +85,6 @@ static enum sotto_status clear(const struct job *job)
     return st;
 }
 
-/* A run that was asked to stop has a report too. */
-static bool complete(const char *path)
-{
-    json_t *report;
-    if (json_open(&report, path, 1 << 20) != SOTTO_OK)
-        return false;
-    bool is = json_is_true(json_object_get(report, "complete"));
-    json_decref(report);
-    return is;
-}
-
 /* Finds what an earlier start has left; `again` asks whether it may be removed. */
 static enum sotto_status look(const struct jobs *jobs, struct job *job, bool again)
 {
@@ -118,7 +108,7 @@ static enum sotto_status look(const struct jobs *jobs, struct job *job, bool aga
     }
     compare_kept(kept, &config, &d);
     if (d.n == 0)
-        job->state = complete(report) ? JOB_DONE : JOB_PART;
+        job->state = report_left(job->folder).complete ? JOB_DONE : JOB_PART;
     else if (job->wanted && !again)
         return fail(SOTTO_EINVAL,
                     "%s holds a run of another configuration (%s): --again runs it anew, another "
