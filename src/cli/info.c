@@ -327,8 +327,8 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     const int gpus = device_gpus(list, sizeof list);
     TRY(device_open(&dev, "cpu", &memory, 0));
     printf("sotto %s\n", sotto_version());
-    printf("devices: cpu (%s, %d threads), %sreference, apart\n", device_describe(&dev),
-           dev.threads, gpus < 0 ? "" : "cuda, ");
+    printf("devices: cpu (%s, %d thread%s), %sreference, apart\n", device_describe(&dev),
+           dev.threads, dev.threads == 1 ? "" : "s", gpus < 0 ? "" : "cuda, ");
     device_close(&dev);
     if (gpus > 0)
         printf("%s\n", list);

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/cores.h"
 #include "tensor/carve.h"
 #include "tensor/cuda/gpus.h"
 #include "tensor/ops.h"
@@ -95,10 +95,8 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
 {
     const char *colon = strchr(name, ':');
     *dev = (struct device){.memory = memory, .threads = threads, .ops = table_of(name)};
-    if (threads <= 0) {
-        long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        dev->threads = cores > 0 ? (int)cores : 1;
-    }
+    if (threads <= 0)
+        dev->threads = cores_allowed("");
     return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : no_device(name);
 }
 

@@ -6,18 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cores.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
 #include "train/cluster.h"
-
-/* Cores that this process may run on. */
-static int cores_allowed(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
 
 /* Workers of ranks below `rank` that share this machine's cores. */
 static int beside(const struct cluster *c, int rank)
@@ -40,41 +32,42 @@ static void warn_of_starving(const struct cluster *c, int here, int cores)
 }
 
 /* A launcher has given each rank cores of its own. */
-static bool shared_out(const struct cluster *c, int cores)
+static bool shared_out(const struct cluster *c, int bound)
 {
-    return c->mpi && cores < sysconf(_SC_NPROCESSORS_ONLN);
+    return c->mpi && bound < sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/* Threads of each of the workers that are `here`. */
-static int share(const struct cluster *c, int here, int cores)
+/* Threads of each of the workers that are `here`. A quota is of them all, whoever bound them. */
+static int share(const struct cluster *c, int here, int bound)
 {
-    const int asked = c->config->train.threads, threads = asked ? asked : cores;
-    if (shared_out(c, cores) && !asked)
-        return cores;
-    return threads > here ? threads / here : 1;
+    const int asked = c->config->train.threads, quota = cores_quota("");
+    int all = asked ? asked : shared_out(c, bound) ? bound * here : bound;
+    if (!asked && quota && quota < all)
+        all = quota;
+    return all > here ? all / here : 1;
 }
 
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = cores_allowed(), here = beside(c, c->size);
+    const int bound = cores_bound(), here = beside(c, c->size);
     const bool warns = w && w->rank == 0;
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
-    if (warns && shared_out(c, cores) && !t->threads) {
-        if (cores == 1)
+    if (warns && shared_out(c, bound) && !t->threads) {
+        if (bound == 1)
             log_warn("each rank is bound to one core, where communication competes with computing: "
                      "mpirun --bind-to none, or srun -c 2, lets it run beside");
     } else if (warns) {
-        warn_of_starving(c, here, cores);
+        warn_of_starving(c, here, cores_allowed(""));
     }
-    return share(c, here, cores);
+    return share(c, here, bound);
 }
 
 enum sotto_status cluster_check_pin(const struct cluster *c)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = cores_allowed(), here = beside(c, c->size), threads = share(c, here, cores);
+    const int cores = cores_bound(), here = beside(c, c->size), threads = share(c, here, cores);
     if (t->pin && t->time == TIME_VIRTUAL)
         return fail(SOTTO_EINVAL, "train.pin: workers of virtual time have no cores of their own");
     if (!t->pin || here == 1 || shared_out(c, cores) || here * threads <= cores)
@@ -122,7 +115,7 @@ enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, i
         return SOTTO_OK;
     if (sched_getaffinity(0, sizeof all, &all) != 0)
         return fail(SOTTO_EIO, "train.pin: cores cannot be told: %s", strerror(errno));
-    if (here == 1 || shared_out(c, CPU_COUNT(&all)))
+    if (here == 1 || shared_out(c, cores_bound()))
         return SOTTO_OK; /* all are its own; or the launcher has shared them out */
     cores_from(&all, beside(c, w->rank) * threads, threads, &mine);
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)

@@ -89,6 +89,16 @@ static inline const char *at(const char *name)
     return out;
 }
 
+/* A file in the scratch folder, and the folders that it is in. */
+static inline void put_file(const char *name, const char *text)
+{
+    char folder[FILE_PATH_ROOM];
+    snprintf(folder, sizeof folder, "%s", at(name));
+    *strrchr(folder, '/') = '\0';
+    assert_ok(file_make_directories(folder));
+    assert_ok(file_write(at(name), text, strlen(text)));
+}
+
 /* The whole file as text; the caller frees it. */
 static inline char *slurp(const char *path)
 {

@@ -7,15 +7,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static void put(const char *path, const char *text)
-{
-    char folder[FILE_PATH_ROOM];
-    snprintf(folder, sizeof folder, "%s", at(path));
-    *strrchr(folder, '/') = '\0';
-    assert_ok(file_make_directories(folder));
-    assert_ok(file_write(at(path), text, strlen(text)));
-}
-
 static void assert_available(const char *root, double bytes, const char *by)
 {
     struct available a = available_memory(at(root));
@@ -32,11 +23,11 @@ static void nothing_known(void **state)
 static void the_machine(void **state)
 {
     (void)state;
-    put("m/proc/meminfo", "MemTotal:       200 kB\nMemFree:  1 kB\nMemAvailable:     50 kB\n");
+    put_file("m/proc/meminfo", "MemTotal:       200 kB\nMemFree:  1 kB\nMemAvailable:     50 kB\n");
     assert_available("m", 50 * 1024, "this machine");
-    put("m/proc/self/cgroup", "0::/\n"); /* a group without limits changes nothing */
-    put("m/sys/fs/cgroup/memory.max", "max\n");
-    put("m/sys/fs/cgroup/memory.current", "1000\n");
+    put_file("m/proc/self/cgroup", "0::/\n"); /* a group without limits changes nothing */
+    put_file("m/sys/fs/cgroup/memory.max", "max\n");
+    put_file("m/sys/fs/cgroup/memory.current", "1000\n");
     assert_available("m", 50 * 1024, "this machine");
 }
 
@@ -44,29 +35,32 @@ static void the_machine(void **state)
 static void version_2(void **state)
 {
     (void)state;
-    put("v2/proc/meminfo", "MemAvailable:     50 kB\n");
-    put("v2/proc/self/cgroup", "0::/system.slice/job/step\n");
-    put("v2/sys/fs/cgroup/system.slice/job/memory.max", "30000\n");
-    put("v2/sys/fs/cgroup/system.slice/job/memory.current", "20000\n");
+    put_file("v2/proc/meminfo", "MemAvailable:     50 kB\n");
+    put_file("v2/proc/self/cgroup", "0::/system.slice/job/step\n");
+    put_file("v2/sys/fs/cgroup/system.slice/job/memory.max", "30000\n");
+    put_file("v2/sys/fs/cgroup/system.slice/job/memory.current", "20000\n");
     assert_available("v2", 10000, "memory.max");
-    put("v2/sys/fs/cgroup/system.slice/job/memory.stat", "anon 7\nfile 9000\ninactive_file 5000\n");
+    put_file("v2/sys/fs/cgroup/system.slice/job/memory.stat",
+             "anon 7\nfile 9000\ninactive_file 5000\n");
     assert_available("v2", 15000, "memory.max");
-    put("v2/sys/fs/cgroup/system.slice/job/step/memory.max", "1000\n");
-    put("v2/sys/fs/cgroup/system.slice/job/step/memory.current", "3000\n");
+    put_file("v2/sys/fs/cgroup/system.slice/job/step/memory.max", "1000\n");
+    put_file("v2/sys/fs/cgroup/system.slice/job/step/memory.current", "3000\n");
     assert_available("v2", 0, "memory.max");
 }
 
 static void version_1(void **state)
 {
     (void)state;
-    put("v1/proc/meminfo", "MemAvailable:     50 kB\n");
-    put("v1/proc/self/cgroup", "5:cpuset:/x\n4:hugetlb,memory:/docker/abc\n1:name=systemd:/\n");
-    put("v1/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("v1/sys/fs/cgroup/memory/memory.usage_in_bytes", "40000\n");
+    put_file("v1/proc/meminfo", "MemAvailable:     50 kB\n");
+    put_file("v1/proc/self/cgroup",
+             "5:cpuset:/x\n4:hugetlb,memory:/docker/abc\n1:name=systemd:/\n");
+    put_file("v1/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put_file("v1/sys/fs/cgroup/memory/memory.usage_in_bytes", "40000\n");
     assert_available("v1", 50 * 1024, "this machine");
-    put("v1/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "20000\n");
-    put("v1/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "8000\n");
-    put("v1/sys/fs/cgroup/memory/docker/abc/memory.stat", "cache 1\ntotal_inactive_file 500\n");
+    put_file("v1/sys/fs/cgroup/memory/docker/abc/memory.limit_in_bytes", "20000\n");
+    put_file("v1/sys/fs/cgroup/memory/docker/abc/memory.usage_in_bytes", "8000\n");
+    put_file("v1/sys/fs/cgroup/memory/docker/abc/memory.stat",
+             "cache 1\ntotal_inactive_file 500\n");
     assert_available("v1", 12500, "memory.limit_in_bytes");
 }
 
@@ -78,7 +72,7 @@ static void address_space(void **state)
     set = before;
     set.rlim_cur = (rlim_t)1 << 46; /* more than sanitizers reserve */
     assert_int_equal(setrlimit(RLIMIT_AS, &set), 0);
-    put("as/proc/self/statm", "1024 7 7 7 0 7 0\n");
+    put_file("as/proc/self/statm", "1024 7 7 7 0 7 0\n");
     assert_available("as", 0x1p46 - 1024.0 * (double)sysconf(_SC_PAGESIZE), "ulimit -v");
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 }

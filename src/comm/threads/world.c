@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/cores.h"
 #include "comm/threads/state.h"
 #include "comm/threads/threads.h"
 
@@ -236,9 +236,9 @@ enum sotto_status threads_check(int size)
     if (size <= THREADS_MOST)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "%d workers are more than this process can run as threads, at most %d, on %ld "
+                "%d workers are more than this process can run as threads, at most %d, on %d "
                 "cores: virtual time simulates as many as you like, MPI spreads them over machines",
-                size, THREADS_MOST, sysconf(_SC_NPROCESSORS_ONLN));
+                size, THREADS_MOST, cores_allowed(""));
 }
 
 /* The world of `config`, used by who makes it. */
@@ -250,7 +250,7 @@ static enum sotto_status make_world(const struct threads_config *config, struct 
     pthread_mutex_init(&w->lock, NULL);
     atomic_init(&w->users, 1);
     w->absence.patience = config->patience > 0 ? config->patience : ABSENCE_PATIENCE;
-    w->spins = sysconf(_SC_NPROCESSORS_ONLN) >= config->size;
+    w->spins = cores_allowed("") >= config->size;
     w->node = calloc((size_t)config->size, sizeof *w->node);
     if (!w->node)
         return fail(SOTTO_ENOMEM, "no memory for %d workers", config->size);

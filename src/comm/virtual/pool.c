@@ -2,10 +2,11 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
+
+#include "base/cores.h"
 
 struct pool {
     pthread_mutex_t lock;
@@ -48,7 +49,8 @@ static void *serve(void *arg)
 static int share_of_cores(int threads)
 {
 #ifdef _OPENMP
-    int all = omp_get_max_threads();
+    const int cores = cores_allowed(""), most = omp_get_max_threads();
+    const int all = most < cores ? most : cores;
     return all > threads ? all / threads : 1;
 #else
     (void)threads;
@@ -60,8 +62,7 @@ enum sotto_status pool_open(struct pool **out, int threads)
 {
     *out = NULL;
     if (threads == 0)
-        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    threads = threads > 0 ? threads : 1;
+        threads = cores_allowed("");
     struct pool *p = calloc(1, sizeof *p + (size_t)threads * sizeof *p->thread);
     if (!p)
         return fail(SOTTO_ENOMEM, "no memory for %d threads that compute", threads);

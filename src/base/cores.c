@@ -1,0 +1,48 @@
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "base/cores.h"
+
+#include <limits.h>
+#include <math.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "base/control_group.h"
+
+int cores_bound(void)
+{
+    enum { CORES_MOST = 1 << 16 };
+    int bound = 0;
+    for (int most = CPU_SETSIZE; !bound && most <= CORES_MOST; most *= 2) { /* as the kernel asks */
+        cpu_set_t *set = CPU_ALLOC((size_t)most);
+        if (set && sched_getaffinity(0, CPU_ALLOC_SIZE((size_t)most), set) == 0)
+            bound = CPU_COUNT_S(CPU_ALLOC_SIZE((size_t)most), set);
+        CPU_FREE(set);
+    }
+    if (bound <= 0)
+        bound = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    return bound > 0 ? bound : 1;
+}
+
+static void limit_by_group(void *arg, const char *folder, int version)
+{
+    double *cores = arg, quota[2]; /* microseconds of a period, the period's */
+    const int found =
+        version == 2 ? control_group_numbers(folder, "cpu.max", "", 2, quota)
+                     : control_group_numbers(folder, "cpu.cfs_quota_us", "", 1, quota) +
+                           control_group_numbers(folder, "cpu.cfs_period_us", "", 1, quota + 1);
+    if (found == 2 && quota[0] > 0 && quota[1] > 0) /* version 1: -1 is no limit */
+        *cores = fmin(*cores, ceil(quota[0] / quota[1]));
+}
+
+int cores_quota(const char *root)
+{
+    double cores = INT_MAX;
+    control_group_each(root, "cpu", limit_by_group, &cores);
+    return cores < INT_MAX ? (int)cores : 0;
+}
+
+int cores_allowed(const char *root)
+{
+    const int bound = cores_bound(), quota = cores_quota(root);
+    return quota && quota < bound ? quota : bound;
+}

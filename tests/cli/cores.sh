@@ -1,0 +1,40 @@
+# Threads by themselves are as many as the cores that a process is bound to, or as its group's share of time.
+. "$(dirname "$0")/lib.bash"
+[ "$(nproc)" -ge 2 ] || { echo "skipped: takes two cores"; exit 77; }
+
+# threads COMMAND...: how many of a run compute: those with a fourth of the time of the one with the most.
+threads() {
+    local pid
+    rm -rf counted
+    "$@" "$sotto" train "${tiny[@]}" --width=512 --steps=100000 --log_every=1 --threads=0 --out=counted >counted.log 2>&1 &
+    pid=$!
+    for _ in $(seq 600); do
+        grep -q 'step 20/' counted.log && break
+        sleep 0.05
+    done
+    cat /proc/$pid/task/*/stat | awk '{ t[NR] = $14; m = $14 > m ? $14 : m } END { for (i in t) n += 4 * t[i] > m; print n }'
+    kill -9 $pid
+    wait $pid 2>/dev/null
+    grep -q 'step 20/' counted.log || { cat counted.log >&2; die "a run did not begin"; }
+}
+
+# bound COMMAND...: one thread.
+bound() {
+    succeeds "$@" "$sotto" info
+    says '^devices: cpu \(.*, 1 thread\), '
+    [ "$(threads "$@")" = 1 ] || die "more threads than cores: $*"
+}
+
+if [ "${2:-}" = inside ]; then
+    mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu || exit 77
+    echo 90000 100000 >/sys/fs/cgroup/cpu.max
+    echo 90000 >/sys/fs/cgroup/cpu/cpu.cfs_quota_us
+    echo 100000 >/sys/fs/cgroup/cpu/cpu.cfs_period_us
+    bound env
+    exit 0
+fi
+[ "$(threads env)" -ge 2 ] || die "one thread for $(nproc) cores"
+core=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
+bound taskset -c "$core"
+grep -qE '^0:|[:,]cpu[:,]' /proc/self/cgroup && unshare -rm true 2>/dev/null || exit 0
+unshare -rm bash "$self" "$sotto" inside
