@@ -45,15 +45,21 @@ static const char *best_device(void)
     return "cpu";
 }
 
+/* "cpu:v4" begins with "cpu". */
+static bool begins(const char *name, const char *device)
+{
+    return strcspn(name, ":") == strlen(device) && strncmp(name, device, strlen(device)) == 0;
+}
+
 static enum sotto_status no_device(const char *name)
 {
 #ifdef SOTTO_WITH_CUDA
     return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, cuda, auto, reference and apart",
                 name);
 #else
-    if (strcmp(name, "cuda") == 0)
+    if (begins(name, "cuda"))
         return fail(SOTTO_EINVAL, "no device 'cuda' in this build: build it where CUDA's compiler, "
-                                  "nvcc, is installed");
+                                  "nvcc, is installed; " GPUS_NONE_HELP);
     return fail(SOTTO_EINVAL, "no device '%s': this build has cpu, auto, reference and apart",
                 name);
 #endif
@@ -62,6 +68,12 @@ static enum sotto_status no_device(const char *name)
 /* `kernels` NULL: those that it chooses. */
 static enum sotto_status open_table(struct device *dev, const char *kernels)
 {
+    const bool number = kernels && *kernels && !kernels[strspn(kernels, "0123456789")];
+    if (number && begins(dev->ops->name, "cuda"))
+        return fail(SOTTO_EINVAL,
+                    "device '%s:%s': which GPU to compute on is the environment's to say: "
+                    "CUDA_VISIBLE_DEVICES=%s sotto ... with --device=%s",
+                    dev->ops->name, kernels, kernels, dev->ops->name);
     if (kernels && !dev->ops->select)
         return fail(SOTTO_EINVAL, "device '%s' has no kernels to choose from, got '%s'",
                     dev->ops->name, kernels);
@@ -73,13 +85,10 @@ static enum sotto_status open_table(struct device *dev, const char *kernels)
 /* The table that a device's name begins with; NULL: none. */
 static const struct ops *table_of(const char *name)
 {
-    size_t length = strcspn(name, ":");
-    if (length == strlen("auto") && strncmp(name, "auto", length) == 0) {
+    if (begins(name, "auto"))
         name = best_device();
-        length = strlen(name);
-    }
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        if (strlen(tables[i]->name) == length && strncmp(tables[i]->name, name, length) == 0)
+        if (begins(name, tables[i]->name))
             return tables[i];
     return NULL;
 }

@@ -90,6 +90,10 @@ cmp before after || die "a dry run changed the folder"
 fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
 fails_with "out of range" "${run[@]}" --dry_run --lr=-1
 fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
+CUDA_VISIBLE_DEVICES='' fails_with '; --device=cpu does without a GPU, also for a run that was begun on one' \
+    "${run[@]}" --dry_run --device=cuda
+fails_with "device 'cuda" "${run[@]}" --dry_run --device=cuda:1
+says "device 'cuda:1': .* CUDA_VISIBLE_DEVICES=1 sotto .* --device=cuda$|no device 'cuda' in this build"
 fails_with "no kernels 'v9' on this machine, which has" "${run[@]}" --dry_run --device=cpu:v9
 fails_with "device 'reference' has no kernels to choose from" "${run[@]}" --dry_run --device=reference:v4
 fails_with "of their own" "$sotto" train "${tiny[@]}" --dry_run --workers=2 --time=virtual --worker.step=1ms --pin=true --out=other

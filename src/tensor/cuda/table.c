@@ -29,9 +29,10 @@ static enum sotto_status no_gpu(cudaError_t error)
     (void)cudaGetLastError();
     if (error == cudaErrorInsufficientDriver || error == cudaErrorStubLibrary)
         return fail(SOTTO_EINVAL,
-                    "no device 'cuda': no driver of NVIDIA's, or one older than CUDA %d.%d needs",
+                    "no device 'cuda': no driver of NVIDIA's, or one older than CUDA %d.%d "
+                    "needs; " GPUS_NONE_HELP,
                     CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return fail(SOTTO_EINVAL, "no device 'cuda': %s",
+    return fail(SOTTO_EINVAL, "no device 'cuda': %s; " GPUS_NONE_HELP,
                 error ? cudaGetErrorString(error) : "there is no GPU of NVIDIA's");
 }
 
@@ -143,9 +144,10 @@ static enum sotto_status make(int gpu, struct cuda **out)
     if (cudaGetDeviceProperties(&p, gpu) != cudaSuccess)
         return no_gpu(cudaGetLastError());
     if (p.major < OLDEST)
-        return fail(SOTTO_EINVAL,
-                    "no device 'cuda': %s has compute capability %d.%d, and %d.0 is the least",
-                    p.name, p.major, p.minor, OLDEST);
+        return fail(
+            SOTTO_EINVAL,
+            "no device 'cuda': %s has compute capability %d.%d, and %d.0 is the least; " GPUS_NONE_HELP,
+            p.name, p.major, p.minor, OLDEST);
     struct cuda *c = calloc(1, sizeof *c);
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for a device");
