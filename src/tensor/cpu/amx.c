@@ -274,14 +274,20 @@ FOR_PARTS void pack_b_split(float *strip, const uint16_t *const *rows, size_t at
     _tile_dpbf16ps(2, 5, 6);                                                                       \
     _tile_dpbf16ps(3, 5, 7)
 
-/* c = a b of one strip each; the order of the products needs the fewest loads. */
-FOR_PARTS void tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts)
+/* c = a b of one strip each; the order of the products needs the fewest loads. Meanwhile it asks
+ * for the lines of `next`, which are needed behind it and which another core may have. */
+FOR_PARTS void tile(int k, const char *a, const char *b, float *c, size_t ldc, int parts,
+                    const float *next, size_t ld_next)
 {
+    const int each = (2 * SIDE * DEEP + k - 1) / k; /* lines of `next` that a step asks for */
+    int line = 0;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     for (int l = 0; l < k; l += DEEP, a += parts * PART, b += parts * PART) {
+        for (int i = 0; i < each; i++, line++)
+            __builtin_prefetch(next + (size_t)(line / 2) * ld_next + line % 2 * 16, 1);
         LOAD_A(0);
         if (parts == 1) {
             LOAD_B(0);
@@ -345,12 +351,12 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
             float *to = c + (size_t)i * ldc + j;
             int rows = m - i < SIDE ? m - i : SIDE;
             if (!from && !bias && rows == SIDE && columns == SIDE) {
-                tile(k, a_at, b_at, to, ldc, parts);
+                tile(k, a_at, b_at, to, ldc, parts, to, ldc);
                 continue;
             }
-            tile(k, a_at, b_at, sum, SIDE, parts);
-            merge(to, ldc, sum, from ? from + (size_t)i * ld_from + j : NULL, ld_from,
-                  bias ? bias + j : NULL, rows, columns);
+            const float *base = from ? from + (size_t)i * ld_from + j : NULL;
+            tile(k, a_at, b_at, sum, SIDE, parts, base ? base : to, base ? ld_from : ldc);
+            merge(to, ldc, sum, base, ld_from, bias ? bias + j : NULL, rows, columns);
         }
     }
     _tile_release();

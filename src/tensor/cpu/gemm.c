@@ -156,6 +156,14 @@ static void multiply_part(const struct gemm_plan *plan, int index)
         multiply_tile(&p, tile);
 }
 
+/* What a part is added to comes while its columns are packed. */
+static void fetch_c(const struct part *p)
+{
+    const struct gemm *g = p->plan->g;
+    for (int r = 0; g->c_from && p->l == 0 && r < p->m; r++)
+        __builtin_prefetch(g->c_from + (size_t)(p->i + r) * g->ld_half + p->j, 1, 2);
+}
+
 /* Takes parts of a block of rows, of one slice, until none is left. */
 static void work_on(const struct gemm_plan *plan, int slice, int block)
 {
@@ -167,6 +175,7 @@ static void work_on(const struct gemm_plan *plan, int slice, int block)
         struct part p = part_of(plan, (j * plan->deep + slice) * plan->down + block);
         p.a += own, p.b += own;
         p.new_a = !packed, p.new_b = true;
+        fetch_c(&p);
         for (int strip = 0; strip < strips_of(&p); strip++)
             pack_strip(&p, strip);
         while (atomic_load(done) < slice) /* another thread still adds the slice before */
