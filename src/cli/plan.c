@@ -28,7 +28,7 @@ void plan_header(const struct run *run)
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
     const int groups = run->config.strategy.groups;
-    char method[OPTION_ROOM], cluster[CLUSTER_ROOM];
+    char method[OPTION_ROOM], cluster[CLUSTER_ROOM], device[RUN_DEVICE_ROOM];
     if (t->oracle == ORACLE_NULL)
         printf("null oracle: %.2f million parameters in %d stages\n",
                (double)run->table->parameters / 1e6, run->table->n_stage);
@@ -47,10 +47,9 @@ void plan_header(const struct run *run)
             (long long)loader_tokens(run->train), loader_sources(run->train),
             loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
             run->config.strategy.accumulate);
-    if (t->oracle != ORACLE_NULL && strcmp(run->device, run->kernels) == 0)
-        printf("device: %s\n", run->device);
-    else if (t->oracle != ORACLE_NULL)
-        printf("device: %s (%s)\n", run->device, run->kernels);
+    run_describe_device(run, device);
+    if (t->oracle != ORACLE_NULL)
+        printf("device: %s\n", device);
     cluster_describe(&run->cluster, cluster);
     printf("cluster: %s\n", cluster);
     strategy_describe(&run->config.strategy, method);

@@ -127,6 +127,10 @@ static inline bool run_has_images(const struct run *run)
     return run->model.sample.kind != SAMPLE_TOKENS;
 }
 
+/* What computes: "cpu (v4)", "cuda (NVIDIA H200)". */
+#define RUN_DEVICE_ROOM 128
+void run_describe_device(const struct run *run, char text[RUN_DEVICE_ROOM]);
+
 /* Whether it leaves checkpoints and a model: the null oracle has none. */
 static inline bool run_keeps(const struct run *run)
 {

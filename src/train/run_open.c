@@ -344,6 +344,14 @@ static enum sotto_status check_device(struct run *run)
     return st;
 }
 
+void run_describe_device(const struct run *run, char text[RUN_DEVICE_ROOM])
+{
+    if (strcmp(run->device, run->kernels) == 0)
+        snprintf(text, RUN_DEVICE_ROOM, "%s", run->device);
+    else
+        snprintf(text, RUN_DEVICE_ROOM, "%s (%s)", run->device, run->kernels);
+}
+
 /* `touch`: the folder is locked, and brought up to date. */
 static enum sotto_status open_all(struct run *run, bool touch)
 {

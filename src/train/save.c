@@ -44,6 +44,21 @@ static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
     return SOTTO_OK;
 }
 
+/* What computes, which the configuration does not say where it is auto; likewise. */
+static enum sotto_status visit_device(struct trainer *t, struct state_visitor *v)
+{
+    char now[RUN_DEVICE_ROOM], before[RUN_DEVICE_ROOM];
+    if (state_loading(v) && !state_has(v, "device"))
+        return SOTTO_OK;
+    run_describe_device(t->run, now);
+    strcpy(before, now);
+    TRY(state_text(v, "device", before, sizeof before));
+    if (strcmp(before, now) != 0 && t->worker->rank == 0)
+        log_info("changed: computing on %s, after %s: from here on results may differ by rounding",
+                 now, before);
+    return SOTTO_OK;
+}
+
 /* What was told of pushes, which is less than what groups have trained on since they pulled. */
 static enum sotto_status visit_pushed(struct trainer *t, struct state_visitor *v)
 {
@@ -79,6 +94,7 @@ static enum sotto_status visit_report(struct trainer *t, struct state_visitor *v
         TRY(state_count(v, "report.eval_near", &t->evaluation.near, STATE_TOTAL));
     TRY(visit_cosine(t, v));
     TRY(visit_data(t, v));
+    TRY(visit_device(t, v));
     return meter_visit_costs(&t->meter, v);
 }
 

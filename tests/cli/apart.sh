@@ -39,9 +39,19 @@ fails_with 'the device has 2 MB left' env SOTTO_APART_MEMORY=2M "$sotto" "${memo
 
 # What was trained on one is gone on with on the other.
 succeeds "$sotto" train --resume apart --steps=8 --device=cpu
+says '^changed: computing on cpu .*, after apart: from here on results may differ by rounding$'
 state=$(grep -o 'state [0-9a-f]*' out)
 succeeds "$sotto" train --resume cpu --steps=8 --device=apart
 [ "$(grep -o 'state [0-9a-f]*' out)" = "$state" ] || die "resumed on the other device, the bits differ"
+
+# What auto was, and has become.
+succeeds "$sotto" train "${tiny[@]}" --steps=4 --device=auto --out=auto
+succeeds "$sotto" train --resume auto --steps=6
+! grep 'computing on' out || die "the same device is told as a change"
+sed -i '1s/"device":"..../"device":"gpu?/' auto/checkpoints/step-00000006/state.safetensors
+succeeds "$sotto" train --resume auto --steps=8
+says '^changed: computing on c[^ ]*.*, after gpu\?.*: from here on results may differ by rounding$'
+! grep 'changed: train.device' out || die "auto is not what it was"
 
 # How long a micro-batch takes is measured there, too.
 succeeds "$sotto" train "${tiny[@]}" --steps=2 --workers=2 --time=virtual --precision=mixed --device=apart --out=measured
