@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/option_only.h"
 #include "comm/mpi/mpi.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"
@@ -45,6 +46,29 @@ static enum sotto_status agree(struct model_config *asked, const struct model_co
     return agree_in(&own, arch_own(loaded, arch), from);
 }
 
+/* The default is as good as none. */
+static bool names_preset(const struct model_config *m)
+{
+    for (int i = 0; i < model_options_count; i++)
+        if (strcmp(model_options[i].key, "preset") == 0)
+            return *m->preset && !option_is_default(&model_options[i], m);
+    return false;
+}
+
+/* A preset that the user named means sizes, too. What weights begin with is the loaded model's, and
+ * classes are the data's to say. */
+static enum sotto_status agree_preset(struct model_config asked, const struct model_config *loaded,
+                                      const char *from)
+{
+    if (!names_preset(&asked))
+        return SOTTO_OK;
+    TRY(model_config_resolve(&asked));
+    asked.init_std = 0;
+    if (model_config_image(&asked))
+        model_config_image(&asked)->classes = 0;
+    return fail_in(agree(&asked, loaded, from), "model.preset = %s, which has ", asked.preset);
+}
+
 /* Before the data: which of them suit, and what a folder without a model lacks, is the model's to
  * say. */
 static enum sotto_status open_config(struct run *run, const char *from, bool resumed)
@@ -59,7 +83,8 @@ static enum sotto_status open_config(struct run *run, const char *from, bool res
         strcpy(run->config.model.preset, asked.preset);
         TRY(model_config_resolve(&asked));
     }
-    return agree(&asked, &run->config.model, from);
+    TRY(agree(&asked, &run->config.model, from));
+    return resumed ? SOTTO_OK : agree_preset(asked, &run->config.model, from);
 }
 
 /* One a layer where workers may overlap; of images, where layers are of many kinds, one for each

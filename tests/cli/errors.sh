@@ -82,6 +82,10 @@ fails_with "is not that of the model in run (300 tokens)" "$sotto" sample run --
 fails_with "is not that of the model in run (300 tokens)" "$sotto" eval run --data.tokenizer=other.json --data.valid=text
 tune=("$sotto" train --data.train=stories --data.stories=50 --init=run --out=tuned --steps=1)
 fails_with "is not that of the model in run (300 tokens)" "${tune[@]}" --data.tokenizer=other.json
+fails_with "model.layers = 3, but the model in run has 2" "${tune[@]}" --layers=3
+fails_with "model.preset = gpt2, which has model.arch = gpt2, but the model in run has llama" "${tune[@]}" --model=gpt2
+fails_with "model.preset = diloco-60m, which has model.layers = " "${tune[@]}" --model=diloco-60m --arch=llama
+fails_with "unknown preset 'gpt3'" "${tune[@]}" --model=gpt3
 fails_with "data.vocab = 300 has no effect beside the tokenizer in run" "${tune[@]}" --data.vocab=300
 fails_with "data.vocab = 300 has no effect beside the tokenizer in other.json" "$sotto" train \
     --data.train=stories --out=tuned --data.vocab=300 --data.tokenizer=other.json

@@ -35,6 +35,11 @@ says '^length: 10 rounds, each of 4 images; 2.86 times through the data$'
 succeeds "$sotto" train --resume run --steps=22
 says 'resuming from'
 
+# a preset beside a folder has to be the folder's
+succeeds "$sotto" train "${small[@]}" --steps=2 --init=run --out=again --eval_batches=0
+fails_with 'model.preset = resnet8, which has model.arch = resnet, but the model in run has mlp' \
+    "$sotto" train --model=resnet8 --data.train=set --batch=4 --steps=2 --init=run --out=other
+
 # classes by the model's names, in whatever order and number, and no others
 mv set/val/dark set/val/dim
 fails_with "set/val has classes that the model does not know: 'dim'; it knows 'bright', 'dark'" "$sotto" eval run --data.valid=set
