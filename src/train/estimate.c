@@ -257,7 +257,8 @@ static void add_worker(const struct accounts *t, int rank, int slots, struct est
     out->workers++;
 }
 
-enum sotto_status estimate_run(const struct run *run, struct estimate *out)
+/* With so many threads of each worker. */
+static enum sotto_status estimate_with(const struct run *run, int threads, struct estimate *out)
 {
     const struct cluster *cluster = &run->cluster;
     const struct train_config *c = &run->config.train;
@@ -271,7 +272,7 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
         .recompute = c->recompute,
         .evaluates = run->valid != NULL,
         .device = c->device,
-        .threads = cluster_threads(cluster, NULL),
+        .threads = threads,
         .theta = strategy_type(&run->config.strategy),
         .grad = strategy_grad_type(&run->config.strategy),
     };
@@ -287,6 +288,11 @@ enum sotto_status estimate_run(const struct run *run, struct estimate *out)
         asked_free(&t.account[i].asked);
     free(t.account);
     return st;
+}
+
+enum sotto_status estimate_run(const struct run *run, struct estimate *out)
+{
+    return estimate_with(run, cluster_threads(&run->cluster, NULL), out);
 }
 
 /* "4.2 GB" */
@@ -351,6 +357,16 @@ void estimate_keep_ours(const struct run *run, struct estimate *e)
         e->total += e->bytes[c] *= (double)run->sharing / processes;
 }
 
+/* Whether most of activations and scratch is what threads have beside a single one's. */
+static bool mostly_threads(const struct run *run, const struct estimate *e)
+{
+    struct estimate one;
+    if (cluster_threads(&run->cluster, NULL) == 1 || estimate_with(run, 1, &one) != SOTTO_OK)
+        return false;
+    estimate_keep_ours(run, &one);
+    return 2 * (e->total - one.total) > e->bytes[MEMORY_ACTIVATIONS] + e->bytes[MEMORY_SCRATCH];
+}
+
 /* What would make a run smaller: of activations and scratch, or of what belongs to parameters. */
 static const char *what_helps(const struct run *run, const struct estimate *e)
 {
@@ -359,6 +375,8 @@ static const char *what_helps(const struct run *run, const struct estimate *e)
                    ? "A smaller model, fewer workers, or a shard method that gives each a part "
                      "(zero1, fsdp)"
                    : "A smaller model, or MPI ranks on several machines with strategy = fsdp";
+    if (mostly_threads(run, e))
+        return "A smaller train.threads, each of which has scratch of its own";
     return run_has_images(run)
                ? "A smaller train.batch, or train.recompute with more train.stages"
                : "A smaller train.batch or train.seq, or train.recompute with more train.stages";

@@ -32,6 +32,12 @@ succeeds env SOTTO_APART_MEMORY=8000000 "$sotto" "${memory[@]}" --device=apart -
 succeeds env SOTTO_APART_MEMORY=8000000 "$sotto" "${memory[@]}" --device=apart --out=planned --dry_run
 says '^memory: about .*; this process takes [2-5]\.[0-9] MB of its device; the device has 8 MB left$'
 succeeds env SOTTO_APART_MEMORY=2000000 "$sotto" "${memory[@]}" --device=cpu --out=small
+# What helps is what takes most: threads with scratch of their own, or what a micro-batch leaves.
+fails_with 'A smaller train.threads, each of which has scratch of its own, takes less' \
+    env SOTTO_APART_MEMORY=8M "$sotto" "${memory[@]}" --device=apart --out=none --threads=256
+succeeds env SOTTO_APART_MEMORY=8M "$sotto" "${memory[@]}" --device=apart --out=none --threads=2 --dry_run
+fails_with 'A smaller train.batch or train.seq, or' \
+    env SOTTO_APART_MEMORY=8M "$sotto" "${memory[@]}" --device=apart --out=none --threads=16 --batch=256
 fails_with 'SOTTO_APART_MEMORY = 2x: want an integer' env SOTTO_APART_MEMORY=2x "$sotto" "${memory[@]}" --device=apart --out=none
 fails_with 'SOTTO_APART_DELAY = 1e7 is out of range: want 0 to 1000000' env SOTTO_APART_DELAY=1e7 "$sotto" "${memory[@]}" \
     --device=apart --out=none
