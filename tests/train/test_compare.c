@@ -784,7 +784,27 @@ static void stopped_comparison(void **state)
     free(csv);
 }
 
-/* A run that cannot be is reported, the others go on, and what is expected of it has failed. */
+/* Another comparison into the folder would change its tables, remove its runs with --again, or find
+ * them half done. */
+static void a_comparison_in_use(void **state)
+{
+    (void)state;
+    int rounds;
+    struct rundir other;
+    write_text("twice.ini", "[compare]\n" BASE "train.steps = 2\n[run a]\n");
+    assert_ok(compare("twice.ini", "twice", "", false, 0, &rounds));
+    assert_ok(rundir_open(&other, at("twice")));
+    for (int again = 0; again < 2; again++) {
+        assert_fails(compare("twice.ini", "twice", "", again, 0, &rounds), SOTTO_EINVAL,
+                     "twice is being written by process");
+        assert_int_equal(rounds, 0);
+    }
+    assert_true(file_exists(at("twice/a/report.json")));
+    rundir_close(&other);
+    assert_ok(compare("twice.ini", "twice", "", true, 0, &rounds));
+    assert_int_equal(rounds, 2);
+}
+
 /* A job whose folder another process has: it fails and the others are run, and what is known of the
  * other's run stays as it was. */
 static void a_job_in_use(void **state)
@@ -810,6 +830,7 @@ static void a_job_in_use(void **state)
     assert_int_equal(rounds, 4);
 }
 
+/* A run that cannot be is reported, the others go on, and what is expected of it has failed. */
 static void failing_runs(void **state)
 {
     (void)state;
@@ -927,6 +948,7 @@ int main(void)
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),
         cmocka_unit_test(stopped_comparison),
+        cmocka_unit_test(a_comparison_in_use),
         cmocka_unit_test(a_job_in_use),
         cmocka_unit_test(failing_runs),
     };

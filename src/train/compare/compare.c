@@ -169,17 +169,19 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
     struct page page = {.jobs = jobs, .results = &results, .columns = columns};
     struct count count = {0};
     struct kept kept = {spec, how->out};
+    struct rundir dir = {.lock = -1};
     enum sotto_status st;
     TRY(page_columns(spec, list, columns, &page.n_columns));
-    TRY(jobs_look(jobs, how->only, how->again));
-    TRY(file_make_directories(spec->compare.out));
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
+    TRY_DONE(rundir_open(&dir, spec->compare.out)); /* tables and times are of one comparison */
+    TRY_DONE(jobs_look(jobs, how->only, how->again));
     if (how->before)
         config_differences(how->before, &spec->base, tell_kept, &kept);
     TRY_DONE(run_all(&page, &results, world, how, &count));
     TRY_DONE(page_write(&page, how->out));
     st = conclude(&page, &count);
 done:
+    rundir_discard(&dir);
     results_free(&results);
     return st;
 }
