@@ -203,6 +203,29 @@ static void scratch_of_kernels(void **state)
     }
 }
 
+/* Only the first group sends its slices to be saved: more groups make a checkpoint no larger. */
+static void further_groups(void **state)
+{
+    (void)state;
+    static const char *const meshes[][2] = {{"train.workers=4", "strategy.mesh=2x2"},
+                                            {"train.workers=8", "strategy.mesh=4x2"}};
+    double checkpoint[2], total[2];
+    for (int i = 0; i < 2; i++) {
+        struct run run;
+        struct estimate e;
+        struct run_config *c =
+            configure((const char *[]){"strategy.preset=zero1", meshes[i][0], meshes[i][1], NULL});
+        assert_ok(run_open(&run, c, NULL));
+        assert_ok(estimate_run(&run, &e));
+        checkpoint[i] = e.bytes[MEMORY_CHECKPOINT];
+        total[i] = e.total;
+        run_close(&run);
+        free(c);
+    }
+    assert_true(checkpoint[0] > 1e5 && fabs(checkpoint[1] - checkpoint[0]) < 1e4);
+    assert_true(total[1] > 1.8 * total[0]);
+}
+
 /* Beyond what is tried, more rows go on as a line: the same as trying them. */
 static void more_rows(void **state)
 {
@@ -230,7 +253,15 @@ static void too_large(void **state)
     assert_fails(run_open(&run, c, NULL), SOTTO_ENOMEM, "this run needs about ");
     assert_non_null(strstr(sotto_error(), " left: activations "));
     assert_non_null(strstr(sotto_error(), ", optimizer "));
+    assert_non_null(strstr(sotto_error(), ", parameters "));
+    assert_null(strstr(sotto_error(), " 0 bytes"));
+    assert_non_null(strstr(sotto_error(), ". A smaller train.batch or train.seq, or "));
     assert_false(file_exists(c->train.out));
+    free(c);
+    c = configure((const char *[]){"train.batch=1", "model.width=8192", "model.layers=1000", NULL});
+    assert_fails(run_open(&run, c, NULL), SOTTO_ENOMEM, "this run needs about ");
+    assert_non_null(strstr(sotto_error(), " left: optimizer "));
+    assert_non_null(strstr(sotto_error(), ". A smaller model, or MPI ranks on several machines"));
     free(c);
 }
 
@@ -269,10 +300,11 @@ static void given_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_estimated), cmocka_unit_test(half_activations),
-        cmocka_unit_test(more_rows),    cmocka_unit_test(too_large),
-        cmocka_unit_test(given_back),   cmocka_unit_test(cyclic),
-        cmocka_unit_test(refusals),     cmocka_unit_test(scratch_of_kernels),
+        cmocka_unit_test(as_estimated),   cmocka_unit_test(half_activations),
+        cmocka_unit_test(more_rows),      cmocka_unit_test(too_large),
+        cmocka_unit_test(given_back),     cmocka_unit_test(cyclic),
+        cmocka_unit_test(refusals),       cmocka_unit_test(scratch_of_kernels),
+        cmocka_unit_test(further_groups),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
