@@ -190,7 +190,7 @@ static bool verify(struct device *dev)
             }
         }
         if (!good)
-            printf("%s is wrong: case %zu\n", c->op, i);
+            fprintf(stderr, "bench_ops: %s is wrong: case %zu\n", c->op, i);
         op_room_free(&got);
         op_room_free(&want);
     }
@@ -275,7 +275,11 @@ int main(int argc, char **argv)
 {
     struct device dev;
     if (device_open(&dev, "cpu", &memory, argc > 1 ? atoi(argv[1]) : 0) != SOTTO_OK ||
-        (argc > 3 && cpu_select(&dev, argv[3]) != SOTTO_OK) || !verify(&dev))
+        (argc > 3 && cpu_select(&dev, argv[3]) != SOTTO_OK)) {
+        fprintf(stderr, "bench_ops: %s\n", sotto_error());
+        return 1;
+    }
+    if (!verify(&dev))
         return 1;
     if (argc > 2 && strcmp(argv[2], "-") == 0)
         return serve(&dev);

@@ -200,6 +200,8 @@ def parse():
 
 def main():
     a = parse()
+    if a.device == "cuda" and not torch.cuda.is_available():
+        sys.exit("PyTorch finds no GPU")
     keep_memory()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)

@@ -9,6 +9,7 @@ import argparse
 import os
 import statistics
 import subprocess
+import sys
 import time
 
 SHAPES = [(1024, 768, 2304), (1024, 768, 768), (1024, 768, 3072), (1024, 3072, 768), (1024, 768, 50257)]
@@ -28,12 +29,6 @@ def main():
     p.add_argument("--half", action="store_true")
     p.add_argument("--kernels", default="", help="ours: v4, v3, ...; default: the best")
     a = p.parse_args()
-    os.environ["OPENBLAS_NUM_THREADS"] = str(a.threads)  # read when it is loaded
-    import numpy
-    import torch
-    torch.set_num_threads(a.threads)
-    torch.manual_seed(1)
-    kind = torch.bfloat16 if a.half else torch.float32
     ours = subprocess.Popen([a.sotto, str(a.threads), "-"] + [a.kernels] * bool(a.kernels), stdin=subprocess.PIPE,
                             stdout=subprocess.PIPE, text=True)
 
@@ -41,6 +36,19 @@ def main():
         ours.stdin.write(f"{which} {6 if a.half else 0} linear {' '.join(map(str, shape))}\n")
         ours.stdin.flush()
         return float(ours.stdout.readline().split()[0])
+
+    try:
+        run_ours(0, SHAPES[0])
+    except (BrokenPipeError, IndexError):  # it has ended, and said why
+        ours.communicate()
+        sys.exit(1)
+
+    os.environ["OPENBLAS_NUM_THREADS"] = str(a.threads)  # read when it is loaded
+    import numpy
+    import torch
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(1)
+    kind = torch.bfloat16 if a.half else torch.float32
 
     def timed(product):
         begin = time.perf_counter()

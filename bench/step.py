@@ -12,6 +12,7 @@ one thread on a machine that others use: processor time, and the shortest. With 
 contender's turn is ten steps, only the compiled model runs, times are the GPU's, and PyTorch's vocabulary is the next multiple of 64.
 """
 import argparse
+import contextlib
 import json
 import os
 import select
@@ -19,6 +20,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,14 +42,20 @@ def processor_seconds(pid):
 class Contender:
     """One process; `seconds` are its steps, by the number of threads."""
 
-    def __init__(self, name, command, busy, threads=None):
+    def __init__(self, name, command, busy, threads=None, errors=None):
+        self.errors = errors
         self.name, self.seconds, self.busy, self.peak, self.only = name, {}, busy, 0, threads
         self.process = subprocess.Popen(command + ["--lockstep", "--steps=100000", "--warmup=0"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                                        start_new_session=True)
 
     def ask(self, threads):
-        self.process.stdin.write(f"go {threads}\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"go {threads}\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:  # it has ended, and said why: its answer is none
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     def answer(self, deadline=None):
         """Of the step that was asked for; None: it did not come in time."""
@@ -69,9 +77,15 @@ class Contender:
             took = processor_seconds(self.process.pid) - before
         self.seconds.setdefault(threads, []).append(took)
 
+    def why(self):
+        """The last that it said before it ended."""
+        self.errors.seek(0)
+        return (self.errors.read().split("\n")[:-1] or ["it has ended"])[-1]
+
     def close(self):
-        os.killpg(self.process.pid, signal.SIGKILL)  # and those that compile for it
-        self.process.wait()
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)  # and those that compile for it
+            self.process.wait()
 
 
 class Race:
@@ -89,19 +103,22 @@ class Race:
         kinds = (("contiguous", []), ("channels_last", ["--channels-last"])) if "preset" in sizes else \
                 (("compiled", ["--compile=" + ("blocks" if a.blocks else "whole")]), ("eager", []))
         kinds = kinds[-1:] if a.eager else kinds[:1] if a.device == "cuda" else kinds
-        self.theirs = [Contender(f"torch {name}", peer + more, a.busy) for name, more in kinds]
+        self.theirs = [Contender(f"torch {name}", peer + more, a.busy, errors=tempfile.TemporaryFile("w+")) for name, more in kinds]
         self.ours = {t: Contender("sotto", [a.sotto, f"--threads={t}"] + shape, a.busy, t) for t in a.threads}
 
     def contenders(self):
         return self.theirs + list(self.ours.values())
 
     def start(self, deadline):
-        """The end of a first step of all, which compiles; who does not make it is left out."""
-        for c in self.contenders():
+        """The end of a first step of all, which compiles; who does not make it is left out, and without ours there is no race."""
+        for c in self.ours.values():
             if c.answer(deadline) is None:
-                print(f"{c.name}: no step in time", flush=True)
+                sys.exit("sotto: no step in time" if time.monotonic() >= deadline else 1)  # else it has said why
+        for c in list(self.theirs):
+            if c.answer(deadline) is None:
+                print(f"{c.name}: {'no step in time' if time.monotonic() >= deadline else c.why()}", flush=True)
                 c.close()
-                self.theirs = [t for t in self.theirs if t is not c]
+                self.theirs.remove(c)
 
     def run(self, threads, steps):
         for c in [self.ours[threads]] + self.theirs:
@@ -166,17 +183,19 @@ def main():
         kinds = [(GPT2, True), (GPT2, False), (SMALL, True), (SMALL, False)]
     races = [Race(sizes, mixed, a) for sizes, mixed in kinds]
     deadline = time.monotonic() + a.patience
-    for race in races:
-        for c in race.contenders():
-            c.ask(c.only or a.threads[0])
-    for race in races:
-        race.start(deadline)
-    for threads in a.threads:
+    try:
         for race in races:
-            race.run(threads, a.steps * (3 if a.all and race.sizes is SMALL else 1))
-    for race in races:
-        for c in race.contenders():
-            c.close()
+            for c in race.contenders():
+                c.ask(c.only or a.threads[0])
+        for race in races:
+            race.start(deadline)
+        for threads in a.threads:
+            for race in races:
+                race.run(threads, a.steps * (3 if a.all and race.sizes is SMALL else 1))
+    finally:
+        for race in races:
+            for c in race.contenders():
+                c.close()
 
 
 if __name__ == "__main__":
