@@ -192,7 +192,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     if (folder && !found)
         TRY_DONE(fail(SOTTO_EINVAL,
                       "there is no checkpoint in %s to go on from: a run is saved at its end, "
-                      "and before that where train.save_every is set",
+                      "and before that by train.save_minutes and train.save_every",
                       folder));
     if (!found && is_bare(c))
         TRY_DONE(fail(SOTTO_EINVAL, "--resume wants the folder of a run: sotto train --resume RUN "

@@ -20,6 +20,7 @@ struct plan {
     int64_t rounds; /* of the whole run, as far as is known; 0: it is not */
     bool stop;      /* this worker would like this round to be the last */
     bool late;      /* ... since its time is over: what was trained is to count */
+    bool save;      /* the first worker would like a checkpoint behind this round */
     bool last;      /* the run is going to end behind this round; the same for all workers */
     double pause;   /* seconds since the last round that are not the training's */
     double seconds; /* of training, by this worker's clock, before this round   */
@@ -72,13 +73,14 @@ struct round {
     bool stop;                            /* all workers know that one of them wants to stop here */
     bool abandoned;              /* by all of them: nothing has moved since the last round */
     const struct agreed *agreed; /* NULL: nothing new; until the next round */
+    bool save; /* all workers know that one wants to save here (plan.save); where groups have no
+                  rounds in common, this one is to keep its own state, for a checkpoint of `step` */
     /* Where groups have no rounds in common (strategy_async). A round may train nothing: its group
      * has none left, and has waited until all meet. */
     int64_t step;  /* the run's, when this group has pulled, or all are to meet     */
     bool idle;     /* nothing was trained                                            */
     bool pulled;   /* the group has new parameters: its steps before them were applied */
     bool evaluate; /* the group is to evaluate the parameters that it has just pulled, at `step` */
-    bool save;     /* this worker is to keep its own state now, for a checkpoint of `step`   */
     bool meet; /* all workers meet behind this round: to save at `step` or, with `stop`, to end */
 };
 
@@ -104,8 +106,9 @@ struct strategy_setup {
     /* (optional) What a state that is loaded was stepped with; NULL: that is not known. */
     const struct optim_config *before;
     /* Where groups have no rounds in common: behind how many of the run's steps they are told to
-     * evaluate, and to meet for a save; 0: never. */
+     * evaluate, and to meet for a save; 0: never. And after how many seconds to save. */
     int64_t eval_every, save_every;
+    double save_seconds;
     const struct keeper *keeper; /* (optional) as it is in the first round */
 };
 

@@ -40,7 +40,11 @@ static const struct option train_options[] = {
     OPTION_BOOL(S, save, "true",
                 "false: no checkpoints and no model, only metrics and the report; a run that is "
                 "stopped begins anew"),
-    OPTION_LONG(S, save_every, "0", 0, 1e15, "rounds between checkpoints; 0: at the end only"),
+    OPTION_LONG(S, save_every, "0", 0, 1e15,
+                "rounds between checkpoints; 0: by save_minutes and at the end only"),
+    OPTION_REAL(S, save_minutes, "15", 0, 1e9,
+                "real minutes between checkpoints, besides save_every: the first round behind them "
+                "makes one, and where groups train apart the first exchange; 0: never"),
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
     OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,
                 "of the model's weights; auto: as they came with `init`, fp32 from scratch"),

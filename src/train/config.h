@@ -20,6 +20,7 @@ struct train_config { /* [train] */
     int batch, seq;          /* of a micro-batch; seq 0: the model's positions */
     int64_t seed;
     int64_t log_every, eval_every, save_every; /* rounds; 0: only at the end (eval, save) */
+    double save_minutes;                       /* ... and checkpoints by time; 0: never */
     int64_t eval_batches;                      /* 0: all held-out data */
     bool save;                                 /* checkpoints and the model */
     int keep;

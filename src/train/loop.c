@@ -1,6 +1,7 @@
 /* The loop over rounds: when to report, evaluate, save and stop. */
 #include "train/loop.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static bool due(int64_t step, int64_t every)
@@ -41,17 +42,27 @@ static bool evaluates(const struct trainer *t)
     return due(t->step, t->run->config.train.eval_every) || t->step >= t->rounds;
 }
 
-static bool saves(const struct trainer *t)
+static bool saves(const struct loop *l)
 {
-    return due(t->step, t->run->config.train.save_every) || t->step >= t->rounds;
+    const struct trainer *t = l->t;
+    return l->save || due(t->step, t->run->config.train.save_every) || t->step >= t->rounds;
+}
+
+/* By the time since the last checkpoint. */
+static void save_later(struct loop *l)
+{
+    const double minutes = l->t->run->config.train.save_minutes;
+    const bool ever = loop_leads(l) && minutes > 0 && run_keeps(l->t->run);
+    l->save_at = ever ? clock_now(&clock_real) + 60 * minutes : INFINITY;
 }
 
 /* Whoever looks at the parameters behind a round waits for all of its step, in the training's time.
  */
-static enum sotto_status settle(struct trainer *t, bool stop)
+static enum sotto_status settle(const struct loop *l, bool stop)
 {
+    const struct trainer *t = l->t;
     struct strategy *s = t->strategy;
-    if (!s->ops->settle || !(stop || evaluates(t) || saves(t)))
+    if (!s->ops->settle || !(stop || evaluates(t) || saves(l)))
         return SOTTO_OK;
     return fail_in(s->ops->settle(s), "step %lld: ", (long long)t->step);
 }
@@ -71,6 +82,7 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .step = t->step,
                         .rounds = t->rounds,
                         .stop = loop_asked(run),
+                        .save = clock_now(&clock_real) >= l->save_at,
                         .asked = run->watch.stop,
                         .last = last,
                         .pause = l->pause,
@@ -85,10 +97,11 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     t->step++;
     loop_count(t, &s.round);
     *stop = s.round.stop;
+    l->save = s.round.save || (t->worker->size == 1 && plan.save);
     loop_learn(l, s.round.agreed);
     if (s.round.agreed && s.round.agreed->pairs > 0)
         loop_count_cosine(l, s.round.agreed->cosine);
-    TRY(settle(t, *stop));
+    TRY(settle(l, *stop));
     s.step = t->step;
     s.steps = t->rounds > t->step ? t->rounds : t->step; /* it was expected to be shorter */
     s.tokens = t->tokens;
@@ -119,6 +132,7 @@ enum sotto_status loop_save(struct loop *l)
     TRY(count_groups(t));
     TRY(fail_in(trainer_save(t), "step %lld: ", (long long)t->step));
     l->saved = t->step;
+    save_later(l);
     return SOTTO_OK;
 }
 
@@ -149,7 +163,7 @@ static enum sotto_status between_rounds(struct loop *l)
 {
     struct trainer *t = l->t;
     l->pause = 0;
-    if (!evaluates(t) && !saves(t))
+    if (!evaluates(t) && !saves(l))
         return SOTTO_OK;
     const double before = clock_now(t->worker->clock);
     loop_pause(t);
@@ -157,7 +171,7 @@ static enum sotto_status between_rounds(struct loop *l)
     const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
     if (evaluates(t))
         TRY(loop_evaluate(l, -1));
-    if (saves(t))
+    if (saves(l))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
     TRY(loop_go_on(t));
@@ -195,6 +209,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
         t->tail_reports = 0;
     }
     l->real = clock_now(&clock_real);
+    save_later(l);
     return SOTTO_OK;
 }
 

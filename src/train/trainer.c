@@ -118,6 +118,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
         .before = run->before ? &run->before->optim : NULL,
         .eval_every = run->valid ? c->train.eval_every : 0,
         .save_every = c->train.save_every,
+        .save_seconds = run_keeps(run) && !w->ops->go_on ? 60 * c->train.save_minutes : 0,
         .keeper = &t->keeper,
     };
     TRY_DONE(strategy_open(&t->strategy, &setup));

@@ -36,18 +36,19 @@ newer() {
 }
 
 # Behind a checkpoint by so much, which is in the middle of tasks, or of the next save. Links slow the runs down.
-for method in ddp.4x1 zero1.2x2; do
+for case in ddp.4x1/save_every=5 zero1.2x2/save_every=5 zero1.4x1/save_minutes=1e-3; do
+    method=${case%/*}
     run=("${train[@]}" --workers=4 --shard=${method%.*} --mesh=${method#*.} --nodes=${method:0-3:1})
     out=killed.$method kills=0
     for delay in 0 0.03 0.07; do
-        "${run[@]}" --steps=120 --save_every=5 --link.inter=1GB/s,10ms --out=$out --resume >out 2>&1 &
+        "${run[@]}" --steps=120 --"${case#*/}" --link.inter=1GB/s,10ms --out=$out --resume >out 2>&1 &
         pid=$!
         newer $out
         sleep $delay
-        kill -9 $pid 2>/dev/null && kills=$((kills + 1))
+        kill -9 $pid 2>/dev/null && [ ! -e $out/checkpoints/step-00000120 ] && kills=$((kills + 1))
         wait $pid 2>/dev/null
     done
-    [ $kills -gt 0 ] || die "$method: nothing was killed"
+    [ $kills -gt 0 ] || die "$case: nothing was killed before its end"
     succeeds "$sotto" train --resume $out
     ends_so $out ${method:0-3:1} 120 "${run[@]}"
 done

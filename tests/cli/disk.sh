@@ -25,6 +25,18 @@ resumed=$(grep -o 'state [0-9a-f]*' out)
 succeeds "${train[@]}" --out=whole --steps=20
 [ "$(grep -o 'state [0-9a-f]*' out)" = "$resumed" ] || die "resuming after a full disk gave other bits"
 
+# ... and in a checkpoint by time.
+head -c 1400k /dev/zero >disk/filler
+timed=("${train[@]}" --save_every=0 --save_minutes=1e-9 --steps=30)
+fails_with "No space left on device" "${timed[@]}" --resume
+says '^sotto: step 21: '
+says 'the last good checkpoint is disk/run/checkpoints/step-00000020'
+rm disk/filler
+succeeds "${timed[@]}" --resume
+resumed=$(state)
+succeeds "${train[@]}" --out=whole --steps=30 --resume
+[ "$(state)" = "$resumed" ] || die "resuming after a full disk in a checkpoint by time gave other bits"
+
 mount -o remount,ro disk || exit 0
-fails_with "Read-only file system" "${train[@]}" --steps=30 --resume
+fails_with "Read-only file system" "${train[@]}" --steps=40 --resume
 exit 0

@@ -62,6 +62,69 @@ for case in single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 zero.v1.3 mp.v2.6 mp.v1.6; do
     cmp whole.$case/model.safetensors killed.$case/model.safetensors || die "cdp $case: the models differ"
 done
 
+# Checkpoints by time, which one worker's clock asks for and all make behind the same round, where groups train apart behind
+# an exchange (co2's says so at the next one): they move no bit, and a run goes on from any of them. A short run has none.
+steps_saved() { ls "$1/checkpoints" | sed 's/^step-0*//' | tr '\n' ' '; }
+timed=("$sotto" train "${tiny[@]}" --steps=14 --optim.warmup=5 --keep=0)
+every='1 2 3 4 5 6 7 8 9 10 11 12 13 14 '
+virtual=(--time=virtual --worker.step=1ms --worker.jitter=0.2 --link.intra=200MB/s,20us)
+while read -r name want options; do
+    want=${want//,/ }
+    [ "$want" != every ] && want+=' ' || want=$every
+    for time in real virtual; do
+        out=timed.$name.$time all=($options)
+        [ $time = real ] || all+=("${virtual[@]}")
+        succeeds "${timed[@]}" "${all[@]}" --out=$out.whole
+        [ "$(steps_saved $out.whole)" = '14 ' ] || die "$name, $time: a short run saved at $(steps_saved $out.whole)"
+        bits=$(state)
+        [ $name != acco ] || all+=(--replay=$out.whole/counts.tsv)
+        succeeds "${timed[@]}" "${all[@]}" --save_minutes=1e-9 --out=$out
+        [ "$(state)" = "$bits" ] || die "$name, $time, saved all the time: $(state), want $bits"
+        [ "$(steps_saved $out)" = "$want" ] || die "$name, $time: saved at $(steps_saved $out), want $want"
+        first=$(ls $out/checkpoints | head -1)
+        find $out/checkpoints -mindepth 1 -maxdepth 1 ! -name $first -exec rm -r {} +
+        succeeds "$sotto" train --resume $out --save_minutes=0
+        says "^resuming from $out/checkpoints/$first\$"
+        [ "$(state)" = "$bits" ] || die "$name, $time, from $first: $(state), want $bits"
+        [ "$(steps_saved $out)" = "$(sed 's/^step-0*//' <<<$first) 14 " ] || die "$name, $time: save_minutes = 0 saved at $(steps_saved $out)"
+    done
+done <<'end'
+single every --accumulate=2
+ddp every --workers=4
+acco every --workers=4 --strategy=acco
+demo every --workers=4 --strategy=demo
+cdp every --workers=4 --strategy=cdp --tied=no --clip=0 --cdp.placement=dp
+diloco 3,6,9,12,14 --workers=4 --mesh=2x2 --replicate=diloco --H=3
+co2 6,12,14 --workers=4 --mesh=2x2 --replicate=co2 --tau=3
+alone every --strategy=diloco --H=100
+end
+succeeds "${timed[@]}" --workers=2 --save_minutes=1e-9 --keep=2 --out=timed.keep
+[ "$(steps_saved timed.keep)" = '13 14 ' ] || die "keep = 2 left $(steps_saved timed.keep)"
+succeeds "${timed[@]}" --workers=2 --save_minutes=1e-9 --save=false --out=timed.unsaved
+[ ! -d timed.unsaved/checkpoints ] || die "a run that saves nothing saved by time"
+succeeds "$sotto" train --help save_minutes
+says 'default 15'
+
+# ... killed with nothing but those; the clock begins anew behind each.
+timed=("$sotto" train "${tiny[@]}" --schedule=constant --warmup=0 --workers=2)
+"${timed[@]}" --steps=1000000 --save_minutes=0.005 --keep=0 --out=timed >out 2>&1 &
+pid=$!
+for _ in $(seq 300); do
+    [ "$(ls timed/checkpoints 2>/dev/null | wc -l)" -ge 3 ] && break
+    sleep 0.1
+done
+kill -9 $pid || die "ended: $(cat out)"
+wait $pid 2>/dev/null
+[ "$(ls timed/checkpoints | wc -l)" -ge 3 ] || die "no checkpoints by time: $(cat out)"
+stat -c %.3Y timed/checkpoints/step-*/state.safetensors | awk 'NR > 1 && $1 - before < 0.29 { exit 1 } { before = $1 }' ||
+    die "less than 0.3 s between checkpoints: $(stat -c '%n %.3Y' timed/checkpoints/step-*/state.safetensors)"
+last=$(ls timed/checkpoints | tail -1)
+last=$((10#${last#step-} + 3))
+succeeds "$sotto" train --resume timed --steps=$last --save_minutes=15
+bits=$(state)
+succeeds "${timed[@]}" --steps=$last --out=timed.straight
+[ "$(state)" = "$bits" ] || die "killed with checkpoints by time: $bits, want $(state)"
+
 under_way() {
     for _ in $(seq 100); do
         grep -q 'step 5/' out && break

@@ -33,8 +33,8 @@ static const struct option options[] = {
         S, eval_seconds, "0", 0, 1e9,
         "seconds after which a push is evaluated, besides train.eval_every; 0: by that alone"),
     OPTION_REAL(S, save_seconds, "0", 0, 1e9,
-                "seconds between checkpoints, besides train.save_every, pushes or not; 0: by that "
-                "alone"),
+                "seconds between checkpoints, besides train.save_every and save_minutes, pushes or "
+                "not; 0: by those alone"),
     OPTION_BOOL(S, cosine, "false",
                 "measure how alike each push is to the one before it; one more vector"),
     OPTION_TEXT(S, replay, "", "a run's pushes.tsv: take pushes in that order, to the bit"),

@@ -160,7 +160,7 @@ static const struct async_config *options(const struct async_service *v)
 /* By its step or by the time. */
 static bool save_is_due(struct async_service *v)
 {
-    const bool by_time = passes_time(now(v), options(v)->save_seconds, &v->saves_at);
+    const bool by_time = passes_time(now(v), service_save_seconds(v), &v->saves_at);
     return passes(service_step(v), v->r->is.save_every, &v->saved) || by_time;
 }
 

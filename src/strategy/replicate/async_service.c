@@ -125,10 +125,16 @@ static const struct async_config *options(const struct async_service *v)
     return replicate_options(v->r);
 }
 
+double service_save_seconds(const struct async_service *v)
+{
+    const double own = options(v)->save_seconds, all = v->r->is.save_seconds;
+    return own > 0 && all > 0 ? fmin(own, all) : own + all;
+}
+
 void service_begin_times(struct async_service *v)
 {
     v->evaluates_at = options(v)->eval_seconds > 0 ? now(v) + v->eval_left : INFINITY;
-    v->saves_at = options(v)->save_seconds > 0 ? now(v) + v->save_left : INFINITY;
+    v->saves_at = service_save_seconds(v) > 0 ? now(v) + v->save_left : INFINITY;
 }
 
 static enum sotto_status visit_left(struct state_visitor *visitor, const char *name, double *left,
@@ -234,7 +240,7 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
     v->held = -1;
     v->evaluates_at = v->saves_at = INFINITY;
     v->eval_left = config->eval_seconds;
-    v->save_left = config->save_seconds;
+    v->save_left = service_save_seconds(v);
     v->lane = lane;
     v->up = up;
     v->down = down;

@@ -85,6 +85,8 @@ static inline int64_t service_step(const struct async_service *service)
 {
     return service->server.steps / service->groups;
 }
+/* Seconds between saves by time; 0: none are. */
+double service_save_seconds(const struct async_service *service);
 /* Times that things are due at, from now on. */
 void service_begin_times(struct async_service *service);
 /* What was due before this step is no more. */

@@ -30,6 +30,7 @@ struct replicate_setup {
     struct view x;                  /* the own vector                                 */
     double data;                    /* this group's share of the data; 0: as all others' */
     int64_t eval_every, save_every; /* as in strategy_setup */
+    double save_seconds;
     const struct keeper *keeper;
     /* (optional) The optimizer's state is not here: shows vector i of it, by the table's names. */
     enum sotto_status (*show)(void *owner, struct state_visitor *v, int i);
@@ -44,8 +45,13 @@ struct replicate_own {
     double loss, targets; /* summed over the targets; how many */
     double seconds;       /* plan.seconds, mean over the group */
     bool stop;            /* somebody in it wants to stop      */
+    bool save;            /* ... says that a save is due       */
     bool rung;            /* its first worker was told to meet */
 };
+
+/* What `stop` has more in sums over workers or groups where a save is due, which one of them says:
+ * more than there are of them. */
+#define STOP_SAVE 0x1p30
 
 /* The same since the last exchange, to be summed over the groups with the next one. */
 struct tally {
@@ -67,13 +73,14 @@ struct replicate {
     int64_t steps;            /* since the last agreement                                 */
     struct replicate_own own; /* of this round, from the shard method               */
     struct tally tally;
+    bool saving;          /* a tally that was taken and not told yet says that a save is due */
     struct agreed agreed; /* rounds 0: not in this round                            */
     struct {              /* async: what the next round trains on, by `begin`         */
         bool own;         /* the worker goes on in its own data; otherwise: */
         int rank;
         int64_t microbatch;
     } data;
-    struct { /* ... and what a round tells: see struct round */
+    struct { /* ... and what a round tells: see struct round. `save` by tallies, too */
         int64_t step;
         bool pulled, evaluate, save, meet;
         int64_t most; /* where they meet: no group has trained more rounds than these */

@@ -1,30 +1,35 @@
 /* What groups tell each other beside their parameters: one short sum with each exchange. */
 #include "strategy/replicate/replicate.h"
 
+#include <math.h>
+
 enum { TALLY = sizeof(struct tally) / sizeof(double) };
 
-static void add(struct tally *t, const struct replicate_own *own)
+static void add(struct replicate *r)
 {
+    struct tally *t = &r->tally;
+    const struct replicate_own *own = &r->own;
     t->groups = 1;
     t->rounds++;
     t->tokens += own->tokens;
     t->microbatches += own->microbatches;
     t->seconds = own->seconds;
-    t->stop = own->stop;
+    t->stop = own->stop + (own->save && !r->saving ? STOP_SAVE : 0);
 }
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale)
 {
-    r->stop = false;
+    r->stop = r->told.save = false;
     r->agreed.rounds = 0;
     if (!r->ops->in_step)
-        add(&r->tally, &r->own);
+        add(r);
     return r->ops->step(r, plan, scale);
 }
 
 void tally_take(struct tally *out, struct replicate *r)
 {
     *out = r->tally;
+    r->saving = out->stop >= STOP_SAVE;
     r->tally = (struct tally){0};
 }
 
@@ -35,6 +40,7 @@ enum sotto_status tally_sum(struct tally *t, struct comm *across)
 
 void tally_tell(const struct tally *t, struct replicate *r)
 {
+    r->saving = false;
     r->agreed = (struct agreed){0};
     if (t->groups == 0) /* an exchange from before the run was resumed */
         return;
@@ -42,7 +48,8 @@ void tally_tell(const struct tally *t, struct replicate *r)
                                 .tokens = (int64_t)t->tokens,
                                 .microbatches = (int64_t)t->microbatches,
                                 .seconds = t->seconds / t->groups};
-    r->stop = t->stop > 0;
+    r->stop = fmod(t->stop, STOP_SAVE) > 0;
+    r->told.save = t->stop >= STOP_SAVE;
 }
 
 enum sotto_status replicate_agree(struct replicate *r)

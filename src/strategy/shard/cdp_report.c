@@ -121,7 +121,7 @@ enum sotto_status cdp_report(struct cdp *c, int64_t step)
     struct counts *own = &c->own[step & 1];
     assert(step == c->reported + 1);
     own->workers = 1; /* the lane adds to other fields, and reads these behind its start */
-    own->stop = c->plan ? c->plan->stop : 0;
+    own->stop = c->plan ? c->plan->stop + (c->plan->save ? STOP_SAVE : 0) : 0;
     own->seconds = c->plan ? c->plan->seconds : 0;
     TRY(tell(c, report, c));
     c->reported = step;

@@ -69,7 +69,8 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
                                     .microbatches = out->microbatches,
                                     .seconds = c->seconds / c->workers};
         out->agreed = &s->agreed;
-        out->stop = c->stop > 0;
+        out->stop = fmod(c->stop, STOP_SAVE) > 0;
+        out->save = c->stop >= STOP_SAVE;
     } else {
         out->agreed = r->agreed.rounds ? &r->agreed : NULL;
         out->stop = r->stop;
@@ -104,7 +105,8 @@ void shard_tell(struct shard *s, const struct counts *c)
                                                .loss = c->loss,
                                                .targets = c->targets,
                                                .seconds = c->seconds / c->workers,
-                                               .stop = fmod(c->stop, STOP_RUNG) > 0,
+                                               .stop = fmod(c->stop, STOP_SAVE) > 0,
+                                               .save = fmod(c->stop, STOP_RUNG) >= STOP_SAVE,
                                                .rung = c->stop >= STOP_RUNG};
 }
 

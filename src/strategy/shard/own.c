@@ -98,6 +98,7 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
         .data = s->is.oracle->data,
         .eval_every = s->is.eval_every,
         .save_every = s->is.save_every,
+        .save_seconds = s->is.save_seconds,
         .keeper = s->is.keeper,
         .part = part,
         .n_part = s->n_slice,

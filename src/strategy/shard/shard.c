@@ -105,7 +105,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
         TRY(work_fill(&s->on, g->view, g->count, 0));
         s->counts = (struct counts){0};
     }
-    s->counts.stop = plan->stop + (rung ? STOP_RUNG : 0);
+    s->counts.stop = plan->stop + (plan->save ? STOP_SAVE : 0) + (rung ? STOP_RUNG : 0);
     s->counts.workers = 1;
     s->counts.seconds = plan->seconds;
     s->carried = false;

@@ -16,7 +16,7 @@ struct stage_job {
 struct counts {
     double loss; /* summed over targets */
     double targets, tokens, microbatches;
-    double stop;             /* workers that want to, and STOP_RUNG */
+    double stop;             /* workers that want to, STOP_SAVE and STOP_RUNG */
     double workers, seconds; /* how many were counted, and their plan.seconds */
     double abandoned;        /* workers that have not finished their micro-batches */
     double parts; /* by counts_sum: micro-batches or targets of the gradient that was summed, which
@@ -24,8 +24,7 @@ struct counts {
 };
 enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
 
-/* What counts.stop has more where a group was told to meet the others: more than there are workers.
- */
+/* What counts.stop has more where a group was told to meet the others: more than all the rest. */
 #define STOP_RUNG 0x1p40
 
 /* Owned elements side by side in one stage: where they lie there and in the own vector. */
