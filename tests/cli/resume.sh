@@ -125,6 +125,7 @@ bits=$(state)
 succeeds "${timed[@]}" --steps=$last --out=timed.straight
 [ "$(state)" = "$bits" ] || die "killed with checkpoints by time: $bits, want $(state)"
 
+# The shell empties `out` before it starts a run, or what the run before it said would do here.
 under_way() {
     for _ in $(seq 100); do
         grep -q 'step 5/' out && break
@@ -134,6 +135,7 @@ under_way() {
 
 # Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.
 for signal in INT TERM HUP; do
+    : >out
     "${run[@]}" --steps=100000 --save_every=0 --check_memory=false --out=stopped-$signal >out 2>&1 &
     pid=$!
     under_way
@@ -148,6 +150,7 @@ done
 fails_with 'already holds a run' "${run[@]}" --out=stopped-INT
 
 # Who saves nothing is promised nothing.
+: >out
 "${run[@]}" --steps=100000 --save=false --out=unsaved >out 2>&1 &
 pid=$!
 under_way
@@ -166,6 +169,7 @@ says '^sotto: SIGPIPE: stopped at step .*everything is saved'
 [ -d unread/checkpoints ] || die "no checkpoint of a run without a reader"
 
 # Who goes with the terminal takes no checkpoint along; and nohup keeps a run from hearing of it.
+: >out
 mkfifo pipe
 cat pipe >out &
 reader=$!
@@ -179,6 +183,7 @@ wait $reader
 kill -CONT $pid
 wait $pid
 [ -d piped/checkpoints ] || die "no checkpoint where the reader was gone"
+: >out
 (trap '' HUP && exec "${run[@]}" --steps=100000 --save_every=0 --out=kept) >out 2>&1 &
 pid=$!
 under_way
