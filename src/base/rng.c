@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/cores.h"
+
 void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
@@ -93,7 +95,7 @@ void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std
         }
         return;
     }
-#pragma omp parallel for schedule(static) if (count >= MANY)
+#pragma omp parallel for schedule(static) num_threads(count >= MANY ? cores_allowed("") : 1)
     for (size_t i = 0; i < pairs; i++) {
         uint32_t word[4];
         block_at(rng->seed, rng->stream, first + i, word);

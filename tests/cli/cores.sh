@@ -12,6 +12,7 @@ threads() {
         grep -q 'step 20/' counted.log && break
         sleep 0.05
     done
+    ls /proc/$pid/task | wc -l >all # also of those that began it and compute no more
     cat /proc/$pid/task/*/stat | awk '{ t[NR] = $14; m = $14 > m ? $14 : m } END { for (i in t) n += 4 * t[i] > m; print n }'
     kill -9 $pid
     wait $pid 2>/dev/null
@@ -23,9 +24,11 @@ bound() {
     succeeds "$@" "$sotto" info
     says '^devices: cpu \(.*, 1 thread\), '
     [ "$(threads "$@")" = 1 ] || die "more threads than cores: $*"
+    [ "$(cat all)" -lt "$(cat "$many")" ] || die "a thread that a core has none for: $*"
 }
 
 if [ "${2:-}" = inside ]; then
+    many=$3
     mount -t tmpfs tmpfs /sys/fs/cgroup && mkdir /sys/fs/cgroup/cpu || exit 77
     echo 90000 100000 >/sys/fs/cgroup/cpu.max
     echo 90000 >/sys/fs/cgroup/cpu/cpu.cfs_quota_us
@@ -34,7 +37,9 @@ if [ "${2:-}" = inside ]; then
     exit 0
 fi
 [ "$(threads env)" -ge 2 ] || die "one thread for $(nproc) cores"
+mv all many
+many=$scratch/many
 core=$(taskset -cp $$ | sed 's/.*: \([0-9]*\).*/\1/')
 bound taskset -c "$core"
 grep -qE '^0:|[:,]cpu[:,]' /proc/self/cgroup && unshare -rm true 2>/dev/null || exit 0
-unshare -rm bash "$self" "$sotto" inside
+unshare -rm bash "$self" "$sotto" inside "$many"
