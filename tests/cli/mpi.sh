@@ -85,7 +85,7 @@ for prune in 0 0.5; do # rounded on the wire
     [ "$(state)" = "$want" ] || die "bf16, prune $prune: $(state) under MPI, on threads $want"
 done
 # Checkpoints by time, by the clock of rank 0: all ranks make them, they move no bit, and the run goes on from any of them.
-while read -r saved options; do
+while read -r saved options <&3; do # mpirun reads what comes in
     run=("${train[@]}" --steps=6 --keep=0 $options)
     succeeds "${run[@]}" --workers=4 --out=threads.timed.${saved//,/-}
     want=$(state) out=ring.timed.${saved//,/-}
@@ -98,7 +98,7 @@ while read -r saved options; do
     succeeds "${mpirun[@]}" -n 4 "$sotto" train --resume $out
     says "^resuming from $out/checkpoints/step-0*${saved%%,*}\$"
     [ "$(state)" = "$want" ] || die "from a checkpoint by time, $options: $(state), want $want"
-done <<'end'
+done 3<<'end'
 1,2,3,4,5,6 --strategy.preset=fsdp
 4,6 --shard=zero1 --mesh=2x2 --replicate=co2 --tau=2
 2,4,6 --mesh=4x1 --strategy=diloco --H=2
