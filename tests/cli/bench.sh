@@ -1,8 +1,8 @@
 # Benches that lack a device or kernels say so in one line, and leave no process behind.
 . "$(dirname "$0")/lib.bash"
 folder=$(dirname "$sotto") scripts=$(dirname "$self")/../../bench
-command -v python3 >/dev/null && [ -x "$folder/bench_step" ] && [ -x "$folder/bench_ops" ] ||
-    { echo "skipped: takes python3 and the benches"; exit 77; }
+python3 -c 'import json, statistics' 2>/dev/null && [ -x "$folder/bench_step" ] && [ -x "$folder/bench_ops" ] ||
+    { echo "skipped: takes the benches, and more of Python than python3-minimal has"; exit 77; }
 
 one_line() {
     local text=$1
