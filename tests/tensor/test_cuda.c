@@ -429,6 +429,118 @@ static void sums_before_it_is_written(void **state)
     assert_int_equal(memory.total, 0);
 }
 
+/* Vectors that methods have slices of, long enough for all widths of loads. */
+enum { SLICED = 70001, SLICED_VECTORS = 5 };
+enum slice_op {
+    SLICE_ADAMW,
+    SLICE_PEEK,
+    SLICE_SGD,
+    SLICE_MOMENTUM,
+    SLICE_NESTEROV,
+    SLICE_AXPBY,
+    SLICE_CO2,
+    SLICE_OPS
+};
+
+/* Numbers of all bits, from `least` to 1 more. */
+static void fill_uniform(struct device *dev, struct buffer *b, uint64_t stream, float least)
+{
+    void *host = calloc(b->count, sizeof(float));
+    assert_non_null(host);
+    for (size_t i = 0; i < b->count; i++) {
+        const float x = least + (float)(rng_at(6, stream, i) >> 40) / (1 << 24);
+        if (b->view.type == DTYPE_F32)
+            ((float *)host)[i] = x;
+        else
+            ((uint16_t *)host)[i] = bf16_round(x);
+    }
+    dev->ops->write(dev, b->view, host, b->count);
+    free(host);
+}
+
+static void run_slice(struct device *dev, enum slice_op op, const struct buffer *b, size_t begin,
+                      size_t end)
+{
+    struct view v[SLICED_VECTORS];
+    for (int i = 0; i < SLICED_VECTORS; i++)
+        v[i] = view_at(b[i].view, begin);
+    const struct stretch s = {.x = v[0],
+                              .theta = v[1],
+                              .g = v[2],
+                              .m = op == SLICE_SGD ? view_none : v[3],
+                              .v = v[4],
+                              .count = end - begin,
+                              .decay = 0.1f};
+    const struct adamw adamw = {.lr = 0.01f,
+                                .beta1 = 0.9f,
+                                .beta2 = 0.95f,
+                                .eps = 1e-8f,
+                                .correct1 = 0.19f,
+                                .correct2 = 0.0975f,
+                                .grad_scale = 0.3f,
+                                .peek = op == SLICE_PEEK};
+    const struct sgd sgd = {.lr = 0.01f,
+                            .momentum = op == SLICE_SGD ? 0 : 0.9f,
+                            .nesterov = op == SLICE_NESTEROV,
+                            .grad_scale = 0.3f};
+    const struct co2_step co2 = {0.25f, 3, 0.7f, 0.9f, 1, 1.1f};
+    if (op <= SLICE_PEEK)
+        dev->ops->adamw(dev, &adamw, &s, 1);
+    else if (op <= SLICE_NESTEROV)
+        dev->ops->sgd(dev, &sgd, &s, 1);
+    else if (op == SLICE_AXPBY)
+        dev->ops->axpby(dev, v[1], 0.3f, -0.7f, v[0], s.count);
+    else if (v[1].type == DTYPE_F32)
+        dev->ops->co2(dev, &co2, v[0], v[1], v[3], v[4], v[2], s.count);
+}
+
+/* What the vectors hold after `op` on n slices of them, each from one cut to the next. */
+static void run_slices(struct device *dev, enum slice_op op, enum dtype type, const size_t *cut,
+                       int n, void **out)
+{
+    struct buffer b[SLICED_VECTORS];
+    for (int i = 0; i < SLICED_VECTORS; i++) { /* theta and g are of that type, v is positive */
+        const enum dtype own = i == 1 || i == 2 ? type : DTYPE_F32;
+        assert_ok(buffer_init(&b[i], dev, own, SLICED, MEMORY_OPTIMIZER));
+        fill_uniform(dev, &b[i], (uint64_t)i, i == 4 ? 0.01f : -0.5f);
+    }
+    for (int i = 0; i < n; i++)
+        run_slice(dev, op, b, cut[i], cut[i + 1]);
+    assert_ok(device_check(dev));
+    for (int i = 0; i < SLICED_VECTORS; i++) {
+        out[i] = host_buffer(dev, &b[i]);
+        buffer_free(&b[i]);
+    }
+}
+
+/* Workers may share vectors in any slices: an element has the same bits in all of them. */
+static void slices_have_the_same_bits(void **state)
+{
+    (void)state;
+    static const size_t whole[] = {0, SLICED},
+                        sliced[] = {0, 1, 4, 2059, 33336, 50002, 69999, SLICED};
+    struct device dev;
+    int wrong = 0;
+    assert_ok(device_open(&dev, far_device(), &memory, 1));
+    for (int i = 0; i < 2 * SLICE_OPS; i++) {
+        const enum dtype type = i % 2 ? DTYPE_BF16 : DTYPE_F32;
+        void *a[SLICED_VECTORS], *b[SLICED_VECTORS];
+        run_slices(&dev, (enum slice_op)(i / 2), type, whole, 1, a);
+        run_slices(&dev, (enum slice_op)(i / 2), type, sliced, 7, b);
+        for (int k = 0; k < SLICED_VECTORS; k++) {
+            if (memcmp(a[k], b[k], SLICED * sizeof(float)) != 0) {
+                print_error("op %d, type %d: vector %d differs\n", i / 2, (int)type, k);
+                wrong++;
+            }
+            free(a[k]);
+            free(b[k]);
+        }
+    }
+    device_close(&dev);
+    assert_int_equal(wrong, 0);
+    assert_int_equal(memory.total, 0);
+}
+
 /* Long reads and writes go in pieces; a write has taken what it needs when it returns. */
 static void data_pass_whole(void **state)
 {
@@ -517,10 +629,15 @@ int main(int argc, char **argv)
     }
     device_close(&dev);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_reference), cmocka_unit_test(twice_the_same_bits),
-        cmocka_unit_test(data_pass_whole),       cmocka_unit_test(contexts_follow),
-        cmocka_unit_test(no_memory_is_said),     cmocka_unit_test(losses_at_once),
-        cmocka_unit_test(gelu_with_bias),        cmocka_unit_test(sums_before_it_is_written),
+        cmocka_unit_test(agrees_with_reference),
+        cmocka_unit_test(twice_the_same_bits),
+        cmocka_unit_test(data_pass_whole),
+        cmocka_unit_test(contexts_follow),
+        cmocka_unit_test(no_memory_is_said),
+        cmocka_unit_test(losses_at_once),
+        cmocka_unit_test(gelu_with_bias),
+        cmocka_unit_test(sums_before_it_is_written),
+        cmocka_unit_test(slices_have_the_same_bits),
     };
     const struct CMUnitTest some[] = {cmocka_unit_test(agrees_with_reference)};
     return only.n ? cmocka_run_group_tests(some, NULL, NULL)

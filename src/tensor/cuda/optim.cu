@@ -1,4 +1,9 @@
-/* Steps of optimizers: many stretches in one launch, a block inside one of them. */
+/* Steps of optimizers: many stretches in one launch, a block inside one of them.
+ *
+ * An element is taken with seven others or alone, by where its stretch begins and ends, and has the
+ * same bits either way, so that workers may share a vector in any slices. So what multiplies into a
+ * sum is spelled out: of a sum of two products the compiler may fuse either, and not the same in
+ * both. The formulas are those of cpu/fast_optim.c. */
 #include "tensor/cuda/element.cuh"
 
 namespace {
@@ -44,22 +49,26 @@ template <class F> int each_run(stream_t s, F f, const run *from, int n)
     return cudaGetLastError();
 }
 
+/* AdamW with its constants folded. */
 struct adamw_each {
-    adamw_step p;
+    float g, b1, c1, b2, c2; /* factors of g, m, g, v, g^2 */
+    float lr, rate;          /* rate: lr / correct1        */
+    float root, eps;         /* 1 / sqrt(correct2)         */
+    int peek;
     template <int V> __device__ void step(const run &r, size_t i) const
     {
-        const few<V> g = load<V>(r.g, i);
+        const few<V> grad = load<V>(r.g, i);
+        const float keep = fmaf(-lr, r.decay, 1);
         few<V> x = load<V>(r.x, i), m = load<V>(r.m, i), v = load<V>(r.v, i);
         for (int e = 0; e < V; e++) {
-            const float d = g.at[e] * p.grad_scale;
-            m.at[e] = p.beta1 * m.at[e] + (1 - p.beta1) * d;
-            v.at[e] = p.beta2 * v.at[e] + (1 - p.beta2) * d * d;
-            const float move = m.at[e] / p.correct1 / (sqrtf(v.at[e] / p.correct2) + p.eps);
-            x.at[e] -= p.lr * (move + r.decay * x.at[e]);
+            const float d = g * grad.at[e];
+            m.at[e] = fmaf(b1, m.at[e], c1 * d);
+            v.at[e] = fmaf(b2, v.at[e], c2 * d * d);
+            x.at[e] = fmaf(keep, x.at[e], -(rate * m.at[e] / fmaf(sqrtf(v.at[e]), root, eps)));
         }
         if (r.theta.data)
             store<V>(r.theta, i, x);
-        if (p.peek)
+        if (peek)
             return;
         store<V>(r.x, i, x);
         store<V>(r.m, i, m);
@@ -75,10 +84,10 @@ struct sgd_each {
         const few<V> m = r.m.data && !p.first ? load<V>(r.m, i) : few<V>{};
         few<V> x = load<V>(r.x, i), velocity;
         for (int e = 0; e < V; e++) {
-            const float d = g.at[e] * p.grad_scale + r.decay * x.at[e];
-            velocity.at[e] = r.m.data && !p.first ? p.momentum * m.at[e] + d : d;
-            x.at[e] -= p.lr * (p.nesterov && r.m.data ? d + p.momentum * velocity.at[e]
-                                                      : velocity.at[e]);
+            const float d = fmaf(g.at[e], p.grad_scale, r.decay * x.at[e]);
+            velocity.at[e] = r.m.data && !p.first ? fmaf(p.momentum, m.at[e], d) : d;
+            const float ahead = __fadd_rn(d, __fmul_rn(p.momentum, velocity.at[e]));
+            x.at[e] = fmaf(-p.lr, p.nesterov && r.m.data ? ahead : velocity.at[e], x.at[e]);
         }
         if (r.theta.data)
             store<V>(r.theta, i, x);
@@ -96,11 +105,11 @@ struct co2_each {
     template <int V> __device__ void run(size_t i) const
     {
         const float before = now[i], moved = before - x[i];
-        const float momentum = p.beta * m[i] + p.mean * sent[i] / p.lambda;
-        const float next = before - p.alpha * fmaxf(-p.clip, fminf(momentum, p.clip));
+        const float momentum = fmaf(p.beta, m[i], p.mean * sent[i] / p.lambda);
+        const float next = fmaf(-p.alpha, fmaxf(-p.clip, fminf(momentum, p.clip)), before);
         float lambda = 1;
         if (d)
-            lambda += fabsf(next - before) / (p.tau * fabsf(p.mean * d[i]) + 1e-12f);
+            lambda += fabsf(next - before) / fmaf(p.tau, fabsf(p.mean * d[i]), 1e-12f);
         m[i] = momentum;
         now[i] = next;
         sent[i] = moved / lambda;
@@ -112,7 +121,17 @@ struct co2_each {
 
 int launch_adamw(stream_t s, const adamw_step *p, const run *list, int n)
 {
-    return each_run(s, adamw_each{*p}, list, n);
+    const adamw_each step = {p->grad_scale,
+                             p->beta1,
+                             1 - p->beta1,
+                             p->beta2,
+                             1 - p->beta2,
+                             p->lr,
+                             p->lr / p->correct1,
+                             1 / sqrtf(p->correct2),
+                             p->eps,
+                             p->peek};
+    return each_run(s, step, list, n);
 }
 
 int launch_sgd(stream_t s, const sgd_step *p, const run *list, int n)
