@@ -45,7 +45,7 @@ struct device {
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads);
 /* A null device, of which the scratch is accounted, too, that the largest ops of `name` would take
- * (ops->takes). */
+ * (ops->takes); its views are of the same place as theirs. */
 enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
                                        int threads);
 void device_close(struct device *dev);

@@ -5,6 +5,7 @@
 #define SOTTO_TENSOR_DTYPE_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -58,6 +59,12 @@ static inline struct view view_at(struct view v, size_t element)
 }
 
 static const struct view view_none = {NULL, DTYPE_F32, PLACE_HOST};
+
+/* Whether there is one: those that a counting device has of another's memory have no data. */
+static inline bool view_there(struct view v)
+{
+    return v.data || v.place != PLACE_HOST;
+}
 
 /* The elements of a view of host memory, for whoever reads or writes them there. */
 static inline void *view_host(struct view v)

@@ -81,8 +81,8 @@ static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
     if (st == SOTTO_OK && (!views || !tape))
         st = fail(SOTTO_ENOMEM, "no memory for %d stages", model->n_stage);
     for (int k = 0; k < model->n_stage && st == SOTTO_OK; k++) {
-        none.theta[k].type = what->theta;
-        none.grad[k].type = what->grad;
+        none.theta[k] = (struct view){NULL, what->theta, pool->dev->ops->place};
+        none.grad[k] = (struct view){NULL, what->grad, pool->dev->ops->place};
     }
     for (int i = 0; i < slots && st == SOTTO_OK; i++)
         st = tape_init(&tape[i], model, pool->dev, pool, what->e, what->recompute);

@@ -1,4 +1,5 @@
-/* The estimate of a run's memory against what the run then takes, category by category. */
+/* The estimate of a run's memory against what the run then takes, category by category. On a GPU
+ * where SOTTO_TEST_DEVICE says so. */
 #include "train/image_lab.h"
 
 #include "train/estimate.h"
@@ -32,20 +33,30 @@ static struct run_config *configure(const char *const *options)
     return configure_model(gpt, options);
 }
 
+/* A device with memory of its own. */
+static const char *far_device(void)
+{
+    return strcmp(test_device(), "cuda") == 0 ? "train.device=cuda" : "train.device=apart";
+}
+
 /* What methods and models ask for is exact. Scratch lacks that of ops that take little, and names
  * travel with the state of a checkpoint. What is sent between stages is given back when it
- * has left, which the estimate has no times for. */
+ * has left, which the estimate has no times for. Of devices with memory of their own it lacks the
+ * host's that data and messages pass through. */
 static void assert_estimate(const struct run *run, const struct estimate *e, const char *name)
 {
     const bool sends = strstr(name, "pp") || strstr(name, "mp");
-    enum { KERNELS = 1 << 15, NAMES = 1 << 17 };
+    enum { KERNELS = 1 << 15, PAGES = 9 << 20, NAMES = 1 << 17 };
     const double workers = run->cluster.size;
+    const bool far = device_place(run->config.train.device) != PLACE_HOST;
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {
         double is = 0, more = 0;
         for (int r = 0; r < run->cluster.size; r++)
             is += (double)run->result.worker[r].memory[c];
         if (c == MEMORY_SCRATCH)
-            more = workers * KERNELS;
+            more = workers * (strcmp(run->config.train.device, "cuda") ? KERNELS : PAGES);
+        if (c == MEMORY_COMMUNICATION && far && strstr(name, "placement"))
+            more = is;
         if (c == MEMORY_CHECKPOINT)
             more = 2 * workers * NAMES;
         const double most = sends && c == MEMORY_ACTIVATIONS ? 1.05 * is : is;
@@ -113,12 +124,12 @@ static void as_estimated(void **state)
     (void)state;
     static const char *const methods[] = {"ddp",  "zero1",     "fsdp", "dpu",    "acco-wp",
                                           "acco", "local-sgd", "co2",  "diloco", "slowmo"};
-    static const char *const shapes[][4] = {
+    const char *const shapes[][4] = {
         {"train.workers=1"},
         {"train.workers=4"},
         {"train.workers=6", "strategy.mesh=3x2", "strategy.precision=mixed"},
         {"train.workers=2", "train.recompute=true", "train.stages=3", "model.tied=no"},
-        {"train.workers=2", "train.device=apart", "train.stages=2"}, /* keeps more */
+        {"train.workers=2", far_device(), "train.stages=2"}, /* keeps more */
     };
     for (size_t m = 0; m < sizeof methods / sizeof *methods; m++) {
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -183,21 +194,48 @@ static void scratch_of_kernels(void **state)
     make_quarters("pictures/train-images-idx3-ubyte", "pictures/train-labels-idx1-ubyte", 64, 16,
                   1);
     for (int i = 0; i < 24; i++) {
-        const bool half = i % 2, images = i / 6 % 2, apart = i / 12;
+        const bool half = i % 2, images = i / 6 % 2, far = i / 12;
         struct run run;
         struct estimate e;
         struct run_config *c = configure_model(
             images ? resnet : wide,
             (const char *[]){threads[i / 2 % 3], half ? "train.activations=bf16" : "train.steps=1",
                              half ? "strategy.precision=mixed" : "train.keep=1",
-                             apart ? "train.device=apart" : "train.device=cpu", "train.batch=8",
-                             NULL});
+                             far ? far_device() : "train.device=cpu", "train.batch=8", NULL});
         if (images)
             strcpy(c->data.train, at("pictures"));
         assert_ok(run_open(&run, c, NULL));
         assert_ok(estimate_run(&run, &e));
         assert_ok(run_train(&run));
         assert_estimate(&run, &e, threads[i / 2 % 3]);
+        run_close(&run);
+        free(c);
+    }
+}
+
+/* Logits of many rows and of an odd vocabulary are most of what a head takes; a GPU has room of its
+ * own for them, in the type of its factors. */
+static void scratch_of_logits(void **state)
+{
+    (void)state;
+    static const char *const narrow[] = {"model.layers=1", "model.width=32", "model.heads=2",
+                                         "model.positions=64", NULL};
+    write_tokens(at("wide.tok"), 20000, 1003);
+    for (int i = 0; i < 8; i++) {
+        struct run run;
+        struct estimate e;
+        struct run_config *c = configure_model(
+            narrow, (const char *[]){i & 1 ? "train.activations=bf16" : "train.activations=fp32",
+                                     i & 2 ? "strategy.precision=mixed" : "strategy.precision=fp32",
+                                     i & 4 ? "train.batch=160" : "train.batch=20",
+                                     "train.save_every=0", NULL});
+        strcpy(c->data.train, at("wide.tok"));
+        assert_ok(run_open(&run, c, NULL));
+        assert_int_equal(run.model.config.vocab, 1003);
+        assert_ok(estimate_run(&run, &e));
+        assert_true(e.bytes[MEMORY_SCRATCH] > 2e6 * c->train.batch / 20);
+        assert_ok(run_train(&run));
+        assert_estimate(&run, &e, i & 2 ? "logits, bf16 weights" : "logits");
         run_close(&run);
         free(c);
     }
@@ -300,11 +338,11 @@ static void given_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_estimated),   cmocka_unit_test(half_activations),
-        cmocka_unit_test(more_rows),      cmocka_unit_test(too_large),
-        cmocka_unit_test(given_back),     cmocka_unit_test(cyclic),
-        cmocka_unit_test(refusals),       cmocka_unit_test(scratch_of_kernels),
-        cmocka_unit_test(further_groups),
+        cmocka_unit_test(as_estimated),      cmocka_unit_test(half_activations),
+        cmocka_unit_test(more_rows),         cmocka_unit_test(too_large),
+        cmocka_unit_test(given_back),        cmocka_unit_test(cyclic),
+        cmocka_unit_test(refusals),          cmocka_unit_test(scratch_of_kernels),
+        cmocka_unit_test(scratch_of_logits), cmocka_unit_test(further_groups),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -73,6 +73,6 @@ void conv_part_backward(const struct conv_part *p, struct pass *pass, const stru
                                  param(pass, grad, p->bias), g->dresidual, g->dy, k->c, g->y,
                                  param(pass, theta, p->gain), k->stats);
     dev->ops->conv_backward_w(dev, &conv, param(pass, grad, p->weight), view_none, g->dc, g->x);
-    if (g->dx.data)
+    if (view_there(g->dx))
         dev->ops->conv_backward_x(dev, &conv, g->dx, g->dc, param(pass, theta, p->weight), g->add);
 }

@@ -10,7 +10,7 @@
 /* Whether forward has something to compute. */
 static inline bool loss_in_forward(const struct pass *pass)
 {
-    return !pass->training && (pass->losses.data || pass->logits);
+    return !pass->training && (view_there(pass->losses) || pass->logits);
 }
 
 /* All rows at once, where the device can and nobody wants to see the logits: whether it did. As
@@ -20,7 +20,7 @@ static inline bool loss_at_once(struct pass *pass, const struct view *theta,
                                 struct view n, struct view dn)
 {
     const struct ops *ops = pass->dev->ops;
-    if (!ops->linear_loss || pass->logits || !pass->losses.data)
+    if (!ops->linear_loss || pass->logits || !view_there(pass->losses))
         return false;
     struct linear_loss l = {.x = n,
                             .w = param(pass, theta, w),

@@ -164,7 +164,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, w.dgate, n);
         ops->linear_backward_x(dev, &widen, into, w.dgate, param(pass, theta, l->gate_w), add);
         add = true;
-    } else if (ops->gelu_bias_backward && dup_b.data) {
+    } else if (ops->gelu_bias_backward && view_there(dup_b)) {
         ops->gelu_bias_backward(dev, mlp_gelu(l), rows, l->hidden, dup, dup_b, dup, k.up);
         dup_b = view_none;
     } else {

@@ -96,7 +96,13 @@ static inline struct vec cuda_vec(struct view v)
     return (struct vec){v.data, v.type == DTYPE_BF16};
 }
 
-/* NULL (and a kept failure) without memory. */
+/* Whether it only counts what ops take (ops->takes): then they ask for that and launch nothing. */
+static inline bool cuda_counts(const struct device *dev)
+{
+    return !dev->ops->alloc;
+}
+
+/* NULL (and a kept failure) without memory; NULL, too, of a device that counts. */
 void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes);
 void cuda_drop(struct device *dev, struct cuda_room *room);
 

@@ -38,7 +38,7 @@ static struct plan plan_of(const struct conv *p, bool half, size_t size)
     return plan;
 }
 
-/* Windows of images [at, at + n) of x; NULL data: a kept failure. */
+/* Windows of images [at, at + n) of x; NULL data: a kept failure, or a device that counts. */
 static struct vec gather(struct device *dev, const struct conv *p, const struct plan *plan,
                          struct view x, int at, int n)
 {
@@ -68,7 +68,7 @@ void cuda_conv_forward(struct device *dev, const struct conv *p, struct view y, 
     for (int at = 0; at < p->rows; at += plan.images) {
         const int n = here_of(&plan, p->rows, at);
         const struct vec windows = gather(dev, p, &plan, x, at, n);
-        if (!windows.data)
+        if (!windows.data && !cuda_counts(dev))
             return;
         const struct product q = {
             .m = (int)((size_t)n * plan.windows),
@@ -104,12 +104,14 @@ void cuda_conv_backward_x(struct device *dev, const struct conv *p, struct view 
             continue;
         }
         q.c = (struct vec){cuda_grow(dev, &cuda_of(dev)->windows, all * sizeof(float)), false};
-        if (!q.c.data)
+        if (!q.c.data && !cuda_counts(dev))
             return;
         cuda_product(dev, &q, w.type == DTYPE_BF16);
-        cuda_check(
-            dev, launch_scatter_windows(cuda_stream(dev), windows_of(p, n), images, q.c.data, add),
-            "add up windows");
+        if (!cuda_counts(dev))
+            cuda_check(
+                dev,
+                launch_scatter_windows(cuda_stream(dev), windows_of(p, n), images, q.c.data, add),
+                "add up windows");
     }
 }
 
@@ -131,13 +133,14 @@ void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view 
             device_fail(dev, st);
             return;
         }
-        cuda_copy(dev, sum.view, dw, weights);
+        if (!cuda_counts(dev))
+            cuda_copy(dev, sum.view, dw, weights);
     }
     const struct vec to = cuda_vec(aside ? sum.view : dw);
     for (int at = 0; at < p->rows; at += plan.images) {
         const int n = here_of(&plan, p->rows, at);
         const struct vec windows = gather(dev, p, &plan, x, at, n);
-        if (!windows.data)
+        if (!windows.data && !cuda_counts(dev))
             break;
         const struct product q = {
             .m = p->out,
@@ -150,7 +153,7 @@ void cuda_conv_backward_w(struct device *dev, const struct conv *p, struct view 
             .residual = to};
         cuda_product(dev, &q, half);
     }
-    if (aside)
+    if (aside && !cuda_counts(dev))
         cuda_copy(dev, dw, sum.view, weights);
     buffer_free(&sum);
 }

@@ -315,6 +315,11 @@ static struct choice_made *choice_of(struct lt *lt, const struct shape *s, const
     return c;
 }
 
+bool lt_take(struct lt *lt, struct device *dev)
+{
+    return lt->handle && cuda_grow(dev, &lt->workspace, WORKSPACE);
+}
+
 bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct product *p)
 {
     struct shape s;
@@ -325,7 +330,7 @@ bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct
     if (!lt->handle || !types || !shape_of(p, &s))
         return false;
     struct choice_made *c = choice_of(lt, &s, p);
-    if (!c || c->none || !cuda_grow(dev, &lt->workspace, WORKSPACE))
+    if (!c || c->none || !lt_take(lt, dev))
         return false;
     if (s.bias)
         lt->cublasLtMatmulDescSetAttribute(c->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,

@@ -11,6 +11,9 @@ void lt_rest(struct lt *lt, struct device *dev); /* gives back what it works in;
 void lt_close(struct lt *lt);                    /* which rests */
 const char *lt_describe(const struct lt *lt);
 
+/* Asks for what lt_product works in. Whether it is there. */
+bool lt_take(struct lt *lt, struct device *dev);
+
 /* Whether it took it, to the stream s: factors of one type and the rest of c's, fp32 with fp32
  * factors; bias on 16 bytes. A failure is kept. */
 bool lt_product(struct lt *lt, struct device *dev, stream_t s, const struct product *p);

@@ -38,7 +38,11 @@ static void multiply(struct device *dev, stream_t s, const struct product *p, bo
                                 (p->b.v.half != half ? carve_bytes(b, DTYPE_F32) : 0) +
                                 (direct ? 0 : carve_bytes(all, DTYPE_F32)),
                         .place = PLACE_DEVICE};
-    if (room.size && !(room.data = device_scratch(dev, room.size)))
+    if (cuda_counts(dev))
+        (void)lt_take(c->lt, dev);
+    if (room.size)
+        room.data = device_scratch(dev, room.size);
+    if (cuda_counts(dev) || (room.size && !room.data))
         return;
     convert(dev, s, &q.a, &room, a, half);
     convert(dev, s, &q.b, &room, b, half);
@@ -185,22 +189,24 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
 {
     const bool half = l->x.type == DTYPE_BF16 && l->w.type == DTYPE_BF16;
     const int chunks = (p->rows + LOGIT_ROWS - 1) / LOGIT_ROWS;
+    const bool widen = p->out % 8 != 0 && l->w.type == DTYPE_BF16 && p->layout == LINEAR_OUT_IN;
+    const size_t stride = ((size_t)p->out + 63) / 64 * 64;
     *out = (struct logits){.w = cuda_vec(l->w),
                            .logits.half = half,
                            .rows = chunks ? (p->rows + chunks - 1) / chunks : 0,
-                           .wide = p->out,
-                           .stride = ((size_t)p->out + 63) / 64 * 64};
-    const bool widen = p->out % 8 != 0 && l->w.type == DTYPE_BF16 && p->layout == LINEAR_OUT_IN;
-    const size_t all = out->stride * (size_t)p->in, given = (size_t)p->out * (size_t)p->in;
-    struct room room = {
-        .size = carve_bytes((size_t)out->rows * out->stride, half ? DTYPE_BF16 : DTYPE_F32) +
-                (widen ? carve_bytes(all, DTYPE_BF16) : 0),
-        .place = PLACE_DEVICE};
+                           .wide = widen ? (int)stride : p->out,
+                           .stride = stride};
+    const size_t all = stride * (size_t)p->in, given = (size_t)p->out * (size_t)p->in;
+    /* Fewer rows may have longer chunks, so there is memory for the longest. */
+    const size_t held = (size_t)(p->rows < LOGIT_ROWS ? p->rows : LOGIT_ROWS) * stride;
+    const enum dtype type = half ? DTYPE_BF16 : DTYPE_F32;
+    struct room room = {.size =
+                            carve_bytes(held, type) + (widen ? carve_bytes(all, DTYPE_BF16) : 0),
+                        .place = PLACE_DEVICE};
     room.data = cuda_grow(dev, &cuda_of(dev)->logits, room.size);
     if (!room.data)
-        return false;
-    out->logits.data =
-        carve(&room, (size_t)out->rows * out->stride, half ? DTYPE_BF16 : DTYPE_F32).data;
+        return cuda_counts(dev);
+    out->logits.data = carve(&room, held, type).data;
     if (!widen)
         return true;
     const struct view w = carve(&room, all, DTYPE_BF16);
@@ -208,7 +214,6 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
     cuda_check(dev, launch_copy(s, cuda_vec(w), out->w, given), "widen");
     cuda_check(dev, launch_fill(s, cuda_vec(view_at(w, given)), all - given, 0), "widen");
     out->w = cuda_vec(w);
-    out->wide = (int)out->stride;
     return true;
 }
 
@@ -250,13 +255,13 @@ void cuda_linear_loss(struct device *dev, const struct linear *p, const struct l
                                         .c = t.logits,
                                         .c_row = t.stride};
         cuda_product(dev, &forward, half);
-        cuda_check(
-            dev,
-            launch_cross_entropy(cuda_stream(dev), rows, p->out, t.stride, t.logits,
-                                 view_at(l->targets, (size_t)row).data, l->scale,
-                                 view_at(l->losses, (size_t)row).data,
-                                 l->places.data ? view_at(l->places, (size_t)row).data : NULL),
-            "compute the loss");
+        if (!cuda_counts(dev))
+            cuda_check(dev,
+                       launch_cross_entropy(cuda_stream(dev), rows, p->out, t.stride, t.logits,
+                                            view_at(l->targets, (size_t)row).data, l->scale,
+                                            view_at(l->losses, (size_t)row).data,
+                                            view_at(l->places, (size_t)row).data),
+                       "compute the loss");
         if (l->scale == 0)
             continue;
         logits_gradient(dev, p, &t, rows, x, l->dw);

@@ -229,9 +229,28 @@ static double cuda_elapsed(struct device *dev, uint64_t begin, uint64_t end)
     return ms / 1e3;
 }
 
+/* On a device that counts they launch nothing; pinned pages are the host's. */
+static const struct ops takes = {
+    .linear_forward = cuda_linear_forward,
+    .linear_backward_x = cuda_linear_backward_x,
+    .linear_backward_w = cuda_linear_backward_w,
+    .linear_loss = cuda_linear_loss,
+    .gelu_bias_backward = cuda_gelu_bias_backward,
+    .layernorm_backward = cuda_layernorm_backward,
+    .rmsnorm_backward = cuda_rmsnorm_backward,
+    .embedding_backward = cuda_embedding_backward,
+    .attention_backward = cuda_attention_backward,
+    .conv_forward = cuda_conv_forward,
+    .conv_backward_x = cuda_conv_backward_x,
+    .conv_backward_w = cuda_conv_backward_w,
+    .batchnorm_forward = cuda_batchnorm_forward,
+    .batchnorm_backward = cuda_batchnorm_backward,
+};
+
 const struct ops ops_cuda = {
     .name = "cuda",
     .place = PLACE_DEVICE,
+    .takes = &takes,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

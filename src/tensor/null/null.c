@@ -5,7 +5,9 @@
  * What reaches host memory is zeros, which is what an untouched buffer holds; an op that returns a
  * number returns 0.
  *
- * One that counts takes the scratch of another table's largest ops. */
+ * One that counts takes the scratch of another table's largest ops. It has the optional ones of
+ * that table, and its views are of the memory that they would be in, by which a view that is there
+ * is told from one that is not. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@
 #pragma GCC diagnostic ignored "-Wunused-parameter" /* what does nothing uses nothing */
 
 struct counting {
+    struct ops table;
     struct device like;    /* whose ops are asked what they take */
     struct device counter; /* without memory: what they ask      */
     struct memory aside;   /* like's own                         */
@@ -31,15 +34,22 @@ static struct view some(const struct device *dev, struct view v)
     return (struct view){(void *)(uintptr_t)somewhere, v.type, counting_of(dev)->like.ops->place};
 }
 
-/* One that is not there has the type of view_none; where one that is there has it, too, nothing
- * more is taken for it. */
+/* In the host's memory one that is not there has the type of view_none; where one that is there has
+ * it, too, nothing more is taken for it. */
 static struct view some_if(const struct device *dev, struct view v)
 {
-    return v.type == view_none.type ? view_none : some(dev, v);
+    return view_there(v) || v.type != view_none.type ? some(dev, v) : view_none;
+}
+
+/* A bias's gradient: in the host's memory something is taken for it. */
+static struct view some_sums(const struct device *dev, struct view v)
+{
+    return dev->ops->place == PLACE_HOST ? some(dev, v) : some_if(dev, v);
 }
 
 #define V(v) some(dev, v)
 #define OPTIONAL(v) some_if(dev, v)
+#define SUMS(v) some_sums(dev, v)
 #define TAKE(op, ...)                                                                              \
     do {                                                                                           \
         struct counting *c = counting_of(dev);                                                     \
@@ -105,7 +115,27 @@ static void null_linear_backward_x(struct device *dev, const struct linear *p, s
 static void null_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
                                    struct view dbias, struct view dy, struct view x)
 {
-    TAKE(linear_backward_w, p, V(dw), V(dbias), V(dy), V(x));
+    TAKE(linear_backward_w, p, V(dw), SUMS(dbias), V(dy), V(x));
+}
+
+static void null_linear_loss(struct device *dev, const struct linear *p,
+                             const struct linear_loss *l)
+{
+    const struct linear_loss there = {.x = V(l->x),
+                                      .w = V(l->w),
+                                      .targets = V(l->targets),
+                                      .losses = V(l->losses),
+                                      .scale = l->scale,
+                                      .dx = OPTIONAL(l->dx),
+                                      .dw = OPTIONAL(l->dw)};
+    TAKE(linear_loss, p, &there);
+}
+
+static void null_gelu_bias_backward(struct device *dev, enum gelu_kind kind, int rows, int width,
+                                    struct view dx, struct view dbias, struct view dy,
+                                    struct view x)
+{
+    TAKE(gelu_bias_backward, kind, rows, width, V(dx), V(dbias), V(dy), V(x));
 }
 
 static void null_layernorm_forward(struct device *dev, const struct norm *p, struct view y,
@@ -118,6 +148,8 @@ static void null_layernorm_backward(struct device *dev, const struct norm *p, st
                                     struct view dgain, struct view dbias, struct view dy,
                                     struct view x, struct view gain, struct view stats, bool add)
 {
+    TAKE(layernorm_backward, p, V(dx), V(dgain), OPTIONAL(dbias), V(dy), V(x), V(gain), V(stats),
+         add);
 }
 
 static void null_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
@@ -129,6 +161,7 @@ static void null_rmsnorm_backward(struct device *dev, const struct norm *p, stru
                                   struct view dgain, struct view dy, struct view x,
                                   struct view gain, struct view stats, bool add)
 {
+    TAKE(rmsnorm_backward, p, V(dx), V(dgain), V(dy), V(x), V(gain), V(stats), add);
 }
 
 static void null_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
@@ -165,6 +198,8 @@ static void null_embedding_backward(struct device *dev, int batch, int t, int wi
                                     struct view dtable, struct view dpositions, struct view tokens,
                                     struct view dy)
 {
+    TAKE(embedding_backward, batch, t, width, OPTIONAL(dtable), OPTIONAL(dpositions), V(tokens),
+         V(dy));
 }
 
 static void null_attention_forward(struct device *dev, const struct attention *p, struct view o,
@@ -195,7 +230,7 @@ static void null_conv_backward_x(struct device *dev, const struct conv *p, struc
 static void null_conv_backward_w(struct device *dev, const struct conv *p, struct view dw,
                                  struct view dbias, struct view dy, struct view x)
 {
-    TAKE(conv_backward_w, p, V(dw), V(dbias), V(dy), V(x));
+    TAKE(conv_backward_w, p, V(dw), SUMS(dbias), V(dy), V(x));
 }
 
 static void null_maxpool_forward(struct device *dev, const struct pooling *p, struct view y,
@@ -223,6 +258,8 @@ static void null_batchnorm_forward(struct device *dev, const struct batchnorm *p
                                    struct view residual, struct view running_mean,
                                    struct view running_variance, struct view stats)
 {
+    TAKE(batchnorm_forward, p, V(y), V(x), V(gain), V(bias), OPTIONAL(residual),
+         OPTIONAL(running_mean), OPTIONAL(running_variance), V(stats));
 }
 
 static void null_batchnorm_backward(struct device *dev, const struct batchnorm *p, struct view dx,
@@ -230,6 +267,8 @@ static void null_batchnorm_backward(struct device *dev, const struct batchnorm *
                                     struct view dy, struct view x, struct view y, struct view gain,
                                     struct view stats)
 {
+    TAKE(batchnorm_backward, p, V(dx), OPTIONAL(dgain), OPTIONAL(dbias), OPTIONAL(dresidual), V(dy),
+         V(x), V(y), V(gain), V(stats));
 }
 
 static void null_relu_forward(struct device *dev, struct view y, struct view x, size_t count)
@@ -323,6 +362,16 @@ static void counting_close(struct device *dev)
 const struct ops ops_null = NULL_TABLE();
 static const struct ops counts = NULL_TABLE(.close = counting_close);
 
+/* `counts` with the optional ops of the other table. */
+static struct ops counts_like(const struct ops *like)
+{
+    struct ops table = counts;
+    table.place = like->place;
+    table.linear_loss = like->linear_loss ? null_linear_loss : NULL;
+    table.gelu_bias_backward = like->gelu_bias_backward ? null_gelu_bias_backward : NULL;
+    return table;
+}
+
 enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
                                        int threads)
 {
@@ -341,6 +390,7 @@ enum sotto_status device_open_counting(struct device *dev, const char *name, str
     }
     c->counter = (struct device){
         .ops = &ops_null, .memory = memory, .threads = c->like.threads, .impl = c->like.impl};
-    *dev = (struct device){.ops = &counts, .memory = memory, .threads = threads, .impl = c};
+    c->table = counts_like(c->like.ops);
+    *dev = (struct device){.ops = &c->table, .memory = memory, .threads = threads, .impl = c};
     return SOTTO_OK;
 }
