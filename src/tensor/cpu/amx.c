@@ -20,6 +20,7 @@
 enum {
     SIDE = 32,             /* of the tile of c in registers: 2 x 2 of 16 x 16 */
     DEEP = 32,             /* k of a step                                     */
+    AHEAD = 2 * DEEP,      /* of a step, what is asked for while it is packed */
     WHOLE = 3,             /* parts, bf16 numbers, for one of fp32            */
     PART = SIDE * DEEP * 2 /* bytes of one part of an operand in a step       */
 };
@@ -131,6 +132,22 @@ static void transpose_square(float *y, const float *x, size_t ldx)
             transpose_16(y + c * SIDE + r, SIDE, x + (size_t)r * ldx + c, ldx);
 }
 
+/* Asks the second cache for what step l + AHEAD of a strip is packed from, and at first for what
+ * comes before it: rows often lie pages apart, where no processor guesses the next. */
+static inline void fetch(const float *x, size_t ld, int n, int k, int l, bool turned)
+{
+    for (int at = l ? l + AHEAD : 0; at <= l + AHEAD && at < k; at += DEEP) {
+        const int deep = k - at < DEEP ? k - at : DEEP;
+        const int rows = turned ? n : deep, columns = turned ? deep : n;
+        const float *row = x + (turned ? (size_t)at : (size_t)at * ld);
+        for (int r = 0; r < rows; r++, row += ld) {
+            for (int c = 0; c < columns; c += 16)
+                __builtin_prefetch(row + c, 0, 2);
+            __builtin_prefetch(row + columns - 1, 0, 2);
+        }
+    }
+}
+
 /* Element (i, l) of the step at x[i*ld + l], or x[l*ld + i] when not `turned`, as rows of `whole`:
  * zero beyond n and k. Returns where they are, which is x itself when nothing has to be moved. */
 static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld, int rows,
@@ -152,6 +169,7 @@ FOR_PARTS void pack_a(float *strip, const float *x, size_t ld, int n, int k, boo
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
+        fetch(x, ld, n, k, l, turned);
         if (turned) {
             const float *from = square(whole, x + l, &stride, n, deep);
             split_rows(to, from, stride, parts);
@@ -170,6 +188,7 @@ FOR_PARTS void pack_b(float *strip, const float *x, size_t ld, int n, int k, boo
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
+        fetch(x, ld, n, k, l, turned);
         if (turned) {
             const float *from = square(whole, x + l, &stride, n, deep);
             transpose_square(across, from, stride);
