@@ -342,6 +342,32 @@ static void merge(float *c, size_t ldc, const float *sum, const float *from, siz
     }
 }
 
+static inline void put(float *c, __m512 x, bool send)
+{
+    if (send)
+        _mm512_stream_ps(c, x);
+    else
+        _mm512_storeu_ps(c, x);
+}
+
+/* As `merge`, of a whole tile. */
+FOR_PARTS void merge_whole(float *c, size_t ldc, const float *sum, const float *from,
+                           size_t ld_from, const float *bias, bool send)
+{
+    const __m512 zero = _mm512_setzero_ps();
+    const __m512 bias_0 = bias ? _mm512_loadu_ps(bias) : zero;
+    const __m512 bias_1 = bias ? _mm512_loadu_ps(bias + 16) : zero;
+    for (int i = 0; i < SIDE; i++, c += ldc, sum += SIDE) {
+        const float *at = from ? from + (size_t)i * ld_from : NULL;
+        const __m512 from_0 = at ? _mm512_loadu_ps(at) : zero;
+        const __m512 from_1 = at ? _mm512_loadu_ps(at + 16) : zero;
+        const __m512 sum_0 = _mm512_add_ps(_mm512_load_ps(sum), from_0);
+        const __m512 sum_1 = _mm512_add_ps(_mm512_load_ps(sum + 16), from_1);
+        put(c, _mm512_add_ps(sum_0, bias_0), send);
+        put(c + 16, _mm512_add_ps(sum_1, bias_1), send);
+    }
+}
+
 /* How the eight registers are shaped: 16 rows of 64 bytes each. */
 struct shape {
     uint8_t palette, start, reserved[14];
@@ -350,7 +376,7 @@ struct shape {
 };
 
 FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
-                     const float *from, size_t ld_from, const float *bias, int parts)
+                     const float *from, size_t ld_from, const float *bias, int parts, bool send)
 {
     struct shape shape = {.palette = 1};
     for (int i = 0; i < 8; i++) {
@@ -366,19 +392,27 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
     for (int j = 0; j < n; j += SIDE, b_at += strip) {
         const char *a_at = (const char *)a;
         int columns = n - j < SIDE ? n - j : SIDE;
+        const float *bias_at = bias ? bias + j : NULL;
         for (int i = 0; i < m; i += SIDE, a_at += strip) {
             float *to = c + (size_t)i * ldc + j;
+            const float *base = from ? from + (size_t)i * ld_from + j : NULL;
             int rows = m - i < SIDE ? m - i : SIDE;
-            if (!from && !bias && rows == SIDE && columns == SIDE) {
+            const bool whole = rows == SIDE && columns == SIDE;
+            if (!from && !bias && whole && !send) {
                 tile(k, a_at, b_at, to, ldc, parts, to, ldc);
                 continue;
             }
-            const float *base = from ? from + (size_t)i * ld_from + j : NULL;
-            tile(k, a_at, b_at, sum, SIDE, parts, base ? base : to, base ? ld_from : ldc);
-            merge(to, ldc, sum, base, ld_from, bias ? bias + j : NULL, rows, columns);
+            const float *next = base ? base : send ? sum : to;
+            tile(k, a_at, b_at, sum, SIDE, parts, next, base ? ld_from : send ? SIDE : ldc);
+            if (whole)
+                merge_whole(to, ldc, sum, base, ld_from, bias_at, send);
+            else
+                merge(to, ldc, sum, base, ld_from, bias_at, rows, columns);
         }
     }
     _tile_release();
+    if (send)
+        _mm_sfence();
 }
 
 /* The table for a number of parts. */
@@ -394,7 +428,13 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
     static void name##_block(int m, int n, int k, const float *a, const float *b, float *c,        \
                              size_t ldc, const float *from, size_t ld_from, const float *bias)     \
     {                                                                                              \
-        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts);                                  \
+        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, false);                           \
+    }                                                                                              \
+    static void name##_send_block(int m, int n, int k, const float *a, const float *b, float *c,   \
+                                  size_t ldc, const float *from, size_t ld_from,                   \
+                                  const float *bias)                                               \
+    {                                                                                              \
+        block(m, n, k, a, b, c, ldc, from, ld_from, bias, parts, at_lines(c, ldc));                \
     }                                                                                              \
     static void name##_split(uint16_t *to, const float *x, size_t n)                               \
     {                                                                                              \
@@ -423,6 +463,7 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
         .pack_a_split = name##_pack_a_split,                                                       \
         .pack_b_split = name##_pack_b_split,                                                       \
         .block = name##_block,                                                                     \
+        .send_block = name##_send_block,                                                           \
     }
 
 TABLE(gemm_amx, WHOLE, NULL);

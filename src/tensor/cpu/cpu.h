@@ -36,12 +36,26 @@ static inline int team(const struct device *dev, size_t work)
     return work < 32768 ? 1 : dev->threads;
 }
 
+/* Whoever writes a cache line waits for all that hold it. So more than FEW threads pack products
+ * for themselves, and more than MANY send what others will read past the caches. */
+enum { FEW = 2, MANY = 8 };
+
 static inline int thread_index(void)
 {
 #ifdef _OPENMP
     return omp_get_thread_num();
 #else
     return 0;
+#endif
+}
+
+/* Of the team that runs this. */
+static inline int thread_count(void)
+{
+#ifdef _OPENMP
+    return omp_get_num_threads();
+#else
+    return 1;
 #endif
 }
 
@@ -115,6 +129,27 @@ static inline void store(const struct kernels *k, struct view y, size_t at, size
         k->vector->narrow((uint16_t *)y.data + at, values, n);
     else if (y.data && (float *)y.data + at != values)
         memcpy((float *)y.data + at, values, n * sizeof *values);
+}
+
+/* As place and store, of what other threads will read; at the end of all of it: `sent`. */
+static inline float *place_sent(const struct kernels *k, struct view y, size_t at, float *room)
+{
+    return k->vector->send && thread_count() > MANY ? room : place(y, at, room);
+}
+
+static inline void send(const struct kernels *k, struct view y, size_t at, size_t n,
+                        const float *values)
+{
+    if (y.data && y.type == DTYPE_F32 && (float *)y.data + at != values)
+        k->vector->send((float *)y.data + at, values, n);
+    else
+        store(k, y, at, n, values);
+}
+
+static inline void sent(const struct kernels *k)
+{
+    if (k->vector->sent)
+        k->vector->sent();
 }
 
 /* host.c: memory, common to both tables */

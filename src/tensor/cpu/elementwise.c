@@ -22,6 +22,7 @@ struct call {
     enum op op;
     struct view out[2], in[3]; /* (optional) but out[0] */
     bool adds;                 /* out[0] is read, too   */
+    bool sends;                /* others will read it   */
     float a, b;
     enum gelu_kind kind;
 };
@@ -66,19 +67,24 @@ static void work(const struct kernels *k, const struct call *c, float *const *ou
 static void each_chunk(struct device *dev, const struct call *call, size_t count)
 {
     const struct kernels *k = kernels_of(dev);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
-    for (size_t c = 0; c < chunks(count); c++) {
-        float room[5][CHUNK], *out[2];
-        const float *in[3];
-        const size_t at = c * CHUNK, n = chunk_size(c, count);
-        out[0] =
-            call->adds ? load(k, call->out[0], at, n, room[0]) : place(call->out[0], at, room[0]);
-        out[1] = place(call->out[1], at, room[1]);
-        for (int i = 0; i < 3; i++)
-            in[i] = load(k, call->in[i], at, n, room[2 + i]);
-        work(k, call, out, in, n);
-        for (int i = 0; i < 2; i++)
-            store(k, call->out[i], at, n, out[i]);
+#pragma omp parallel num_threads(team(dev, count))
+    {
+#pragma omp for schedule(static) nowait
+        for (size_t c = 0; c < chunks(count); c++) {
+            float room[5][CHUNK], *out[2];
+            const float *in[3];
+            const size_t at = c * CHUNK, n = chunk_size(c, count);
+            out[0] = call->adds    ? load(k, call->out[0], at, n, room[0])
+                     : call->sends ? place_sent(k, call->out[0], at, room[0])
+                                   : place(call->out[0], at, room[0]);
+            out[1] = place(call->out[1], at, room[1]);
+            for (int i = 0; i < 3; i++)
+                in[i] = load(k, call->in[i], at, n, room[2 + i]);
+            work(k, call, out, in, n);
+            send(k, call->out[0], at, n, out[0]);
+            store(k, call->out[1], at, n, out[1]);
+        }
+        sent(k);
     }
 }
 
@@ -188,7 +194,8 @@ double cpu_sum_squares(struct device *dev, const struct pair *p, int n, double *
 void cpu_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                       size_t count)
 {
-    each_chunk(dev, &(struct call){GELU, .out = {y}, .in = {x}, .kind = kind}, count);
+    each_chunk(dev, &(struct call){GELU, .out = {y}, .in = {x}, .sends = true, .kind = kind},
+               count);
 }
 
 void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, struct view dy,
@@ -200,7 +207,7 @@ void cpu_gelu_backward(struct device *dev, enum gelu_kind kind, struct view dx, 
 void cpu_swiglu_forward(struct device *dev, struct view y, struct view gate, struct view up,
                         size_t count)
 {
-    each_chunk(dev, &(struct call){SWIGLU, .out = {y}, .in = {gate, up}}, count);
+    each_chunk(dev, &(struct call){SWIGLU, .out = {y}, .sends = true, .in = {gate, up}}, count);
 }
 
 void cpu_swiglu_backward(struct device *dev, struct view dgate, struct view dup, struct view dy,

@@ -1,5 +1,8 @@
 /* Flat vectors: conversion, sums, scaling. */
 #include <math.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #include "tensor/cpu/fast_math.h"
 #include "tensor/cpu/kernels.h"
@@ -22,6 +25,21 @@ static void narrow(uint16_t *y, const float *x, size_t n)
         y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
     }
 }
+
+#if defined(__AVX512F__)
+static void send(float *y, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; (uintptr_t)y % 64 == 0 && i + 16 <= n; i += 16)
+        _mm512_stream_ps(y + i, _mm512_loadu_ps(x + i));
+    memcpy(y + i, x + i, (n - i) * sizeof *y);
+}
+
+static void sent(void)
+{
+    _mm_sfence();
+}
+#endif
 
 static void fill(float *y, float value, size_t n)
 {
@@ -141,6 +159,10 @@ static void signs_unpack(float *y, const uint8_t *x, size_t n)
 const struct vector_kernels KERNELS(fast_vector) = {
     .widen = widen,
     .narrow = narrow,
+#if defined(__AVX512F__)
+    .send = send,
+    .sent = sent,
+#endif
     .fill = fill,
     .add = add,
     .axpy = axpy,

@@ -95,8 +95,9 @@ static void multiply_tile(const struct part *p, int tile)
     }
     if (p->l == 0 && g->c_from)
         widen_c(p->plan->vector, g, c, ldc, row, column, m, n);
-    f->block(m, n, p->k, p->a + strip_size(f, i, p->k), p->b + strip_size(f, j, p->k), c, ldc, from,
-             ld_from, bias);
+    const bool send = p->plan->send && g->c && p->l + p->k == g->k && from != c;
+    (send ? f->send_block : f->block)(m, n, p->k, p->a + strip_size(f, i, p->k),
+                                      p->b + strip_size(f, j, p->k), c, ldc, from, ld_from, bias);
     if (p->l + p->k == g->k && g->c_to)
         narrow_c(p->plan->vector, g, c, ldc, row, column, m, n);
 }
@@ -263,7 +264,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     const int threads = team(dev, gemm_work(g));
     struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
     plan.g = g;
-    if (threads > GEMM_FEW) {
+    if (threads > FEW) {
 #pragma omp parallel num_threads(threads)
         work(&plan, threads);
     } else {

@@ -23,7 +23,7 @@ static int deepest(const struct gemm_kernels *f)
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    if (dev->threads <= GEMM_FEW || k > deepest(f))
+    if (dev->threads <= FEW || k > deepest(f))
         return 0;
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
@@ -141,7 +141,7 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
     const struct gemm_kernels *f = plan.kernels;
     plan.deep = cut(k, deepest(f), 1, &plan.depth);
     plan.a = room;
-    if (threads <= GEMM_FEW) {
+    if (threads <= FEW) {
         plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
         plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
         plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
@@ -149,6 +149,7 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
         return plan;
     }
     choose_blocks(&plan, threads);
+    plan.send = f->send_block && threads > MANY;
     plan.apart = own_room(f, m, plan.depth);
     plan.b = plan.a + block_room(f, m, plan.depth);
     plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
@@ -162,7 +163,7 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     const struct gemm_kernels *f = gemm_of(dev, half);
     const int depth = min_int(k, deepest(f));
     const size_t few = few_room(f, m, n, depth);
-    if (dev->threads <= GEMM_FEW)
+    if (dev->threads <= FEW)
         return few;
     const size_t counters = counters_room(
         ceil_div(k, deepest(f)), most_blocks(f, m, depth, dev->threads), ceil_div(n, COLUMNS));

@@ -6,8 +6,6 @@
 
 #include "tensor/cpu/cpu.h"
 
-enum { GEMM_FEW = 2 }; /* threads that pack together */
-
 /* A product (m, n): parts down (rows), across (columns) and along the depth, of so many rows,
  * columns and so deep each; tiles of a part. */
 struct gemm_plan {
@@ -18,6 +16,7 @@ struct gemm_plan {
     int down, across, deep;
     int rows, columns, depth;
     int tile_rows, tile_columns;
+    bool send;         /* results go past the caches                              */
     float *a, *b;      /* packed: of the team, or of the first thread             */
     size_t apart;      /* floats from a thread's to the next one's                */
     atomic_int *taken; /* (deep, down): parts of a slice and block that are taken */

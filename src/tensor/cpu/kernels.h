@@ -16,6 +16,10 @@
 struct vector_kernels {
     void (*widen)(float *y, const uint16_t *x, size_t n);
     void (*narrow)(uint16_t *y, const float *x, size_t n);
+    /* (optional, both) y = x past the caches, for what other threads will read; `sent` waits until
+     * they can. */
+    void (*send)(float *y, const float *x, size_t n);
+    void (*sent)(void);
     void (*fill)(float *y, float value, size_t n);
     void (*add)(float *y, const float *x, size_t n);
     void (*axpy)(float *y, float a, const float *x, size_t n);
@@ -170,7 +174,17 @@ struct gemm_kernels {
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                   const float *from, size_t ld_from, const float *bias);
+    /* (optional) The same past the caches, where c's rows begin at lines: for what other threads
+     * will read. */
+    void (*send_block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
+                       const float *from, size_t ld_from, const float *bias);
 };
+
+/* Whether rows of c all begin at a cache line. */
+static inline bool at_lines(const float *c, size_t ldc)
+{
+    return ((uintptr_t)c | ldc * sizeof *c) % 64 == 0;
+}
 
 struct kernels {
     const char *name; /* "baseline", "v3", "v4", "amx", "bf16" */

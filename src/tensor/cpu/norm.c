@@ -52,14 +52,18 @@ void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view
     size_t width = (size_t)p->width;
     if (!plan_init(&plan, dev, p, gain, bias, 0))
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
-    for (int r = 0; r < p->rows; r++) {
-        float *room = plan.rooms + 3 * width * (size_t)thread_index();
-        size_t at = (size_t)r * width;
-        float *out = place(y, at, room);
-        plan.k->norm->layer_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
-                                    plan.bias, (float *)stats.data + 2 * r, p->width, p->eps);
-        store(plan.k, y, at, width, out);
+#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+    {
+#pragma omp for schedule(static) nowait
+        for (int r = 0; r < p->rows; r++) {
+            float *room = plan.rooms + 3 * width * (size_t)thread_index();
+            size_t at = (size_t)r * width;
+            float *out = place_sent(plan.k, y, at, room);
+            plan.k->norm->layer_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
+                                        plan.bias, (float *)stats.data + 2 * r, p->width, p->eps);
+            send(plan.k, y, at, width, out);
+        }
+        sent(plan.k);
     }
 }
 
@@ -98,14 +102,18 @@ void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y
     size_t width = (size_t)p->width;
     if (!plan_init(&plan, dev, p, gain, view_none, 0))
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
-    for (int r = 0; r < p->rows; r++) {
-        float *room = plan.rooms + 3 * width * (size_t)thread_index();
-        size_t at = (size_t)r * width;
-        float *out = place(y, at, room);
-        plan.k->norm->rms_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
-                                  (float *)stats.data + 2 * r, p->width, p->eps);
-        store(plan.k, y, at, width, out);
+#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+    {
+#pragma omp for schedule(static) nowait
+        for (int r = 0; r < p->rows; r++) {
+            float *room = plan.rooms + 3 * width * (size_t)thread_index();
+            size_t at = (size_t)r * width;
+            float *out = place_sent(plan.k, y, at, room);
+            plan.k->norm->rms_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
+                                      (float *)stats.data + 2 * r, p->width, p->eps);
+            send(plan.k, y, at, width, out);
+        }
+        sent(plan.k);
     }
 }
 
