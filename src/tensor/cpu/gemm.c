@@ -6,7 +6,8 @@
  * threads share nothing but what they read: each packs a block of rows, which stays in its second
  * cache, and then the columns of part after part of that block. What several of them pack costs
  * less than packed strips that travel from one core to the others. Who has finished a block helps
- * with another; nobody waits but for the slice before of the same part, or at the end.
+ * with another of which much is left; nobody waits but for the slice before of the same part, or at
+ * the end.
  *
  * Slices follow from the shape alone; parts and tiles also from the number of threads, since every
  * element is one chain over the depth of a slice, added slice by slice, whatever tile it falls
@@ -187,15 +188,24 @@ static void work_on(const struct gemm_plan *plan, int slice, int block)
     }
 }
 
-/* Runs on every thread of a large team: blocks of its own, then what others have left. */
-static void work(const struct gemm_plan *plan, int threads)
+/* Whether so much of a block is left that it pays to pack its rows once more. */
+static bool wants_help(const struct gemm_plan *plan, int slice, int block)
 {
-    const int self = thread_index();
+    return plan->across - atomic_load(&plan->taken[slice * plan->down + block]) >= plan->help;
+}
+
+/* Runs on every thread of a large team: blocks of its own, which it may share, then others'. */
+static void work(const struct gemm_plan *plan)
+{
+    const int self = thread_index(), threads = thread_count();
     for (int slice = 0; slice < plan->deep; slice++) {
-        for (int block = self; block < plan->down; block += threads)
+        for (int block = self % plan->down; block < plan->down; block += threads)
             work_on(plan, slice, block);
-        for (int i = 0; i < plan->down; i++)
-            work_on(plan, slice, (self + i) % plan->down);
+        for (int i = 1; i < plan->down; i++) {
+            const int block = (self + i) % plan->down;
+            if (wants_help(plan, slice, block))
+                work_on(plan, slice, block);
+        }
     }
 }
 
@@ -266,7 +276,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     plan.g = g;
     if (threads > FEW) {
 #pragma omp parallel num_threads(threads)
-        work(&plan, threads);
+        work(&plan);
     } else {
 #pragma omp parallel num_threads(threads)
         for (int part = 0; part < plan.down * plan.deep * plan.across; part++)

@@ -107,6 +107,8 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
             plan->down = blocks;
         }
     }
+    const int part = COLUMNS * (plan->rows + PACKING), owners = ceil_div(threads, plan->down);
+    plan->help = owners * (part + plan->rows * PACKING) / part + 1;
     plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
 }
 

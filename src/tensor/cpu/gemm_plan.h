@@ -16,6 +16,7 @@ struct gemm_plan {
     int down, across, deep;
     int rows, columns, depth;
     int tile_rows, tile_columns;
+    int help;          /* parts left of a block for which others pack its rows, too */
     bool send;         /* results go past the caches                              */
     float *a, *b;      /* packed: of the team, or of the first thread             */
     size_t apart;      /* floats from a thread's to the next one's                */
