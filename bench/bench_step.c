@@ -148,7 +148,8 @@ static enum sotto_status open_bench(struct bench *b)
     size_t count = table_count(&b->model.table);
     TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
                   (struct extent){b->c.batch, b->model.sample.kind == SAMPLE_TOKENS ? b->c.seq : 1,
-                                  (enum dtype)b->c.activations, b->dev.ops->place == PLACE_DEVICE},
+                                  (enum dtype)b->c.activations,
+                                  device_keeps(b->c.device, b->c.threads)},
                   false));
     const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
     TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));

@@ -32,6 +32,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         .seed = (uint64_t)c->seed,
         .rows = c->batch,
         .t = c->seq,
+        .all = run->keeps_all,
         .recompute = c->recompute,
         .activations = (enum dtype)c->activations,
         .worker = &b->worker,

@@ -265,9 +265,8 @@ static enum sotto_status estimate_with(const struct run *run, int threads, struc
     struct accounts t = {.run = run};
     *out = (struct estimate){0};
     const int slots = strategy_slots(&run->config.strategy);
-    const bool all = oracle_keeps_all(device_place(c->device), c->recompute);
     const struct estimate_what what = {
-        .e = {c->batch, c->seq, (enum dtype)c->activations, all},
+        .e = {c->batch, c->seq, (enum dtype)c->activations, run->keeps_all},
         .slots = slots,
         .recompute = c->recompute,
         .evaluates = run->valid != NULL,
@@ -380,6 +379,18 @@ static const char *what_helps(const struct run *run, const struct estimate *e)
     return run_has_images(run)
                ? "A smaller train.batch, or train.recompute with more train.stages"
                : "A smaller train.batch or train.seq, or train.recompute with more train.stages";
+}
+
+enum sotto_status estimate_choose(struct run *run, const struct available *a)
+{
+    const struct train_config *c = &run->config.train;
+    struct estimate e;
+    run->keeps_all = !c->recompute && device_keeps(c->device, cluster_threads(&run->cluster, NULL));
+    if (!run->keeps_all || device_place(c->device) != PLACE_HOST)
+        return SOTTO_OK;
+    TRY(estimate_run(run, &e));
+    run->keeps_all = e.total <= a->bytes;
+    return SOTTO_OK;
 }
 
 enum sotto_status estimate_check(const struct run *run)

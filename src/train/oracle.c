@@ -171,8 +171,7 @@ enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_o
 {
     const struct worker *w = setup->worker;
     const int slots = setup->slots ? setup->slots : 1;
-    const struct extent most = {setup->rows, setup->t, setup->activations,
-                                oracle_keeps_all(setup->dev->ops->place, setup->recompute)};
+    const struct extent most = {setup->rows, setup->t, setup->activations, setup->all};
     *o = (struct model_oracle){.base = {.ops = &model_oracle_ops,
                                         .table = &setup->model->table,
                                         .slots = slots,

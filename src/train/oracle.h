@@ -16,6 +16,7 @@ struct model_oracle_setup {
     uint64_t seed; /* of the order of the data */
     int rows, t;   /* of a micro-batch         */
     int slots;     /* micro-batches that may be under way at once; 0: one */
+    bool all;      /* as of an extent */
     bool recompute;
     enum dtype activations;
     struct view state;     /* of the model that is not trained, this worker's; without data: none */
@@ -23,13 +24,6 @@ struct model_oracle_setup {
     double seconds;        /* of a micro-batch, where time is modelled                 */
     struct trace *trace;   /* (optional) is told what every stage holds                */
 };
-
-/* Whether layers keep what they could compute again: on a GPU, whose memory is large and whose
- * arithmetic waits for it, unless memory is to be saved. */
-static inline bool oracle_keeps_all(enum place place, bool recompute)
-{
-    return place == PLACE_DEVICE && !recompute;
-}
 
 /* A micro-batch under way. */
 struct model_slot {

@@ -103,6 +103,7 @@ struct run {
                             asked for; 0: none, not said */
         bool anew;       /* it is made from the seed, not loaded */
     } head;              /* the classifier of a model over images */
+    bool keeps_all;      /* layers keep what they could compute again */
     float *start;        /* the parameters to begin with, until all workers have them */
     float *start_state;  /* ... and what the model keeps beside them; NULL: nothing   */
     char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */

@@ -62,6 +62,7 @@ static enum sotto_status open_oracle(struct trainer *t)
         .rows = c->batch,
         .t = c->seq,
         .slots = slots,
+        .all = run->keeps_all,
         .recompute = c->recompute,
         .activations = (enum dtype)c->activations,
         .state = t->running.own.view,

@@ -189,17 +189,18 @@ static void scratch_of_kernels(void **state)
                                        "model.positions=64", NULL};
     static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=1,1",
                                          "resnet.widths=32,64", NULL};
-    static const char *const threads[] = {"train.threads=1", "train.threads=2", "train.threads=5"};
+    static const char *const threads[] = {"train.threads=1", "train.threads=2", "train.threads=5",
+                                          "train.threads=9"};
     make_folder("pictures");
     make_quarters("pictures/train-images-idx3-ubyte", "pictures/train-labels-idx1-ubyte", 64, 16,
                   1);
-    for (int i = 0; i < 24; i++) {
-        const bool half = i % 2, images = i / 6 % 2, far = i / 12;
+    for (int i = 0; i < 32; i++) {
+        const bool half = i % 2, images = i / 8 % 2, far = i / 16;
         struct run run;
         struct estimate e;
         struct run_config *c = configure_model(
             images ? resnet : wide,
-            (const char *[]){threads[i / 2 % 3], half ? "train.activations=bf16" : "train.steps=1",
+            (const char *[]){threads[i / 2 % 4], half ? "train.activations=bf16" : "train.steps=1",
                              half ? "strategy.precision=mixed" : "train.keep=1",
                              far ? far_device() : "train.device=cpu", "train.batch=8", NULL});
         if (images)
@@ -207,10 +208,39 @@ static void scratch_of_kernels(void **state)
         assert_ok(run_open(&run, c, NULL));
         assert_ok(estimate_run(&run, &e));
         assert_ok(run_train(&run));
-        assert_estimate(&run, &e, threads[i / 2 % 3]);
+        assert_estimate(&run, &e, threads[i / 2 % 4]);
         run_close(&run);
         free(c);
     }
+}
+
+static double activations(const struct run *run)
+{
+    struct estimate e;
+    assert_ok(estimate_run(run, &e));
+    return e.bytes[MEMORY_ACTIVATIONS];
+}
+
+/* Many threads keep what they could compute again, where there is memory for it. */
+static void kept_by_many(void **state)
+{
+    (void)state;
+    const struct available little = {1e3, "the test"}, much = {1e12, "the test"};
+    struct run run;
+    struct run_config *c = configure((const char *[]){"train.threads=8", NULL});
+    assert_ok(run_open(&run, c, NULL));
+    assert_false(run.keeps_all);
+    const double least = activations(&run);
+    run.config.train.threads = 9;
+    assert_ok(estimate_choose(&run, &much));
+    assert_true(run.keeps_all && activations(&run) > 1.3 * least);
+    assert_ok(estimate_choose(&run, &little));
+    assert_true(!run.keeps_all && activations(&run) == least);
+    run.config.train.recompute = true;
+    assert_ok(estimate_choose(&run, &much));
+    assert_false(run.keeps_all);
+    run_close(&run);
+    free(c);
 }
 
 /* Logits of many rows and of an odd vocabulary are most of what a head takes; a GPU has room of its
@@ -338,11 +368,12 @@ static void given_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(as_estimated),      cmocka_unit_test(half_activations),
-        cmocka_unit_test(more_rows),         cmocka_unit_test(too_large),
-        cmocka_unit_test(given_back),        cmocka_unit_test(cyclic),
-        cmocka_unit_test(refusals),          cmocka_unit_test(scratch_of_kernels),
-        cmocka_unit_test(scratch_of_logits), cmocka_unit_test(further_groups),
+        cmocka_unit_test(as_estimated),   cmocka_unit_test(half_activations),
+        cmocka_unit_test(more_rows),      cmocka_unit_test(too_large),
+        cmocka_unit_test(given_back),     cmocka_unit_test(cyclic),
+        cmocka_unit_test(refusals),       cmocka_unit_test(scratch_of_kernels),
+        cmocka_unit_test(kept_by_many),   cmocka_unit_test(scratch_of_logits),
+        cmocka_unit_test(further_groups),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

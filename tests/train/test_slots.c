@@ -56,16 +56,19 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
         table_stages(table, s->grad[i].view, s->grad_at[i]);
     }
     s->own = s->memory.now[MEMORY_SCRATCH];
-    assert_ok(model_oracle_init(&s->oracle, &(struct model_oracle_setup){.model = model,
-                                                                         .dev = &s->dev,
-                                                                         .pool = &s->pool,
-                                                                         .loader = loader,
-                                                                         .seed = 5,
-                                                                         .rows = ROWS,
-                                                                         .t = T,
-                                                                         .slots = slots,
-                                                                         .recompute = recompute,
-                                                                         .worker = w}));
+    assert_ok(model_oracle_init(
+        &s->oracle,
+        &(struct model_oracle_setup){.model = model,
+                                     .dev = &s->dev,
+                                     .pool = &s->pool,
+                                     .loader = loader,
+                                     .seed = 5,
+                                     .rows = ROWS,
+                                     .t = T,
+                                     .slots = slots,
+                                     .all = !recompute && s->dev.ops->place == PLACE_DEVICE,
+                                     .recompute = recompute,
+                                     .worker = w}));
 }
 
 static void close_seat(struct seat *s)

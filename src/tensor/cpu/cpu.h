@@ -36,9 +36,9 @@ static inline int team(const struct device *dev, size_t work)
     return work < 32768 ? 1 : dev->threads;
 }
 
-/* Whoever writes a cache line waits for all that hold it. So more than FEW threads pack products
- * for themselves, and more than MANY send what others will read past the caches. */
-enum { FEW = 2, MANY = 8 };
+/* Whoever writes a cache line waits for all that hold it. So more threads than these pack products
+ * for themselves, and more than MANY_THREADS send what others will read past the caches. */
+enum { FEW = 2 };
 
 static inline int thread_index(void)
 {
@@ -134,7 +134,7 @@ static inline void store(const struct kernels *k, struct view y, size_t at, size
 /* As place and store, of what other threads will read; at the end of all of it: `sent`. */
 static inline float *place_sent(const struct kernels *k, struct view y, size_t at, float *room)
 {
-    return k->vector->send && thread_count() > MANY ? room : place(y, at, room);
+    return k->vector->send && thread_count() > MANY_THREADS ? room : place(y, at, room);
 }
 
 static inline void send(const struct kernels *k, struct view y, size_t at, size_t n,

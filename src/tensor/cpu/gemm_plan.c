@@ -151,7 +151,7 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
         return plan;
     }
     choose_blocks(&plan, threads);
-    plan.send = f->send_block && threads > MANY;
+    plan.send = f->send_block && threads > MANY_THREADS;
     plan.apart = own_room(f, m, plan.depth);
     plan.b = plan.a + block_room(f, m, plan.depth);
     plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
