@@ -1,0 +1,268 @@
+/* The instructions that tensor/cpu/amx.c uses, in plain C, so that it is tested on any machine.
+ * Memory that has to be aligned is looked at. */
+#ifndef SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
+#define SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
+
+#include <assert.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef float __m512 __attribute__((vector_size(64)));
+typedef double __m512d __attribute__((vector_size(64)));
+typedef long long __m512i __attribute__((vector_size(64)));
+typedef long long __m256i __attribute__((vector_size(32)));
+typedef __m512i __m512bh;
+
+typedef uint32_t plain_words __attribute__((vector_size(64)));
+typedef uint16_t plain_halves __attribute__((vector_size(64)));
+
+extern int plain_sent; /* lines that went past the caches */
+
+static inline const void *plain_line(const void *p)
+{
+    assert((uintptr_t)p % 64 == 0);
+    return p;
+}
+
+/* Memory */
+
+static inline __m512 _mm512_loadu_ps(const void *p)
+{
+    __m512 x = {0};
+    memcpy(&x, p, sizeof x);
+    return x;
+}
+
+static inline __m512 _mm512_load_ps(const void *p)
+{
+    return _mm512_loadu_ps(plain_line(p));
+}
+
+static inline void _mm512_storeu_ps(void *p, __m512 x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+static inline void _mm512_stream_ps(void *p, __m512 x)
+{
+    plain_line(p);
+    plain_sent++;
+    memcpy(p, &x, sizeof x);
+}
+
+static inline void _mm_sfence(void)
+{
+}
+
+static inline __m512i _mm512_loadu_si512(const void *p)
+{
+    return (__m512i)_mm512_loadu_ps(p);
+}
+
+static inline void _mm512_storeu_si512(void *p, __m512i x)
+{
+    memcpy(p, &x, sizeof x);
+}
+
+static inline void _mm512_store_si512(void *p, __m512i x)
+{
+    plain_line(p);
+    memcpy(p, &x, sizeof x);
+}
+
+/* Arithmetic */
+
+static inline __m512 _mm512_setzero_ps(void)
+{
+    return (__m512){0};
+}
+
+static inline __m512i _mm512_setzero_si512(void)
+{
+    return (__m512i){0};
+}
+
+static inline __m512i _mm512_set1_epi32(int x)
+{
+    return (__m512i)((plain_words){0} + (uint32_t)x);
+}
+
+static inline __m512 _mm512_add_ps(__m512 a, __m512 b)
+{
+    return a + b;
+}
+
+static inline __m512 _mm512_sub_ps(__m512 a, __m512 b)
+{
+    return a - b;
+}
+
+static inline __m512i _mm512_and_si512(__m512i a, __m512i b)
+{
+    return a & b;
+}
+
+static inline __m512i _mm512_slli_epi32(__m512i a, int bits)
+{
+    return (__m512i)((plain_words)a << bits);
+}
+
+/* bf16 */
+
+static inline float plain_widen(uint16_t x)
+{
+    const uint32_t bits = (uint32_t)x << 16;
+    float wide;
+    memcpy(&wide, &bits, sizeof wide);
+    return wide;
+}
+
+static inline uint16_t plain_round(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7fffffff) > 0x7f800000)
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static inline __m512bh _mm512_cvtne2ps_pbh(__m512 high, __m512 low)
+{
+    plain_halves y = {0};
+    for (int i = 0; i < 16; i++)
+        y[i] = plain_round(low[i]), y[16 + i] = plain_round(high[i]);
+    return (__m512bh)y;
+}
+
+static inline __m512i _mm512_cvtepu16_epi32(__m256i a)
+{
+    uint16_t x[16];
+    plain_words y = {0};
+    memcpy(x, &a, sizeof x);
+    for (int i = 0; i < 16; i++)
+        y[i] = x[i];
+    return (__m512i)y;
+}
+
+/* Other types and places */
+
+#define _mm512_castsi512_ps(x) ((__m512)(x))
+#define _mm512_castps_pd(x) ((__m512d)(x))
+#define _mm512_castpd_ps(x) ((__m512)(x))
+
+static inline __m256i _mm512_extracti64x4_epi64(__m512i a, int half)
+{
+    __m256i x = {0};
+    memcpy(&x, (const char *)&a + 32 * half, sizeof x);
+    return x;
+}
+
+static inline __m256i _mm512_castsi512_si256(__m512i a)
+{
+    return _mm512_extracti64x4_epi64(a, 0);
+}
+
+static inline __m512i _mm512_permutexvar_epi16(__m512i order, __m512i a)
+{
+    plain_halves y = {0};
+    for (int i = 0; i < 32; i++)
+        y[i] = ((plain_halves)a)[((plain_halves)order)[i] & 31];
+    return (__m512i)y;
+}
+
+/* Of every quarter of a and b, two numbers of each in turn, from number `first` of the quarter on.
+ */
+static inline __m512 plain_unpack(__m512 a, __m512 b, int first)
+{
+    __m512 y = {0};
+    for (int i = 0; i < 16; i++) {
+        const int from = i / 4 * 4 + first + i % 4 / 2;
+        y[i] = i % 2 ? b[from] : a[from];
+    }
+    return y;
+}
+
+#define _mm512_unpacklo_ps(a, b) plain_unpack(a, b, 0)
+#define _mm512_unpackhi_ps(a, b) plain_unpack(a, b, 2)
+
+static inline __m512d plain_unpack_pairs(__m512d a, __m512d b, int which)
+{
+    __m512d y = {0};
+    for (int i = 0; i < 8; i++)
+        y[i] = i % 2 ? b[i / 2 * 2 + which] : a[i / 2 * 2 + which];
+    return y;
+}
+
+#define _mm512_unpacklo_pd(a, b) plain_unpack_pairs(a, b, 0)
+#define _mm512_unpackhi_pd(a, b) plain_unpack_pairs(a, b, 1)
+
+/* Two quarters of a, two of b. */
+static inline __m512i _mm512_shuffle_i64x2(__m512i a, __m512i b, int which)
+{
+    __m512i y = {0};
+    for (int i = 0; i < 8; i++) {
+        const int from = (which >> i / 2 * 2 & 3) * 2 + i % 2;
+        y[i] = i < 4 ? a[from] : b[from];
+    }
+    return y;
+}
+
+static inline __m512 _mm512_shuffle_f32x4(__m512 a, __m512 b, int which)
+{
+    return (__m512)_mm512_shuffle_i64x2((__m512i)a, (__m512i)b, which);
+}
+
+/* The matrix unit: eight registers of 16 rows of 64 bytes, which is all that amx.c asks for. */
+
+typedef struct {
+    unsigned char row[16][64];
+} plain_tile;
+
+static plain_tile plain_tiles[8];
+
+static inline void _tile_loadconfig(const void *shape)
+{
+    (void)shape;
+}
+
+static inline void _tile_release(void)
+{
+    memset(plain_tiles, 0xff, sizeof plain_tiles); /* NaNs */
+}
+
+static inline void _tile_zero(int t)
+{
+    memset(&plain_tiles[t], 0, sizeof plain_tiles[t]);
+}
+
+static inline void _tile_loadd(int t, const void *from, size_t stride)
+{
+    for (int r = 0; r < 16; r++)
+        memcpy(plain_tiles[t].row[r], (const char *)from + (size_t)r * stride, 64);
+}
+
+static inline void _tile_stored(int t, void *to, size_t stride)
+{
+    for (int r = 0; r < 16; r++)
+        memcpy((char *)to + (size_t)r * stride, plain_tiles[t].row[r], 64);
+}
+
+/* c += a b; b has pairs of rows side by side. */
+static inline void _tile_dpbf16ps(int c, int a, int b)
+{
+    for (int i = 0; i < 16; i++) {
+        uint16_t left[32];
+        float sum[16];
+        memcpy(left, plain_tiles[a].row[i], sizeof left);
+        memcpy(sum, plain_tiles[c].row[i], sizeof sum);
+        for (int l = 0; l < 32; l++) {
+            uint16_t right[32];
+            memcpy(right, plain_tiles[b].row[l / 2], sizeof right);
+            for (int j = 0; j < 16; j++)
+                sum[j] += plain_widen(left[l]) * plain_widen(right[2 * j + l % 2]);
+        }
+        memcpy(plain_tiles[c].row[i], sum, sizeof sum);
+    }
+}
+
+#endif
