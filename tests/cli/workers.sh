@@ -29,6 +29,19 @@ for precision in fp32 mixed; do
     [ "$(state)" != "$want" ] || die "$precision: sums in two orders, yet equal bits: the test sees nothing"
     near "$(value eval_loss $precision.one)" "$(value eval_loss $precision.1x4.ddp.cluster)" 1e-3
 done
+
+# Nor do threads change the bits: of more than eight, which also keep what fewer compute again.
+for precision in fp32 mixed; do
+    want=''
+    for threads in 1 3 9; do
+        succeeds "${train[@]}" --steps=3 --width=96 --heads=3 --batch=8 --threads=$threads --strategy.precision=$precision \
+            --out=$precision.$threads
+        want=${want:-$(state)}
+        [ -n "$want" ] && [ "$(state)" = "$want" ] || die "$precision, $threads threads: $(state), want $want"
+    done
+done
+
+# Nor links.
 succeeds "${train[@]}" --steps=6 --workers=4 --out=shaped --nodes=2 --link.intra=1GB/s --link.inter=1GB/s,1ms
 fp32=$(state)
 succeeds "${train[@]}" --steps=6 --workers=4 --nodes=2 --out=unshaped

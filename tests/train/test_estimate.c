@@ -189,18 +189,17 @@ static void scratch_of_kernels(void **state)
                                        "model.positions=64", NULL};
     static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=1,1",
                                          "resnet.widths=32,64", NULL};
-    static const char *const threads[] = {"train.threads=1", "train.threads=2", "train.threads=5",
-                                          "train.threads=9"};
+    static const char *const threads[] = {"train.threads=1", "train.threads=2", "train.threads=9"};
     make_folder("pictures");
     make_quarters("pictures/train-images-idx3-ubyte", "pictures/train-labels-idx1-ubyte", 64, 16,
                   1);
-    for (int i = 0; i < 32; i++) {
-        const bool half = i % 2, images = i / 8 % 2, far = i / 16;
+    for (int i = 0; i < 24; i++) {
+        const bool half = i % 2, images = i / 6 % 2, far = i / 12;
         struct run run;
         struct estimate e;
         struct run_config *c = configure_model(
             images ? resnet : wide,
-            (const char *[]){threads[i / 2 % 4], half ? "train.activations=bf16" : "train.steps=1",
+            (const char *[]){threads[i / 2 % 3], half ? "train.activations=bf16" : "train.steps=1",
                              half ? "strategy.precision=mixed" : "train.keep=1",
                              far ? far_device() : "train.device=cpu", "train.batch=8", NULL});
         if (images)
@@ -208,7 +207,7 @@ static void scratch_of_kernels(void **state)
         assert_ok(run_open(&run, c, NULL));
         assert_ok(estimate_run(&run, &e));
         assert_ok(run_train(&run));
-        assert_estimate(&run, &e, threads[i / 2 % 4]);
+        assert_estimate(&run, &e, threads[i / 2 % 3]);
         run_close(&run);
         free(c);
     }
@@ -251,7 +250,8 @@ static void scratch_of_logits(void **state)
     static const char *const narrow[] = {"model.layers=1", "model.width=32", "model.heads=2",
                                          "model.positions=64", NULL};
     write_tokens(at("wide.tok"), 20000, 1003);
-    for (int i = 0; i < 8; i++) {
+    const int cases = strcmp(test_device(), "cuda") ? 4 : 8; /* more rows than it holds at once */
+    for (int i = 0; i < cases; i++) {
         struct run run;
         struct estimate e;
         struct run_config *c = configure_model(
