@@ -52,14 +52,11 @@ void device_close(struct device *dev);
 /* Where the memory of one of that name would be; the host's, if there is none. */
 enum place device_place(const char *name);
 
-enum { MANY_THREADS = 8 }; /* more than these wait for memory rather than for arithmetic */
+enum { MANY_THREADS = 8 }; /* more of a processor wait for memory rather than for arithmetic */
 
 /* Whether a device of that name, with so many threads, better keeps what it could compute again:
  * where arithmetic waits for memory, as on a GPU. */
-static inline bool device_keeps(const char *name, int threads)
-{
-    return device_place(name) == PLACE_DEVICE || threads > MANY_THREADS;
-}
+bool device_keeps(const char *name, int threads);
 
 /* What computes, for people: "v4" (x86-64-v4 kernels), ... */
 const char *device_describe(const struct device *dev);

@@ -99,6 +99,12 @@ enum place device_place(const char *name)
     return ops ? ops->place : PLACE_HOST;
 }
 
+bool device_keeps(const char *name, int threads)
+{
+    const struct ops *ops = table_of(name);
+    return device_place(name) == PLACE_DEVICE || (ops == &ops_cpu && threads > MANY_THREADS);
+}
+
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,
                               int threads)
 {

@@ -38,7 +38,7 @@ static inline uint16_t bf16_round(float value)
  * ops may. */
 enum place { PLACE_HOST, PLACE_DEVICE };
 
-/* Elements somewhere in a buffer, passed by value. `data` NULL: absent. */
+/* Elements somewhere in a buffer, passed by value. `data` NULL: absent (but see view_there). */
 struct view {
     void *data;
     enum dtype type;

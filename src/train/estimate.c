@@ -381,16 +381,14 @@ static const char *what_helps(const struct run *run, const struct estimate *e)
                : "A smaller train.batch or train.seq, or train.recompute with more train.stages";
 }
 
-enum sotto_status estimate_choose(struct run *run, const struct available *a)
+void estimate_choose(struct run *run, const struct available *a)
 {
+    const double share = 0.75; /* an estimate lacks stacks and what others will take */
     const struct train_config *c = &run->config.train;
     struct estimate e;
     run->keeps_all = !c->recompute && device_keeps(c->device, cluster_threads(&run->cluster, NULL));
-    if (!run->keeps_all || device_place(c->device) != PLACE_HOST)
-        return SOTTO_OK;
-    TRY(estimate_run(run, &e));
-    run->keeps_all = e.total <= a->bytes;
-    return SOTTO_OK;
+    if (run->keeps_all && device_place(c->device) == PLACE_HOST)
+        run->keeps_all = estimate_run(run, &e) == SOTTO_OK && e.total <= share * a->bytes;
 }
 
 enum sotto_status estimate_check(const struct run *run)

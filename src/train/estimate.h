@@ -41,9 +41,8 @@ enum sotto_status estimate_left(const struct run *run, struct available *out);
 /* Leaves of an estimate what this process takes of that, with those that share its GPU. */
 void estimate_keep_ours(const struct run *run, struct estimate *e);
 
-/* Sets run->keeps_all: where that is faster and, on the host, an estimate with it is not above `a`.
- */
-enum sotto_status estimate_choose(struct run *run, const struct available *a);
+/* Sets run->keeps_all: where that is faster and, on the host, leaves a good part of `a`. */
+void estimate_choose(struct run *run, const struct available *a);
 
 /* Refuses a run whose estimate is more than that, with both. */
 enum sotto_status estimate_check(const struct run *run);

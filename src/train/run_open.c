@@ -248,7 +248,7 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (*from)
         TRY(weights_types(&run->model, parameters, run->head.anew, NULL));
     const struct available left = available_memory("");
-    TRY(estimate_choose(run, &left));
+    estimate_choose(run, &left);
     if (run->config.train.check_memory)
         TRY(estimate_check(run));
     run->start = calloc(count, sizeof *run->start);

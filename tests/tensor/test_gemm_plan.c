@@ -23,7 +23,7 @@ static void assert_within(const struct gemm_plan *p, const float *room, size_t f
     assert_ptr_equal(p->a, room);
     assert_true(p->a + strip_size(f, p->rows, p->depth) <= p->b);
     assert_true(p->rows % f->rows == 0 && p->columns % f->columns == 0);
-    if (team <= FEW) {
+    if (team <= FEW_THREADS) {
         assert_true(b_end <= room + floats);
         return;
     }

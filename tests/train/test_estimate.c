@@ -213,10 +213,11 @@ static void scratch_of_kernels(void **state)
     }
 }
 
-static double activations(const struct run *run)
+static double activations(const struct run *run, double *together)
 {
     struct estimate e;
     assert_ok(estimate_run(run, &e));
+    *together = e.total;
     return e.bytes[MEMORY_ACTIVATIONS];
 }
 
@@ -224,19 +225,23 @@ static double activations(const struct run *run)
 static void kept_by_many(void **state)
 {
     (void)state;
-    const struct available little = {1e3, "the test"}, much = {1e12, "the test"};
+    const struct available much = {1e12, "the test"};
+    double all;
     struct run run;
     struct run_config *c = configure((const char *[]){"train.threads=8", NULL});
     assert_ok(run_open(&run, c, NULL));
     assert_false(run.keeps_all);
-    const double least = activations(&run);
+    const double least = activations(&run, &all);
     run.config.train.threads = 9;
-    assert_ok(estimate_choose(&run, &much));
-    assert_true(run.keeps_all && activations(&run) > 1.3 * least);
-    assert_ok(estimate_choose(&run, &little));
-    assert_true(!run.keeps_all && activations(&run) == least);
+    estimate_choose(&run, &much);
+    assert_true(run.keeps_all && activations(&run, &all) > 1.3 * least);
+    const struct available little = {1.2 * all, "the test"}, enough = {1.4 * all, "the test"};
+    estimate_choose(&run, &enough);
+    assert_true(run.keeps_all);
+    estimate_choose(&run, &little);
+    assert_true(!run.keeps_all && activations(&run, &all) == least);
     run.config.train.recompute = true;
-    assert_ok(estimate_choose(&run, &much));
+    estimate_choose(&run, &much);
     assert_false(run.keeps_all);
     run_close(&run);
     free(c);

@@ -358,6 +358,11 @@ FOR_PARTS void merge_whole(float *c, size_t ldc, const float *sum, const float *
     const __m512 bias_0 = bias ? _mm512_loadu_ps(bias) : zero;
     const __m512 bias_1 = bias ? _mm512_loadu_ps(bias + 16) : zero;
     for (int i = 0; i < SIDE; i++, c += ldc, sum += SIDE) {
+        if (!from && !bias) { /* -0 stays what it is */
+            put(c, _mm512_load_ps(sum), send);
+            put(c + 16, _mm512_load_ps(sum + 16), send);
+            continue;
+        }
         const float *at = from ? from + (size_t)i * ld_from : NULL;
         const __m512 from_0 = at ? _mm512_loadu_ps(at) : zero;
         const __m512 from_1 = at ? _mm512_loadu_ps(at + 16) : zero;
@@ -402,7 +407,7 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
                 tile(k, a_at, b_at, to, ldc, parts, to, ldc);
                 continue;
             }
-            const float *next = base ? base : send ? sum : to;
+            const float *next = base ? base : send ? sum : to; /* `sum`: here already */
             tile(k, a_at, b_at, sum, SIDE, parts, next, base ? ld_from : send ? SIDE : ldc);
             if (whole)
                 merge_whole(to, ldc, sum, base, ld_from, bias_at, send);

@@ -38,7 +38,7 @@ static inline int team(const struct device *dev, size_t work)
 
 /* Whoever writes a cache line waits for all that hold it. So more threads than these pack products
  * for themselves, and more than MANY_THREADS send what others will read past the caches. */
-enum { FEW = 2 };
+enum { FEW_THREADS = 2 };
 
 static inline int thread_index(void)
 {

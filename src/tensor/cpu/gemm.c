@@ -274,7 +274,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     const int threads = team(dev, gemm_work(g));
     struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
     plan.g = g;
-    if (threads > FEW) {
+    if (threads > FEW_THREADS) {
 #pragma omp parallel num_threads(threads)
         work(&plan);
     } else {

@@ -23,7 +23,7 @@ static int deepest(const struct gemm_kernels *f)
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    if (dev->threads <= FEW || k > deepest(f))
+    if (dev->threads <= FEW_THREADS || k > deepest(f))
         return 0;
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
@@ -143,7 +143,7 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
     const struct gemm_kernels *f = plan.kernels;
     plan.deep = cut(k, deepest(f), 1, &plan.depth);
     plan.a = room;
-    if (threads <= FEW) {
+    if (threads <= FEW_THREADS) {
         plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
         plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
         plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
@@ -165,7 +165,7 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     const struct gemm_kernels *f = gemm_of(dev, half);
     const int depth = min_int(k, deepest(f));
     const size_t few = few_room(f, m, n, depth);
-    if (dev->threads <= FEW)
+    if (dev->threads <= FEW_THREADS)
         return few;
     const size_t counters = counters_room(
         ceil_div(k, deepest(f)), most_blocks(f, m, depth, dev->threads), ceil_div(n, COLUMNS));

@@ -4,6 +4,8 @@
 #define SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
 
 #include <assert.h>
+#include <float.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -247,6 +249,12 @@ static inline void _tile_stored(int t, void *to, size_t stride)
         memcpy((char *)to + (size_t)r * stride, plain_tiles[t].row[r], 64);
 }
 
+/* What is below the smallest normal number is zero, with its sign. */
+static inline float plain_flush(float x)
+{
+    return fabsf(x) < FLT_MIN ? copysignf(0, x) : x;
+}
+
 /* c += a b; b has pairs of rows side by side. */
 static inline void _tile_dpbf16ps(int c, int a, int b)
 {
@@ -259,7 +267,8 @@ static inline void _tile_dpbf16ps(int c, int a, int b)
             uint16_t right[32];
             memcpy(right, plain_tiles[b].row[l / 2], sizeof right);
             for (int j = 0; j < 16; j++)
-                sum[j] += plain_widen(left[l]) * plain_widen(right[2 * j + l % 2]);
+                sum[j] = plain_flush(fmaf(plain_flush(plain_widen(left[l])),
+                                          plain_flush(plain_widen(right[2 * j + l % 2])), sum[j]));
         }
         memcpy(plain_tiles[c].row[i], sum, sizeof sum);
     }
