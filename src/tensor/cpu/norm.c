@@ -45,26 +45,38 @@ static void add_partials(const struct plan *plan, struct view d, int sum, size_t
     store(plan->k, d, 0, width, total);
 }
 
-void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
-                           struct view gain, struct view bias, struct view stats)
+/* Layer norm, or RMS norm without a bias. */
+static void forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                    struct view gain, struct view bias, struct view stats, bool rms)
 {
     struct plan plan;
     size_t width = (size_t)p->width;
     if (!plan_init(&plan, dev, p, gain, bias, 0))
         return;
+    const struct norm_kernels *f = plan.k->norm;
 #pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
     {
 #pragma omp for schedule(static) nowait
         for (int r = 0; r < p->rows; r++) {
             float *room = plan.rooms + 3 * width * (size_t)thread_index();
+            float *stat = (float *)stats.data + 2 * r;
             size_t at = (size_t)r * width;
             float *out = place_sent(plan.k, y, at, room);
-            plan.k->norm->layer_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
-                                        plan.bias, (float *)stats.data + 2 * r, p->width, p->eps);
+            const float *in = load(plan.k, x, at, width, room + width);
+            if (rms)
+                f->rms_forward(out, in, plan.gain, stat, p->width, p->eps);
+            else
+                f->layer_forward(out, in, plan.gain, plan.bias, stat, p->width, p->eps);
             send(plan.k, y, at, width, out);
         }
         sent(plan.k);
     }
+}
+
+void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
+                           struct view gain, struct view bias, struct view stats)
+{
+    forward(dev, p, y, x, gain, bias, stats, false);
 }
 
 void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
@@ -98,23 +110,7 @@ void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct vie
 void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                          struct view gain, struct view stats)
 {
-    struct plan plan;
-    size_t width = (size_t)p->width;
-    if (!plan_init(&plan, dev, p, gain, view_none, 0))
-        return;
-#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
-    {
-#pragma omp for schedule(static) nowait
-        for (int r = 0; r < p->rows; r++) {
-            float *room = plan.rooms + 3 * width * (size_t)thread_index();
-            size_t at = (size_t)r * width;
-            float *out = place_sent(plan.k, y, at, room);
-            plan.k->norm->rms_forward(out, load(plan.k, x, at, width, room + width), plan.gain,
-                                      (float *)stats.data + 2 * r, p->width, p->eps);
-            send(plan.k, y, at, width, out);
-        }
-        sent(plan.k);
-    }
+    forward(dev, p, y, x, gain, view_none, stats, true);
 }
 
 void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
