@@ -44,5 +44,5 @@ int launch_sum_ranks(stream_t s, const struct ranks *p, size_t count)
         four = four && by_four(vec{(void *)p->x[i], p->half});
     for (int i = 0; i < p->n_out; i++)
         four = four && by_four(vec{p->out[i], p->half});
-    return each(s, ranks_each{*p}, count, four);
+    return each(s, ranks_each{*p}, count, four ? 4 : 1);
 }
