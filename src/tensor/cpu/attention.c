@@ -3,28 +3,31 @@
  * once).
  *
  * A task is a head of one sequence (forward) or a key/value head with the query heads that read it
- * (backward, so that dk and dv are summed by one thread in a fixed order). A task copies its keys
- * and values into scratch as fp32, transposed where they are contracted over the width. Queries
- * come in strips of ATTENTION_STRIP rows: a strip meets only the keys that its last row may see. */
+ * (backward, so that dk and dv are summed by one thread in a fixed order). A task packs its keys
+ * and values for the kernels of matrix products. Queries come in strips: a strip meets only the
+ * keys that its last row may see. */
 #include "tensor/cpu/attention.h"
 
 struct forward_room {
-    float *kt; /* (panels, width, PANEL) */
-    float *v;  /* (t_k, w)               */
-    float *q;  /* (STRIP, w)             */
-    float *s;  /* (STRIP, row)           */
-    float *o;  /* (STRIP, w)             */
+    float *k, *v; /* packed                                  */
+    float *q, *s; /* of a strip: queries, packed; (strip, row) */
+    float *p;     /* packed probabilities                    */
+    float *rows;  /* (t_k, width)                            */
+    float *o;     /* (strip, width)                          */
 };
 
-static struct forward_room forward_room(const struct attention *p, size_t w, size_t row,
-                                        struct room *rest)
+static struct forward_room forward_room(const struct head *h, struct room *rest)
 {
+    const struct attention *p = h->p;
+    const size_t width = (size_t)p->width, strip = (size_t)h->strip;
     struct forward_room room;
-    room.kt = cpu_take(rest, row * (size_t)p->width);
-    room.s = cpu_take(rest, STRIP * row);
-    room.v = cpu_take(rest, (size_t)p->t_k * w);
-    room.q = cpu_take(rest, STRIP * w);
-    room.o = cpu_take(rest, STRIP * w);
+    room.k = cpu_take(rest, right_size(h->f, p->t_k, p->width));
+    room.v = cpu_take(rest, right_size(h->f, p->width, p->t_k));
+    room.q = cpu_take(rest, left_size(h->f, h->strip, p->width));
+    room.s = cpu_take(rest, strip * h->row);
+    room.p = cpu_take(rest, left_size(h->f, h->strip, p->t_k));
+    room.rows = cpu_take(rest, ((size_t)p->t_k > strip ? (size_t)p->t_k : strip) * width);
+    room.o = cpu_take(rest, strip * width);
     return room;
 }
 
@@ -32,36 +35,39 @@ static void forward_strip(const struct head *h, const struct forward_room *room,
                           struct view q, float *lse, int i, int rows)
 {
     const struct attention *p = h->p;
-    const struct attention_kernels *f = h->k->attention;
-    int lo = key_start(p, i), hi = key_end(p, i + rows - 1), base = lo / PANEL * PANEL;
+    int first = key_start(p, i) / PANEL * PANEL, end = key_end(p, i + rows - 1);
     size_t o_at = query_at(h, i, p->o_stride);
-    struct rows out = {room->o, h->w};
-    if (in_place(h, o))
-        out = (struct rows){(float *)o.data + o_at, (size_t)p->o_stride};
-    float inverse[STRIP];
+    struct rows out = place_rows(h, room->o, o, o_at, p->o_stride);
+    float inverse[STRIP_ROWS];
 
-    strip_product(h, room->s,
-                  open_rows(h, room->q, q, query_at(h, i, p->q_stride), p->q_stride, rows),
-                  room->kt, rows, lo, hi);
+    pack_left(h, room->q,
+              open_rows(h, room->rows, q, query_at(h, i, p->q_stride), p->q_stride, rows), rows,
+              p->width, false);
+    score_product(h, room->s, room->q, room->k, rows, first, end);
     for (int r = 0; r < rows; r++)
-        inverse[r] = f->softmax(room->s + (size_t)r * h->row + base, key_start(p, i + r) - base,
-                                key_end(p, i + r) - base, hi - base, p->scale, &lse[i + r]);
-    f->product(rows, (int)h->w, hi - base, room->s + base, h->row, 1, room->v + (size_t)base * h->w,
-               h->w, out.at, out.ld, false);
+        inverse[r] = h->k->attention->softmax(
+            room->s + (size_t)r * h->row + first, key_start(p, i + r) - first,
+            key_end(p, i + r) - first, end - first, p->scale, &lse[i + r]);
+    pack_left(h, room->p, (struct rows){room->s + first, h->row}, rows, end - first, false);
+    key_product(h, out, room->p, room->v, rows, first, end);
     for (int r = 0; r < rows; r++)
-        h->k->vector->scale(out.at + (size_t)r * out.ld, inverse[r], h->w);
-    if (!in_place(h, o))
-        store_rows(h, o, o_at, p->o_stride, room->o, rows);
+        h->k->vector->scale(out.at + (size_t)r * out.ld, inverse[r], (size_t)p->width);
+    if (out.at == room->o)
+        store_rows(h, o, o_at, p->o_stride, out, rows);
 }
 
 static void forward_head(const struct head *h, const struct forward_room *room, struct view o,
                          struct view q, struct view k, struct view v, float *lse)
 {
     const struct attention *p = h->p;
-    open_panels(h, room->kt, room->v, k, p->k_stride);
-    load_rows(h, room->v, v, key_at(h, 0, p->v_stride), p->v_stride, p->t_k);
-    for (int i = 0; i < p->t_q; i += STRIP)
-        forward_strip(h, room, o, q, lse, i, min_int(STRIP, p->t_q - i));
+    pack_right(h, room->k,
+               open_rows(h, room->rows, k, key_at(h, 0, p->k_stride), p->k_stride, p->t_k), p->t_k,
+               p->width, true);
+    pack_right(h, room->v,
+               open_rows(h, room->rows, v, key_at(h, 0, p->v_stride), p->v_stride, p->t_k),
+               p->width, p->t_k, false);
+    for (int i = 0; i < p->t_q; i += h->strip)
+        forward_strip(h, room, o, q, lse, i, min_int(h->strip, p->t_q - i));
 }
 
 /* A few queries against a long cache: every key and value is read once, where it lies. */
@@ -72,19 +78,19 @@ static void decode_head(const struct head *h, const struct forward_room *room, s
     size_t width = (size_t)p->width;
     for (int i = 0; i < p->t_q; i++) {
         int lo = key_start(p, i), hi = key_end(p, i);
-        load_rows(h, room->q, q, query_at(h, i, p->q_stride), p->q_stride, 1);
+        const float *query = load(h->k, q, query_at(h, i, p->q_stride), width, room->q);
         for (int j = lo; j < hi; j++) {
-            const float *key = load(h->k, k, key_at(h, j, p->k_stride), width, room->v);
-            room->s[j] = h->k->attention->dot(room->q, key, p->width);
+            const float *key = load(h->k, k, key_at(h, j, p->k_stride), width, room->rows);
+            room->s[j] = h->k->attention->dot(query, key, p->width);
         }
         float inverse = h->k->attention->softmax(room->s, lo, hi, hi, p->scale, &lse[i]);
-        memset(room->o, 0, h->w * sizeof *room->o);
+        memset(room->o, 0, width * sizeof *room->o);
         for (int j = lo; j < hi; j++) {
-            const float *value = load(h->k, v, key_at(h, j, p->v_stride), width, room->v);
+            const float *value = load(h->k, v, key_at(h, j, p->v_stride), width, room->rows);
             h->k->vector->axpy(room->o, room->s[j], value, width);
         }
         h->k->vector->scale(room->o, inverse, width);
-        store_rows(h, o, query_at(h, i, p->o_stride), p->o_stride, room->o, 1);
+        store(h->k, o, query_at(h, i, p->o_stride), width, room->o);
     }
 }
 
@@ -92,21 +98,23 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
                            struct view q, struct view k, struct view v, struct view lse)
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q <= p->t_k && lse.type == DTYPE_F32);
-    size_t w = round_up((size_t)p->width, PAD), row = row_size(p);
+    enum { FEW = 3 }; /* queries that packed keys would cost more than they save */
+    const struct head any = head_of(dev, p);
     struct room one = {0};
-    forward_room(p, w, row, &one);
+    forward_room(&any, &one);
     char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
 #pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->heads; task++) {
         struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
-        struct forward_room room = forward_room(p, w, row, &rest);
-        int head = task % p->heads;
-        struct head h = {
-            kernels_of(dev), p, task / p->heads, head, head / (p->heads / p->kv_heads), w, row};
+        struct forward_room room = forward_room(&any, &rest);
+        struct head h = any;
+        h.b = task / p->heads;
+        h.head = task % p->heads;
+        h.kv_head = h.head / (p->heads / p->kv_heads);
         float *out = (float *)lse.data + (size_t)task * (size_t)p->t_q;
-        if (p->t_q < STRIP / 2)
+        if (p->t_q < FEW)
             decode_head(&h, &room, o, q, k, v, out);
         else
             forward_head(&h, &room, o, q, k, v, out);

@@ -1,4 +1,5 @@
-/* Shared by the two passes of attention: where a head's rows are, and the score product. */
+/* Shared by the two passes of attention: where a head's rows are, and products of packed operands
+ * (gemm.c), of which a task has all to itself. */
 #ifndef SOTTO_TENSOR_CPU_ATTENTION_H
 #define SOTTO_TENSOR_CPU_ATTENTION_H
 
@@ -6,14 +7,18 @@
 
 #include "tensor/cpu/cpu.h"
 
-enum { PAD = ATTENTION_PAD, PANEL = ATTENTION_PANEL, STRIP = ATTENTION_STRIP };
+enum {
+    PANEL = 64, /* keys that a strip leaves out or meets at once: a multiple of every kernel's */
+    STRIP_ROWS = 32 /* queries of a strip, or as many as the kernel's rows make of it */
+};
 
 /* One task's place in the problem. */
 struct head {
     const struct kernels *k;
+    const struct gemm_kernels *f;
     const struct attention *p;
     int b, head, kv_head;
-    size_t w;   /* width, padded                    */
+    int strip;  /* rows of queries at a time        */
     size_t row; /* floats of a row of scores        */
 };
 
@@ -50,67 +55,107 @@ struct rows {
     size_t ld;
 };
 
-/* `rows` rows into y (rows, w), the padding zero. */
-static inline struct rows load_rows(const struct head *h, float *y, struct view x, size_t at,
-                                    int stride, int rows)
-{
-    size_t width = (size_t)h->p->width;
-    for (int r = 0; r < rows; r++, at += (size_t)stride) {
-        float *to = y + (size_t)r * h->w;
-        const float *from = load(h->k, x, at, width, to);
-        if (from != to)
-            memcpy(to, from, width * sizeof *to);
-        if (h->w > width)
-            memset(to + width, 0, (h->w - width) * sizeof *to);
-    }
-    return (struct rows){y, h->w};
-}
-
-/* Rows that need no padding and no widening are used where they lie. */
-static inline bool in_place(const struct head *h, struct view x)
-{
-    return x.type == DTYPE_F32 && h->w == (size_t)h->p->width;
-}
-
+/* Where they lie, or widened in `room`. */
 static inline struct rows open_rows(const struct head *h, float *room, struct view x, size_t at,
                                     int stride, int rows)
 {
-    if (in_place(h, x))
+    const size_t width = (size_t)h->p->width;
+    if (x.type == DTYPE_F32)
         return (struct rows){(float *)x.data + at, (size_t)stride};
-    return load_rows(h, room, x, at, stride, rows);
+    for (int r = 0; r < rows; r++)
+        load(h->k, x, at + (size_t)r * (size_t)stride, width, room + (size_t)r * width);
+    return (struct rows){room, width};
+}
+
+/* Where results may be put, and, behind it, how they come to y. */
+static inline struct rows place_rows(const struct head *h, float *room, struct view y, size_t at,
+                                     int stride)
+{
+    if (y.type == DTYPE_F32)
+        return (struct rows){(float *)y.data + at, (size_t)stride};
+    return (struct rows){room, (size_t)h->p->width};
 }
 
 static inline void store_rows(const struct head *h, struct view y, size_t at, int stride,
-                              const float *x, int rows)
+                              struct rows x, int rows)
 {
-    for (int r = 0; r < rows; r++, x += h->w, at += (size_t)stride)
-        store(h->k, y, at, (size_t)h->p->width, x);
+    for (int r = 0; r < rows; r++)
+        store(h->k, y, at + (size_t)r * (size_t)stride, (size_t)h->p->width,
+              x.at + (size_t)r * x.ld);
 }
 
-/* The transposed panels of all keys or values; `room` for a copy of them. */
-static inline void open_panels(const struct head *h, float *panels, float *room, struct view x,
-                               int stride)
+static inline struct rows skip_rows(struct rows rows, int n)
 {
-    struct rows rows = open_rows(h, room, x, key_at(h, 0, stride), stride, h->p->t_k);
-    h->k->attention->transpose(panels, rows.at, rows.ld, h->p->t_k, h->p->width);
+    return (struct rows){rows.at + (size_t)n * rows.ld, rows.ld};
 }
 
-/* s (rows, keys of the panels that hold [lo, hi)) = a b^T for a strip of rows of a; b is
- * transposed. Element j of a row of s is key j: panels before lo are left alone. */
-static inline void strip_product(const struct head *h, float *s, struct rows a,
-                                 const float *b_panels, int rows, int lo, int hi)
+/* Floats of packed operands: so many rows, or columns, of a depth. */
+static inline size_t left_size(const struct gemm_kernels *f, int rows, int k)
 {
-    for (int j = lo / PANEL * PANEL; j < hi; j += PANEL) {
-        int n = (int)round_up((size_t)min_int(PANEL, hi - j), PAD);
-        h->k->attention->product(rows, n, h->p->width, a.at, a.ld, 1,
-                                 b_panels + (size_t)j * (size_t)h->p->width, PANEL, s + j, h->row,
-                                 false);
-    }
+    return strip_size(f, (int)round_up((size_t)rows, (size_t)f->rows), k);
+}
+
+static inline size_t right_size(const struct gemm_kernels *f, int columns, int k)
+{
+    return strip_size(f, (int)round_up((size_t)columns, (size_t)f->columns), k);
+}
+
+/* The left operand: n rows, k deep, at x.at; or, `across`, columns of k rows. */
+static inline void pack_left(const struct head *h, float *to, struct rows x, int n, int k,
+                             bool across)
+{
+    const struct gemm_kernels *f = h->f;
+    for (int i = 0; i < n; i += f->rows, to += strip_size(f, f->rows, k))
+        f->pack_a(to, x.at + (size_t)i * (across ? 1 : x.ld), x.ld, min_int(f->rows, n - i), k,
+                  !across);
+}
+
+/* The right operand: n columns of k rows; or, `across`, n rows, k deep. */
+static inline void pack_right(const struct head *h, float *to, struct rows x, int n, int k,
+                              bool across)
+{
+    const struct gemm_kernels *f = h->f;
+    for (int j = 0; j < n; j += f->columns, to += strip_size(f, f->columns, k))
+        f->pack_b(to, x.at + (size_t)j * (across ? x.ld : 1), x.ld, min_int(f->columns, n - j), k,
+                  across);
+}
+
+/* s (rows, row) at keys [first, end) = a b^T over the width; `first` begins a panel, and b has all
+ * keys. */
+static inline void score_product(const struct head *h, float *s, const float *a, const float *b,
+                                 int rows, int first, int end)
+{
+    h->f->block(rows, end - first, h->p->width, a, b + strip_size(h->f, first, h->p->width),
+                s + first, h->row, NULL, 0, NULL);
+}
+
+/* c (rows, width) = a b over keys [first, end), of which b has all and a those alone. */
+static inline void key_product(const struct head *h, struct rows c, const float *a, const float *b,
+                               int rows, int first, int end)
+{
+    const struct gemm_kernels *f = h->f;
+    b += strip_size(f, f->columns, first);
+    for (int j = 0; j < h->p->width; j += f->columns, b += strip_size(f, f->columns, h->p->t_k))
+        f->block(rows, min_int(f->columns, h->p->width - j), end - first, a, b, c.at + j, c.ld,
+                 NULL, 0, NULL);
+}
+
+static inline int strip_rows(const struct gemm_kernels *f)
+{
+    return f->rows < STRIP_ROWS ? STRIP_ROWS / f->rows * f->rows : f->rows;
 }
 
 static inline size_t row_size(const struct attention *p)
 {
     return round_up((size_t)p->t_k, PANEL);
+}
+
+static inline struct head head_of(const struct device *dev, const struct attention *p)
+{
+    const struct gemm_kernels *f = gemm_of(dev, false);
+    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0);
+    return (struct head){
+        .k = kernels_of(dev), .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }
 
 static inline size_t attention_work(const struct attention *p)

@@ -5,30 +5,42 @@
  * sums it reads and writes once. */
 #include "tensor/cpu/attention.h"
 
-enum { BLOCK = 4 * STRIP };
+enum { STRIPS = 2 }; /* of a block */
 
 struct backward_room {
-    float *kt, *vt;     /* (panels, width, PANEL) */
-    float *k, *dk, *dv; /* (t_k, w)              */
-    float *q, *dy, *dq; /* (BLOCK, w)            */
-    float *s, *ds;      /* (BLOCK, row)          */
+    float *k, *kt, *vt; /* packed: over keys, and over the width      */
+    float *dk, *dv;     /* (t_k, width); dk holds widened rows before */
+    float *left;        /* packed: a strip, or keys of a block        */
+    float *right;       /* packed: rows of a block                    */
+    float *s, *ds;      /* (block, row)                               */
+    float *q, *dy, *dq; /* (block, width): where they are not fp32    */
 };
 
-static struct backward_room backward_room(const struct attention *p, size_t w, size_t row,
-                                          struct room *rest)
+static int block_rows(const struct head *h)
 {
+    return STRIPS * h->strip;
+}
+
+static struct backward_room backward_room(const struct head *h, struct room *rest)
+{
+    const struct attention *p = h->p;
+    const size_t width = (size_t)p->width, keys = (size_t)p->t_k * width;
+    const size_t block = (size_t)block_rows(h);
+    const size_t strip = left_size(h->f, h->strip, p->t_k > p->width ? p->t_k : p->width);
+    const size_t across = left_size(h->f, h->f->rows, block_rows(h));
     struct backward_room room;
-    size_t panels = row * (size_t)p->width, keys = (size_t)p->t_k * w;
-    room.kt = cpu_take(rest, panels);
-    room.vt = cpu_take(rest, panels);
-    room.s = cpu_take(rest, BLOCK * row);
-    room.ds = cpu_take(rest, BLOCK * row);
-    room.k = cpu_take(rest, keys);
+    room.kt = cpu_take(rest, right_size(h->f, p->t_k, p->width));
+    room.vt = cpu_take(rest, right_size(h->f, p->t_k, p->width));
+    room.k = cpu_take(rest, right_size(h->f, p->width, p->t_k));
+    room.s = cpu_take(rest, block * h->row);
+    room.ds = cpu_take(rest, block * h->row);
+    room.left = cpu_take(rest, strip > across ? strip : across);
+    room.right = cpu_take(rest, right_size(h->f, p->width, block_rows(h)));
     room.dk = cpu_take(rest, keys);
     room.dv = cpu_take(rest, keys);
-    room.q = cpu_take(rest, BLOCK * w);
-    room.dy = cpu_take(rest, BLOCK * w);
-    room.dq = cpu_take(rest, BLOCK * w);
+    room.q = cpu_take(rest, block * width);
+    room.dy = cpu_take(rest, block * width);
+    room.dq = cpu_take(rest, block * width);
     return room;
 }
 
@@ -51,11 +63,6 @@ struct block {
     int i, rows, first, end;
 };
 
-static struct rows skip_rows(struct rows rows, int n)
-{
-    return (struct rows){rows.at + (size_t)n * rows.ld, rows.ld};
-}
-
 /* p, ds and dq of rows [at, at + rows) of a block; p and ds are zero where a query does not see a
  * key. */
 static void backward_strip(const struct head *h, const struct backward_room *room,
@@ -63,22 +70,38 @@ static void backward_strip(const struct head *h, const struct backward_room *roo
                            int rows)
 {
     const struct attention *p = h->p;
-    const struct attention_kernels *f = h->k->attention;
-    int i = block->i + at, first = block->first;
-    int lo = key_start(p, i), hi = key_end(p, i + rows - 1);
+    int i = block->i + at, first = block->first, end = key_end(p, i + rows - 1);
     float *s = room->s + (size_t)at * h->row, *ds = room->ds + (size_t)at * h->row;
-    struct rows dy = skip_rows(block->dy, at), dq = skip_rows(block->dq, at);
+    struct rows dy = skip_rows(block->dy, at);
 
-    strip_product(h, s, skip_rows(block->q, at), room->kt, rows, lo, hi);
-    strip_product(h, ds, dy, room->vt, rows, lo, hi);
+    pack_left(h, room->left, skip_rows(block->q, at), rows, p->width, false);
+    score_product(h, s, room->left, room->kt, rows, first, end);
+    pack_left(h, room->left, dy, rows, p->width, false);
+    score_product(h, ds, room->left, room->vt, rows, first, end);
     for (int r = 0; r < rows; r++) {
         size_t row = (size_t)r * h->row + (size_t)first;
-        f->softmax_backward(s + row, ds + row, key_start(p, i + r) - first,
-                            key_end(p, i + r) - first, block->end - first, p->scale, lse[i + r],
-                            row_delta(h, dy.at + (size_t)r * dy.ld, o, i + r));
+        h->k->attention->softmax_backward(s + row, ds + row, key_start(p, i + r) - first,
+                                          key_end(p, i + r) - first, block->end - first, p->scale,
+                                          lse[i + r],
+                                          row_delta(h, dy.at + (size_t)r * dy.ld, o, i + r));
     }
-    f->product(rows, (int)h->w, hi - first, ds + first, h->row, 1, room->k + (size_t)first * h->w,
-               h->w, dq.at, dq.ld, false);
+    pack_left(h, room->left, (struct rows){ds + first, h->row}, rows, end - first, false);
+    key_product(h, skip_rows(block->dq, at), room->left, room->k, rows, first, end);
+}
+
+/* d (keys, width) += s^T x for a block's rows. */
+static void add_to_keys(const struct head *h, const struct backward_room *room,
+                        const struct block *block, float *d, const float *s, struct rows x)
+{
+    const int width = h->p->width;
+    pack_right(h, room->right, x, width, block->rows, false);
+    for (int j = block->first; j < block->end; j += h->f->rows) {
+        const int n = min_int(h->f->rows, block->end - j);
+        float *to = d + (size_t)j * (size_t)width;
+        pack_left(h, room->left, (struct rows){(float *)s + j, h->row}, n, block->rows, true);
+        h->f->block(n, width, block->rows, room->left, room->right, to, (size_t)width, to,
+                    (size_t)width, NULL);
+    }
 }
 
 static void backward_block(const struct head *h, const struct backward_room *room, struct view dq,
@@ -86,28 +109,20 @@ static void backward_block(const struct head *h, const struct backward_room *roo
                            int rows)
 {
     const struct attention *p = h->p;
-    const struct attention_kernels *f = h->k->attention;
     size_t q_at = query_at(h, i, p->q_stride), dy_at = query_at(h, i, p->o_stride);
     struct block block = {.q = open_rows(h, room->q, q, q_at, p->q_stride, rows),
                           .dy = open_rows(h, room->dy, dy, dy_at, p->o_stride, rows),
-                          .dq = {room->dq, h->w},
+                          .dq = place_rows(h, room->dq, dq, q_at, p->q_stride),
                           .i = i,
                           .rows = rows,
                           .first = key_start(p, i) / PANEL * PANEL,
                           .end = key_end(p, i + rows - 1)};
-    if (in_place(h, dq))
-        block.dq = (struct rows){(float *)dq.data + q_at, (size_t)p->q_stride};
-    int keys = block.end - block.first;
-    size_t skip = (size_t)block.first * h->w;
-
-    for (int r = 0; r < rows; r += STRIP)
-        backward_strip(h, room, &block, o, lse, r, min_int(STRIP, rows - r));
-    if (!in_place(h, dq))
-        store_rows(h, dq, q_at, p->q_stride, room->dq, rows);
-    f->product(keys, (int)h->w, rows, room->s + block.first, 1, h->row, block.dy.at, block.dy.ld,
-               room->dv + skip, h->w, true);
-    f->product(keys, (int)h->w, rows, room->ds + block.first, 1, h->row, block.q.at, block.q.ld,
-               room->dk + skip, h->w, true);
+    for (int r = 0; r < rows; r += h->strip)
+        backward_strip(h, room, &block, o, lse, r, min_int(h->strip, rows - r));
+    if (block.dq.at == room->dq)
+        store_rows(h, dq, q_at, p->q_stride, block.dq, rows);
+    add_to_keys(h, room, &block, room->dv, room->s, block.dy);
+    add_to_keys(h, room, &block, room->dk, room->ds, block.q);
 }
 
 void cpu_attention_backward(struct device *dev, const struct attention *p, struct view dq,
@@ -115,9 +130,10 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
                             struct view q, struct view k, struct view v, struct view lse)
 {
     assert(p->heads % p->kv_heads == 0 && p->t_q == p->t_k && lse.type == DTYPE_F32);
-    size_t w = round_up((size_t)p->width, PAD), row = row_size(p), keys = (size_t)p->t_k * w;
+    const struct head any = head_of(dev, p);
+    const size_t keys = (size_t)p->t_k * (size_t)p->width;
     struct room one = {0};
-    backward_room(p, w, row, &one);
+    backward_room(&any, &one);
     char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
@@ -125,21 +141,28 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
 #pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
     for (int task = 0; task < p->batch * p->kv_heads; task++) {
         struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
-        struct backward_room room = backward_room(p, w, row, &rest);
-        struct head h = {kernels_of(dev), p, task / p->kv_heads, 0, task % p->kv_heads, w, row};
-        open_panels(&h, room.vt, room.k, v, p->v_stride);
-        open_panels(&h, room.kt, room.k, k, p->k_stride);
-        load_rows(&h, room.k, k, key_at(&h, 0, p->k_stride), p->k_stride, p->t_k);
+        struct backward_room room = backward_room(&any, &rest);
+        struct head h = any;
+        h.b = task / p->kv_heads;
+        h.kv_head = task % p->kv_heads;
+        const size_t k_at = key_at(&h, 0, p->k_stride), v_at = key_at(&h, 0, p->v_stride);
+        pack_right(&h, room.vt, open_rows(&h, room.dk, v, v_at, p->v_stride, p->t_k), p->t_k,
+                   p->width, true);
+        const struct rows all = open_rows(&h, room.dk, k, k_at, p->k_stride, p->t_k);
+        pack_right(&h, room.kt, all, p->t_k, p->width, true);
+        pack_right(&h, room.k, all, p->width, p->t_k, false);
         memset(room.dk, 0, keys * sizeof(float));
         memset(room.dv, 0, keys * sizeof(float));
         for (int g = 0; g < group; g++) {
             h.head = h.kv_head * group + g;
             const float *row_lse =
                 (float *)lse.data + (size_t)(h.b * p->heads + h.head) * (size_t)p->t_q;
-            for (int i = 0; i < p->t_q; i += BLOCK)
-                backward_block(&h, &room, dq, dy, o, q, row_lse, i, min_int(BLOCK, p->t_q - i));
+            for (int i = 0; i < p->t_q; i += block_rows(&h))
+                backward_block(&h, &room, dq, dy, o, q, row_lse, i,
+                               min_int(block_rows(&h), p->t_q - i));
         }
-        store_rows(&h, dk, key_at(&h, 0, p->k_stride), p->k_stride, room.dk, p->t_k);
-        store_rows(&h, dv, key_at(&h, 0, p->v_stride), p->v_stride, room.dv, p->t_k);
+        const size_t width = (size_t)p->width;
+        store_rows(&h, dk, k_at, p->k_stride, (struct rows){room.dk, width}, p->t_k);
+        store_rows(&h, dv, v_at, p->v_stride, (struct rows){room.dv, width}, p->t_k);
     }
 }

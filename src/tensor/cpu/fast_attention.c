@@ -6,7 +6,6 @@
 #include <math.h>
 
 #include "tensor/cpu/fast_math.h"
-#include "tensor/cpu/fast_transpose.h"
 #include "tensor/cpu/kernels.h"
 
 #if defined(__AVX512F__)
@@ -86,16 +85,6 @@ static void product(int m, int n, int k, const float *a, size_t a_row, size_t a_
     case 1:
         strip(1, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
         break;
-    }
-}
-
-static void transpose(float *y, const float *x, size_t ldx, int rows, int columns)
-{
-    for (int r = 0; r < rows; r += ATTENTION_PANEL, y += columns * ATTENTION_PANEL) {
-        int n = rows - r < ATTENTION_PANEL ? rows - r : ATTENTION_PANEL;
-        transpose_block(y, ATTENTION_PANEL, x + (size_t)r * ldx, ldx, n, columns);
-        for (int c = 0; c < columns && n < ATTENTION_PANEL; c++)
-            memset(y + c * ATTENTION_PANEL + n, 0, (size_t)(ATTENTION_PANEL - n) * sizeof *y);
     }
 }
 
@@ -186,7 +175,6 @@ static float dot(const float *a, const float *b, int n)
 
 const struct attention_kernels KERNELS(fast_attention) = {
     .product = product,
-    .transpose = transpose,
     .softmax = softmax,
     .softmax_backward = softmax_backward,
     .dot = dot,

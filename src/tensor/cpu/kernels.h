@@ -100,18 +100,14 @@ struct image_kernels {
     void (*max_give)(float *y, const float *x, const uint8_t *winner, uint8_t tap, size_t n);
 };
 
-/* Shapes that the small products of attention want: columns padded to PAD floats, PANEL columns of
- * a transposed operand together, STRIP rows at a time. */
-enum { ATTENTION_PAD = 16, ATTENTION_PANEL = 64, ATTENTION_STRIP = 6 };
+/* Shapes that small products want: columns padded to PAD floats, STRIP rows at a time. */
+enum { ATTENTION_PAD = 16, ATTENTION_STRIP = 6 };
 
 struct attention_kernels {
     /* c (m, n) = a b, or += when `add`. b and c are rows with leading dimensions; a is element (i,
      * l) at a[i*a_row + l*a_col], so it may be transposed. n is a multiple of ATTENTION_PAD. */
     void (*product)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
                     size_t ldb, float *c, size_t ldc, bool add);
-    /* y = transpose of x (rows, ldx), in panels: element (r, c) of x is at
-     * y[(r / PANEL * columns + c) * PANEL + r % PANEL]; zeros fill the last panel. */
-    void (*transpose)(float *y, const float *x, size_t ldx, int rows, int columns);
     /* s[lo, hi) becomes exp(scale*s - max), the rest of s[0, n) zero; returns 1 / sum and the lse.
      */
     float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
