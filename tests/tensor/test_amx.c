@@ -1,12 +1,14 @@
 /* The kernels of the matrix unit with its instructions in plain C (plain/immintrin.h): what is
- * packed from matrices of any shape, and products of it, beside sums in double precision. */
-#include "tensor/cpu/kernels.h"
+ * packed from matrices of any shape, products of it beside sums in double precision, and attention
+ * beside that of this machine. */
+#include "tensor/cpu/cpu.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/rng.h"
 #include "base/scratch.h"
+#include "tensor/op_cases.h"
 
 int plain_sent;
 
@@ -23,7 +25,7 @@ struct product {
     size_t lda, ldb, ldc;
 };
 
-static struct room {
+static struct {
     float a[(M + PAD) * (K + PAD)], b[(N + PAD) * (K + PAD)];
     uint16_t b_half[(N + PAD) * (K + PAD)];
     float residual[M * (N + 32)], bias[N];
@@ -217,9 +219,57 @@ static void split_rows(void **state)
     }
 }
 
+static void compare(const struct op_room *got, const struct op_room *want)
+{
+    for (int i = 0; i < got->n; i++) {
+        const float *x = got->view[i].data, *y = want->view[i].data;
+        float largest = 1;
+        for (size_t e = 0; e < got->operand[i].count; e++)
+            largest = fmaxf(largest, fabsf(y[e]));
+        for (size_t e = 0; e < got->operand[i].count; e++)
+            if (!(fabsf(x[e] - y[e]) <= 4e-6f * largest))
+                fail_with("%s[%zu] of %d x %d queries is %.9g, not %.9g", got->operand[i].name, e,
+                          got->c->d[0], got->c->d[1], (double)x[e], (double)y[e]);
+    }
+}
+
+/* Both passes as without the unit. */
+static void attention(void **state)
+{
+    (void)state;
+    enum { LONGEST = 70 };
+    struct memory memory = {0};
+    struct device with, without;
+    assert_ok(device_open(&without, "cpu", &memory, 1));
+    assert_ok(device_open(&with, "cpu", &memory, 1));
+    struct kernels kernels = *kernels_of(&with);
+    const void *impl = with.impl;
+    kernels.gemm = &plain_amx;
+    with.impl = &kernels;
+    int all = 0;
+    for (size_t i = 0; i < op_cases_count; i++) {
+        const struct op_case *c = &op_cases[i];
+        struct op_room got, want;
+        if (strcmp(c->op, "attention") != 0 || c->d[1] > LONGEST || all++ % LEAP != 0)
+            continue;
+        assert_ok(op_room_init(&want, &without, c, 0));
+        assert_ok(op_room_copy(&got, &with, &want, 0));
+        for (int pass = 0; pass < family_of(c)->passes; pass++) {
+            op_room_run(&want, pass);
+            op_room_run(&got, pass);
+            compare(&got, &want);
+        }
+        op_room_free(&got);
+        op_room_free(&want);
+    }
+    with.impl = impl;
+    device_close(&with);
+    device_close(&without);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(signs_of_zeros),
-                                       cmocka_unit_test(split_rows)};
+                                       cmocka_unit_test(split_rows), cmocka_unit_test(attention)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
