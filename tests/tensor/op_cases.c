@@ -703,8 +703,8 @@ static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
     return ok ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a test's operand");
 }
 
-static enum sotto_status make_room(struct op_room *room, struct device *dev,
-                                   const struct op_case *c, unsigned half)
+enum sotto_status op_room_make(struct op_room *room, struct device *dev, const struct op_case *c,
+                               unsigned half)
 {
     *room = (struct op_room){.dev = dev, .c = c};
     room->n = family_of(c)->operands(c, room->operand);
@@ -725,7 +725,7 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
     /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
     const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
     const bool coarse = half && product;
-    TRY(make_room(room, dev, c, half));
+    TRY(op_room_make(room, dev, c, half));
     for (int i = 0; i < room->n; i++)
         if (room->operand[i].count)
             TRY(start_value(room, i, coarse));
@@ -735,7 +735,7 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
 enum sotto_status op_room_copy(struct op_room *room, struct device *dev, const struct op_room *from,
                                unsigned half)
 {
-    TRY(make_room(room, dev, from->c, half));
+    TRY(op_room_make(room, dev, from->c, half));
     for (int i = 0; i < room->n; i++)
         if (room->operand[i].count)
             memcpy(room->view[i].data, from->view[i].data,

@@ -88,6 +88,9 @@ struct op_room {
 /* `half`: the kinds that are bf16. Values come from (case, operand) alone. */
 enum sotto_status op_room_init(struct op_room *room, struct device *dev, const struct op_case *c,
                                unsigned half);
+/* The same without values, for what depends on none. */
+enum sotto_status op_room_make(struct op_room *room, struct device *dev, const struct op_case *c,
+                               unsigned half);
 /* The same with another's values, both in host memory: making them takes longer than most ops. */
 enum sotto_status op_room_copy(struct op_room *room, struct device *dev, const struct op_room *from,
                                unsigned half);
