@@ -4,7 +4,7 @@
  *
  * For fp32: an fp32 number is the exact sum of three bf16 numbers, x = x0 + x1 + x2, each the
  * rounding of what the ones before it leave. Of the nine products of two such sums the six largest
- * are taken, smallest first, and summed in fp32; the three that are dropped are below 2^-25 of |a
+ * are taken, the largest last, and summed in fp32; the three that are dropped are below 2^-25 of |a
  * b|. So the error is that of any fp32 product (measured: smaller, for sums of 384 terms), at about
  * three times the speed of fused multiply-adds.
  *

@@ -1,6 +1,6 @@
-/* Attention, never holding more than a few rows of scores (after FlashAttention, Dao et al.
- * 2022, without its online softmax: a row of scores fits the cache, so a row is normalised at
- * once).
+/* Attention, never holding more than a strip of rows of scores, or a block in backward (after
+ * FlashAttention, Dao et al. 2022, without its online softmax: a row of scores fits the cache, so a
+ * row is normalised at once).
  *
  * A task is a head of one sequence (forward) or a key/value head with the query heads that read it
  * (backward, so that dk and dv are summed by one thread in a fixed order). A task packs its keys

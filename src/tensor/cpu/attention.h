@@ -1,5 +1,5 @@
-/* Shared by the two passes of attention: where a head's rows are, and products of packed operands
- * (gemm.c), of which a task has all to itself. */
+/* Shared by the two passes of attention: where a head's rows are, and products of operands that a
+ * task packs for itself (struct gemm_kernels). */
 #ifndef SOTTO_TENSOR_CPU_ATTENTION_H
 #define SOTTO_TENSOR_CPU_ATTENTION_H
 
@@ -9,7 +9,7 @@
 
 enum {
     PANEL = 64, /* keys that a strip leaves out or meets at once: a multiple of every kernel's */
-    STRIP_ROWS = 32 /* queries of a strip, or as many as the kernel's rows make of it */
+    STRIP_ROWS = 32 /* queries of a strip, at most: a multiple of the kernel's rows */
 };
 
 /* One task's place in the problem. */
@@ -142,7 +142,7 @@ static inline void key_product(const struct head *h, struct rows c, const float 
 
 static inline int strip_rows(const struct gemm_kernels *f)
 {
-    return f->rows < STRIP_ROWS ? STRIP_ROWS / f->rows * f->rows : f->rows;
+    return STRIP_ROWS / f->rows * f->rows;
 }
 
 static inline size_t row_size(const struct attention *p)
@@ -153,7 +153,7 @@ static inline size_t row_size(const struct attention *p)
 static inline struct head head_of(const struct device *dev, const struct attention *p)
 {
     const struct gemm_kernels *f = gemm_of(dev, false);
-    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0);
+    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && f->rows <= STRIP_ROWS);
     return (struct head){
         .k = kernels_of(dev), .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }

@@ -1,8 +1,8 @@
-/* The pieces of blocked attention: small matrix products, softmax of a score row, a transposition.
+/* Softmax of rows of scores, and small matrix products (of the cosine transform, codec.c).
  *
- * The products have a few dozen rows and live in the first two caches, where a library's packing
- * costs more than it saves. A tile of ROWS x VECTORS vectors of c stays in registers; a is
- * broadcast, which makes its transposition free, and b is read in rows. */
+ * Such a product has a few dozen rows and lives in the first two caches, where packing would cost
+ * more than it saves. A tile of ROWS x VECTORS vectors of c stays in registers; a is broadcast,
+ * which makes its transposition free, and b is read in rows. */
 #include <math.h>
 
 #include "tensor/cpu/fast_math.h"

@@ -112,7 +112,8 @@ struct attention_kernels {
      */
     float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
     /* s[lo, hi) becomes p = exp(scale*s - lse), dp becomes ds = p * (dp - delta) * scale; both zero
-     * in the rest of [0, n). */
+     * in the rest of [0, n). Both have room up to a multiple of ATTENTION_PAD, whatever is in it.
+     */
     void (*softmax_backward)(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
                              float delta);
     float (*dot)(const float *a, const float *b, int n);
