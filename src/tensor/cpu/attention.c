@@ -77,13 +77,14 @@ static void decode_head(const struct head *h, const struct forward_room *room, s
     const struct attention *p = h->p;
     size_t width = (size_t)p->width;
     for (int i = 0; i < p->t_q; i++) {
-        int lo = key_start(p, i), hi = key_end(p, i);
+        int lo = key_start(p, i), hi = key_end(p, i), base = lo / ATTENTION_PAD * ATTENTION_PAD;
         const float *query = load(h->k, q, query_at(h, i, p->q_stride), width, room->q);
         for (int j = lo; j < hi; j++) {
             const float *key = load(h->k, k, key_at(h, j, p->k_stride), width, room->rows);
             room->s[j] = h->k->attention->dot(query, key, p->width);
         }
-        float inverse = h->k->attention->softmax(room->s, lo, hi, hi, p->scale, &lse[i]);
+        float inverse = h->k->attention->softmax(room->s + base, lo - base, hi - base, hi - base,
+                                                 p->scale, &lse[i]);
         memset(room->o, 0, width * sizeof *room->o);
         for (int j = lo; j < hi; j++) {
             const float *value = load(h->k, v, key_at(h, j, p->v_stride), width, room->rows);

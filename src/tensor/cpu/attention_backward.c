@@ -78,12 +78,15 @@ static void backward_strip(const struct head *h, const struct backward_room *roo
     score_product(h, s, room->left, room->kt, rows, first, end);
     pack_left(h, room->left, dy, rows, p->width, false);
     score_product(h, ds, room->left, room->vt, rows, first, end);
+    const size_t unseen = (size_t)(block->end - end) * sizeof(float);
     for (int r = 0; r < rows; r++) {
-        size_t row = (size_t)r * h->row + (size_t)first;
-        h->k->attention->softmax_backward(s + row, ds + row, key_start(p, i + r) - first,
-                                          key_end(p, i + r) - first, block->end - first, p->scale,
-                                          lse[i + r],
+        size_t row = (size_t)r * h->row;
+        h->k->attention->softmax_backward(s + row + first, ds + row + first,
+                                          key_start(p, i + r) - first, key_end(p, i + r) - first,
+                                          end - first, p->scale, lse[i + r],
                                           row_delta(h, dy.at + (size_t)r * dy.ld, o, i + r));
+        memset(s + row + end, 0, unseen);
+        memset(ds + row + end, 0, unseen);
     }
     pack_left(h, room->left, (struct rows){ds + first, h->row}, rows, end - first, false);
     key_product(h, skip_rows(block->dq, at), room->left, room->k, rows, first, end);

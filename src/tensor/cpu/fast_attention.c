@@ -88,47 +88,45 @@ static void product(int m, int n, int k, const float *a, size_t a_row, size_t a_
     }
 }
 
-/* Rows are short, so loops run over whole groups of GROUP scores and what lies outside is set
- * aside: a remainder, element by element, would cost more than the rest. */
+/* Rows are short, so what costs is not the arithmetic: loops run over whole groups of GROUP scores,
+ * as many for every row of a strip, and what a row does not see is set aside by its place. */
 enum { GROUP = ATTENTION_PAD };
 
-static void set(float *s, int from, int to, float value)
+static float largest(float x[GROUP])
 {
-    for (int i = from; i < to; i++)
-        s[i] = value;
-}
-
-/* s *= scale in [lo, hi), -infinity in the rest of its groups; returns the largest. */
-static float scale_and_max(float *s, int lo, int hi, float scale)
-{
-    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
-    float most[GROUP];
-    for (int j = 0; j < GROUP; j++)
-        most[j] = -INFINITY;
-    for (int i = first; i < end; i += GROUP) {
-#pragma omp simd
-        for (int j = 0; j < GROUP; j++)
-            s[i + j] *= scale;
-    }
-    set(s, first, lo, -INFINITY);
-    set(s, hi, end, -INFINITY);
-    for (int i = first; i < end; i += GROUP) {
-#pragma omp simd
-        for (int j = 0; j < GROUP; j++)
-            most[j] = s[i + j] > most[j] ? s[i + j] : most[j];
-    }
+#pragma GCC unroll 4
     for (int half = GROUP / 2; half > 0; half /= 2) {
         for (int j = 0; j < half; j++)
-            most[j] = most[j + half] > most[j] ? most[j + half] : most[j];
+            x[j] = x[j + half] > x[j] ? x[j + half] : x[j];
     }
-    return most[0];
+    return x[0];
+}
+
+static float total(float x[GROUP])
+{
+#pragma GCC unroll 4
+    for (int half = GROUP / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++)
+            x[j] += x[j + half];
+    }
+    return x[0];
 }
 
 static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
 {
-    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
-    float max = scale_and_max(s, lo, hi, scale), part[GROUP] = {0};
-    for (int i = first; i < end; i += GROUP) {
+    float most[GROUP], part[GROUP] = {0};
+    for (int j = 0; j < GROUP; j++)
+        most[j] = -INFINITY;
+    for (int i = 0; i < n; i += GROUP) {
+#pragma omp simd
+        for (int j = 0; j < GROUP; j++) {
+            const bool seen = (unsigned)(i + j - lo) < (unsigned)(hi - lo);
+            s[i + j] = seen ? s[i + j] * scale : -INFINITY;
+            most[j] = s[i + j] > most[j] ? s[i + j] : most[j];
+        }
+    }
+    const float max = largest(most);
+    for (int i = 0; i < n; i += GROUP) {
 #pragma omp simd
         for (int j = 0; j < GROUP; j++) {
             float e = fast_exp(s[i + j] - max);
@@ -136,32 +134,34 @@ static float softmax(float *s, int lo, int hi, int n, float scale, float *lse)
             part[j] += e;
         }
     }
-    for (int half = GROUP / 2; half > 0; half /= 2) {
-        for (int j = 0; j < half; j++)
-            part[j] += part[j + half];
+    const float sum = total(part);
+    *lse = max + logf(sum);
+    return 1.0f / sum;
+}
+
+/* p and ds of a group, of which places [lo, hi) are seen; all of them if not at an `edge`. */
+static inline __attribute__((always_inline)) void group_backward(float *s, float *dp, int lo,
+                                                                 int hi, float scale, float lse,
+                                                                 float delta, bool edge)
+{
+#pragma omp simd
+    for (int j = 0; j < GROUP; j++) {
+        const uint32_t seen = !edge || (unsigned)(j - lo) < (unsigned)(hi - lo) ? ~0u : 0;
+        const float p = fast_exp(scale * s[j] - lse), ds = p * (dp[j] - delta) * scale;
+        s[j] = bits_float(float_bits(p) & seen);
+        dp[j] = bits_float(float_bits(ds) & seen);
     }
-    set(s, 0, first, 0);
-    set(s, end, n, 0);
-    *lse = max + logf(part[0]);
-    return 1.0f / part[0];
 }
 
 static void softmax_backward(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
                              float delta)
 {
-    int first = lo / GROUP * GROUP, end = (hi + GROUP - 1) / GROUP * GROUP;
-    for (int i = first; i < end; i += GROUP) {
-#pragma omp simd
-        for (int j = 0; j < GROUP; j++) {
-            float p = fast_exp(scale * s[i + j] - lse);
-            s[i + j] = p;
-            dp[i + j] = p * (dp[i + j] - delta) * scale;
-        }
+    for (int i = 0; i < n; i += GROUP) {
+        if (lo <= i && i + GROUP <= hi)
+            group_backward(s + i, dp + i, 0, GROUP, scale, lse, delta, false);
+        else
+            group_backward(s + i, dp + i, lo - i, hi - i, scale, lse, delta, true);
     }
-    set(s, 0, lo, 0);
-    set(dp, 0, lo, 0);
-    set(s, hi, n, 0);
-    set(dp, hi, n, 0);
 }
 
 static float dot(const float *a, const float *b, int n)

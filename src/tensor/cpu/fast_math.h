@@ -34,17 +34,41 @@ static inline float mul_add(float a, float b, float c)
 #endif
 }
 
+/* x between two bounds; what a NaN becomes, `unless_nan` undoes. There are instructions for either
+ * way to say so, and a compiler that has to mind NaNs does not find one from the other. */
+#if defined(__aarch64__)
+static inline float bounded(float x, float low, float high)
+{
+    return __builtin_fminf(__builtin_fmaxf(x, low), high);
+}
+
+static inline float unless_nan(float x, float y)
+{
+    return x == x ? y : x;
+}
+#else
+static inline float bounded(float x, float low, float high)
+{
+    x = x < low ? low : x;
+    return x > high ? high : x;
+}
+
+static inline float unless_nan(float x, float y)
+{
+    (void)x; /* was not lost */
+    return y;
+}
+#endif
+
 /* exp(x), relative error 1e-7. Below -87.7 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
  * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits,
  * from where it becomes the exponent of 2^n; n = -127 makes that 0. */
 static inline float fast_exp(float x)
 {
-    const float round = 12582912.0f;
-    x = x < -88.0f ? -88.0f : x;
-    x = x > 88.3f ? 88.3f : x;
-    float shifted = x * 1.44269504f + round;
+    const float round = 12582912.0f, in = bounded(x, -88.0f, 88.3f);
+    float shifted = in * 1.44269504f + round;
     float n = shifted - round;
-    float r = x - n * 0.693145752f;
+    float r = in - n * 0.693145752f;
     r -= n * 1.42860677e-6f;
     float p = 0.00139505998f;
     p = p * r + 0.00836895406f;
@@ -52,7 +76,7 @@ static inline float fast_exp(float x)
     p = p * r + 0.166665182f;
     p = p * r + 0.5f;
     p = p * (r * r) + r + 1.0f;
-    return p * bits_float((float_bits(shifted) + 127) << 23);
+    return unless_nan(x, p * bits_float((float_bits(shifted) + 127) << 23));
 }
 
 /* 1 / (1 + exp(-x)). */

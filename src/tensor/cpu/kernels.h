@@ -109,11 +109,10 @@ struct attention_kernels {
     void (*product)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
                     size_t ldb, float *c, size_t ldc, bool add);
     /* s[lo, hi) becomes exp(scale*s - max), the rest of s[0, n) zero; returns 1 / sum and the lse.
-     */
+     * There is room up to a multiple of ATTENTION_PAD, whatever is in it. */
     float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
     /* s[lo, hi) becomes p = exp(scale*s - lse), dp becomes ds = p * (dp - delta) * scale; both zero
-     * in the rest of [0, n). Both have room up to a multiple of ATTENTION_PAD, whatever is in it.
-     */
+     * in the rest of [0, n). Room as above. */
     void (*softmax_backward)(float *s, float *dp, int lo, int hi, int n, float scale, float lse,
                              float delta);
     float (*dot)(const float *a, const float *b, int n);
