@@ -56,6 +56,7 @@ struct attention {
     int q_stride, k_stride, v_stride, o_stride; /* elements from row to row       */
     size_t
         kv_batch_stride; /* elements between sequences of k and of v, 0: t_k * their row stride */
+    bool half;           /* weights are bf16: what is multiplied may be rounded to it */
 };
 
 struct rope {

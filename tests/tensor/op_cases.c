@@ -297,6 +297,7 @@ static struct attention attention_shape(const struct op_case *c)
                           .width = c->d[5],
                           .window = c->d[6],
                           .whole = has(c, CASE_WHOLE),
+                          .half = has(c, CASE_HALF),
                           .scale = 1 / sqrtf((float)c->d[5])};
     int q = p.heads * p.width, kv = p.kv_heads * p.width;
     bool fused = has(c, CASE_FUSED);
@@ -724,7 +725,7 @@ enum sotto_status op_room_init(struct op_room *room, struct device *dev, const s
 {
     /* Products may round what meets a bf16 weight; of bf16 numbers there is nothing to round. */
     const bool product = strcmp(c->op, "linear") == 0 || strcmp(c->op, "conv") == 0;
-    const bool coarse = half && product;
+    const bool coarse = (half && product) || has(c, CASE_HALF);
     TRY(op_room_make(room, dev, c, half));
     for (int i = 0; i < room->n; i++)
         if (room->operand[i].count)
@@ -835,6 +836,13 @@ const struct op_case op_cases[] = {
     {"attention", {2, 5, 5, 4, 2, 7, 0, 0}, CASE_WHOLE},
     {"attention", {1, 65, 65, 2, 1, 16, 3, 0}, CASE_WHOLE | CASE_FUSED},
     {"attention", {1, 2, 70, 2, 2, 32, 0, 0}, CASE_WHOLE},
+    {"attention", {2, 13, 150, 4, 2, 20, 70, 9}, 0},
+    {"attention", {1, 33, 163, 2, 1, 64, 0, 5}, 0},
+    {"attention", {1, 200, 200, 2, 1, 20, 40, 0}, 0}, /* windows behind the first panel */
+    {"attention", {2, 65, 65, 4, 2, 32, 0, 0}, CASE_HALF | CASE_FUSED},
+    {"attention", {1, 130, 130, 2, 1, 20, 70, 0}, CASE_HALF},
+    {"attention", {2, 9, 70, 2, 1, 33, 20, 3}, CASE_HALF},
+    {"attention", {1, 67, 67, 2, 2, 64, 0, 0}, CASE_HALF | CASE_WHOLE},
     {"conv", {1, 1, 1, 1, 1, 1, 1, 0}, 0},
     {"conv", {2, 5, 4, 3, 7, 3, 1, 1}, CASE_BIAS},
     {"conv", {3, 7, 5, 1, 5, 3, 2, 1}, CASE_ADD},

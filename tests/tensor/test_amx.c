@@ -227,7 +227,7 @@ static void compare(const struct op_room *got, const struct op_room *want)
         for (size_t e = 0; e < got->operand[i].count; e++)
             largest = fmaxf(largest, fabsf(y[e]));
         for (size_t e = 0; e < got->operand[i].count; e++)
-            if (!(fabsf(x[e] - y[e]) <= 4e-6f * largest))
+            if (!(fabsf(x[e] - y[e]) <= (got->c->flags & CASE_HALF ? 1.0f / 128 : 4e-6f) * largest))
                 fail_with("%s[%zu] of %d x %d queries is %.9g, not %.9g", got->operand[i].name, e,
                           got->c->d[0], got->c->d[1], (double)x[e], (double)y[e]);
     }
@@ -245,6 +245,7 @@ static void attention(void **state)
     struct kernels kernels = *kernels_of(&with);
     const void *impl = with.impl;
     kernels.gemm = &plain_amx;
+    kernels.gemm_half = &plain_amx_half;
     with.impl = &kernels;
     int all = 0;
     for (size_t i = 0; i < op_cases_count; i++) {

@@ -122,8 +122,10 @@ static double flops(const struct layer *layer, struct extent e)
     return 2 * tokens * (l->width * (2 * q + 2 * kv) + 2 * q * seen);
 }
 
-static struct attention shape(const struct attention_layer *l, struct extent e, const struct qkv *s)
+static struct attention shape(const struct attention_layer *l, const struct pass *pass,
+                              const struct qkv *s)
 {
+    const struct extent e = pass->extent;
     return (struct attention){
         .batch = e.rows,
         .t_q = e.t,
@@ -138,6 +140,7 @@ static struct attention shape(const struct attention_layer *l, struct extent e, 
         .k_stride = s->k_stride,
         .v_stride = s->v_stride,
         .o_stride = q_width(l),
+        .half = pass->half,
     };
 }
 
@@ -200,7 +203,7 @@ static void attend_cached(const struct attention_layer *l, struct pass *pass, co
     new.x_stride = (size_t)k->s.v_stride;
     new.x_batch_stride = (size_t)e.t *new.x_stride;
     dev->ops->copy_rows(dev, &new, view_at(values, at), k->s.v);
-    struct attention a = shape(l, e, &k->s);
+    struct attention a = shape(l, pass, &k->s);
     a.t_k = pass->start + e.t;
     a.k_stride = a.v_stride = (int)kv;
     a.kv_batch_stride = room;
@@ -226,7 +229,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     if (pass->cache) {
         attend_cached(l, pass, &k);
     } else {
-        struct attention a = shape(l, e, &k.s);
+        struct attention a = shape(l, pass, &k.s);
         dev->ops->attention_forward(dev, &a, k.o, k.s.q, k.s.k, k.s.v, k.lse);
     }
     struct view o_w = param(pass, theta, l->o_w), o_b = param(pass, theta, l->o_b);
@@ -289,7 +292,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     dev->ops->linear_backward_w(dev, &p, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
                                 k.o);
     dev->ops->linear_backward_x(dev, &p, w.d_o, dout, param(pass, theta, l->o_w), false);
-    struct attention a = shape(l, e, &k.s);
+    struct attention a = shape(l, pass, &k.s);
     dev->ops->attention_backward(dev, &a, w.d.q, w.d.k, w.d.v, w.d_o, k.o, k.s.q, k.s.k, k.s.v,
                                  k.lse);
     if (l->norm_after) {

@@ -152,7 +152,7 @@ static inline size_t row_size(const struct attention *p)
 
 static inline struct head head_of(const struct device *dev, const struct attention *p)
 {
-    const struct gemm_kernels *f = gemm_of(dev, false);
+    const struct gemm_kernels *f = gemm_of(dev, p->half);
     assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && f->rows <= STRIP_ROWS);
     return (struct head){
         .k = kernels_of(dev), .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
