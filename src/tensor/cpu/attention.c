@@ -40,16 +40,17 @@ static void forward_strip(const struct head *h, const struct forward_room *room,
     struct rows out = place_rows(h, room->o, o, o_at, p->o_stride);
     float inverse[STRIP_ROWS];
 
-    pack_left(h, room->q,
-              open_rows(h, room->rows, q, query_at(h, i, p->q_stride), p->q_stride, rows), rows,
-              p->width, false);
-    score_product(h, room->s, room->q, room->k, rows, first, end);
+    struct rows queries =
+        open_rows(h, room->rows, q, query_at(h, i, p->q_stride), p->q_stride, rows);
+    score_product(h, room->s, open_left(h, room->q, queries, rows, p->width, false), room->k, rows,
+                  first, end);
     for (int r = 0; r < rows; r++)
         inverse[r] = h->k->attention->softmax(
             room->s + (size_t)r * h->row + first, key_start(p, i + r) - first,
             key_end(p, i + r) - first, end - first, p->scale, &lse[i + r]);
-    pack_left(h, room->p, (struct rows){room->s + first, h->row}, rows, end - first, false);
-    key_product(h, out, room->p, room->v, rows, first, end);
+    struct rows seen = {room->s + first, h->row};
+    key_product(h, out, open_left(h, room->p, seen, rows, end - first, false), room->v, rows, first,
+                end);
     for (int r = 0; r < rows; r++)
         h->k->vector->scale(out.at + (size_t)r * out.ld, inverse[r], (size_t)p->width);
     if (out.at == room->o)
@@ -106,18 +107,23 @@ void cpu_attention_forward(struct device *dev, const struct attention *p, struct
     char *rooms = device_scratch(dev, one.used * (size_t)dev->threads);
     if (!rooms)
         return;
-#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
-    for (int task = 0; task < p->batch * p->heads; task++) {
-        struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
-        struct forward_room room = forward_room(&any, &rest);
-        struct head h = any;
-        h.b = task / p->heads;
-        h.head = task % p->heads;
-        h.kv_head = h.head / (p->heads / p->kv_heads);
-        float *out = (float *)lse.data + (size_t)task * (size_t)p->t_q;
-        if (p->t_q < FEW)
-            decode_head(&h, &room, o, q, k, v, out);
-        else
-            forward_head(&h, &room, o, q, k, v, out);
+#pragma omp parallel num_threads(team(dev, attention_work(p)))
+    {
+#pragma omp for schedule(dynamic) nowait
+        for (int task = 0; task < p->batch * p->heads; task++) {
+            struct room rest = {.data = rooms + one.used * (size_t)thread_index(),
+                                .size = one.used};
+            struct forward_room room = forward_room(&any, &rest);
+            struct head h = any;
+            h.b = task / p->heads;
+            h.head = task % p->heads;
+            h.kv_head = h.head / (p->heads / p->kv_heads);
+            float *out = (float *)lse.data + (size_t)task * (size_t)p->t_q;
+            if (p->t_q < FEW)
+                decode_head(&h, &room, o, q, k, v, out);
+            else
+                forward_head(&h, &room, o, q, k, v, out);
+        }
+        sent(kernels_of(dev));
     }
 }

@@ -1,5 +1,5 @@
-/* Shared by the two passes of attention: where a head's rows are, and products of operands that a
- * task packs for itself (struct gemm_kernels). */
+/* Shared by the two passes of attention: where a head's rows are, and products (struct
+ * gemm_kernels) of operands that a task packs for itself, the left one where kernels ask for it. */
 #ifndef SOTTO_TENSOR_CPU_ATTENTION_H
 #define SOTTO_TENSOR_CPU_ATTENTION_H
 
@@ -71,7 +71,7 @@ static inline struct rows open_rows(const struct head *h, float *room, struct vi
 static inline struct rows place_rows(const struct head *h, float *room, struct view y, size_t at,
                                      int stride)
 {
-    if (y.type == DTYPE_F32)
+    if (y.type == DTYPE_F32 && !sends(h->k))
         return (struct rows){(float *)y.data + at, (size_t)stride};
     return (struct rows){room, (size_t)h->p->width};
 }
@@ -80,8 +80,8 @@ static inline void store_rows(const struct head *h, struct view y, size_t at, in
                               struct rows x, int rows)
 {
     for (int r = 0; r < rows; r++)
-        store(h->k, y, at + (size_t)r * (size_t)stride, (size_t)h->p->width,
-              x.at + (size_t)r * x.ld);
+        send(h->k, y, at + (size_t)r * (size_t)stride, (size_t)h->p->width,
+             x.at + (size_t)r * x.ld);
 }
 
 static inline struct rows skip_rows(struct rows rows, int n)
@@ -92,7 +92,7 @@ static inline struct rows skip_rows(struct rows rows, int n)
 /* Floats of packed operands: so many rows, or columns, of a depth. */
 static inline size_t left_size(const struct gemm_kernels *f, int rows, int k)
 {
-    return strip_size(f, (int)round_up((size_t)rows, (size_t)f->rows), k);
+    return f->direct ? 0 : strip_size(f, (int)round_up((size_t)rows, (size_t)f->rows), k);
 }
 
 static inline size_t right_size(const struct gemm_kernels *f, int columns, int k)
@@ -100,14 +100,24 @@ static inline size_t right_size(const struct gemm_kernels *f, int columns, int k
     return strip_size(f, (int)round_up((size_t)columns, (size_t)f->columns), k);
 }
 
-/* The left operand: n rows, k deep, at x.at; or, `across`, columns of k rows. */
-static inline void pack_left(const struct head *h, float *to, struct rows x, int n, int k,
-                             bool across)
+/* A left operand: packed, or with its rows and columns so far apart. */
+struct left {
+    const float *at;
+    size_t row, column;
+};
+
+/* n rows, k deep, at x.at; or, `across`, columns of k rows. Packed into `room`, or as it lies. */
+static inline struct left open_left(const struct head *h, float *room, struct rows x, int n, int k,
+                                    bool across)
 {
     const struct gemm_kernels *f = h->f;
+    if (f->direct)
+        return (struct left){x.at, across ? 1 : x.ld, across ? x.ld : 1};
+    float *to = room;
     for (int i = 0; i < n; i += f->rows, to += strip_size(f, f->rows, k))
         f->pack_a(to, x.at + (size_t)i * (across ? 1 : x.ld), x.ld, min_int(f->rows, n - i), k,
                   !across);
+    return (struct left){.at = room};
 }
 
 /* The right operand: n columns of k rows; or, `across`, n rows, k deep. */
@@ -120,29 +130,44 @@ static inline void pack_right(const struct head *h, float *to, struct rows x, in
                   across);
 }
 
-/* s (rows, row) at keys [first, end) = a b^T over the width; `first` begins a panel, and b has all
- * keys. */
-static inline void score_product(const struct head *h, float *s, const float *a, const float *b,
+/* c (m, n) = a b, or +=, over k of the `depth` that strips of b have. */
+static inline void multiply(const struct head *h, struct rows c, int m, int n, int k, struct left a,
+                            const float *b, int depth, bool add)
+{
+    const struct gemm_kernels *f = h->f;
+    const size_t strip = strip_size(f, f->columns, depth);
+    if (f->direct) {
+        f->direct(m, n, k, a.at, a.row, a.column, b, (size_t)f->columns, strip, c.at, c.ld, add);
+        return;
+    }
+    const int each = depth == k ? n : f->columns; /* whole strips follow one another */
+    for (int j = 0; j < n; j += each, b += strip)
+        f->block(m, min_int(each, n - j), k, a.at, b, c.at + j, c.ld, add ? c.at + j : NULL, c.ld,
+                 NULL);
+}
+
+/* s (rows, row) at keys [first, end) = a b^T over the width, and anything behind them in a panel;
+ * `first` begins one, and b has all keys. */
+static inline void score_product(const struct head *h, float *s, struct left a, const float *b,
                                  int rows, int first, int end)
 {
-    h->f->block(rows, end - first, h->p->width, a, b + strip_size(h->f, first, h->p->width),
-                s + first, h->row, NULL, 0, NULL);
+    const int width = h->p->width,
+              keys = (int)round_up((size_t)(end - first), (size_t)h->f->columns);
+    multiply(h, (struct rows){s + first, h->row}, rows, keys, width, a,
+             b + strip_size(h->f, first, width), width, false);
 }
 
 /* c (rows, width) = a b over keys [first, end), of which b has all and a those alone. */
-static inline void key_product(const struct head *h, struct rows c, const float *a, const float *b,
+static inline void key_product(const struct head *h, struct rows c, struct left a, const float *b,
                                int rows, int first, int end)
 {
-    const struct gemm_kernels *f = h->f;
-    b += strip_size(f, f->columns, first);
-    for (int j = 0; j < h->p->width; j += f->columns, b += strip_size(f, f->columns, h->p->t_k))
-        f->block(rows, min_int(f->columns, h->p->width - j), end - first, a, b, c.at + j, c.ld,
-                 NULL, 0, NULL);
+    multiply(h, c, rows, h->p->width, end - first, a, b + strip_size(h->f, h->f->columns, first),
+             h->p->t_k, false);
 }
 
 static inline int strip_rows(const struct gemm_kernels *f)
 {
-    return STRIP_ROWS / f->rows * f->rows;
+    return f->direct ? f->tile_rows : STRIP_ROWS / f->rows * f->rows;
 }
 
 static inline size_t row_size(const struct attention *p)
@@ -152,10 +177,10 @@ static inline size_t row_size(const struct attention *p)
 
 static inline struct head head_of(const struct device *dev, const struct attention *p)
 {
-    const struct gemm_kernels *f = gemm_of(dev, p->half);
-    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && f->rows <= STRIP_ROWS);
-    return (struct head){
-        .k = kernels_of(dev), .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
+    const struct kernels *k = kernels_of(dev);
+    const struct gemm_kernels *f = p->half && k->gemm_half != k->gemm ? k->gemm_half : k->attend;
+    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && strip_rows(f) <= STRIP_ROWS);
+    return (struct head){.k = k, .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }
 
 static inline size_t attention_work(const struct attention *p)

@@ -74,10 +74,10 @@ static void backward_strip(const struct head *h, const struct backward_room *roo
     float *s = room->s + (size_t)at * h->row, *ds = room->ds + (size_t)at * h->row;
     struct rows dy = skip_rows(block->dy, at);
 
-    pack_left(h, room->left, skip_rows(block->q, at), rows, p->width, false);
-    score_product(h, s, room->left, room->kt, rows, first, end);
-    pack_left(h, room->left, dy, rows, p->width, false);
-    score_product(h, ds, room->left, room->vt, rows, first, end);
+    score_product(h, s, open_left(h, room->left, skip_rows(block->q, at), rows, p->width, false),
+                  room->kt, rows, first, end);
+    score_product(h, ds, open_left(h, room->left, dy, rows, p->width, false), room->vt, rows, first,
+                  end);
     const size_t unseen = (size_t)(block->end - end) * sizeof(float);
     for (int r = 0; r < rows; r++) {
         size_t row = (size_t)r * h->row;
@@ -88,8 +88,10 @@ static void backward_strip(const struct head *h, const struct backward_room *roo
         memset(s + row + end, 0, unseen);
         memset(ds + row + end, 0, unseen);
     }
-    pack_left(h, room->left, (struct rows){ds + first, h->row}, rows, end - first, false);
-    key_product(h, skip_rows(block->dq, at), room->left, room->k, rows, first, end);
+    struct rows seen = {ds + first, h->row};
+    key_product(h, skip_rows(block->dq, at),
+                open_left(h, room->left, seen, rows, end - first, false), room->k, rows, first,
+                end);
 }
 
 /* d (keys, width) += s^T x for a block's rows. */
@@ -98,12 +100,13 @@ static void add_to_keys(const struct head *h, const struct backward_room *room,
 {
     const int width = h->p->width;
     pack_right(h, room->right, x, width, block->rows, false);
-    for (int j = block->first; j < block->end; j += h->f->rows) {
-        const int n = min_int(h->f->rows, block->end - j);
-        float *to = d + (size_t)j * (size_t)width;
-        pack_left(h, room->left, (struct rows){(float *)s + j, h->row}, n, block->rows, true);
-        h->f->block(n, width, block->rows, room->left, room->right, to, (size_t)width, to,
-                    (size_t)width, NULL);
+    const int each = h->f->direct ? block->end - block->first : h->f->rows; /* keys at once */
+    for (int j = block->first; j < block->end; j += each) {
+        const int n = min_int(each, block->end - j);
+        struct rows to = {d + (size_t)j * (size_t)width, (size_t)width};
+        struct rows from = {(float *)s + j, h->row};
+        multiply(h, to, n, width, block->rows, open_left(h, room->left, from, n, block->rows, true),
+                 room->right, block->rows, true);
     }
 }
 
@@ -141,31 +144,36 @@ void cpu_attention_backward(struct device *dev, const struct attention *p, struc
     if (!rooms)
         return;
     int group = p->heads / p->kv_heads;
-#pragma omp parallel for schedule(dynamic) num_threads(team(dev, attention_work(p)))
-    for (int task = 0; task < p->batch * p->kv_heads; task++) {
-        struct room rest = {.data = rooms + one.used * (size_t)thread_index(), .size = one.used};
-        struct backward_room room = backward_room(&any, &rest);
-        struct head h = any;
-        h.b = task / p->kv_heads;
-        h.kv_head = task % p->kv_heads;
-        const size_t k_at = key_at(&h, 0, p->k_stride), v_at = key_at(&h, 0, p->v_stride);
-        pack_right(&h, room.vt, open_rows(&h, room.dk, v, v_at, p->v_stride, p->t_k), p->t_k,
-                   p->width, true);
-        const struct rows all = open_rows(&h, room.dk, k, k_at, p->k_stride, p->t_k);
-        pack_right(&h, room.kt, all, p->t_k, p->width, true);
-        pack_right(&h, room.k, all, p->width, p->t_k, false);
-        memset(room.dk, 0, keys * sizeof(float));
-        memset(room.dv, 0, keys * sizeof(float));
-        for (int g = 0; g < group; g++) {
-            h.head = h.kv_head * group + g;
-            const float *row_lse =
-                (float *)lse.data + (size_t)(h.b * p->heads + h.head) * (size_t)p->t_q;
-            for (int i = 0; i < p->t_q; i += block_rows(&h))
-                backward_block(&h, &room, dq, dy, o, q, row_lse, i,
-                               min_int(block_rows(&h), p->t_q - i));
+#pragma omp parallel num_threads(team(dev, attention_work(p)))
+    {
+#pragma omp for schedule(dynamic) nowait
+        for (int task = 0; task < p->batch * p->kv_heads; task++) {
+            struct room rest = {.data = rooms + one.used * (size_t)thread_index(),
+                                .size = one.used};
+            struct backward_room room = backward_room(&any, &rest);
+            struct head h = any;
+            h.b = task / p->kv_heads;
+            h.kv_head = task % p->kv_heads;
+            const size_t k_at = key_at(&h, 0, p->k_stride), v_at = key_at(&h, 0, p->v_stride);
+            pack_right(&h, room.vt, open_rows(&h, room.dk, v, v_at, p->v_stride, p->t_k), p->t_k,
+                       p->width, true);
+            const struct rows all = open_rows(&h, room.dk, k, k_at, p->k_stride, p->t_k);
+            pack_right(&h, room.kt, all, p->t_k, p->width, true);
+            pack_right(&h, room.k, all, p->width, p->t_k, false);
+            memset(room.dk, 0, keys * sizeof(float));
+            memset(room.dv, 0, keys * sizeof(float));
+            for (int g = 0; g < group; g++) {
+                h.head = h.kv_head * group + g;
+                const float *row_lse =
+                    (float *)lse.data + (size_t)(h.b * p->heads + h.head) * (size_t)p->t_q;
+                for (int i = 0; i < p->t_q; i += block_rows(&h))
+                    backward_block(&h, &room, dq, dy, o, q, row_lse, i,
+                                   min_int(block_rows(&h), p->t_q - i));
+            }
+            const size_t width = (size_t)p->width;
+            store_rows(&h, dk, k_at, p->k_stride, (struct rows){room.dk, width}, p->t_k);
+            store_rows(&h, dv, v_at, p->v_stride, (struct rows){room.dv, width}, p->t_k);
         }
-        const size_t width = (size_t)p->width;
-        store_rows(&h, dk, k_at, p->k_stride, (struct rows){room.dk, width}, p->t_k);
-        store_rows(&h, dv, v_at, p->v_stride, (struct rows){room.dv, width}, p->t_k);
+        sent(kernels_of(dev));
     }
 }

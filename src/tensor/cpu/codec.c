@@ -10,7 +10,7 @@
 #include "tensor/cpu/cpu.h"
 
 enum { CHUNKS = 48 }; /* that are transformed at once: whole strips of products and butterflies */
-_Static_assert(CHUNKS % ATTENTION_STRIP == 0 && CHUNKS % ATTENTION_PAD == 0, "whole strips");
+_Static_assert(CHUNKS % SMALL_ROWS == 0 && CHUNKS % ATTENTION_PAD == 0, "whole strips");
 
 /* A list of tiles as it is worked on. */
 struct work {
@@ -125,25 +125,32 @@ static size_t kept_at(const struct tiles *t, int i)
     return t->kept + (size_t)i * (size_t)t->keep;
 }
 
+/* c (m, n) = a b; n is a multiple of a vector. */
+static void product(const struct work *w, int m, int n, int k, const float *a, size_t a_row,
+                    size_t a_col, const float *b, size_t ldb, float *c, size_t ldc)
+{
+    const struct gemm_kernels *f = w->k->small;
+    f->direct(m, n, k, a, a_row, a_col, b, ldb, (size_t)f->columns, c, ldc, false);
+}
+
 /* p->a (rows, ld) = along w of rows of m. */
 static void along_w(const struct work *w, const struct pieces *p, const float *m, size_t stride,
                     int rows)
 {
-    const struct attention_kernels *a = w->k->attention;
     const int n = w->t->w, middle = n / 2, half = (int)w->half;
     if (n == DCT_SIDE) {
         w->k->codec->rows(p->a, w->ld, m, stride, rows);
         return;
     }
     if (!half) {
-        a->product(rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld, false);
+        product(w, rows, (int)w->ld, n, m, stride, 1, w->turn, w->ld, p->a, w->ld);
         return;
     }
     for (int r = 0; r < rows; r++)
         w->k->codec->fold(p->a + (size_t)r * w->ld, m + (size_t)r * stride, n);
-    a->product(rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half, false);
-    a->product(rows, half, middle, p->a + middle, w->ld, 1, w->turn + (size_t)middle * w->half,
-               w->half, p->b + half, 2 * w->half, false);
+    product(w, rows, half, middle, p->a, w->ld, 1, w->turn, w->half, p->b, 2 * w->half);
+    product(w, rows, half, middle, p->a + middle, w->ld, 1, w->turn + (size_t)middle * w->half,
+            w->half, p->b + half, 2 * w->half);
     for (int r = 0; r < rows; r++) {
         const float *even = p->b + (size_t)r * 2 * w->half;
         float *to = p->a + (size_t)r * w->ld;
@@ -161,7 +168,6 @@ static bool folds(int n)
  * it is the second half of the odd frequencies that they belong to. */
 static const float *along_h(const struct work *w, const struct pieces *p)
 {
-    const struct attention_kernels *a = w->k->attention;
     const int ld = (int)w->ld;
     const size_t by = (size_t)w->t->h;
     int n = w->t->h;
@@ -176,28 +182,27 @@ static const float *along_h(const struct work *w, const struct pieces *p)
         for (int j = 0; j < half; j++)
             w->k->codec->mirror(p->a + (size_t)j * w->ld, p->a + (size_t)(n - 1 - j) * w->ld, w->ld,
                                 false);
-        a->product(half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
-                   p->b + step * w->ld, 2 * step * w->ld, false);
+        product(w, half, ld, half, w->bh + step * by + half, 2 * step * by, 1, upper, w->ld,
+                p->b + step * w->ld, 2 * step * w->ld);
     }
-    a->product(n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld, false);
+    product(w, n, ld, n, w->bh, step * by, 1, p->a, w->ld, p->b, step * w->ld);
     return p->b;
 }
 
 /* p->b = the inverse along h of the rows in p->a, by the same way back. */
 static void back_along_h(const struct work *w, const struct pieces *p)
 {
-    const struct attention_kernels *a = w->k->attention;
     const int h = w->t->h, ld = (int)w->ld;
     const size_t by = (size_t)h;
     int n = h;
     while (folds(n))
         n /= 2;
     size_t step = by / (size_t)n;
-    a->product(n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld, false);
+    product(w, n, ld, n, w->bh, 1, step * by, p->a, step * w->ld, p->b, w->ld);
     for (; n < h; n *= 2) {
         step /= 2;
-        a->product(n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
-                   2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld, false);
+        product(w, n, ld, n, w->bh + step * by + n, 1, 2 * step * by, p->a + step * w->ld,
+                2 * step * w->ld, p->b + (size_t)n * w->ld, w->ld);
         for (int j = 0; j < n; j++)
             w->k->codec->mirror(p->b + (size_t)j * w->ld, p->b + (size_t)(2 * n - 1 - j) * w->ld,
                                 w->ld, true);

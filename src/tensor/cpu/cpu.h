@@ -132,15 +132,20 @@ static inline void store(const struct kernels *k, struct view y, size_t at, size
 }
 
 /* As place and store, of what other threads will read; at the end of all of it: `sent`. */
+static inline bool sends(const struct kernels *k)
+{
+    return k->vector->send && thread_count() > MANY_THREADS;
+}
+
 static inline float *place_sent(const struct kernels *k, struct view y, size_t at, float *room)
 {
-    return k->vector->send && thread_count() > MANY_THREADS ? room : place(y, at, room);
+    return sends(k) ? room : place(y, at, room);
 }
 
 static inline void send(const struct kernels *k, struct view y, size_t at, size_t n,
                         const float *values)
 {
-    if (y.data && y.type == DTYPE_F32 && (float *)y.data + at != values)
+    if (y.data && y.type == DTYPE_F32 && (float *)y.data + at != values && sends(k))
         k->vector->send((float *)y.data + at, values, n);
     else
         store(k, y, at, n, values);

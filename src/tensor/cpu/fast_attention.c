@@ -1,92 +1,8 @@
-/* Softmax of rows of scores, and small matrix products (of the cosine transform, codec.c).
- *
- * Such a product has a few dozen rows and lives in the first two caches, where packing would cost
- * more than it saves. A tile of ROWS x VECTORS vectors of c stays in registers; a is broadcast,
- * which makes its transposition free, and b is read in rows. */
+/* Softmax of rows of scores. */
 #include <math.h>
 
 #include "tensor/cpu/fast_math.h"
 #include "tensor/cpu/kernels.h"
-
-#if defined(__AVX512F__)
-enum { LANES = 16, VECTORS = 4 }; /* 24 of 32 registers hold c */
-#elif defined(__AVX__)
-enum { LANES = 8, VECTORS = 2 }; /* 12 of 16 */
-#else
-enum { LANES = 4, VECTORS = 2 };
-#endif
-enum { ROWS = ATTENTION_STRIP };
-
-typedef float vec __attribute__((vector_size(LANES * 4)));
-typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
-
-/* Inlined with constant rows and vectors, which the unrolling needs. */
-static inline __attribute__((always_inline)) void tile(int rows, int vectors, int k, const float *a,
-                                                       size_t a_row, size_t a_col, const float *b,
-                                                       size_t ldb, float *c, size_t ldc, bool add)
-{
-    vec sum[ROWS][VECTORS];
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++)
-            sum[i][j] = (vec){0};
-    }
-    for (int l = 0; l < k; l++) {
-        vec row[VECTORS];
-        for (int j = 0; j < vectors; j++)
-            row[j] = *(const vec_at *)(b + l * ldb + j * LANES);
-        for (int i = 0; i < rows; i++) {
-            float x = a[i * a_row + l * a_col];
-            for (int j = 0; j < vectors; j++)
-                sum[i][j] += x * row[j];
-        }
-    }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < vectors; j++) {
-            vec_at *to = (vec_at *)(c + i * ldc + j * LANES);
-            if (add)
-                sum[i][j] += *to;
-            *to = sum[i][j];
-        }
-    }
-}
-
-/* All of n for `rows` rows. */
-static inline __attribute__((always_inline)) void strip(int rows, int n, int k, const float *a,
-                                                        size_t a_row, size_t a_col, const float *b,
-                                                        size_t ldb, float *c, size_t ldc, bool add)
-{
-    int j = 0;
-    for (; j + VECTORS * LANES <= n; j += VECTORS * LANES)
-        tile(rows, VECTORS, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
-    for (; j + 2 * LANES <= n; j += 2 * LANES)
-        tile(rows, 2, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
-    for (; j + LANES <= n; j += LANES)
-        tile(rows, 1, k, a, a_row, a_col, b + j, ldb, c + j, ldc, add);
-}
-
-static void product(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
-                    size_t ldb, float *c, size_t ldc, bool add)
-{
-    for (; m >= ROWS; m -= ROWS, a += ROWS * a_row, c += ROWS * ldc)
-        strip(ROWS, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-    switch (m) {
-    case 5:
-        strip(5, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-        break;
-    case 4:
-        strip(4, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-        break;
-    case 3:
-        strip(3, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-        break;
-    case 2:
-        strip(2, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-        break;
-    case 1:
-        strip(1, n, k, a, a_row, a_col, b, ldb, c, ldc, add);
-        break;
-    }
-}
 
 /* Rows are short, so what costs is not the arithmetic: loops run over whole groups of GROUP scores,
  * as many for every row of a strip, and what a row does not see is set aside by its place. */
@@ -174,7 +90,6 @@ static float dot(const float *a, const float *b, int n)
 }
 
 const struct attention_kernels KERNELS(fast_attention) = {
-    .product = product,
     .softmax = softmax,
     .softmax_backward = softmax_backward,
     .dot = dot,

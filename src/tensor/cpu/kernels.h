@@ -100,14 +100,10 @@ struct image_kernels {
     void (*max_give)(float *y, const float *x, const uint8_t *winner, uint8_t tap, size_t n);
 };
 
-/* Shapes that small products want: columns padded to PAD floats, STRIP rows at a time. */
-enum { ATTENTION_PAD = 16, ATTENTION_STRIP = 6 };
+/* Scores that are worked on at once. */
+enum { ATTENTION_PAD = 16 };
 
 struct attention_kernels {
-    /* c (m, n) = a b, or += when `add`. b and c are rows with leading dimensions; a is element (i,
-     * l) at a[i*a_row + l*a_col], so it may be transposed. n is a multiple of ATTENTION_PAD. */
-    void (*product)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
-                    size_t ldb, float *c, size_t ldc, bool add);
     /* s[lo, hi) becomes exp(scale*s - max), the rest of s[0, n) zero; returns 1 / sum and the lse.
      * There is room up to a multiple of ATTENTION_PAD, whatever is in it. */
     float (*softmax)(float *s, int lo, int hi, int n, float scale, float *lse);
@@ -145,6 +141,8 @@ struct codec_kernels {
     void (*sign)(float *y, const float *x, size_t n);
 };
 
+enum { SMALL_ROWS = 6 }; /* of a tile of products that live in the caches */
+
 /* Operands are packed into strips of `rows` rows of a and `columns` columns of b, the last one
  * padded with zeros; how a strip looks inside is the kernel's own affair. */
 struct gemm_kernels {
@@ -170,6 +168,11 @@ struct gemm_kernels {
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                   const float *from, size_t ld_from, const float *bias);
+    /* (optional, instead of packing a) c (m, n) = a b, or += when `add`: element (i, l) of a is at
+     * a[i*a_row + l*a_col], column j of b at b[l*b_row + j / columns * b_next + j % columns], and
+     * all of a row's last `columns` may be read. */
+    void (*direct)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
+                   size_t b_row, size_t b_next, float *c, size_t ldc, bool add);
     /* (optional) The same past the caches, where c's rows begin at lines: for what other threads
      * will read. */
     void (*send_block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
@@ -194,6 +197,8 @@ struct kernels {
     const struct codec_kernels *codec;
     const struct gemm_kernels *gemm;
     const struct gemm_kernels *gemm_half; /* operands rounded to bf16, where that is faster */
+    const struct gemm_kernels *small;     /* `direct`: operands that live in the caches     */
+    const struct gemm_kernels *attend;    /* those of attention, not rounded                */
 };
 
 #define KERNELS_PASTE_(table, variant) table##_##variant
@@ -209,7 +214,7 @@ struct kernels {
     extern const struct image_kernels fast_image_##variant;                                        \
     extern const struct attention_kernels fast_attention_##variant;                                \
     extern const struct codec_kernels fast_codec_##variant;                                        \
-    extern const struct gemm_kernels fast_gemm_##variant
+    extern const struct gemm_kernels fast_gemm_##variant, fast_small_##variant
 
 extern const struct gemm_kernels gemm_amx, gemm_amx_half, gemm_bfmmla;
 
