@@ -4,13 +4,22 @@
 
 #include "tensor/cpu/cpu.h"
 
+static size_t all_of(const struct stretch *s, int n)
+{
+    size_t all = 0;
+    for (int i = 0; i < n; i++)
+        all += s[i].count;
+    return all;
+}
+
+/* Runs on every thread of a team, which waits behind the last stretch alone. */
 static void adamw_stretch(struct device *dev, const struct adamw *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
     const struct view x = s->x, theta = s->theta, g = s->g, m = s->m, v = s->v;
     const size_t count = s->count;
     assert(theta.data || !p->peek);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp for schedule(static) nowait
     for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
         float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], v_room[CHUNK], theta_room[CHUNK];
         size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
@@ -32,10 +41,12 @@ static void adamw_stretch(struct device *dev, const struct adamw *p, const struc
 
 void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
 {
+#pragma omp parallel num_threads(team(dev, all_of(s, n)))
     for (int i = 0; i < n; i++)
         adamw_stretch(dev, p, &s[i]);
 }
 
+/* As adamw_stretch. */
 static void sgd_stretch(struct device *dev, const struct sgd *p, const struct stretch *s)
 {
     const struct kernels *k = kernels_of(dev);
@@ -43,7 +54,7 @@ static void sgd_stretch(struct device *dev, const struct sgd *p, const struct st
     const size_t count = s->count;
     assert(theta.data || !p->peek);
     assert(m.data || p->momentum == 0);
-#pragma omp parallel for schedule(static) num_threads(team(dev, count))
+#pragma omp for schedule(static) nowait
     for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
         float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], theta_room[CHUNK];
         size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
@@ -64,6 +75,7 @@ static void sgd_stretch(struct device *dev, const struct sgd *p, const struct st
 
 void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
 {
+#pragma omp parallel num_threads(team(dev, all_of(s, n)))
     for (int i = 0; i < n; i++)
         sgd_stretch(dev, p, &s[i]);
 }
