@@ -77,9 +77,10 @@ static void decode_head(const struct head *h, const struct forward_room *room, s
 {
     const struct attention *p = h->p;
     size_t width = (size_t)p->width;
+    float *row = room->rows + width; /* a strip has two rows at least */
     for (int i = 0; i < p->t_q; i++) {
         int lo = key_start(p, i), hi = key_end(p, i), base = lo / ATTENTION_PAD * ATTENTION_PAD;
-        const float *query = load(h->k, q, query_at(h, i, p->q_stride), width, room->q);
+        const float *query = load(h->k, q, query_at(h, i, p->q_stride), width, row);
         for (int j = lo; j < hi; j++) {
             const float *key = load(h->k, k, key_at(h, j, p->k_stride), width, room->rows);
             room->s[j] = h->k->attention->dot(query, key, p->width);
