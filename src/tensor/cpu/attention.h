@@ -9,7 +9,8 @@
 
 enum {
     PANEL = 64, /* keys that a strip leaves out or meets at once: a multiple of every kernel's */
-    STRIP_ROWS = 32 /* queries of a strip, at most: a multiple of the kernel's rows */
+    STRIP_ROWS = 32, /* queries of a strip, at most: a multiple of the kernel's rows */
+    SHORT = 64       /* queries that are not worth packing; forward, the bits are the same */
 };
 
 /* One task's place in the problem. */
@@ -178,7 +179,9 @@ static inline size_t row_size(const struct attention *p)
 static inline struct head head_of(const struct device *dev, const struct attention *p)
 {
     const struct kernels *k = kernels_of(dev);
-    const struct gemm_kernels *f = p->half && k->gemm_half != k->gemm ? k->gemm_half : k->attend;
+    const struct gemm_kernels *f = p->t_q <= SHORT ? k->small : k->attend;
+    if (p->half && k->gemm_half != k->gemm)
+        f = k->gemm_half;
     assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && strip_rows(f) <= STRIP_ROWS);
     return (struct head){.k = k, .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }
