@@ -78,9 +78,10 @@ struct pair {
     size_t count;
 };
 
-/* Elements that one step of an optimizer moves alike, of which it takes many at once. `x` is the
- * fp32 truth that the step starts from, `theta` (optional) receives the rounded copy for computing;
- * it may be g itself, of the same type. A peek writes theta only: x, m and v stay as they are. */
+/* Elements that one step of an optimizer moves alike, of which it takes many at once that have
+ * nothing in common. `x` is the fp32 truth that the step starts from, `theta` (optional) receives
+ * the rounded copy for computing; it may be g itself, of the same type. A peek writes theta only:
+ * x, m and v stay as they are. */
 struct stretch {
     struct view x, theta, g;
     struct view m, v; /* sgd: m alone, view_none without momentum */

@@ -245,6 +245,25 @@ static void evaluation(void **state)
     }
 }
 
+/* Attention hears of bf16 parameters, forward and backward. */
+static const struct ops *listened_to;
+static int told, untold;
+
+static void hear_forward(struct device *dev, const struct attention *p, struct view o,
+                         struct view q, struct view k, struct view v, struct view lse)
+{
+    *(p->half ? &told : &untold) += 1;
+    listened_to->attention_forward(dev, p, o, q, k, v, lse);
+}
+
+static void hear_backward(struct device *dev, const struct attention *p, struct view dq,
+                          struct view dk, struct view dv, struct view dy, struct view o,
+                          struct view q, struct view k, struct view v, struct view lse)
+{
+    *(p->half ? &told : &untold) += 1;
+    listened_to->attention_backward(dev, p, dq, dk, dv, dy, o, q, k, v, lse);
+}
+
 /* With bf16 parameters what products multiply may be rounded, 2^-9 relative a value and sublayer,
  * and gradients are rounded each time something is added to them; with bf16 activations everything
  * that is kept is rounded too. Errors of a dozen roundings in a row, amplified by norms of small
@@ -268,6 +287,12 @@ static void bf16(void **state)
         l.dev.ops->copy(&l.dev, theta.view, l.theta.view, count);
         l.dev.ops->copy(&l.dev, l.theta.view, theta.view, count); /* the rounded values */
         double loss = lab_gradient(&l, &batch, false, &want);
+        struct ops ops = *l.dev.ops;
+        ops.attention_forward = hear_forward;
+        ops.attention_backward = hear_backward;
+        listened_to = l.dev.ops;
+        l.dev.ops = &ops;
+        told = untold = 0;
         for (int type = DTYPE_F32; type <= DTYPE_BF16; type++) {
             struct tape tape;
             assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
@@ -287,6 +312,8 @@ static void bf16(void **state)
             free(have);
             tape_free(&tape);
         }
+        assert_true(told > 0 && untold == 0);
+        l.dev.ops = listened_to;
         free(want);
         buffer_free(&theta);
         buffer_free(&grad);

@@ -182,7 +182,8 @@ static inline struct head head_of(const struct device *dev, const struct attenti
     const struct gemm_kernels *f = p->t_q <= SHORT ? k->small : k->attend;
     if (p->half && k->gemm_half != k->gemm)
         f = k->gemm_half;
-    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0 && strip_rows(f) <= STRIP_ROWS);
+    assert(PANEL % f->columns == 0 && PANEL % f->depth == 0);
+    assert(strip_rows(f) > 1 && strip_rows(f) <= STRIP_ROWS);
     return (struct head){.k = k, .f = f, .p = p, .strip = strip_rows(f), .row = row_size(p)};
 }
 

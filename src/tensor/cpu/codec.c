@@ -125,7 +125,7 @@ static size_t kept_at(const struct tiles *t, int i)
     return t->kept + (size_t)i * (size_t)t->keep;
 }
 
-/* c (m, n) = a b; n is a multiple of a vector. */
+/* c (m, n) = a b; n is padded. */
 static void product(const struct work *w, int m, int n, int k, const float *a, size_t a_row,
                     size_t a_col, const float *b, size_t ldb, float *c, size_t ldc)
 {

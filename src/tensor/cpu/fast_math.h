@@ -60,7 +60,7 @@ static inline float unless_nan(float x, float y)
 }
 #endif
 
-/* exp(x), relative error 1e-7. Below -87.7 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
+/* exp(x), relative error 1e-7. Below -87.68 it is 0, above 88.3 it stays at exp(88.3); a NaN stays
  * one. x = n ln 2 + r; adding 1.5 * 2^23 rounds to the integer n and leaves it in the low bits,
  * from where it becomes the exponent of 2^n; n = -127 makes that 0. */
 static inline float fast_exp(float x)

@@ -12,6 +12,7 @@ enum { LANES = 8, VECTORS = 2 }; /* 12 of 16 */
 enum { LANES = 4, VECTORS = 2 };
 #endif
 enum { ROWS = SMALL_ROWS };
+_Static_assert(ATTENTION_PAD % LANES == 0, "padded rows are whole vectors");
 
 typedef float vec __attribute__((vector_size(LANES * 4)));
 typedef float vec_at __attribute__((vector_size(LANES * 4), aligned(4), may_alias));
@@ -119,7 +120,7 @@ static void pack_b(float *to, const float *b, size_t ld, int n, int k, bool turn
 const struct gemm_kernels KERNELS(fast_small) = {
     .rows = ROWS,
     .columns = LANES,
-    .tile_rows = 2 * ROWS,
+    .tile_rows = 2 * ROWS, /* queries of a strip */
     .depth = 1,
     .halves = 2,
     .pack_b = pack_b,

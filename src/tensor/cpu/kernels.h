@@ -100,7 +100,8 @@ struct image_kernels {
     void (*max_give)(float *y, const float *x, const uint8_t *winner, uint8_t tap, size_t n);
 };
 
-/* Scores that are worked on at once. */
+/* Scores that are worked on at once, and elements that rows of small products are padded to: a
+ * multiple of every vector. */
 enum { ATTENTION_PAD = 16 };
 
 struct attention_kernels {
@@ -168,15 +169,15 @@ struct gemm_kernels {
      * be c. */
     void (*block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                   const float *from, size_t ld_from, const float *bias);
-    /* (optional, instead of packing a) c (m, n) = a b, or += when `add`: element (i, l) of a is at
-     * a[i*a_row + l*a_col], column j of b at b[l*b_row + j / columns * b_next + j % columns], and
-     * all of a row's last `columns` may be read. */
-    void (*direct)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
-                   size_t b_row, size_t b_next, float *c, size_t ldc, bool add);
     /* (optional) The same past the caches, where c's rows begin at lines: for what other threads
      * will read. */
     void (*send_block)(int m, int n, int k, const float *a, const float *b, float *c, size_t ldc,
                        const float *from, size_t ld_from, const float *bias);
+    /* (instead of pack_a and the blocks, in tables for operands that live in the caches) c (m, n) =
+     * a b, or += when `add`: element (i, l) of a is at a[i*a_row + l*a_col], column j of b at
+     * b[l*b_row + j / columns * b_next + j % columns]; of the last columns all are read. */
+    void (*direct)(int m, int n, int k, const float *a, size_t a_row, size_t a_col, const float *b,
+                   size_t b_row, size_t b_next, float *c, size_t ldc, bool add);
 };
 
 /* Whether rows of c all begin at a cache line. */
