@@ -4,12 +4,13 @@
 
 #include "tensor/cpu/cpu.h"
 
-static size_t all_of(const struct stretch *s, int n)
+/* Threads for all of these stretches. */
+static int team_for(const struct device *dev, const struct stretch *s, int n)
 {
     size_t all = 0;
     for (int i = 0; i < n; i++)
         all += s[i].count;
-    return all;
+    return team(dev, all);
 }
 
 /* Runs on every thread of a team, which waits behind the last stretch alone. */
@@ -41,7 +42,9 @@ static void adamw_stretch(struct device *dev, const struct adamw *p, const struc
 
 void cpu_adamw(struct device *dev, const struct adamw *p, const struct stretch *s, int n)
 {
-#pragma omp parallel num_threads(team(dev, all_of(s, n)))
+    const int threads = team_for(dev, s, n);
+    (void)threads; /* without OpenMP */
+#pragma omp parallel num_threads(threads)
     for (int i = 0; i < n; i++)
         adamw_stretch(dev, p, &s[i]);
 }
@@ -75,7 +78,9 @@ static void sgd_stretch(struct device *dev, const struct sgd *p, const struct st
 
 void cpu_sgd(struct device *dev, const struct sgd *p, const struct stretch *s, int n)
 {
-#pragma omp parallel num_threads(team(dev, all_of(s, n)))
+    const int threads = team_for(dev, s, n);
+    (void)threads; /* without OpenMP */
+#pragma omp parallel num_threads(threads)
     for (int i = 0; i < n; i++)
         sgd_stretch(dev, p, &s[i]);
 }
