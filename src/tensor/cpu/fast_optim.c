@@ -27,20 +27,25 @@ static struct adamw_terms fold(const struct adamw *p, float decay)
 
 /* A moment that no gradient feeds any more, as of a token that has become rare, shrinks until it is
  * denormal, and stays there, since rounding keeps it from zero; processors take twenty times as
- * long for such numbers. So it becomes zero before: m where its product with a step size would be
- * denormal, too. */
+ * long for such numbers. So m becomes zero before, where its product with a step size would be
+ * denormal, too; and v, by whose root m is divided, shrinks no further. */
 static const float LEAST_M = 0x1p-100f, LEAST_V = 0x1p-120f;
 
-static inline float unless_faded(float x, float least)
+static inline float unless_faded(float m)
 {
-    return fabsf(x) < least ? 0 : x;
+    return fabsf(m) < LEAST_M ? 0 : m;
+}
+
+static inline float floored(float v)
+{
+    return (v > 0) & (v < LEAST_V) ? LEAST_V : v;
 }
 
 static inline float adamw_one(const struct adamw_terms *t, float x, float g, float *m, float *v)
 {
     g *= t->g;
-    *m = unless_faded(mul_add(t->b1, *m, t->c1 * g), LEAST_M);
-    *v = unless_faded(mul_add(t->b2, *v, t->c2 * g * g), LEAST_V);
+    *m = unless_faded(mul_add(t->b1, *m, t->c1 * g));
+    *v = floored(mul_add(t->b2, *v, t->c2 * g * g));
     return mul_add(t->keep, x, -(t->step * *m / mul_add(sqrtf(*v), t->root, t->eps)));
 }
 
@@ -69,7 +74,7 @@ static inline float sgd_one(const struct sgd *p, float decay, float keep, float 
                             float x, float g, float *m)
 {
     g = mul_add(g, p->grad_scale, decay * x);
-    *m = unless_faded(mul_add(keep, *m, g), LEAST_M);
+    *m = unless_faded(mul_add(keep, *m, g));
     return mul_add(-p->lr, mul_add(take, g, look * *m), x);
 }
 
