@@ -38,7 +38,7 @@ static inline float unless_faded(float m)
 
 static inline float floored(float v)
 {
-    return (v > 0) & (v < LEAST_V) ? LEAST_V : v;
+    return v > 0 && v < LEAST_V ? LEAST_V : v;
 }
 
 static inline float adamw_one(const struct adamw_terms *t, float x, float g, float *m, float *v)
