@@ -30,9 +30,17 @@ static void assert_within(const struct gemm_plan *p, const float *room, size_t f
     assert_true(b_end <= p->a + p->apart);
     assert_true(p->apart % 16 == 0); /* threads share no line */
     assert_true((const float *)(void *)p->taken >= p->a + p->apart * (size_t)team);
-    assert_true(p->done >= p->taken + p->deep * p->down);
-    assert_true((const float *)(void *)(p->done + p->down * p->across) <= room + floats);
-    for (atomic_int *c = p->taken; c < p->done + p->down * p->across; c++) {
+    const int places = p->down * p->across;
+    const atomic_int *end = p->left + places * p->lanes;
+    assert_true(p->added >= p->taken + p->deep * p->down && p->left >= p->added + places);
+    assert_true((const float *)(const void *)end <= room + floats);
+    assert_true(p->lanes >= 1 && p->lanes <= p->deep);
+    if (p->lanes > 1) {
+        const size_t part = (size_t)p->rows * (size_t)p->columns;
+        assert_true((const float *)(const void *)end <= p->sums);
+        assert_true(p->sums + (size_t)(places * p->lanes) * part <= room + floats);
+    }
+    for (atomic_int *c = p->taken; c < end; c++) {
         assert_int_equal(*c, 0);
         *c = -1;
     }

@@ -96,9 +96,10 @@ static void merge(float *c, size_t ldc, const float *sum, const float *from, siz
                   const float *bias, int rows, int columns)
 {
     for (int i = 0; i < rows; i++, c += ldc, sum += SIDE) {
-        for (int j = 0; j < columns; j++)
-            c[j] =
-                sum[j] + (from ? from[(size_t)i * ld_from + (size_t)j] : 0) + (bias ? bias[j] : 0);
+        for (int j = 0; j < columns; j++) {
+            const float x = from ? sum[j] + from[(size_t)i * ld_from + (size_t)j] : sum[j];
+            c[j] = bias ? x + bias[j] : x;
+        }
     }
 }
 
@@ -114,22 +115,15 @@ static inline void put(float *c, __m512 x, bool send)
 FOR_PARTS void merge_whole(float *c, size_t ldc, const float *sum, const float *from,
                            size_t ld_from, const float *bias, bool send)
 {
-    const __m512 zero = _mm512_setzero_ps();
-    const __m512 bias_0 = bias ? _mm512_loadu_ps(bias) : zero;
-    const __m512 bias_1 = bias ? _mm512_loadu_ps(bias + 16) : zero;
     for (int i = 0; i < SIDE; i++, c += ldc, sum += SIDE) {
-        if (!from && !bias) { /* -0 stays what it is */
-            put(c, _mm512_load_ps(sum), send);
-            put(c + 16, _mm512_load_ps(sum + 16), send);
-            continue;
+        for (int j = 0; j < SIDE; j += 16) {
+            __m512 x = _mm512_load_ps(sum + j);
+            if (from)
+                x = _mm512_add_ps(x, _mm512_loadu_ps(from + (size_t)i * ld_from + j));
+            if (bias)
+                x = _mm512_add_ps(x, _mm512_loadu_ps(bias + j));
+            put(c + j, x, send);
         }
-        const float *at = from ? from + (size_t)i * ld_from : NULL;
-        const __m512 from_0 = at ? _mm512_loadu_ps(at) : zero;
-        const __m512 from_1 = at ? _mm512_loadu_ps(at + 16) : zero;
-        const __m512 sum_0 = _mm512_add_ps(_mm512_load_ps(sum), from_0);
-        const __m512 sum_1 = _mm512_add_ps(_mm512_load_ps(sum + 16), from_1);
-        put(c, _mm512_add_ps(sum_0, bias_0), send);
-        put(c + 16, _mm512_add_ps(sum_1, bias_1), send);
     }
 }
 

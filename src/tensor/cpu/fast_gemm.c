@@ -98,8 +98,8 @@ static void edge(int k, const float *a, const float *b, float *c, size_t ldc, co
     for (int i = 0; i < rows; i++) {
         for (int j = 0; j < columns; j++) {
             float x = whole[i * COLUMNS + j];
-            x += from ? from[(size_t)i * ld_from + (size_t)j] : 0;
-            c[(size_t)i * ldc + (size_t)j] = x + (bias ? bias[j] : 0);
+            x = from ? x + from[(size_t)i * ld_from + (size_t)j] : x;
+            c[(size_t)i * ldc + (size_t)j] = bias ? x + bias[j] : x;
         }
     }
 }

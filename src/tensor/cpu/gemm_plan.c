@@ -11,7 +11,8 @@ enum {
     ROOM_N = 2048,
     BLOCK = 5 << 16, /* floats of a packed block of rows, which stays in the second cache */
     COLUMNS = 32,    /* of a part of such a block: a multiple of every kernel's           */
-    PACKING = 32     /* to pack an element takes as long as to multiply so many           */
+    PACKING = 64,    /* to pack an element takes as long as to multiply so many           */
+    SUMS = 1 << 22   /* floats at most that slices at once leave apart                    */
 };
 
 /* The deepest slice: bf16 takes half the room, and sums travel less often. */
@@ -85,8 +86,37 @@ static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threa
     return least > most ? least : most;
 }
 
-/* Blocks of rows for so many threads, the least time: a thread packs its block of each slice, and
- * the columns of each part. */
+/* Threads that would share a block's columns may take slices of it. */
+static int most_lanes(int deep, int threads, int blocks)
+{
+    const int owners = threads / blocks;
+    return owners > 1 ? min_int(owners, deep) : 1;
+}
+
+/* Floats of sums apart; none where slices come one after the other. */
+static size_t sums_room(size_t m, size_t n, int lanes)
+{
+    return lanes > 1 ? m * n * (size_t)lanes : 0;
+}
+
+/* Time of so many slices at once, in blocks of so many rows: a thread packs its blocks of each
+ * slice, and the columns of each part; half the slices leave their sums apart. */
+static double time_at_once(const struct gemm_plan *plan, int threads, int rows, int down, int lanes)
+{
+    const int blocks = down * lanes;
+    const double parts = ceil_div(blocks * plan->across, threads);
+    return parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING +
+           parts * COLUMNS * rows * PACKING * (lanes - 1) / (2.0 * lanes * plan->depth);
+}
+
+static double time_of(const struct gemm_plan *plan, int threads, int rows, int down, int lanes)
+{
+    const int last = plan->deep % lanes;
+    return plan->deep / lanes * time_at_once(plan, threads, rows, down, lanes) +
+           (last ? time_at_once(plan, threads, rows, down, last) : 0);
+}
+
+/* Blocks of rows for so many threads, and slices at once: the least time. */
 static void choose_blocks(struct gemm_plan *plan, int threads)
 {
     const struct gemm_kernels *f = plan->kernels;
@@ -98,16 +128,17 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
     const int most = most_blocks(f, m, plan->depth, threads);
     for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= most; down++) {
         const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
-        const double parts = ceil_div(blocks * plan->across, threads);
-        const double time =
-            parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING;
-        if (time < least) {
+        for (int lanes = 1; lanes <= most_lanes(plan->deep, threads, blocks); lanes++) {
+            const size_t wide = (size_t)plan->across * COLUMNS;
+            const double time = time_of(plan, threads, rows, blocks, lanes);
+            if (time >= least || sums_room((size_t)(rows * blocks), wide, lanes) > SUMS)
+                continue;
             least = time;
-            plan->rows = rows;
-            plan->down = blocks;
+            plan->rows = rows, plan->down = blocks, plan->lanes = lanes;
         }
     }
-    const int part = COLUMNS * (plan->rows + PACKING), owners = ceil_div(threads, plan->down);
+    const int part = COLUMNS * (plan->rows + PACKING);
+    const int owners = ceil_div(threads, plan->down * plan->lanes);
     plan->help = owners * (part + plan->rows * PACKING) / part + 1;
     plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
 }
@@ -130,9 +161,20 @@ static size_t own_room(const struct gemm_kernels *f, int m, int depth)
     return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
 }
 
-static size_t counters_room(int deep, int down, int across)
+static size_t counters_room(int deep, int down, int across, int lanes)
 {
-    return round_up((size_t)deep * (size_t)down + (size_t)down * (size_t)across, 16);
+    return round_up((size_t)down * ((size_t)deep + (size_t)across * (size_t)(1 + lanes)), 16);
+}
+
+static void place_counters(struct gemm_plan *plan, float *room)
+{
+    const size_t places = (size_t)plan->down * (size_t)plan->across;
+    const size_t counters = counters_room(plan->deep, plan->down, plan->across, plan->lanes);
+    plan->taken = (atomic_int *)(void *)room;
+    plan->added = plan->taken + (size_t)plan->deep * (size_t)plan->down;
+    plan->left = plan->added + places;
+    plan->sums = room + counters;
+    memset(plan->taken, 0, counters * sizeof(atomic_int));
 }
 
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
@@ -154,21 +196,29 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
     plan.send = f->send_block && threads > MANY_THREADS;
     plan.apart = own_room(f, m, plan.depth);
     plan.b = plan.a + block_room(f, m, plan.depth);
-    plan.taken = (atomic_int *)(void *)(plan.a + plan.apart * (size_t)threads);
-    plan.done = plan.taken + (size_t)plan.deep * (size_t)plan.down;
-    memset(plan.taken, 0, counters_room(plan.deep, plan.down, plan.across) * sizeof(atomic_int));
+    place_counters(&plan, plan.a + plan.apart * (size_t)threads);
     return plan;
+}
+
+/* Of any number of slices at once that this product or a smaller one may have. */
+static size_t lanes_room(const struct gemm_kernels *f, int m, int n, int deep, int threads)
+{
+    const int lanes = most_lanes(deep, threads, 1);
+    const size_t rows = round_up((size_t)m, (size_t)f->rows) + (size_t)(threads * f->rows);
+    return min_size(sums_room(rows, round_up((size_t)n, COLUMNS), lanes), SUMS);
 }
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    const int depth = min_int(k, deepest(f));
+    const int depth = min_int(k, deepest(f)), deep = ceil_div(k, deepest(f));
+    const int threads = dev->threads;
     const size_t few = few_room(f, m, n, depth);
-    if (dev->threads <= FEW_THREADS)
+    if (threads <= FEW_THREADS)
         return few;
-    const size_t counters = counters_room(
-        ceil_div(k, deepest(f)), most_blocks(f, m, depth, dev->threads), ceil_div(n, COLUMNS));
-    const size_t many = own_room(f, m, depth) * (size_t)dev->threads + counters;
+    const size_t counters = counters_room(deep, most_blocks(f, m, depth, threads),
+                                          ceil_div(n, COLUMNS), most_lanes(deep, threads, 1));
+    const size_t many =
+        own_room(f, m, depth) * (size_t)threads + counters + lanes_room(f, m, n, deep, threads);
     return many > few ? many : few;
 }

@@ -1,0 +1,144 @@
+/* Many threads share nothing but what they read: each packs a block of rows of one slice, which
+ * stays in its second cache, and then the columns of part after part of that block. What several
+ * of them pack costs less than packed strips that travel from one core to the others. Who has
+ * finished a block helps with another of which much is left.
+ *
+ * Where the product is deep and its result small, several slices of a block are multiplied at once,
+ * by threads of their own, each for more columns than if all of them shared one slice: less is
+ * packed. An element is the sum of its slices in their order all the same. The thread that has the
+ * next one adds it where the result lies; who is early leaves its sums apart, and goes on, and they
+ * are added by the one that adds the slice before. */
+#include "tensor/cpu/gemm_many.h"
+
+#include <sched.h>
+
+/* What a part is added to comes while its columns are packed. */
+static void fetch_c(const struct part *p)
+{
+    const struct gemm *g = p->plan->g;
+    for (int r = 0; g->c_from && p->l == 0 && r < p->m; r++)
+        __builtin_prefetch(g->c_from + (size_t)(p->i + r) * g->ld_half + p->j, 1, 2);
+}
+
+/* One part of the result, of all slices: `added` is twice the slices that are in it, and one more
+ * while somebody adds the next. */
+struct spot {
+    const struct gemm_plan *plan;
+    int block, j;
+    atomic_int *added, *left; /* left (lanes): which slice, counted from 1, has left its sums */
+    float *sums;              /* (lanes)                                                      */
+};
+
+static struct spot spot_of(const struct gemm_plan *plan, int block, int j)
+{
+    const size_t at = (size_t)block * (size_t)plan->across + (size_t)j;
+    const size_t lanes = (size_t)plan->lanes;
+    return (struct spot){plan,
+                         block,
+                         j,
+                         plan->added + at,
+                         plan->left + at * lanes,
+                         plan->sums + at * lanes * (size_t)plan->rows * (size_t)plan->columns};
+}
+
+static struct part slice_of(const struct spot *p, int slice)
+{
+    const struct gemm_plan *plan = p->plan;
+    return part_of(plan, (p->j * plan->deep + slice) * plan->down + p->block);
+}
+
+static float *sums_of(const struct spot *p, int slice)
+{
+    const size_t lane = (size_t)(slice % p->plan->lanes);
+    return p->sums + lane * (size_t)p->plan->rows * (size_t)p->plan->columns;
+}
+
+/* Whether the slice is the next: nobody else adds until `leave`. */
+static bool enter(const struct spot *p, int slice)
+{
+    int expected = 2 * slice;
+    return atomic_compare_exchange_strong(p->added, &expected, expected + 1);
+}
+
+/* The slice is added, and with it those behind it that have left their sums. Who leaves some while
+ * another adds is seen by that one, which looks again behind what it has added. */
+static void add_left(const struct spot *p)
+{
+    for (;;) {
+        const int slice = atomic_load(p->added) / 2;
+        if (slice == p->plan->deep || atomic_load(&p->left[slice % p->plan->lanes]) != slice + 1 ||
+            !enter(p, slice))
+            return;
+        struct part part = slice_of(p, slice);
+        part.sums = sums_of(p, slice);
+        part_add(&part);
+        atomic_store(p->added, 2 * (slice + 1));
+    }
+}
+
+static void multiply(const struct part *p)
+{
+    for (int tile = 0; tile < part_tiles(p); tile++)
+        part_multiply(p, tile);
+}
+
+static void add_slice(const struct spot *at, struct part *p, int slice)
+{
+    const int lanes = at->plan->lanes;
+    while (!enter(at, slice)) {
+        if (lanes > 1 && atomic_load(at->added) / 2 > slice - lanes) { /* the last sums are gone */
+            p->sums = sums_of(at, slice);
+            break;
+        }
+        sched_yield();
+    }
+    multiply(p);
+    if (p->sums)
+        atomic_store(&at->left[slice % lanes], slice + 1);
+    else
+        atomic_store(at->added, 2 * (slice + 1));
+    if (lanes > 1)
+        add_left(at);
+}
+
+/* Takes parts of a block of rows, of one slice, until none is left. Slices at once begin at
+ * columns apart, so that most find the one before them added. */
+static void work_on(const struct gemm_plan *plan, int slice, int block)
+{
+    const size_t own = (size_t)thread_index() * plan->apart;
+    const int lane = slice % plan->lanes, ahead = plan->across - lane * plan->across / plan->lanes;
+    atomic_int *taken = &plan->taken[slice * plan->down + block];
+    bool packed = false;
+    for (int i; (i = atomic_fetch_add(taken, 1)) < plan->across; packed = true) {
+        const struct spot at = spot_of(plan, block, (i + ahead) % plan->across);
+        struct part p = slice_of(&at, slice);
+        p.a += own, p.b += own;
+        p.new_a = !packed, p.new_b = true;
+        fetch_c(&p);
+        for (int strip = 0; strip < part_strips(&p); strip++)
+            part_pack(&p, strip);
+        add_slice(&at, &p, slice);
+    }
+}
+
+/* Whether so much of a block is left that it pays to pack its rows once more. */
+static bool wants_help(const struct gemm_plan *plan, int slice, int block)
+{
+    return plan->across - atomic_load(&plan->taken[slice * plan->down + block]) >= plan->help;
+}
+
+/* Blocks of its own, which it may share, then others'. */
+void gemm_work(const struct gemm_plan *plan)
+{
+    const int self = thread_index(), threads = thread_count();
+    for (int slice = 0; slice < plan->deep; slice += plan->lanes) {
+        const int blocks = plan->down * min_int(plan->lanes, plan->deep - slice);
+        for (int i = self % blocks; i < blocks; i += threads)
+            work_on(plan, slice + i / plan->down, i % plan->down);
+        for (int i = 1; i < blocks; i++) {
+            const int other = (self + i) % blocks;
+            if (wants_help(plan, slice + other / plan->down, other % plan->down))
+                work_on(plan, slice + other / plan->down, other % plan->down);
+        }
+    }
+}

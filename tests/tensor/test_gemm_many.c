@@ -1,0 +1,154 @@
+/* Slices of a deep product that are multiplied at once make the same bits as one after the other:
+ * whoever is early, whatever is added to, rounded and from where. */
+#include "tensor/cpu/gemm.h"
+
+#include "tensor/on_cpu.h"
+
+#include "base/rng.h"
+
+struct shape {
+    int m, n, k;
+};
+
+/* One row of blocks and several, edges everywhere, as many slices as threads, more, and fewer. */
+static const struct shape shapes[] = {
+    {64, 64, 2304}, {33, 70, 769}, {100, 97, 3000}, {300, 96, 7000}, {40, 8, 9300}};
+static const int threads[] = {3, 4, 5, 16};
+enum { SHAPES = sizeof shapes / sizeof *shapes, TEAMS = sizeof threads / sizeof *threads };
+
+/* What the product is added to. */
+enum kind { NOTHING, ITSELF, BIAS_AND_RESIDUAL, ROUNDED, KINDS };
+
+struct lab {
+    struct shape is;
+    float *a, *b, *residual, *bias, *c;
+    uint16_t *half;
+};
+
+static float *numbers(size_t count, struct rng *rng)
+{
+    float *x = aligned_alloc(64, round_up(count * sizeof *x, 64));
+    assert_non_null(x);
+    rng_normal(rng, x, count, 0, 1);
+    return x;
+}
+
+static size_t result_bytes(const struct lab *lab, enum kind kind)
+{
+    return (size_t)lab->is.m * (size_t)lab->is.n *
+           (kind == ROUNDED ? sizeof *lab->half : sizeof *lab->c);
+}
+
+static void *result_of(const struct lab *lab, enum kind kind)
+{
+    return kind == ROUNDED ? (void *)lab->half : (void *)lab->c;
+}
+
+static void multiply(struct lab *lab, struct device *on, enum kind kind, bool half)
+{
+    const struct shape s = lab->is;
+    const size_t n = (size_t)s.n, count = (size_t)s.m * n;
+    const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
+    float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
+    assert_non_null(room);
+    memset(room, 0xff, floats * sizeof *room);
+    for (size_t i = 0; i < count; i++) {
+        lab->c[i] = (float)i;
+        lab->half[i] = (uint16_t)(0x3f80 + i % 64);
+    }
+    struct gemm g = {.m = s.m,
+                     .n = s.n,
+                     .k = s.k,
+                     .half = half,
+                     .a = lab->a,
+                     .b = lab->b,
+                     .c = lab->c,
+                     .lda = (size_t)s.k,
+                     .ldb = n,
+                     .ldc = n,
+                     .room = room,
+                     .add = kind == ITSELF || kind == ROUNDED};
+    if (kind == BIAS_AND_RESIDUAL) {
+        g.bias = lab->bias;
+        g.residual = lab->residual;
+        g.ld_residual = n;
+    }
+    if (kind == ROUNDED) {
+        g.c_from = g.c_to = lab->half;
+        g.ld_half = n;
+    }
+    cpu_gemm(on, &g);
+    free(room);
+}
+
+static int lanes_of(struct shape s, struct device *on, bool half)
+{
+    const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
+    float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
+    assert_non_null(room);
+    const int lanes = gemm_plan_of(on, s.m, s.n, s.k, half, room, on->threads).lanes;
+    free(room);
+    return lanes;
+}
+
+/* Returns how many teams have slices at once. */
+static int check(struct lab *lab, struct device *one, enum kind kind, bool half,
+                 const char *kernels)
+{
+    int at_once = 0;
+    const size_t bytes = result_bytes(lab, kind);
+    void *expected = malloc(bytes);
+    assert_non_null(expected);
+    multiply(lab, one, kind, half);
+    memcpy(expected, result_of(lab, kind), bytes);
+    for (int t = 0; t < TEAMS; t++) {
+        struct device many;
+        assert_ok(device_open(&many, "cpu", &memory, threads[t]));
+        assert_ok(cpu_select(&many, kernels));
+        at_once += lanes_of(lab->is, &many, half) > 1;
+        for (int turn = 0; turn < 3; turn++) {
+            multiply(lab, &many, kind, half);
+            assert_memory_equal(result_of(lab, kind), expected, bytes);
+        }
+        device_close(&many);
+    }
+    free(expected);
+    return at_once;
+}
+
+static void slices_at_once_make_equal_bits(void **state)
+{
+    static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
+    enum { VARIANTS = sizeof variants / sizeof *variants };
+    (void)state;
+    for (int v = 0; v < VARIANTS; v++) {
+        if (cpu_select(&dev, variants[v]) != SOTTO_OK)
+            continue;
+        int at_once[2] = {0};
+        for (int i = 0; i < SHAPES; i++) {
+            const struct shape s = shapes[i];
+            const size_t m = (size_t)s.m, n = (size_t)s.n, k = (size_t)s.k;
+            struct rng rng = rng_make(7, (uint64_t)i);
+            struct lab lab = {.is = s,
+                              .a = numbers(m * k, &rng),
+                              .b = numbers(k * n, &rng),
+                              .residual = numbers(m * n, &rng),
+                              .bias = numbers(n, &rng),
+                              .c = numbers(m * n, &rng),
+                              .half = malloc(m * n * sizeof(uint16_t))};
+            assert_non_null(lab.half);
+            for (int kind = 0; kind < KINDS; kind++)
+                for (int half = 0; half < 2; half++)
+                    at_once[half] += check(&lab, &dev, (enum kind)kind, half, variants[v]);
+            free(lab.a), free(lab.b), free(lab.residual), free(lab.bias), free(lab.c);
+            free(lab.half);
+        }
+        assert_true(at_once[0] > 0 && at_once[1] > 0); /* otherwise this tests nothing */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {TEST_ON_CPU(slices_at_once_make_equal_bits)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
