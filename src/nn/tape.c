@@ -162,6 +162,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
                              float scale)
 {
     const bool tokens = tape->model->sample.kind == SAMPLE_TOKENS;
+    assert(mode != TAPE_TRAIN || scale != 0);
     TRY(check_batch(tape, batch));
     drop_all(tape);
     tape->scored = false;

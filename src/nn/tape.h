@@ -51,7 +51,7 @@ enum tape_mode { TAPE_TRAIN, TAPE_EVALUATE };
 size_t tape_bytes(const struct model *model, struct extent e, bool recompute);
 
 /* A new micro-batch; what an earlier one left is dropped. Training: backward follows, and adds the
- * gradient of `scale` times the summed loss. */
+ * gradient of `scale`, not 0, times the summed loss. */
 enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
                              float scale);
 

@@ -12,7 +12,8 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
     const struct loader_place place = {o->is.seed, index, rank, o->is.worker->size};
     s->place = index * place.size + rank;
     TRY(loader_fill(o->is.loader, place, o->is.rows, o->is.t, &s->batch));
-    double scale = sum ? 1 : s->batch.n_targets ? 1 / (double)s->batch.n_targets : 0;
+    /* Without targets it is all zeros, by any scale but 0, which stands for no gradient at all. */
+    const double scale = sum || !s->batch.n_targets ? 1 : 1 / (double)s->batch.n_targets;
     return tape_begin(&s->tape, &s->batch, TAPE_TRAIN, (float)scale);
 }
 
