@@ -1,6 +1,6 @@
-/* One training step of a GPT-2, of a --llama, or of a --preset over images: zero, forward,
- * backward, AdamW. Talks like bench/peer_torch.py, so that bench/step.py can run both in turn: a
- * JSON line a step, with
+/* One training step of a GPT-2, of a --llama, or of a --preset over images: forward, backward
+ * into fresh gradients, AdamW. Talks like bench/peer_torch.py, so that bench/step.py can run both
+ * in turn: a JSON line a step, with
  * --lockstep after a line on standard input. With
  * --profile, where the time goes, by op. On a device with a clock of its own, such as a GPU, times
  * are that clock's. */
@@ -173,8 +173,10 @@ static enum sotto_status open_bench(struct bench *b)
 static enum sotto_status step(struct bench *b, double *loss)
 {
     float scale = 1 / (float)(b->batch.rows * b->batch.t);
-    b->dev.ops->fill(&b->dev, b->grad.view, b->grad.count, 0);
-    TRY(tape_run(&b->tape, &b->batch, TAPE_TRAIN, scale, b->theta_stage, b->grad_stage));
+    TRY(tape_begin(&b->tape, &b->batch, TAPE_TRAIN, scale));
+    tape_fresh(&b->tape);
+    TRY(tape_forward(&b->tape, 0, b->theta_stage));
+    TRY(tape_backward(&b->tape, 0, b->theta_stage, b->grad_stage));
     if (b->c.mixed)
         optim_step(&b->optim, b->x.view, b->theta.view, b->grad.view, 3e-4, 1);
     else

@@ -68,6 +68,7 @@ struct pass {
     bool again;       /* forward is run once more, for backward: state is not to be moved twice */
     bool training;    /* backward follows; the loss may be left to it         */
     bool half;        /* parameters are bf16, whatever their gradients are    */
+    bool fresh;       /* backward writes what `writes` marks, and adds to the rest */
     float loss_scale; /* the gradient is that of loss_scale * sum of losses   */
     int start;        /* position of the first token; 0 unless decoding       */
     struct cache *cache; /* (optional) */
@@ -100,6 +101,9 @@ struct layer_ops {
     /* (optional) Marks the stages beside its own whose parameters it reads, and to whose gradients
      * it adds (tied weights). */
     void (*needs)(const struct layer *layer, const struct table *table, bool *needs);
+    /* (optional) Marks in the table the tensors whose gradients its backward writes in a fresh
+     * pass, each once and before any layer adds to it: those of linear_backward_w. */
+    void (*writes)(const struct layer *layer, struct table *table);
     /* (optional) Becomes the layer that does its own work and then that of `next`, the one behind
      * it in its stage, if these are pieces of one sublayer that could have been cut there. */
     bool (*join)(struct layer *layer, const struct layer *next);
@@ -130,6 +134,13 @@ static inline size_t layer_scratch(const struct layer *l, struct extent e, bool 
 static inline struct view state_of(const struct pass *pass, int tensor)
 {
     return table_view(pass->state_table, &pass->state, tensor);
+}
+
+/* A projection of `rows` with parameters of this pass. */
+static inline struct linear pass_linear(const struct pass *pass, size_t rows, int in, int out,
+                                        enum linear_layout layout)
+{
+    return (struct linear){(int)rows, in, out, layout, pass->half, pass->fresh};
 }
 
 static inline struct view param(const struct pass *pass, const struct view *stages, int tensor)

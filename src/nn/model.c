@@ -80,6 +80,13 @@ static void join(struct model *m)
     m->first[m->n_stage] = m->n_layer = n;
 }
 
+static void mark_written(struct model *m)
+{
+    for (int i = 0; i < m->n_layer; i++)
+        if (m->layer[i]->ops->writes)
+            m->layer[i]->ops->writes(m->layer[i], &m->table);
+}
+
 enum sotto_status model_init(struct model *m, const struct model_config *config, int n_stage,
                              int pad)
 {
@@ -106,6 +113,7 @@ enum sotto_status model_init_as(struct model *m, const struct arch *arch,
     TRY_DONE(cut(m));
     assign_stages(m);
     join(m);
+    mark_written(m);
     TRY_DONE(table_layout(&m->table, n_stage, pad));
     if (m->state.n)
         TRY_DONE(table_layout(&m->state, 1, 1));

@@ -188,6 +188,12 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
     return device_failed(tape->dev);
 }
 
+void tape_fresh(struct tape *tape)
+{
+    assert(tape->pass.training && !tape->scored);
+    tape->pass.fresh = true;
+}
+
 static struct room room_of(const struct buffer *b)
 {
     return (struct room){b->view.data, 0, b->count * dtype_size(b->view.type), b->view.place};
@@ -290,6 +296,23 @@ static enum sotto_status take_gradient(struct tape *tape, int i, struct pool_blo
     return SOTTO_OK;
 }
 
+/* Zeros where layers of a fresh stage add to its gradient: between the tensors that they write, and
+ * behind the last, where it is padded. A tied table of the first stage was written by the last. */
+static void clear_between(struct tape *tape, int k, struct view grad)
+{
+    const struct table *table = &tape->model->table;
+    struct range gap = {0};
+    for (int i = 0; i <= table->n; i++) {
+        const struct table_entry *e = i < table->n ? &table->entry[i] : NULL;
+        if (e && (e->stage != k || !e->written))
+            continue;
+        gap.end = e ? e->offset : table_stage_count(table, k);
+        if (gap.end > gap.begin)
+            tape->dev->ops->fill(tape->dev, view_at(grad, gap.begin), gap.end - gap.begin, 0);
+        gap.begin = e ? e->offset + e->count : gap.end;
+    }
+}
+
 enum sotto_status tape_backward(struct tape *tape, int k, const struct view *theta,
                                 const struct view *grad)
 {
@@ -302,6 +325,8 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
         TRY(run_forward(tape, k, theta));
     }
     tape->pass.half = theta[k].type == DTYPE_BF16;
+    if (tape->pass.fresh)
+        clear_between(tape, k, grad[k]);
     place_stage(tape, k);
     struct pool_block *dy = tape->stage[k + 1].dedge, *dx; /* one block, handed on */
     tape->stage[k + 1].dedge = NULL;

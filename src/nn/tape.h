@@ -10,7 +10,8 @@
  *     tape_backward(tape, n-1, theta, grad) ... tape_backward(tape, 0, theta, grad)
  *
  * `theta` and `grad` are one view a stage; only those that model_stage_needs names are read.
- * Backward adds to `grad`, and must be given the parameters that forward was given. */
+ * Backward adds to `grad`, unless it is fresh, and must be given the parameters that forward was
+ * given. */
 #ifndef SOTTO_NN_TAPE_H
 #define SOTTO_NN_TAPE_H
 
@@ -54,6 +55,10 @@ size_t tape_bytes(const struct model *model, struct extent e, bool recompute);
  * gradient of `scale`, not 0, times the summed loss. */
 enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
                              float scale);
+
+/* Of a training micro-batch that has just begun: the gradients hold nothing yet, not even zeros,
+ * and the backward passes of all stages, the last one's first, write what they would add. */
+void tape_fresh(struct tape *tape);
 
 enum sotto_status tape_forward(struct tape *tape, int k, const struct view *theta);
 enum sotto_status tape_backward(struct tape *tape, int k, const struct view *theta,

@@ -25,7 +25,8 @@ enum linear_layout {
 struct linear {
     int rows, in, out;
     enum linear_layout layout;
-    bool half; /* the weight is bf16, whatever its gradient is */
+    bool half;  /* the weight is bf16, whatever its gradient is */
+    bool fresh; /* its gradient is written, whatever was there, not added to */
 };
 
 /* A projection without bias and the cross-entropy of it; what has no data is left out. */
@@ -33,7 +34,7 @@ struct linear_loss {
     struct view x, w;
     struct view targets, losses, places; /* as of cross_entropy */
     float scale;                         /* 0: without the gradients below */
-    struct view dx, dw;                  /* dx = , dw += */
+    struct view dx, dw;                  /* dx = , dw += or, of a fresh one, = */
 };
 
 struct norm {
@@ -255,7 +256,8 @@ struct ops {
     /* dx = dy w, or dx += when `add`. */
     void (*linear_backward_x)(struct device *dev, const struct linear *p, struct view dx,
                               struct view dy, struct view w, bool add);
-    /* dw += dy^T x, dbias (optional) += column sums of dy; summed in fp32 and rounded once. */
+    /* dw += dy^T x, or = of a fresh one, dbias (optional) += column sums of dy; summed in fp32 and
+     * rounded once. */
     void (*linear_backward_w)(struct device *dev, const struct linear *p, struct view dw,
                               struct view dbias, struct view dy, struct view x);
 

@@ -57,6 +57,14 @@ void table_free(struct table *table)
     *table = (struct table){0};
 }
 
+void table_written(struct table *table, int i)
+{
+    if (i < 0)
+        return;
+    assert(!table->entry[i].written);
+    table->entry[i].written = true;
+}
+
 int table_find(const struct table *table, const char *name)
 {
     for (int i = 0; i < table->n; i++)

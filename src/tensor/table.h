@@ -32,6 +32,7 @@ struct table_entry {
     enum table_init init;
     float std; /* of TABLE_NORMAL */
     enum table_form form;
+    bool written; /* its gradient need not hold zeros: a layer's backward writes it first */
 };
 
 struct table {
@@ -52,6 +53,9 @@ enum sotto_status table_layout(struct table *table, int n_stage, int pad);
 void table_free(struct table *table);
 
 int table_find(const struct table *table, const char *name); /* -1: no such tensor */
+
+/* Marks tensor `i`, of those that are there, as written; nobody else may have. */
+void table_written(struct table *table, int i);
 
 /* Length of the flat vector, padding included. */
 static inline size_t table_count(const struct table *table)

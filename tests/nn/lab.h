@@ -111,6 +111,45 @@ static inline double lab_gradient(struct lab *l, const struct batch *batch, bool
     return r.loss / (double)r.targets;
 }
 
+/* Begins a micro-batch whose backward writes, and runs it. */
+static inline void lab_run_fresh(struct lab *l, struct tape *tape, const struct batch *batch)
+{
+    const int n = l->model.n_stage;
+    assert_ok(tape_begin(tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets));
+    tape_fresh(tape);
+    for (int k = 0; k < n; k++)
+        assert_ok(tape_forward(tape, k, l->theta_stage));
+    for (int k = n - 1; k >= 0; k--)
+        assert_ok(tape_backward(tape, k, l->theta_stage, l->grad_stage));
+}
+
+/* Gradients written over numbers that are none, padding and all, are those added to zeros, but for
+ * the sign of a zero; a second micro-batch adds to them, and what is not fresh adds still. */
+static inline void lab_check_fresh(struct lab *l, struct tape *tape, const struct batch *batch)
+{
+    const size_t count = l->grad.count;
+    const float scale = 1 / (float)batch->n_targets;
+    float *want[2], *have[2];
+    lab_zero(l);
+    for (int i = 0; i < 2; i++) {
+        assert_ok(tape_run(tape, batch, TAPE_TRAIN, scale, l->theta_stage, l->grad_stage));
+        want[i] = lab_read(l, l->grad.view, count);
+    }
+    l->dev.ops->fill(&l->dev, l->grad.view, count, NAN);
+    lab_run_fresh(l, tape, batch);
+    have[0] = lab_read(l, l->grad.view, count);
+    assert_ok(tape_run(tape, batch, TAPE_TRAIN, scale, l->theta_stage, l->grad_stage));
+    have[1] = lab_read(l, l->grad.view, count);
+    for (int i = 0; i < 2; i++) {
+        for (size_t e = 0; e < count; e++)
+            if (!(have[i][e] == want[i][e]))
+                fail_with("%d stages: element %zu is %g behind %d micro-batches, not %g",
+                          l->model.n_stage, e, have[i][e], i + 1, want[i][e]);
+        free(have[i]);
+        free(want[i]);
+    }
+}
+
 /* |a - b| / |b| */
 static inline double lab_distance(const float *a, const float *b, size_t count)
 {

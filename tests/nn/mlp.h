@@ -53,8 +53,8 @@ static inline double plain_flops(const struct layer *layer, struct extent e)
 
 static inline struct linear plain_shape(const struct plain_layer *l, const struct pass *pass)
 {
-    return (struct linear){(int)extent_tokens(pass->extent), l->in, l->out, LINEAR_OUT_IN,
-                           pass->half};
+    return (struct linear){
+        (int)extent_tokens(pass->extent), l->in, l->out, LINEAR_OUT_IN, pass->half, false};
 }
 
 static inline void plain_forward(const struct layer *layer, struct pass *pass,

@@ -36,6 +36,89 @@ static void cuts_change_nothing(void **state)
     }
 }
 
+/* Weights of projections are written, and a table where the head reads it too. */
+static void check_written(const struct model *m)
+{
+    for (int i = 0; i < m->table.n; i++) {
+        const struct table_entry *e = &m->table.entry[i];
+        const bool table = strstr(e->name, "wte") || strstr(e->name, "embed_tokens");
+        const bool added = strstr(e->name, "wpe") || (table && m->config.tied != TIED_YES);
+        if (e->written != (e->ndim == 2 && !added))
+            fail_with("%s is%s written", e->name, e->written ? "" : " not");
+    }
+}
+
+/* In every model, tied and not, however it is cut. */
+static void fresh_gradients(void **state)
+{
+    (void)state;
+    for (int variant = 0; variant < 2 * TINY; variant++) {
+        struct model_config config = tiny_configs[variant / 2];
+        struct batch batch;
+        config.tied = variant % 2 ? TIED_YES : TIED_NO;
+        tiny_batch(&batch, 2, 11, 29, 5, true);
+        for (int n = 1, layers = 1; n <= layers; n++) {
+            struct lab l;
+            struct tape tape;
+            lab_open(&l, "cpu", 1 + n % 2, &config, n);
+            layers = l.model.n_layer;
+            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                                (struct extent){3, 11, DTYPE_F32, n % 3 == 1}, n % 2));
+            check_written(&l.model);
+            lab_check_fresh(&l, &tape, &batch);
+            tape_free(&tape);
+            lab_close(&l);
+        }
+        batch_free(&batch);
+    }
+}
+
+/* Of a head that has more rows than it makes logits of at once. */
+static void fresh_in_chunks(void **state)
+{
+    (void)state;
+    const struct model_config config = {
+        .arch = ARCH_GPT2, .layers = 1, .width = 4, .heads = 1, .vocab = 16500, .positions = 520};
+    struct lab l;
+    struct batch batch;
+    struct tape tape;
+    lab_open(&l, "cpu", 2, &config, 2);
+    tiny_batch(&batch, 2, 520, 16500, 5, false);
+    assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool, (struct extent){2, 520, DTYPE_F32, false},
+                        false));
+    lab_check_fresh(&l, &tape, &batch);
+    tape_free(&tape);
+    batch_free(&batch);
+    lab_close(&l);
+}
+
+/* Of a micro-batch without targets, which has a gradient of zeros. */
+static void fresh_without_targets(void **state)
+{
+    (void)state;
+    for (int which = 0; which < TINY; which++) {
+        struct lab l;
+        struct batch batch;
+        struct tape tape;
+        lab_open(&l, "cpu", 1, &tiny_configs[which], 3);
+        tiny_batch(&batch, 2, 11, 29, 5, false);
+        for (int i = 0; i < 2 * 11; i++)
+            batch.targets[i] = -100;
+        batch.n_targets = 1; /* which the loss is divided by */
+        assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                            (struct extent){2, 11, DTYPE_F32, false}, false));
+        l.dev.ops->fill(&l.dev, l.grad.view, l.grad.count, NAN);
+        lab_run_fresh(&l, &tape, &batch);
+        float *g = lab_read(&l, l.grad.view, l.grad.count);
+        for (size_t i = 0; i < l.grad.count; i++)
+            assert_true(g[i] == 0);
+        free(g);
+        tape_free(&tape);
+        batch_free(&batch);
+        lab_close(&l);
+    }
+}
+
 enum { N = 4 }; /* micro-batches and stages of the cyclic schedule */
 
 /* Cyclic data parallelism on one device: micro-batch i starts 2 time steps after the one before it;
@@ -382,6 +465,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(fresh_gradients),
+        cmocka_unit_test(fresh_in_chunks),
+        cmocka_unit_test(fresh_without_targets),
         cmocka_unit_test(interleaved_tapes),
         cmocka_unit_test(mixed_versions),
         cmocka_unit_test(pipeline_over_edges),

@@ -1,5 +1,5 @@
-/* ResNet and ViT: gradients against differences of the loss, and the same bits however the chain is
- * cut, with forward run once or twice. */
+/* ResNet, ViT and dense layers: gradients against differences of the loss, and the same bits
+ * however the chain is cut, with forward run once or twice. */
 #include "nn/lab.h"
 
 static const struct {
@@ -10,6 +10,7 @@ static const struct {
     {"resnet8", {"resnet.depths=1,2", "resnet.widths=4,6"}, 6, 7, 5, 8},
     {"resnet18", {"resnet.depths=1,1", "resnet.widths=4,6"}, 18, 16, 4, 6},
     {"resnet50", {"resnet.depths=1,1", "resnet.widths=8,12", "resnet.stem_width=5"}, 16, 19, 4, 8},
+    {"mlp", {"mlp.hidden=9", "mlp.layers=3"}, 5, 4, 4, 4},
     {"vit-tiny", {"model.layers=2", "model.width=8", "model.heads=2", "vit.patch=2"}, 6, 4, 6, 8},
 };
 enum { CASES = sizeof cases / sizeof *cases, ROWS = 5, CLASSES = 3, KEPT = 1024 };
@@ -155,6 +156,32 @@ static void same_bits(void **unused)
     }
 }
 
+/* Also inside of blocks and sublayers: what a stage does not write there is still zeros before. */
+static void fresh_gradients(void **unused)
+{
+    (void)unused;
+    for (int which = 0; which < CASES; which++)
+        for (int stages = 1; stages <= cases[which].pieces; stages++) {
+            struct lab l;
+            struct batch b;
+            struct tape tape;
+            float state[KEPT];
+            open_case(&l, which, "cpu", stages);
+            make_images(&b, &l.model);
+            start(&l, state);
+            for (int i = 0; i < l.model.table.n; i++) /* projections, not kernels */
+                assert_int_equal(l.model.table.entry[i].written, l.model.table.entry[i].ndim == 2);
+            assert_ok(tape_init(&tape, &l.model, &l.dev, &l.pool,
+                                (struct extent){ROWS + 2, 1, DTYPE_F32, false}, stages % 2));
+            if (l.model.state.n)
+                tape.state = view_of(state, DTYPE_F32);
+            lab_check_fresh(&l, &tape, &b);
+            tape_free(&tape);
+            batch_free(&b);
+            lab_close(&l);
+        }
+}
+
 /* As their authors and transformers count them. */
 static void published_sizes(void **unused)
 {
@@ -186,6 +213,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(differences),
         cmocka_unit_test(same_bits),
+        cmocka_unit_test(fresh_gradients),
         cmocka_unit_test(published_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,16 +112,19 @@ static int linear_operands(const struct op_case *c, struct operand *out)
     out[4] = operand("y", ROLE_OUT, KIND_ACTIVATION, rows * width);
     out[5] = operand("dy", ROLE_DY, KIND_ACTIVATION, rows * width);
     out[6] = gradient("dx", KIND_ACTIVATION, rows * in, 0, has(c, CASE_ADD));
-    out[7] = gradient("dw", KIND_GRADIENT, in * width, 1, true);
+    out[7] = gradient("dw", KIND_GRADIENT, in * width, 1, !has(c, CASE_FRESH));
     out[8] = gradient("dbias", KIND_GRADIENT, bias ? width : 0, 2, true);
     return 9;
 }
 
 static void linear_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
-    struct linear p = {c->d[0], c->d[1], c->d[2],
+    struct linear p = {c->d[0],
+                       c->d[1],
+                       c->d[2],
                        has(c, CASE_IN_OUT) ? LINEAR_IN_OUT : LINEAR_OUT_IN,
-                       v[1].type == DTYPE_BF16};
+                       v[1].type == DTYPE_BF16,
+                       has(c, CASE_FRESH)};
     if (pass == 0 && has(c, CASE_ALIAS)) {
         dev->ops->copy(dev, v[4], v[3], (size_t)p.rows * (size_t)p.out);
         dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[4]);
@@ -778,6 +781,10 @@ const struct op_case op_cases[] = {
     {"linear", {5, 3200, 40}, CASE_BIAS}, /* and deeper than that */
     {"linear", {12, 2300, 2301}, 0},      /* slices of the depth that are not alike */
     {"linear", {3200, 9, 40}, CASE_BIAS | CASE_IN_OUT},
+    {"linear", {5, 33, 7}, CASE_BIAS | CASE_FRESH},
+    {"linear", {300, 96, 520}, CASE_BIAS | CASE_IN_OUT | CASE_FRESH},
+    {"linear", {2100, 40, 90}, CASE_FRESH},
+    {"linear", {2, 2300, 2301}, CASE_IN_OUT | CASE_FRESH}, /* panels of a bf16 one */
     {"layernorm", {1, 1}, CASE_BIAS},
     {"layernorm", {3, 7}, CASE_BIAS},
     {"layernorm", {5, 33}, CASE_ADD},

@@ -52,7 +52,8 @@ enum case_flag {
     CASE_IN_PLACE = 8192, /* benches: do not restore what is replaced */
     CASE_RELU = 16384,
     CASE_WHOLE = 1 << 20, /* attention that is not causal            */
-    CASE_HALF = 1 << 21   /* attention that may round to bf16        */
+    CASE_HALF = 1 << 21,  /* attention that may round to bf16        */
+    CASE_FRESH = 1 << 22  /* dw = , not += */
 };
 
 struct op_case {

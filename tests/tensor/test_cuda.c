@@ -253,13 +253,16 @@ static void close_projection(struct projection *p)
         buffer_free(all[i]);
 }
 
-static void project(struct projection *p, enum linear_layout layout)
+static void project(struct projection *p, enum linear_layout layout, bool fresh)
 {
     struct device *dev = p->dev;
     const struct ops *ops = dev->ops;
-    const struct linear q = {LOSS_ROWS, LOSS_IN, LOSS_OUT, layout, p->w.view.type == DTYPE_BF16};
+    const struct linear q = {LOSS_ROWS, LOSS_IN, LOSS_OUT, layout, p->w.view.type == DTYPE_BF16,
+                             fresh};
     const struct view logits = p->logits.view, losses = p->result[0].view, dx = p->result[1].view,
                       dw = p->result[2].view;
+    if (fresh)
+        ops->fill(dev, dw, p->result[2].count, NAN);
     if (ops->linear_loss) {
         const struct linear_loss l = {.x = p->x.view,
                                       .w = p->w.view,
@@ -307,12 +310,12 @@ static void losses_at_once(void **state)
     int wrong = 0;
     assert_ok(device_open(&dev[0], "reference", &memory, 1));
     assert_ok(device_open(&dev[1], far_device(), &memory, 1));
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 32; i++) {
         struct projection p[2];
         for (int d = 0; d < 2; d++) {
             open_projection(&p[d], &dev[d], i & 1 ? DTYPE_BF16 : DTYPE_F32,
                             i & 2 ? DTYPE_BF16 : DTYPE_F32, i & 4 ? DTYPE_BF16 : DTYPE_F32);
-            project(&p[d], i & 8 ? LINEAR_IN_OUT : LINEAR_OUT_IN);
+            project(&p[d], i & 8 ? LINEAR_IN_OUT : LINEAR_OUT_IN, i & 16);
         }
         for (int k = 0; k < LOSS_RESULTS; k++) {
             const double off = apart_by(&p[1], &p[0], k);
@@ -337,6 +340,62 @@ static void *host_buffer(struct device *dev, const struct buffer *b)
     assert_non_null(host);
     dev->ops->read(dev, host, b->view, b->count);
     return host;
+}
+
+/* More rows than whose logits are held at once, of even and odd vocabularies: a fresh gradient
+ * written over numbers that are none is the one that is added to zeros. */
+static void fresh_losses(void **state)
+{
+    (void)state;
+    enum { ROWS = 9000, IN = 16, MOST_OUT = 67 };
+    struct device dev;
+    assert_ok(device_open(&dev, far_device(), &memory, 1));
+    for (int i = 0; i < 8 && dev.ops->linear_loss; i++) {
+        const enum dtype type = i & 1 ? DTYPE_BF16 : DTYPE_F32;
+        const int out = i & 2 ? MOST_OUT : 64;
+        const size_t in = (size_t)ROWS * IN, weights = (size_t)out * IN;
+        struct buffer x, w, dx, dw, targets, losses;
+        int32_t *target = calloc(ROWS, sizeof *target);
+        assert_non_null(target);
+        assert_ok(buffer_init(&x, &dev, type, in, MEMORY_ACTIVATIONS));
+        assert_ok(buffer_init(&dx, &dev, type, in, MEMORY_ACTIVATIONS));
+        assert_ok(buffer_init(&w, &dev, type, weights, MEMORY_PARAMETERS));
+        assert_ok(buffer_init(&dw, &dev, i & 4 ? DTYPE_F32 : type, weights, MEMORY_GRADIENTS));
+        assert_ok(buffer_init(&targets, &dev, DTYPE_I32, ROWS, MEMORY_ACTIVATIONS));
+        assert_ok(buffer_init(&losses, &dev, DTYPE_F32, ROWS, MEMORY_ACTIVATIONS));
+        for (int r = 0; r < ROWS; r++)
+            target[r] = r * 13 % out;
+        dev.ops->write(&dev, targets.view, target, ROWS);
+        fill_normal(&dev, &x, 1, 1);
+        fill_normal(&dev, &w, 2, 0.5f);
+        void *got[2];
+        for (int fresh = 0; fresh < 2; fresh++) {
+            const struct linear p = {ROWS, IN, out, LINEAR_OUT_IN, type == DTYPE_BF16, fresh};
+            const struct linear_loss l = {.x = x.view,
+                                          .w = w.view,
+                                          .targets = targets.view,
+                                          .losses = losses.view,
+                                          .scale = 0.25f,
+                                          .dx = dx.view,
+                                          .dw = dw.view};
+            dev.ops->fill(&dev, dw.view, weights, fresh ? NAN : 0);
+            dev.ops->linear_loss(&dev, &p, &l);
+            assert_ok(device_check(&dev));
+            got[fresh] = host_buffer(&dev, &dw);
+        }
+        for (size_t e = 0; e < weights; e++)
+            if (!(element(got[1], dw.view.type, e) == element(got[0], dw.view.type, e)))
+                fail_with("case %d: dw[%zu] is %g, added to zeros %g", i, e,
+                          element(got[1], dw.view.type, e), element(got[0], dw.view.type, e));
+        struct buffer *all[] = {&x, &w, &dx, &dw, &targets, &losses};
+        for (size_t b = 0; b < sizeof all / sizeof *all; b++)
+            buffer_free(all[b]);
+        free(got[0]);
+        free(got[1]);
+        free(target);
+    }
+    device_close(&dev);
+    assert_int_equal(memory.total, 0);
 }
 
 /* Where a device has the op: dx is gelu_backward's, and dbias gains its column sums. */
@@ -635,6 +694,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(contexts_follow),
         cmocka_unit_test(no_memory_is_said),
         cmocka_unit_test(losses_at_once),
+        cmocka_unit_test(fresh_losses),
         cmocka_unit_test(gelu_with_bias),
         cmocka_unit_test(sums_before_it_is_written),
         cmocka_unit_test(slices_have_the_same_bits),

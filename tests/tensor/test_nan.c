@@ -121,8 +121,8 @@ static void products(void **state)
         for (size_t p = 0; p < sizeof patterns / 4 && cpu_select(&dev, variants[v]) == SOTTO_OK;
              p++)
             for (int k = 0; k < 4; k++) {
-                const struct linear l = {ROWS, IN, OUT, k & 1 ? LINEAR_IN_OUT : LINEAR_OUT_IN,
-                                         k & 2};
+                const struct linear l = {ROWS,  IN,   OUT, k & 1 ? LINEAR_IN_OUT : LINEAR_OUT_IN,
+                                         k & 2, false};
                 const struct view vw = view_of(w, k & 2 ? DTYPE_BF16 : DTYPE_F32);
                 const size_t in = 5, row = 40;
                 memset(w, 0, sizeof w);

@@ -461,7 +461,7 @@ static void products_of_bf16(void **state)
             continue;
         }
         for (int layout = LINEAR_OUT_IN; layout <= LINEAR_IN_OUT; layout++) {
-            const struct linear p = {ROWS, IN, OUT, (enum linear_layout)layout, false};
+            const struct linear p = {ROWS, IN, OUT, (enum linear_layout)layout, false, false};
             const bool out_in = layout == LINEAR_OUT_IN;
             const int w_in = out_in ? 1 : OUT, w_out = out_in ? IN : 1;
             memset(dw, 0, sizeof dw);
@@ -490,6 +490,63 @@ static void products_of_bf16(void **state)
         }
         device_close(&dev);
     }
+}
+
+/* A gradient that is written over numbers that are none is the one that is added to zeros; a bias's
+ * is added to what is there, as ever. More rows than are summed at once, by few and many threads.
+ */
+static void fresh_gradients(struct device *dev, const char *kernels, int threads)
+{
+    enum { ROWS = 1700, IN = 65, OUT = 150 };
+    static float x[ROWS * IN], dy[ROWS * OUT], dw[2][IN * OUT], dbias[2][OUT];
+    const struct view v_x = view_of(x, DTYPE_F32), v_dy = view_of(dy, DTYPE_F32);
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = (float)sin(0.37 * i);
+    for (int i = 0; i < ROWS * OUT; i++)
+        dy[i] = (float)cos(0.73 * i);
+    for (int i = 0; i < 8; i++) {
+        const enum dtype type = i & 1 ? DTYPE_BF16 : DTYPE_F32;
+        for (int fresh = 0; fresh < 2; fresh++) {
+            const struct linear p = {ROWS,  IN,   OUT, i & 2 ? LINEAR_IN_OUT : LINEAR_OUT_IN,
+                                     i & 4, fresh};
+            const struct view to = view_of(dw[fresh], type);
+            for (int o = 0; o < OUT; o++)
+                dbias[fresh][o] = (float)o;
+            dev->ops->fill(dev, to, IN * OUT, fresh ? NAN : 0);
+            dev->ops->linear_backward_w(dev, &p, to, view_of(dbias[fresh], DTYPE_F32), v_dy, v_x);
+        }
+        for (size_t e = 0; e < IN * OUT; e++) {
+            const double have = element(view_of(dw[1], type), e);
+            const double want = element(view_of(dw[0], type), e);
+            if (!(have == want))
+                fail_with("%s, %d threads, case %d: dw[%zu] is %g, added to zeros %g", kernels,
+                          threads, i, e, have, want);
+        }
+        assert_memory_equal(dbias[1], dbias[0], sizeof *dbias);
+    }
+}
+
+static void test_fresh_gradients(void **state)
+{
+    (void)state;
+    static const int threads[] = {1, 2, 5, 16};
+    struct device dev;
+    for (size_t t = 0; t < sizeof threads / sizeof *threads; t++) {
+        struct sending many;
+        assert_ok(device_open(&dev, "cpu", &memory, threads[t]));
+        for (size_t k = 0; k < sizeof variants / sizeof *variants; k++) {
+            if (cpu_select(&dev, variants[k]) != SOTTO_OK)
+                continue;
+            const void *impl = dev.impl;
+            make_send(&many, &dev);
+            fresh_gradients(&dev, variants[k], threads[t]);
+            dev.impl = impl;
+        }
+        device_close(&dev);
+    }
+    assert_ok(device_open(&dev, "reference", &memory, 1));
+    fresh_gradients(&dev, "reference", 1);
+    device_close(&dev);
 }
 
 /* More than one block of it, from the middle of a buffer: neighbours stay, and so does a sign. */
@@ -600,6 +657,7 @@ int main(void)
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),
         cmocka_unit_test(test_cross_entropy_ties_and_ignored),
+        cmocka_unit_test(test_fresh_gradients),
         cmocka_unit_test(test_zero),
         cmocka_unit_test(test_maxpool_ties),
         cmocka_unit_test(test_batchnorm_far_from_zero),

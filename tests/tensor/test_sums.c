@@ -70,7 +70,7 @@ static void check_embedding(struct device *dev)
 static void check_linear(struct device *dev, enum linear_layout layout)
 {
     uint16_t dw[WIDTH * WIDTH], dbias[WIDTH];
-    const struct linear p = {ROWS, WIDTH, WIDTH, layout, true};
+    const struct linear p = {ROWS, WIDTH, WIDTH, layout, true, false};
     begin(dw, WIDTH * WIDTH);
     begin(dbias, WIDTH);
     dev->ops->linear_backward_w(dev, &p, view_of(dw, DTYPE_BF16), view_of(dbias, DTYPE_BF16), v_dy,

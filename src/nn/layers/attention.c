@@ -161,8 +161,8 @@ static void project(const struct attention_layer *l, struct pass *pass, const st
                     struct view n, const struct kept *k)
 {
     struct device *dev = pass->dev;
-    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout,
-                       pass->half};
+    struct linear p =
+        pass_linear(pass, extent_tokens(pass->extent), l->width, q_width(l), l->layout);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
         dev->ops->linear_forward(dev, &p, k->s.q, n, param(pass, theta, l->qkv_w),
@@ -217,7 +217,7 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
     const size_t count = extent_tokens(e) * (size_t)l->width;
-    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout, pass->half};
+    const struct linear p = pass_linear(pass, extent_tokens(e), q_width(l), l->width, l->layout);
     struct kept k = kept(l, e, &flow.saved);
     struct view n = e.all ? k.n : work(l, e, false, &flow.scratch).n;
 
@@ -249,8 +249,8 @@ static void project_backward(const struct attention_layer *l, struct pass *pass,
 {
     struct device *dev = pass->dev;
     const struct ops *ops = dev->ops;
-    struct linear p = {(int)extent_tokens(pass->extent), l->width, q_width(l), l->layout,
-                       pass->half};
+    struct linear p =
+        pass_linear(pass, extent_tokens(pass->extent), l->width, q_width(l), l->layout);
     rotate(l, pass, d, true);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
@@ -280,7 +280,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct attention_layer *l = (const struct attention_layer *)layer;
     struct device *dev = pass->dev;
     const struct extent e = pass->extent;
-    const struct linear p = {(int)extent_tokens(e), q_width(l), l->width, l->layout, pass->half};
+    const struct linear p = pass_linear(pass, extent_tokens(e), q_width(l), l->width, l->layout);
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, true, &flow.scratch);
 
@@ -306,6 +306,14 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, true);
 }
 
+static void writes(const struct layer *layer, struct table *table)
+{
+    const struct attention_layer *l = (const struct attention_layer *)layer;
+    const int weights[] = {l->qkv_w, l->q_w, l->k_w, l->v_w, l->o_w};
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++)
+        table_written(table, weights[i]);
+}
+
 static void free_frequencies(struct layer *layer)
 {
     free(((struct attention_layer *)layer)->frequencies);
@@ -319,4 +327,5 @@ const struct layer_ops attention_ops = {.name = "attention",
                                         .flops = flops,
                                         .forward = forward,
                                         .backward = backward,
+                                        .writes = writes,
                                         .free = free_frequencies};

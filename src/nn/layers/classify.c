@@ -88,7 +88,8 @@ static void reduce_backward(const struct classify_layer *l, struct pass *pass,
 static void classify(const struct classify_layer *l, struct pass *pass, const struct view *theta,
                      const struct view *grad, struct flow flow)
 {
-    const struct linear p = {pass->extent.rows, l->width, l->classes, LINEAR_OUT_IN, pass->half};
+    const struct linear p =
+        pass_linear(pass, (size_t)pass->extent.rows, l->width, l->classes, LINEAR_OUT_IN);
     struct work w = work(l, pass->extent, grad, &flow.scratch);
     reduce(l, pass, theta, &w, flow.x);
     loss_rows(pass, theta, grad, &p, l->w, l->b, 0, w.logits, w.n, w.dn);
@@ -109,8 +110,14 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     classify((const struct classify_layer *)layer, pass, theta, grad, flow);
 }
 
+static void writes(const struct layer *layer, struct table *table)
+{
+    table_written(table, ((const struct classify_layer *)layer)->w);
+}
+
 const struct layer_ops classify_ops = {.name = "classify",
                                        .scratch = scratch,
                                        .flops = flops,
                                        .forward = forward,
-                                       .backward = backward};
+                                       .backward = backward,
+                                       .writes = writes};

@@ -32,8 +32,7 @@ static double flops(const struct layer *layer, struct extent e)
 
 static struct linear shape(const struct dense_layer *l, const struct pass *pass)
 {
-    return (struct linear){(int)extent_tokens(pass->extent), l->in, l->out, LINEAR_OUT_IN,
-                           pass->half};
+    return pass_linear(pass, extent_tokens(pass->extent), l->in, l->out, LINEAR_OUT_IN);
 }
 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,
@@ -63,10 +62,16 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         ops->linear_backward_x(pass->dev, &p, flow.dx, dup, param(pass, theta, l->w), false);
 }
 
+static void writes(const struct layer *layer, struct table *table)
+{
+    table_written(table, ((const struct dense_layer *)layer)->w);
+}
+
 const struct layer_ops dense_ops = {.name = "dense",
                                     .output = output,
                                     .saved = saved,
                                     .scratch = scratch,
                                     .flops = flops,
                                     .forward = forward,
-                                    .backward = backward};
+                                    .backward = backward,
+                                    .writes = writes};

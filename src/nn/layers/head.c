@@ -63,11 +63,11 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
     assert(chunk <= most_rows(l));
     struct work t = work(l, pass->extent, grad, &flow.scratch);
     norm_forward(&l->norm, pass, theta, l->width, t.n, flow.x, t.stats);
-    const struct linear all = {(int)rows, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
-    const bool done = loss_at_once(pass, theta, grad, &all, l->w, t.n, t.dn);
+    struct linear p = pass_linear(pass, rows, l->width, l->vocab, LINEAR_OUT_IN);
+    const bool done = loss_at_once(pass, theta, grad, &p, l->w, t.n, t.dn);
     for (size_t row = 0; row < rows && !done; row += chunk) {
-        int here = (int)(rows - row < chunk ? rows - row : chunk);
-        const struct linear p = {here, l->width, l->vocab, LINEAR_OUT_IN, pass->half};
+        p.rows = (int)(rows - row < chunk ? rows - row : chunk);
+        p.fresh = pass->fresh && row == 0; /* the others' add to it */
         loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);
     }
     if (grad)
@@ -93,9 +93,16 @@ static void needs(const struct layer *layer, const struct table *table, bool *ou
     out[table->entry[((const struct head_layer *)layer)->w].stage] = true;
 }
 
+/* Of a tied table before the embedding adds to it: its backward comes later. */
+static void writes(const struct layer *layer, struct table *table)
+{
+    table_written(table, ((const struct head_layer *)layer)->w);
+}
+
 const struct layer_ops head_ops = {.name = "head",
                                    .scratch = scratch,
                                    .flops = flops,
                                    .forward = forward,
                                    .backward = backward,
-                                   .needs = needs};
+                                   .needs = needs,
+                                   .writes = writes};

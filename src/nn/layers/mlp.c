@@ -101,8 +101,9 @@ static void forward(const struct layer *layer, struct pass *pass, const struct v
     const struct ops *ops = dev->ops;
     const struct extent e = pass->extent;
     const int rows = (int)extent_tokens(e);
-    const struct linear widen = {rows, l->width, l->hidden, l->layout, pass->half};
-    const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
+    const struct linear widen = pass_linear(pass, extent_tokens(e), l->width, l->hidden, l->layout);
+    const struct linear narrow =
+        pass_linear(pass, extent_tokens(e), l->hidden, l->width, l->layout);
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, false, &flow.scratch);
     struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a;
@@ -136,8 +137,9 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     const struct extent e = pass->extent;
     const int rows = (int)extent_tokens(e);
     const size_t wide_count = (size_t)rows * (size_t)l->hidden;
-    const struct linear widen = {rows, l->width, l->hidden, l->layout, pass->half};
-    const struct linear narrow = {rows, l->hidden, l->width, l->layout, pass->half};
+    const struct linear widen = pass_linear(pass, extent_tokens(e), l->width, l->hidden, l->layout);
+    const struct linear narrow =
+        pass_linear(pass, extent_tokens(e), l->hidden, l->width, l->layout);
     struct kept k = kept(l, e, &flow.saved);
     struct work w = work(l, e, true, &flow.scratch);
     struct view n = e.all ? k.n : w.n, a = e.all ? k.a : w.a, dn = w.dn, dup = w.dup;
@@ -176,6 +178,14 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
 }
 
+static void writes(const struct layer *layer, struct table *table)
+{
+    const struct mlp_layer *l = (const struct mlp_layer *)layer;
+    table_written(table, l->gate_w);
+    table_written(table, l->up_w);
+    table_written(table, l->down_w);
+}
+
 const struct layer_ops mlp_ops = {.name = "mlp",
                                   .in_place = true,
                                   .output = output,
@@ -183,4 +193,5 @@ const struct layer_ops mlp_ops = {.name = "mlp",
                                   .scratch = scratch,
                                   .flops = flops,
                                   .forward = forward,
-                                  .backward = backward};
+                                  .backward = backward,
+                                  .writes = writes};

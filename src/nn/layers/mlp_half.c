@@ -71,8 +71,7 @@ static size_t up_scratch(const struct layer *layer, struct extent e, bool backwa
 
 static struct linear widen(const struct mlp_layer *l, const struct pass *pass)
 {
-    return (struct linear){(int)extent_tokens(pass->extent), l->width, l->hidden, l->layout,
-                           pass->half};
+    return pass_linear(pass, extent_tokens(pass->extent), l->width, l->hidden, l->layout);
 }
 
 static void up_forward(const struct layer *layer, struct pass *pass, const struct view *theta,
@@ -104,6 +103,11 @@ static void up_backward(const struct layer *layer, struct pass *pass, const stru
     ops->linear_backward_x(pass->dev, &wide, w.dn, dup, param(pass, theta, l->up_w), false);
     ops->copy(pass->dev, flow.dx, flow.dy, narrow_count(l, pass->extent));
     norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, stats, true);
+}
+
+static void up_writes(const struct layer *layer, struct table *table)
+{
+    table_written(table, mlp_of(layer)->up_w);
 }
 
 static bool up_join(struct layer *layer, const struct layer *next)
@@ -138,8 +142,7 @@ static size_t down_scratch(const struct layer *layer, struct extent e, bool back
 
 static struct linear narrow(const struct mlp_layer *l, const struct pass *pass)
 {
-    return (struct linear){(int)extent_tokens(pass->extent), l->hidden, l->width, l->layout,
-                           pass->half};
+    return pass_linear(pass, extent_tokens(pass->extent), l->hidden, l->width, l->layout);
 }
 
 /* The activation, in scratch. */
@@ -177,6 +180,11 @@ static void down_backward(const struct layer *layer, struct pass *pass, const st
     ops->copy(pass->dev, flow.dx, flow.dy, narrow_count(l, pass->extent));
 }
 
+static void down_writes(const struct layer *layer, struct table *table)
+{
+    table_written(table, mlp_of(layer)->down_w);
+}
+
 const struct layer_ops mlp_up_ops = {.name = "mlp, first half",
                                      .output = between,
                                      .saved = up_saved,
@@ -184,6 +192,7 @@ const struct layer_ops mlp_up_ops = {.name = "mlp, first half",
                                      .flops = flops,
                                      .forward = up_forward,
                                      .backward = up_backward,
+                                     .writes = up_writes,
                                      .join = up_join};
 
 const struct layer_ops mlp_down_ops = {.name = "mlp, second half",
@@ -192,4 +201,5 @@ const struct layer_ops mlp_down_ops = {.name = "mlp, second half",
                                        .scratch = down_scratch,
                                        .flops = flops,
                                        .forward = down_forward,
-                                       .backward = down_backward};
+                                       .backward = down_backward,
+                                       .writes = down_writes};

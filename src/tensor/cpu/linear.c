@@ -175,7 +175,7 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
     struct room room = cpu_room(dev, floats, 5);
     if (!room.data)
         return;
-    struct gemm g = {.k = p->rows, .trans_a = true, .add = true, .half = half};
+    struct gemm g = {.k = p->rows, .trans_a = true, .add = !p->fresh, .half = half};
     g.room = cpu_take(&room, gemm_room);
     if (tiles)
         g.tiles = cpu_take(&room, tiles);
@@ -190,9 +190,9 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
         g.a = ma.data, g.lda = ma.ld;
         g.b = mb.data, g.ldb = mb.ld;
         if (out_in)
-            write_block(&g, view_at(dw, at * in), in, 0, in, w_at, true, true);
+            write_block(&g, view_at(dw, at * in), in, 0, in, w_at, !p->fresh, true);
         else
-            write_block(&g, dw, out, at, n, w_at, true, true);
+            write_block(&g, dw, out, at, n, w_at, !p->fresh, true);
         cpu_gemm(dev, &g);
         if (dbias.data)
             cpu_add_columns(dev, dbias, at, view_of(my.data, DTYPE_F32), my.ld, rows, n);

@@ -115,7 +115,7 @@ static void reference_linear_backward_w(struct device *dev, const struct linear 
             for (int r = 0; r < p->rows; r++)
                 sum += get(dy, (size_t)r * (size_t)p->out + (size_t)o) *
                        get(x, (size_t)r * (size_t)p->in + (size_t)i);
-            put_add(dw, weight_at(p, o, i), sum, true);
+            put_add(dw, weight_at(p, o, i), sum, !p->fresh);
         }
         for (int r = 0; r < p->rows; r++)
             bias += get(dy, (size_t)r * (size_t)p->out + (size_t)o);

@@ -147,7 +147,7 @@ void cuda_linear_backward_x(struct device *dev, const struct linear *p, struct v
     multiply(dev, beside ? cuda_stream_beside(dev) : cuda_stream(dev), &q, w.type == DTYPE_BF16);
 }
 
-/* dw += of dy (rows, out) and x (rows, in), each as it is and turned. */
+/* dw += (fresh: =) of dy (rows, out) and x (rows, in), each as it is and turned. */
 static void weight_gradient(struct device *dev, const struct linear *p, int rows, struct factor dy,
                             struct factor dy_turned, struct factor x, struct factor x_turned,
                             struct view dw)
@@ -159,7 +159,7 @@ static void weight_gradient(struct device *dev, const struct linear *p, int rows
                               .a = out_in ? dy_turned : x_turned,
                               .b = out_in ? x : dy,
                               .c = cuda_vec(dw),
-                              .residual = cuda_vec(dw)};
+                              .residual = cuda_vec(p->fresh ? view_none : dw)};
     cuda_product(dev, &q, p->half || dw.type == DTYPE_BF16);
 }
 
@@ -217,13 +217,15 @@ static bool open_logits(struct device *dev, const struct linear *p, const struct
     return true;
 }
 
-/* dw += the gradient of rows of logits and x; a widened one's in two parts, as dw is not. */
+/* dw += the gradient of rows of logits and x, or = where they are the first of a fresh one; a
+ * widened one's in two parts, as dw is not. */
 static void logits_gradient(struct device *dev, const struct linear *p, const struct logits *t,
-                            int rows, struct view x, struct view dw)
+                            bool first, int rows, struct view x, struct view dw)
 {
     const struct factor x_as_is = rows_of(x, p->in, false), x_turned = rows_of(x, p->in, true);
     struct factor as_is = {t->logits, t->stride, 1}, turned = {t->logits, 1, t->stride};
     struct linear part = *p;
+    part.fresh = p->fresh && first;
     if (t->wide != p->out) {
         part.out = p->out / 8 * 8;
         weight_gradient(dev, &part, rows, as_is, turned, x_as_is, x_turned, dw);
@@ -264,7 +266,7 @@ void cuda_linear_loss(struct device *dev, const struct linear *p, const struct l
                        "compute the loss");
         if (l->scale == 0)
             continue;
-        logits_gradient(dev, p, &t, rows, x, l->dw);
+        logits_gradient(dev, p, &t, row == 0, rows, x, l->dw);
         const struct product back = {.m = rows,
                                      .n = p->in,
                                      .k = t.wide,
