@@ -33,9 +33,12 @@ struct oracle_ops {
      * gradient is that of its mean loss or, when `sum`, of its summed loss (weight = tokens). */
     enum sotto_status (*begin)(struct oracle *o, int slot, int64_t index, int rank, bool sum);
     enum sotto_status (*forward)(struct oracle *o, int slot, int k, const struct view *theta);
-    /* Adds to grad; theta is what forward was given. */
+    /* Adds to grad, unless it is fresh; theta is what forward was given. */
     enum sotto_status (*backward)(struct oracle *o, int slot, int k, const struct view *theta,
                                   const struct view *grad);
+    /* (optional) Of the micro-batch in `slot`, which has just begun: its backward passes, of all
+     * stages in turn, write the gradients, which need not hold zeros. */
+    void (*fresh)(struct oracle *o, int slot);
     /* (optional) The stages whose parameters stage k reads, and to whose gradients its backward
      * adds: needs[j] for all j. Without it: k alone. */
     void (*needs)(struct oracle *o, int k, bool *needs);
@@ -76,6 +79,14 @@ static inline enum sotto_status oracle_begin(struct oracle *o, int slot, int64_t
     assert(slot >= 0 && slot < o->slots);
     o->microbatches++;
     return o->ops->begin(o, slot, index, rank, sum);
+}
+
+/* Whether it can: else the gradients must hold zeros before its backward adds to them. */
+static inline bool oracle_fresh(struct oracle *o, int slot)
+{
+    if (o->ops->fresh)
+        o->ops->fresh(o, slot);
+    return o->ops->fresh != NULL;
 }
 
 static inline enum sotto_status oracle_forward(struct oracle *o, int slot, int k,
@@ -145,12 +156,15 @@ static inline enum sotto_status oracle_keep(struct oracle *o, int sum, double sh
     return o->ops->keep ? o->ops->keep(o, sum, share) : SOTTO_OK;
 }
 
-/* The worker's own micro-batch `index`, whole, in slot 0. */
+/* The worker's own micro-batch `index`, whole, in slot 0; `fresh`: of an oracle that can. */
 static inline enum sotto_status oracle_gradient(struct oracle *o, int64_t index, bool sum,
-                                                const struct view *theta, const struct view *grad,
+                                                bool fresh, const struct view *theta,
+                                                const struct view *grad,
                                                 struct oracle_result *result)
 {
     TRY(oracle_begin(o, 0, index, o->rank, sum));
+    if (fresh)
+        o->ops->fresh(o, 0);
     for (int k = 0; k < o->table->n_stage; k++)
         TRY(oracle_forward(o, 0, k, theta));
     for (int k = o->table->n_stage - 1; k >= 0; k--)

@@ -39,6 +39,8 @@ static enum sotto_status measure(struct bench *b, double *seconds)
     };
     struct model_oracle o;
     struct oracle_result r;
+    /* As a round's first micro-batch, which is all of it, or as its others. */
+    const bool fresh = run->config.strategy.accumulate == 1;
     TRY(model_oracle_init(&o, &setup));
     enum sotto_status st = SOTTO_OK;
     const double enough = clock_now(b->worker.clock) + 0.3; /* seconds, where they are short */
@@ -46,7 +48,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         double before = clock_now(b->worker.clock);
         if (i >= TRIES && before > enough)
             break;
-        st = oracle_gradient(&o.base, i, false, b->stages, b->stages + n, &r);
+        st = oracle_gradient(&o.base, i, false, fresh, b->stages, b->stages + n, &r);
         double took = clock_now(b->worker.clock) - before;
         if (st == SOTTO_OK) /* of a whole one, where the data make it shorter */
             took *=

@@ -65,6 +65,12 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
     return SOTTO_OK;
 }
 
+/* As a model's, so that nothing is filled that training does not fill. */
+static void fresh(struct oracle *oracle, int slot)
+{
+    (void)oracle, (void)slot;
+}
+
 static enum sotto_status forward(struct oracle *oracle, int slot, int k, const struct view *theta)
 {
     (void)theta;
@@ -114,6 +120,7 @@ static enum sotto_status result(struct oracle *oracle, int slot, struct device *
 }
 
 static const struct oracle_ops null_oracle_ops = {.begin = begin,
+                                                  .fresh = fresh,
                                                   .forward = forward,
                                                   .backward = backward,
                                                   .edge = edge,

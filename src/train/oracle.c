@@ -17,6 +17,11 @@ static enum sotto_status begin(struct oracle *oracle, int slot, int64_t index, i
     return tape_begin(&s->tape, &s->batch, TAPE_TRAIN, (float)scale);
 }
 
+static void fresh(struct oracle *oracle, int slot)
+{
+    tape_fresh(&((struct model_oracle *)oracle)->slot[slot].tape);
+}
+
 static enum sotto_status forward_now(void *arg)
 {
     struct model_oracle *o = arg;
@@ -158,6 +163,7 @@ static enum sotto_status keep(struct oracle *oracle, int sum, double share)
 }
 
 static const struct oracle_ops model_oracle_ops = {.begin = begin,
+                                                   .fresh = fresh,
                                                    .forward = forward,
                                                    .backward = backward,
                                                    .needs = needs,

@@ -49,6 +49,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     struct shard *s = (struct shard *)strategy;
     *out = (struct round){.grad_norm = -1};
     TRY(shard_begin(s, plan, &s->g));
+    TRY(shard_clear(s)); /* all are added */
     TRY(gradients(s));
     TRY(shard_step(s, plan, shard_scale(s, &s->counts), out));
     return device_check(s->is.dev);

@@ -375,9 +375,11 @@ static void times_add_up(void **state)
         else if (m / 2 >= 6)
             set(&c, "tau=3");
         train(&c, &seen);
+        /* Whose own line does nothing but compute: no gradient is copied for the lane. */
+        const bool beside = m % 2 == 0 && (m / 2 == 3 || m / 2 == 5);
         for (int r = 0; r < WORKERS; r++) {
             const struct cost *k = &seen.worker[r].cost;
-            assert_true(k->update > 0);
+            assert_true(k->update > 0 || beside);
             assert_close(preset, k->compute + k->update + cost_exposed(k), k->seconds);
         }
     }

@@ -34,28 +34,25 @@ static void run(struct case_ *c, double memory)
     table_free(&lab->table);
 }
 
-/* Bytes a parameter: fill g, step (x, m, v twice, g, a copy) and what the method adds. A worker of
- * zero1 and fsdp steps a quarter. */
+/* Bytes a parameter: step (x, m, v twice, g, a copy) and what the method adds; g is written as it
+ * is computed. A worker of zero1 and fsdp steps a quarter. */
 static struct case_ cases[] = {
-    {.preset = "ddp", .bytes = ROUNDS * (4 + 28)},
-    {.preset = "ddp", .clip = 1, .bytes = ROUNDS * (4 + 28 + 4)}, /* the norm */
-    {.preset = "ddp",
-     .precision = PRECISION_MIXED,
-     .grads = GRADS_BF16,
-     .bytes = ROUNDS * (2 + 28)},
+    {.preset = "ddp", .bytes = ROUNDS * 28},
+    {.preset = "ddp", .clip = 1, .bytes = ROUNDS * (28 + 4)}, /* the norm */
+    {.preset = "ddp", .precision = PRECISION_MIXED, .grads = GRADS_BF16, .bytes = ROUNDS * 28},
     {.preset = "ddp", /* narrowed before and widened behind the sum */
      .precision = PRECISION_MIXED,
      .grads = GRADS_FP32,
-     .bytes = ROUNDS * (4 + 30 + 2 * 6)},
-    {.preset = "zero1", .bytes = ROUNDS * (4 + 32 / 4)},
-    {.preset = "fsdp", .bytes = ROUNDS * (4 / 4 + 4 + 12 / 4 + 28 / 4)}, /* stages' g, added up */
-    {.preset = "local-sgd", .bytes = ROUNDS * (32 + 8)},
-    {.preset = "slowmo", .bytes = ROUNDS * (32 + 8 + 8 + 3 * 12 + 8)},
+     .bytes = ROUNDS * (30 + 2 * 6)},
+    {.preset = "zero1", .bytes = ROUNDS * 32 / 4},
+    {.preset = "fsdp", .bytes = ROUNDS * (4 + 12 + 28) / 4}, /* stages' g, added up */
+    {.preset = "local-sgd", .bytes = ROUNDS * (28 + 8)},
+    {.preset = "slowmo", .bytes = ROUNDS * (28 + 8 + 8 + 3 * 12 + 8)},
     {.preset = "overlap-local-sgd",
-     .bytes = ROUNDS * (32 + 8 + 12 + 8 + 2 * 12 + 8 + 12) + (ROUNDS - 1) * (8 + 8)},
+     .bytes = ROUNDS * (28 + 8 + 12 + 8 + 2 * 12 + 8 + 12) + (ROUNDS - 1) * (8 + 8)},
     {.preset = "co2", /* d from the second round on */
-     .bytes = ROUNDS * (32 + 8 * 4 + 8) + (ROUNDS - 1) * (8 + 12 + 4)},
-    {.preset = "diloco", .bytes = ROUNDS * (32 + 8 + 12 + 8 + 4 + 16 + 8)},
+     .bytes = ROUNDS * (28 + 8 * 4 + 8) + (ROUNDS - 1) * (8 + 12 + 4)},
+    {.preset = "diloco", .bytes = ROUNDS * (28 + 8 + 12 + 8 + 4 + 16 + 8)},
 };
 
 static void bytes_of_methods(void **state)

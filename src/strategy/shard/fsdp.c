@@ -21,6 +21,7 @@ struct fsdp {
     struct buffer room[2], g_room[2];        /* stages in turn: computed with, and on their way */
     struct buffer *kept, *g_kept;            /* (n_stage) of stages that others need; else empty */
     int reducing;                            /* the stage whose reduction is under way, -1: none */
+    bool fresh;            /* the micro-batch's backward writes gradients                  */
     struct buffer pending; /* gradients that a checkpoint left to the next round */
 };
 
@@ -112,12 +113,20 @@ static enum sotto_status settle(struct fsdp *f, bool last)
     return last ? lane_start(f->reduces, sum_stage, &s->job[k]) : SOTTO_OK;
 }
 
+/* Backward adds to zeros, unless it writes. */
+static enum sotto_status clear_stage(struct fsdp *f, int k)
+{
+    const struct shard *s = &f->shard;
+    const size_t count = table_stage_count(s->is.oracle->table, k);
+    return f->fresh ? SOTTO_OK : work_fill(&s->on, s->g_stage[k], count, 0);
+}
+
 static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
 {
     struct shard *s = &f->shard;
     if (!f->g_kept[k].dev) {
         s->g_stage[k] = f->g_room[k % 2].view;
-        TRY(work_fill(&s->on, s->g_stage[k], table_stage_count(s->is.oracle->table, k), 0));
+        TRY(clear_stage(f, k));
     }
     TRY(oracle_backward(s->is.oracle, 0, k, s->theta_stage, s->g_stage)); /* g_k complete */
     TRY(settle(f, last)); /* k+1's overlapped it     */
@@ -127,15 +136,19 @@ static enum sotto_status backward_stage(struct fsdp *f, int k, bool last)
 static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
 {
     struct shard *s = &f->shard;
-    const int n = s->is.oracle->table->n_stage;
+    struct oracle *o = s->is.oracle;
+    const int n = o->table->n_stage;
     for (int k = 0; k < n; k++) {
         if (!f->kept[k].dev)
             continue;
-        TRY(work_fill(&s->on, f->g_kept[k].view, f->g_kept[k].count, 0));
         TRY(shard_ready(s, k));
         TRY(gather_stage(f, k));
     }
-    TRY(oracle_begin(s->is.oracle, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
+    TRY(oracle_begin(o, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
+    f->fresh = oracle_fresh(o, 0);
+    for (int k = 0; k < n; k++)
+        if (f->kept[k].dev)
+            TRY(clear_stage(f, k));
     TRY(prefetch(f, 0));
     for (int visit = 0; visit < 2 * n; visit++) {
         bool late;
@@ -144,7 +157,7 @@ static enum sotto_status micro_batch(struct fsdp *f, int64_t index, bool last)
         if (!late)
             TRY(prefetch(f, visit + 1)); /* overlaps this stage       */
         if (visit < n)
-            TRY(oracle_forward(s->is.oracle, 0, visit, s->theta_stage));
+            TRY(oracle_forward(o, 0, visit, s->theta_stage));
         else
             TRY(backward_stage(f, stage_of(visit, n), last));
         if (visit == n && last)
@@ -185,6 +198,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     *out = (struct round){.grad_norm = -1};
     f->reducing = -1;
     TRY(shard_begin(s, plan, &s->g));
+    TRY(shard_clear(s)); /* of slices, that sums are added to */
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate; /* it may begin or end here */
     if (carried)
         TRY(add_pending(f));

@@ -1,5 +1,6 @@
 #include "strategy/shard/overlap.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #include "strategy/history.h"
@@ -86,6 +87,7 @@ bool overlap_idle(const struct overlap *o)
 static enum sotto_status copy_to_wire(struct overlap *o)
 {
     const struct buffer *g = gradient(o);
+    assert(!o->shard.empty);
     return work_copy(&o->shard.on, o->room[o->wire].view, g->view, g->count);
 }
 
@@ -102,6 +104,7 @@ enum sotto_status overlap_send(struct overlap *o)
 {
     struct shard *s = &o->shard;
     const int idle = o->wire;
+    assert(!s->empty);
     if (o->sum.dev) {
         TRY(copy_to_wire(o));
     } else {
@@ -110,7 +113,7 @@ enum sotto_status overlap_send(struct overlap *o)
     }
     o->sent = s->counts;
     s->counts = (struct counts){0};
-    TRY(work_fill(&s->on, gradient(o)->view, gradient(o)->count, 0));
+    s->empty = gradient(o);
     assign(o);
     assign_lane(o);
     return SOTTO_OK;
@@ -293,6 +296,7 @@ bool overlap_leave(struct strategy *strategy, enum sotto_status st)
     if (!shard_leave(strategy, st))
         return false;
     s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
+    s->empty = NULL;
     s->counts = (struct counts){0};
     s->carried = true;
     return device_check(s->is.dev) == SOTTO_OK;

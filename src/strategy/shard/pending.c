@@ -1,6 +1,7 @@
 /* Gradients that a checkpoint caught between their computation and their step. */
 #include "strategy/shard/shard.h"
 
+#include <assert.h>
 #include <float.h>
 
 #include "tensor/ops.h"
@@ -96,6 +97,7 @@ enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, 
         if (workers < 1)
             return fail(SOTTO_EFORMAT, "state 'pending' is of %lld workers", (long long)workers);
         s->carried = true;
+        s->empty = NULL;
         if (workers == w->size && s->base.ops->history) /* others want all at the same place */
             TRY(visit_worker(s, v, w->rank, w->size, &s->next, &s->counts, g));
         else
@@ -105,6 +107,7 @@ enum sotto_status shard_visit_pending(struct shard *s, struct state_visitor *v, 
     }
     if (!s->carried)
         return SOTTO_OK;
+    assert(!s->empty);
     TRY(state_int(v, "pending", &workers));
     return visit_worker(s, v, w->rank, w->size, &s->next, &s->counts, g);
 }

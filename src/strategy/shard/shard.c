@@ -88,6 +88,13 @@ void shard_free(struct strategy *strategy)
     free(s);
 }
 
+enum sotto_status shard_clear(struct shard *s)
+{
+    const struct buffer *g = s->empty;
+    s->empty = NULL;
+    return g ? work_fill(&s->on, g->view, g->count, 0) : SOTTO_OK;
+}
+
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
     struct replicate *r = s->replicate;
@@ -102,7 +109,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
      * know of each other. */
     s->asked = !s->carried && r->ops->in_step ? plan->asked : NULL;
     if (!s->carried) {
-        TRY(work_fill(&s->on, g->view, g->count, 0));
+        s->empty = g;
         s->counts = (struct counts){0};
     }
     s->counts.stop = plan->stop + (plan->save ? STOP_SAVE : 0) + (rung ? STOP_RUNG : 0);
@@ -160,13 +167,17 @@ static enum sotto_status start_stage(struct shard *s, int k)
     return lane_start(s->is.mesh->lane, complete_unless_abandoned, &s->job[k]);
 }
 
-/* g += grad f_i; after the last micro-batch a stage is complete here and its sum over the workers
- * begins. The loss is known behind the first backward, so its sum goes ahead of them. */
+/* g += grad f_i, = of the first; after the last micro-batch a stage is complete here and its sum
+ * over the workers begins. The loss is known behind the first backward, so its sum goes ahead of
+ * them. */
 enum sotto_status shard_gradient(struct shard *s, int64_t index, lane_job *complete)
 {
     struct oracle *o = s->is.oracle;
     const int n = o->table->n_stage;
     TRY(oracle_begin(o, 0, index, shard_data(s), s->is.config->weight == WEIGHT_TOKENS));
+    if (s->empty && oracle_fresh(o, 0))
+        s->empty = NULL;
+    TRY(shard_clear(s));
     for (int k = 0; k < n; k++) {
         TRY(shard_ready(s, k)); /* what the last step has left of it */
         TRY(oracle_forward(o, 0, k, s->theta_stage));
@@ -207,6 +218,8 @@ enum sotto_status shard_accumulate(struct shard *s, lane_job *complete)
 {
     const int n = s->replicate->idle ? 0 : s->is.config->accumulate;
     const bool alone = shard_alone(s);
+    if (n == 0)
+        TRY(shard_clear(s)); /* the step reads it */
     for (int i = 0; i < n; i++) {
         if (n > 1 && s->asked && *s->asked)
             return abandon(s, alone);

@@ -63,8 +63,10 @@ struct shard {
                        part of it is there */
     int ready;      /* stages whose parameters are as the last step wants them; n_stage: all */
     int *reads;     /* (n_stage) the last of the stages whose parameters each one reads      */
-    bool carried;   /* between rounds: g and counts hold gradients that were not applied yet */
-    lane_job *complete;      /* of a stage, unless the round is abandoned */
+    const struct buffer *empty; /* g, where it holds nothing yet, not even zeros: the next
+                                   micro-batch or shard_clear writes it; else NULL */
+    bool carried;       /* between rounds: g and counts hold gradients that were not applied yet */
+    lane_job *complete; /* of a stage, unless the round is abandoned */
     const atomic_int *asked; /* plan.asked, where a round can be abandoned */
 };
 
@@ -156,8 +158,11 @@ enum sotto_status shard_widen(struct shard *s, struct view g, struct view sent, 
 /* The largest stage. */
 size_t shard_largest(const struct shard *s);
 
-/* A round begins with no gradient and nothing counted, unless some are carried over: from a method
- * that works ahead, or by a run that was resumed from one. */
+/* An empty g becomes zeros, before anybody but shard_gradient reads it or adds to it. */
+enum sotto_status shard_clear(struct shard *s);
+
+/* A round begins with no gradient (g is empty) and nothing counted, unless some are carried over:
+ * from a method that works ahead, or by a run that was resumed from one. */
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g);
 
 /* A round's step, once its gradient is complete; then theta is to be gathered. With s->later it may
