@@ -13,6 +13,8 @@
  * serves one caller at a time, while its serial build may not be called twice at once. The last bit
  * of a library's result depends on the shape of the call, and so on the number of threads. And bias
  * and residual go in while a tile is in the cache. */
+#include "tensor/cpu/gemm.h"
+
 #include "tensor/cpu/gemm_many.h"
 
 enum { THIN = 4 }; /* fewer rows than this: packing b would cost more than the product */

@@ -2,7 +2,7 @@
 #ifndef SOTTO_TENSOR_CPU_GEMM_PART_H
 #define SOTTO_TENSOR_CPU_GEMM_PART_H
 
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_plan.h"
 
 struct part {
     const struct gemm_plan *plan;

@@ -86,11 +86,12 @@ static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threa
     return least > most ? least : most;
 }
 
-/* Threads that would share a block's columns may take slices of it. */
+/* Threads that would share a block's columns may take slices of it: of two, the sums would cost
+ * what is saved. */
 static int most_lanes(int deep, int threads, int blocks)
 {
     const int owners = threads / blocks;
-    return owners > 1 ? min_int(owners, deep) : 1;
+    return owners > 1 && deep > 2 ? min_int(owners, deep) : 1;
 }
 
 /* Floats of sums apart; none where slices come one after the other. */
