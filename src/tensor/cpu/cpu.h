@@ -79,6 +79,14 @@ static inline int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
+/* How many of n chunks a thread takes at once: its share of them where there are few threads, else
+ * less, since some of many are slower than others. */
+static inline size_t portion(size_t n, int threads)
+{
+    const size_t turns = (size_t)threads * (threads > FEW_THREADS ? 8 : 1);
+    return n / turns + 1;
+}
+
 /* Floats of a packed strip of `width` rows or columns. */
 static inline size_t strip_size(const struct gemm_kernels *f, int width, int k)
 {

@@ -69,7 +69,7 @@ static void each_chunk(struct device *dev, const struct call *call, size_t count
     const struct kernels *k = kernels_of(dev);
 #pragma omp parallel num_threads(team(dev, count))
     {
-#pragma omp for schedule(static) nowait
+#pragma omp for schedule(dynamic, portion(chunks(count), thread_count())) nowait
         for (size_t c = 0; c < chunks(count); c++) {
             float room[5][CHUNK], *out[2];
             const float *in[3];

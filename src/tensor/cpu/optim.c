@@ -20,8 +20,9 @@ static void adamw_stretch(struct device *dev, const struct adamw *p, const struc
     const struct view x = s->x, theta = s->theta, g = s->g, m = s->m, v = s->v;
     const size_t count = s->count;
     assert(theta.data || !p->peek);
-#pragma omp for schedule(static) nowait
-    for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
+    const size_t chunks = (count + CHUNK - 1) / CHUNK;
+#pragma omp for schedule(dynamic, portion(chunks, thread_count())) nowait
+    for (size_t c = 0; c < chunks; c++) {
         float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], v_room[CHUNK], theta_room[CHUNK];
         size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
         float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);
@@ -57,8 +58,9 @@ static void sgd_stretch(struct device *dev, const struct sgd *p, const struct st
     const size_t count = s->count;
     assert(theta.data || !p->peek);
     assert(m.data || p->momentum == 0);
-#pragma omp for schedule(static) nowait
-    for (size_t c = 0; c < (count + CHUNK - 1) / CHUNK; c++) {
+    const size_t chunks = (count + CHUNK - 1) / CHUNK;
+#pragma omp for schedule(dynamic, portion(chunks, thread_count())) nowait
+    for (size_t c = 0; c < chunks; c++) {
         float x_room[CHUNK], g_room[CHUNK], m_room[CHUNK], theta_room[CHUNK];
         size_t at = c * CHUNK, n = min_size(CHUNK, count - at);
         float *x_c = load(k, x, at, n, x_room), *g_c = load(k, g, at, n, g_room);

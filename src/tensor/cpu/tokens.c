@@ -143,7 +143,8 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
     float *rooms = NULL;
     if (widened && !(rooms = device_scratch(dev, w * (size_t)dev->threads * sizeof *rooms)))
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, w *(size_t)rows))
+    const int threads = team(dev, w * (size_t)rows);
+#pragma omp parallel for num_threads(threads) schedule(dynamic, portion((size_t)rows, threads))
     for (int r = 0; r < rows; r++) {
         float *room = widened ? rooms + w * (size_t)thread_index() : NULL;
         float *row = load(k, logits, (size_t)r * w, w, room);
