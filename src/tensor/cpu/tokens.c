@@ -144,6 +144,7 @@ void cpu_cross_entropy(struct device *dev, int rows, int vocab, struct view logi
     if (widened && !(rooms = device_scratch(dev, w * (size_t)dev->threads * sizeof *rooms)))
         return;
     const int threads = team(dev, w * (size_t)rows);
+    (void)threads; /* without OpenMP */
 #pragma omp parallel for num_threads(threads) schedule(dynamic, portion((size_t)rows, threads))
     for (int r = 0; r < rows; r++) {
         float *room = widened ? rooms + w * (size_t)thread_index() : NULL;
