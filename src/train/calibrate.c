@@ -39,7 +39,7 @@ static enum sotto_status measure(struct bench *b, double *seconds)
     };
     struct model_oracle o;
     struct oracle_result r;
-    /* As a round's first micro-batch, which is all of it, or as its others. */
+    /* As most micro-batches are: a round's first writes gradients, and others add to them. */
     const bool fresh = run->config.strategy.accumulate == 1;
     TRY(model_oracle_init(&o, &setup));
     enum sotto_status st = SOTTO_OK;

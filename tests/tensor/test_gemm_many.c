@@ -8,11 +8,17 @@
 
 struct shape {
     int m, n, k;
+    bool trans_a, trans_b;
+    int beside; /* columns of others beside those of c */
 };
 
 /* One row of blocks and several, edges everywhere, as many slices as threads, more, and fewer. */
 static const struct shape shapes[] = {
-    {64, 64, 2304}, {33, 70, 769}, {100, 97, 3000}, {300, 96, 7000}, {40, 8, 9300}};
+    {.m = 64, .n = 64, .k = 2304},
+    {.m = 33, .n = 70, .k = 2200, .trans_a = true},
+    {.m = 100, .n = 97, .k = 3000, .trans_b = true},
+    {.m = 300, .n = 96, .k = 7000, .beside = 5},
+    {.m = 40, .n = 8, .k = 9300, .trans_a = true, .trans_b = true}};
 static const int threads[] = {3, 4, 5, 16};
 enum { SHAPES = sizeof shapes / sizeof *shapes, TEAMS = sizeof threads / sizeof *threads };
 
@@ -33,9 +39,14 @@ static float *numbers(size_t count, struct rng *rng)
     return x;
 }
 
+static size_t stride(struct shape s)
+{
+    return (size_t)(s.n + s.beside);
+}
+
 static size_t result_bytes(const struct lab *lab, enum kind kind)
 {
-    return (size_t)lab->is.m * (size_t)lab->is.n *
+    return (size_t)lab->is.m * stride(lab->is) *
            (kind == ROUNDED ? sizeof *lab->half : sizeof *lab->c);
 }
 
@@ -47,7 +58,7 @@ static void *result_of(const struct lab *lab, enum kind kind)
 static void multiply(struct lab *lab, struct device *on, enum kind kind, bool half)
 {
     const struct shape s = lab->is;
-    const size_t n = (size_t)s.n, count = (size_t)s.m * n;
+    const size_t n = (size_t)s.n, count = (size_t)s.m * stride(s);
     const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
     float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
     assert_non_null(room);
@@ -63,9 +74,11 @@ static void multiply(struct lab *lab, struct device *on, enum kind kind, bool ha
                      .a = lab->a,
                      .b = lab->b,
                      .c = lab->c,
-                     .lda = (size_t)s.k,
-                     .ldb = n,
-                     .ldc = n,
+                     .trans_a = s.trans_a,
+                     .trans_b = s.trans_b,
+                     .lda = (size_t)(s.trans_a ? s.m : s.k),
+                     .ldb = (size_t)(s.trans_b ? s.k : s.n),
+                     .ldc = stride(s),
                      .room = room,
                      .add = kind == ITSELF || kind == ROUNDED};
     if (kind == BIAS_AND_RESIDUAL) {
@@ -75,20 +88,20 @@ static void multiply(struct lab *lab, struct device *on, enum kind kind, bool ha
     }
     if (kind == ROUNDED) {
         g.c_from = g.c_to = lab->half;
-        g.ld_half = n;
+        g.ld_half = stride(s);
     }
     cpu_gemm(on, &g);
     free(room);
 }
 
-static int lanes_of(struct shape s, struct device *on, bool half)
+static int abreast_of(struct shape s, struct device *on, bool half)
 {
     const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
     float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
     assert_non_null(room);
-    const int lanes = gemm_plan_of(on, s.m, s.n, s.k, half, room, on->threads).lanes;
+    const int abreast = gemm_plan_of(on, s.m, s.n, s.k, half, room, on->threads).abreast;
     free(room);
-    return lanes;
+    return abreast;
 }
 
 /* Returns how many teams have slices at once. */
@@ -105,7 +118,7 @@ static int check(struct lab *lab, struct device *one, enum kind kind, bool half,
         struct device many;
         assert_ok(device_open(&many, "cpu", &memory, threads[t]));
         assert_ok(cpu_select(&many, kernels));
-        at_once += lanes_of(lab->is, &many, half) > 1;
+        at_once += abreast_of(lab->is, &many, half) > 1;
         for (int turn = 0; turn < 3; turn++) {
             multiply(lab, &many, kind, half);
             assert_memory_equal(result_of(lab, kind), expected, bytes);
@@ -134,8 +147,8 @@ static void slices_at_once_make_equal_bits(void **state)
                               .b = numbers(k * n, &rng),
                               .residual = numbers(m * n, &rng),
                               .bias = numbers(n, &rng),
-                              .c = numbers(m * n, &rng),
-                              .half = malloc(m * n * sizeof(uint16_t))};
+                              .c = numbers(m * stride(s), &rng),
+                              .half = malloc(m * stride(s) * sizeof(uint16_t))};
             assert_non_null(lab.half);
             for (int kind = 0; kind < KINDS; kind++)
                 for (int half = 0; half < 2; half++)

@@ -31,14 +31,14 @@ static void assert_within(const struct gemm_plan *p, const float *room, size_t f
     assert_true(p->apart % 16 == 0); /* threads share no line */
     assert_true((const float *)(void *)p->taken >= p->a + p->apart * (size_t)team);
     const int places = p->down * p->across;
-    const atomic_int *end = p->left + places * p->lanes;
+    const atomic_int *end = p->left + places * p->abreast;
     assert_true(p->added >= p->taken + p->deep * p->down && p->left >= p->added + places);
     assert_true((const float *)(const void *)end <= room + floats);
-    assert_true(p->lanes >= 1 && p->lanes <= p->deep);
-    if (p->lanes > 1) {
+    assert_true(p->abreast >= 1 && p->abreast <= p->deep);
+    if (p->abreast > 1) {
         const size_t part = (size_t)p->rows * (size_t)p->columns;
         assert_true((const float *)(const void *)end <= p->sums);
-        assert_true(p->sums + (size_t)(places * p->lanes) * part <= room + floats);
+        assert_true(p->sums + (size_t)(places * p->abreast) * part <= room + floats);
     }
     for (atomic_int *c = p->taken; c < end; c++) {
         assert_int_equal(*c, 0);
@@ -92,8 +92,22 @@ static void plans_stay_in_their_room(void **state)
     }
 }
 
+/* Of few threads, their share; of many, an eighth of it; never none. */
+static void portions_are_shares(void **state)
+{
+    (void)state;
+    assert_int_equal(portion(0, 1), 1);
+    assert_int_equal(portion(7, 1), 7);
+    assert_int_equal(portion(2, 2), 1);
+    assert_int_equal(portion(5, 2), 3);
+    assert_int_equal(portion(16, 16), 1);
+    assert_int_equal(portion(1280, 16), 10);
+    assert_int_equal(portion(1281, 16), 11);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST_ON_CPU(plans_stay_in_their_room)};
+    const struct CMUnitTest tests[] = {TEST_ON_CPU(plans_stay_in_their_room),
+                                       TEST_ON_CPU(portions_are_shares)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

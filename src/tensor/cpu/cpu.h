@@ -84,7 +84,7 @@ static inline int ceil_div(int a, int b)
 static inline size_t portion(size_t n, int threads)
 {
     const size_t turns = (size_t)threads * (threads > FEW_THREADS ? 8 : 1);
-    return n / turns + 1;
+    return n > turns ? (n + turns - 1) / turns : 1;
 }
 
 /* Floats of a packed strip of `width` rows or columns. */

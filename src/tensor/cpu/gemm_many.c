@@ -25,20 +25,20 @@ static void fetch_c(const struct part *p)
 struct spot {
     const struct gemm_plan *plan;
     int block, j;
-    atomic_int *added, *left; /* left (lanes): which slice, counted from 1, has left its sums */
-    float *sums;              /* (lanes)                                                      */
+    atomic_int *added, *left; /* left (abreast): which slice, counted from 1, has left its sums */
+    float *sums;              /* (abreast)                                                      */
 };
 
 static struct spot spot_of(const struct gemm_plan *plan, int block, int j)
 {
     const size_t at = (size_t)block * (size_t)plan->across + (size_t)j;
-    const size_t lanes = (size_t)plan->lanes;
+    const size_t abreast = (size_t)plan->abreast;
     return (struct spot){plan,
                          block,
                          j,
                          plan->added + at,
-                         plan->left + at * lanes,
-                         plan->sums + at * lanes * (size_t)plan->rows * (size_t)plan->columns};
+                         plan->left + at * abreast,
+                         plan->sums + at * abreast * (size_t)plan->rows * (size_t)plan->columns};
 }
 
 static struct part slice_of(const struct spot *p, int slice)
@@ -49,25 +49,25 @@ static struct part slice_of(const struct spot *p, int slice)
 
 static float *sums_of(const struct spot *p, int slice)
 {
-    const size_t lane = (size_t)(slice % p->plan->lanes);
-    return p->sums + lane * (size_t)p->plan->rows * (size_t)p->plan->columns;
+    const size_t turn = (size_t)(slice % p->plan->abreast);
+    return p->sums + turn * (size_t)p->plan->rows * (size_t)p->plan->columns;
 }
 
-/* Whether the slice is the next: nobody else adds until `leave`. */
+/* Whether the slice is the next: nobody else adds until it is counted. */
 static bool enter(const struct spot *p, int slice)
 {
     int expected = 2 * slice;
     return atomic_compare_exchange_strong(p->added, &expected, expected + 1);
 }
 
-/* The slice is added, and with it those behind it that have left their sums. Who leaves some while
- * another adds is seen by that one, which looks again behind what it has added. */
+/* Adds the slices that are next and have left their sums. Who leaves some while another adds is
+ * seen by that one, which looks again behind what it has added. */
 static void add_left(const struct spot *p)
 {
     for (;;) {
         const int slice = atomic_load(p->added) / 2;
-        if (slice == p->plan->deep || atomic_load(&p->left[slice % p->plan->lanes]) != slice + 1 ||
-            !enter(p, slice))
+        if (slice == p->plan->deep ||
+            atomic_load(&p->left[slice % p->plan->abreast]) != slice + 1 || !enter(p, slice))
             return;
         struct part part = slice_of(p, slice);
         part.sums = sums_of(p, slice);
@@ -84,9 +84,10 @@ static void multiply(const struct part *p)
 
 static void add_slice(const struct spot *at, struct part *p, int slice)
 {
-    const int lanes = at->plan->lanes;
+    const int abreast = at->plan->abreast;
     while (!enter(at, slice)) {
-        if (lanes > 1 && atomic_load(at->added) / 2 > slice - lanes) { /* the last sums are gone */
+        if (abreast > 1 &&
+            atomic_load(at->added) / 2 > slice - abreast) { /* the last sums are gone */
             p->sums = sums_of(at, slice);
             break;
         }
@@ -94,10 +95,10 @@ static void add_slice(const struct spot *at, struct part *p, int slice)
     }
     multiply(p);
     if (p->sums)
-        atomic_store(&at->left[slice % lanes], slice + 1);
+        atomic_store(&at->left[slice % abreast], slice + 1);
     else
         atomic_store(at->added, 2 * (slice + 1));
-    if (lanes > 1)
+    if (abreast > 1)
         add_left(at);
 }
 
@@ -106,7 +107,8 @@ static void add_slice(const struct spot *at, struct part *p, int slice)
 static void work_on(const struct gemm_plan *plan, int slice, int block)
 {
     const size_t own = (size_t)thread_index() * plan->apart;
-    const int lane = slice % plan->lanes, ahead = plan->across - lane * plan->across / plan->lanes;
+    const int turn = slice % plan->abreast,
+              ahead = plan->across - turn * plan->across / plan->abreast;
     atomic_int *taken = &plan->taken[slice * plan->down + block];
     bool packed = false;
     for (int i; (i = atomic_fetch_add(taken, 1)) < plan->across; packed = true) {
@@ -131,8 +133,8 @@ static bool wants_help(const struct gemm_plan *plan, int slice, int block)
 void gemm_work(const struct gemm_plan *plan)
 {
     const int self = thread_index(), threads = thread_count();
-    for (int slice = 0; slice < plan->deep; slice += plan->lanes) {
-        const int blocks = plan->down * min_int(plan->lanes, plan->deep - slice);
+    for (int slice = 0; slice < plan->deep; slice += plan->abreast) {
+        const int blocks = plan->down * min_int(plan->abreast, plan->deep - slice);
         for (int i = self % blocks; i < blocks; i += threads)
             work_on(plan, slice + i / plan->down, i % plan->down);
         for (int i = 1; i < blocks; i++) {

@@ -88,32 +88,33 @@ static int most_blocks(const struct gemm_kernels *f, int m, int depth, int threa
 
 /* Threads that would share a block's columns may take slices of it: of two, the sums would cost
  * what is saved. */
-static int most_lanes(int deep, int threads, int blocks)
+static int most_abreast(int deep, int threads, int blocks)
 {
     const int owners = threads / blocks;
     return owners > 1 && deep > 2 ? min_int(owners, deep) : 1;
 }
 
 /* Floats of sums apart; none where slices come one after the other. */
-static size_t sums_room(size_t m, size_t n, int lanes)
+static size_t sums_room(size_t m, size_t n, int abreast)
 {
-    return lanes > 1 ? m * n * (size_t)lanes : 0;
+    return abreast > 1 ? m * n * (size_t)abreast : 0;
 }
 
 /* Time of so many slices at once, in blocks of so many rows: a thread packs its blocks of each
  * slice, and the columns of each part; half the slices leave their sums apart. */
-static double time_at_once(const struct gemm_plan *plan, int threads, int rows, int down, int lanes)
+static double time_at_once(const struct gemm_plan *plan, int threads, int rows, int down,
+                           int abreast)
 {
-    const int blocks = down * lanes;
+    const int blocks = down * abreast;
     const double parts = ceil_div(blocks * plan->across, threads);
     return parts * COLUMNS * (rows + PACKING) + (double)ceil_div(blocks, threads) * rows * PACKING +
-           parts * COLUMNS * rows * PACKING * (lanes - 1) / (2.0 * lanes * plan->depth);
+           parts * COLUMNS * rows * PACKING * (abreast - 1) / (2.0 * abreast * plan->depth);
 }
 
-static double time_of(const struct gemm_plan *plan, int threads, int rows, int down, int lanes)
+static double time_of(const struct gemm_plan *plan, int threads, int rows, int down, int abreast)
 {
-    const int last = plan->deep % lanes;
-    return plan->deep / lanes * time_at_once(plan, threads, rows, down, lanes) +
+    const int last = plan->deep % abreast;
+    return plan->deep / abreast * time_at_once(plan, threads, rows, down, abreast) +
            (last ? time_at_once(plan, threads, rows, down, last) : 0);
 }
 
@@ -129,17 +130,17 @@ static void choose_blocks(struct gemm_plan *plan, int threads)
     const int most = most_blocks(f, m, plan->depth, threads);
     for (int down = ceil_div(m, most_rows(f, plan->depth)); down <= most; down++) {
         const int rows = ceil_div(strips, down) * f->rows, blocks = ceil_div(m, rows);
-        for (int lanes = 1; lanes <= most_lanes(plan->deep, threads, blocks); lanes++) {
+        for (int abreast = 1; abreast <= most_abreast(plan->deep, threads, blocks); abreast++) {
             const size_t wide = (size_t)plan->across * COLUMNS;
-            const double time = time_of(plan, threads, rows, blocks, lanes);
-            if (time >= least || sums_room((size_t)(rows * blocks), wide, lanes) > SUMS)
+            const double time = time_of(plan, threads, rows, blocks, abreast);
+            if (time >= least || sums_room((size_t)(rows * blocks), wide, abreast) > SUMS)
                 continue;
             least = time;
-            plan->rows = rows, plan->down = blocks, plan->lanes = lanes;
+            plan->rows = rows, plan->down = blocks, plan->abreast = abreast;
         }
     }
     const int part = COLUMNS * (plan->rows + PACKING);
-    const int owners = ceil_div(threads, plan->down * plan->lanes);
+    const int owners = ceil_div(threads, plan->down * plan->abreast);
     plan->help = owners * (part + plan->rows * PACKING) / part + 1;
     plan->tile_rows = f->tile_rows, plan->tile_columns = COLUMNS;
 }
@@ -162,15 +163,17 @@ static size_t own_room(const struct gemm_kernels *f, int m, int depth)
     return round_up(block_room(f, m, depth) + strip_size(f, COLUMNS, depth), 16);
 }
 
-static size_t counters_room(int deep, int down, int across, int lanes)
+/* `left`: blocks, of as many slices as there are at once. */
+static size_t counters_room(int deep, int down, int across, int left)
 {
-    return round_up((size_t)down * ((size_t)deep + (size_t)across * (size_t)(1 + lanes)), 16);
+    return round_up((size_t)down * (size_t)deep + (size_t)across * (size_t)(down + left), 16);
 }
 
 static void place_counters(struct gemm_plan *plan, float *room)
 {
     const size_t places = (size_t)plan->down * (size_t)plan->across;
-    const size_t counters = counters_room(plan->deep, plan->down, plan->across, plan->lanes);
+    const size_t counters =
+        counters_room(plan->deep, plan->down, plan->across, plan->down * plan->abreast);
     plan->taken = (atomic_int *)(void *)room;
     plan->added = plan->taken + (size_t)plan->deep * (size_t)plan->down;
     plan->left = plan->added + places;
@@ -202,11 +205,11 @@ struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, boo
 }
 
 /* Of any number of slices at once that this product or a smaller one may have. */
-static size_t lanes_room(const struct gemm_kernels *f, int m, int n, int deep, int threads)
+static size_t abreast_room(const struct gemm_kernels *f, int m, int n, int deep, int threads)
 {
-    const int lanes = most_lanes(deep, threads, 1);
+    const int abreast = most_abreast(deep, threads, 1);
     const size_t rows = round_up((size_t)m, (size_t)f->rows) + (size_t)(threads * f->rows);
-    return min_size(sums_room(rows, round_up((size_t)n, COLUMNS), lanes), SUMS);
+    return min_size(sums_room(rows, round_up((size_t)n, COLUMNS), abreast), SUMS);
 }
 
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
@@ -217,9 +220,11 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     const size_t few = few_room(f, m, n, depth);
     if (threads <= FEW_THREADS)
         return few;
-    const size_t counters = counters_room(deep, most_blocks(f, m, depth, threads),
-                                          ceil_div(n, COLUMNS), most_lanes(deep, threads, 1));
+    const int down =
+        most_blocks(f, m, depth, threads); /* and of slices at once, `threads` at most */
+    const size_t counters =
+        counters_room(deep, down, ceil_div(n, COLUMNS), down > threads ? down : threads);
     const size_t many =
-        own_room(f, m, depth) * (size_t)threads + counters + lanes_room(f, m, n, deep, threads);
+        own_room(f, m, depth) * (size_t)threads + counters + abreast_room(f, m, n, deep, threads);
     return many > few ? many : few;
 }

@@ -36,7 +36,7 @@ struct gemm_plan {
     int down, across, deep;
     int rows, columns, depth;
     int tile_rows, tile_columns;
-    int lanes;         /* slices at once                                          */
+    int abreast;       /* slices at once                                          */
     int help;          /* parts left of a block for which others pack its rows, too */
     bool send;         /* results go past the caches                              */
     float *a, *b;      /* packed: of the team, or of the first thread             */
@@ -44,8 +44,8 @@ struct gemm_plan {
     atomic_int *taken; /* (deep, down): parts of a slice and block that are taken */
     /* What is in the result, and what waits for it: see gemm_many.c. */
     atomic_int *added; /* (down, across)                                          */
-    atomic_int *left;  /* (down, across, lanes)                                   */
-    float *sums;       /* (down, across, lanes, rows, columns) where lanes > 1    */
+    atomic_int *left;  /* (down, across, abreast)                                   */
+    float *sums;       /* (down, across, abreast, rows, columns) where abreast > 1    */
 };
 /* Of depth k; `half`: operands may be rounded to bf16. */
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
