@@ -29,8 +29,9 @@ struct own {
 
 static enum sotto_status hear(struct own *own, struct sotto_trainer *t)
 {
+    const int last = sizeof own->push / sizeof *own->push - 1; /* of a long run that is stopped */
     for (bool found = true; found;) {
-        struct sotto_push *p = &own->push[own->n];
+        struct sotto_push *p = &own->push[own->n < last ? own->n : last];
         *p = (struct sotto_push){.struct_size = sizeof *p};
         TRY(sotto_trainer_pushed(t, p, &found));
         own->n += found;
