@@ -19,30 +19,17 @@ enum {
 /* Compiled for either number of parts. */
 #define FOR_PARTS static inline __attribute__((always_inline))
 
-static inline __m512 widened(__m256i words)
+/* The unit multiplies pairs of k, which ones is all the same to it: of one part, which is converted
+ * by an instruction or is there already, those that lie side by side; of three, k and k + 16, since
+ * two lines become one of such pairs without permuting words. */
+FOR_PARTS int to_mate(int parts)
 {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
+    return parts == WHOLE ? DEEP / 2 : 1;
 }
 
-/* 32 numbers as 32 bf16, the parts so many bytes apart: each part is the rounding to nearest of
- * what the ones before it leave. */
-FOR_PARTS void split_line(char *to, const float *x, int parts, int apart)
+FOR_PARTS int next_pair(int parts)
 {
-    __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
-    for (int p = 0; p < parts; p++, to += apart) {
-        const __m512i part = (__m512i)_mm512_cvtne2ps_pbh(high, low);
-        _mm512_storeu_si512(to, part);
-        low = _mm512_sub_ps(low, widened(_mm512_castsi512_si256(part)));
-        high = _mm512_sub_ps(high, widened(_mm512_extracti64x4_epi64(part, 1)));
-    }
-}
-
-/* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
- */
-FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
-{
-    for (int i = 0; i < SIDE; i++, x += ld)
-        split_line(to + i * 64, x, parts, PART);
+    return parts == WHOLE ? 1 : 2;
 }
 
 /* Words j and 16 + j of a line side by side. */
@@ -54,21 +41,63 @@ static inline __m512i interleaved(__m512i line)
     return _mm512_permutexvar_epi16(_mm512_loadu_si512(order), line);
 }
 
-/* The right operand has pairs of k side by side: word (l/2, j) is b[l][j] and b[l+1][j]. */
+/* Lower or upper words of both, side by side. */
+static inline __m512i lower_words(__m512i left, __m512i right)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, left, _mm512_slli_epi32(right, 16));
+}
+
+static inline __m512i upper_words(__m512i left, __m512i right)
+{
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(left, 16), right);
+}
+
+/* Pairs of numbers as pairs of bf16, three parts so many bytes apart: each is the rounding to
+ * nearest of what the ones before it leave, and the last one leaves nothing. */
+static inline void split_pair(char *to, __m512 left, __m512 right, int apart)
+{
+    const __m512i upper = _mm512_set1_epi32((int)0xffff0000), half = _mm512_set1_epi32(0x8000);
+    for (int p = 1; p < WHOLE; p++, to += apart) {
+        const __m512i l = _mm512_add_epi32(_mm512_castps_si512(left), half);
+        const __m512i r = _mm512_add_epi32(_mm512_castps_si512(right), half);
+        _mm512_storeu_si512(to, upper_words(l, r));
+        left = _mm512_sub_ps(left, _mm512_castsi512_ps(_mm512_and_si512(l, upper)));
+        right = _mm512_sub_ps(right, _mm512_castsi512_ps(_mm512_and_si512(r, upper)));
+    }
+    _mm512_storeu_si512(to, upper_words(_mm512_castps_si512(left), _mm512_castps_si512(right)));
+}
+
+/* 32 numbers as 32 bf16, the parts so many bytes apart. */
+FOR_PARTS void split_line(char *to, const float *x, int parts, int apart)
+{
+    const __m512 low = _mm512_loadu_ps(x), high = _mm512_loadu_ps(x + 16);
+    if (parts == WHOLE)
+        split_pair(to, low, high, apart);
+    else
+        _mm512_storeu_si512(to, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+}
+
+/* Rows of 32 numbers as rows of 32 bf16, part after part: what the unit takes as its left operand.
+ */
+FOR_PARTS void split_rows(char *to, const float *x, size_t ld, int parts)
+{
+    for (int i = 0; i < SIDE; i++, x += ld)
+        split_line(to + i * 64, x, parts, PART);
+}
+
+/* The right operand has columns of the same pairs: line `pair` of 16 columns, and of the others. */
 FOR_PARTS void split_pairs(char *to, const float *x, size_t ld, int parts)
 {
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
-    for (int half = 0; half < 2; half++) {
-        for (int l = 0; l < DEEP; l += 2) {
-            const float *even = x + (size_t)l * ld + half * 16;
-            __m512 a = _mm512_loadu_ps(even), b = _mm512_loadu_ps(even + ld);
-            char *out = to + half * 1024 + l / 2 * 64;
-            for (int p = 0; p < parts; p++, out += PART) {
-                const __m512i pairs = interleaved((__m512i)_mm512_cvtne2ps_pbh(b, a));
-                _mm512_storeu_si512(out, pairs);
-                a = _mm512_sub_ps(a, _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)));
-                b = _mm512_sub_ps(b, _mm512_castsi512_ps(_mm512_and_si512(pairs, upper)));
-            }
+    const size_t next = (size_t)next_pair(parts) * ld, mate = (size_t)to_mate(parts) * ld;
+    for (int pair = 0; pair < DEEP / 2; pair++, x += next, to += 64) {
+        for (int half = 0; half < 2; half++) {
+            const __m512 l = _mm512_loadu_ps(x + half * 16);
+            const __m512 r = _mm512_loadu_ps(x + mate + half * 16);
+            if (parts == WHOLE)
+                split_pair(to + half * 1024, l, r, PART);
+            else
+                _mm512_storeu_si512(to + half * 1024,
+                                    interleaved((__m512i)_mm512_cvtne2ps_pbh(r, l)));
         }
     }
 }
@@ -238,7 +267,7 @@ static void pack_b_half(float *strip, const uint16_t *x, size_t ld, int n, int k
     }
 }
 
-/* Rows that are split: of every 32 elements part after part. */
+/* Rows that are split: of every 32 elements part after part, in pairs as above. */
 FOR_PARTS void split_row(uint16_t *to, const float *x, size_t n, int parts)
 {
     for (size_t at = 0; at < n; at += DEEP, to += parts * DEEP)
@@ -262,11 +291,19 @@ FOR_PARTS void pack_b_split(float *strip, const uint16_t *const *rows, size_t at
     char *to = (char *)strip;
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {
         for (int pair = 0; pair < DEEP / 2; pair++) {
-            const int r = l + 2 * pair;
-            const uint16_t *even = r < k ? rows[r] : NULL, *odd = r + 1 < k ? rows[r + 1] : NULL;
-            for (int p = 0; p < parts; p++)
-                pair_up(to + p * PART + pair * 64, line_at(even, at + (size_t)(p * DEEP)),
-                        line_at(odd, at + (size_t)(p * DEEP)));
+            const int r = l + pair * next_pair(parts), mate = r + to_mate(parts);
+            const uint16_t *left = r < k ? rows[r] : NULL, *right = mate < k ? rows[mate] : NULL;
+            for (int p = 0; p < parts; p++) {
+                const __m512i one = line_at(left, at + (size_t)(p * DEEP));
+                const __m512i other = line_at(right, at + (size_t)(p * DEEP));
+                char *pairs = to + p * PART + pair * 64;
+                if (parts == WHOLE) {
+                    _mm512_store_si512(pairs, lower_words(one, other));
+                    _mm512_store_si512(pairs + 1024, upper_words(one, other));
+                } else {
+                    pair_up(pairs, one, other);
+                }
+            }
         }
     }
 }

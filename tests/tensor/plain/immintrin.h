@@ -12,7 +12,6 @@
 typedef float __m512 __attribute__((vector_size(64)));
 typedef double __m512d __attribute__((vector_size(64)));
 typedef long long __m512i __attribute__((vector_size(64)));
-typedef long long __m256i __attribute__((vector_size(32)));
 typedef __m512i __m512bh;
 
 typedef uint32_t plain_words __attribute__((vector_size(64)));
@@ -104,6 +103,16 @@ static inline __m512i _mm512_and_si512(__m512i a, __m512i b)
     return a & b;
 }
 
+static inline __m512i _mm512_add_epi32(__m512i a, __m512i b)
+{
+    return (__m512i)((plain_words)a + (plain_words)b);
+}
+
+static inline __m512i _mm512_srli_epi32(__m512i a, int bits)
+{
+    return (__m512i)((plain_words)a >> bits);
+}
+
 static inline __m512i _mm512_slli_epi32(__m512i a, int bits)
 {
     return (__m512i)((plain_words)a << bits);
@@ -136,32 +145,19 @@ static inline __m512bh _mm512_cvtne2ps_pbh(__m512 high, __m512 low)
     return (__m512bh)y;
 }
 
-static inline __m512i _mm512_cvtepu16_epi32(__m256i a)
-{
-    uint16_t x[16];
-    plain_words y = {0};
-    memcpy(x, &a, sizeof x);
-    for (int i = 0; i < 16; i++)
-        y[i] = x[i];
-    return (__m512i)y;
-}
-
 /* Other types and places */
 
 #define _mm512_castsi512_ps(x) ((__m512)(x))
+#define _mm512_castps_si512(x) ((__m512i)(x))
 #define _mm512_castps_pd(x) ((__m512d)(x))
 #define _mm512_castpd_ps(x) ((__m512)(x))
 
-static inline __m256i _mm512_extracti64x4_epi64(__m512i a, int half)
+static inline __m512i _mm512_mask_blend_epi16(uint32_t second, __m512i a, __m512i b)
 {
-    __m256i x = {0};
-    memcpy(&x, (const char *)&a + 32 * half, sizeof x);
-    return x;
-}
-
-static inline __m256i _mm512_castsi512_si256(__m512i a)
-{
-    return _mm512_extracti64x4_epi64(a, 0);
+    plain_halves y = {0};
+    for (int i = 0; i < 32; i++)
+        y[i] = ((plain_halves)(second >> i & 1 ? b : a))[i];
+    return (__m512i)y;
 }
 
 static inline __m512i _mm512_permutexvar_epi16(__m512i order, __m512i a)
