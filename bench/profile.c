@@ -10,6 +10,7 @@ enum slot {
     LINEAR_FORWARD,
     LINEAR_BACKWARD_X,
     LINEAR_BACKWARD_W,
+    LINEAR_BACKWARD,
     LAYERNORM_FORWARD,
     LAYERNORM_BACKWARD,
     GELU_FORWARD,
@@ -41,6 +42,7 @@ static const char *const slot_name[SLOTS] = {
     "linear_forward",
     "linear_backward_x",
     "linear_backward_w",
+    "linear_backward",
     "layernorm_forward",
     "layernorm_backward",
     "gelu_forward",
@@ -141,6 +143,13 @@ static void linear_backward_w(struct device *d, const struct linear *p, struct v
                               struct view db, struct view dy, struct view x)
 {
     TIMED(LINEAR_BACKWARD_W, product(p), real->linear_backward_w(d, p, dw, db, dy, x));
+}
+
+static void linear_backward(struct device *d, const struct linear *p, struct view dx,
+                            struct view dw, struct view db, struct view dy, struct view x,
+                            struct view w, bool add)
+{
+    TIMED(LINEAR_BACKWARD, 2 * product(p), real->linear_backward(d, p, dx, dw, db, dy, x, w, add));
 }
 
 static void layernorm_forward(struct device *d, const struct norm *p, struct view y, struct view x,
@@ -323,6 +332,8 @@ void profile_start(struct device *dev)
     timed.batchnorm_forward = batchnorm_forward;
     timed.batchnorm_backward = batchnorm_backward;
     timed.cross_entropy = cross_entropy;
+    if (real->linear_backward)
+        timed.linear_backward = linear_backward;
     if (real->linear_loss)
         timed.linear_loss = linear_loss;
     if (real->gelu_bias_backward)

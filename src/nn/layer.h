@@ -148,4 +148,19 @@ static inline struct view param(const struct pass *pass, const struct view *stag
     return table_view(pass->table, stages, tensor);
 }
 
+/* Of a projection y = x w + bias, dw and dbias, and dx = or, when `add`, +=; dx is none of the
+ * others. */
+static inline void projection_backward(struct pass *pass, const struct linear *p, struct view dx,
+                                       struct view dw, struct view dbias, struct view dy,
+                                       struct view x, struct view w, bool add)
+{
+    struct device *dev = pass->dev;
+    if (dev->ops->linear_backward) {
+        dev->ops->linear_backward(dev, p, dx, dw, dbias, dy, x, w, add);
+        return;
+    }
+    dev->ops->linear_backward_w(dev, p, dw, dbias, dy, x);
+    dev->ops->linear_backward_x(dev, p, dx, dy, w, add);
+}
+
 #endif

@@ -130,10 +130,15 @@ static void linear_run(struct device *dev, const struct op_case *c, struct view 
         dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[4]);
     } else if (pass == 0) {
         dev->ops->linear_forward(dev, &p, v[4], v[0], v[1], v[2], v[3]);
-    } else if (pass == 1) {
-        dev->ops->linear_backward_x(dev, &p, v[6], v[5], v[1], has(c, CASE_ADD));
+    } else if (has(c, CASE_BOTH) && dev->ops->linear_backward) {
+        if (pass == 2)
+            dev->ops->linear_backward(dev, &p, v[6], v[7], v[8], v[5], v[0], v[1],
+                                      has(c, CASE_ADD));
     } else {
-        dev->ops->linear_backward_w(dev, &p, v[7], v[8], v[5], v[0]);
+        if (pass == (has(c, CASE_BOTH) ? 2 : 1))
+            dev->ops->linear_backward_x(dev, &p, v[6], v[5], v[1], has(c, CASE_ADD));
+        if (pass == 2)
+            dev->ops->linear_backward_w(dev, &p, v[7], v[8], v[5], v[0]);
     }
 }
 
@@ -785,6 +790,12 @@ const struct op_case op_cases[] = {
     {"linear", {300, 96, 520}, CASE_BIAS | CASE_IN_OUT | CASE_FRESH},
     {"linear", {2100, 40, 90}, CASE_FRESH},
     {"linear", {2, 2300, 2301}, CASE_IN_OUT | CASE_FRESH}, /* panels of a bf16 one */
+    {"linear", {3, 7, 33}, CASE_BIAS | CASE_BOTH},
+    {"linear", {300, 96, 520}, CASE_BIAS | CASE_BOTH},
+    {"linear", {65, 300, 131}, CASE_BIAS | CASE_IN_OUT | CASE_ADD | CASE_BOTH},
+    {"linear", {12, 2300, 2301}, CASE_FRESH | CASE_BOTH},
+    {"linear", {2100, 800, 9}, CASE_BIAS | CASE_IN_OUT | CASE_BOTH},
+    {"linear", {3200, 9, 40}, CASE_BIAS | CASE_ADD | CASE_FRESH | CASE_BOTH},
     {"layernorm", {1, 1}, CASE_BIAS},
     {"layernorm", {3, 7}, CASE_BIAS},
     {"layernorm", {5, 33}, CASE_ADD},

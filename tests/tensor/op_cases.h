@@ -53,7 +53,8 @@ enum case_flag {
     CASE_RELU = 16384,
     CASE_WHOLE = 1 << 20, /* attention that is not causal            */
     CASE_HALF = 1 << 21,  /* attention that may round to bf16        */
-    CASE_FRESH = 1 << 22  /* dw = , not += */
+    CASE_FRESH = 1 << 22, /* dw = , not +=                           */
+    CASE_BOTH = 1 << 23   /* dx and dw at once, where a table can    */
 };
 
 struct op_case {

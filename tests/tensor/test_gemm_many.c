@@ -1,6 +1,7 @@
-/* Slices of a deep product that are multiplied at once make the same bits as one after the other:
- * whoever is early, whatever is added to, rounded and from where. */
+/* Slices of a deep product that are multiplied at once make the same bits as one after the other,
+ * whoever is early, whatever is added to, rounded and from where; and so do two products. */
 #include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm_many.h"
 
 #include "tensor/on_cpu.h"
 
@@ -55,14 +56,20 @@ static void *result_of(const struct lab *lab, enum kind kind)
     return kind == ROUNDED ? (void *)lab->half : (void *)lab->c;
 }
 
-static void multiply(struct lab *lab, struct device *on, enum kind kind, bool half)
+/* Its room has no number in it that is one. */
+static float *room_of(const struct lab *lab, const struct device *on, bool half)
 {
-    const struct shape s = lab->is;
-    const size_t n = (size_t)s.n, count = (size_t)s.m * stride(s);
-    const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
+    const size_t floats = cpu_gemm_room(on, lab->is.m, lab->is.n, lab->is.k, half);
     float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
     assert_non_null(room);
     memset(room, 0xff, floats * sizeof *room);
+    return room;
+}
+
+static struct gemm product_of(const struct lab *lab, enum kind kind, bool half, float *room)
+{
+    const struct shape s = lab->is;
+    const size_t n = (size_t)s.n, count = (size_t)s.m * stride(s);
     for (size_t i = 0; i < count; i++) {
         lab->c[i] = (float)i;
         lab->half[i] = (uint16_t)(0x3f80 + i % 64);
@@ -90,15 +97,21 @@ static void multiply(struct lab *lab, struct device *on, enum kind kind, bool ha
         g.c_from = g.c_to = lab->half;
         g.ld_half = stride(s);
     }
+    return g;
+}
+
+static void multiply(struct lab *lab, struct device *on, enum kind kind, bool half)
+{
+    float *room = room_of(lab, on, half);
+    const struct gemm g = product_of(lab, kind, half, room);
     cpu_gemm(on, &g);
     free(room);
 }
 
 static int abreast_of(struct shape s, struct device *on, bool half)
 {
-    const size_t floats = cpu_gemm_room(on, s.m, s.n, s.k, half);
-    float *room = aligned_alloc(64, round_up(floats * sizeof *room, 64));
-    assert_non_null(room);
+    const struct lab lab = {.is = s};
+    float *room = room_of(&lab, on, half);
     const int abreast = gemm_plan_of(on, s.m, s.n, s.k, half, room, on->threads).abreast;
     free(room);
     return abreast;
@@ -129,39 +142,107 @@ static int check(struct lab *lab, struct device *one, enum kind kind, bool half,
     return at_once;
 }
 
+static struct lab lab_of(struct shape s, int seed)
+{
+    const size_t m = (size_t)s.m, n = (size_t)s.n, k = (size_t)s.k;
+    struct rng rng = rng_make(7, (uint64_t)seed);
+    struct lab lab = {.is = s,
+                      .a = numbers(m * k, &rng),
+                      .b = numbers(k * n, &rng),
+                      .residual = numbers(m * n, &rng),
+                      .bias = numbers(n, &rng),
+                      .c = numbers(m * stride(s), &rng),
+                      .half = malloc(m * stride(s) * sizeof(uint16_t))};
+    assert_non_null(lab.half);
+    return lab;
+}
+
+static void lab_free(struct lab *lab)
+{
+    free(lab->a), free(lab->b), free(lab->residual), free(lab->bias), free(lab->c);
+    free(lab->half);
+}
+
+static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
+enum { VARIANTS = sizeof variants / sizeof *variants };
+
 static void slices_at_once_make_equal_bits(void **state)
 {
-    static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
-    enum { VARIANTS = sizeof variants / sizeof *variants };
     (void)state;
     for (int v = 0; v < VARIANTS; v++) {
         if (cpu_select(&dev, variants[v]) != SOTTO_OK)
             continue;
         int at_once[2] = {0};
         for (int i = 0; i < SHAPES; i++) {
-            const struct shape s = shapes[i];
-            const size_t m = (size_t)s.m, n = (size_t)s.n, k = (size_t)s.k;
-            struct rng rng = rng_make(7, (uint64_t)i);
-            struct lab lab = {.is = s,
-                              .a = numbers(m * k, &rng),
-                              .b = numbers(k * n, &rng),
-                              .residual = numbers(m * n, &rng),
-                              .bias = numbers(n, &rng),
-                              .c = numbers(m * stride(s), &rng),
-                              .half = malloc(m * stride(s) * sizeof(uint16_t))};
-            assert_non_null(lab.half);
+            struct lab lab = lab_of(shapes[i], i);
             for (int kind = 0; kind < KINDS; kind++)
                 for (int half = 0; half < 2; half++)
                     at_once[half] += check(&lab, &dev, (enum kind)kind, half, variants[v]);
-            free(lab.a), free(lab.b), free(lab.residual), free(lab.bias), free(lab.c);
-            free(lab.half);
+            lab_free(&lab);
         }
         assert_true(at_once[0] > 0 && at_once[1] > 0); /* otherwise this tests nothing */
     }
 }
 
+/* By a team, or by one thread where a team was asked for. */
+static void multiply_both(struct lab lab[2], struct device *on, enum kind kind, bool half,
+                          bool team_came)
+{
+    float *room[2] = {room_of(&lab[0], on, half), room_of(&lab[1], on, half)};
+    const struct gemm g = product_of(&lab[0], kind, half, room[0]);
+    const struct gemm h = product_of(&lab[1], kind, half, room[1]);
+    if (team_came) {
+        cpu_gemm_both(on, &g, &h);
+    } else {
+        struct gemm_plan one = gemm_plan_many(on, g.m, g.n, g.k, half, room[0], on->threads - 1);
+        struct gemm_plan other = gemm_plan_many(on, h.m, h.n, h.k, half, room[1], 1);
+        one.g = &g, other.g = &h;
+        gemm_work_both(&one, &other);
+    }
+    free(room[0]), free(room[1]);
+}
+
+static void two_at_once_make_equal_bits(void **state)
+{
+    /* About as large, and one with hardly anything to do; one that is left to one thread. */
+    static const struct shape more[] = {{.m = 96, .n = 400, .k = 700, .trans_a = true},
+                                        {.m = 40, .n = 40, .k = 400},
+                                        {.m = 5, .n = 3, .k = 9}};
+    (void)state;
+    for (int v = 0; v < VARIANTS; v++) {
+        if (cpu_select(&dev, variants[v]) != SOTTO_OK)
+            continue;
+        for (int i = 0; i < 3 * 4 * 2; i++) {
+            const enum kind kind = (enum kind)(i / 2 % KINDS);
+            const bool half = i % 2;
+            struct lab lab[2] = {lab_of(shapes[i % SHAPES], 1), lab_of(more[i / 8], 2)};
+            const size_t bytes[2] = {result_bytes(&lab[0], kind), result_bytes(&lab[1], kind)};
+            void *expected[2] = {malloc(bytes[0]), malloc(bytes[1])};
+            for (int w = 0; w < 2; w++) {
+                assert_non_null(expected[w]);
+                multiply(&lab[w], &dev, kind, half);
+                memcpy(expected[w], result_of(&lab[w], kind), bytes[w]);
+            }
+            for (int t = 0; t < 2 * TEAMS; t++) {
+                struct device many;
+                assert_ok(device_open(&many, "cpu", &memory, threads[t / 2]));
+                assert_ok(cpu_select(&many, variants[v]));
+                multiply_both(lab, &many, kind, half, t % 2);
+                for (int w = 0; w < 2; w++)
+                    assert_memory_equal(result_of(&lab[w], kind), expected[w], bytes[w]);
+                device_close(&many);
+            }
+            for (int w = 0; w < 2; w++) {
+                free(expected[w]);
+                lab_free(&lab[w]);
+            }
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {TEST_ON_CPU(slices_at_once_make_equal_bits)};
+    const struct CMUnitTest tests[] = {TEST_ON_CPU(slices_at_once_make_equal_bits),
+                                       TEST_ON_CPU(two_at_once_make_equal_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

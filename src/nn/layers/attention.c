@@ -247,16 +247,13 @@ static void project_backward(const struct attention_layer *l, struct pass *pass,
                              const struct view *theta, const struct view *grad, struct view n,
                              struct view dn, bool add, const struct kept *k, const struct qkv *d)
 {
-    struct device *dev = pass->dev;
-    const struct ops *ops = dev->ops;
     struct linear p =
         pass_linear(pass, extent_tokens(pass->extent), l->width, q_width(l), l->layout);
     rotate(l, pass, d, true);
     if (l->qkv_w >= 0) {
         p.out = q_width(l) + 2 * kv_width(l);
-        ops->linear_backward_w(dev, &p, param(pass, grad, l->qkv_w), param(pass, grad, l->qkv_b),
-                               d->q, n);
-        ops->linear_backward_x(dev, &p, dn, d->q, param(pass, theta, l->qkv_w), add);
+        projection_backward(pass, &p, dn, param(pass, grad, l->qkv_w), param(pass, grad, l->qkv_b),
+                            d->q, n, param(pass, theta, l->qkv_w), add);
         return;
     }
     if (l->qk_norm) {
@@ -265,13 +262,13 @@ static void project_backward(const struct attention_layer *l, struct pass *pass,
         norm_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw, k->k_stats,
                       false);
     }
-    ops->linear_backward_w(dev, &p, param(pass, grad, l->q_w), param(pass, grad, l->q_b), d->q, n);
-    ops->linear_backward_x(dev, &p, dn, d->q, param(pass, theta, l->q_w), add);
+    projection_backward(pass, &p, dn, param(pass, grad, l->q_w), param(pass, grad, l->q_b), d->q, n,
+                        param(pass, theta, l->q_w), add);
     p.out = kv_width(l);
-    ops->linear_backward_w(dev, &p, param(pass, grad, l->k_w), param(pass, grad, l->k_b), d->k, n);
-    ops->linear_backward_x(dev, &p, dn, d->k, param(pass, theta, l->k_w), true);
-    ops->linear_backward_w(dev, &p, param(pass, grad, l->v_w), param(pass, grad, l->v_b), d->v, n);
-    ops->linear_backward_x(dev, &p, dn, d->v, param(pass, theta, l->v_w), true);
+    projection_backward(pass, &p, dn, param(pass, grad, l->k_w), param(pass, grad, l->k_b), d->k, n,
+                        param(pass, theta, l->k_w), true);
+    projection_backward(pass, &p, dn, param(pass, grad, l->v_w), param(pass, grad, l->v_b), d->v, n,
+                        param(pass, theta, l->v_w), true);
 }
 
 static void backward(const struct layer *layer, struct pass *pass, const struct view *theta,
@@ -289,9 +286,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
         norm_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats, false);
         dout = w.dn;
     }
-    dev->ops->linear_backward_w(dev, &p, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
-                                k.o);
-    dev->ops->linear_backward_x(dev, &p, w.d_o, dout, param(pass, theta, l->o_w), false);
+    projection_backward(pass, &p, w.d_o, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
+                        k.o, param(pass, theta, l->o_w), false);
     struct attention a = shape(l, pass, &k.s);
     dev->ops->attention_backward(dev, &a, w.d.q, w.d.k, w.d.v, w.d_o, k.o, k.s.q, k.s.k, k.s.v,
                                  k.lse);

@@ -55,9 +55,8 @@ static inline void loss_rows(struct pass *pass, const struct view *theta, const 
                            view_at(pass->places, row));
     if (!grad)
         return;
-    ops->linear_backward_w(dev, p, param(pass, grad, w), param(pass, grad, b), logits,
-                           view_at(n, at));
-    ops->linear_backward_x(dev, p, view_at(dn, at), logits, weight, false);
+    projection_backward(pass, p, view_at(dn, at), param(pass, grad, w), param(pass, grad, b),
+                        logits, view_at(n, at), weight, false);
 }
 
 #endif

@@ -154,17 +154,17 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     }
     if (!e.all)
         activate(l, pass, &k, a);
-    ops->linear_backward_w(dev, &narrow, param(pass, grad, l->down_w), param(pass, grad, l->down_b),
-                           dout, a);
-    ops->linear_backward_x(dev, &narrow, dup, dout, param(pass, theta, l->down_w), false); /* da */
+    projection_backward(pass, &narrow, dup, param(pass, grad, l->down_w),
+                        param(pass, grad, l->down_b), dout, a, param(pass, theta, l->down_w),
+                        false); /* da */
     struct view dup_b = param(pass, grad, l->up_b);
     /* From here on `dn` is free again: with norm_after the gradient goes straight into dx. */
     struct view into = l->norm_after ? flow.dx : dn;
     bool add = l->norm_after;
     if (l->kind == MLP_SWIGLU) {
         ops->swiglu_backward(dev, w.dgate, dup, dup, k.gate, k.up, wide_count);
-        ops->linear_backward_w(dev, &widen, param(pass, grad, l->gate_w), view_none, w.dgate, n);
-        ops->linear_backward_x(dev, &widen, into, w.dgate, param(pass, theta, l->gate_w), add);
+        projection_backward(pass, &widen, into, param(pass, grad, l->gate_w), view_none, w.dgate, n,
+                            param(pass, theta, l->gate_w), add);
         add = true;
     } else if (ops->gelu_bias_backward && view_there(dup_b)) {
         ops->gelu_bias_backward(dev, mlp_gelu(l), rows, l->hidden, dup, dup_b, dup, k.up);
@@ -172,8 +172,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     } else {
         ops->gelu_backward(dev, mlp_gelu(l), dup, dup, k.up, wide_count);
     }
-    ops->linear_backward_w(dev, &widen, param(pass, grad, l->up_w), dup_b, dup, n);
-    ops->linear_backward_x(dev, &widen, into, dup, param(pass, theta, l->up_w), add);
+    projection_backward(pass, &widen, into, param(pass, grad, l->up_w), dup_b, dup, n,
+                        param(pass, theta, l->up_w), add);
     if (!l->norm_after)
         norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
 }

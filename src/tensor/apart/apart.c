@@ -374,6 +374,8 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 #define ARGS_linear_forward(V, N, P) P(struct linear, p) V(y) V(x) V(w) V(bias) V(residual)
 #define ARGS_linear_backward_x(V, N, P) P(struct linear, p) V(dx) V(dy) V(w) N(bool, add)
 #define ARGS_linear_backward_w(V, N, P) P(struct linear, p) V(dw) V(dbias) V(dy) V(x)
+#define ARGS_linear_backward(V, N, P)                                                              \
+    P(struct linear, p) V(dx) V(dw) V(dbias) V(dy) V(x) V(w) N(bool, add)
 #define ARGS_layernorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(bias) V(stats)
 #define ARGS_layernorm_backward(V, N, P)                                                           \
     P(struct norm, p) V(dx) V(dgain) V(dbias) V(dy) V(x) V(gain) V(stats) N(bool, add)
@@ -453,7 +455,7 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
 
 /* clang-format off */
 LATE(fill) LATE(copy) LATE(copy_rows) LATE(axpy) LATE(axpby) LATE(scale)
-LATE(linear_forward) LATE(linear_backward_x) LATE(linear_backward_w)
+LATE(linear_forward) LATE(linear_backward_x) LATE(linear_backward_w) LATE(linear_backward)
 LATE(layernorm_forward) LATE(layernorm_backward) LATE(rmsnorm_forward) LATE(rmsnorm_backward)
 LATE(gelu_forward) LATE(gelu_backward) LATE(swiglu_forward) LATE(swiglu_backward)
 LATE(rope) LATE(embedding_forward) LATE(embedding_backward)
@@ -482,5 +484,6 @@ LATE(choose) LATE(pick) LATE(put) LATE(signs_pack) LATE(signs_unpack)
         .sum_ranks = apart_sum_ranks,
         .call = apart_call,
         .number = apart_number,
+        .linear_backward = apart_linear_backward,
         OPS_COMPUTE(apart),
 };

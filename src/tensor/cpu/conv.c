@@ -186,5 +186,5 @@ void cpu_conv_backward_w(struct device *dev, const struct conv *p, struct view d
     if (is_half(dw))
         cpu_copy(dev, dw, view_of(wide, DTYPE_F32), count);
     if (dbias.data)
-        cpu_add_columns(dev, dbias, 0, dy, (size_t)p->out, product.k, (size_t)p->out);
+        cpu_add_columns(dev, dbias, dy, (size_t)p->out, product.k, (size_t)p->out);
 }

@@ -117,6 +117,7 @@ static const struct ops takes = {
     .linear_forward = cpu_linear_forward,
     .linear_backward_x = cpu_linear_backward_x,
     .linear_backward_w = cpu_linear_backward_w,
+    .linear_backward = cpu_linear_backward,
     .attention_forward = cpu_attention_forward,
     .attention_backward = cpu_attention_backward,
     .conv_forward = cpu_conv_forward,
@@ -134,5 +135,6 @@ const struct ops ops_cpu = {
     .release = host_release,
     .write = host_write,
     .read = host_read,
+    .linear_backward = cpu_linear_backward,
     OPS_COMPUTE(cpu),
 };

@@ -199,6 +199,8 @@ void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct vi
                            struct view dy, struct view w, bool add);
 void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
                            struct view dbias, struct view dy, struct view x);
+void cpu_linear_backward(struct device *dev, const struct linear *p, struct view dx, struct view dw,
+                         struct view dbias, struct view dy, struct view x, struct view w, bool add);
 
 void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                            struct view gain, struct view bias, struct view stats);

@@ -105,3 +105,33 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
             multiply_part(&plan, part);
     }
 }
+
+bool cpu_gemm_takes_both(const struct device *dev)
+{
+    return dev->threads / 2 >= FEW_THREADS; /* three would have unequal shares */
+}
+
+/* Whether a team packs and multiplies it. */
+static bool is_large(const struct device *dev, const struct gemm *g)
+{
+    return g->m > 0 && g->n > 0 && (g->m >= THIN || g->trans_a) && team(dev, amount(g)) > 1;
+}
+
+void cpu_gemm_both(struct device *dev, const struct gemm *g, const struct gemm *h)
+{
+    if (!cpu_gemm_takes_both(dev) || !is_large(dev, g) || !is_large(dev, h)) {
+        cpu_gemm(dev, g);
+        cpu_gemm(dev, h);
+        return;
+    }
+    const int threads = dev->threads;
+    const double share = (double)amount(g) / (double)(amount(g) + amount(h));
+    const int wanted = (int)(threads * share + 0.5);
+    const int first = wanted < 1 ? 1 : min_int(wanted, threads - 1);
+    struct gemm_plan one = gemm_plan_many(dev, g->m, g->n, g->k, g->half, g->room, first);
+    struct gemm_plan other =
+        gemm_plan_many(dev, h->m, h->n, h->k, h->half, h->room, threads - first);
+    one.g = g, other.g = h;
+#pragma omp parallel num_threads(threads)
+    gemm_work_both(&one, &other);
+}

@@ -129,18 +129,52 @@ static bool wants_help(const struct gemm_plan *plan, int slice, int block)
     return plan->across - atomic_load(&plan->taken[slice * plan->down + block]) >= plan->help;
 }
 
-/* Blocks of its own, which it may share, then others'. */
-void gemm_work(const struct gemm_plan *plan)
+/* With those of so many blocks, from a slice on, of which enough is left. */
+static void help_with(const struct gemm_plan *plan, int slice, int blocks, int self)
 {
-    const int self = thread_index(), threads = thread_count();
+    for (int i = 0; i < blocks; i++) {
+        const int other = (self + i) % blocks;
+        if (wants_help(plan, slice + other / plan->down, other % plan->down))
+            work_on(plan, slice + other / plan->down, other % plan->down);
+    }
+}
+
+static int blocks_at_once(const struct gemm_plan *plan, int slice)
+{
+    return plan->down * min_int(plan->abreast, plan->deep - slice);
+}
+
+/* Blocks of its own, as one of so many threads, which it may share, then others'. */
+static void work_as(const struct gemm_plan *plan, int self, int threads)
+{
     for (int slice = 0; slice < plan->deep; slice += plan->abreast) {
-        const int blocks = plan->down * min_int(plan->abreast, plan->deep - slice);
+        const int blocks = blocks_at_once(plan, slice);
         for (int i = self % blocks; i < blocks; i += threads)
             work_on(plan, slice + i / plan->down, i % plan->down);
-        for (int i = 1; i < blocks; i++) {
-            const int other = (self + i) % blocks;
-            if (wants_help(plan, slice + other / plan->down, other % plan->down))
-                work_on(plan, slice + other / plan->down, other % plan->down);
-        }
+        help_with(plan, slice, blocks, self);
     }
+}
+
+void gemm_work(const struct gemm_plan *plan)
+{
+    work_as(plan, thread_index(), thread_count());
+}
+
+void gemm_work_both(const struct gemm_plan *one, const struct gemm_plan *other)
+{
+    const int self = thread_index(), threads = thread_count();
+    const int first = threads * one->threads / (one->threads + other->threads);
+    if (first == 0 || first == threads) { /* fewer came than were asked for */
+        work_as(one, self, threads);
+        work_as(other, self, threads);
+        return;
+    }
+    const bool of_one = self < first;
+    if (of_one)
+        work_as(one, self, first);
+    else
+        work_as(other, self - first, threads - first);
+    const struct gemm_plan *rest = of_one ? other : one;
+    for (int slice = 0; slice < rest->deep; slice += rest->abreast)
+        help_with(rest, slice, blocks_at_once(rest, slice), self);
 }

@@ -181,26 +181,43 @@ static void place_counters(struct gemm_plan *plan, float *room)
     memset(plan->taken, 0, counters * sizeof(atomic_int));
 }
 
+static struct gemm_plan start(const struct device *dev, int m, int n, int k, bool half, float *room,
+                              int threads)
+{
+    struct gemm_plan plan = {.m = m,
+                             .n = n,
+                             .threads = threads,
+                             .vector = kernels_of(dev)->vector,
+                             .kernels = gemm_of(dev, half),
+                             .a = room};
+    plan.deep = cut(k, deepest(plan.kernels), 1, &plan.depth);
+    return plan;
+}
+
+struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, bool half,
+                                float *room, int threads)
+{
+    struct gemm_plan plan = start(dev, m, n, k, half, room, threads);
+    const struct gemm_kernels *f = plan.kernels;
+    choose_blocks(&plan, threads);
+    plan.send = f->send_block && dev->threads > MANY_THREADS;
+    plan.apart = own_room(f, m, plan.depth);
+    plan.b = plan.a + block_room(f, m, plan.depth);
+    place_counters(&plan, plan.a + plan.apart * (size_t)dev->threads);
+    return plan;
+}
+
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
                               int threads)
 {
-    struct gemm_plan plan = {
-        .m = m, .n = n, .vector = kernels_of(dev)->vector, .kernels = gemm_of(dev, half)};
+    if (threads > FEW_THREADS)
+        return gemm_plan_many(dev, m, n, k, half, room, threads);
+    struct gemm_plan plan = start(dev, m, n, k, half, room, threads);
     const struct gemm_kernels *f = plan.kernels;
-    plan.deep = cut(k, deepest(f), 1, &plan.depth);
-    plan.a = room;
-    if (threads <= FEW_THREADS) {
-        plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
-        plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
-        plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
-        choose_tile(&plan, threads);
-        return plan;
-    }
-    choose_blocks(&plan, threads);
-    plan.send = f->send_block && threads > MANY_THREADS;
-    plan.apart = own_room(f, m, plan.depth);
-    plan.b = plan.a + block_room(f, m, plan.depth);
-    place_counters(&plan, plan.a + plan.apart * (size_t)threads);
+    plan.down = cut(m, ROOM_M, f->rows, &plan.rows);
+    plan.across = cut(n, ROOM_N, f->columns, &plan.columns);
+    plan.b = plan.a + strip_size(f, plan.rows, plan.depth);
+    choose_tile(&plan, threads);
     return plan;
 }
 

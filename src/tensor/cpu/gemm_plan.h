@@ -31,6 +31,7 @@ struct gemm {
 struct gemm_plan {
     const struct gemm *g; /* whoever multiplies sets it */
     int m, n;
+    int threads; /* that it is cut for */
     const struct vector_kernels *vector;
     const struct gemm_kernels *kernels;
     int down, across, deep;
@@ -50,6 +51,9 @@ struct gemm_plan {
 /* Of depth k; `half`: operands may be rounded to bf16. */
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
                               int threads);
+/* For so many of the device's many threads. */
+struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, bool half,
+                                float *room, int threads);
 
 /* Floats of `room`. */
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);

@@ -109,38 +109,8 @@ void cpu_linear_forward(struct device *dev, const struct linear *p, struct view 
     }
 }
 
-void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
-                           struct view dy, struct view w, bool add)
-{
-    size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    bool widened = is_half(w) && !cpu_gemm_takes_half(p->rows);
-    size_t n = panel_size(p, is_half(dy) || widened);
-    size_t gemm_room = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w));
-    size_t dx_room = is_half(dx) ? rows * in : 0, w_room = widened ? n * in : 0;
-    size_t dy_room = is_half(dy) ? rows * n : 0;
-    const size_t floats[] = {gemm_room, dx_room, w_room, dy_room};
-    struct room room = cpu_room(dev, floats, 4);
-    if (!room.data)
-        return;
-    struct gemm g = {
-        .m = p->rows, .n = p->in, .trans_b = p->layout == LINEAR_IN_OUT, .half = is_half(w)};
-    g.room = cpu_take(&room, gemm_room);
-    float *dx_at = cpu_take(&room, dx_room);
-    float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
-    for (size_t at = 0; at < out; at += n) {
-        n = min_size(n, out - at);
-        read_weight(dev, &g, p, w, at, n, w_at);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at);
-        write_block(&g, dx, in, 0, in, dx_at, add && at == 0, at + n == out);
-        g.k = (int)n;
-        g.a = my.data, g.lda = my.ld;
-        g.add = add || at > 0;
-        cpu_gemm(dev, &g);
-    }
-}
-
 /* Threads own columns, so that a column is summed in the order of its rows. */
-void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct view y, size_t stride,
+void cpu_add_columns(struct device *dev, struct view sums, struct view y, size_t stride,
                      size_t rows, size_t n)
 {
     const struct kernels *k = kernels_of(dev);
@@ -153,48 +123,164 @@ void cpu_add_columns(struct device *dev, struct view sums, size_t at, struct vie
         float room[STRIP], total[STRIP] = {0};
         for (size_t r = 0; r < rows; r++)
             k->vector->add(total, load(k, y, r * stride + c, size, room), size);
-        float *to = load(k, sums, at + c, size, room);
+        float *to = load(k, sums, c, size, room);
         k->vector->add(to, total, size);
-        store(k, sums, at + c, size, to);
+        store(k, sums, c, size, to);
+    }
+}
+
+enum { GEMM, TILES, RESULT, WEIGHT, DY, X, PIECES };
+
+/* One of the products of a backward pass: outputs of a panel, and its pieces of scratch. */
+struct backward {
+    size_t n;
+    size_t floats[PIECES];
+    float *at[PIECES];
+};
+
+static struct backward backward_x(const struct device *dev, const struct linear *p, struct view dx,
+                                  struct view dy, struct view w)
+{
+    const size_t rows = (size_t)p->rows, in = (size_t)p->in;
+    const bool widened = is_half(w) && !cpu_gemm_takes_half(p->rows);
+    const size_t n = panel_size(p, is_half(dy) || widened);
+    return (struct backward){
+        .n = n,
+        .floats = {[GEMM] = cpu_gemm_room(dev, p->rows, p->in, (int)n, is_half(w)),
+                   [RESULT] = is_half(dx) ? rows * in : 0,
+                   [WEIGHT] = widened ? n * in : 0,
+                   [DY] = is_half(dy) ? rows * n : 0}};
+}
+
+static struct backward backward_w(const struct device *dev, const struct linear *p, struct view dw,
+                                  struct view dy, struct view x)
+{
+    const size_t rows = (size_t)p->rows, in = (size_t)p->in;
+    const bool out_in = p->layout == LINEAR_OUT_IN, half = p->half || is_half(dw);
+    const size_t tiles = is_half(dw) ? cpu_gemm_tiles(dev, p->rows, half) : 0;
+    const bool whole = is_half(dw) && !tiles; /* c is as large as a panel */
+    const size_t n = panel_size(p, is_half(dy) || whole);
+    return (struct backward){
+        .n = n,
+        .floats = {[GEMM] = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, half)
+                                   : cpu_gemm_room(dev, p->in, (int)n, p->rows, half),
+                   [TILES] = tiles,
+                   [RESULT] = whole ? n * in : 0,
+                   [DY] = is_half(dy) ? rows * n : 0,
+                   [X] = is_half(x) ? rows * in : 0}};
+}
+
+/* Scratch for one or both. */
+static bool take(struct device *dev, struct backward *one, struct backward *other)
+{
+    struct backward *both[] = {one, other};
+    size_t floats[2 * PIECES] = {0};
+    for (int i = 0; i < 2 && both[i]; i++)
+        memcpy(floats + i * PIECES, both[i]->floats, sizeof both[i]->floats);
+    struct room room = cpu_room(dev, floats, 2 * PIECES);
+    for (int i = 0; i < 2 && both[i] && room.data; i++)
+        for (int piece = 0; piece < PIECES; piece++)
+            if (both[i]->floats[piece])
+                both[i]->at[piece] = cpu_take(&room, both[i]->floats[piece]);
+    return room.data;
+}
+
+/* The product of outputs [at, at + n). */
+static struct gemm panel_x(struct device *dev, const struct linear *p, const struct backward *b,
+                           struct view dx, struct view dy, struct view w, bool add, size_t at)
+{
+    const size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
+    const size_t n = min_size(b->n, out - at);
+    struct gemm g = {.m = p->rows,
+                     .n = p->in,
+                     .k = (int)n,
+                     .trans_b = p->layout == LINEAR_IN_OUT,
+                     .half = is_half(w),
+                     .add = add || at > 0,
+                     .room = b->at[GEMM]};
+    read_weight(dev, &g, p, w, at, n, b->at[WEIGHT]);
+    const struct matrix my = open_block(dev, dy, rows, out, at, n, b->at[DY]);
+    g.a = my.data, g.lda = my.ld;
+    write_block(&g, dx, in, 0, in, b->at[RESULT], add && at == 0, at + n == out);
+    return g;
+}
+
+static struct gemm panel_w(struct device *dev, const struct linear *p, const struct backward *b,
+                           struct view dw, struct view dy, struct matrix x, size_t at)
+{
+    const size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
+    const size_t n = min_size(b->n, out - at);
+    const bool out_in = p->layout == LINEAR_OUT_IN;
+    const struct matrix my = open_block(dev, dy, rows, out, at, n, b->at[DY]);
+    const struct matrix left = out_in ? my : x, right = out_in ? x : my;
+    struct gemm g = {.m = out_in ? (int)n : p->in,
+                     .n = out_in ? p->in : (int)n,
+                     .k = p->rows,
+                     .trans_a = true,
+                     .add = !p->fresh,
+                     .half = p->half || is_half(dw),
+                     .a = left.data,
+                     .lda = left.ld,
+                     .b = right.data,
+                     .ldb = right.ld,
+                     .room = b->at[GEMM],
+                     .tiles = b->at[TILES]};
+    if (out_in)
+        write_block(&g, view_at(dw, at * in), in, 0, in, b->at[RESULT], !p->fresh, true);
+    else
+        write_block(&g, dw, out, at, n, b->at[RESULT], !p->fresh, true);
+    return g;
+}
+
+static struct matrix open_x(struct device *dev, const struct linear *p, const struct backward *b,
+                            struct view x)
+{
+    return open_block(dev, x, (size_t)p->rows, (size_t)p->in, 0, (size_t)p->in, b->at[X]);
+}
+
+void cpu_linear_backward_x(struct device *dev, const struct linear *p, struct view dx,
+                           struct view dy, struct view w, bool add)
+{
+    struct backward b = backward_x(dev, p, dx, dy, w);
+    if (!take(dev, &b, NULL))
+        return;
+    for (size_t at = 0; at < (size_t)p->out; at += b.n) {
+        const struct gemm g = panel_x(dev, p, &b, dx, dy, w, add, at);
+        cpu_gemm(dev, &g);
     }
 }
 
 void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct view dw,
                            struct view dbias, struct view dy, struct view x)
 {
-    size_t rows = (size_t)p->rows, in = (size_t)p->in, out = (size_t)p->out;
-    bool out_in = p->layout == LINEAR_OUT_IN, half = p->half || is_half(dw);
-    size_t tiles = is_half(dw) ? cpu_gemm_tiles(dev, p->rows, half) : 0;
-    bool whole = is_half(dw) && !tiles; /* c is as large as a panel */
-    size_t n = panel_size(p, is_half(dy) || whole);
-    size_t gemm_room = out_in ? cpu_gemm_room(dev, (int)n, p->in, p->rows, half)
-                              : cpu_gemm_room(dev, p->in, (int)n, p->rows, half);
-    size_t x_room = is_half(x) ? rows * in : 0, w_room = whole ? n * in : 0;
-    size_t dy_room = is_half(dy) ? rows * n : 0;
-    const size_t floats[] = {gemm_room, tiles, x_room, w_room, dy_room};
-    struct room room = cpu_room(dev, floats, 5);
-    if (!room.data)
+    const size_t rows = (size_t)p->rows, out = (size_t)p->out;
+    struct backward b = backward_w(dev, p, dw, dy, x);
+    if (!take(dev, &b, NULL))
         return;
-    struct gemm g = {.k = p->rows, .trans_a = true, .add = !p->fresh, .half = half};
-    g.room = cpu_take(&room, gemm_room);
-    if (tiles)
-        g.tiles = cpu_take(&room, tiles);
-    struct matrix mx = open_block(dev, x, rows, in, 0, in, cpu_take(&room, x_room));
-    float *w_at = cpu_take(&room, w_room), *dy_at = cpu_take(&room, dy_room);
-    for (size_t at = 0; at < out; at += n) {
-        n = min_size(n, out - at);
-        struct matrix my = open_block(dev, dy, rows, out, at, n, dy_at);
-        struct matrix ma = out_in ? my : mx, mb = out_in ? mx : my;
-        g.m = out_in ? (int)n : p->in;
-        g.n = out_in ? p->in : (int)n;
-        g.a = ma.data, g.lda = ma.ld;
-        g.b = mb.data, g.ldb = mb.ld;
-        if (out_in)
-            write_block(&g, view_at(dw, at * in), in, 0, in, w_at, !p->fresh, true);
-        else
-            write_block(&g, dw, out, at, n, w_at, !p->fresh, true);
+    const struct matrix mx = open_x(dev, p, &b, x);
+    for (size_t at = 0; at < out; at += b.n) {
+        const struct gemm g = panel_w(dev, p, &b, dw, dy, mx, at);
         cpu_gemm(dev, &g);
-        if (dbias.data)
-            cpu_add_columns(dev, dbias, at, view_of(my.data, DTYPE_F32), my.ld, rows, n);
     }
+    if (dbias.data)
+        cpu_add_columns(dev, dbias, dy, out, rows, out);
+}
+
+void cpu_linear_backward(struct device *dev, const struct linear *p, struct view dx, struct view dw,
+                         struct view dbias, struct view dy, struct view x, struct view w, bool add)
+{
+    const size_t rows = (size_t)p->rows, out = (size_t)p->out;
+    struct backward of_x = backward_x(dev, p, dx, dy, w), of_w = backward_w(dev, p, dw, dy, x);
+    if (!cpu_gemm_takes_both(dev) || of_x.n < out || of_w.n < out) {
+        cpu_linear_backward_w(dev, p, dw, dbias, dy, x);
+        cpu_linear_backward_x(dev, p, dx, dy, w, add);
+        return;
+    }
+    if (!take(dev, &of_x, &of_w))
+        return;
+    const struct gemm g = panel_x(dev, p, &of_x, dx, dy, w, add, 0);
+    const struct gemm h = panel_w(dev, p, &of_w, dw, dy, open_x(dev, p, &of_w, x), 0);
+    cpu_gemm_both(dev, &g, &h);
+    if (dbias.data)
+        cpu_add_columns(dev, dbias, dy, out, rows, out);
 }

@@ -118,6 +118,13 @@ static void null_linear_backward_w(struct device *dev, const struct linear *p, s
     TAKE(linear_backward_w, p, V(dw), SUMS(dbias), V(dy), V(x));
 }
 
+static void null_linear_backward(struct device *dev, const struct linear *p, struct view dx,
+                                 struct view dw, struct view dbias, struct view dy, struct view x,
+                                 struct view w, bool add)
+{
+    TAKE(linear_backward, p, V(dx), V(dw), SUMS(dbias), V(dy), V(x), V(w), add);
+}
+
 static void null_linear_loss(struct device *dev, const struct linear *p,
                              const struct linear_loss *l)
 {
@@ -368,6 +375,7 @@ static struct ops counts_like(const struct ops *like)
     struct ops table = counts;
     table.place = like->place;
     table.linear_loss = like->linear_loss ? null_linear_loss : NULL;
+    table.linear_backward = like->linear_backward ? null_linear_backward : NULL;
     table.gelu_bias_backward = like->gelu_bias_backward ? null_gelu_bias_backward : NULL;
     return table;
 }
