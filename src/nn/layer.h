@@ -148,8 +148,8 @@ static inline struct view param(const struct pass *pass, const struct view *stag
     return table_view(pass->table, stages, tensor);
 }
 
-/* Of a projection y = x w + bias, dw and dbias, and dx = or, when `add`, +=; dx is none of the
- * others. */
+/* Of a projection y = x w + bias, dw and dbias, and dx = or, when `add`, +=; dx overlaps none
+ * of the others. */
 static inline void projection_backward(struct pass *pass, const struct linear *p, struct view dx,
                                        struct view dw, struct view dbias, struct view dy,
                                        struct view x, struct view w, bool add)

@@ -233,7 +233,7 @@ struct ops {
     void (*gelu_bias_backward)(struct device *dev, enum gelu_kind kind, int rows, int width,
                                struct view dx, struct view dbias, struct view dy, struct view x);
 
-    /* (optional) linear_backward_w and linear_backward_x at once; dx is none of the others. */
+    /* (optional) linear_backward_w and linear_backward_x at once; dx overlaps none of the others. */
     void (*linear_backward)(struct device *dev, const struct linear *p, struct view dx,
                             struct view dw, struct view dbias, struct view dy, struct view x,
                             struct view w, bool add);

@@ -795,6 +795,7 @@ const struct op_case op_cases[] = {
     {"linear", {65, 300, 131}, CASE_BIAS | CASE_IN_OUT | CASE_ADD | CASE_BOTH},
     {"linear", {12, 2300, 2301}, CASE_FRESH | CASE_BOTH},
     {"linear", {2100, 800, 9}, CASE_BIAS | CASE_IN_OUT | CASE_BOTH},
+    {"linear", {2, 2300, 2301}, CASE_BOTH},
     {"linear", {3200, 9, 40}, CASE_BIAS | CASE_ADD | CASE_FRESH | CASE_BOTH},
     {"layernorm", {1, 1}, CASE_BIAS},
     {"layernorm", {3, 7}, CASE_BIAS},

@@ -204,9 +204,9 @@ static void multiply_both(struct lab lab[2], struct device *on, enum kind kind, 
 
 static void two_at_once_make_equal_bits(void **state)
 {
-    /* About as large, and one with hardly anything to do; one that is left to one thread. */
+    /* About as large; more blocks than threads, hardly a column each; left to one thread. */
     static const struct shape more[] = {{.m = 96, .n = 400, .k = 700, .trans_a = true},
-                                        {.m = 40, .n = 40, .k = 400},
+                                        {.m = 3000, .n = 20, .k = 768},
                                         {.m = 5, .n = 3, .k = 9}};
     (void)state;
     for (int v = 0; v < VARIANTS; v++) {

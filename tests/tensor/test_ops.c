@@ -11,7 +11,8 @@ static const char *const variants[] = {"amx", "v4", "v3", "bf16", "baseline"};
 
 /* Which operands are bf16: none, all, weights alone, activations and gradients. */
 static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIENT, KIND_WEIGHT,
-                                  KIND_ACTIVATION | KIND_GRADIENT};
+                                  KIND_WEIGHT | KIND_GRADIENT, KIND_ACTIVATION | KIND_GRADIENT};
+enum { HALVES = sizeof halves / sizeof *halves };
 
 static double element(struct view v, size_t i)
 {
@@ -594,16 +595,16 @@ static void test_scratch_is_counted(void **state)
         if (strcmp(c->op, "linear") != 0 && strcmp(c->op, "attention") != 0 &&
             strcmp(c->op, "conv") != 0)
             continue;
-        for (int k = 0; k < 4 * family_of(c)->passes; k++) {
-            const int pass = k / 4, threads = 1 + 3 * (int)(i % 2);
+        for (int k = 0; k < HALVES * family_of(c)->passes; k++) {
+            const int pass = k / HALVES, threads = 1 + 3 * (int)(i % 2);
             struct memory real = {0}, counts = {0};
             struct device dev, counting;
             assert_ok(device_open(&dev, "cpu", &real, threads));
             assert_ok(device_open_counting(&counting, "cpu", &counts, threads));
-            const size_t want = scratch_of(&dev, c, halves[k % 4], pass);
-            const size_t got = scratch_of(&counting, c, halves[k % 4], pass);
+            const size_t want = scratch_of(&dev, c, halves[k % HALVES], pass);
+            const size_t got = scratch_of(&counting, c, halves[k % HALVES], pass);
             if (got != want) {
-                print_case(c, halves[k % 4]);
+                print_case(c, halves[k % HALVES]);
                 fail_with("pass %d takes %zu bytes of scratch, counted as %zu", pass, want, got);
             }
             assert_int_equal(counts.total, 0);
@@ -611,6 +612,32 @@ static void test_scratch_is_counted(void **state)
         }
     }
     assert_true(counted > 100);
+}
+
+/* The last batch of an epoch, a smaller one, takes no more scratch than those before it. */
+static void test_fewer_rows_take_no_more_scratch(void **state)
+{
+    (void)state;
+    static const int rows[] = {4, 100, 800, 1024, 1500, 1536, 1537, 1600, 2048, 3000, 8192};
+    static const int sides[][2] = {{768, 768}, {768, 3072}, {3072, 768}, {384, 20000}};
+    static const unsigned kinds[] = {0, KIND_GRADIENT, KIND_GRADIENT | KIND_WEIGHT};
+    for (size_t i = 0; i < 2 * 4 * 3; i++) {
+        const int *side = sides[i / 6];
+        const unsigned half = kinds[i % 3];
+        size_t most = 0;
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            const struct op_case c = {"linear", {rows[r], side[0], side[1]}, CASE_BOTH};
+            struct memory counts = {0};
+            struct device counting;
+            assert_ok(device_open_counting(&counting, "cpu", &counts, i / 3 % 2 ? 16 : 4));
+            const size_t bytes = scratch_of(&counting, &c, half, 2);
+            if (bytes < most) {
+                print_case(&c, half);
+                fail_with("takes %zu bytes of scratch, fewer rows %zu", bytes, most);
+            }
+            most = bytes;
+        }
+    }
 }
 
 /* Attention beside bf16 weights rounds where kernels do, and only there. */
@@ -653,6 +680,7 @@ int main(void)
         cmocka_unit_test(products_of_bf16),
         cmocka_unit_test(attention_of_bf16),
         cmocka_unit_test(test_scratch_is_counted),
+        cmocka_unit_test(test_fewer_rows_take_no_more_scratch),
         cmocka_unit_test(test_reference_agrees_with_finite_differences),
         cmocka_unit_test(test_fast_agrees_with_reference),
         cmocka_unit_test(test_threads_give_equal_bits),

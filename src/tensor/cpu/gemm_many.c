@@ -164,7 +164,7 @@ void gemm_work_both(const struct gemm_plan *one, const struct gemm_plan *other)
 {
     const int self = thread_index(), threads = thread_count();
     const int first = threads * one->threads / (one->threads + other->threads);
-    if (first == 0 || first == threads) { /* fewer came than were asked for */
+    if (first == 0) { /* fewer came than were asked for */
         work_as(one, self, threads);
         work_as(other, self, threads);
         return;

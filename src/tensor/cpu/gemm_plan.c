@@ -21,6 +21,11 @@ static int deepest(const struct gemm_kernels *f)
     return f->halves == 1 ? 2 * DEPTH : DEPTH;
 }
 
+int cpu_gemm_slice(const struct device *dev, bool half)
+{
+    return deepest(gemm_of(dev, half));
+}
+
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);

@@ -51,12 +51,14 @@ struct gemm_plan {
 /* Of depth k; `half`: operands may be rounded to bf16. */
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
                               int threads);
-/* For so many of the device's many threads. */
+/* For so many of the device's many threads; there is room for all, since any may help. */
 struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, bool half,
                                 float *room, int threads);
 
 /* Floats of `room`. */
 size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half);
+/* The deepest product of one slice. */
+int cpu_gemm_slice(const struct device *dev, bool half);
 /* Floats of `tiles` for a product of depth k; 0: it needs c. */
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half);
 

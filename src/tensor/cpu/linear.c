@@ -131,7 +131,8 @@ void cpu_add_columns(struct device *dev, struct view sums, struct view y, size_t
 
 enum { GEMM, TILES, RESULT, WEIGHT, DY, X, PIECES };
 
-/* One of the products of a backward pass: outputs of a panel, and its pieces of scratch. */
+/* One of the products of a backward pass: outputs of a panel, and its pieces of scratch, NULL for
+ * those that it does without. */
 struct backward {
     size_t n;
     size_t floats[PIECES];
@@ -266,21 +267,37 @@ void cpu_linear_backward_w(struct device *dev, const struct linear *p, struct vi
         cpu_add_columns(dev, dbias, dy, out, rows, out);
 }
 
+static void backward_apart(struct device *dev, const struct linear *p, struct view dx,
+                           struct view dw, struct view dbias, struct view dy, struct view x,
+                           struct view w, bool add)
+{
+    cpu_linear_backward_w(dev, p, dw, dbias, dy, x);
+    cpu_linear_backward_x(dev, p, dx, dy, w, add);
+}
+
+/* Where there is one panel and nothing is widened. Many rows with a bf16 dw have panels; they take
+ * the scratch of fewer all the same, since a smaller batch never takes more. */
 void cpu_linear_backward(struct device *dev, const struct linear *p, struct view dx, struct view dw,
                          struct view dbias, struct view dy, struct view x, struct view w, bool add)
 {
-    const size_t rows = (size_t)p->rows, out = (size_t)p->out;
-    struct backward of_x = backward_x(dev, p, dx, dy, w), of_w = backward_w(dev, p, dw, dy, x);
-    if (!cpu_gemm_takes_both(dev) || of_x.n < out || of_w.n < out) {
-        cpu_linear_backward_w(dev, p, dw, dbias, dy, x);
-        cpu_linear_backward_x(dev, p, dx, dy, w, add);
+    const bool widens = is_half(dx) || is_half(dy) || is_half(x) || !cpu_gemm_takes_half(p->rows);
+    if (widens || !cpu_gemm_takes_both(dev)) {
+        backward_apart(dev, p, dx, dw, dbias, dy, x, w, add);
         return;
     }
+    struct linear q = *p;
+    if (is_half(dw))
+        q.rows = min_int(p->rows, cpu_gemm_slice(dev, true));
+    struct backward of_x = backward_x(dev, &q, dx, dy, w), of_w = backward_w(dev, &q, dw, dy, x);
     if (!take(dev, &of_x, &of_w))
         return;
+    if (q.rows < p->rows) {
+        backward_apart(dev, p, dx, dw, dbias, dy, x, w, add);
+        return;
+    }
     const struct gemm g = panel_x(dev, p, &of_x, dx, dy, w, add, 0);
     const struct gemm h = panel_w(dev, p, &of_w, dw, dy, open_x(dev, p, &of_w, x), 0);
     cpu_gemm_both(dev, &g, &h);
     if (dbias.data)
-        cpu_add_columns(dev, dbias, dy, out, rows, out);
+        cpu_add_columns(dev, dbias, dy, (size_t)p->out, (size_t)p->rows, (size_t)p->out);
 }
