@@ -178,11 +178,11 @@ FOR_PARTS void block(int m, int n, int k, const float *a, const float *b, float 
 #define TABLE(name, parts, from_half)                                                              \
     static void name##_pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
     {                                                                                              \
-        pack_a(strip, x, ld, n, k, turned, parts);                                                 \
+        pack(strip, x, ld, n, k, turned, parts, false);                                            \
     }                                                                                              \
     static void name##_pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned)  \
     {                                                                                              \
-        pack_b(strip, x, ld, n, k, turned, parts);                                                 \
+        pack(strip, x, ld, n, k, turned, parts, true);                                             \
     }                                                                                              \
     static void name##_block(int m, int n, int k, const float *a, const float *b, float *c,        \
                              size_t ldc, const float *from, size_t ld_from, const float *bias)     \

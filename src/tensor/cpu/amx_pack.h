@@ -182,41 +182,26 @@ static const float *square(float whole[SIDE * SIDE], const float *x, size_t *ld,
     return whole;
 }
 
-FOR_PARTS void pack_a(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts)
+/* Rows of a or, on the `right`, columns of b. */
+FOR_PARTS void pack(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts,
+                    bool right)
 {
     char *to = (char *)strip;
     float whole[SIDE * SIDE], across[SIDE * SIDE];
     for (int l = 0; l < k; l += DEEP, to += parts * PART) {
-        int deep = k - l < DEEP ? k - l : DEEP;
+        const int deep = k - l < DEEP ? k - l : DEEP;
         size_t stride = ld;
         fetch(x, ld, n, k, l, turned);
-        if (turned) {
-            const float *from = square(whole, x + l, &stride, n, deep);
-            split_rows(to, from, stride, parts);
-        } else {
-            const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);
+        const float *from = turned ? square(whole, x + l, &stride, n, deep)
+                                   : square(whole, x + (size_t)l * ld, &stride, deep, n);
+        if (turned == right) {
             transpose_square(across, from, stride);
-            split_rows(to, across, SIDE, parts);
+            from = across, stride = SIDE;
         }
-    }
-}
-
-FOR_PARTS void pack_b(float *strip, const float *x, size_t ld, int n, int k, bool turned, int parts)
-{
-    char *to = (char *)strip;
-    float whole[SIDE * SIDE], across[SIDE * SIDE];
-    for (int l = 0; l < k; l += DEEP, to += parts * PART) {
-        int deep = k - l < DEEP ? k - l : DEEP;
-        size_t stride = ld;
-        fetch(x, ld, n, k, l, turned);
-        if (turned) {
-            const float *from = square(whole, x + l, &stride, n, deep);
-            transpose_square(across, from, stride);
-            split_pairs(to, across, SIDE, parts);
-        } else {
-            const float *from = square(whole, x + (size_t)l * ld, &stride, deep, n);
+        if (right)
             split_pairs(to, from, stride, parts);
-        }
+        else
+            split_rows(to, from, stride, parts);
     }
 }
 
