@@ -14,7 +14,7 @@
 #define LONGEST_SLEEP 4e-3   /* waking costs 10 to 20 us, so at this rate half a percent         */
 #define SLEEP_SHARE 0.03     /* of the time waited so far: what sleeping may add to a long wait  */
 #define WORK_SECONDS 4e-6    /* a poll that moved bytes takes longer than this,                  */
-#define COLD_SECONDS 25e-6   /* or than this where it comes first after a sleep                  */
+#define COLD_SECONDS 25e-6   /* or than this where the core was somebody else's before           */
 enum { POLLS = 3 };          /* between sleeps: some libraries look at sockets now and then only */
 
 enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *what)
@@ -38,12 +38,24 @@ static double within(double low, double x, double high)
     return x < low ? low : x > high ? high : x;
 }
 
-/* Of this thread: a poll may also yield the core to others for long, which is no work. */
-static double processor_time(void)
+/* The processor's time is this thread's. */
+struct moment {
+    double processor, clock;
+};
+
+static struct moment moment_now(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return (struct moment){(double)t.tv_sec + 1e-9 * (double)t.tv_nsec, clock_now(&clock_real)};
+}
+
+/* Whether a poll moved bytes. A library that finds nothing to do may let others have the core: to
+ * switch to them and back takes as long as to move a few, and waking from a sleep does, too. */
+static bool has_worked(struct moment from, struct moment to, bool slept)
+{
+    const double used = to.processor - from.processor, away = to.clock - from.clock - used;
+    return used > (slept || away > WORK_SECONDS ? COLD_SECONDS : WORK_SECONDS);
 }
 
 static void sleep_for(double seconds)
@@ -95,12 +107,13 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
         TRY(look(m, arg, &done));
         waited = clock_now(&clock_real) - begin;
     }
-    double sleep = SHORTEST_SLEEP, used = processor_time();
+    double sleep = SHORTEST_SLEEP;
+    struct moment at = moment_now();
     for (int polls = 1; !done; polls++) { /* since the last sleep */
         TRY(look(m, arg, &done));
-        double before = used;
-        used = processor_time();
-        if (used - before > (polls == 1 ? COLD_SECONDS : WORK_SECONDS)) {
+        const struct moment before = at;
+        at = moment_now();
+        if (has_worked(before, at, polls == 1)) {
             sleep = within(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
             polls = 1;
         } else if (polls >= POLLS && !done) {
@@ -110,7 +123,7 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
             waited = clock_now(&clock_real) - begin;
             mpi_roll_step(m, &call, begin + waited, waited);
             sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
-            used = processor_time();
+            at = moment_now();
             polls = 0;
         }
     }
