@@ -1,6 +1,7 @@
 #include "profile.h"
 
 #include "base/clock.h"
+#include "tensor/cpu/gemm.h"
 #include "tensor/ops.h"
 
 enum slot {
@@ -332,8 +333,8 @@ void profile_start(struct device *dev)
     timed.batchnorm_forward = batchnorm_forward;
     timed.batchnorm_backward = batchnorm_backward;
     timed.cross_entropy = cross_entropy;
-    if (real->linear_backward)
-        timed.linear_backward = linear_backward;
+    if (real->linear_backward) /* else one after the other, and each on its own */
+        timed.linear_backward = cpu_gemm_takes_both(dev) ? linear_backward : NULL;
     if (real->linear_loss)
         timed.linear_loss = linear_loss;
     if (real->gelu_bias_backward)

@@ -2,15 +2,15 @@
 """What more threads bring: training steps of one team and of single threads, in turn.
 
 Run:  python bench/scaling.py --sotto build/release/bench_step --threads 16 [--rounds 12] [--gpt2] [--mixed] [--kernels v4]
-A round: three steps of the team, of which the first does not count; one step of a single thread on a core of its own, the next
-core in each round; three of the team again; and one step on every core at once, each of a process of its own with one thread. Prints
+A round: steps of the team, of a single thread on a core of its own (the next core in each round), and of the team again, three each, of
+which the first does not count; and one step on every core at once, each of a process of its own with one thread. Prints
 
   efficiency   one thread's time over what the team's threads take together: 1 if each did as much as one alone
   kept         the same of the processes, which share nothing but the machine: what its memory, its caches, cores that share
-               their units and other users leave of one thread's speed
-  of that      the team's rate over that of the processes, in the same round: what is lost to the team itself
+               their units and other users leave of one thread's speed; a little too much where some end long before others
+  of that      the team's rate over that of the processes, in the same round: the rest is lost to the team itself
 
-as the median of the rounds (quartiles).
+as the median of the rounds (quartiles). For every core to have its turn, --rounds is a multiple of --threads.
 """
 import argparse
 import os
@@ -33,37 +33,36 @@ class Scaling:
         self.threads, self.cores = a.threads, sorted(os.sched_getaffinity(0))[:a.threads]
         if len(self.cores) < a.threads:
             sys.exit(f"{a.threads} threads, {len(self.cores)} cores")
-        sizes = dict(GPT2 if a.gpt2 else SMALL)
-        command = [a.sotto] + [f"--{k}={v}" for k, v in sizes.items()] + ["--mixed"] * a.mixed
+        if not os.access(a.sotto, os.X_OK):
+            sys.exit(f"{a.sotto}: no such program")
+        command = [a.sotto] + [f"--{k}={v}" for k, v in (GPT2 if a.gpt2 else SMALL).items()] + ["--mixed"] * a.mixed
         command += [f"--kernels={a.kernels}"] if a.kernels else []
         self.team = Contender("team", command + [f"--threads={a.threads}"], False, a.threads)
-        self.single = [Contender("one", ["taskset", "-c", str(core)] + command + ["--threads=1"], False, 1) for core in self.cores]
+        self.single = []
+        self.steps([self.team])  # which says what is wrong, once
+        self.single = [Contender(f"one thread, core {core}", ["taskset", "-c", str(core)] + command + ["--threads=1"], False, 1)
+                       for core in self.cores]
+        self.steps(self.single)
 
-    def start(self):
-        everybody = [self.team] + self.single
-        for c in everybody:
+    def steps(self, contenders):
+        """A step of each, at once: their seconds."""
+        time.sleep(0.02)  # threads of whoever was before stop to wait actively
+        for c in contenders:
             c.ask(c.only)
-        if any(c.answer() is None for c in everybody):
-            sys.exit(1)  # it has said why
+        seconds = [c.answer() for c in contenders]
+        if None in seconds:
+            sys.exit(f"{contenders[seconds.index(None)].name}: has ended")
+        return seconds
 
-    def team_steps(self):
-        for i in range(3):
-            self.team.step(self.threads, i > 0)
-        return self.team.seconds[self.threads][-2:]
-
-    def together(self):
-        time.sleep(0.02)  # the team's threads stop to wait actively
-        for c in self.single:
-            c.ask(1)
-        return [c.answer() for c in self.single]
+    def warm(self, contender):
+        """Two steps behind one that does not count."""
+        return [self.steps([contender])[0] for _ in range(3)][1:]
 
     def round(self, index):
-        before = self.team_steps()
-        one = self.single[index % self.threads]
-        one.step(1)
-        alone = one.seconds[1][-1]
-        team = statistics.median(before + self.team_steps())
-        rate = sum(1 / seconds for seconds in self.together())  # steps a second
+        before = self.warm(self.team)
+        alone = statistics.mean(self.warm(self.single[index % self.threads]))
+        team = statistics.mean(before + self.warm(self.team))
+        rate = sum(1 / seconds for seconds in self.steps(self.single))  # steps a second
         print(f"round {index + 1}: one thread {1e3 * alone:.0f} ms, {self.threads} threads {1e3 * team:.0f} ms, "
               f"{self.threads} processes at once {1e3 * self.threads / rate:.0f} ms", flush=True)
         return alone, team, rate
@@ -86,14 +85,14 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--sotto", required=True, help="path of bench_step")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the team; default: all cores")
-    p.add_argument("--rounds", type=int, default=12)
+    p.add_argument("--rounds", type=int, help="default: one for every core, 12 at least")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192; 2.5 GB for every core")
     p.add_argument("--mixed", action="store_true", help="bf16 parameters and products")
     p.add_argument("--kernels", help="amx, v4, v3, bf16 or baseline, instead of the best that there are")
     a = p.parse_args()
+    a.rounds = a.rounds or max(12, a.threads)
     scaling = Scaling(a)
     try:
-        scaling.start()
         rounds = [scaling.round(i) for i in range(a.rounds)]
         report(rounds, a.threads)
     finally:

@@ -113,17 +113,19 @@ enum sotto_status mpi_poll(struct mpi_member *m, mpi_look *look, void *arg, doub
         TRY(look(m, arg, &done));
         const struct moment before = at;
         at = moment_now();
-        if (has_worked(before, at, polls == 1)) {
+        waited = at.clock - begin;
+        const bool worked = has_worked(before, at, polls == 1), enough = worked || polls >= POLLS;
+        if (done || (enough && waited >= longest))
+            break;
+        mpi_roll_step(m, &call, at.clock, waited);
+        if (worked) {
             sleep = within(SHORTEST_SLEEP, sleep / 2, LONGEST_SLEEP);
             polls = 1;
-        } else if (polls >= POLLS && !done) {
-            if (waited >= longest)
-                break;
+        } else if (enough) {
             sleep_for(fmin(sleep, longest - waited));
-            waited = clock_now(&clock_real) - begin;
-            mpi_roll_step(m, &call, begin + waited, waited);
-            sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
             at = moment_now();
+            waited = at.clock - begin;
+            sleep = within(0, sleep * 2, within(LONG_SLEEP, SLEEP_SHARE * waited, LONGEST_SLEEP));
             polls = 0;
         }
     }

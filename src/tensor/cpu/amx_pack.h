@@ -19,9 +19,9 @@ enum {
 /* Compiled for either number of parts. */
 #define FOR_PARTS static inline __attribute__((always_inline))
 
-/* The unit multiplies pairs of k, which ones is all the same to it: of one part, which is converted
- * by an instruction or is there already, those that lie side by side; of three, k and k + 16, since
- * two lines become one of such pairs without permuting words. */
+/* The unit multiplies pairs of k, and any two may be a pair. Of one part they are neighbours: an
+ * instruction converts them so, and bf16 lies so. Of three they are k and k + 16, since two lines
+ * become one of such pairs without permuting words. */
 FOR_PARTS int to_mate(int parts)
 {
     return parts == WHOLE ? DEEP / 2 : 1;

@@ -15,11 +15,18 @@ enum { ROWS_AHEAD = 16 };
 enum { ROWS_AHEAD = 0 };
 #endif
 
-/* Asks for what a strip of so many bytes in every row is copied from next. */
-static inline __attribute__((always_inline)) void fetch_row(const void *row, size_t bytes)
+/* Asks for what will be read so many bytes behind x, wherever that is. */
+static inline __attribute__((always_inline)) void fetch_ahead(const void *x, size_t bytes)
 {
-    __builtin_prefetch(row);
-    __builtin_prefetch((const char *)row + bytes - 1);
+    __builtin_prefetch((const void *)((uintptr_t)x + bytes));
+}
+
+/* The same of all `bytes` of a row, at most two lines. */
+static inline __attribute__((always_inline)) void fetch_row(const void *x, size_t ahead,
+                                                            size_t bytes)
+{
+    fetch_ahead(x, ahead);
+    fetch_ahead(x, ahead + bytes - 1);
 }
 
 /* to[l][i] = x[l][i] for i < n, zero up to `width`. */
@@ -29,7 +36,7 @@ static inline __attribute__((always_inline)) void copy_strip(float *to, const fl
     if (n == width) {
         for (int l = 0; l < k; l++, to += width, x += ld) {
             if (ROWS_AHEAD)
-                fetch_row(x + ROWS_AHEAD * ld, (size_t)width * sizeof *x);
+                fetch_row(x, ROWS_AHEAD * ld * sizeof *x, (size_t)width * sizeof *x);
             memcpy(to, x, (size_t)width * sizeof *to);
         }
         return;
