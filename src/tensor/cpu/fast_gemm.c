@@ -81,9 +81,9 @@ static void tile(int k, const float *a, const float *b, float *c, size_t ldc, co
     }
     for (int l = 0; l < k; l++, a += ROWS, b += COLUMNS) {
         vec row[VECTORS];
-        if (A_AHEAD)
+        if (A_AHEAD > 0)
             fetch_ahead(a, A_AHEAD * ROWS * sizeof *a);
-        for (int j = 0; B_AHEAD && j < VECTORS; j++)
+        for (int j = 0; B_AHEAD > 0 && j < VECTORS; j++)
             fetch_ahead(b + j * LANES, B_AHEAD * COLUMNS * sizeof *b);
         for (int j = 0; j < VECTORS; j++)
             row[j] = *(const vec_at *)(b + j * LANES);
@@ -163,7 +163,7 @@ static void pack_b_half(float *to, const uint16_t *b, size_t ld, int n, int k, b
     enum { DEEP = 64 }; /* a line of b's, or two */
     float wide[COLUMNS * DEEP];
     for (int l = 0; !turned && l < k; l++, to += COLUMNS, b += ld) {
-        if (ROWS_AHEAD)
+        if (ROWS_AHEAD > 0)
             fetch_row(b, ROWS_AHEAD * ld * sizeof *b, COLUMNS * sizeof *b);
         widen(to, b, n);
         for (int j = n; j < COLUMNS; j++)

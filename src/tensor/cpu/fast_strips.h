@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) void copy_strip(float *to, const fl
 {
     if (n == width) {
         for (int l = 0; l < k; l++, to += width, x += ld) {
-            if (ROWS_AHEAD)
+            if (ROWS_AHEAD > 0)
                 fetch_row(x, ROWS_AHEAD * ld * sizeof *x, (size_t)width * sizeof *x);
             memcpy(to, x, (size_t)width * sizeof *to);
         }
