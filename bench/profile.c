@@ -161,10 +161,10 @@ static void layernorm_forward(struct device *d, const struct norm *p, struct vie
 
 static void layernorm_backward(struct device *d, const struct norm *p, struct view dx,
                                struct view dgain, struct view dbias, struct view dy, struct view x,
-                               struct view gain, struct view stats, bool add)
+                               struct view gain, struct view stats, struct view from)
 {
     TIMED(LAYERNORM_BACKWARD, 0,
-          real->layernorm_backward(d, p, dx, dgain, dbias, dy, x, gain, stats, add));
+          real->layernorm_backward(d, p, dx, dgain, dbias, dy, x, gain, stats, from));
 }
 
 static void gelu_forward(struct device *d, enum gelu_kind kind, struct view y, struct view x,
@@ -294,9 +294,9 @@ static void rmsnorm_forward(struct device *d, const struct norm *p, struct view 
 
 static void rmsnorm_backward(struct device *d, const struct norm *p, struct view dx,
                              struct view dgain, struct view dy, struct view x, struct view gain,
-                             struct view stats, bool add)
+                             struct view stats, struct view from)
 {
-    TIMED(RMSNORM_BACKWARD, 0, real->rmsnorm_backward(d, p, dx, dgain, dy, x, gain, stats, add));
+    TIMED(RMSNORM_BACKWARD, 0, real->rmsnorm_backward(d, p, dx, dgain, dy, x, gain, stats, from));
 }
 
 static void rope(struct device *d, const struct rope *p, struct view x, bool inverse)

@@ -77,7 +77,7 @@ struct pass {
     struct view places;  /* (optional) (rows) uint8: where the target came, 1: first */
 };
 
-/* Where a layer reads and writes. Backward may be given dx == dy (see `in_place`). */
+/* Where a layer reads and writes. Backward may be given dx == dy (see `passes_on`). */
 struct flow {
     struct view x, y;   /* input and output, laid out as their edges */
     struct view dx, dy; /* their gradients; none in forward          */
@@ -88,7 +88,7 @@ struct layer;
 
 struct layer_ops {
     const char *name;
-    bool in_place; /* dx may be dy: the layer adds to the gradient that passes through */
+    bool passes_on; /* dx = dy + something; dx may be dy */
     struct edge (*output)(const struct layer *layer, struct extent e); /* (optional) none */
     /* Bytes; (optional) 0. */
     size_t (*saved)(const struct layer *layer, struct extent e);
@@ -161,6 +161,14 @@ static inline void projection_backward(struct pass *pass, const struct linear *p
     }
     dev->ops->linear_backward_w(dev, p, dw, dbias, dy, x);
     dev->ops->linear_backward_x(dev, p, dx, dy, w, add);
+}
+
+/* The gradient in front of a layer that passes on, before it adds to it. */
+static inline void start_dx(struct pass *pass, struct flow flow, int width)
+{
+    if (flow.dx.data != flow.dy.data)
+        pass->dev->ops->copy(pass->dev, flow.dx, flow.dy,
+                             extent_tokens(pass->extent) * (size_t)width);
 }
 
 #endif

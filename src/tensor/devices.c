@@ -102,7 +102,7 @@ enum place device_place(const char *name)
 bool device_keeps(const char *name, int threads)
 {
     const struct ops *ops = table_of(name);
-    return device_place(name) == PLACE_DEVICE || (ops == &ops_cpu && threads > MANY_THREADS);
+    return device_place(name) == PLACE_DEVICE || (ops && ops->own_caches && threads > MANY_THREADS);
 }
 
 enum sotto_status device_open(struct device *dev, const char *name, struct memory *memory,

@@ -178,7 +178,8 @@ typedef enum sotto_status device_call(void *stream, const struct view *v, const 
 
 struct ops {
     const char *name;
-    enum place place;                              /* of its memory */
+    enum place place; /* of its memory */
+    bool own_caches;  /* of each thread: to write what others have just read takes longer */
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
     /* (optional) Others of its kernels than `open` chose. */
     enum sotto_status (*select)(struct device *dev, const char *kernels);
@@ -269,16 +270,17 @@ struct ops {
     /* y = (x - mean) * rstd * gain + bias; bias (optional). stats is fp32 (rows, 2): mean, rstd. */
     void (*layernorm_forward)(struct device *dev, const struct norm *p, struct view y,
                               struct view x, struct view gain, struct view bias, struct view stats);
-    /* dx = or, when `add`, +=; dgain, dbias (optional) +=. dx may be dy. */
+    /* dx = `from` (optional) + what comes through; dgain, dbias (optional) +=. dx may be `from`, or
+     * dy where there is none. */
     void (*layernorm_backward)(struct device *dev, const struct norm *p, struct view dx,
                                struct view dgain, struct view dbias, struct view dy, struct view x,
-                               struct view gain, struct view stats, bool add);
+                               struct view gain, struct view stats, struct view from);
     /* y = x * rstd * gain, rstd = 1/sqrt(mean(x^2) + eps). stats is fp32 (rows, 2): 0, rstd. */
     void (*rmsnorm_forward)(struct device *dev, const struct norm *p, struct view y, struct view x,
                             struct view gain, struct view stats);
     void (*rmsnorm_backward)(struct device *dev, const struct norm *p, struct view dx,
                              struct view dgain, struct view dy, struct view x, struct view gain,
-                             struct view stats, bool add);
+                             struct view stats, struct view from);
 
     void (*gelu_forward)(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
                          size_t count);

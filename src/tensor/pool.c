@@ -17,6 +17,7 @@ void pool_free(struct pool *pool)
         buffer_free(&block->buffer);
         free(block);
     }
+    pool->made = NULL;
 }
 
 static void lend(struct pool *pool, struct pool_block *block, size_t bytes)
@@ -25,6 +26,35 @@ static void lend(struct pool *pool, struct pool_block *block, size_t bytes)
     pool->live += bytes;
     pool->peak = pool->live > pool->peak ? pool->live : pool->peak;
     pool->high = pool->live > pool->high ? pool->live : pool->high;
+}
+
+/* One that is idle, and the next in the list behind it. */
+static void take_idle(struct pool *pool, struct pool_block **idle, size_t bytes,
+                      struct pool_block **out)
+{
+    *out = *idle;
+    *idle = (*idle)->next;
+    carve_limit((*out)->buffer.view, bytes,
+                (*out)->buffer.count * dtype_size((*out)->buffer.view.type));
+    lend(pool, *out, bytes);
+}
+
+static enum sotto_status take_new(struct pool *pool, enum dtype type, size_t count,
+                                  struct pool_block **out)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return fail(SOTTO_ENOMEM, "no memory for a pool block");
+    enum sotto_status st = buffer_init(&(*out)->buffer, pool->dev, type, count, pool->category);
+    if (st == SOTTO_OK) {
+        (*out)->older = pool->made;
+        pool->made = *out;
+        lend(pool, *out, count * dtype_size(type));
+    } else {
+        free(*out);
+        *out = NULL;
+    }
+    return st;
 }
 
 enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
@@ -38,25 +68,48 @@ enum sotto_status pool_take(struct pool *pool, enum dtype type, size_t count,
             (*p)->buffer.count <= 2 * count &&
             (!best || (*p)->buffer.count < (*best)->buffer.count))
             best = p;
-    if (best) {
-        *out = *best;
-        *best = (*best)->next;
-        carve_limit((*out)->buffer.view, count * dtype_size(type),
-                    (*out)->buffer.count * dtype_size(type));
-        lend(pool, *out, count * dtype_size(type));
-        return SOTTO_OK;
+    if (!best)
+        return take_new(pool, type, count, out);
+    take_idle(pool, best, count * dtype_size(type), out);
+    return SOTTO_OK;
+}
+
+static bool is_of(const struct pool_block *block, enum dtype type, size_t count)
+{
+    return block->buffer.view.type == type && block->buffer.count == count;
+}
+
+static int made_of(const struct pool *pool, enum dtype type, size_t count)
+{
+    int n = 0;
+    for (const struct pool_block *b = pool->made; b; b = b->older)
+        n += is_of(b, type, count);
+    return n;
+}
+
+/* The last in the list; NULL: none. */
+static struct pool_block **longest_idle_of(struct pool *pool, enum dtype type, size_t count)
+{
+    struct pool_block **last = NULL;
+    for (struct pool_block **p = &pool->idle; *p; p = &(*p)->next)
+        if (is_of(*p, type, count))
+            last = p;
+    return last;
+}
+
+/* How many are made depends on what is lent at most, not on what is when somebody takes: where
+ * blocks travel to other workers, that is a matter of time. */
+enum sotto_status pool_take_rested(struct pool *pool, enum dtype type, size_t count,
+                                   struct pool_block **out)
+{
+    struct pool_block **last;
+    while (!(last = longest_idle_of(pool, type, count)) ||
+           made_of(pool, type, count) <= POOL_RESTING) {
+        TRY(take_new(pool, type, count, out));
+        pool_give(pool, *out);
     }
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return fail(SOTTO_ENOMEM, "no memory for a pool block");
-    enum sotto_status st = buffer_init(&(*out)->buffer, pool->dev, type, count, pool->category);
-    if (st == SOTTO_OK) {
-        lend(pool, *out, count * dtype_size(type));
-    } else {
-        free(*out);
-        *out = NULL;
-    }
-    return st;
+    take_idle(pool, last, count * dtype_size(type), out);
+    return SOTTO_OK;
 }
 
 void pool_give(struct pool *pool, struct pool_block *block)

@@ -94,13 +94,15 @@ static inline float *lab_tensors(struct lab *l, struct view whole)
     return out;
 }
 
-/* One micro-batch on a tape of its own: the mean loss, and its gradient as lab_tensors. */
+/* One micro-batch on a tape of its own: the mean loss, and its gradient as lab_tensors. Many
+ * threads keep what they can. */
 static inline double lab_gradient(struct lab *l, const struct batch *batch, bool recompute,
                                   float **gradient)
 {
     struct tape tape;
+    const bool all = !recompute && l->dev.threads > MANY_THREADS;
     assert_ok(tape_init(&tape, &l->model, &l->dev, &l->pool,
-                        (struct extent){batch->rows, batch->t, DTYPE_F32, false}, recompute));
+                        (struct extent){batch->rows, batch->t, DTYPE_F32, all}, recompute));
     lab_zero(l);
     assert_ok(tape_run(&tape, batch, TAPE_TRAIN, 1 / (float)batch->n_targets, l->theta_stage,
                        l->grad_stage));

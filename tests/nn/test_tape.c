@@ -4,10 +4,11 @@
 #include "nn/lab.h"
 
 /* The same loss and gradient bits for any number of stages, with and without recomputation, on one
- * thread or two. */
+ * thread, two, or many, which may add to gradients elsewhere. */
 static void cuts_change_nothing(void **state)
 {
     (void)state;
+    static const int threads[] = {1, 2, MANY_THREADS + 1};
     for (int which = 0; which < TINY; which++) {
         struct lab whole;
         struct batch batch;
@@ -19,7 +20,7 @@ static void cuts_change_nothing(void **state)
         for (int n = 1; n <= whole.model.n_layer; n++) {
             for (int recompute = 0; recompute < 2; recompute++) {
                 struct lab l;
-                lab_open(&l, "cpu", 1 + n % 2, &tiny_configs[which], n);
+                lab_open(&l, "cpu", threads[(n + 2 * recompute) % 3], &tiny_configs[which], n);
                 assert_true(lab_gradient(&l, &batch, recompute, &have) == loss);
                 lab_assert_bits(have, want, count, "gradient");
                 free(have);
@@ -34,6 +35,37 @@ static void cuts_change_nothing(void **state)
         batch_free(&batch);
         lab_close(&whole);
     }
+}
+
+static int idle_of(const struct pool *pool, size_t count)
+{
+    int n = 0;
+    for (const struct pool_block *b = pool->idle; b; b = b->next)
+        n += b->buffer.view.type == DTYPE_F32 && b->buffer.count == count;
+    return n;
+}
+
+/* Where many threads keep all they can, gradients go from block to block: the same ones in every
+ * round. Otherwise there is one, which layers add to. */
+static void gradients_elsewhere(void **state)
+{
+    (void)state;
+    struct batch batch;
+    tiny_batch(&batch, 2, 11, 29, 5, true);
+    for (int many = 0; many < 2; many++) {
+        struct lab l;
+        float *gradient;
+        lab_open(&l, "cpu", many ? MANY_THREADS + 1 : MANY_THREADS, &tiny_configs[0], 1);
+        const size_t count = 2 * 11 * (size_t)l.model.config.width;
+        const int want = many && l.dev.ops->own_caches ? POOL_RESTING + 1 : 1;
+        for (int round = 0; round < 3; round++) {
+            lab_gradient(&l, &batch, false, &gradient);
+            free(gradient);
+            assert_int_equal(idle_of(&l.pool, count), want);
+        }
+        lab_close(&l);
+    }
+    batch_free(&batch);
 }
 
 /* Weights of projections are written, and a table where the head reads it too. */
@@ -465,6 +497,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cuts_change_nothing),
+        cmocka_unit_test(gradients_elsewhere),
         cmocka_unit_test(fresh_gradients),
         cmocka_unit_test(fresh_in_chunks),
         cmocka_unit_test(fresh_without_targets),

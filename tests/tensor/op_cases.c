@@ -156,26 +156,33 @@ static int norm_operands(const struct op_case *c, struct operand *out)
     out[6] = gradient("dx", KIND_ACTIVATION, rows * width, 0, has(c, CASE_ADD));
     out[7] = gradient("dgain", KIND_GRADIENT, dgain, 1, true);
     out[8] = gradient("dbias", KIND_GRADIENT, dgain ? bias : 0, 2, true);
-    return 9;
+    out[9] = operand("from", ROLE_SAVED, KIND_ACTIVATION, has(c, CASE_RESIDUAL) ? rows * width : 0);
+    return 10;
 }
 
 static void norm_run(struct device *dev, const struct op_case *c, struct view *v, int pass)
 {
     struct norm p = {c->d[0], c->d[1], 1e-3f};
-    bool layer = c->op[0] == 'l', add = has(c, CASE_ADD);
-    struct view dy = v[5];
+    const size_t count = (size_t)p.rows * (size_t)p.width;
+    bool layer = c->op[0] == 'l';
+    struct view dy = v[5], from = has(c, CASE_ADD) ? v[6] : view_none;
     if (pass == 1 && has(c, CASE_ALIAS)) {
-        dev->ops->copy(dev, v[6], dy, (size_t)p.rows * (size_t)p.width);
+        dev->ops->copy(dev, v[6], dy, count);
         dy = v[6];
+    }
+    if (pass == 1 && has(c, CASE_RESIDUAL)) { /* what is added to lies apart */
+        from = v[9];
+        dev->ops->copy(dev, from, v[6], count);
+        dev->ops->fill(dev, v[6], count, 7);
     }
     if (pass == 0 && layer)
         dev->ops->layernorm_forward(dev, &p, v[3], v[0], v[1], v[2], v[4]);
     else if (pass == 0)
         dev->ops->rmsnorm_forward(dev, &p, v[3], v[0], v[1], v[4]);
     else if (layer)
-        dev->ops->layernorm_backward(dev, &p, v[6], v[7], v[8], dy, v[0], v[1], v[4], add);
+        dev->ops->layernorm_backward(dev, &p, v[6], v[7], v[8], dy, v[0], v[1], v[4], from);
     else
-        dev->ops->rmsnorm_backward(dev, &p, v[6], v[7], dy, v[0], v[1], v[4], add);
+        dev->ops->rmsnorm_backward(dev, &p, v[6], v[7], dy, v[0], v[1], v[4], from);
 }
 
 /* gelu: d = count */
@@ -806,6 +813,8 @@ const struct op_case op_cases[] = {
     {"layernorm", {9, 264}, CASE_BIAS},
     {"layernorm", {21, 712}, CASE_BIAS},
     {"layernorm", {37, 776}, CASE_BIAS | CASE_ADD},
+    {"layernorm", {35, 24}, CASE_BIAS | CASE_ADD | CASE_RESIDUAL},
+    {"layernorm", {67, 776}, CASE_BIAS | CASE_ADD | CASE_RESIDUAL},
     {"layernorm", {5, 1032}, CASE_BIAS},
     {"layernorm", {130, 768}, CASE_BIAS | CASE_ADD},
     {"layernorm", {67, 2056}, CASE_BIAS | CASE_ALIAS},
@@ -813,6 +822,9 @@ const struct op_case op_cases[] = {
     {"rmsnorm", {1, 1}, 0},
     {"rmsnorm", {3, 7}, CASE_ADD},
     {"rmsnorm", {5, 33}, CASE_ALIAS},
+    {"rmsnorm", {34, 33}, CASE_ADD | CASE_RESIDUAL},
+    {"rmsnorm", {67, 776}, CASE_ADD | CASE_RESIDUAL},
+    {"rmsnorm", {67, 768}, CASE_ADD},
     {"rmsnorm", {4, 48}, CASE_SPARE},
     {"rmsnorm", {333, 130}, 0},
     {"gelu", {1}, 0},

@@ -37,12 +37,12 @@ enum { OPERANDS = 16, PASSES = 3 };
 
 enum case_flag {
     CASE_BIAS = 1,
-    CASE_RESIDUAL = 2,
-    CASE_ADD = 4,     /* dx += */
-    CASE_ALIAS = 8,   /* the residual is y; dx is dy */
-    CASE_IN_OUT = 16, /* weight layout               */
-    CASE_EXACT = 32,  /* gelu kind                   */
-    CASE_FUSED = 64,  /* q, k, v in one row          */
+    CASE_RESIDUAL = 2, /* norms: with CASE_ADD, apart from dx */
+    CASE_ADD = 4,      /* dx += */
+    CASE_ALIAS = 8,    /* the residual is y; dx is dy */
+    CASE_IN_OUT = 16,  /* weight layout               */
+    CASE_EXACT = 32,   /* gelu kind                   */
+    CASE_FUSED = 64,   /* q, k, v in one row          */
     CASE_PEEK = 128,
     CASE_NESTEROV = 256,
     CASE_FIRST = 512,

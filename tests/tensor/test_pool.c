@@ -44,6 +44,56 @@ static void second_round_allocates_nothing(void **state)
     assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 0);
 }
 
+/* A block that was given back comes again when POOL_RESTING others have; no other size does. */
+static void the_longest_rested(void **state)
+{
+    (void)state;
+    struct pool pool;
+    struct pool_block *block[20], *other = NULL;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    other = take(&pool, DTYPE_F32, 110);
+    pool_give(&pool, other);
+    for (int i = 0; i < 20; i++) {
+        assert_ok(pool_take_rested(&pool, DTYPE_F32, 100, &block[i]));
+        assert_int_equal(block[i]->buffer.count, 100);
+        if (i > POOL_RESTING)
+            assert_ptr_equal(block[i], block[i - POOL_RESTING - 1]);
+        for (int j = i > POOL_RESTING ? i - POOL_RESTING : 0; j < i; j++)
+            assert_ptr_not_equal(block[i], block[j]);
+        if (i > 0)
+            pool_give(&pool, block[i - 1]); /* as a gradient is handed on */
+    }
+    pool_give(&pool, block[19]);
+    assert_int_equal(pool.live, 0);
+    assert_int_equal(pool.peak, 2 * 400);
+    assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 4 * (110 + (POOL_RESTING + 1) * 100));
+    pool_free(&pool);
+}
+
+/* Who holds some of them for a while makes no difference to how many there are. */
+static void rested_and_held(void **state)
+{
+    (void)state;
+    struct pool pool;
+    pool_init(&pool, &dev, MEMORY_ACTIVATIONS);
+    for (int round = 0; round < 8; round++) {
+        struct pool_block *block[3], *held[POOL_RESTING];
+        const int n = round % POOL_RESTING;
+        for (int i = 0; i < n; i++)
+            held[i] = take(&pool, DTYPE_F32, 100);
+        for (int i = 0; i < 3; i++) {
+            assert_ok(pool_take_rested(&pool, DTYPE_F32, 100, &block[i]));
+            if (i > 0)
+                pool_give(&pool, block[i - 1]);
+        }
+        pool_give(&pool, block[2]);
+        for (int i = 0; i < n; i++)
+            pool_give(&pool, held[i]);
+        assert_int_equal(memory.now[MEMORY_ACTIVATIONS], 400 * (POOL_RESTING + 1));
+    }
+    pool_free(&pool);
+}
+
 /* What takers hold, by what they asked for: neither idle blocks nor the rest of a larger one. */
 static void live_bytes(void **state)
 {
@@ -151,6 +201,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST_ON_CPU(second_round_allocates_nothing),
+        TEST_ON_CPU(the_longest_rested),
+        TEST_ON_CPU(rested_and_held),
         TEST_ON_CPU(live_bytes),
         TEST_ON_CPU(best_fit),
         TEST_ON_CPU(types_do_not_mix),

@@ -99,10 +99,10 @@ static void check_norm(struct device *dev, bool rms)
     begin(dgain, WIDTH);
     begin(dbias, WIDTH);
     if (rms)
-        dev->ops->rmsnorm_backward(dev, &p, v_dx, v_dgain, v_dy, v_x, v_gain, v_stats, false);
+        dev->ops->rmsnorm_backward(dev, &p, v_dx, v_dgain, v_dy, v_x, v_gain, v_stats, view_none);
     else
         dev->ops->layernorm_backward(dev, &p, v_dx, v_dgain, view_of(dbias, DTYPE_BF16), v_dy, v_x,
-                                     v_gain, v_stats, false);
+                                     v_gain, v_stats, view_none);
     for (int i = 0; i < WIDTH; i++) {
         double sum = 0, sum_hat = 0;
         for (int r = 0; r < ROWS; r++) {

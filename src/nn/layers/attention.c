@@ -258,9 +258,9 @@ static void project_backward(const struct attention_layer *l, struct pass *pass,
     }
     if (l->qk_norm) {
         norm_backward(&l->q_norm, pass, theta, grad, q_width(l), d->q, d->q, k->q_raw, k->q_stats,
-                      false);
+                      view_none);
         norm_backward(&l->k_norm, pass, theta, grad, kv_width(l), d->k, d->k, k->k_raw, k->k_stats,
-                      false);
+                      view_none);
     }
     projection_backward(pass, &p, dn, param(pass, grad, l->q_w), param(pass, grad, l->q_b), d->q, n,
                         param(pass, theta, l->q_w), add);
@@ -283,7 +283,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 
     struct view dout = flow.dy; /* gradient of the out projection's result */
     if (l->norm_after) {
-        norm_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats, false);
+        norm_backward(&l->norm, pass, theta, grad, l->width, w.dn, flow.dy, k.out, k.stats,
+                      view_none);
         dout = w.dn;
     }
     projection_backward(pass, &p, w.d_o, param(pass, grad, l->o_w), param(pass, grad, l->o_b), dout,
@@ -292,6 +293,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     dev->ops->attention_backward(dev, &a, w.d.q, w.d.k, w.d.v, w.d_o, k.o, k.s.q, k.s.k, k.s.v,
                                  k.lse);
     if (l->norm_after) {
+        start_dx(pass, flow, l->width);
         project_backward(l, pass, theta, grad, flow.x, flow.dx, true, &k, &w.d);
         return;
     }
@@ -299,7 +301,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     if (!e.all)
         norm_forward(&l->norm, pass, theta, l->width, n, flow.x, k.stats);
     project_backward(l, pass, theta, grad, n, w.dn, false, &k, &w.d);
-    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, true);
+    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, k.stats, flow.dy);
 }
 
 static void writes(const struct layer *layer, struct table *table)
@@ -316,7 +318,7 @@ static void free_frequencies(struct layer *layer)
 }
 
 const struct layer_ops attention_ops = {.name = "attention",
-                                        .in_place = true,
+                                        .passes_on = true,
                                         .output = output,
                                         .saved = saved,
                                         .scratch = scratch,

@@ -80,7 +80,7 @@ static void reduce_backward(const struct classify_layer *l, struct pass *pass,
     const struct norm shape = {e.rows, l->width, l->norm.eps};
     dev->ops->layernorm_backward(dev, &shape, w->dn, param(pass, grad, l->norm.gain),
                                  param(pass, grad, l->norm.bias), w->dn, w->x,
-                                 param(pass, theta, l->norm.gain), w->stats, false);
+                                 param(pass, theta, l->norm.gain), w->stats, view_none);
     dev->ops->fill(dev, dx, extent_tokens(e) * (size_t)l->width, 0);
     dev->ops->copy_rows(dev, &first, dx, w->dn);
 }

@@ -71,7 +71,8 @@ static void chunked(const struct head_layer *l, struct pass *pass, const struct 
         loss_rows(pass, theta, grad, &p, l->w, -1, row, t.logits, t.n, t.dn);
     }
     if (grad)
-        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats, false);
+        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, t.dn, flow.x, t.stats,
+                      view_none);
 }
 
 static void forward(const struct layer *layer, struct pass *pass, const struct view *theta,

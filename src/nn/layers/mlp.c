@@ -146,7 +146,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
 
     struct view dout = flow.dy; /* gradient of down's output */
     if (l->norm_after) {
-        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats, false);
+        norm_backward(&l->norm, pass, theta, grad, l->width, dn, flow.dy, k.out, k.stats,
+                      view_none);
         dout = dn;
         n = flow.x;
     } else if (!e.all) {
@@ -161,6 +162,8 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     /* From here on `dn` is free again: with norm_after the gradient goes straight into dx. */
     struct view into = l->norm_after ? flow.dx : dn;
     bool add = l->norm_after;
+    if (l->norm_after)
+        start_dx(pass, flow, l->width);
     if (l->kind == MLP_SWIGLU) {
         ops->swiglu_backward(dev, w.dgate, dup, dup, k.gate, k.up, wide_count);
         projection_backward(pass, &widen, into, param(pass, grad, l->gate_w), view_none, w.dgate, n,
@@ -175,7 +178,7 @@ static void backward(const struct layer *layer, struct pass *pass, const struct 
     projection_backward(pass, &widen, into, param(pass, grad, l->up_w), dup_b, dup, n,
                         param(pass, theta, l->up_w), add);
     if (!l->norm_after)
-        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, true);
+        norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, dn, flow.x, k.stats, flow.dy);
 }
 
 static void writes(const struct layer *layer, struct table *table)
@@ -187,7 +190,7 @@ static void writes(const struct layer *layer, struct table *table)
 }
 
 const struct layer_ops mlp_ops = {.name = "mlp",
-                                  .in_place = true,
+                                  .passes_on = true,
                                   .output = output,
                                   .saved = saved,
                                   .scratch = scratch,

@@ -101,8 +101,7 @@ static void up_backward(const struct layer *layer, struct pass *pass, const stru
     ops->linear_backward_w(pass->dev, &wide, param(pass, grad, l->up_w), param(pass, grad, l->up_b),
                            dup, w.n);
     ops->linear_backward_x(pass->dev, &wide, w.dn, dup, param(pass, theta, l->up_w), false);
-    ops->copy(pass->dev, flow.dx, flow.dy, narrow_count(l, pass->extent));
-    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, stats, true);
+    norm_backward(&l->norm, pass, theta, grad, l->width, flow.dx, w.dn, flow.x, stats, flow.dy);
 }
 
 static void up_writes(const struct layer *layer, struct table *table)

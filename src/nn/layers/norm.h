@@ -28,16 +28,16 @@ static inline void norm_forward(const struct norm_part *n, struct pass *pass,
 static inline void norm_backward(const struct norm_part *n, struct pass *pass,
                                  const struct view *theta, const struct view *grad, int width,
                                  struct view dx, struct view dy, struct view x, struct view stats,
-                                 bool add)
+                                 struct view from)
 {
     const struct norm shape = {(int)extent_tokens(pass->extent), width, n->eps};
     const struct ops *ops = pass->dev->ops;
     struct view gain = param(pass, theta, n->gain), dgain = param(pass, grad, n->gain);
     if (n->kind == NORM_LAYER)
         ops->layernorm_backward(pass->dev, &shape, dx, dgain, param(pass, grad, n->bias), dy, x,
-                                gain, stats, add);
+                                gain, stats, from);
     else
-        ops->rmsnorm_backward(pass->dev, &shape, dx, dgain, dy, x, gain, stats, add);
+        ops->rmsnorm_backward(pass->dev, &shape, dx, dgain, dy, x, gain, stats, from);
 }
 
 #endif

@@ -378,10 +378,10 @@ static void apart_sgd(struct device *dev, const struct sgd *p, const struct stre
     P(struct linear, p) V(dx) V(dw) V(dbias) V(dy) V(x) V(w) N(bool, add)
 #define ARGS_layernorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(bias) V(stats)
 #define ARGS_layernorm_backward(V, N, P)                                                           \
-    P(struct norm, p) V(dx) V(dgain) V(dbias) V(dy) V(x) V(gain) V(stats) N(bool, add)
+    P(struct norm, p) V(dx) V(dgain) V(dbias) V(dy) V(x) V(gain) V(stats) V(from)
 #define ARGS_rmsnorm_forward(V, N, P) P(struct norm, p) V(y) V(x) V(gain) V(stats)
 #define ARGS_rmsnorm_backward(V, N, P)                                                             \
-    P(struct norm, p) V(dx) V(dgain) V(dy) V(x) V(gain) V(stats) N(bool, add)
+    P(struct norm, p) V(dx) V(dgain) V(dy) V(x) V(gain) V(stats) V(from)
 #define ARGS_gelu_forward(V, N, P) N(enum gelu_kind, kind) V(y) V(x) N(size_t, count)
 #define ARGS_gelu_backward(V, N, P) N(enum gelu_kind, kind) V(dx) V(dy) V(x) N(size_t, count)
 #define ARGS_swiglu_forward(V, N, P) V(y) V(gate) V(up) N(size_t, count)

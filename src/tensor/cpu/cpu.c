@@ -127,6 +127,7 @@ static const struct ops takes = {
 
 const struct ops ops_cpu = {
     .name = "cpu",
+    .own_caches = true,
     .takes = &takes,
     .open = cpu_open,
     .select = cpu_select,

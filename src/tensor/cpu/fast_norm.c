@@ -47,9 +47,9 @@ static void accumulate(float *y, const float *x, int n)
         y[i] += x[i];
 }
 
-/* dx = rstd * (d - mean(d) - xhat mean(d xhat)) with d = dy gain, xhat = (x - mean) rstd. */
+/* dx = from + rstd * (d - mean(d) - xhat mean(d xhat)) with d = dy gain, xhat = (x - mean) rstd. */
 static void layer_backward(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                           const float *gain, const float stats[2], int width, bool add)
+                           const float *gain, const float stats[2], const float *from, int width)
 {
     float mean = stats[0], rstd = stats[1], mean_d = 0, mean_dx = 0;
     if (dgain) {
@@ -72,10 +72,10 @@ static void layer_backward(float *dx, float *dgain, float *dbias, const float *d
         accumulate(dbias, dy, width);
     mean_d /= (float)width;
     mean_dx /= (float)width;
-    if (add) {
+    if (from) {
 #pragma omp simd
         for (int i = 0; i < width; i++)
-            dx[i] += rstd * (dy[i] * gain[i] - mean_d - (x[i] - mean) * rstd * mean_dx);
+            dx[i] = from[i] + rstd * (dy[i] * gain[i] - mean_d - (x[i] - mean) * rstd * mean_dx);
     } else {
 #pragma omp simd
         for (int i = 0; i < width; i++)
@@ -94,9 +94,9 @@ static void rms_forward(float *y, const float *x, const float *gain, float stats
         y[i] = x[i] * rstd * gain[i];
 }
 
-/* dx = rstd * (d - xhat mean(d xhat)) with d = dy gain, xhat = x rstd. */
+/* dx = from + rstd * (d - xhat mean(d xhat)) with d = dy gain, xhat = x rstd. */
 static void rms_backward(float *dx, float *dgain, const float *dy, const float *x,
-                         const float *gain, const float stats[2], int width, bool add)
+                         const float *gain, const float stats[2], const float *from, int width)
 {
     float rstd = stats[1], mean_dx = 0;
 #pragma omp simd reduction(+ : mean_dx)
@@ -108,10 +108,10 @@ static void rms_backward(float *dx, float *dgain, const float *dy, const float *
         for (int i = 0; i < width; i++)
             dgain[i] += dy[i] * (x[i] * rstd);
     }
-    if (add) {
+    if (from) {
 #pragma omp simd
         for (int i = 0; i < width; i++)
-            dx[i] += rstd * (dy[i] * gain[i] - x[i] * rstd * mean_dx);
+            dx[i] = from[i] + rstd * (dy[i] * gain[i] - x[i] * rstd * mean_dx);
     } else {
 #pragma omp simd
         for (int i = 0; i < width; i++)

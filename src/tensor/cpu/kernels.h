@@ -49,13 +49,13 @@ struct norm_kernels {
     /* bias may be NULL; stats: mean, rstd */
     void (*layer_forward)(float *y, const float *x, const float *gain, const float *bias,
                           float stats[2], int width, float eps);
-    /* dx = or +=; dgain and dbias += unless NULL; dx may be dy */
+    /* dx = `from` (optional) + ...; dgain and dbias += unless NULL; dx may be `from` or dy */
     void (*layer_backward)(float *dx, float *dgain, float *dbias, const float *dy, const float *x,
-                           const float *gain, const float stats[2], int width, bool add);
+                           const float *gain, const float stats[2], const float *from, int width);
     void (*rms_forward)(float *y, const float *x, const float *gain, float stats[2], int width,
                         float eps);
     void (*rms_backward)(float *dx, float *dgain, const float *dy, const float *x,
-                         const float *gain, const float stats[2], int width, bool add);
+                         const float *gain, const float stats[2], const float *from, int width);
 };
 
 struct activation_kernels {

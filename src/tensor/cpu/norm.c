@@ -79,29 +79,42 @@ void cpu_layernorm_forward(struct device *dev, const struct norm *p, struct view
     forward(dev, p, y, x, gain, bias, stats, false);
 }
 
+/* What is read here is in this thread's cache anyway. */
+static float *place_dx(const struct plan *plan, struct view dx, struct view dy, struct view from,
+                       size_t at, float *room)
+{
+    const bool read = dx.data == dy.data || dx.data == from.data;
+    return read ? place(dx, at, room) : place_sent(plan->k, dx, at, room);
+}
+
 void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                             struct view dgain, struct view dbias, struct view dy, struct view x,
-                            struct view gain, struct view stats, bool add)
+                            struct view gain, struct view stats, struct view from)
 {
     struct plan plan;
     size_t width = (size_t)p->width;
     if (!plan_init(&plan, dev, p, gain, view_none, 2))
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
-    for (int b = 0; b < plan.blocks; b++) {
-        float *room = plan.rooms + 3 * width * (size_t)thread_index();
-        float *sums = plan.partials + 2 * width * (size_t)b;
-        int end = min_int(p->rows, (b + 1) * plan.block_rows);
-        for (int r = b * plan.block_rows; r < end; r++) {
-            size_t at = (size_t)r * width;
-            float *out = add ? load(plan.k, dx, at, width, room) : place(dx, at, room);
-            plan.k->norm->layer_backward(out, dgain.data ? sums : NULL,
-                                         dbias.data ? sums + width : NULL,
-                                         load(plan.k, dy, at, width, room + width),
-                                         load(plan.k, x, at, width, room + 2 * width), plan.gain,
-                                         (const float *)stats.data + 2 * r, p->width, add);
-            store(plan.k, dx, at, width, out);
+#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+    {
+#pragma omp for schedule(static) nowait
+        for (int b = 0; b < plan.blocks; b++) {
+            float *room = plan.rooms + 3 * width * (size_t)thread_index();
+            float *sums = plan.partials + 2 * width * (size_t)b;
+            int end = min_int(p->rows, (b + 1) * plan.block_rows);
+            for (int r = b * plan.block_rows; r < end; r++) {
+                size_t at = (size_t)r * width;
+                float *out = place_dx(&plan, dx, dy, from, at, room);
+                plan.k->norm->layer_backward(out, dgain.data ? sums : NULL,
+                                             dbias.data ? sums + width : NULL,
+                                             load(plan.k, dy, at, width, room + width),
+                                             load(plan.k, x, at, width, room + 2 * width),
+                                             plan.gain, (const float *)stats.data + 2 * r,
+                                             load(plan.k, from, at, width, room), p->width);
+                send(plan.k, dx, at, width, out);
+            }
         }
+        sent(plan.k);
     }
     add_partials(&plan, dgain, 0, width);
     add_partials(&plan, dbias, 1, width);
@@ -115,25 +128,31 @@ void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y
 
 void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                           struct view dgain, struct view dy, struct view x, struct view gain,
-                          struct view stats, bool add)
+                          struct view stats, struct view from)
 {
     struct plan plan;
     size_t width = (size_t)p->width;
     if (!plan_init(&plan, dev, p, gain, view_none, 1))
         return;
-#pragma omp parallel for schedule(static) num_threads(team(dev, width *(size_t)p->rows))
-    for (int b = 0; b < plan.blocks; b++) {
-        float *room = plan.rooms + 3 * width * (size_t)thread_index();
-        int end = min_int(p->rows, (b + 1) * plan.block_rows);
-        for (int r = b * plan.block_rows; r < end; r++) {
-            size_t at = (size_t)r * width;
-            float *out = add ? load(plan.k, dx, at, width, room) : place(dx, at, room);
-            plan.k->norm->rms_backward(out, dgain.data ? plan.partials + width * (size_t)b : NULL,
-                                       load(plan.k, dy, at, width, room + width),
-                                       load(plan.k, x, at, width, room + 2 * width), plan.gain,
-                                       (const float *)stats.data + 2 * r, p->width, add);
-            store(plan.k, dx, at, width, out);
+#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
+    {
+#pragma omp for schedule(static) nowait
+        for (int b = 0; b < plan.blocks; b++) {
+            float *room = plan.rooms + 3 * width * (size_t)thread_index();
+            int end = min_int(p->rows, (b + 1) * plan.block_rows);
+            for (int r = b * plan.block_rows; r < end; r++) {
+                size_t at = (size_t)r * width;
+                float *out = place_dx(&plan, dx, dy, from, at, room);
+                plan.k->norm->rms_backward(out,
+                                           dgain.data ? plan.partials + width * (size_t)b : NULL,
+                                           load(plan.k, dy, at, width, room + width),
+                                           load(plan.k, x, at, width, room + 2 * width), plan.gain,
+                                           (const float *)stats.data + 2 * r,
+                                           load(plan.k, from, at, width, room), p->width);
+                send(plan.k, dx, at, width, out);
+            }
         }
+        sent(plan.k);
     }
     add_partials(&plan, dgain, 0, width);
 }

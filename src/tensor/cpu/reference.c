@@ -146,7 +146,7 @@ static void norm_forward(const struct norm *p, struct view y, struct view x, str
 
 static void norm_backward(const struct norm *p, struct view dx, struct view dgain,
                           struct view dbias, struct view dy, struct view x, struct view gain,
-                          struct view stats, bool center, bool add)
+                          struct view stats, bool center, struct view from)
 {
     size_t width = (size_t)p->width, rows = (size_t)p->rows;
     for (size_t i = 0; i < width; i++) { /* before dx, which may be dy */
@@ -170,8 +170,9 @@ static void norm_backward(const struct norm *p, struct view dx, struct view dgai
         }
         for (size_t i = 0; i < width; i++) {
             double hat = (get(x, r * width + i) - mean) * rstd;
-            put_add(dx, r * width + i,
-                    rstd * (get(dy, r * width + i) * get(gain, i) - d - hat * d_hat), add);
+            const size_t at = r * width + i;
+            const double through = rstd * (get(dy, at) * get(gain, i) - d - hat * d_hat);
+            put(dx, at, from.data ? get(from, at) + through : through);
         }
     }
 }
@@ -187,10 +188,10 @@ static void reference_layernorm_forward(struct device *dev, const struct norm *p
 static void reference_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                                          struct view dgain, struct view dbias, struct view dy,
                                          struct view x, struct view gain, struct view stats,
-                                         bool add)
+                                         struct view from)
 {
     (void)dev;
-    norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, add);
+    norm_backward(p, dx, dgain, dbias, dy, x, gain, stats, true, from);
 }
 
 static void reference_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
@@ -202,10 +203,10 @@ static void reference_rmsnorm_forward(struct device *dev, const struct norm *p, 
 
 static void reference_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                                        struct view dgain, struct view dy, struct view x,
-                                       struct view gain, struct view stats, bool add)
+                                       struct view gain, struct view stats, struct view from)
 {
     (void)dev;
-    norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, add);
+    norm_backward(p, dx, dgain, view_none, dy, x, gain, stats, false, from);
 }
 
 /* gelu(x) = x * weight(x); *slope is the derivative of the weight. */

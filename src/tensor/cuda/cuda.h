@@ -163,12 +163,12 @@ void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct vie
                             struct view gain, struct view bias, struct view stats);
 void cuda_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                              struct view dgain, struct view dbias, struct view dy, struct view x,
-                             struct view gain, struct view stats, bool add);
+                             struct view gain, struct view stats, struct view from);
 void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
                           struct view gain, struct view stats);
 void cuda_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                            struct view dgain, struct view dy, struct view x, struct view gain,
-                           struct view stats, bool add);
+                           struct view stats, struct view from);
 void cuda_rope(struct device *dev, const struct rope *p, struct view x, bool inverse);
 void cuda_embedding_forward(struct device *dev, int batch, int t, int width, int start,
                             struct view y, struct view tokens, struct view table,

@@ -3,10 +3,12 @@
 
 static void norm_backward(struct device *dev, const struct norm *p, bool center, struct view dx,
                           struct view dgain, struct view dbias, struct view dy, struct view x,
-                          struct view gain, struct view stats, bool add)
+                          struct view gain, struct view stats, struct view from)
 {
     const struct norm_shape shape = {p->rows, p->width, p->eps, center};
     double *parts = NULL;
+    if (from.data && from.data != dx.data)
+        cuda_copy(dev, dx, from, (size_t)p->rows * (size_t)p->width);
     if (dgain.data || dbias.data) {
         parts = device_scratch(dev, norm_parts(p->rows, p->width) * sizeof *parts);
         if (!parts)
@@ -15,7 +17,7 @@ static void norm_backward(struct device *dev, const struct norm *p, bool center,
     cuda_check(dev,
                launch_norm_backward(cuda_stream(dev), shape, cuda_vec(dx), cuda_vec(dgain),
                                     cuda_vec(dbias), cuda_vec(dy), cuda_vec(x), cuda_vec(gain),
-                                    stats.data, add, parts),
+                                    stats.data, from.data != NULL, parts),
                "normalize");
 }
 
@@ -37,9 +39,9 @@ void cuda_layernorm_forward(struct device *dev, const struct norm *p, struct vie
 
 void cuda_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                              struct view dgain, struct view dbias, struct view dy, struct view x,
-                             struct view gain, struct view stats, bool add)
+                             struct view gain, struct view stats, struct view from)
 {
-    norm_backward(dev, p, true, dx, dgain, dbias, dy, x, gain, stats, add);
+    norm_backward(dev, p, true, dx, dgain, dbias, dy, x, gain, stats, from);
 }
 
 void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
@@ -50,9 +52,9 @@ void cuda_rmsnorm_forward(struct device *dev, const struct norm *p, struct view 
 
 void cuda_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                            struct view dgain, struct view dy, struct view x, struct view gain,
-                           struct view stats, bool add)
+                           struct view stats, struct view from)
 {
-    norm_backward(dev, p, false, dx, dgain, view_none, dy, x, gain, stats, add);
+    norm_backward(dev, p, false, dx, dgain, view_none, dy, x, gain, stats, from);
 }
 
 void cuda_rope(struct device *dev, const struct rope *p, struct view x, bool inverse)

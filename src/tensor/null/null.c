@@ -153,10 +153,11 @@ static void null_layernorm_forward(struct device *dev, const struct norm *p, str
 
 static void null_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
                                     struct view dgain, struct view dbias, struct view dy,
-                                    struct view x, struct view gain, struct view stats, bool add)
+                                    struct view x, struct view gain, struct view stats,
+                                    struct view from)
 {
     TAKE(layernorm_backward, p, V(dx), V(dgain), OPTIONAL(dbias), V(dy), V(x), V(gain), V(stats),
-         add);
+         OPTIONAL(from));
 }
 
 static void null_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y,
@@ -166,9 +167,9 @@ static void null_rmsnorm_forward(struct device *dev, const struct norm *p, struc
 
 static void null_rmsnorm_backward(struct device *dev, const struct norm *p, struct view dx,
                                   struct view dgain, struct view dy, struct view x,
-                                  struct view gain, struct view stats, bool add)
+                                  struct view gain, struct view stats, struct view from)
 {
-    TAKE(rmsnorm_backward, p, V(dx), V(dgain), V(dy), V(x), V(gain), V(stats), add);
+    TAKE(rmsnorm_backward, p, V(dx), V(dgain), V(dy), V(x), V(gain), V(stats), OPTIONAL(from));
 }
 
 static void null_gelu_forward(struct device *dev, enum gelu_kind kind, struct view y, struct view x,
@@ -387,6 +388,7 @@ enum sotto_status device_open_counting(struct device *dev, const char *name, str
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for a device");
     enum sotto_status st = device_open(&c->like, name, &c->aside, threads);
+    const bool own_caches = st == SOTTO_OK && c->like.ops->own_caches; /* not who is behind */
     if (st == SOTTO_OK && c->like.ops->behind) {
         const char *behind = c->like.ops->behind;
         device_close(&c->like);
@@ -399,6 +401,7 @@ enum sotto_status device_open_counting(struct device *dev, const char *name, str
     c->counter = (struct device){
         .ops = &ops_null, .memory = memory, .threads = c->like.threads, .impl = c->like.impl};
     c->table = counts_like(c->like.ops);
+    c->table.own_caches = own_caches;
     *dev = (struct device){.ops = &c->table, .memory = memory, .threads = threads, .impl = c};
     return SOTTO_OK;
 }
