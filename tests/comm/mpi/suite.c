@@ -62,6 +62,24 @@ int MPI_Comm_split_type(MPI_Comm comm, int type, int key, MPI_Info info, MPI_Com
     return PMPI_Comm_split(comm, rank % machines, key, out);
 }
 
+static double seconds(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Until this time looking for a message takes this rank as long as if some bytes had come. */
+static double slow_until;
+
+int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *came, MPI_Status *status)
+{
+    const double end = seconds(CLOCK_THREAD_CPUTIME_ID) + 50e-6;
+    while (seconds(CLOCK_MONOTONIC) < slow_until && seconds(CLOCK_THREAD_CPUTIME_ID) < end)
+        ;
+    return PMPI_Iprobe(from, tag, comm, came, status);
+}
+
 /* Bytes that really leave, inside the node and between nodes of the communicator that is watched.
  */
 static const struct comm *watched;
@@ -382,13 +400,6 @@ struct lane_work {
     double cpu, wall; /* seconds of the lane's thread */
 };
 
-static double seconds(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static enum sotto_status reduce_often(void *arg)
 {
     struct lane_work *w = arg;
@@ -452,6 +463,20 @@ static void test_idle(struct comm *c, const char *name)
           busy, 100 * work.cpu / work.wall);
     lane_close(lane);
     comm_free(work.comm);
+}
+
+/* A wait that takes all its looks for such that moved bytes ends in time nonetheless. */
+static void test_slow_looks(struct comm *c)
+{
+    const double begin = seconds(CLOCK_MONOTONIC);
+    float x = 0;
+    int from = 0;
+    slow_until = begin + 10;
+    OK(comm_recv_any(c, view_of(&x, DTYPE_F32), 1, NULL, clock_now(&clock_real) + 0.1, &from));
+    const double took = seconds(CLOCK_MONOTONIC) - begin;
+    check(from == -1 && took >= 0.1, "a message of rank %d after %g s", from, took);
+    check(took < 5, "a wait of 0.1 s took %g s", took);
+    slow_until = 0;
 }
 
 static void expect_mismatch(enum sotto_status st, const char *what, const char *text)
@@ -927,6 +952,7 @@ int main(int argc, char **argv)
         if (c->size > 1) {
             test_mismatch(c);
             test_idle(c, kind[k].name);
+            test_slow_looks(c);
         }
         if (ring)
             test_ring_length(c);
