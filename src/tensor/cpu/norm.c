@@ -87,30 +87,35 @@ static float *place_dx(const struct plan *plan, struct view dx, struct view dy, 
     return read ? place(dx, at, room) : place_sent(plan->k, dx, at, room);
 }
 
-void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
-                            struct view dgain, struct view dbias, struct view dy, struct view x,
-                            struct view gain, struct view stats, struct view from)
+/* Layer norm, or RMS norm, whose dbias is none. */
+static void backward(struct device *dev, const struct norm *p, struct view dx, struct view dgain,
+                     struct view dbias, struct view dy, struct view x, struct view gain,
+                     struct view stats, struct view from, bool rms)
 {
     struct plan plan;
     size_t width = (size_t)p->width;
-    if (!plan_init(&plan, dev, p, gain, view_none, 2))
+    if (!plan_init(&plan, dev, p, gain, view_none, rms ? 1 : 2))
         return;
+    const struct norm_kernels *f = plan.k->norm;
 #pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
     {
 #pragma omp for schedule(static) nowait
         for (int b = 0; b < plan.blocks; b++) {
             float *room = plan.rooms + 3 * width * (size_t)thread_index();
-            float *sums = plan.partials + 2 * width * (size_t)b;
+            float *sums = plan.partials + (size_t)plan.sums * width * (size_t)b;
+            float *gains = dgain.data ? sums : NULL, *biases = dbias.data ? sums + width : NULL;
             int end = min_int(p->rows, (b + 1) * plan.block_rows);
             for (int r = b * plan.block_rows; r < end; r++) {
-                size_t at = (size_t)r * width;
+                const size_t at = (size_t)r * width;
+                const float *stat = (const float *)stats.data + 2 * r;
                 float *out = place_dx(&plan, dx, dy, from, at, room);
-                plan.k->norm->layer_backward(out, dgain.data ? sums : NULL,
-                                             dbias.data ? sums + width : NULL,
-                                             load(plan.k, dy, at, width, room + width),
-                                             load(plan.k, x, at, width, room + 2 * width),
-                                             plan.gain, (const float *)stats.data + 2 * r,
-                                             load(plan.k, from, at, width, room), p->width);
+                const float *sum = load(plan.k, from, at, width, room);
+                const float *d = load(plan.k, dy, at, width, room + width);
+                const float *in = load(plan.k, x, at, width, room + 2 * width);
+                if (rms)
+                    f->rms_backward(out, gains, d, in, plan.gain, stat, sum, p->width);
+                else
+                    f->layer_backward(out, gains, biases, d, in, plan.gain, stat, sum, p->width);
                 send(plan.k, dx, at, width, out);
             }
         }
@@ -118,6 +123,13 @@ void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct vie
     }
     add_partials(&plan, dgain, 0, width);
     add_partials(&plan, dbias, 1, width);
+}
+
+void cpu_layernorm_backward(struct device *dev, const struct norm *p, struct view dx,
+                            struct view dgain, struct view dbias, struct view dy, struct view x,
+                            struct view gain, struct view stats, struct view from)
+{
+    backward(dev, p, dx, dgain, dbias, dy, x, gain, stats, from, false);
 }
 
 void cpu_rmsnorm_forward(struct device *dev, const struct norm *p, struct view y, struct view x,
@@ -130,29 +142,5 @@ void cpu_rmsnorm_backward(struct device *dev, const struct norm *p, struct view 
                           struct view dgain, struct view dy, struct view x, struct view gain,
                           struct view stats, struct view from)
 {
-    struct plan plan;
-    size_t width = (size_t)p->width;
-    if (!plan_init(&plan, dev, p, gain, view_none, 1))
-        return;
-#pragma omp parallel num_threads(team(dev, width *(size_t)p->rows))
-    {
-#pragma omp for schedule(static) nowait
-        for (int b = 0; b < plan.blocks; b++) {
-            float *room = plan.rooms + 3 * width * (size_t)thread_index();
-            int end = min_int(p->rows, (b + 1) * plan.block_rows);
-            for (int r = b * plan.block_rows; r < end; r++) {
-                size_t at = (size_t)r * width;
-                float *out = place_dx(&plan, dx, dy, from, at, room);
-                plan.k->norm->rms_backward(out,
-                                           dgain.data ? plan.partials + width * (size_t)b : NULL,
-                                           load(plan.k, dy, at, width, room + width),
-                                           load(plan.k, x, at, width, room + 2 * width), plan.gain,
-                                           (const float *)stats.data + 2 * r,
-                                           load(plan.k, from, at, width, room), p->width);
-                send(plan.k, dx, at, width, out);
-            }
-        }
-        sent(plan.k);
-    }
-    add_partials(&plan, dgain, 0, width);
+    backward(dev, p, dx, dgain, view_none, dy, x, gain, stats, from, true);
 }
