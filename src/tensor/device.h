@@ -61,6 +61,14 @@ bool device_keeps(const char *name, int threads);
 /* What computes, for people: "v4" (x86-64-v4 kernels), ... */
 const char *device_describe(const struct device *dev);
 
+/* The device that a name such as "auto" or "cpu:v4" stands for, "cpu"; NULL: there is none. */
+const char *device_named(const char *name);
+
+/* The kernels that this machine has for it to choose from, "v4 v3 baseline", best first; empty
+ * where the name says, or there is no choice. */
+enum { DEVICE_KERNELS_ROOM = 64 };
+void device_kernels(const char *name, char text[DEVICE_KERNELS_ROOM]);
+
 /* The GPUs of this machine, for people: how many, none of which may be good enough; -1: not in this
  * build. */
 int device_gpus(char *text, size_t room);

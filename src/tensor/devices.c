@@ -99,6 +99,20 @@ enum place device_place(const char *name)
     return ops ? ops->place : PLACE_HOST;
 }
 
+const char *device_named(const char *name)
+{
+    const struct ops *ops = table_of(name);
+    return ops ? ops->name : NULL;
+}
+
+void device_kernels(const char *name, char text[DEVICE_KERNELS_ROOM])
+{
+    const struct ops *ops = table_of(name);
+    *text = '\0';
+    if (ops && ops->kernels && !strchr(name, ':'))
+        ops->kernels(text);
+}
+
 bool device_keeps(const char *name, int threads)
 {
     const struct ops *ops = table_of(name);

@@ -183,6 +183,8 @@ struct ops {
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
     /* (optional) Others of its kernels than `open` chose. */
     enum sotto_status (*select)(struct device *dev, const char *kernels);
+    /* (optional) Those that this machine has, best first, with spaces between them. */
+    void (*kernels)(char text[DEVICE_KERNELS_ROOM]);
     void (*close)(struct device *dev); /* (optional) waits for what was issued      */
     const char *(*describe)(
         const struct device *dev); /* (optional) what was chosen; else the name */

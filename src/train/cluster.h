@@ -3,6 +3,7 @@
 #define SOTTO_TRAIN_CLUSTER_H
 
 #include "comm/worker.h"
+#include "tensor/device.h"
 #include "train/config.h"
 
 struct cluster {
@@ -10,6 +11,8 @@ struct cluster {
     struct comm *mpi;   /* this process's place, where MPI started it; NULL: all workers are here */
     int size;           /* workers in all */
     bool leads;         /* rank 0 is here */
+    int cores;          /* that this process may run on, as it began */
+    int around, before; /* workers that share them; those of ranks below this process's */
     int *node;          /* (size) from 0, in the order of ranks */
     int nodes, *each;   /* (nodes) workers of it */
     double *speed;      /* (size) of modelled workers */
@@ -35,13 +38,33 @@ enum sotto_status cluster_abort(struct cluster *c, enum sotto_status st);
 /* Runs `job` on every worker that is here. */
 enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg);
 
-/* Cores for a worker: those of its machine, shared with the other workers there. `w` NULL: without a
- * word about it. */
+/* A bit a core. */
+enum { CLUSTER_MASK = 16 };
+struct cluster_mask {
+    uint64_t word[CLUSTER_MASK];
+};
+/* Sets `around` and `before` for one of n ranks, those of other machines without a core. */
+void cluster_count_around(struct cluster *c, const struct cluster_mask *all, int n, int rank);
+/* Finds out who shares this process's cores: once, before any worker is pinned. */
+enum sotto_status cluster_find_cores(struct cluster *c);
+/* Cores for a worker: those of its machine, shared with the other workers there. `w` NULL: without
+ * a word about it. */
 int cluster_threads(const struct cluster *c, const struct worker *w);
 /* That they suffice for train.pin. */
 enum sotto_status cluster_check_pin(const struct cluster *c);
 /* With train.pin, keeps the calling thread, which is this worker's, and those that it will start to
  * that many cores of its own: before it has a team or memory, which then are there too. */
 enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, int threads);
+
+/* What a rank computes with, and those that all have: device_named, device_kernels. */
+struct cluster_kernels {
+    char device[32], has[DEVICE_KERNELS_ROOM];
+};
+/* The best that all have, n >= 1 of them, into `best`, which may be empty; an error if devices
+ * differ. */
+enum sotto_status cluster_common_kernels(const struct cluster_kernels *all, int n,
+                                         char best[DEVICE_KERNELS_ROOM]);
+/* Ranks on machines of several kinds compute with what all have: sets train.device. */
+enum sotto_status cluster_settle_device(struct cluster *c);
 
 #endif

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 #include "comm/mpi/mpi.h"
 #include "train/cluster.h"
 
-/* Workers of ranks below `rank` that share this machine's cores. */
+/* Workers of ranks below `rank` that are on this machine. */
 static int beside(const struct cluster *c, int rank)
 {
     int n = 0;
@@ -22,8 +23,10 @@ static int beside(const struct cluster *c, int rank)
 
 /* Methods that depend on timing compute for as long as the exchange takes, which without a core of
  * its own is for as long as they compute. */
-static void warn_of_starving(const struct cluster *c, int here, int cores)
+static void warn_of_starving(const struct cluster *c, int here)
 {
+    const int all = c->cores * here / c->around, quota = cores_quota("");
+    const int cores = quota && quota < all ? quota : all;
     if (strategy_timed(&c->config->strategy) && here > 1 && 2 * here > cores)
         log_warn(
             "%d workers on %d %s: this method wants two each; here the exchange waits for a core "
@@ -31,49 +34,82 @@ static void warn_of_starving(const struct cluster *c, int here, int cores)
             here, cores, cores == 1 ? "core" : "cores");
 }
 
-/* A launcher has given each rank cores of its own. */
-static bool shared_out(const struct cluster *c, int bound)
+void cluster_count_around(struct cluster *c, const struct cluster_mask *all, int n, int rank)
 {
-    return c->mpi && bound < sysconf(_SC_NPROCESSORS_ONLN);
+    c->around = 1;
+    c->before = 0;
+    for (int r = 0; r < n; r++) {
+        bool both = false;
+        for (int i = 0; i < CLUSTER_MASK; i++)
+            both |= (all[r].word[i] & all[rank].word[i]) != 0;
+        if (both && r != rank) {
+            c->around++;
+            c->before += r < rank;
+        }
+    }
+}
+
+/* Ranks that a launcher has bound may have cores of their own, or share some: a socket's. */
+static enum sotto_status find_ranks_around(struct cluster *c)
+{
+    const struct comm *mpi = c->mpi;
+    struct cluster_mask mine, *all = calloc((size_t)mpi->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
+    if (sched_getaffinity(0, sizeof mine, (cpu_set_t *)(void *)&mine) != 0)
+        memset(&mine, 0xff, sizeof mine); /* more than it holds */
+    const enum sotto_status st = comm_gather_bytes(c->mpi, all, &mine, sizeof mine);
+    for (int r = 0; r < mpi->size; r++)
+        if (!mpi_beside(mpi, r))
+            all[r] = (struct cluster_mask){0};
+    cluster_count_around(c, all, mpi->size, mpi->rank);
+    free(all);
+    return st;
+}
+
+enum sotto_status cluster_find_cores(struct cluster *c)
+{
+    c->cores = cores_bound();
+    c->around = c->size;
+    c->before = 0;
+    return c->mpi ? find_ranks_around(c) : SOTTO_OK;
 }
 
 /* Threads of each of the workers that are `here`. A quota is of them all, whoever bound them. */
-static int share(const struct cluster *c, int here, int bound)
+static int share(const struct cluster *c, int here)
 {
     const int asked = c->config->train.threads, quota = cores_quota("");
-    int all = asked ? asked : shared_out(c, bound) ? bound * here : bound;
-    if (!asked && quota && quota < all)
-        all = quota;
-    return all > here ? all / here : 1;
+    int each = asked ? asked / here : c->cores / c->around;
+    if (!asked && quota && quota / here < each)
+        each = quota / here;
+    return each > 1 ? each : 1;
 }
 
 int cluster_threads(const struct cluster *c, const struct worker *w)
 {
     const struct train_config *t = &c->config->train;
-    const int bound = cores_bound(), here = beside(c, c->size);
-    const bool warns = w && w->rank == 0;
+    const int here = beside(c, c->size);
     if (t->time == TIME_VIRTUAL)
         return 1; /* the engine spreads workers over the cores */
-    if (warns && shared_out(c, bound) && !t->threads) {
-        if (bound == 1)
-            log_warn("each rank is bound to one core, where communication competes with computing: "
-                     "mpirun --bind-to none, or srun -c 2, lets it run beside");
-    } else if (warns) {
-        warn_of_starving(c, here, cores_allowed(""));
-    }
-    return share(c, here, bound);
+    const bool bound = c->mpi && c->around == 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1;
+    if (w && w->rank == 0 && bound && c->cores == 1 && !t->threads)
+        log_warn("each rank is bound to one core, where communication competes with computing: "
+                 "mpirun --bind-to none, or srun -c 2, lets it run beside");
+    else if (w && w->rank == 0)
+        warn_of_starving(c, here);
+    return share(c, here);
 }
 
 enum sotto_status cluster_check_pin(const struct cluster *c)
 {
     const struct train_config *t = &c->config->train;
-    const int cores = cores_bound(), here = beside(c, c->size), threads = share(c, here, cores);
+    const int cores = c->cores, threads = share(c, beside(c, c->size));
     if (t->pin && t->time == TIME_VIRTUAL)
         return fail(SOTTO_EINVAL, "train.pin: workers of virtual time have no cores of their own");
-    if (!t->pin || here == 1 || shared_out(c, cores) || here * threads <= cores)
+    if (!t->pin || c->around == 1 || c->around * threads <= cores)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
-                "train.pin: %d workers of %d %s on %d %s: take %s, or train.pin = false", here,
+                "train.pin: %d workers of %d %s on %d %s: take %s, or train.pin = false", c->around,
                 threads, threads == 1 ? "thread" : "threads", cores, cores == 1 ? "core" : "cores",
                 threads == 1 ? "fewer workers" : "a smaller train.threads");
 }
@@ -109,15 +145,15 @@ static void cores_from(const cpu_set_t *all, int first, int count, cpu_set_t *ou
 enum sotto_status cluster_pin(const struct cluster *c, const struct worker *w, int threads)
 {
     const struct train_config *t = &c->config->train;
-    const int here = beside(c, w->size);
+    const int before = c->mpi ? c->before : w->rank;
     cpu_set_t all, mine;
     if (!t->pin)
         return SOTTO_OK;
     if (sched_getaffinity(0, sizeof all, &all) != 0)
         return fail(SOTTO_EIO, "train.pin: cores cannot be told: %s", strerror(errno));
-    if (here == 1 || shared_out(c, cores_bound()))
-        return SOTTO_OK; /* all are its own; or the launcher has shared them out */
-    cores_from(&all, beside(c, w->rank) * threads, threads, &mine);
+    if (c->around == 1)
+        return SOTTO_OK; /* they are its own */
+    cores_from(&all, before * threads, threads, &mine);
     if (sched_setaffinity(0, sizeof mine, &mine) != 0)
         return fail(SOTTO_EIO, "train.pin: cannot keep to %d cores: %s", threads, strerror(errno));
     return SOTTO_OK;

@@ -5,6 +5,7 @@
 
 #include "train/fixture.h"
 
+#include "base/cores.h"
 #include "comm/formula.h"
 #include "train/report.h"
 #include "train/trainer.h"
@@ -468,6 +469,94 @@ static void workers_keep_to_their_cores(void **state)
     cluster_close(&cluster);
 }
 
+/* Ranks that a launcher has bound share cores, or have some of their own. */
+static void ranks_around_share_cores(void **state)
+{
+    (void)state;
+    enum { RANKS = 4 };
+    static const struct {
+        uint64_t core[RANKS]; /* the second word */
+        int around[RANKS], before[RANKS];
+    } cases[] = {
+        {{0xff, 0xff, 0xff, 0xff}, {4, 4, 4, 4}, {0, 1, 2, 3}}, /* none is bound */
+        {{0x03, 0x0c, 0x30, 0xc0}, {1, 1, 1, 1}, {0}},          /* each to its own */
+        {{0x0f, 0xf0, 0x0f, 0xf0}, {2, 2, 2, 2}, {0, 0, 1, 1}}, /* to sockets, in turn */
+        {{0x0f, 0x00, 0x0f, 0x00}, {2, 1, 2, 1}, {0, 0, 1, 0}}, /* others on another machine */
+        {{0x07, 0x0c, 0x08, 0x10}, {2, 3, 2, 1}, {0, 1, 1, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cluster_mask all[RANKS] = {{{0}}};
+        for (int r = 0; r < RANKS; r++)
+            all[r].word[1] = cases[i].core[r];
+        for (int r = 0; r < RANKS; r++) {
+            struct cluster c = {0};
+            cluster_count_around(&c, all, RANKS, r);
+            assert_int_equal(c.around, cases[i].around[r]);
+            assert_int_equal(c.before, cases[i].before[r]);
+        }
+    }
+}
+
+/* Workers of a machine divide the cores that they share, and those are not the machine's. */
+static void threads_of_what_is_shared(void **state)
+{
+    (void)state;
+    struct cluster cluster;
+    struct run_config c;
+    assert_ok(open_cluster(&cluster, &c, "workers=2"));
+    assert_int_equal(cluster.around, 2);
+    cluster.cores = 13;
+    const int quota = cores_quota("") ? cores_quota("") / 2 : 13, most = quota > 0 ? quota : 1;
+    assert_int_equal(cluster_threads(&cluster, NULL), most < 6 ? most : 6);
+    cluster.around = 1; /* cores of its own */
+    assert_int_equal(cluster_threads(&cluster, NULL), most < 13 ? most : 13);
+    cluster_close(&cluster);
+}
+
+/* Machines of several kinds compute with the best kernels that all have. */
+static void kernels_that_all_have(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *has[3], *best;
+    } cases[] = {
+        {{"amx v4 v3 baseline", "amx v4 v3 baseline", "amx v4 v3 baseline"}, "amx"},
+        {{"amx v4 v3 baseline", "v4 v3 baseline", "v3 baseline"}, "v3"},
+        {{"baseline", "v4 v3 baseline", "v3 baseline"}, "baseline"},
+        {{"bf16 baseline", "baseline", "bf16 baseline"}, "baseline"},
+        {{"v4 v3", "v40 v3", "av4 v3"}, "v3"},
+        {{"v4", "v3", "v4"}, ""},
+        {{"", "", ""}, ""}, /* they were named */
+    };
+    char best[DEVICE_KERNELS_ROOM];
+    struct cluster_kernels all[3];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        for (int r = 0; r < 3; r++) {
+            strcpy(all[r].device, "cpu");
+            strcpy(all[r].has, cases[i].has[r]);
+        }
+        assert_ok(cluster_common_kernels(all, 3, best));
+        assert_string_equal(best, cases[i].best);
+    }
+    strcpy(all[2].device, "cuda");
+    assert_fails(cluster_common_kernels(all, 3, best), SOTTO_EINVAL,
+                 "rank 0 computes on 'cpu' and rank 2 on 'cuda', and their copies of parameters "
+                 "would drift apart");
+    char has[DEVICE_KERNELS_ROOM];
+    device_kernels("cpu", has); /* of this machine: what it chooses is the first */
+    struct memory memory = {0};
+    struct device dev;
+    assert_ok(device_open(&dev, "cpu", &memory, 1));
+    assert_int_equal(strncmp(has, device_describe(&dev), strlen(device_describe(&dev))), 0);
+    device_close(&dev);
+    device_kernels("cpu:baseline", has);
+    assert_string_equal(has, "");
+    device_kernels("reference", has);
+    assert_string_equal(has, "");
+    assert_string_equal(device_named("cpu:v3"), "cpu");
+    assert_null(device_named("tpu"));
+}
+
 static void clusters_that_cannot_be(void **state)
 {
     (void)state;
@@ -538,6 +627,9 @@ int main(void)
         cmocka_unit_test(groups_of_nodes),
         cmocka_unit_test(links_of_nodes),
         cmocka_unit_test(workers_keep_to_their_cores),
+        cmocka_unit_test(ranks_around_share_cores),
+        cmocka_unit_test(threads_of_what_is_shared),
+        cmocka_unit_test(kernels_that_all_have),
         cmocka_unit_test(clusters_that_cannot_be),
         cmocka_unit_test(bounds_of_speeds_and_times),
         cmocka_unit_test(gone_key),

@@ -80,6 +80,17 @@ static bool machine_has(const char *variant)
     return strcmp(variant, "baseline") == 0;
 }
 
+static void cpu_kernels(char names[DEVICE_KERNELS_ROOM])
+{
+    *names = '\0';
+    for (int i = 0; i < VARIANTS; i++) {
+        if (machine_has(variants[i].name)) {
+            strcat(names, *names ? " " : "");
+            strcat(names, variants[i].name);
+        }
+    }
+}
+
 enum sotto_status cpu_select(struct device *dev, const char *variant)
 {
     for (int i = 0; i < VARIANTS; i++) {
@@ -88,13 +99,8 @@ enum sotto_status cpu_select(struct device *dev, const char *variant)
             return SOTTO_OK;
         }
     }
-    char names[64] = "";
-    for (int i = 0; i < VARIANTS; i++) {
-        if (machine_has(variants[i].name)) {
-            strcat(names, *names ? ", " : "");
-            strcat(names, variants[i].name);
-        }
-    }
+    char names[DEVICE_KERNELS_ROOM];
+    cpu_kernels(names);
     return fail(SOTTO_EINVAL, "no kernels '%s' on this machine, which has %s", variant, names);
 }
 
@@ -131,6 +137,7 @@ const struct ops ops_cpu = {
     .takes = &takes,
     .open = cpu_open,
     .select = cpu_select,
+    .kernels = cpu_kernels,
     .describe = cpu_describe,
     .alloc = host_alloc,
     .release = host_release,
