@@ -15,6 +15,8 @@ import time
 
 import torch
 
+from step import program
+
 SIDE, RATE, SENDERS = 64, 32, 2
 
 
@@ -88,7 +90,7 @@ def measure(lab, other):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="bench_codec")
+    p.add_argument("--sotto", required=True, type=program, help="bench_codec")
     p.add_argument("--threads", type=int, default=1)
     p.add_argument("--parameters", type=float, default=13.8e6)
     p.add_argument("--turns", type=int, default=7)

@@ -15,6 +15,8 @@ import statistics
 import subprocess
 import sys
 
+from step import program
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -75,7 +77,7 @@ def report(seconds, size, workers):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="path of bench_comm")
+    p.add_argument("--sotto", required=True, type=program, help="path of bench_comm")
     p.add_argument("--workers", type=int, default=2, help="default 2")
     p.add_argument("--rounds", type=int, default=30, help="bursts of each, default 30")
     p.add_argument("--sizes", type=int, nargs="+", default=[4 << 10, 1 << 20, 64 << 20], help="bytes")

@@ -15,6 +15,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+from step import program
+
 # side, in, out, kernel, stride, how often
 RESNET18 = [(32, 3, 64, 3, 1, 1), (32, 64, 64, 3, 1, 4),
             (32, 64, 128, 3, 2, 1), (32, 64, 128, 1, 2, 1), (16, 128, 128, 3, 1, 3),
@@ -54,7 +56,7 @@ class Layer:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="bench_ops")
+    p.add_argument("--sotto", required=True, type=program, help="bench_ops")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--model", type=int, choices=(18, 50), default=18)
     p.add_argument("--batch", type=int, default=0, help="default 64 for 18, 8 for 50")

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from step import program
+
 SHAPES = [(1024, 768, 2304), (1024, 768, 768), (1024, 768, 3072), (1024, 3072, 768), (1024, 768, 50257)]
 PASSES = ("forward", "dx", "dw")
 
@@ -23,7 +25,7 @@ def products(x, w, dy):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="bench_ops")
+    p.add_argument("--sotto", required=True, type=program, help="bench_ops")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--turns", type=int, default=7)
     p.add_argument("--half", action="store_true")
@@ -42,6 +44,9 @@ def main():
     except (BrokenPipeError, IndexError):  # it has ended, and said why
         ours.communicate()
         sys.exit(1)
+    except ValueError:
+        ours.kill()
+        sys.exit(f"{a.sotto}: does not answer as bench_ops does")
 
     os.environ["OPENBLAS_NUM_THREADS"] = str(a.threads)  # read when it is loaded
     import numpy

@@ -18,7 +18,7 @@ import statistics
 import sys
 import time
 
-from step import GPT2, SMALL, Contender
+from step import GPT2, SMALL, Contender, program
 
 
 def quartiles(values, scale=1, digits=2):
@@ -33,8 +33,6 @@ class Scaling:
         self.threads, self.cores = a.threads, sorted(os.sched_getaffinity(0))[:a.threads]
         if len(self.cores) < a.threads:
             sys.exit(f"{a.threads} threads, {len(self.cores)} cores")
-        if not os.access(a.sotto, os.X_OK):
-            sys.exit(f"{a.sotto}: no such program")
         command = [a.sotto] + [f"--{k}={v}" for k, v in (GPT2 if a.gpt2 else SMALL).items()] + ["--mixed"] * a.mixed
         command += [f"--kernels={a.kernels}"] if a.kernels else []
         self.team = Contender("team", command + [f"--threads={a.threads}"], False, a.threads)
@@ -83,7 +81,7 @@ def report(rounds, threads):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="path of bench_step")
+    p.add_argument("--sotto", required=True, type=program, help="path of bench_step")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of the team; default: all cores")
     p.add_argument("--rounds", type=int, help="default: one for every core, 12 at least")
     p.add_argument("--gpt2", action="store_true", help="GPT-2 124M instead of L6 H6 C384 V8192; 2.5 GB for every core")

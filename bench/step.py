@@ -32,6 +32,17 @@ LLAMA = dict(layers=22, heads=32, kv_heads=4, width=2048, mlp=5632, vocab=32000,
 RESNET18 = dict(preset="resnet18-cifar", side=32, batch=64)
 
 
+def program(path):
+    """For argparse: a file that can be run."""
+    if not (os.path.isfile(path) and os.access(path, os.X_OK)):
+        raise argparse.ArgumentTypeError(f"{path}: no such program")
+    return path
+
+
+def quartiles(values):
+    return statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
+
+
 def processor_seconds(pid):
     """Of all its threads so far."""
     with open(f"/proc/{pid}/stat") as f:
@@ -140,13 +151,13 @@ class Race:
         of = lambda c: typical(c.seconds[threads])
         ours = self.ours[threads]
         for c in [ours] + self.theirs:
-            low, _, high = statistics.quantiles(c.seconds[threads], n=4)
+            low, _, high = quartiles(c.seconds[threads])
             print(f"{c.name:20s} {1e3 * of(c):8.1f} ms  quartiles {1e3 * low:.1f} .. {1e3 * high:.1f}  "
                   f"{tokens / of(c):8.0f} {unit}/s  peak {c.peak:.0f} MB")
         if self.theirs:
             best = min(self.theirs, key=of)
             pairs = [b / o for b, o in zip(best.seconds[threads], ours.seconds[threads])]
-            low, median, high = statistics.quantiles(pairs, n=4)
+            low, median, high = quartiles(pairs)
             print(f"sotto / {best.name}: {of(best) / of(ours):.3f} of {'the shortest' if busy else 'medians'}; "
                   f"round by round {median:.3f} ({low:.3f} .. {high:.3f})")
         sys.stdout.flush()
@@ -154,7 +165,7 @@ class Race:
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--sotto", required=True, help="path of bench_step")
+    p.add_argument("--sotto", required=True, type=program, help="path of bench_step")
     p.add_argument("--steps", type=int, default=20)
     p.add_argument("--warmup", type=int, default=2, help="steps of each before those that count, beside the first one")
     p.add_argument("--threads", type=lambda s: [int(t) for t in s.split(",")], default=[2], help="e.g. 2, or 16,8,4")
