@@ -170,6 +170,11 @@ ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=nan --steps=100 --save
 says 'worker [01]: step [0-9]*: the (loss|gradient)'
 says "^to go on: mpirun.* -n 2 $sotto train --resume nan\$"
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
+if [ $open_mpi = yes ]; then # as they were bound
+    OMPI_MCA_hwloc_base_binding_policy=none ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=unbound --steps=100 --save_every=1 \
+        --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
+    says "^to go on: mpirun.* --bind-to none -n 2 $sotto train --resume unbound\$"
+fi
 
 # ranks OUT: the processes that train there, by rank.
 ranks() {

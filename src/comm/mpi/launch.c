@@ -1,5 +1,6 @@
 /* Who launched us; and the whole backend of a build without MPI. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "comm/mpi/state.h"
@@ -59,14 +60,31 @@ static const char *launcher_options(int ranks)
                [(slots > 0 && size > slots) || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
 }
 
+/* How Open MPI was told to bind ranks to cores; without that it may choose another way. */
+static const char *binding(void)
+{
+    static const char *const variable[] = {"OMPI_MCA_hwloc_base_binding_policy",
+                                           "PRTE_MCA_hwloc_default_binding_policy"};
+    for (size_t i = 0; i < sizeof variable / sizeof *variable; i++) {
+        const char *to = getenv(variable[i]);
+        if (to && *to && !to[strspn(to, "abcdefghijklmnopqrstuvwxyz0123-:")])
+            return to;
+    }
+    return NULL;
+}
+
 void mpi_put_launcher(const struct comm *world, FILE *out)
 {
     const char *launcher = mpi_launcher();
     int here = 0;
     for (int r = 0; world && r < world->size; r++)
         here += mpi_beside(world, r);
-    if (world && launcher)
-        fprintf(out, "%s%s -n %d ", launcher, launcher_options(here), world->size);
+    if (!world || !launcher)
+        return;
+    fprintf(out, "%s%s ", launcher, launcher_options(here));
+    if (binding() && strcmp(launcher, "mpirun") == 0)
+        fprintf(out, "--bind-to %s ", binding());
+    fprintf(out, "-n %d ", world->size);
 }
 
 /* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends
