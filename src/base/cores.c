@@ -1,9 +1,13 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "base/cores.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/control_group.h"
@@ -45,4 +49,35 @@ int cores_allowed(const char *root)
 {
     const int bound = cores_bound(), quota = cores_quota(root);
     return quota && quota < bound ? quota : bound;
+}
+
+static void *wait_for_all(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+enum sotto_status cores_try_threads(int n)
+{
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    if (n <= 0)
+        return SOTTO_OK;
+    pthread_t *thread = calloc((size_t)n, sizeof *thread);
+    int started = 0, error = thread ? 0 : ENOMEM;
+    pthread_mutex_lock(&gate);
+    while (started < n && !error) {
+        error = pthread_create(&thread[started], NULL, wait_for_all, &gate);
+        started += !error;
+    }
+    pthread_mutex_unlock(&gate);
+    for (int i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+    free(thread);
+    if (!error)
+        return SOTTO_OK;
+    return fail(SOTTO_ENOMEM,
+                "cannot start %d thread%s beside this one, only %d: %s. Fewer of them, or a higher "
+                "limit (ulimit -u of processes, ulimit -v of memory)",
+                n, n == 1 ? "" : "s", started, strerror(error));
 }

@@ -2,6 +2,8 @@
 #ifndef SOTTO_BASE_CORES_H
 #define SOTTO_BASE_CORES_H
 
+#include "base/status.h"
+
 /* Cores that the calling thread may run on (taskset, cpusets, a launcher that binds). */
 int cores_bound(void);
 
@@ -12,5 +14,9 @@ int cores_quota(const char *root);
 
 /* The lesser of both, >= 1. */
 int cores_allowed(const char *root);
+
+/* Whether so many threads can be started at once, for people who limit processes or memory: OpenMP
+ * ends the program where they cannot. */
+enum sotto_status cores_try_threads(int n);
 
 #endif

@@ -226,12 +226,11 @@ static enum sotto_status check_words(const char *const *words, int n)
     return SOTTO_OK;
 }
 
-static enum sotto_status plan(const struct run_config *config)
+static enum sotto_status plan(struct run *run, const struct run_config *config)
 {
-    struct run run;
-    TRY(run_plan(&run, config));
-    enum sotto_status st = run.cluster.leads ? plan_print(&run) : SOTTO_OK;
-    run_close(&run);
+    TRY(run_plan(run, config));
+    enum sotto_status st = run->cluster.leads ? plan_print(run) : SOTTO_OK;
+    run_close(run);
     return st;
 }
 
@@ -244,48 +243,55 @@ static void print_done(const struct run *run)
            run->result.hash);
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status train(struct run *run, const struct train_command *c)
 {
-    const struct train_command *c = config;
-    TRY(check_words(words, n_words));
-    if (c->dry_run)
-        return plan(&c->run);
     struct progress progress;
     progress_init(&progress, stdout);
     struct run_watch watch = progress_watch(&progress);
     watch.stop = stop_watch();
     watch.failed = last_word;
     watch.program = c->program;
-    struct run run;
-    TRY(run_open(&run, &c->run, &watch));
-    char *words_to_stop = run.cluster.leads ? make_stop_words(&run) : NULL;
+    TRY(run_open(run, &c->run, &watch));
+    char *words_to_stop = run->cluster.leads ? make_stop_words(run) : NULL;
     stop_words(words_to_stop);
-    if (run.cluster.leads)
-        plan_header(&run);
-    enum sotto_status st = run_train(&run);
+    if (run->cluster.leads)
+        plan_header(run);
+    enum sotto_status st = run_train(run);
     stop_words(NULL);
     free(words_to_stop);
     progress_end(&progress);
-    if (st == SOTTO_OK && run.cluster.leads) {
-        const bool idle = *run.checkpoint && !run.result.rounds;
+    if (st == SOTTO_OK && run->cluster.leads) {
+        const bool idle = *run->checkpoint && !run->result.rounds;
         if (!idle)
-            print_report(&run);
+            print_report(run);
         if (idle)
-            print_idle(&run);
-        else if (!run_keeps(&run))
-            printf("done: the report is in %s\n", run.config.train.out);
+            print_idle(run);
+        else if (!run_keeps(run))
+            printf("done: the report is in %s\n", run->config.train.out);
         else
-            print_done(&run);
+            print_done(run);
     } else if (st != SOTTO_OK) {
-        print_way_on(&run, st, stdout);
+        print_way_on(run, st, stdout);
     }
     if (st == SOTTO_ESTOPPED && *watch.stop)
         st = fail_in(st, "%s: ", stop_name(*watch.stop));
-    const bool said = st == SOTTO_ESTOPPED && run.cluster.mpi;
+    const bool said = st == SOTTO_ESTOPPED && run->cluster.mpi;
     if (said) /* a launcher that was interrupted reads no more once MPI has ended, which is next */
         fprintf(stderr, "sotto: %s\n", sotto_error());
-    run_close(&run);
+    run_close(run);
     return said ? fail(st, "%s", "") : st;
+}
+
+static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+{
+    const struct train_command *c = config;
+    TRY(check_words(words, n_words));
+    struct run *run = malloc(sizeof *run); /* half a megabyte */
+    if (!run)
+        return fail(SOTTO_ENOMEM, "no memory for a run");
+    const enum sotto_status st = c->dry_run ? plan(run, &c->run) : train(run, c);
+    free(run);
+    return st;
 }
 
 const struct command command_train = {

@@ -222,6 +222,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     TRY_DONE(check_nccl(c));
     TRY_DONE(cluster_settle_device(c));
     TRY_DONE(cluster_find_cores(c));
+    TRY_DONE(cluster_check_threads(c));
     TRY_DONE(cluster_check_pin(c));
     TRY_DONE(place(c));
     TRY_DONE(lay_out(c));

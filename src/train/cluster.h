@@ -50,6 +50,8 @@ enum sotto_status cluster_find_cores(struct cluster *c);
 /* Cores for a worker: those of its machine, shared with the other workers there. `w` NULL: without
  * a word about it. */
 int cluster_threads(const struct cluster *c, const struct worker *w);
+/* That as many threads can be started as workers' teams have. */
+enum sotto_status cluster_check_threads(const struct cluster *c);
 /* That they suffice for train.pin. */
 enum sotto_status cluster_check_pin(const struct cluster *c);
 /* With train.pin, keeps the calling thread, which is this worker's, and those that it will start to

@@ -114,6 +114,16 @@ enum sotto_status cluster_check_pin(const struct cluster *c)
                 threads == 1 ? "fewer workers" : "a smaller train.threads");
 }
 
+enum sotto_status cluster_check_threads(const struct cluster *c)
+{
+    const struct train_config *t = &c->config->train;
+    const int teams = c->mpi ? 1 : c->size;
+    if (t->time == TIME_VIRTUAL || t->oracle == ORACLE_NULL)
+        return SOTTO_OK;
+    return fail_in(cores_try_threads(teams * (share(c, beside(c, c->size)) - 1)),
+                   "train.threads: ");
+}
+
 /* The part of memory that a core is close to. */
 static int memory_node(int core)
 {

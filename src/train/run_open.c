@@ -415,6 +415,14 @@ done:
     return st;
 }
 
+/* Not by a literal, which would lie on the stack, and is half a megabyte. */
+static void begin(struct run *run, const struct run_config *config)
+{
+    memset(run, 0, sizeof *run);
+    run->config = *config;
+    run->dir.lock = -1;
+}
+
 enum sotto_status run_open(struct run *run, const struct run_config *config,
                            const struct run_watch *watch)
 {
@@ -424,7 +432,7 @@ enum sotto_status run_open(struct run *run, const struct run_config *config,
 enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir)
 {
-    *run = (struct run){.config = *config, .dir.lock = -1};
+    begin(run, config);
     if (dir) {
         run->dir = *dir;
         dir->lock = -1;
@@ -436,7 +444,7 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
 
 enum sotto_status run_plan(struct run *run, const struct run_config *config)
 {
-    *run = (struct run){.config = *config, .dir.lock = -1};
+    begin(run, config);
     return open_all(run, false);
 }
 

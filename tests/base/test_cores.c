@@ -5,6 +5,7 @@
 #include "base/scratch.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 
 static void assert_quota(const char *root, int cores)
 {
@@ -82,11 +83,33 @@ static void bound(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
+/* A limit of memory stands for all: every thread has a stack. */
+static void threads_that_cannot_be(void **state)
+{
+    (void)state;
+    enum { MANY = 30000 };
+    struct rlimit before, limit;
+    assert_ok(cores_try_threads(0));
+    assert_ok(cores_try_threads(3));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they map terabytes */
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limit = before;
+    limit.rlim_cur = (rlim_t)1 << 30;
+    assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+    assert_fails(cores_try_threads(MANY), SOTTO_ENOMEM, "cannot start 30000 threads beside");
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_ok(cores_try_threads(3)); /* all have ended */
+#else
+    (void)before, (void)limit;
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_quota),  cmocka_unit_test(version_2), cmocka_unit_test(container),
-        cmocka_unit_test(version_1), cmocka_unit_test(bound),
+        cmocka_unit_test(no_quota),  cmocka_unit_test(version_2),
+        cmocka_unit_test(container), cmocka_unit_test(version_1),
+        cmocka_unit_test(bound),     cmocka_unit_test(threads_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -38,6 +38,8 @@ says 'A smaller model, fewer workers, or a shard method that gives each a part'
 if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers reserve more than that
     (ulimit -v 4000000 && fails_with "the limit on address space (ulimit -v) has" "${train[@]}" "${large[@]}") || exit 1
     (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" --batch=1048576 --check_memory=false) || exit 1
+    (ulimit -s 8192 -v 4000000 && fails_with "train.threads: cannot start 1023 threads beside this one, only " "${train[@]}" --threads=1024) || exit 1
+    (ulimit -s 1024 && succeeds "${train[@]}" --threads=2 --out=small-stack) || exit 1
 fi
 [ ! -e run/checkpoints ] || die "a refused run left checkpoints"
 
