@@ -16,14 +16,15 @@ static void assert_covers(int parts, int each, int size)
     assert_true(parts >= 1 && (parts - 1) * each < size && parts * each >= size);
 }
 
-static void assert_within(const struct gemm_plan *p, const float *room, size_t floats, int team)
+static void assert_within(const struct gemm_plan *p, const float *room, size_t floats, int team,
+                          int few)
 {
     const struct gemm_kernels *f = p->kernels;
     const float *b_end = p->b + strip_size(f, p->columns, p->depth);
     assert_ptr_equal(p->a, room);
     assert_true(p->a + strip_size(f, p->rows, p->depth) <= p->b);
     assert_true(p->rows % f->rows == 0 && p->columns % f->columns == 0);
-    if (team <= FEW_THREADS) {
+    if (team <= few) {
         assert_true(b_end <= room + floats);
         return;
     }
@@ -61,7 +62,7 @@ static void check(struct stage *s, struct shape asked, struct shape made, bool h
     assert_covers(p.down, p.rows, made.m);
     assert_covers(p.across, p.columns, made.n);
     assert_covers(p.deep, p.depth, made.k);
-    assert_within(&p, s->room, floats, team);
+    assert_within(&p, s->room, floats, team, few_threads(&s->on));
 }
 
 static void plans_stay_in_their_room(void **state)

@@ -12,28 +12,30 @@
 #include <sys/auxv.h>
 #endif
 
-#define VARIANT_TABLES(label, variant, product, half, attention_product)                           \
+#define VARIANT_TABLES(label, threads, variant, product, half, attention_product)                  \
     {                                                                                              \
-        .name = label, .vector = &fast_vector_##variant, .optim = &fast_optim_##variant,           \
-        .norm = &fast_norm_##variant, .activation = &fast_activation_##variant,                    \
-        .loss = &fast_loss_##variant, .image = &fast_image_##variant,                              \
-        .attention = &fast_attention_##variant, .codec = &fast_codec_##variant, .gemm = &product,  \
-        .gemm_half = &half, .small = &fast_small_##variant, .attend = &attention_product,          \
+        .name = label, .few = threads, .vector = &fast_vector_##variant,                           \
+        .optim = &fast_optim_##variant, .norm = &fast_norm_##variant,                              \
+        .activation = &fast_activation_##variant, .loss = &fast_loss_##variant,                    \
+        .image = &fast_image_##variant, .attention = &fast_attention_##variant,                    \
+        .codec = &fast_codec_##variant, .gemm = &product, .gemm_half = &half,                      \
+        .small = &fast_small_##variant, .attend = &attention_product,                              \
     }
 
-/* Best first. */
+/* Best first. Where multiplying takes long, to pack columns twice costs two threads less than to
+ * wait for each other; beside a matrix unit it costs more. */
 static const struct kernels variants[] = {
 #if defined(__x86_64__)
-    VARIANT_TABLES("amx", v4, gemm_amx, gemm_amx_half, fast_small_v4),
-    VARIANT_TABLES("v4", v4, fast_gemm_v4, fast_gemm_v4, fast_small_v4),
-    VARIANT_TABLES("v3", v3, fast_gemm_v3, fast_gemm_v3, fast_small_v3),
-    VARIANT_TABLES("baseline", baseline, fast_gemm_baseline, fast_gemm_baseline,
+    VARIANT_TABLES("amx", 2, v4, gemm_amx, gemm_amx_half, fast_small_v4),
+    VARIANT_TABLES("v4", 1, v4, fast_gemm_v4, fast_gemm_v4, fast_small_v4),
+    VARIANT_TABLES("v3", 1, v3, fast_gemm_v3, fast_gemm_v3, fast_small_v3),
+    VARIANT_TABLES("baseline", 2, baseline, fast_gemm_baseline, fast_gemm_baseline,
                    fast_small_baseline),
 #else
 #if defined(__aarch64__)
-    VARIANT_TABLES("bf16", baseline, fast_gemm_baseline, gemm_bfmmla, fast_gemm_baseline),
+    VARIANT_TABLES("bf16", 2, baseline, fast_gemm_baseline, gemm_bfmmla, fast_gemm_baseline),
 #endif
-    VARIANT_TABLES("baseline", baseline, fast_gemm_baseline, fast_gemm_baseline,
+    VARIANT_TABLES("baseline", 2, baseline, fast_gemm_baseline, fast_gemm_baseline,
                    fast_gemm_baseline),
 #endif
 };

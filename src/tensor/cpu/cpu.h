@@ -36,9 +36,12 @@ static inline int team(const struct device *dev, size_t work)
     return work < 32768 ? 1 : dev->threads;
 }
 
-/* Whoever writes a cache line waits for all that hold it. So more threads than these pack products
+/* Whoever writes a cache line waits for all that hold it. So more threads than `few` pack products
  * for themselves, and more than MANY_THREADS send what others will read past the caches. */
-enum { FEW_THREADS = 2 };
+static inline int few_threads(const struct device *dev)
+{
+    return kernels_of(dev)->few;
+}
 
 static inline int thread_index(void)
 {
@@ -79,11 +82,11 @@ static inline int ceil_div(int a, int b)
     return (a + b - 1) / b;
 }
 
-/* How many of n chunks a thread takes at once: its share of them where there are few threads, else
+/* How many of n chunks a thread takes at once: its share of them where there are one or two, else
  * less, since some of many are slower than others. */
 static inline size_t portion(size_t n, int threads)
 {
-    const size_t turns = (size_t)threads * (threads > FEW_THREADS ? 8 : 1);
+    const size_t turns = (size_t)threads * (threads > 2 ? 8 : 1);
     return n > turns ? (n + turns - 1) / turns : 1;
 }
 

@@ -96,7 +96,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
     const int threads = team(dev, amount(g));
     struct gemm_plan plan = gemm_plan_of(dev, g->m, g->n, g->k, g->half, g->room, threads);
     plan.g = g;
-    if (threads > FEW_THREADS) {
+    if (threads > few_threads(dev)) {
 #pragma omp parallel num_threads(threads)
         gemm_work(&plan);
     } else {
@@ -108,7 +108,7 @@ void cpu_gemm(struct device *dev, const struct gemm *g)
 
 bool cpu_gemm_takes_both(const struct device *dev)
 {
-    return dev->threads / 2 >= FEW_THREADS; /* three took 1.03 of the time */
+    return dev->threads > few_threads(dev) && dev->threads != 3; /* which took 1.03 of the time */
 }
 
 /* Whether a team packs and multiplies it. */

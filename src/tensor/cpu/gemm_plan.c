@@ -29,7 +29,7 @@ int cpu_gemm_slice(const struct device *dev, bool half)
 size_t cpu_gemm_tiles(const struct device *dev, int k, bool half)
 {
     const struct gemm_kernels *f = gemm_of(dev, half);
-    if (dev->threads <= FEW_THREADS || k > deepest(f))
+    if (dev->threads <= few_threads(dev) || k > deepest(f))
         return 0;
     return (size_t)dev->threads * (size_t)f->tile_rows * (size_t)f->tile_columns;
 }
@@ -215,7 +215,7 @@ struct gemm_plan gemm_plan_many(const struct device *dev, int m, int n, int k, b
 struct gemm_plan gemm_plan_of(const struct device *dev, int m, int n, int k, bool half, float *room,
                               int threads)
 {
-    if (threads > FEW_THREADS)
+    if (threads > few_threads(dev))
         return gemm_plan_many(dev, m, n, k, half, room, threads);
     struct gemm_plan plan = start(dev, m, n, k, half, room, threads);
     const struct gemm_kernels *f = plan.kernels;
@@ -240,7 +240,7 @@ size_t cpu_gemm_room(const struct device *dev, int m, int n, int k, bool half)
     const int depth = min_int(k, deepest(f)), deep = ceil_div(k, deepest(f));
     const int threads = dev->threads;
     const size_t few = few_room(f, m, n, depth);
-    if (threads <= FEW_THREADS)
+    if (threads <= few_threads(dev))
         return few;
     const int down =
         most_blocks(f, m, depth, threads); /* and of slices at once, `threads` at most */

@@ -188,6 +188,7 @@ static inline bool at_lines(const float *c, size_t ldc)
 
 struct kernels {
     const char *name; /* "baseline", "v3", "v4", "amx", "bf16" */
+    int few;          /* threads that pack products together; more do for themselves */
     const struct vector_kernels *vector;
     const struct optim_kernels *optim;
     const struct norm_kernels *norm;
