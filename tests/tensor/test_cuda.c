@@ -600,6 +600,59 @@ static void slices_have_the_same_bits(void **state)
     assert_int_equal(memory.total, 0);
 }
 
+/* Gradients of tokens that fill many rows, as the commonest do in text, of which some lie in every
+ * group that is sorted at once. They are whole numbers below 2^24, whose sums are exact in any
+ * order, and so are bf16's factors of 1 / 8. */
+static void tokens_of_many_rows(void **state)
+{
+    (void)state;
+    enum { VOCAB = 5, BATCH = 5, T = 1300, ROWS = BATCH * T };
+    static const int widths[] = {8, 12, 136, 1032};
+    struct device dev;
+    int32_t *token = malloc(ROWS * sizeof *token);
+    assert_non_null(token);
+    for (int r = 0; r < ROWS; r++) /* token 4 once, 3 never, 2 in the last group alone */
+        token[r] = r == 700 ? 4 : r > ROWS - 20 ? 2 : r % 3 == 0;
+    assert_ok(device_open(&dev, far_device(), &memory, 1));
+    for (int i = 0; i < 8; i++) {
+        const int width = widths[i / 2];
+        const enum dtype type = i % 2 ? DTYPE_BF16 : DTYPE_F32;
+        const size_t count = (size_t)ROWS * (size_t)width;
+        struct buffer ids, dy, table;
+        float *x = malloc(count * sizeof *x), *sum = calloc((size_t)VOCAB * (size_t)width, 4);
+        assert_true(x && sum);
+        for (int r = 0; r < ROWS; r++)
+            for (int c = 0; c < width; c++) {
+                const size_t at = (size_t)r * (size_t)width + (size_t)c;
+                x[at] = (float)((r * 7 + c) % 16 - 8) / 8;
+                sum[token[r] * width + c] += x[at];
+            }
+        assert_ok(buffer_init(&ids, &dev, DTYPE_I32, ROWS, MEMORY_SCRATCH));
+        assert_ok(buffer_init(&dy, &dev, type, count, MEMORY_ACTIVATIONS));
+        assert_ok(
+            buffer_init(&table, &dev, DTYPE_F32, (size_t)VOCAB * (size_t)width, MEMORY_GRADIENTS));
+        dev.ops->write(&dev, ids.view, token, ROWS);
+        if (type == DTYPE_BF16)
+            for (size_t k = 0; k < count; k++)
+                ((uint16_t *)x)[k] = bf16_round(x[k]);
+        dev.ops->write(&dev, dy.view, x, count);
+        dev.ops->embedding_backward(&dev, BATCH, T, width, table.view, view_none, ids.view,
+                                    dy.view);
+        float *is = host_buffer(&dev, &table);
+        assert_ok(device_check(&dev));
+        assert_memory_equal(is, sum, (size_t)VOCAB * (size_t)width * sizeof *is);
+        free(is);
+        free(sum);
+        free(x);
+        buffer_free(&ids);
+        buffer_free(&dy);
+        buffer_free(&table);
+    }
+    device_close(&dev);
+    free(token);
+    assert_int_equal(memory.total, 0);
+}
+
 /* Long reads and writes go in pieces; a write has taken what it needs when it returns. */
 static void data_pass_whole(void **state)
 {
@@ -690,6 +743,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agrees_with_reference),
         cmocka_unit_test(twice_the_same_bits),
+        cmocka_unit_test(tokens_of_many_rows),
         cmocka_unit_test(data_pass_whole),
         cmocka_unit_test(contexts_follow),
         cmocka_unit_test(no_memory_is_said),

@@ -34,8 +34,8 @@ __global__ void embedding_forward_kernel(embedding_shape p, vec y, const int32_t
             get(table, token * p.width + i) + get_or_zero(positions, position * p.width + i));
 }
 
-/* Rows are sorted by token in groups of GROUP, so that whoever adds up a token's rows finds those
- * of each group by bisection; rows are added in their order. A key is token << 32 | row. */
+/* Rows are sorted by token in groups of GROUP, so that the block that adds up a token's rows finds
+ * those of each group by bisection. A key is token << 32 | row. */
 enum { GROUP = 2048, SORTERS = 1024 };
 
 __global__ void sort_group_kernel(uint64_t *keys, const int32_t *tokens, int rows)
@@ -77,40 +77,107 @@ __device__ int find_key(const uint64_t *group, uint64_t key)
     return low;
 }
 
-__device__ bool has_token(const uint64_t *group, int at, uint32_t token)
-{
-    return at < GROUP && (uint32_t)(group[at] >> 32) == token && group[at] != ~(uint64_t)0;
-}
+enum { LISTED = 256, ADDERS = 512 }; /* rows that are listed at once; threads of a block, at most */
 
-/* A block for each sorted key; the one with the first row of a token adds up all of them. Threads
- * look for it in a group each. */
-__global__ void embedding_backward_kernel(embedding_shape p, int groups, vec dtable, vec dy,
-                                          const uint64_t *keys)
+/* The rows of one token in all groups: first[g] is the place of the first in group g, and before[g]
+ * counts the rows in the groups before g. */
+struct token_rows {
+    const uint64_t *keys;
+    int *first, *before; /* shared, (groups) and (groups + 1) */
+    int groups;
+
+    /* The k-th row, k < before[groups]. */
+    __device__ int at(int k) const
+    {
+        int low = 0, high = groups;
+        while (high - low > 1) {
+            const int middle = (low + high) / 2;
+            if (before[middle] <= k)
+                low = middle;
+            else
+                high = middle;
+        }
+        return (int)(uint32_t)keys[(size_t)low * GROUP + first[low] + (k - before[low])];
+    }
+};
+
+/* A block for each sorted key; the one with the first row of a token adds up all of them, the other
+ * ones leave. A block has blockDim.y lanes of blockDim.x threads, a thread for V columns: lane j
+ * adds rows j, j + blockDim.y, ... of the token, and lane 0 the lanes' sums in their order. In text
+ * a token in twenty is the same one, so its rows are many, and are loaded several at a time. */
+template <int V>
+__global__ void __launch_bounds__(ADDERS)
+    embedding_backward_kernel(embedding_shape p, int groups, vec dtable, vec dy,
+                              const uint64_t *keys)
 {
-    extern __shared__ int first[]; /* (groups) place of the token's first row */
+    extern __shared__ int room[]; /* (2 groups + 1) */
+    __shared__ int listed[LISTED];
+    __shared__ float part[ADDERS * V];
+    const token_rows rows = {keys, room, room + groups, groups};
     const int own = blockIdx.x / GROUP, place = blockIdx.x % GROUP;
+    const int thread = threadIdx.y * blockDim.x + threadIdx.x, threads = blockDim.x * blockDim.y;
     const uint64_t key = keys[blockIdx.x];
     const uint32_t token = (uint32_t)(key >> 32);
     if (key == ~(uint64_t)0 || (place > 0 && (uint32_t)(keys[blockIdx.x - 1] >> 32) == token))
         return;
     bool earlier = false;
-    for (int g = threadIdx.x; g < groups; g += blockDim.x) {
+    for (int g = thread; g < groups; g += threads) {
         const uint64_t *group = keys + (size_t)g * GROUP;
-        first[g] = g == own ? place : find_key(group, (uint64_t)token << 32);
-        earlier |= g < own && has_token(group, first[g], token);
+        rows.first[g] = g == own ? place : find_key(group, (uint64_t)token << 32);
+        rows.before[g + 1] = find_key(group, (uint64_t)(token + 1) << 32) - rows.first[g];
+        earlier |= g < own && rows.before[g + 1] > 0;
     }
     if (__syncthreads_or(earlier))
         return;
-    for (int i = threadIdx.x; i < p.width; i += blockDim.x) {
-        float sum = 0;
-        for (int g = own; g < groups; g++) {
-            const uint64_t *from = keys + (size_t)g * GROUP;
-            for (int at = first[g]; has_token(from, at, token); at++)
-                sum += get(dy, (size_t)(uint32_t)from[at] * p.width + i);
-        }
-        const size_t to = (size_t)token * p.width + i;
-        put(dtable, to, get(dtable, to) + sum);
+    if (thread == 0) {
+        rows.before[0] = 0;
+        for (int g = 0; g < groups; g++)
+            rows.before[g + 1] += rows.before[g];
     }
+    __syncthreads();
+    const int all = rows.before[groups];
+    for (int column = 0; column < p.width; column += blockDim.x * V) {
+        const int mine = column + threadIdx.x * V, adds = mine < p.width;
+        few<V> sum = {};
+        for (int begin = 0; begin < all; begin += LISTED) {
+            const int n = min(all - begin, (int)LISTED);
+            for (int k = thread; k < n; k += threads)
+                listed[k] = rows.at(begin + k);
+            __syncthreads();
+#pragma unroll 4
+            for (int k = threadIdx.y; k < n * adds; k += blockDim.y) {
+                const few<V> x = load<V>(dy, (size_t)listed[k] * p.width + mine);
+                for (int e = 0; e < V; e++)
+                    sum.at[e] += x.at[e];
+            }
+            __syncthreads();
+        }
+        for (int e = 0; e < V; e++)
+            part[e * ADDERS + thread] = sum.at[e];
+        __syncthreads();
+        if (threadIdx.y == 0 && adds) {
+            const size_t to = (size_t)token * p.width + mine;
+            few<V> total = load<V>(dtable, to);
+            for (int e = 0; e < V; e++) {
+                float lanes = 0;
+                for (int j = 0; j < (int)blockDim.y; j++)
+                    lanes += part[e * ADDERS + j * blockDim.x + threadIdx.x];
+                total.at[e] += lanes;
+            }
+            store<V>(dtable, to, total);
+        }
+        __syncthreads();
+    }
+}
+
+template <int V>
+void add_rows(stream_t s, embedding_shape p, int groups, vec dtable, vec dy, const uint64_t *keys)
+{
+    const int columns = (p.width + V - 1) / V, x = min(columns, 128);
+    const dim3 block(x, min(ADDERS / x, 16));
+    embedding_backward_kernel<V><<<(unsigned)groups * GROUP, block,
+                                   (2 * (size_t)groups + 1) * sizeof(int), s>>>(p, groups, dtable,
+                                                                                dy, keys);
 }
 
 __global__ void positions_backward_kernel(embedding_shape p, vec dpositions, vec dy)
@@ -361,8 +428,10 @@ int launch_embedding_backward(stream_t s, embedding_shape p, vec dtable, vec dpo
     const int rows = p.batch * p.t, groups = (int)blocks_of(rows, GROUP);
     if (dtable.data) {
         sort_group_kernel<<<groups, SORTERS, 0, s>>>(keys, tokens, rows);
-        embedding_backward_kernel<<<(unsigned)groups * GROUP, p.width > 128 ? THREADS : 64,
-                                    groups * sizeof(int), s>>>(p, groups, dtable, dy, keys);
+        if (p.width % 8 == 0 && lanes_of(dtable, dy) == 8)
+            add_rows<8>(s, p, groups, dtable, dy, keys);
+        else
+            add_rows<1>(s, p, groups, dtable, dy, keys);
     }
     if (dpositions.data)
         positions_backward_kernel<<<blocks_of((size_t)p.t * p.width, THREADS), THREADS, 0, s>>>(
