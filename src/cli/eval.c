@@ -11,6 +11,7 @@
 #include "data/image/images.h"
 #include "io/safetensors.h"
 #include "train/class_names.h"
+#include "train/estimate.h"
 #include "train/evaluate.h"
 #include "train/loaded.h"
 
@@ -146,6 +147,8 @@ static void tell(void *arg, int64_t done, int64_t of, double loss)
 static enum sotto_status measure(struct loaded *l, struct loader *loader,
                                  const struct eval_config *c, int t, struct evaluation *out)
 {
+    const struct extent e = {c->batch, t, (enum dtype)c->activations, false};
+    TRY(estimate_check_evaluation(&l->model, c->device, c->threads, e));
     struct eval_progress p = progress_begin();
     const struct evaluation_watch watch = {tell, &p};
     const struct evaluation_range range = {

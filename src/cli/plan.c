@@ -183,9 +183,11 @@ static enum sotto_status print_estimate(const struct run *run)
     struct available a;
     if (run->config.train.oracle == ORACLE_NULL)
         return SOTTO_OK;
-    TRY(estimate_left(run, &a));
+    TRY(estimate_left(run->config.train.device, &a));
     TRY(estimate_run(run, &e));
-    printf("memory: about %.1f MB on this machine (", e.total / 1e6);
+    const char *device = run->config.train.device;
+    printf("memory: about %.1f MB on %s machine (", e.total / 1e6,
+           device_absent(device) ? "such a" : "this");
     for (int c = 0, n = 0; c < MEMORY_CATEGORIES; c++)
         if (e.bytes[c] > 0)
             printf("%s%s %.1f", n++ ? ", " : "", memory_category_name((enum memory_category)c),
@@ -195,8 +197,10 @@ static enum sotto_status print_estimate(const struct run *run)
     if (run->sharing > 1)
         printf("; the %d ranks that share this GPU take %.1f MB of it", run->sharing,
                e.total / 1e6);
-    else if (device_place(run->config.train.device) != PLACE_HOST)
+    else if (device_place(device) != PLACE_HOST)
         printf("; this process takes %.1f MB of its device", e.total / 1e6);
+    if (!device_named(device))
+        printf(", and the scratch of a GPU's kernels, which this build without CUDA does not know");
     if (isfinite(a.bytes))
         printf("; %s has %.0f MB left", a.by, a.bytes / 1e6);
     printf("\n");

@@ -49,8 +49,16 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
 enum sotto_status device_open_counting(struct device *dev, const char *name, struct memory *memory,
                                        int threads);
 void device_close(struct device *dev);
-/* Where the memory of one of that name would be; the host's, if there is none. */
+/* Returns where the memory of a device of that name is, on this machine or another; the host's for
+ * an unknown name. */
 enum place device_place(const char *name);
+
+/* True if `name` is a GPU, and this build or this machine has none: such a run can be planned
+ * (device_open_counting), not started. */
+bool device_absent(const char *name);
+/* Opens an absent device: its ops->takes count scratch; nothing else may be called but
+ * device_close. A build without the device's table counts no scratch. */
+enum sotto_status device_open_absent(struct device *dev, const char *name, struct memory *memory);
 
 enum { MANY_THREADS = 8 }; /* more of a processor wait for memory rather than for arithmetic */
 

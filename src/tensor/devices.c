@@ -96,7 +96,7 @@ static const struct ops *table_of(const char *name)
 enum place device_place(const char *name)
 {
     const struct ops *ops = table_of(name);
-    return ops ? ops->place : PLACE_HOST;
+    return ops ? ops->place : begins(name, "cuda") ? PLACE_DEVICE : PLACE_HOST;
 }
 
 const char *device_named(const char *name)
@@ -113,6 +113,17 @@ void device_kernels(const char *name, char text[DEVICE_KERNELS_ROOM])
         ops->kernels(text);
 }
 
+bool device_absent(const char *name)
+{
+    if (strcmp(name, "cuda") != 0)
+        return false;
+#ifdef SOTTO_WITH_CUDA
+    return gpus_count() == 0;
+#else
+    return true;
+#endif
+}
+
 bool device_keeps(const char *name, int threads)
 {
     const struct ops *ops = table_of(name);
@@ -127,6 +138,13 @@ enum sotto_status device_open(struct device *dev, const char *name, struct memor
     if (threads <= 0)
         dev->threads = cores_allowed("");
     return dev->ops ? open_table(dev, colon ? colon + 1 : NULL) : no_device(name);
+}
+
+enum sotto_status device_open_absent(struct device *dev, const char *name, struct memory *memory)
+{
+    const struct ops *ops = table_of(name);
+    *dev = (struct device){.memory = memory, .threads = 1, .ops = ops ? ops : &ops_null};
+    return ops && ops->open_absent ? ops->open_absent(dev) : SOTTO_OK;
 }
 
 /* False: none left. */

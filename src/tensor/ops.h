@@ -181,6 +181,8 @@ struct ops {
     enum place place; /* of its memory */
     bool own_caches;  /* of each thread: to write what others have just read takes longer */
     enum sotto_status (*open)(struct device *dev); /* (optional) choose kernels, create streams */
+    /* (optional) The same on a machine that lacks the device, for `takes` and `close` alone. */
+    enum sotto_status (*open_absent)(struct device *dev);
     /* (optional) Others of its kernels than `open` chose. */
     enum sotto_status (*select)(struct device *dev, const char *kernels);
     /* (optional) Those that this machine has, best first, with spaces between them. */
@@ -236,7 +238,8 @@ struct ops {
     void (*gelu_bias_backward)(struct device *dev, enum gelu_kind kind, int rows, int width,
                                struct view dx, struct view dbias, struct view dy, struct view x);
 
-    /* (optional) linear_backward_w and linear_backward_x at once; dx overlaps none of the others. */
+    /* (optional) linear_backward_w and linear_backward_x at once; dx overlaps none of the others.
+     */
     void (*linear_backward)(struct device *dev, const struct linear *p, struct view dx,
                             struct view dw, struct view dbias, struct view dy, struct view x,
                             struct view w, bool add);

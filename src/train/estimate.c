@@ -1,5 +1,6 @@
 #include "train/estimate.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "comm/mpi/mpi.h"
@@ -58,7 +59,8 @@ static enum sotto_status try_rounds(const struct model *model, struct pool *pool
     size_t at = 0;
     for (int i = 0; i < 2; i++) {
         if (!what->asked) {
-            TRY(try_all(tape, what->slots, batch, none));
+            if (what->slots)
+                TRY(try_all(tape, what->slots, batch, none));
             continue;
         }
         at = at == what->asked->n ? 0 : at;
@@ -74,7 +76,7 @@ static enum sotto_status try_tapes(const struct model *model, struct pool *pool,
 {
     const int slots = what->slots;
     struct batch batch = {0};
-    struct tape *tape = calloc((size_t)slots, sizeof *tape);
+    struct tape *tape = calloc((size_t)slots + 1, sizeof *tape);
     struct view *views = calloc(2 * (size_t)model->n_stage, sizeof *views);
     const struct nothing none = {views, views + model->n_stage};
     enum sotto_status st = batch_init_of(&batch, &model->sample, what->e.rows, what->e.t);
@@ -325,15 +327,19 @@ static void list_largest(const struct estimate *e, char *out, size_t room)
     }
 }
 
-enum sotto_status estimate_left(const struct run *run, struct available *out)
+enum sotto_status estimate_left(const char *device, struct available *out)
 {
     struct memory memory = {0};
     struct device dev;
     size_t left, all;
     *out = available_memory("");
-    if (device_place(run->config.train.device) == PLACE_HOST)
+    if (device_place(device) == PLACE_HOST)
         return SOTTO_OK;
-    TRY(device_open(&dev, run->config.train.device, &memory, 1));
+    if (device_absent(device)) {
+        *out = (struct available){INFINITY, ""};
+        return SOTTO_OK;
+    }
+    TRY(device_open(&dev, device, &memory, 1));
     if (dev.ops->left) {
         dev.ops->left(&dev, &left, &all);
         *out = (struct available){(double)left, "the device"};
@@ -396,7 +402,7 @@ enum sotto_status estimate_check(const struct run *run)
     struct estimate e;
     char parts[512], workers[48] = "", needs[32], left[32];
     struct available a;
-    TRY(estimate_left(run, &a));
+    TRY(estimate_left(run->config.train.device, &a));
     TRY(estimate_run(run, &e));
     estimate_keep_ours(run, &e);
     if (e.total <= a.bytes)
@@ -410,4 +416,24 @@ enum sotto_status estimate_check(const struct run *run)
                 "this run needs about %s of memory, and %s has %s left: %s%s. %s, takes less; "
                 "--check_memory=false tries all the same",
                 needs, a.by, left, parts, workers, what_helps(run, &e));
+}
+
+enum sotto_status estimate_check_evaluation(const struct model *model, const char *device,
+                                            int threads, struct extent e)
+{
+    const struct estimate_what what = {
+        .e = e, .evaluates = true, .device = device, .threads = threads, .theta = DTYPE_F32};
+    struct estimate_model m;
+    struct available a;
+    char needs[32], left[32];
+    TRY(estimate_left(device, &a));
+    TRY(estimate_model(model, what, &m));
+    if (m.activations + m.scratch <= a.bytes)
+        return SOTTO_OK;
+    print_bytes(m.activations + m.scratch, needs);
+    print_bytes(a.bytes, left);
+    return fail(SOTTO_ENOMEM,
+                "evaluating %d x %d at once needs about %s of memory, and %s has %s left: a "
+                "smaller batch takes less",
+                e.rows, e.t, needs, a.by, left);
 }

@@ -9,8 +9,8 @@
 #include "train/run.h"
 #include "train/asked.h"
 
-/* What goes through the model: micro-batches of that extent, so many under way at once, and, if it
- * `evaluates`, evaluations between rounds. */
+/* What goes through the model: `slots` training micro-batches of that extent at once (0: none),
+ * and, if it `evaluates`, evaluations between rounds. */
 struct estimate_what {
     struct extent e;
     int slots;
@@ -35,8 +35,9 @@ struct estimate {
 };
 enum sotto_status estimate_run(const struct run *run, struct estimate *out);
 
-/* What this process may still take, or its device has left where that has memory of its own. */
-enum sotto_status estimate_left(const struct run *run, struct available *out);
+/* Returns what this process may still take, or what `device` has left where its memory is its own;
+ * of an absent device (device_absent) nothing is known. */
+enum sotto_status estimate_left(const char *device, struct available *out);
 
 /* Leaves of an estimate what this process takes of that, with those that share its GPU. */
 void estimate_keep_ours(const struct run *run, struct estimate *e);
@@ -46,5 +47,10 @@ void estimate_choose(struct run *run, const struct available *a);
 
 /* Refuses a run whose estimate is more than that, with both. */
 enum sotto_status estimate_check(const struct run *run);
+
+/* Refuses an evaluation whose micro-batches of extent `e` need more memory than `device` has left,
+ * on which the parameters are already. */
+enum sotto_status estimate_check_evaluation(const struct model *model, const char *device,
+                                            int threads, struct extent e);
 
 #endif

@@ -358,11 +358,19 @@ static enum sotto_status count_sharing(struct run *run, const struct device *dev
     return st;
 }
 
-/* Before anything is read: workers open theirs when it all has been. */
-static enum sotto_status check_device(struct run *run)
+/* Before anything is read: workers open theirs when it all has been. A run can be planned without
+ * its GPU. */
+static enum sotto_status check_device(struct run *run, bool plan)
 {
     struct memory memory = {0};
     struct device dev;
+    if (plan && device_absent(run->config.train.device)) {
+        run->device = run->config.train.device;
+        run->sharing = 1;
+        snprintf(run->kernels, sizeof run->kernels, "%s",
+                 "there is none on this machine: planned only");
+        return SOTTO_OK;
+    }
     TRY(device_open(&dev, run->config.train.device, &memory, 1));
     run->device = dev.ops->name;
     snprintf(run->kernels, sizeof run->kernels, "%s", device_describe(&dev));
@@ -385,7 +393,7 @@ static enum sotto_status open_all(struct run *run, bool touch)
     struct train_config *t = &run->config.train;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
-    TRY_DONE(check_device(run));
+    TRY_DONE(check_device(run, !touch));
     if (touch)
         TRY_DONE(open_folder(run));
     TRY_DONE(find_checkpoint(run));
@@ -455,7 +463,7 @@ enum sotto_status run_check(const struct run_config *config)
     struct model_config *m = &run.config.model;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run.cluster, &run.config));
-    TRY_DONE(check_device(&run));
+    TRY_DONE(check_device(&run, false));
     if (t->oracle == ORACLE_NULL) {
         st = open_null(&run);
     } else {

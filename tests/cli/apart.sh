@@ -74,5 +74,7 @@ done
 grep -q '^loss ' cpu.eval && grep -q '^last words: ' cpu.eval && [ -s cpu.sample ] || die "$(cat cpu.eval)"
 diff cpu.eval apart.eval || die "evaluated on the other device, the numbers differ"
 cmp cpu.logits apart.logits || die "evaluated on the other device, the logits differ"
+fails_with 'of memory, and the device has 8 MB left: a smaller batch takes less' \
+    env SOTTO_APART_MEMORY=8M "$sotto" eval cpu --data.train=stories --data.format=stories --batch=4096 --device=apart
 diff cpu.sample apart.sample || die "sampled on the other device, the text differs"
 fails_with 'device = null computes nothing' "$sotto" sample cpu --device=null

@@ -90,8 +90,15 @@ cmp before after || die "a dry run changed the folder"
 fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
 fails_with "out of range" "${run[@]}" --dry_run --lr=-1
 fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
+
+# A run on a GPU is planned where there is none, and refused.
+CUDA_VISIBLE_DEVICES='' succeeds "$sotto" train "${tiny[@]}" --dry_run --device=cuda --out=other
+says '^device: cuda \(there is none on this machine: planned only\)$'
+says '^memory: about [0-9.]+ MB on such a machine \(parameters .* activations .* scratch [0-9.]+.*\); this process takes [0-9.]+ MB of its device'
+CUDA_VISIBLE_DEVICES='' fails_with "say it with worker.step" "$sotto" train "${tiny[@]}" --dry_run --device=cuda \
+    --workers=2 --time=virtual --out=other
 CUDA_VISIBLE_DEVICES='' fails_with '; --device=cpu does without a GPU, also for a run that was begun on one' \
-    "${run[@]}" --dry_run --device=cuda
+    "$sotto" train "${tiny[@]}" --device=cuda --out=other
 fails_with "device 'cuda" "${run[@]}" --dry_run --device=cuda:1
 says "device 'cuda:1': .* CUDA_VISIBLE_DEVICES=1 sotto .* --device=cuda$|no device 'cuda' in this build"
 fails_with "no kernels 'v9' on this machine, which has" "${run[@]}" --dry_run --device=cpu:v9

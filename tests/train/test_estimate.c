@@ -229,7 +229,7 @@ static void kept_by_many(void **state)
     const struct available much = {1e12, "the test"};
     double all;
     struct run run;
-    struct run_config *c = configure((const char *[]){"train.threads=8", NULL});
+    struct run_config *c = configure((const char *[]){"train.threads=8", "train.device=cpu", NULL});
     assert_ok(run_open(&run, c, NULL));
     assert_false(run.keeps_all);
     const double least = activations(&run, &all);

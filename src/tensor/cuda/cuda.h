@@ -43,11 +43,11 @@ struct cuda_aside {
     struct cuda_room parts;
 };
 
-enum { CUDA_MARKS = 64 };
+enum { CUDA_MARKS = 64, CUDA_NO_GPU = -1 };
 
 struct cuda {
     struct cuda *next; /* parked */
-    int gpu;
+    int gpu;           /* CUDA_NO_GPU: the machine has none, and this context only counts */
     int number; /* which no other GPU has, though processes may be shown them in other orders */
     cudaStream_t stream;
     cudaMemPool_t pool;

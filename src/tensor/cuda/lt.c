@@ -87,7 +87,8 @@ struct lt *lt_open(struct device *dev)
     if (!lt)
         return NULL;
     (void)cuda_stream(dev);
-    if (!load(lt) || lt->cublasLtCreate(&lt->handle) != CUBLAS_STATUS_SUCCESS)
+    if (cuda_of(dev)->gpu == CUDA_NO_GPU || !load(lt) ||
+        lt->cublasLtCreate(&lt->handle) != CUBLAS_STATUS_SUCCESS)
         lt->handle = NULL;
     if (lt->handle)
         snprintf(lt->about, sizeof lt->about, "cuBLASLt %zu", lt->cublasLtGetVersion());
@@ -317,7 +318,8 @@ static struct choice_made *choice_of(struct lt *lt, const struct shape *s, const
 
 bool lt_take(struct lt *lt, struct device *dev)
 {
-    return lt->handle && cuda_grow(dev, &lt->workspace, WORKSPACE);
+    const bool planned = cuda_of(dev)->gpu == CUDA_NO_GPU; /* for a machine with the library */
+    return (lt->handle || planned) && cuda_grow(dev, &lt->workspace, WORKSPACE);
 }
 
 bool lt_product(struct lt *lt, struct device *dev, stream_t stream, const struct product *p)

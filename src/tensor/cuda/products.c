@@ -82,6 +82,8 @@ void cuda_add_columns(struct device *dev, struct view y, struct view x, int rows
  * for: they leave multiprocessors and most of the memory's time unused. */
 static void give_aside(struct device *dev)
 {
+    if (cuda_counts(dev))
+        return;
     stream_t s = cuda_stream(dev);
     cuda_check(dev, cudaEventRecord(cuda_of(dev)->aside.given, s), "add up columns");
 }

@@ -119,6 +119,11 @@ static void cuda_close(struct device *dev)
     struct cuda *c = cuda_of(dev);
     if (!c)
         return;
+    if (c->gpu == CUDA_NO_GPU) {
+        lt_close(c->lt);
+        free(c);
+        return;
+    }
     stream_t s = cuda_stream(dev);
     (void)cudaStreamSynchronize(s);
     lt_rest(c->lt, dev);
@@ -176,6 +181,17 @@ static enum sotto_status cuda_open(struct device *dev)
     struct cuda *c = cuda_unpark(gpu);
     if (!c)
         TRY(make(gpu, &c));
+    dev->impl = c;
+    memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
+    return SOTTO_OK;
+}
+
+static enum sotto_status cuda_open_absent(struct device *dev)
+{
+    struct cuda *c = calloc(1, sizeof *c);
+    if (!c)
+        return fail(SOTTO_ENOMEM, "no memory for a device");
+    c->gpu = CUDA_NO_GPU;
     dev->impl = c;
     memory_add(dev->memory, MEMORY_SCRATCH, sizeof *c->news);
     return SOTTO_OK;
@@ -252,6 +268,7 @@ const struct ops ops_cuda = {
     .place = PLACE_DEVICE,
     .takes = &takes,
     .open = cuda_open,
+    .open_absent = cuda_open_absent,
     .close = cuda_close,
     .describe = cuda_describe,
     .alloc = cuda_alloc,

@@ -387,7 +387,9 @@ enum sotto_status device_open_counting(struct device *dev, const char *name, str
     struct counting *c = calloc(1, sizeof *c);
     if (!c)
         return fail(SOTTO_ENOMEM, "no memory for a device");
-    enum sotto_status st = device_open(&c->like, name, &c->aside, threads);
+    const bool absent = device_absent(name);
+    enum sotto_status st = absent ? device_open_absent(&c->like, name, &c->aside)
+                                  : device_open(&c->like, name, &c->aside, threads);
     const bool own_caches = st == SOTTO_OK && c->like.ops->own_caches; /* not who is behind */
     if (st == SOTTO_OK && c->like.ops->behind) {
         const char *behind = c->like.ops->behind;
@@ -401,6 +403,8 @@ enum sotto_status device_open_counting(struct device *dev, const char *name, str
     c->counter = (struct device){
         .ops = &ops_null, .memory = memory, .threads = c->like.threads, .impl = c->like.impl};
     c->table = counts_like(c->like.ops);
+    if (absent)
+        c->table.place = device_place(name);
     c->table.own_caches = own_caches;
     *dev = (struct device){.ops = &c->table, .memory = memory, .threads = threads, .impl = c};
     return SOTTO_OK;
