@@ -166,6 +166,7 @@ enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum 
     TRY(check_batch(tape, batch));
     drop_all(tape);
     tape->scored = false;
+    tape->scored_at = (struct device_mark){0};
     tape->batch = batch;
     tape->pass = (struct pass){
         .dev = tape->dev,
@@ -350,6 +351,8 @@ enum sotto_status tape_backward(struct tape *tape, int k, const struct view *the
         flow->dy = dy ? dy->buffer.view : view_none;
         flow->dx = dx ? dx->buffer.view : view_none;
         m->layer[i]->ops->backward(m->layer[i], &tape->pass, theta, grad, *flow);
+        if (i + 1 == m->n_layer)
+            tape->scored_at = device_mark(tape->dev);
         if (dx != dy)
             pool_give(tape->pool, dy);
     }
@@ -379,6 +382,7 @@ struct tape_result tape_result(struct tape *tape, struct device *dev)
 {
     struct tape_result r = {0};
     const size_t targets = (size_t)tape->batch->rows * (size_t)tape->batch->t;
+    device_follow(dev, tape->scored_at);
     if (tape->scored)
         dev->ops->read(dev, tape->host_losses, tape->losses.view, targets);
     if (tape->scored && tape->want_hits)

@@ -39,7 +39,8 @@ struct tape {
     uint8_t *host_places;
     struct view state; /* (optional) of the model, not owned: see struct pass. Without it none */
     bool want_hits;
-    bool scored; /* the last stage has run: there are losses */
+    bool scored;                  /* the last stage has run: there are losses */
+    struct device_mark scored_at; /* in training: behind the last layer's backward, their maker */
 };
 
 enum sotto_status tape_init(struct tape *tape, const struct model *model, struct device *dev,
@@ -71,8 +72,8 @@ enum sotto_status tape_run(struct tape *tape, const struct batch *batch, enum ta
 /* Sum of the losses and number of targets (and, if want_hits, of those that came first,
  * or among the first TAPE_NEAR), once the
  * last stage has run: after its backward in training, after its forward otherwise. Where it runs
- * elsewhere there is no loss. It is read on `dev`, the tape's or one that has followed it: what
- * fails is raised by device_check. */
+ * elsewhere there is no loss. It is read on `dev`, the tape's or another one, which waits for the
+ * losses and not for the rest of a backward pass; device_check(dev) raises failures. */
 enum { TAPE_NEAR = 5 };
 struct tape_result {
     double loss;

@@ -15,15 +15,15 @@
 /* What the caller wants of a round. */
 struct plan {
     double lr, next_lr; /* of this round and of the one behind it          */
-    bool want_norm;
-    int64_t step;   /* rounds of the run before this one */
-    int64_t rounds; /* of the whole run, as far as is known; 0: it is not */
-    bool stop;      /* this worker would like this round to be the last */
-    bool late;      /* ... since its time is over: what was trained is to count */
-    bool save;      /* the first worker would like a checkpoint behind this round */
-    bool last;      /* the run is going to end behind this round; the same for all workers */
-    double pause;   /* seconds since the last round that are not the training's */
-    double seconds; /* of training, by this worker's clock, before this round   */
+    bool want_norm;     /* the round is reported: with the gradient's norm, and all of its time */
+    int64_t step;       /* rounds of the run before this one */
+    int64_t rounds;     /* of the whole run, as far as is known; 0: it is not */
+    bool stop;          /* this worker would like this round to be the last */
+    bool late;          /* ... since its time is over: what was trained is to count */
+    bool save;          /* the first worker would like a checkpoint behind this round */
+    bool last;          /* the run is going to end behind this round; the same for all workers */
+    double pause;       /* seconds since the last round that are not the training's */
+    double seconds;     /* of training, by this worker's clock, before this round   */
     /* (optional) Becomes non-zero when this worker is to stop as soon as it can: methods that
      * average every gradient then abandon a round between two micro-batches. */
     const atomic_int *asked;

@@ -49,6 +49,8 @@ static enum sotto_status measure(struct bench *b, double *seconds)
         if (i >= TRIES && before > enough)
             break;
         st = oracle_gradient(&o.base, i, false, fresh, b->stages, b->stages + n, &r);
+        if (st == SOTTO_OK)
+            st = device_check(&b->dev);
         double took = clock_now(b->worker.clock) - before;
         if (st == SOTTO_OK) /* of a whole one, where the data make it shorter */
             took *=
@@ -212,6 +214,10 @@ static enum sotto_status find_or_measure(struct run *run)
     make_key(&run->config, key, sizeof key);
     if (path)
         TRY(calibration_read(path, key, &c, &found));
+    if (!found && device_absent(run->config.train.device))
+        return fail(SOTTO_EINVAL,
+                    "the time of a micro-batch cannot be measured without a GPU: say it with "
+                    "worker.step, such as --worker.step=30ms");
     if (!found)
         TRY(measure_here(run, &c));
     take(&run->config, &c);

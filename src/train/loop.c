@@ -150,9 +150,10 @@ enum sotto_status loop_go_on(struct trainer *t)
     return SOTTO_OK;
 }
 
-/* What follows is not the training's time. */
+/* Ends the training's time for a while, when the device has finished the last round. */
 void loop_pause(struct trainer *t)
 {
+    (void)device_check(&t->dev); /* which keeps a failure for the next check */
     meter_stop(&t->meter);
     if (t->worker->ops->pause)
         t->worker->ops->pause(t->worker);

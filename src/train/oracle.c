@@ -97,11 +97,13 @@ static enum sotto_status result(struct oracle *oracle, int slot, struct device *
     struct model_slot *s = &o->slot[slot];
     const struct clock *clock = o->is.worker->clock;
     const double start = clock_now(clock);
-    dev = dev ? dev : o->is.dev;
+    const bool own = !dev;
+    if (own)
+        dev = o->reader.ops ? &o->reader : o->is.dev;
     struct tape_result r = tape_result(&s->tape, dev);
     *out = (struct oracle_result){r.loss, r.targets, (int64_t)s->batch.rows * s->batch.t};
     const enum sotto_status st = device_check(dev);
-    if (dev == o->is.dev) /* which had still to compute what was only issued */
+    if (own) /* it waited for what was only issued */
         o->base.seconds += clock_now(clock) - start;
     return st;
 }
@@ -195,6 +197,8 @@ enum sotto_status model_oracle_init(struct model_oracle *o, const struct model_o
                            setup->recompute);
         o->slot[i].tape.state = setup->state;
     }
+    if (st == SOTTO_OK && setup->dev->ops->mark)
+        st = device_open(&o->reader, setup->dev->ops->name, setup->dev->memory, 1);
     if (st != SOTTO_OK)
         model_oracle_free(o);
     return st;
@@ -208,6 +212,8 @@ void model_oracle_free(struct model_oracle *o)
         batch_free(&o->slot[i].batch);
     }
     free(o->slot);
+    if (o->reader.ops)
+        device_close(&o->reader);
     buffer_free(&o->found);
     buffer_free(&o->sum[0]);
     buffer_free(&o->sum[1]);

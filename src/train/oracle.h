@@ -39,6 +39,7 @@ struct model_oracle {
     struct model_slot *slot; /* (slots) */
     struct buffer found;     /* (slots, state) notes: what forwards have found                 */
     struct buffer sum[2];    /* ... and the sums of it                                          */
+    struct device reader;    /* reads losses while the rest of backward runs; only of a GPU      */
     struct {                 /* the stage being computed, for the line of work that does it */
         struct model_slot *slot;
         int k;

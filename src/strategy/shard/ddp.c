@@ -36,7 +36,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     if (s->is.optim->clip > 0 || plan->want_norm)
         TRY(shard_clip(s, &s->on, &g, 1, NULL, out, &scale));
     TRY(shard_step(s, plan, scale, out)); /* theta <- theta - lr ... */
-    return device_check(s->is.dev);
+    return shard_end(s, plan);
 }
 
 static enum sotto_status visit(struct strategy *strategy, struct state_visitor *v)

@@ -192,7 +192,6 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
 {
     struct fsdp *f = (struct fsdp *)strategy;
     struct shard *s = &f->shard;
-    struct device *dev = s->is.dev;
     const struct pair g = {.x = s->g.view, .count = s->g.count};
     const bool carried = s->carried;
     *out = (struct round){.grad_norm = -1};
@@ -209,7 +208,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     if (s->is.optim->clip > 0 || plan->want_norm)
         TRY(shard_clip(s, &s->on, &g, 1, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
-    return device_check(dev);
+    return shard_end(s, plan);
 }
 
 static enum sotto_status visit(struct strategy *s, struct state_visitor *v)

@@ -132,6 +132,11 @@ enum sotto_status shard_step(struct shard *s, const struct plan *plan, double sc
     return s->replicate->left ? SOTTO_OK : shard_settle(&s->base);
 }
 
+enum sotto_status shard_end(const struct shard *s, const struct plan *plan)
+{
+    return shard_alone(s) && !plan->want_norm ? device_failed(s->is.dev) : device_check(s->is.dev);
+}
+
 /* Everybody comes to the stages in their order. */
 static enum sotto_status ready_up_to(struct shard *s, int last)
 {

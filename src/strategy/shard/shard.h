@@ -173,6 +173,10 @@ enum sotto_status shard_settle(struct strategy *s);
 enum sotto_status shard_step(struct shard *s, const struct plan *plan, double scale,
                              struct round *out);
 
+/* Ends a round: waits for the device, except that a worker without others leaves its last kernels
+ * to run while the host begins the next round, unless this round is reported (want_norm). */
+enum sotto_status shard_end(const struct shard *s, const struct plan *plan);
+
 /* What a round's summed gradient is multiplied by: 1 / micro-batches or target tokens. */
 double shard_scale(const struct shard *s, const struct counts *all);
 

@@ -35,7 +35,7 @@ static enum sotto_status run_round(struct strategy *strategy, const struct plan 
     if (s->is.optim->clip > 0 || plan->want_norm)
         TRY(shard_clip(s, &s->on, shard_own_g(s), s->n_slice, s->is.mesh->shard, out, &scale));
     TRY(shard_step(s, plan, scale, out));
-    return device_check(s->is.dev);
+    return shard_end(s, plan);
 }
 
 static enum sotto_status import(struct strategy *s, const float *flat)
