@@ -78,12 +78,8 @@ static void print_report(const struct run *run)
         report_sentence(&r, sentence, sizeof sentence);
         printf("%s\n", sentence);
     }
-    for (int i = 0; i < run->cluster.size && run->cluster.size > 1 && run->cluster.size <= FEW;
-         i++) {
-        snprintf(who, sizeof who, "worker %d", i);
-        print_memory(who, s->worker[i].memory, s->worker[i].memory_total);
-    }
-    print_memory(run->cluster.size > 1 ? "the largest" : "the worker", r.memory, r.memory_total);
+    print_memory(run->cluster.size > 1 ? "the largest worker" : "the worker", r.memory,
+                 r.memory_total);
     if (run_has_images(run))
         printf("%lld images in %.2f s: %.1f images/s\n", (long long)s->samples, s->seconds,
                (double)s->samples / s->seconds);

@@ -55,6 +55,7 @@ struct engine_config {
     double jitter;   /* virtual: standard deviation of a computation's time, as a share of it */
     uint64_t seed;   /* of the jitter   */
     int cores;       /* virtual: computations that may run at once; 0: all */
+    bool issues;     /* virtual: computations only issue to a GPU and return: none needs a thread */
     double patience; /* threads: see threads/threads.h */
 };
 

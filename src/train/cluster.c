@@ -258,7 +258,8 @@ enum sotto_status cluster_run(struct cluster *c, worker_job *job, void *arg)
                                    .memory = c->memory,
                                    .jitter = config->worker.jitter,
                                    .seed = (uint64_t)config->worker.jitter_seed,
-                                   .cores = config->train.threads};
+                                   .cores = config->train.threads,
+                                   .issues = device_place(config->train.device) != PLACE_HOST};
     if (c->mpi)
         return engine_mpi(c->mpi, job, arg);
     if (config->train.time == TIME_VIRTUAL)

@@ -42,9 +42,10 @@ static enum sotto_status open_lane(struct worker *w, struct lane **out)
     return virtual_lane_open(&v->cluster->sim, w->rank, &v->lanes, out);
 }
 
-/* Work begins at once on another thread; its process goes on when all that happens before its end
- * has happened: where it takes no time, all else of this time that does not wait like it, so that
- * such work of many workers runs at once. Called from a lane's job, it is the lane that works. */
+/* Work begins at once, on another thread unless it only issues to a GPU; its process goes on when
+ * all that happens before its end has happened: where it takes no time, all else of this time that
+ * does not wait like it, so that such work of many workers runs at once. Called from a lane's job,
+ * it is the lane that works. */
 static enum sotto_status spend(struct cluster *k, lane_job *work, void *arg, double seconds)
 {
     struct virtual_sim *sim = &k->sim;
@@ -54,16 +55,20 @@ static enum sotto_status spend(struct cluster *k, lane_job *work, void *arg, dou
         virtual_pass(sim, p->time + seconds);
         return SOTTO_OK;
     }
-    if (!k->pool)
-        TRY(pool_open(&k->pool, k->config->cores));
-    p->job.work = work;
-    p->job.arg = arg;
-    pool_start(k->pool, &p->job);
+    if (k->config->issues) {
+        TRY(work(arg));
+    } else {
+        if (!k->pool)
+            TRY(pool_open(&k->pool, k->config->cores));
+        p->job.work = work;
+        p->job.arg = arg;
+        pool_start(k->pool, &p->job);
+    }
     if (seconds > 0)
         virtual_advance(sim, p->time + seconds);
     else
         virtual_defer(sim, LATE_WORK);
-    return pool_wait(k->pool, &p->job);
+    return k->config->issues ? SOTTO_OK : pool_wait(k->pool, &p->job);
 }
 
 static double at_speed(const struct engine_config *config, const struct worker *w, double seconds)
