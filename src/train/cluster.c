@@ -20,7 +20,8 @@ static enum sotto_status join_mpi(struct cluster *c)
     struct train_config *t = &config->train;
     const struct mpi_config mpi = {.collectives = (enum mpi_collectives)config->comm.collectives,
                                    .nccl = (enum mpi_nccl)config->comm.nccl,
-                                   .nodes = t->nodes};
+                                   .nodes = t->nodes,
+                                   .meet = config->comm.meet};
     TRY(mpi_world(&c->mpi, &mpi));
     c->leads = c->mpi->rank == 0;
     if (t->time == TIME_VIRTUAL)

@@ -112,6 +112,9 @@ static const struct option comm_options[] = {
         "under MPI: vectors of GPUs go from one to the other by NCCL, summed as threads do; "
         "off: through the host's memory; auto: NCCL where all ranks find libnccl.so.2 and "
         "have a GPU of their own"),
+    OPTION_REAL(S, meet, "20", 0, 1e6,
+                "under MPI: seconds that hosts have for their first messages to each other, before "
+                "the run ends and names those that do not reach each other; 0: no limit"),
 };
 #undef S
 

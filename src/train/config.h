@@ -57,6 +57,7 @@ struct link_config { /* [link] */
 struct comm_config { /* [comm] */
     int collectives; /* enum mpi_collectives */
     int nccl;        /* enum mpi_nccl */
+    double meet;     /* seconds       */
 };
 
 struct null_size_config {     /* [null] */

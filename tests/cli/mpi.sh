@@ -208,6 +208,17 @@ seconds_to_end() {
     [ $code != 124 ] || die "the run had to be killed"
 }
 
+# A rank that comes late: the others say that MPI does not start, and wait for it.
+"${mpirun[@]}" -n 2 bash -c 'if [ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ]; then
+    for _ in $(seq 300); do
+        ! grep -q "MPI has not started in 2 s" late.out || break
+        sleep 0.1
+    done
+fi
+exec "$@"' - "${train[@]}" --steps=1 --comm.meet=2 --out=late >late.out 2>&1 || { cat late.out >&2; die "a late rank ends the run"; }
+[ "$(grep -c '^warning: host .*: MPI has not started in 2 s: ranks are late, or cannot exchange messages\. ' late.out)" = 1 ] ||
+    { cat late.out >&2; die "a late rank is not told of"; }
+
 # kill -9 of one rank: all end, it is named, and whatever checkpoint is there is whole: the run goes on from it with
 # fewer ranks and another method.
 background killed --save_every=2 --strategy.preset=zero1

@@ -32,6 +32,16 @@ int mpi_launched_rank(void)
     return 0;
 }
 
+int mpi_launched_place(void)
+{
+    static const char *const place[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
+                                        "SLURM_LOCALID"};
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++)
+        if (getenv(place[i]))
+            return number(place[i]);
+    return 0;
+}
+
 bool mpi_detected(void)
 {
     return mpi_launched_size() != 1;

@@ -31,7 +31,11 @@ struct mpi_config {
     size_t largest;  /* elements or bytes in one message; 0 or more than 2^30: 2^30 */
     double patience; /* seconds of waiting after which a rank that does not answer is named in the
                         log; 0: 60 */
+    double meet;     /* seconds that ranks have for their first messages to each other, before they
+                        are named and the job ends; 0: no limit */
 };
+
+#define MPI_MEET_SECONDS 20 /* where nothing else is said */
 
 /* Whether a launcher started this process together with others. One that was started alone needs no
  * MPI, and could not always have it: in a shell that srun started, MPI starts once and no more. */

@@ -11,9 +11,38 @@
  * say. */
 int mpi_launched_size(void);
 
+/* Which of this host's it is, from 0; 0 where the launcher does not say. */
+int mpi_launched_place(void);
+
 #ifdef SOTTO_WITH_MPI
 #include <mpi.h>
+#include <pthread.h>
 #include <stdatomic.h>
+
+/* This host (host.c). */
+struct mpi_host {
+    char name[64];
+    char addresses[256]; /* "eth0=10.0.0.1/24 docker0=172.17.0.1/16", loopback aside */
+    char network[32];    /* that leads to other hosts, "10.0.0.0/24"; empty: unknown */
+    char interface[32];  /* to that network */
+    uint32_t launcher;   /* address in mpirun's connection to another host; 0: unknown */
+};
+void mpi_look_at_host(struct mpi_host *out);
+
+/* What a user may do where hosts do not reach each other, two sentences without the last stop. */
+void mpi_advise(const struct mpi_host *h, char *out, size_t room);
+
+/* A warning, once, where what MPI does takes longer than `limit` seconds (meet.c). */
+struct mpi_watch {
+    const char *what; /* "started": what MPI has not by then */
+    double limit;
+    bool runs, over;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+};
+void mpi_watch_open(struct mpi_watch *w, const char *what, double limit); /* 0: no warning */
+void mpi_watch_close(struct mpi_watch *w);
 
 /* Finding out who does not answer (roll.c). */
 struct mpi_roll {
@@ -109,6 +138,16 @@ enum sotto_status mpi_check(const struct mpi_member *m, int code, const char *wh
 /* Waits for the request, which is done and gone afterwards, also in failure. */
 enum sotto_status mpi_await(struct mpi_member *m, MPI_Request *request, MPI_Status *status,
                             const char *what);
+
+/* Exchanges a first message with the other ranks of the world, many with some of them. Where that
+ * takes longer than `limit` seconds it names the ranks that it missed, and ends the job. */
+enum sotto_status mpi_meet(struct mpi_member *all, double limit);
+
+/* True if two ranks of a world of `size` exchange such a message: each with 64 others at most. */
+bool mpi_meets(int size, int a, int b);
+
+/* Ends the processes of all ranks, this one included, when what they logged has been read. */
+void mpi_end_job(void);
 
 /* Polls `look` until it is done or that time has come. */
 typedef enum sotto_status mpi_look(struct mpi_member *m, void *arg, int *done);

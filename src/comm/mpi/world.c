@@ -268,6 +268,12 @@ static void wait_for_reader(int file)
         nanosleep(&(struct timespec){0, 1000000}, NULL);
 }
 
+void mpi_end_job(void)
+{
+    wait_for_reader(STDERR_FILENO);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 /* What all ranks are told wrong all of them find out: then rank 0 says it for all and ends them,
  * which the others give it time for. A signal that comes meanwhile is that end. */
 static void say_once(int rank, const char *who, const char *text)
@@ -282,18 +288,22 @@ static void give_up(struct comm *c, const struct status_note *note)
     char who[32];
     snprintf(who, sizeof who, "worker %d: ", m->shared->rank);
     say_once(m->shared->rank, who, note->text);
-    wait_for_reader(STDERR_FILENO);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    mpi_end_job();
 }
 
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
 {
-    static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING};
+    static const struct mpi_config plain = {.collectives = MPI_COLLECTIVES_RING,
+                                            .meet = MPI_MEET_SECONDS};
     struct mpi_member all = {.comm = MPI_COMM_NULL}; /* the whole world, for messages */
+    struct mpi_watch watch;
     bool ours = false;
     *out = NULL;
     config = config ? config : &plain;
-    TRY(start_mpi(&ours));
+    mpi_watch_open(&watch, "started", config->meet);
+    enum sotto_status st = start_mpi(&ours);
+    mpi_watch_close(&watch);
+    TRY(st);
     MPI_Comm_rank(MPI_COMM_WORLD, &all.base.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &all.base.size);
 
@@ -318,7 +328,6 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->roll.comm = MPI_COMM_NULL;
     MPI_Op_create(mpi_add_bf16, 1, &s->add_bf16);
 
-    enum sotto_status st = SOTTO_OK;
     if (all.base.size == 1 && mpi_launched_size() > 1)
         st = fail(
             SOTTO_EINVAL,
@@ -326,6 +335,10 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
             "library this program was built with, or with what it understands of srun's: "
             "--mpi=pmix for Open MPI, --mpi=pmi2 for MPICH",
             mpi_launched_size());
+    /* Ranks leave MPI's start together, but come to MPI that the program started when they like. */
+    if (st == SOTTO_OK && ours && config->meet > 0)
+        st = mpi_meet(&all, config->meet);
+    mpi_watch_open(&watch, "joined its ranks", ours ? config->meet : 3 * config->meet);
     if (st == SOTTO_OK)
         st = order_world(&all, s);
     if (st == SOTTO_OK)
@@ -336,6 +349,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
         st = make_member(s, all.comm, find_node(s, all.base.size, config->nodes), out);
     else if (all.comm != MPI_COMM_NULL)
         MPI_Comm_free(&all.comm);
+    mpi_watch_close(&watch);
     leave(s);
     return st;
 }
@@ -354,8 +368,7 @@ void mpi_refuse(const struct status_note *note)
         return;
     if (rank > 0)
         say_once(rank, "", note->text);
-    wait_for_reader(STDERR_FILENO);
-    MPI_Abort(MPI_COMM_WORLD, 1);
+    mpi_end_job();
 }
 
 #endif

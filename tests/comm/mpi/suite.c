@@ -534,6 +534,30 @@ static void test_ring_length(struct comm *c)
     comm_free(pair);
 }
 
+/* The first messages: between some ranks of each two hosts, whatever order hosts get their ranks
+ * in, and few for each rank. */
+static void test_meeting(void)
+{
+    static const int hosts[] = {2, 7, 16, 28}, each[] = {1, 3, 8};
+    for (size_t i = 0; i < 2 * 4 * 3; i++) {
+        const int h = hosts[i % 4], n = each[i / 4 % 3], size = h * n;
+        const bool dealt = i >= 12;
+        bool met[28][28] = {{false}};
+        for (int a = 0; a < size; a++) {
+            int most = 0;
+            for (int b = 0; b < size; b++) {
+                const bool meets = mpi_meets(size, a, b);
+                check(meets == mpi_meets(size, b, a), "ranks %d and %d of %d", a, b, size);
+                most += meets;
+                met[dealt ? a % h : a / n][dealt ? b % h : b / n] |= meets;
+            }
+            check(most <= 64, "rank %d of %d meets %d", a, size, most);
+        }
+        for (int a = 0; a < h * h; a++)
+            check(met[a / h][a % h] || a / h == a % h, "hosts %d and %d of %d", a / h, a % h, h);
+    }
+}
+
 /* Ranks of a machine follow each other whatever their order in MPI; and the ring on them, and on as
  * many nodes as asked for. */
 static void test_nodes(void)
@@ -922,6 +946,8 @@ int main(int argc, char **argv)
     const bool ended = argc > 1 && strcmp(argv[1], "ended") == 0;
     if (mpi_world(&world, ended ? &soon : NULL) != SOTTO_OK)
         return fprintf(stderr, "mpi_suite: %s\n", sotto_error()), 1;
+    if (world->rank == 0)
+        test_meeting();
     if (argc > 1 && strcmp(argv[1], "abort") == 0)
         test_abort();
     if (argc > 1 && strcmp(argv[1], "silent") == 0)

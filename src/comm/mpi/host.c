@@ -1,0 +1,131 @@
+/* What this host is to the others of an MPI job: its name, its addresses, and the network that
+ * leads to the others. A library that looks for a way between two hosts by itself may take a
+ * network that ends inside each of them; then the user has to name the right one. */
+#define _DEFAULT_SOURCE /* IFF_UP */
+
+#include "comm/mpi/state.h"
+
+#ifdef SOTTO_WITH_MPI
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint32_t address_of(const struct sockaddr *a)
+{
+    struct sockaddr_in in;
+    memcpy(&in, a, sizeof in);
+    return in.sin_addr.s_addr;
+}
+
+static bool is_loopback(uint32_t address)
+{
+    return ntohl(address) >> 24 == 127;
+}
+
+/* An address by which another host could reach this one. */
+static bool reaches_out(const struct ifaddrs *a)
+{
+    return a->ifa_addr && a->ifa_netmask && a->ifa_addr->sa_family == AF_INET &&
+           (a->ifa_flags & IFF_UP) && !is_loopback(address_of(a->ifa_addr));
+}
+
+/* True for the bridges and tunnels to the containers and virtual machines of a host, by name. */
+static bool stays_inside(const char *interface)
+{
+    static const char *const begin[] = {"docker", "br-",    "virbr",   "veth", "lxc",
+                                        "lxd",    "podman", "cni",     "cali", "flannel",
+                                        "vmnet",  "vnet",   "vboxnet", "tap"};
+    for (size_t i = 0; i < sizeof begin / sizeof *begin; i++)
+        if (strncmp(interface, begin[i], strlen(begin[i])) == 0)
+            return true;
+    return false;
+}
+
+/* The port at which Open MPI's mpirun listens to its daemons, one a host; 0: unknown. */
+static unsigned launcher_port(void)
+{
+    const char *uri = getenv("OMPI_MCA_orte_hnp_uri"); /* "5.0;tcp://10.0.0.1,172.17.0.1:50533" */
+    const char *hosts = uri ? strstr(uri, "tcp://") : NULL;
+    const char *port = hosts ? strchr(hosts + strlen("tcp://"), ':') : NULL;
+    return port ? (unsigned)strtoul(port + 1, NULL, 10) : 0;
+}
+
+/* This host's address in the connection between mpirun and one of its daemons on another host, a
+ * way that works; 0: none was found. */
+static uint32_t launcher_address(void)
+{
+    const unsigned port = launcher_port();
+    FILE *f = port ? fopen("/proc/net/tcp", "r") : NULL;
+    char line[256];
+    uint32_t found = 0;
+    while (f && !found && fgets(line, sizeof line, f)) {
+        unsigned here, there, here_port, there_port, state;
+        if (sscanf(line, "%*d: %8X:%4X %8X:%4X %2X", &here, &here_port, &there, &there_port,
+                   &state) == 5 &&
+            state == 1 /* established */ && (here_port == port || there_port == port) &&
+            here != there && !is_loopback(here))
+            found = here;
+    }
+    if (f)
+        fclose(f);
+    return found;
+}
+
+static void add_address(struct mpi_host *h, const struct ifaddrs *a)
+{
+    const uint32_t mask = address_of(a->ifa_netmask);
+    const struct in_addr address = {address_of(a->ifa_addr)}, net = {address.s_addr & mask};
+    const int bits = __builtin_popcount(mask);
+    char text[INET_ADDRSTRLEN] = "";
+    const size_t at = strlen(h->addresses);
+    inet_ntop(AF_INET, &address, text, sizeof text);
+    snprintf(h->addresses + at, sizeof h->addresses - at, "%s%s=%s/%d", at ? " " : "", a->ifa_name,
+             text, bits);
+    const bool taken = h->launcher ? address.s_addr == h->launcher : !stays_inside(a->ifa_name);
+    if (!taken || *h->network)
+        return;
+    inet_ntop(AF_INET, &net, text, sizeof text);
+    snprintf(h->network, sizeof h->network, "%s/%d", text, bits);
+    snprintf(h->interface, sizeof h->interface, "%s", a->ifa_name);
+}
+
+void mpi_look_at_host(struct mpi_host *out)
+{
+    struct ifaddrs *all = NULL;
+    *out = (struct mpi_host){.launcher = launcher_address()};
+    gethostname(out->name, sizeof out->name - 1);
+    if (getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *a = all; a; a = a->ifa_next)
+        if (reaches_out(a))
+            add_address(out, a);
+    freeifaddrs(all);
+}
+
+void mpi_advise(const struct mpi_host *h, char *out, size_t room)
+{
+    char way[256];
+#ifdef OPEN_MPI
+    const char *network = *h->network ? h->network : "INTERFACE";
+    snprintf(way, sizeof way, "mpirun --mca btl_tcp_if_include %s %s %s", network,
+             OMPI_MAJOR_VERSION >= 5 ? "--prtemca prte_if_include" : "--mca oob_tcp_if_include",
+             network);
+#else
+    const char *interface = *h->interface ? h->interface : "INTERFACE";
+    snprintf(way, sizeof way, "mpiexec -iface %s -genv UCX_NET_DEVICES %s -genv FI_TCP_IFACE %s",
+             interface, interface, interface);
+#endif
+    snprintf(out, room,
+             "Two hosts that have an address in common, as docker0 often has 172.17.0.1 on each, "
+             "mislead MPI: `%s` keeps it to one network. A firewall between hosts has to let TCP "
+             "pass on all ports",
+             way);
+}
+
+#endif
