@@ -213,6 +213,7 @@ enum sotto_status cluster_open(struct cluster *c, struct run_config *config)
     *c = (struct cluster){.config = config, .leads = true};
     struct train_config *t = &config->train;
     enum sotto_status st;
+    TRY_DONE(mpi_check_launcher());
     if (mpi_detected())
         TRY_DONE(join_mpi(c));
     c->size = t->workers = t->workers ? t->workers : 1;

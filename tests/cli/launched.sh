@@ -1,4 +1,4 @@
-# Who started us, told by the environment that Slurm and MPI launchers make: a process that was started alone trains
+# Who started us, told by the environment that Slurm, MPI launchers and torchrun make: a process that was started alone trains
 # alone, also in the shell of a larger allocation; several that MPI does not join are refused, not left to overwrite
 # each other.
 . "$(dirname "$0")/lib.bash"
@@ -20,7 +20,27 @@ alone batch "${allocation[@]}"                                                  
 alone shell "${allocation[@]}" SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_TASKS=1  # salloc, as a step of its own
 alone pmix "${allocation[@]}" "${step[@]}" SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 PMIX_RANK=0  # srun -n 1
 alone pmi2 "${allocation[@]}" "${step[@]}" SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=1 PMI_RANK=0 PMI_SIZE=1
-alone mpirun OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0
+alone mpirun OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 PMIX_RANK=0 RANK=0 WORLD_SIZE=4
+alone torchrun RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=127.0.0.1
+alone pod WORLD_SIZE=4 # without a rank
+
+# Processes of torchrun: refused, with what starts them as ranks.
+mkdir 'a folder'
+echo 'steps = 2' >'a folder/my.ini'
+for process in 0 1; do
+    torchrun=(env RANK=$process WORLD_SIZE=2 LOCAL_RANK=$process LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1)
+    fails_with "RANK=$process and WORLD_SIZE=2: this is one of 2 processes" "${torchrun[@]}" "${train[@]}" 'a folder/my.ini' --out=torch
+    way=$(sed -n 's/.*MPI joins them: \(mpirun .*\)/\1/p' out)
+    fails_with "MPI joins them: mpirun" "${torchrun[@]}" "$sotto" train --time=virtual --workers=2 --out=torch
+    [ ! -e torch ] || die "a process of torchrun wrote"
+done
+fails_with ' -n 4 -H HOST:2,... ' env RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "${train[@]}" --out=torch
+case $(ldd "$sotto") in
+*libmpi.so*) # whose mpirun that is
+    succeeds eval "$way"
+    says '^workers: 2 MPI ranks'
+    ;;
+esac
 
 # Two tasks of srun --mpi=none. Open MPI may end the process itself: then the advice has come before.
 case $(ldd "$sotto") in

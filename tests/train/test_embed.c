@@ -702,6 +702,19 @@ static void alone(void **state)
     assert_int_equal(sotto_mpi_rank(mpi), 0);
     assert_int_equal(sotto_mpi_size(mpi), 1);
     sotto_mpi_close(mpi);
+    setenv("RANK", "1", 1); /* as torchrun does, whose processes MPI does not join */
+    setenv("WORLD_SIZE", "2", 1);
+    struct lab lab = lab_new();
+    struct seen seen = {0};
+    float x[COUNT];
+    assert_fails(sotto_mpi_open(&mpi), SOTTO_EINVAL, "RANK=1 and WORLD_SIZE=2: this is one of 2");
+    assert_null(mpi);
+    assert_fails(train(&lab, 0, "strategy=ddp", x, &seen, NULL), SOTTO_EINVAL,
+                 "MPI joins them: mpirun");
+    unsetenv("RANK");
+    assert_ok(sotto_mpi_open(&mpi));
+    sotto_mpi_close(mpi);
+    unsetenv("WORLD_SIZE");
     sotto_log(hear, line);
     log_warn("a line of %d words", 5);
     assert_string_equal(line, "a line of 5 words");

@@ -1,8 +1,10 @@
 /* Who launched us; and the whole backend of a build without MPI. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/option.h"
 #include "comm/mpi/state.h"
 
 static int number(const char *variable)
@@ -57,17 +59,20 @@ const char *mpi_launcher(void)
     return "srun";
 }
 
-/* Open MPI alone asks for them, and tells how many ranks it would start without a word. */
-static const char *launcher_options(int ranks)
+/* What Open MPI wants said, of `ranks` on this machine. */
+static const char *open_mpi_options(int ranks, bool crowded)
 {
     static const char *const text[2][2] = {
         {"", " --oversubscribe"}, {" --allow-run-as-root", " --allow-run-as-root --oversubscribe"}};
+    return text[geteuid() == 0][crowded || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
+}
+
+/* Open MPI alone asks for them, and tells how many ranks it would start without a word. */
+static const char *launcher_options(int ranks)
+{
     const int slots = number("OMPI_UNIVERSE_SIZE");
     const int size = number("OMPI_COMM_WORLD_SIZE");
-    if (size == 0)
-        return "";
-    return text[geteuid() == 0]
-               [(slots > 0 && size > slots) || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
+    return size == 0 ? "" : open_mpi_options(ranks, slots > 0 && size > slots);
 }
 
 /* How Open MPI was told to bind ranks to cores; without that it may choose another way. */
@@ -95,6 +100,60 @@ void mpi_put_launcher(const struct comm *world, FILE *out)
     if (binding() && strcmp(launcher, "mpirun") == 0)
         fprintf(out, "--bind-to %s ", binding());
     fprintf(out, "-n %d ", world->size);
+}
+
+/* The words that started this program, as a shell would want them. */
+static void put_program(FILE *out)
+{
+    char words[512] = "";
+    FILE *f = fopen("/proc/self/cmdline", "r"); /* a word, a zero byte, a word, ... */
+    const size_t n = f ? fread(words, 1, sizeof words, f) : 0;
+    if (f)
+        fclose(f);
+    if (n == 0 || words[n - 1]) /* or it is longer than that */
+        fputs(" PROGRAM ...", out);
+    for (size_t at = 0; n > 0 && !words[n - 1] && at < n; at += strlen(words + at) + 1) {
+        fputc(' ', out);
+        option_put_word(words + at, out);
+    }
+}
+
+enum sotto_status mpi_check_launcher(void)
+{
+    const int size = number("WORLD_SIZE"), here = number("LOCAL_WORLD_SIZE");
+    const bool several = here > 0 && here < size; /* hosts */
+    const char *options = "";
+    char *command = NULL;
+    size_t length = 0;
+    /* Under mpirun, also of one rank, they are left from something else. */
+    if (mpi_detected() || getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALRANKID") ||
+        !getenv("RANK") || size < 2)
+        return SOTTO_OK;
+#if defined SOTTO_WITH_MPI && defined OPEN_MPI
+    options = open_mpi_options(several ? here : size, false);
+#endif
+    FILE *out = open_memstream(&command, &length);
+    if (!out)
+        return fail(SOTTO_ENOMEM, "no memory for a command");
+    fprintf(out, "mpirun%s -n %d", options, size);
+    if (several)
+        fprintf(out, " -H HOST:%d,...", here);
+    put_program(out);
+    fclose(out);
+    const enum sotto_status st =
+        fail(SOTTO_EINVAL,
+             "RANK=%d and WORLD_SIZE=%d: this is one of %d processes, as torchrun starts them, and "
+             "each would train alone. MPI joins them: %s",
+             number("RANK"), size, size, command);
+    free(command);
+    return st;
+}
+
+enum sotto_status mpi_join(struct comm **out)
+{
+    *out = NULL;
+    TRY(mpi_check_launcher());
+    return mpi_detected() ? mpi_world(out, NULL) : SOTTO_OK;
 }
 
 /* Open MPI tells its ranks what it was started with. Ctrl-C reaches mpirun alone, which sends

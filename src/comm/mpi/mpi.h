@@ -47,6 +47,11 @@ int mpi_launched_rank(void);
 /* What it was, "mpirun" or "srun"; NULL where there was none. */
 const char *mpi_launcher(void);
 
+/* Refuses a process that another launcher has started together with others, as torchrun does: MPI
+ * does not join them, and each would train alone. The message has the command that does join them.
+ */
+enum sotto_status mpi_check_launcher(void);
+
 /* What would start these ranks again, "mpirun --oversubscribe -n 4 ", with the options without
  * which it would not on this machine for this user; nothing where `world` is NULL or was not
  * started so.
@@ -66,6 +71,10 @@ double mpi_grace(const char **option);
  * once in a process. The communicator's abort logs the note and ends the processes of all ranks,
  * this one included. */
 enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
+
+/* The world of what MPI's launcher has started, ring; NULL: this process was started alone. Refuses
+ * what mpi_check_launcher does. */
+enum sotto_status mpi_join(struct comm **out);
 
 /* Whether this rank of a world runs on this machine, whatever the nodes. */
 bool mpi_beside(const struct comm *world, int rank);

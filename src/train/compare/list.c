@@ -62,11 +62,10 @@ static enum sotto_status print_list(const struct spec *spec, FILE *out)
 enum sotto_status compare_list(const struct spec *spec, FILE *out)
 {
     char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
-    struct comm *world = NULL;
+    struct comm *world;
     int n;
     TRY(page_columns(spec, list, columns, &n));
-    if (mpi_detected())
-        TRY(mpi_world(&world, NULL));
+    TRY(mpi_join(&world));
     enum sotto_status st = check_runs(spec, world);
     if (st == SOTTO_OK && (!world || world->rank == 0))
         st = print_list(spec, out);
