@@ -56,10 +56,18 @@ static void warn_of_grace(struct progress *p, const struct run_step *s)
     const struct run *run = s->trainer->run;
     const char *option;
     const double grace = mpi_grace(&option);
-    const double rounds =
-        fmin(strategy_rounds_to_stop(&run->config.strategy), (double)(s->steps - s->step));
-    const double needs = s->seconds * rounds + 12 * (double)run->table->parameters / 300e6;
-    if (p->warned || grace < 0 || needs < grace)
+    if (p->warned || grace < 0 || !run->config.train.save)
+        return;
+    if (s->step <= p->step) { /* another run */
+        p->stop_time = (struct stop_time){0};
+        p->step = 0;
+    }
+    p->stop_time.rounds = strategy_rounds_to_stop(&run->config.strategy);
+    stop_time_add(&p->stop_time, s->seconds, p->step ? s->step - p->step : 1);
+    p->step = s->step;
+    const double needs = stop_time_expect(&p->stop_time, (double)(s->steps - s->step)) +
+                         12 * (double)run->table->parameters / 300e6;
+    if (needs < grace)
         return;
     p->warned = true;
     progress_end(p);

@@ -2,11 +2,14 @@
 #ifndef SOTTO_CLI_PROGRESS_H
 #define SOTTO_CLI_PROGRESS_H
 
+#include "cli/stop_time.h"
 #include "train/run.h"
 
 struct progress {
     FILE *out;
-    bool warned; /* of a launcher that leaves too little time */
+    struct stop_time stop_time;
+    int64_t step; /* that stop_time knows of; 0: none */
+    bool warned;  /* of a launcher that leaves too little time */
     bool terminal;
     bool pending; /* the cursor stands behind a progress line */
 };

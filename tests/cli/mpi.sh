@@ -173,7 +173,7 @@ says "^to go on: mpirun.* -n 2 $sotto train --resume nan\$"
 if [ $open_mpi = yes ]; then # as they were bound
     OMPI_MCA_hwloc_base_binding_policy=none ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=unbound --steps=100 --save_every=1 \
         --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
-    says "^to go on: mpirun.* --bind-to none -n 2 $sotto train --resume unbound\$"
+    says "^to go on: mpirun.* --(prte)?mca odls_base_sigkill_timeout 60 --bind-to none -n 2 $sotto train --resume unbound\$"
 fi
 
 # ranks OUT: the processes that train there, by rank.
@@ -283,6 +283,7 @@ if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     seconds_to_end
     unset OMPI_MCA_odls_base_sigkill_timeout
     says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/launcher$'
+    says "^to go on: mpirun.* odls_base_sigkill_timeout 2 -n 4 $sotto train --resume $scratch/launcher\$" # as it was told
     last=$(ls launcher/checkpoints | tail -1)
     succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi

@@ -59,20 +59,34 @@ const char *mpi_launcher(void)
     return "srun";
 }
 
-/* What Open MPI wants said, of `ranks` on this machine. */
-static const char *open_mpi_options(int ranks, bool crowded)
+/* Seconds from SIGTERM to SIGKILL: Open MPI's option, and the variable in which ranks find it. */
+#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5
+#define GRACE_OPTION "--prtemca odls_base_sigkill_timeout"
+#define GRACE_VARIABLE "PRTE_MCA_odls_base_sigkill_timeout"
+#else
+#define GRACE_OPTION "--mca odls_base_sigkill_timeout"
+#define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
+#endif
+
+/* What Open MPI wants said, of `ranks` on this machine; and a minute to stop in after Ctrl-C, or
+ * what it was told. */
+static void put_open_mpi(FILE *out, int ranks, bool crowded)
 {
-    static const char *const text[2][2] = {
-        {"", " --oversubscribe"}, {" --allow-run-as-root", " --allow-run-as-root --oversubscribe"}};
-    return text[geteuid() == 0][crowded || ranks > sysconf(_SC_NPROCESSORS_ONLN)];
+    const char *grace = getenv(GRACE_VARIABLE);
+    if (geteuid() == 0)
+        fputs(" --allow-run-as-root", out);
+    if (crowded || ranks > sysconf(_SC_NPROCESSORS_ONLN))
+        fputs(" --oversubscribe", out);
+    fprintf(out, " " GRACE_OPTION " %d", grace && *grace ? number(GRACE_VARIABLE) : 60);
 }
 
-/* Open MPI alone asks for them, and tells how many ranks it would start without a word. */
-static const char *launcher_options(int ranks)
+/* Open MPI alone asks for options, and tells how many ranks it would start without a word. */
+static void put_options(FILE *out, int ranks)
 {
     const int slots = number("OMPI_UNIVERSE_SIZE");
     const int size = number("OMPI_COMM_WORLD_SIZE");
-    return size == 0 ? "" : open_mpi_options(ranks, slots > 0 && size > slots);
+    if (size > 0)
+        put_open_mpi(out, ranks, slots > 0 && size > slots);
 }
 
 /* How Open MPI was told to bind ranks to cores; without that it may choose another way. */
@@ -96,10 +110,11 @@ void mpi_put_launcher(const struct comm *world, FILE *out)
         here += mpi_beside(world, r);
     if (!world || !launcher)
         return;
-    fprintf(out, "%s%s ", launcher, launcher_options(here));
+    fputs(launcher, out);
+    put_options(out, here);
     if (binding() && strcmp(launcher, "mpirun") == 0)
-        fprintf(out, "--bind-to %s ", binding());
-    fprintf(out, "-n %d ", world->size);
+        fprintf(out, " --bind-to %s", binding());
+    fprintf(out, " -n %d ", world->size);
 }
 
 /* The words that started this program, as a shell would want them. */
@@ -122,20 +137,20 @@ enum sotto_status mpi_check_launcher(void)
 {
     const int size = number("WORLD_SIZE"), here = number("LOCAL_WORLD_SIZE");
     const bool several = here > 0 && here < size; /* hosts */
-    const char *options = "";
     char *command = NULL;
     size_t length = 0;
     /* Under mpirun, also of one rank, they are left from something else. */
     if (mpi_detected() || getenv("OMPI_COMM_WORLD_SIZE") || getenv("MPI_LOCALRANKID") ||
         !getenv("RANK") || size < 2)
         return SOTTO_OK;
-#if defined SOTTO_WITH_MPI && defined OPEN_MPI
-    options = open_mpi_options(several ? here : size, false);
-#endif
     FILE *out = open_memstream(&command, &length);
     if (!out)
         return fail(SOTTO_ENOMEM, "no memory for a command");
-    fprintf(out, "mpirun%s -n %d", options, size);
+    fputs("mpirun", out);
+#if defined SOTTO_WITH_MPI && defined OPEN_MPI
+    put_open_mpi(out, several ? here : size, false);
+#endif
+    fprintf(out, " -n %d", size);
     if (several)
         fprintf(out, " -H HOST:%d,...", here);
     put_program(out);
@@ -160,13 +175,8 @@ enum sotto_status mpi_join(struct comm **out)
  * SIGTERM and after this time SIGKILL. */
 double mpi_grace(const char **option)
 {
-#if defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5
-    const char *set = getenv("PRTE_MCA_odls_base_sigkill_timeout");
-    *option = "--prtemca odls_base_sigkill_timeout 60";
-#else
-    const char *set = getenv("OMPI_MCA_odls_base_sigkill_timeout");
-    *option = "--mca odls_base_sigkill_timeout 60";
-#endif
+    const char *set = getenv(GRACE_VARIABLE);
+    *option = GRACE_OPTION " 60";
     if (!getenv("OMPI_COMM_WORLD_SIZE"))
         return -1;
     return set ? atof(set) : 1;

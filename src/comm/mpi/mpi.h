@@ -53,7 +53,8 @@ const char *mpi_launcher(void);
 enum sotto_status mpi_check_launcher(void);
 
 /* What would start these ranks again, "mpirun --oversubscribe -n 4 ", with the options without
- * which it would not on this machine for this user; nothing where `world` is NULL or was not
+ * which it would not on this machine for this user, and the one that leaves ranks the time to stop
+ * in after Ctrl-C; nothing where `world` is NULL or was not
  * started so.
  */
 void mpi_put_launcher(const struct comm *world, FILE *out);
