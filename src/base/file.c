@@ -57,6 +57,23 @@ enum sotto_status file_map_open(struct file_map *map, const char *path)
     return st;
 }
 
+enum sotto_status file_map_head(struct file_map *map, const void *head, size_t bytes, size_t size)
+{
+    *map = (struct file_map){0};
+    if (bytes == 0 || bytes > size)
+        return fail(SOTTO_EFORMAT, "a file of %zu bytes begins with %zu bytes", size, bytes);
+    void *data = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED || mprotect(data, bytes, PROT_READ | PROT_WRITE) != 0) {
+        const enum sotto_status st = fail_errno(SOTTO_ENOMEM, "no room to map %zu bytes", size);
+        if (data != MAP_FAILED)
+            munmap(data, size);
+        return st;
+    }
+    memcpy(data, head, bytes);
+    *map = (struct file_map){data, size};
+    return SOTTO_OK;
+}
+
 void file_map_close(struct file_map *map)
 {
     if (map->data)

@@ -25,6 +25,10 @@ struct file_map {
 enum sotto_status file_map_open(struct file_map *map, const char *path);
 void file_map_close(struct file_map *map);
 
+/* The same for a file of `size` bytes that is elsewhere: its first `bytes` are a copy of `head`,
+ * the others take no memory and cannot be touched. */
+enum sotto_status file_map_head(struct file_map *map, const void *head, size_t bytes, size_t size);
+
 /* The whole file with a NUL behind it (not counted in `size`); the caller frees `*data`. A file of
  * more than `limit` bytes is an error. `path` "-" is standard input, which may be a pipe. */
 enum sotto_status file_read(const char *path, size_t limit, char **data, size_t *size);

@@ -73,7 +73,7 @@ static enum sotto_status read_command_line(struct command_line *line)
     for (int i = line->n_words - 1; i >= 0 && c->reads_config; i--) {
         if (c->beneath && file_is_directory(line->words[i]))
             line->folder = line->words[i];
-        else
+        else if (line->words[i] != line->folder) /* on rank 0 alone it need be there */
             line->file = line->words[i];
     }
     if (line->file) {
@@ -132,7 +132,9 @@ static enum sotto_status take_folder(struct command_line *line, const char **out
             out[n - 1] = flag;
             folder = out[n++] = word + length + 1;
         }
-        if (folder && !file_is_directory(folder))
+        if (folder)
+            line->folder = folder;
+        if (folder && !file_is_directory(folder) && mpi_launched_rank() == 0)
             return fail(SOTTO_EINVAL, "%s %s: %s, and %s wants the folder of a run", flag, folder,
                         file_exists(folder) ? "that is no folder" : "there is no such folder",
                         flag);

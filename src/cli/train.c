@@ -17,6 +17,7 @@ struct train_command {
     struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */
     bool dry_run;
     const char *program;
+    struct comm *world; /* of MPI, where a run is gone on with: rank 0 alone need have its folder */
 };
 
 #define S struct train_command
@@ -166,17 +167,12 @@ static bool is_bare(const struct run_config *c)
     return strcmp(c->train.out, "run") == 0 && !*c->data.train && c->train.oracle == ORACLE_MODEL;
 }
 
-/* --resume: the run's own configuration comes first, file and options over it. */
-static enum sotto_status beneath(void *config, struct command_line *line)
+/* The run's own configuration first, then the file and the options. */
+static enum sotto_status put_beneath(struct train_command *t, struct command_line *line)
 {
-    struct run_config *c = &((struct train_command *)config)->run;
+    struct run_config *c = &t->run;
     const char *folder = line->folder;
     bool found = false;
-    if (folder && !c->train.resume)
-        return fail(SOTTO_EINVAL, "%s is a folder: --resume %s goes on with the run in it", folder,
-                    folder);
-    if (!c->train.resume)
-        return SOTTO_OK;
     if (folder && strcmp(c->train.out, "run") != 0 && strcmp(c->train.out, folder) != 0)
         return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder,
                     c->train.out);
@@ -184,7 +180,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     if (!before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     enum sotto_status st;
-    TRY_DONE(resume_config(before, folder ? folder : c->train.out, &found));
+    TRY_DONE(resume_config(before, t->world, folder ? folder : c->train.out, &found));
     if (folder && !found)
         TRY_DONE(fail(SOTTO_EINVAL,
                       "there is no checkpoint in %s to go on from: a run is saved at its end, "
@@ -195,7 +191,7 @@ static enum sotto_status beneath(void *config, struct command_line *line)
                                     "(there is none in ./run, and nothing to begin one with)"));
     if (!found)
         goto done;
-    if (mpi_detected()) /* whose ranks are counted by the launcher */
+    if (t->world) /* whose ranks are counted by the launcher */
         before->train.workers = 0;
     forget_length(&before->train, &c->train);
     strategy_unsay(&before->strategy);
@@ -212,14 +208,41 @@ done:
     return st;
 }
 
-/* A configuration file and the folder of a run at most. */
+/* A configuration file and the folder of a run at most, which rank 0 sees to for all. */
 static enum sotto_status check_words(const char *const *words, int n)
 {
-    for (int i = 1; i < n; i++)
+    for (int i = 1; i < n && mpi_launched_rank() == 0; i++)
         if (n > 2 || file_is_directory(words[0]) == file_is_directory(words[1]))
             return fail(SOTTO_EINVAL, "one configuration file at most, got '%s' and '%s'", words[0],
                         words[1]);
     return SOTTO_OK;
+}
+
+/* Whatever fails once MPI has started ends all ranks. */
+static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st)
+{
+    struct status_note note;
+    if (st == SOTTO_OK || st == SOTTO_ESTOPPED || !t->world)
+        return st;
+    status_save(&note, st);
+    t->world->ops->abort(t->world, &note);
+    return status_raise(&note);
+}
+
+/* --resume under MPI: what rank 0 finds, the others are told, so MPI starts here and stays until
+ * the run has ended. */
+static enum sotto_status beneath(void *config, struct command_line *line)
+{
+    struct train_command *t = config;
+    TRY(check_words(line->words, line->n_words));
+    if (line->folder && !t->run.train.resume)
+        return fail(SOTTO_EINVAL, "%s is a folder: --resume %s goes on with the run in it",
+                    line->folder, line->folder);
+    if (!t->run.train.resume)
+        return SOTTO_OK;
+    if (mpi_detected())
+        TRY(mpi_world(&t->world, NULL));
+    return end_ranks(t, put_beneath(t, line));
 }
 
 static enum sotto_status plan(struct run *run, const struct run_config *config)
@@ -280,13 +303,16 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
 
 static enum sotto_status run_it(void *config, const char *const *words, int n_words)
 {
-    const struct train_command *c = config;
-    TRY(check_words(words, n_words));
+    struct train_command *c = config;
     struct run *run = malloc(sizeof *run); /* half a megabyte */
-    if (!run)
-        return fail(SOTTO_ENOMEM, "no memory for a run");
-    const enum sotto_status st = c->dry_run ? plan(run, &c->run) : train(run, c);
+    (void)words, (void)n_words;
+    enum sotto_status st = !run         ? fail(SOTTO_ENOMEM, "no memory for a run")
+                           : c->dry_run ? plan(run, &c->run)
+                                        : train(run, c);
+    st = end_ranks(c, st);
     free(run);
+    comm_free(c->world);
+    c->world = NULL;
     return st;
 }
 

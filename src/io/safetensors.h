@@ -71,6 +71,12 @@ enum sotto_status safetensors_open(struct safetensors *set, const char *path);
 /* The same from memory, which must outlive the set; `name` is used in messages. */
 enum sotto_status safetensors_open_memory(struct safetensors *set, const void *data, size_t size,
                                           const char *name);
+
+/* The same of a file of `size` bytes that is elsewhere, by its first `bytes`, which
+ * safetensors_head_bytes counts: entries are where they would be, and have no data to read. */
+enum sotto_status safetensors_open_head(struct safetensors *set, const void *head, size_t bytes,
+                                        size_t size, const char *name);
+size_t safetensors_head_bytes(const struct safetensors_file *file);
 void safetensors_close(struct safetensors *set);
 
 /* NULL if there is none of that name. */

@@ -167,15 +167,27 @@ static enum sotto_status check_metadata(json_t *metadata)
     return SOTTO_OK;
 }
 
+/* Of the JSON, which the file says before it. */
+static uint64_t header_length(const uint8_t *data)
+{
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | data[i];
+    return length;
+}
+
+size_t safetensors_head_bytes(const struct safetensors_file *file)
+{
+    return 8 + (size_t)header_length(file->map.data);
+}
+
 static enum sotto_status parse(struct safetensors_file *file, size_t *header_bytes)
 {
     const uint8_t *data = file->map.data;
-    uint64_t length = 0;
     if (file->map.size < 8)
         return fail(SOTTO_EFORMAT, "not a safetensors file: %zu bytes, want at least 8",
                     file->map.size);
-    for (int i = 7; i >= 0; i--)
-        length = length << 8 | data[i];
+    const uint64_t length = header_length(data);
     if (length > SAFETENSORS_HEADER_LIMIT)
         return fail(SOTTO_EFORMAT,
                     "not a safetensors file: header of %llu bytes, at most %llu are allowed",

@@ -189,6 +189,26 @@ enum sotto_status safetensors_open_memory(struct safetensors *set, const void *d
     return st;
 }
 
+enum sotto_status safetensors_open_head(struct safetensors *set, const void *head, size_t bytes,
+                                        size_t size, const char *name)
+{
+    *set = (struct safetensors){0};
+    struct safetensors_file file = {.path = strdup(name)};
+    if (!file.path)
+        return fail(SOTTO_ENOMEM, "no memory to open %s", name);
+    enum sotto_status st = file_map_head(&file.map, head, bytes, size);
+    if (st != SOTTO_OK) {
+        close_file(&file);
+        return fail_in(st, "%s: ", name);
+    }
+    st = add_file(set, file);
+    if (st == SOTTO_OK)
+        st = fail_in(sort(set), "%s: ", name);
+    if (st != SOTTO_OK)
+        safetensors_close(set);
+    return st;
+}
+
 const struct safetensors_entry *safetensors_find(const struct safetensors *set, const char *name)
 {
     struct safetensors_entry key = {.name = name};

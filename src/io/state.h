@@ -64,10 +64,18 @@ struct state_ops {
 
 struct state_saved; /* a slice to be saved */
 
-/* A file to load from: parsed once, read by any number of loaders at once. */
+/* What brings bytes of a file that is elsewhere, from `at` on. */
+struct state_source {
+    enum sotto_status (*read)(void *arg, size_t at, void *to, size_t bytes);
+    void *arg;
+};
+
+/* A file to load from: parsed once, read by any number of loaders at once, or by one where it has a
+ * source. */
 struct state_file {
     struct safetensors set;
-    struct state_note { /* of the metadata; sorted by name */
+    struct state_source source; /* read NULL: the file is mapped */
+    struct state_note {         /* of the metadata; sorted by name */
         const char *name, *text;
     } * note;
     size_t notes;
@@ -179,8 +187,16 @@ size_t state_loader_left(struct state_visitor *v, const char **first);
 enum sotto_status state_file_open(struct state_file *file, const char *path);
 enum sotto_status state_file_open_memory(struct state_file *file, const void *data, size_t size,
                                          const char *name); /* which outlives it */
-void state_file_close(struct state_file *file);             /* fine if it is not open */
-void state_counter_init(struct state_visitor *v);           /* read v->bytes */
+/* A file that is elsewhere, by what state_file_head gives there; `source` outlives it. */
+enum sotto_status state_file_open_head(struct state_file *file, const void *head, size_t bytes,
+                                       size_t size, const char *name, struct state_source source);
+/* The first *bytes of the file's *size. */
+const void *state_file_head(const struct state_file *file, size_t *bytes, size_t *size);
+/* A hash of the size, the header and the beginning of each tensor: of two checkpoints it differs,
+ * since a checkpoint holds the nanoseconds that training has taken. */
+uint64_t state_file_print(const struct state_file *file);
+void state_file_close(struct state_file *file);   /* fine if it is not open */
+void state_counter_init(struct state_visitor *v); /* read v->bytes */
 
 /* v->hash is a sum over elements of a mix of (name, index, bits): neither the order of visits nor
  * the cut into slices matters, and the hashes of workers that own disjoint slices add up to the

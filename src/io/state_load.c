@@ -14,6 +14,8 @@
 
 #include "tensor/ops.h"
 
+#define AWAY_BYTES ((size_t)4 << 20) /* of a file that is elsewhere, at once */
+
 static const char *name_of(const struct state_file *f, size_t i)
 {
     return i < f->set.count ? f->set.entry[i].name : f->note[i - f->set.count].name;
@@ -60,6 +62,41 @@ static enum sotto_status see(struct state_visitor *v, struct state_span span)
     return SOTTO_OK;
 }
 
+/* All elements of `piece` to the item, from its element `at` on. */
+static enum sotto_status load_piece(const struct state_item *item, size_t at,
+                                    const struct safetensors_entry *piece)
+{
+    TRY(safetensors_check_numbers(piece, 0, piece->count));
+    const size_t size = safetensors_type_size(item->type);
+    if (!item->dev) {
+        memcpy((char *)item->data + at * size, piece->data, piece->count * size);
+        return SOTTO_OK;
+    }
+    struct view to = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16,
+                      item->dev->ops->place};
+    item->dev->ops->write(item->dev, view_at(to, at), piece->data, piece->count);
+    return device_check(item->dev);
+}
+
+/* The same for a slice of a file that is elsewhere, piece after piece. */
+static enum sotto_status load_away(struct state_visitor *v, const struct state_item *item,
+                                   const struct safetensors_entry *slice)
+{
+    const struct state_file *f = v->load.file;
+    const size_t size = safetensors_type_size(item->type), step = AWAY_BYTES / size;
+    const size_t begin = (size_t)(slice->data - f->set.file[0].map.data);
+    if (!v->staging && !(v->staging = malloc(AWAY_BYTES)))
+        return fail(SOTTO_ENOMEM, "no memory for %zu bytes of staging", AWAY_BYTES);
+    for (size_t at = 0; at < slice->count; at += step) {
+        struct safetensors_entry piece = *slice;
+        piece.data = v->staging;
+        piece.count = slice->count - at < step ? slice->count - at : step;
+        TRY(f->source.read(f->source.arg, begin + at * size, v->staging, piece.count * size));
+        TRY(load_piece(item, at, &piece));
+    }
+    return SOTTO_OK;
+}
+
 static enum sotto_status load_tensor(struct state_visitor *v, const struct state_item *item)
 {
     const struct safetensors *set = &v->load.file->set;
@@ -74,17 +111,10 @@ static enum sotto_status load_tensor(struct state_visitor *v, const struct state
     TRY(see(v, (struct state_span){at, at + 1}));
     if (item->count == 0)
         return SOTTO_OK;
-    TRY(safetensors_check_numbers(e, item->offset, item->count));
-    size_t size = safetensors_type_size(item->type);
-    const uint8_t *from = e->data + item->offset * size;
-    if (!item->dev) {
-        memcpy(item->data, from, item->count * size);
-        return SOTTO_OK;
-    }
-    struct view to = {item->data, item->type == SAFETENSORS_F32 ? DTYPE_F32 : DTYPE_BF16,
-                      item->dev->ops->place};
-    item->dev->ops->write(item->dev, to, from, item->count);
-    return device_check(item->dev);
+    struct safetensors_entry slice = *e;
+    slice.data += item->offset * safetensors_type_size(e->type);
+    slice.count = item->count;
+    return v->load.file->source.read ? load_away(v, item, &slice) : load_piece(item, 0, &slice);
 }
 
 static enum sotto_status load_scalar(const struct state_item *item, const char *text)
@@ -183,51 +213,6 @@ int64_t state_owners(const struct state_visitor *v, const char *group, const cha
         if (!state_has(v, name))
             return i;
     }
-}
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct state_note *)a)->name, ((const struct state_note *)b)->name);
-}
-
-static enum sotto_status list_notes(struct state_file *f)
-{
-    json_t *metadata = json_object_get(f->set.file[0].header, "__metadata__"), *value;
-    const char *key;
-    f->note = calloc(json_object_size(metadata) + 1, sizeof *f->note);
-    if (!f->note) {
-        state_file_close(f);
-        return fail(SOTTO_ENOMEM, "no memory for the notes of a file");
-    }
-    json_object_foreach(metadata, key, value)
-    {
-        if (strcmp(key, "format") != 0)
-            f->note[f->notes++] = (struct state_note){key, json_string_value(value)};
-    }
-    qsort(f->note, f->notes, sizeof *f->note, by_name);
-    return SOTTO_OK;
-}
-
-enum sotto_status state_file_open(struct state_file *f, const char *path)
-{
-    *f = (struct state_file){0};
-    TRY(safetensors_open(&f->set, path));
-    return list_notes(f);
-}
-
-enum sotto_status state_file_open_memory(struct state_file *f, const void *data, size_t size,
-                                         const char *name)
-{
-    *f = (struct state_file){0};
-    TRY(safetensors_open_memory(&f->set, data, size, name));
-    return list_notes(f);
-}
-
-void state_file_close(struct state_file *f)
-{
-    safetensors_close(&f->set);
-    free(f->note);
-    *f = (struct state_file){0};
 }
 
 static void load_free(struct state_visitor *v)

@@ -165,14 +165,19 @@ static enum sotto_status load_one(void *arg, const char *section, const char *ba
     return option_set(sections, RUN_SECTIONS, key, value);
 }
 
-enum sotto_status config_load_kept(struct run_config *config, const char *path)
+enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name)
 {
     struct option_section sections[RUN_SECTIONS];
-    char *text;
     run_sections(config, sections);
     option_defaults(sections, RUN_SECTIONS);
+    return option_read_text(text, name, NULL, load_one, config);
+}
+
+enum sotto_status config_load_kept(struct run_config *config, const char *path)
+{
+    char *text;
     TRY(option_file(path, &text));
-    enum sotto_status st = option_read_text(text, path, NULL, load_one, config);
+    enum sotto_status st = config_parse_kept(config, text, path);
     free(text);
     return st;
 }

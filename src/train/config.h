@@ -88,6 +88,7 @@ void run_sections(struct run_config *config, struct option_section sections[RUN_
 /* Reads a configuration that a run has kept, over the defaults. Keys of methods may be those of
  * versions in which they stood under [strategy]. */
 enum sotto_status config_load_kept(struct run_config *config, const char *path);
+enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name);
 
 /* Calls `each` for every key whose value differs between the two. */
 typedef void config_difference(void *arg, const char *key, const char *old_value,

@@ -113,7 +113,7 @@ int loaded_trained_length(const struct loaded *l, const char *folder)
     int length = positions;
     struct run_config *config = malloc(sizeof *config);
     if (config && file_join(path, folder, "sotto.ini") == SOTTO_OK && file_exists(path) &&
-        resume_read(config, folder) == SOTTO_OK && config->train.seq > 0 &&
+        resume_read(config, NULL, folder) == SOTTO_OK && config->train.seq > 0 &&
         config->train.seq < positions)
         length = config->train.seq;
     free(config);

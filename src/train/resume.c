@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
+#include "train/lend.h"
 #include "train/paths.h"
 
 void resume_keep(struct run_config *config)
@@ -14,27 +15,54 @@ void resume_keep(struct run_config *config)
     config->train.check_memory = true;
 }
 
-enum sotto_status resume_read(struct run_config *out, const char *checkpoint)
+enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const char *checkpoint)
 {
-    char path[FILE_PATH_ROOM];
+    char path[FILE_PATH_ROOM], *text = NULL;
     TRY(file_join(path, checkpoint, "sotto.ini"));
-    TRY(config_load_kept(out, path));
+    if (!mpi || mpi->rank == 0)
+        TRY(option_file(path, &text));
+    size_t size = text ? strlen(text) : 0;
+    enum sotto_status st = mpi ? lend_text(mpi, &text, &size) : SOTTO_OK;
+    if (st == SOTTO_OK)
+        st = config_parse_kept(out, text, path);
+    free(text);
     out->train.check_memory = true; /* older ones have kept it */
+    return st;
+}
+
+enum sotto_status resume_find(struct comm *mpi, const char *folder, bool say, int64_t *step,
+                              char checkpoint[FILE_PATH_ROOM])
+{
+    *step = -1;
+    if (!mpi || mpi->rank == 0)
+        TRY(checkpoint_newest(folder, say, step, checkpoint));
+    if (!mpi)
+        return SOTTO_OK;
+    struct {
+        int64_t step;
+        char checkpoint[FILE_PATH_ROOM];
+    } found = {.step = *step};
+    if (*step >= 0)
+        strcpy(found.checkpoint, checkpoint);
+    TRY(comm_broadcast(mpi, view_of(&found, DTYPE_U8), sizeof found, 0));
+    *step = found.step;
+    strcpy(checkpoint, found.checkpoint);
     return SOTTO_OK;
 }
 
-enum sotto_status resume_config(struct run_config *out, const char *folder, bool *found)
+enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const char *folder,
+                                bool *found)
 {
     char checkpoint[FILE_PATH_ROOM];
     int64_t step;
     *found = false;
     if (strlen(folder) >= sizeof out->train.out)
         return fail(SOTTO_EINVAL, "%s is too long a path", folder);
-    TRY(checkpoint_newest(folder, false, &step, checkpoint));
+    TRY(resume_find(mpi, folder, false, &step, checkpoint));
     if (step < 0)
         return SOTTO_OK;
     *found = true;
-    TRY(resume_read(out, checkpoint));
+    TRY(resume_read(out, mpi, checkpoint));
     strcpy(out->train.out, folder);
     out->train.resume = true;
     return SOTTO_OK;
@@ -228,7 +256,7 @@ bool resume_command(const struct run *run, FILE *out)
     struct run_config *before = malloc(sizeof *before);
     int64_t step = -1;
     bool there = before && checkpoint_newest(folder, false, &step, checkpoint) == SOTTO_OK &&
-                 step >= 0 && resume_read(before, checkpoint) == SOTTO_OK;
+                 step >= 0 && resume_read(before, NULL, checkpoint) == SOTTO_OK;
     if (there) {
         resume_plainly(run, out);
         there = run->refused || compare(before, &run->config, put_option, out) == SOTTO_OK;

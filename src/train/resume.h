@@ -14,12 +14,17 @@
  * nothing of where the run lies or what is meant for one start alone. */
 void resume_keep(struct run_config *config);
 
-/* The configuration that the checkpoint in a folder was made with. */
-enum sotto_status resume_read(struct run_config *out, const char *checkpoint);
+/* With `mpi` these are called by all of its ranks, and rank 0 alone reads the folder; NULL: this
+ * process reads it. First the newest checkpoint of the run in `folder` that can be read, as
+ * checkpoint_newest finds it; then the configuration that a checkpoint was made with. */
+enum sotto_status resume_find(struct comm *mpi, const char *folder, bool say, int64_t *step,
+                              char checkpoint[FILE_PATH_ROOM]);
+enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const char *checkpoint);
 
 /* The configuration that goes on exactly with the run in `folder`: of its newest checkpoint that
  * can be read. Without a checkpoint `*found` is false and `out` stays as it is. */
-enum sotto_status resume_config(struct run_config *out, const char *folder, bool *found);
+enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const char *folder,
+                                bool *found);
 
 /* Refuses what the run that is gone on with (run->before) cannot change any more. */
 enum sotto_status resume_refuse(const struct run *run);

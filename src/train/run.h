@@ -17,6 +17,7 @@
 #include "train/cost.h"
 #include "train/evaluate.h"
 #include "train/hf_folder.h"
+#include "train/lend.h"
 #include "train/oracle.h"
 
 struct trainer;
@@ -106,11 +107,14 @@ struct run {
     bool keeps_all;      /* layers keep what they could compute again */
     float *start;        /* the parameters to begin with, until all workers have them */
     float *start_state;  /* ... and what the model keeps beside them; NULL: nothing   */
-    char checkpoint[FILE_PATH_ROOM]; /* to go on from; "": none */
-    struct run_config *before;       /* what that was made with; NULL: a new run */
-    bool own_tokenizer;              /* it has one, which is taken whatever data.tokenizer says */
-    struct state_file state;         /* of it, for all workers, until they have loaded it */
-    bool refused;                    /* rank 0: it could not be gone on from so */
+    char checkpoint[FILE_PATH_ROOM];  /* to go on from; "": none */
+    struct run_config *before;        /* what that was made with; NULL: a new run */
+    bool own_tokenizer;               /* it has one, which is taken whatever data.tokenizer says */
+    struct state_file state;          /* of it, for all workers, until they have loaded it */
+    struct lent lent;                 /* the same for ranks that do not have it            */
+    char lent_folder[FILE_PATH_ROOM]; /* with the small files of the model that training starts
+                                       * from; "": there is none */
+    bool refused;                     /* rank 0: it could not be gone on from so */
     struct run_watch watch;
     struct rundir dir; /* rank 0's */
     struct metrics metrics;
@@ -157,6 +161,9 @@ void run_close(struct run *run);
 /* Whether a run would refuse its configuration: all that can be known before data are opened, and
  * where train.init is there yet. */
 enum sotto_status run_check(const struct run_config *config);
+
+/* Under MPI: an error that names the first difference if ranks have other configurations. */
+enum sotto_status run_agree(const struct run *run, struct comm *mpi);
 
 /* Part of opening: the tokenizer, data to train on, data that are held out. `from`: the folder of
  * the model that training starts from, "": none. */

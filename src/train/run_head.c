@@ -84,8 +84,10 @@ enum sotto_status run_choose_head(struct run *run, const char *from)
     bool have = true;
     if (!came)
         return SOTTO_OK;
-    if (head != HEAD_KEEP)
+    if (head != HEAD_KEEP && run->cluster.leads)
         TRY(weights_have_classifier(&run->model, from, &have));
+    if (head != HEAD_KEEP && run->cluster.mpi)
+        TRY(comm_broadcast(run->cluster.mpi, view_of(&have, DTYPE_U8), sizeof have, 0));
     run->head.anew |= !have;
     if (!run->head.anew || !run->cluster.leads)
         return SOTTO_OK;

@@ -222,17 +222,38 @@ static enum sotto_status open_model(struct run *run)
     return open_table(run);
 }
 
-static enum sotto_status open_start_state(struct run *run, const char *from)
+/* From the files at `from`, "": as a new model has them. */
+static enum sotto_status read_start(struct run *run, const char *from)
 {
-    if (!run->model.state.n)
+    if (run->start_state && *from)
+        TRY(weights_load_state(&run->model, from, run->start_state));
+    else if (run->start_state)
+        model_state_start(&run->model, run->start_state);
+    if (*from && !run->head.anew)
+        return weights_load(&run->model, from, run->start);
+    model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
+    return *from ? weights_load_body(&run->model, from, run->start) : SOTTO_OK;
+}
+
+/* On all ranks of MPI, of which rank 0 alone needs the files: another that fails gets what rank 0
+ * has read. */
+static enum sotto_status share_start(struct run *run, const char *from)
+{
+    struct comm *mpi = run->cluster.mpi;
+    const size_t count = table_count(&run->model.table);
+    int sent = 0, sent_state = 0;
+    const enum sotto_status st = read_start(run, from);
+    if (!mpi || mpi->rank == 0)
+        TRY(st);
+    if (!mpi)
         return SOTTO_OK;
-    const size_t count = table_count(&run->model.state);
-    run->start_state = calloc(count, sizeof *run->start_state);
-    if (!run->start_state)
-        return fail(SOTTO_ENOMEM, "no memory for %zu numbers of the model's state", count);
-    if (*from)
-        return weights_load_state(&run->model, from, run->start_state);
-    model_state_start(&run->model, run->start_state);
+    TRY(lend_vector(mpi, run->start, count, st == SOTTO_OK, &sent));
+    if (run->start_state)
+        TRY(lend_vector(mpi, run->start_state, table_count(&run->model.state), st == SOTTO_OK,
+                        &sent_state));
+    if (sent && run->cluster.leads)
+        log_info("rank 0 has sent its parameters (%.1f MB) to %d of %d ranks",
+                 (double)(count * sizeof *run->start) / 1e6, sent, mpi->size);
     return SOTTO_OK;
 }
 
@@ -245,14 +266,16 @@ static enum sotto_status open_start(struct run *run, const char *from)
         TRY(file_join(exact, run->checkpoint, CHECKPOINT_PARAMETERS));
     const char *parameters = *exact && file_exists(exact) ? exact : from;
     TRY(run_choose_head(run, from));
-    if (*from)
+    if (*from && run->cluster.leads)
         TRY(weights_types(&run->model, parameters, run->head.anew, NULL));
     const struct available left = available_memory("");
     estimate_choose(run, &left);
     if (run->config.train.check_memory)
         TRY(estimate_check(run));
     run->start = calloc(count, sizeof *run->start);
-    if (!run->start)
+    if (run->model.state.n)
+        run->start_state = calloc(table_count(&run->model.state), sizeof *run->start_state);
+    if (!run->start || (run->model.state.n && !run->start_state))
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", count);
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
@@ -261,11 +284,7 @@ static enum sotto_status open_start(struct run *run, const char *from)
         TRY(run_describe_images(run, from));
         TRY(run_describe_classes(run));
     }
-    TRY(open_start_state(run, *from ? parameters : ""));
-    if (*from && !run->head.anew)
-        return weights_load(&run->model, parameters, run->start);
-    model_randomize(&run->model, (uint64_t)run->config.train.seed, run->start);
-    return *from ? weights_load_body(&run->model, parameters, run->start) : SOTTO_OK;
+    return share_start(run, *from ? parameters : "");
 }
 
 /* Parsed once for all workers of this process. */
@@ -275,7 +294,7 @@ static enum sotto_status open_state(struct run *run)
     if (!*run->checkpoint)
         return SOTTO_OK;
     TRY(file_join(path, run->checkpoint, "state.safetensors"));
-    return state_file_open(&run->state, path);
+    return lent_open(&run->lent, run->cluster.mpi, &run->state, path);
 }
 
 /* A folder with a model and no checkpoint is somebody's model: publishing would replace it. */
@@ -307,29 +326,44 @@ static enum sotto_status refuse_results(const char *folder)
                 folder, (long long)left.steps);
 }
 
-/* Finds the checkpoint to go on from and what it was made with. */
+/* A run that is not gone on with must not be there yet. */
+static enum sotto_status refuse_run(const struct train_config *t)
+{
+    char checkpoint[FILE_PATH_ROOM];
+    int64_t step;
+    TRY(checkpoint_latest(t->out, &step, checkpoint));
+    if (step < 0)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "%s already holds a run of %lld steps: --resume goes on with it, another --out "
+                "starts a new one",
+                t->out, (long long)step);
+}
+
+/* Finds the checkpoint to go on from and what it was made with, in the folder that rank 0 alone
+ * need have. */
 static enum sotto_status find_checkpoint(struct run *run)
 {
     const struct train_config *t = &run->config.train;
-    int64_t step;
-    TRY(t->resume ? checkpoint_newest(t->out, run->cluster.leads, &step, run->checkpoint)
-                  : checkpoint_latest(t->out, &step, run->checkpoint));
+    struct comm *mpi = run->cluster.mpi;
+    const bool leads = run->cluster.leads;
+    int64_t step = -1;
+    if (t->resume)
+        TRY(resume_find(mpi, t->out, leads, &step, run->checkpoint));
+    else if (leads)
+        TRY(refuse_run(t));
     if (step < 0) {
         *run->checkpoint = '\0';
-        TRY(refuse_model(t->out));
-        return refuse_results(t->out);
+        if (leads)
+            TRY(refuse_model(t->out));
+        return leads ? refuse_results(t->out) : SOTTO_OK;
     }
-    if (!t->resume)
-        return fail(SOTTO_EINVAL,
-                    "%s already holds a run of %lld steps: --resume goes on with it, another --out "
-                    "starts a new one",
-                    t->out, (long long)step);
-    run->own_tokenizer = tokenizer_in(run->checkpoint);
     run->before = malloc(sizeof *run->before);
     if (!run->before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
-    TRY(resume_read(run->before, run->checkpoint));
-    return resume_refuse(run);
+    TRY(resume_read(run->before, mpi, run->checkpoint));
+    run->own_tokenizer = tokenizer_in(run->checkpoint);
+    return leads ? resume_refuse(run) : SOTTO_OK;
 }
 
 /* Under MPI rank 0 has the lock for all ranks, and nobody looks before it has. */
@@ -394,6 +428,8 @@ static enum sotto_status open_all(struct run *run, bool touch)
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
     TRY_DONE(check_device(run, !touch));
+    if (run->cluster.mpi) /* before its ranks go different ways */
+        TRY_DONE(run_agree(run, run->cluster.mpi));
     if (touch)
         TRY_DONE(open_folder(run));
     TRY_DONE(find_checkpoint(run));
@@ -401,9 +437,13 @@ static enum sotto_status open_all(struct run *run, bool touch)
     if (t->oracle == ORACLE_NULL) {
         TRY_DONE(open_null(run));
     } else {
-        TRY_DONE(open_config(run, from, *run->checkpoint != '\0'));
+        TRY_DONE(lend_folder(run->cluster.mpi, from, run->lent_folder));
+        if (*run->checkpoint)
+            run->own_tokenizer = tokenizer_in(run->lent_folder);
+        TRY_DONE(open_config(run, run->lent_folder, *run->checkpoint != '\0'));
         TRY_DONE(check_computes(t));
-        TRY_DONE(run_open_data(run, from));
+        TRY_DONE(run_open_data(run, run->lent_folder));
+        lend_drop(run->cluster.mpi, run->lent_folder);
         TRY_DONE(open_model(run));
         TRY_DONE(open_start(run, from));
         TRY_DONE(open_state(run));
@@ -490,6 +530,8 @@ void run_close(struct run *run)
     free(run->start);
     free(run->start_state);
     free(run->before);
+    lent_close(&run->lent);
+    lend_drop(run->cluster.mpi, run->lent_folder);
     state_file_close(&run->state);
     hf_folder_close(&run->folder);
     model_free(&run->model);

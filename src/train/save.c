@@ -128,6 +128,7 @@ enum sotto_status trainer_load(struct trainer *t)
 {
     struct run *run = t->run;
     struct state_visitor v;
+    TRY(lent_begin(&run->lent));
     state_loader_init(&v, &run->state);
     enum sotto_status st = visit_all(t, &v);
     if (st == SOTTO_OK)
@@ -135,10 +136,12 @@ enum sotto_status trainer_load(struct trainer *t)
     state_free(&v);
     if (leads(t) || run->cluster.mpi)
         run->refused = st != SOTTO_OK && st != SOTTO_EPEER;
-    TRY(fail_in(st, "%s: ", run->state.set.file[0].path));
+    TRY(lent_end(&run->lent, fail_in(st, "%s: ", run->state.set.file[0].path)));
     TRY(comm_barrier(t->worker->world)); /* everybody has read */
-    if (leads(t) || run->cluster.mpi)
+    if (leads(t) || run->cluster.mpi) {
+        lent_close(&run->lent);
         state_file_close(&run->state);
+    }
     return SOTTO_OK;
 }
 

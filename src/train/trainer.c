@@ -1,35 +1,28 @@
 #include "train/trainer.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
-#include "base/hash.h"
-
-static enum sotto_status agree_config(struct run *run, struct worker *w)
+enum sotto_status run_agree(const struct run *run, struct comm *mpi)
 {
     struct option_section sections[RUN_SECTIONS];
-    run_sections(&run->config, sections);
+    run_sections((struct run_config *)&run->config, sections); /* only read */
     char *text = option_dump(sections, RUN_SECTIONS);
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory for the configuration");
-    enum sotto_status st = comm_agree(w->world, "the configuration", text);
+    enum sotto_status st = comm_agree(mpi, "the configuration", text);
     free(text);
     return st;
 }
 
-/* Processes read files of their own: the same names must have held the same. */
+/* Processes read data of their own: the same names must have held the same. */
 static enum sotto_status agree_start(struct run *run, struct worker *w)
 {
     char text[128];
     if (!run->cluster.mpi)
         return SOTTO_OK;
-    TRY(comm_agree(w->world, "the checkpoint to go on from",
-                   *run->checkpoint ? run->checkpoint : "none"));
-    TRY(agree_config(run, w));
-    uint64_t hash =
-        hash_bytes(HASH_START, run->start, table_count(&run->model.table) * sizeof *run->start);
-    snprintf(text, sizeof text, "%lld training tokens or images, parameters of hash %016" PRIx64,
-             (long long)loader_tokens(run->train), hash);
+    TRY(run_agree(run, w->world));
+    snprintf(text, sizeof text, "%lld training tokens or images",
+             (long long)loader_tokens(run->train));
     return comm_agree(w->world, "what training begins with", text);
 }
 

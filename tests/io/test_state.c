@@ -90,6 +90,56 @@ static void save_and_load(void **state)
     safetensors_close(&set);
 }
 
+/* A file that is elsewhere, of which a reader has the header. */
+struct elsewhere {
+    const char *bytes;
+    size_t size, read;
+};
+
+static enum sotto_status read_elsewhere(void *arg, size_t at, void *to, size_t bytes)
+{
+    struct elsewhere *e = arg;
+    if (at > e->size || bytes > e->size - at)
+        return fail(SOTTO_EPEER, "%zu bytes at %zu of %zu", bytes, at, e->size);
+    memcpy(to, e->bytes + at, bytes);
+    e->read += bytes;
+    return SOTTO_OK;
+}
+
+static void load_from_elsewhere(void **state)
+{
+    (void)state;
+    struct owner a = sample(), b = {0};
+    struct state_file here, there;
+    struct state_visitor v;
+    size_t bytes, size;
+    save(&a, at("elsewhere.safetensors"));
+    assert_ok(state_file_open(&here, at("elsewhere.safetensors")));
+    const void *head = state_file_head(&here, &bytes, &size);
+    assert_true(bytes < size && size < 4096); /* the header's page has room for more */
+    struct elsewhere e = {head, size, 0};
+    assert_ok(state_file_open_head(&there, head, bytes, size, "away",
+                                   (struct state_source){read_elsewhere, &e}));
+    state_loader_init(&v, &there);
+    assert_ok(owner_visit(&b, &v));
+    assert_ok(state_loader_finish(&v));
+    state_free(&v);
+    state_file_close(&there);
+    assert_true(hash(&a) == hash(&b) && e.read == size - bytes);
+    assert_fails(state_file_open_head(&there, head, size + 1, size, "away",
+                                      (struct state_source){read_elsewhere, &e}),
+                 SOTTO_EFORMAT, "away: ");
+
+    const uint64_t print = state_file_print(&here); /* of a tensor, not of the header */
+    a.m[3] += 1;
+    save(&a, at("other.safetensors"));
+    assert_ok(state_file_open(&there, at("other.safetensors")));
+    assert_memory_equal(head, state_file_head(&there, &bytes, &size), bytes);
+    assert_true(print != state_file_print(&there));
+    state_file_close(&there);
+    state_file_close(&here);
+}
+
 static void odd_reals_come_back(void **state)
 {
     (void)state;
@@ -666,6 +716,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(save_and_load),
+        cmocka_unit_test(load_from_elsewhere),
         cmocka_unit_test(odd_reals_come_back),
         cmocka_unit_test(hash_sees_every_bit),
         cmocka_unit_test(counts_by_category),

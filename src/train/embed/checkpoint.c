@@ -3,6 +3,7 @@
 
 #include "train/embed/embed.h"
 #include "train/gather.h"
+#include "train/lend.h"
 #include "train/resume.h"
 
 struct saving {
@@ -120,15 +121,24 @@ static enum sotto_status load(struct sotto_trainer *t, struct state_visitor *v)
 
 enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
 {
+    struct comm *mpi = t->worker->cluster->mpi;
     struct state_visitor v;
+    struct state_file file;
+    struct lent lent;
     if (t->apart.begun)
         return fail(SOTTO_EINVAL,
                     "groups that have no rounds in common load before their first one");
-    TRY(trainer_failed(t, state_loader_open(&v, path)));
-    enum sotto_status st = fail_in(load(t, &v), "%s: ", path);
+    TRY(trainer_failed(t, lent_open(&lent, mpi, &file, path)));
+    state_loader_init(&v, &file);
+    enum sotto_status st = lent_begin(&lent);
+    if (st == SOTTO_OK)
+        st = lent_end(&lent, fail_in(load(t, &v), "%s: ", path));
     state_free(&v);
     if (st == SOTTO_OK) /* nobody replaces it while others read */
         st = comm_barrier(t->worker->worker->world);
+    if (st == SOTTO_OK || !mpi)
+        lent_close(&lent);
+    state_file_close(&file);
     if (st == SOTTO_OK)
         st = trainer_go_on(t);
     return trainer_failed(t, st);
