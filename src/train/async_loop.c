@@ -182,7 +182,7 @@ static enum sotto_status meet(struct apart *a, bool stop)
     a->l->saved = t->step;
     TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
     TRY(go_on(a));
-    a->l->real += clock_now(&clock_real) - begin;
+    pace_skip(&a->l->pace, clock_now(&clock_real) - begin);
     a->l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }

@@ -169,14 +169,14 @@ static enum sotto_status between_rounds(struct loop *l)
     const double before = clock_now(t->worker->clock);
     loop_pause(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
-    const double begin = clock_now(&clock_real); /* of what is not counted behind l->real */
+    const double begin = clock_now(&clock_real); /* of what is no step's */
     if (evaluates(t))
         TRY(loop_evaluate(l, -1));
     if (saves(l))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
     TRY(loop_go_on(t));
-    l->real += clock_now(&clock_real) - begin;
+    pace_skip(&l->pace, clock_now(&clock_real) - begin);
     l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }
@@ -186,6 +186,8 @@ static enum sotto_status begin(struct loop *l, bool *stop)
 {
     struct trainer *t = l->t;
     const struct run_config *c = &t->run->config;
+    char key[OPTION_ROOM];
+    bool meets;
     double asked = loop_asked(t->run);
     TRY(comm_sum(t->worker->world, &asked, 1));
     *stop = asked > 0;
@@ -209,7 +211,8 @@ static enum sotto_status begin(struct loop *l, bool *stop)
         t->tail_loss = 0;
         t->tail_reports = 0;
     }
-    l->real = clock_now(&clock_real);
+    pace_start(&l->pace, t->step, clock_now(&clock_real),
+               strategy_every(&c->strategy, key, &meets));
     save_later(l);
     return SOTTO_OK;
 }

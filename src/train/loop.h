@@ -5,6 +5,7 @@
 #define SOTTO_TRAIN_LOOP_H
 
 #include "train/budget.h"
+#include "train/pace.h"
 #include "train/trainer.h"
 
 struct loop {
@@ -13,11 +14,11 @@ struct loop {
     struct cost own;   /* ... and rank 0's */
     double slowest;    /* worker's seconds then */
     int64_t tokens, step;
-    int64_t began;  /* at this step */
-    double real;    /* real time, for what is left */
-    int64_t saved;  /* step of the newest checkpoint, -1: none */
-    double save_at; /* real time of the next one, on rank 0; INFINITY: not by time */
-    bool save;      /* all workers know that it is due behind this round */
+    int64_t began;    /* at this step */
+    struct pace pace; /* of real time */
+    int64_t saved;    /* step of the newest checkpoint, -1: none */
+    double save_at;   /* real time of the next one, on rank 0; INFINITY: not by time */
+    bool save;        /* all workers know that it is due behind this round */
     struct {
         double sum;
         int64_t n;

@@ -129,10 +129,9 @@ void loop_tell(struct loop *l, struct run_step *s)
     struct trainer *t = l->t;
     const struct cost all = s->cost;
     const double seconds = s->slowest - (s->report ? l->slowest : l->own.seconds);
-    const double real = clock_now(&clock_real);
     cost_add(&s->cost, s->report ? &l->since : &l->own, -1);
     s->tokens_per_s = seconds > 0 ? (double)(s->tokens - l->tokens) / seconds : 0;
-    s->eta = (real - l->real) / (double)(s->step - l->step) * (double)(s->steps - s->step);
+    s->eta = pace_seconds(&l->pace, s->step, clock_now(&clock_real)) * (double)(s->steps - s->step);
     s->trainer = t;
     if (t->run->watch.step)
         t->run->watch.step(t->run->watch.arg, s);
@@ -144,7 +143,6 @@ void loop_tell(struct loop *l, struct run_step *s)
     l->slowest = s->slowest;
     l->tokens = s->tokens;
     l->step = s->step;
-    l->real = real;
 }
 
 int64_t loop_tail(const struct loop *l)
