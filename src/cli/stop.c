@@ -9,7 +9,8 @@
 
 /* A signal handler has nowhere else to write. */
 static atomic_int asked;
-static const char *volatile words;
+static atomic_bool said_lost;
+static const struct stop_words *volatile words;
 
 const char *stop_name(int number)
 {
@@ -25,6 +26,24 @@ static void say(const char *text)
         return; /* nobody is there to read it */
 }
 
+enum { LEFT_SECONDS = 10 }; /* until a process ends whose peer is gone: it may be writing */
+
+/* Whether a worker is gone, which is said once. */
+static bool say_lost(const struct stop_words *w)
+{
+    const char *name = w && w->lost ? w->lost(w->arg) : NULL;
+    if (!name)
+        return false;
+    if (*name && w->gone && !said_lost) {
+        say("\nsotto: ");
+        say(name);
+        say(w->gone);
+    }
+    said_lost = true;
+    alarm(LEFT_SECONDS);
+    return true;
+}
+
 static void on_signal(int number)
 {
     const int cause = errno;
@@ -37,17 +56,18 @@ static void on_signal(int number)
     asked = number;
     if (gone) /* who read from us may have gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);
-    if (words) {
+    const struct stop_words *w = words;
+    if (!say_lost(w) && w && w->asked) {
         say("\n");
         say(stop_name(number));
-        say(words);
+        say(w->asked);
     }
     errno = cause;
 }
 
-void stop_words(const char *text)
+void stop_words(const struct stop_words *w)
 {
-    words = text;
+    words = w;
 }
 
 /* Unless it is ignored, as nohup and others have it. */

@@ -4,9 +4,18 @@
 
 #include <stdatomic.h>
 
-/* What is printed behind the name of a signal the moment it arrives, since a launcher may not leave
- * the time for another word: `text` must stay. NULL: nothing. */
-void stop_words(const char *text);
+/* What is printed the moment a signal arrives, since a launcher may not leave the time for another
+ * word. The texts must stay. */
+struct stop_words {
+    const char *asked; /* behind the signal's name; NULL: nothing is printed */
+    const char *gone;  /* behind the name of a worker that is gone           */
+    /* (optional) That name, "": another worker says it, NULL: none is gone. Where one is, no stop
+     * was asked for: a launcher ends the workers that are left, and nothing can be saved. Called in
+     * the signal's handler. */
+    const char *(*lost)(const void *arg);
+    const void *arg;
+};
+void stop_words(const struct stop_words *words); /* NULL: nothing is printed */
 
 /* Begins to watch for SIGINT, SIGTERM, SIGHUP (a closed terminal; left alone under nohup) and
  * SIGPIPE (`| less` that was left); what is returned becomes the number of the one that arrives. */

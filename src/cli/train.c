@@ -1,5 +1,5 @@
 /* sotto train */
-#define _GNU_SOURCE /* open_memstream */
+#define _GNU_SOURCE /* open_memstream, fmemopen */
 #include "cli/command.h"
 
 #include <inttypes.h>
@@ -125,30 +125,92 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 static void last_word(void *arg, const struct run *run)
 {
     (void)arg;
+    const char *gone = run->cluster.mpi ? mpi_lost(run->cluster.mpi) : NULL;
+    if (gone)
+        fprintf(stderr, "sotto: %s is gone\n", gone);
     print_way_on(run, SOTTO_EPEER, stderr);
 }
 
-/* Said by rank 0 the moment it is asked to stop; NULL without memory. The caller frees it. */
-static char *make_stop_words(const struct run *run)
+/* What a signal makes this process say, ready before one comes. */
+struct words {
+    struct progress progress; /* first: it is what the watcher's functions get */
+    void (*saved)(void *arg, int64_t step, const char *folder); /* progress's */
+    const struct run *run;
+    struct stop_words said[2]; /* by turns: a handler may still be reading the one before */
+    char asked[2][2 * FILE_PATH_ROOM], gone[2][4 * FILE_PATH_ROOM];
+    int turn;
+};
+
+/* Rank 0 says who is gone, or rank 1 where that is rank 0. */
+static const char *find_lost(const void *arg)
 {
-    char *text = NULL;
-    size_t size;
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return NULL;
-    if (run_keeps(run)) {
-        fputs(", asked to stop: saving as soon as all workers can; should the process be killed "
-              "before, ",
-              out);
-        resume_plainly(run, out);
-        fputs(" goes on from the last checkpoint\n", out);
-    } else {
+    const struct comm *mpi = arg;
+    const char *name = mpi_lost(mpi);
+    const bool first = name && strcmp(name, mpi_rank_name(mpi, 0)) == 0;
+    return !name || mpi->rank == 0 || (mpi->rank == 1 && first) ? name : "";
+}
+
+static void write_asked(const struct run *run, bool saved, FILE *out)
+{
+    if (!run_keeps(run)) {
         fputs(", asked to stop as soon as all workers can; nothing is saved\n", out);
+        return;
     }
-    if (fclose(out) == 0)
-        return text;
-    free(text);
-    return NULL;
+    fputs(", asked to stop: saving as soon as all workers can; ", out);
+    fputs(saved ? "should the process be killed before, " : "there is no checkpoint yet\n", out);
+    if (!saved)
+        return;
+    resume_plainly(run, out);
+    fputs(" goes on from the last checkpoint\n", out);
+}
+
+static void write_gone(const struct run *run, const char *folder, FILE *out)
+{
+    fputs(" is gone, and the run cannot go on without it; ", out);
+    if (!run_keeps(run)) {
+        fputs("nothing is saved\n", out);
+    } else if (!run->cluster.leads) {
+        resume_plainly(run, out);
+        fputs(" goes on from the last checkpoint, if there is one\n", out);
+    } else if (!*folder) {
+        fputs("there is no checkpoint yet\n", out);
+    } else {
+        fprintf(out, "the last checkpoint is %s\nto go on: ", folder);
+        resume_plainly(run, out);
+        fputc('\n', out);
+    }
+}
+
+/* `folder`: the newest checkpoint, "": there is none. */
+static void set_words(struct words *w, const char *folder)
+{
+    const struct run *run = w->run;
+    struct stop_words *said = &w->said[w->turn ^= 1];
+    FILE *asked = fmemopen(w->asked[w->turn], sizeof *w->asked - 1, "w");
+    FILE *gone = fmemopen(w->gone[w->turn], sizeof *w->gone - 1, "w");
+    *said = (struct stop_words){.gone = gone ? w->gone[w->turn] : NULL};
+    if (run->cluster.leads && asked)
+        said->asked = w->asked[w->turn];
+    if (run->cluster.mpi) {
+        said->lost = find_lost;
+        said->arg = run->cluster.mpi;
+    }
+    if (asked) {
+        write_asked(run, *folder, asked);
+        fclose(asked);
+    }
+    if (gone) {
+        write_gone(run, folder, gone);
+        fclose(gone);
+    }
+    stop_words(said);
+}
+
+static void tell_saved(void *arg, int64_t step, const char *folder)
+{
+    struct words *w = arg;
+    w->saved(&w->progress, step, folder);
+    set_words(w, folder);
 }
 
 /* A length that is given takes the place of the one there was, in whatever unit that was. */
@@ -264,21 +326,23 @@ static void print_done(const struct run *run)
 
 static enum sotto_status train(struct run *run, const struct train_command *c)
 {
-    struct progress progress;
-    progress_init(&progress, stdout);
-    struct run_watch watch = progress_watch(&progress);
+    struct words words = {.run = run};
+    progress_init(&words.progress, stdout);
+    struct run_watch watch = progress_watch(&words.progress);
+    words.saved = watch.saved;
+    watch.saved = tell_saved;
     watch.stop = stop_watch();
     watch.failed = last_word;
     watch.program = c->program;
     TRY(run_open(run, &c->run, &watch));
-    char *words_to_stop = run->cluster.leads ? make_stop_words(run) : NULL;
-    stop_words(words_to_stop);
+    if (run->cluster.mpi)
+        mpi_know_lines(run->cluster.mpi);
+    set_words(&words, run->checkpoint);
     if (run->cluster.leads)
         plan_header(run);
     enum sotto_status st = run_train(run);
     stop_words(NULL);
-    free(words_to_stop);
-    progress_end(&progress);
+    progress_end(&words.progress);
     if (st == SOTTO_OK && run->cluster.leads) {
         const bool idle = *run->checkpoint && !run->result.rounds;
         if (!idle)

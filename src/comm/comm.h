@@ -102,6 +102,8 @@ struct comm_ops {
     /* Ends the waiting of every rank of the world with this note; may be called from any line of
      * work. */
     void (*abort)(struct comm *c, const struct status_note *note);
+    /* (optional) A rank's name in messages, which is the world's. Without it: "rank 1". */
+    const char *(*who)(const struct comm *c, int rank);
     void (*free)(struct comm *c);
 };
 
@@ -166,6 +168,10 @@ void comm_free(struct comm *c); /* NULL is fine */
  * in the order of ranks. */
 enum sotto_status comm_gather_bytes(struct comm *c, void *out, const void *in, size_t bytes);
 enum sotto_status comm_sum(struct comm *c, double *x, int count);
+
+/* "rank 1", or what the backend calls it. */
+enum { COMM_NAME_ROOM = 96 };
+void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM]);
 
 /* Whether all ranks hold the same text; otherwise an error that names `what`, a rank that differs,
  * and the first line that does. */

@@ -397,12 +397,21 @@ static void first_difference(const char *a, const char *b, char *line, size_t ro
     snprintf(line, room, "%.*s", (int)(length < room ? length : room - 1), a + same);
 }
 
+void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM])
+{
+    if (c->ops->who)
+        snprintf(out, COMM_NAME_ROOM, "%s", c->ops->who(c, rank));
+    else
+        snprintf(out, COMM_NAME_ROOM, "rank %d", rank);
+}
+
 /* Rank 0 shows its text to the rank that differs, and that one the message to all: whoever ends the
  * run first can say which line it is. */
 static enum sotto_status name_difference(struct comm *c, const char *what, const char *text,
                                          size_t length, int other)
 {
-    char here[200], there[200], message[512] = "", *first = calloc(length + 1, 1);
+    char mine[COMM_NAME_ROOM], its[COMM_NAME_ROOM];
+    char here[200], there[200], message[1024] = "", *first = calloc(length + 1, 1);
     if (!first)
         return fail(SOTTO_ENOMEM, "no memory to compare %s", what);
     if (c->rank == 0)
@@ -411,8 +420,10 @@ static enum sotto_status name_difference(struct comm *c, const char *what, const
     if (st == SOTTO_OK && c->rank == other) {
         first_difference(text, first, here, sizeof here);
         first_difference(first, text, there, sizeof there);
-        snprintf(message, sizeof message, "%s differs: rank %d has '%s', rank 0 has '%s'", what,
-                 c->rank, here, there);
+        comm_name(c, c->rank, mine);
+        comm_name(c, 0, its);
+        snprintf(message, sizeof message, "%s differs: %s has '%s', %s has '%s'", what, mine, here,
+                 its, there);
     }
     free(first);
     if (st == SOTTO_OK)

@@ -142,8 +142,8 @@ once() {
     [ "$(grep -cF -- "$text" out)" = 1 ] || { cat out >&2; die "not said once: $text"; }
 }
 once "command line: unknown key 'bogus'" --bogus=1
-once "worker 0: cannot open missing.txt" --data.format=text --data.train=missing.txt
-differ "worker 2: train.workers = 2, but MPI started 3 ranks" --workers=2
+once "rank 0: cannot open missing.txt" --data.format=text --data.train=missing.txt
+differ "rank 2: train.workers = 2, but MPI started 3 ranks" --workers=2
 differ "steps = ten: want an integer" --steps=ten
 differ "the configuration differs: rank 2 has 'train = missing.txt'" --data.format=text --data.train=missing.txt
 differ "collectives differ: rank 2 has native, rank 0 has ring" --comm.collectives=native
@@ -193,14 +193,18 @@ tune=("${train[@]}" --data.vocab=0 --init=one.zero1 --steps=2)
 succeeds "${tune[@]}" --workers=2 --out=tuned
 want=$(state)
 mv one.zero1 apart0
+seq 2000 >apart0/only.txt
 succeeds "${mpirun[@]}" -n 2 ./apart "${tune[@]}" --out=tuned
 [ "$(state)" = "$want" ] || die "rank 0 alone has the model to start from: $(state), want $want"
+ends_with "rank 1: cannot open only.txt: No such file" "${mpirun[@]}" -n 2 ./apart "${train[@]}" --steps=1 --data.format=text \
+    --data.train=only.txt --out=missing
+! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 ends_with "--resume none: there is no such folder" "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume none
 
 # A loss that is no number.
 ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant
-says 'worker [01]: step [0-9]*: the (loss|gradient)'
+says 'rank [01]: step [0-9]*: the (loss|gradient)'
 says "^to go on: mpirun.* -n 2 $sotto train --resume nan\$"
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
 if [ $open_mpi = yes ]; then # as they were bound
@@ -257,7 +261,12 @@ exec "$@"' - "${train[@]}" --steps=1 --comm.meet=2 --out=late >late.out 2>&1 || 
 background killed --save_every=2 --strategy.preset=zero1
 kill -9 "$(ranks killed | sed -n 3p)"
 seconds_to_end
-[ $open_mpi = no ] || says 'rank 2 .*signal 9'
+if [ $open_mpi = yes ]; then # MPICH's launcher kills the others
+    says 'rank 2 .*signal 9'
+    says "^sotto: rank 2 is gone, and the run cannot go on without it; the last checkpoint is $scratch/killed/checkpoints/step-"
+    says "^to go on: mpirun.* -n 4 $sotto train --resume $scratch/killed\$"
+    ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+fi
 sleep 0.5
 [ -z "$(ranks killed)" ] || die "ranks are left: $(ranks killed)"
 last=$(ls killed/checkpoints | tail -1)
@@ -277,7 +286,7 @@ done
 sleep 1
 kill -TERM $(ranks long)
 seconds_to_end
-says "^SIGTERM, asked to stop: .* mpirun.* -n 2 $sotto train --resume $scratch/long goes on from the last checkpoint\$"
+says '^SIGTERM, asked to stop: saving as soon as all workers can; there is no checkpoint yet$'
 [ "$(ls long/checkpoints)" = step-00000000 ] || die "an abandoned round left $(ls long/checkpoints)"
 
 # A launcher that leaves too little time is told of, with what would give more.
@@ -315,6 +324,7 @@ if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     kill -INT "$(pgrep -P $pid)"
     seconds_to_end
     unset OMPI_MCA_odls_base_sigkill_timeout
+    says "^SIGTERM, asked to stop: .* mpirun.* -n 4 $sotto train --resume $scratch/launcher goes on from the last checkpoint\$"
     says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/launcher$'
     says "^to go on: mpirun.* odls_base_sigkill_timeout 2 -n 4 $sotto train --resume $scratch/launcher\$" # as it was told
     last=$(ls launcher/checkpoints | tail -1)

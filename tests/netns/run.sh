@@ -2,12 +2,13 @@
 # run.sh SOTTO: two network namespaces joined by a link of 100 Mbit/s, Open MPI across them, a rank in each. Data
 # parallel training over it has the bits of two threads and sends the bytes that it says. How its communication
 # compares with the link is printed; with SOTTO_STRICT_TIMES set it must be within 20 % of it, on a quiet machine.
+# Hosts without a shared disk go on from rank 0's folder to the same bits; failures name the host, and who is gone.
 # Exits 77 where there is no Open MPI or namespaces are not permitted.
 . "$(dirname "$0")/lib.bash"
 
 # 1.2 million parameters: 5 MB a step and direction, 0.4 s on the link, where computing takes hundredths.
 train=("$sotto" train --data.train=stories --data.stories=200 --data.vocab=300 --data.cache=cache --layers=6 --width=128
-       --heads=2 --positions=32 --seq=16 --batch=1 --steps=8 --threads=1 --eval_batches=1)
+       --heads=2 --positions=32 --seq=16 --batch=1 --steps=8 --threads=1 --eval_batches=1 --optim.schedule=constant)
 sent() {
     ip netns exec $net-0 tc -s qdisc show dev eth0 | sed -n 's/^ *Sent \([0-9]*\) bytes.*/\1/p; T; q'
 }
@@ -34,4 +35,40 @@ awk -v loss="$(value eval_loss link)" -v threads="$(value eval_loss threads)" -v
     if (strict && !(communication < 1.2 * link)) { print "not the time of the link"; exit 1 }
     if (strict && !(exposed <= communication && exposed > 0.5 * communication)) { print "exposed is no part of it"; exit 1 }
 }' || die "see above"
+
+cat >apart <<'EOF'
+#!/bin/sh
+mkdir -p "$SCRATCH/host$OMPI_COMM_WORLD_RANK" && cd "$SCRATCH/host$OMPI_COMM_WORLD_RANK" && exec "$@"
+EOF
+chmod +x apart
+apart=("${across[@]}" -x SCRATCH="$scratch" ./apart)
+succeeds "${apart[@]}" "${train[@]}" --steps=4 --out=run
+succeeds "${apart[@]}" "$sotto" train --resume run --steps=8
+[ "$(grep -o 'state [0-9a-f]*' out)" = "$want" ] || die "resumed without a shared disk: $(grep -o 'state.*' out), want $want"
+[ ! -e host1/run ] || die "rank 1 has a folder"
+seq 9999 >host0/only.txt
+fails_with "rank 1 (host $net-1): cannot open only.txt: No such file or directory" "${apart[@]}" "${train[@]}" --data.format=text \
+    --data.train=only.txt --out=none
+seq 9998 >host1/only.txt
+fails_with "differs: rank 1 (host $net-1) has '" "${apart[@]}" "${train[@]}" --data.format=text --data.train=only.txt --out=none
+
+# gone OUT BEGUN TEXT OPTIONS...: rank 1 is killed once rank 0 has said BEGUN, and rank 0 says so, and TEXT.
+gone() {
+    local out=$1 begun=$2 text=$3
+    shift 3
+    : >out
+    "${apart[@]}" "${train[@]}" --steps=1000000 --out="$out" "$@" >out 2>&1 &
+    for _ in $(seq 200); do
+        grep -q "$begun" out && break
+        sleep 0.1
+    done
+    kill -9 $(ip netns pids $net-1 | while read -r process; do # not its agent, whose arguments are these, too
+        tr '\0' ' ' <"/proc/$process/cmdline" | grep -q "^$sotto train" && echo "$process"
+    done)
+    wait $! && die "exit 0"
+    says "^sotto: rank 1 \(host $net-1\) is gone, and the run cannot go on without it; $text"
+    ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+}
+gone sums ': saved' 'the last checkpoint is sums/checkpoints/step-' --save_minutes=1e-9
+gone apart '^step ' 'there is no checkpoint yet$' --strategy=diloco --H=100000 # which computes, and waits for no message
 exit 0

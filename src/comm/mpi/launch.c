@@ -198,6 +198,23 @@ bool mpi_beside(const struct comm *world, int rank)
     return true;
 }
 
+const char *mpi_rank_name(const struct comm *world, int rank)
+{
+    (void)world, (void)rank;
+    return "";
+}
+
+const char *mpi_lost(const struct comm *world)
+{
+    (void)world;
+    return NULL;
+}
+
+void mpi_know_lines(const struct comm *world)
+{
+    (void)world;
+}
+
 void mpi_refuse(const struct status_note *note)
 {
     (void)note;

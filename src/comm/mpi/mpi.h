@@ -80,6 +80,16 @@ enum sotto_status mpi_join(struct comm **out);
 /* Whether this rank of a world runs on this machine, whatever the nodes. */
 bool mpi_beside(const struct comm *world, int rank);
 
+/* "rank 1", with "(host ub)" behind it where ranks are on several machines. */
+enum { MPI_NAME_ROOM = 96 };
+const char *mpi_rank_name(const struct comm *world, int rank);
+
+/* Who is gone, by name, "a rank on host ub" where that is all that is known; NULL: none is seen to
+ * be. May be called in a signal's handler, once mpi_know_lines has been, which takes the
+ * connections between machines that there are by then for those that stay. */
+const char *mpi_lost(const struct comm *world);
+void mpi_know_lines(const struct comm *world);
+
 /* For a rank that fails before it has started MPI: not every launcher ends the others, which would
  * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does
  * nothing where there was no launcher or MPI was started before. */

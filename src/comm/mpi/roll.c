@@ -102,7 +102,8 @@ bool mpi_roll_all_ended(const struct mpi_member *m, const bool *among)
 }
 
 /* One of those that wait speaks for all, and of each silent rank once. */
-static void name_silent(struct mpi_roll *roll, const int *rank, int size, double waited)
+static void name_silent(struct mpi_roll *roll, char (*who)[MPI_NAME_ROOM], const int *rank,
+                        int size, double waited)
 {
     int waiting = 0;
     roll->waits[roll->rank] = true;
@@ -115,10 +116,9 @@ static void name_silent(struct mpi_roll *roll, const int *rank, int size, double
         if (roll->waits[rank[i]] || roll->named[rank[i]])
             continue;
         roll->named[rank[i]] = true;
-        log_warn(
-            "rank %d has not answered for %.3g s, and %d other%s for it: it computes for long, "
-            "hangs, or cannot be reached",
-            rank[i], waited, waiting, waiting == 1 ? " waits" : "s wait");
+        log_warn("%s has not answered for %.3g s, and %d other%s for it: it computes for long, "
+                 "hangs, or cannot be reached",
+                 who[rank[i]], waited, waiting, waiting == 1 ? " waits" : "s wait");
     }
     /* In a smaller communicator one of them may wait for a rank outside. */
     if (waiting == roll->size && !roll->named[roll->rank]) {
@@ -142,7 +142,7 @@ static void call_the_roll(struct mpi_member *m, struct mpi_roll_call *call, doub
             if (rank[i] != roll->rank && !roll->waits[rank[i]])
                 say(roll, rank[i], ASK);
     } else {
-        name_silent(roll, rank, m->base.size, waited);
+        name_silent(roll, m->shared->peers.rank, rank, m->base.size, waited);
     }
     free(rank);
 }

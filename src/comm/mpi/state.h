@@ -17,6 +17,7 @@ int mpi_launched_place(void);
 #ifdef SOTTO_WITH_MPI
 #include <mpi.h>
 #include <pthread.h>
+#include <sys/types.h>
 #include <stdatomic.h>
 
 /* This host (host.c). */
@@ -65,6 +66,35 @@ struct mpi_roll_call {
     double asks_from; /* ... when it has waited so long */
 };
 
+struct mpi_member;
+
+/* Where a rank is. */
+enum { MPI_PEER_ADDRESSES = 8 };
+struct mpi_peer {
+    char host[64];
+    uint64_t space;                       /* that its process number is in; 0: not known */
+    int32_t process;                      /* its number                                  */
+    uint32_t address[MPI_PEER_ADDRESSES]; /* of its machine, loopback aside; 0: none */
+};
+
+/* All ranks of the world, and what tells that one is gone (peers.c). */
+struct mpi_peers {
+    struct mpi_peer *each;                                  /* (size)                    */
+    char (*rank)[MPI_NAME_ROOM], (*machine)[MPI_NAME_ROOM]; /* (size) names for messages */
+    int size;
+    bool apart; /* on several machines */
+    struct mpi_line {
+        int file;
+        ino_t number;
+        const char *to;
+    } * line; /* connections to other machines */
+    int lines;
+};
+
+enum sotto_status mpi_peers_open(struct mpi_member *all);
+void mpi_peers_close(struct mpi_peers *p);
+const char *mpi_who(const struct comm *c, int rank); /* as comm_ops has it */
+
 /* What all communicators of this process share. */
 struct mpi_shared {
     atomic_int users;    /* communicators */
@@ -77,6 +107,7 @@ struct mpi_shared {
     struct nccl nccl;
     MPI_Op add_bf16;
     struct mpi_roll roll;
+    struct mpi_peers peers;
 };
 
 /* Messages of one communicator by tag, so that a ring never takes what a send left. */

@@ -95,6 +95,7 @@ static void leave(struct mpi_shared *s)
     if (s->ours)
         MPI_Finalize();
     nccl_close(&s->nccl);
+    mpi_peers_close(&s->peers);
     free(s->host);
     free(s);
 }
@@ -285,8 +286,8 @@ static void say_once(int rank, const char *who, const char *text)
 static void give_up(struct comm *c, const struct status_note *note)
 {
     struct mpi_member *m = (struct mpi_member *)c;
-    char who[32];
-    snprintf(who, sizeof who, "worker %d: ", m->shared->rank);
+    char who[MPI_NAME_ROOM + 2];
+    snprintf(who, sizeof who, "%s: ", mpi_rank_name(c, m->shared->rank));
     say_once(m->shared->rank, who, note->text);
     mpi_end_job();
 }
@@ -318,10 +319,12 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
     s->ops.split = split;
     s->ops.twin = twin;
+    s->ops.who = mpi_who;
     s->ops.abort = give_up;
     s->ops.free = free_member;
     s->config = *config;
     nccl_init(&s->nccl);
+    all.shared = s;
     s->largest = (size_t)1 << 30;
     if (config->largest && config->largest < s->largest)
         s->largest = config->largest;
@@ -341,6 +344,8 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     mpi_watch_open(&watch, "joined its ranks", ours ? config->meet : 3 * config->meet);
     if (st == SOTTO_OK)
         st = order_world(&all, s);
+    if (st == SOTTO_OK)
+        st = mpi_peers_open(&all);
     if (st == SOTTO_OK)
         st = agree_collectives(&all, (int)config->collectives);
     if (st == SOTTO_OK)

@@ -1,0 +1,186 @@
+/* Where the ranks are: their names in messages, and who of them is gone.
+ *
+ * When a rank dies, the launcher asks the others to end, with the signal by which a user asks for
+ * it. By then the kernel has closed what the dead rank had open: its process is no more, or a
+ * connection to it has ended, which MPI keeps as long as its ranks live. Looking costs a system
+ * call each and takes no lock, so that a signal's handler may do it. */
+#define _GNU_SOURCE /* gethostname, struct tcp_info */
+#include "comm/mpi/state.h"
+
+#ifdef SOTTO_WITH_MPI
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_FILES = 4096 }; /* descriptors that are looked at for connections */
+
+static void list_addresses(struct mpi_peer *p)
+{
+    struct ifaddrs *all = NULL;
+    int n = 0;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (struct ifaddrs *i = all; i && n < MPI_PEER_ADDRESSES; i = i->ifa_next) {
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
+            continue;
+        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
+        if (ntohl(in->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET)
+            p->address[n++] = in->sin_addr.s_addr;
+    }
+    freeifaddrs(all);
+}
+
+static struct mpi_peer describe_self(void)
+{
+    struct mpi_peer p = {.process = (int32_t)getpid()};
+    struct stat space;
+    gethostname(p.host, sizeof p.host - 1);
+    if (stat("/proc/self/ns/pid", &space) == 0)
+        p.space = space.st_ino;
+    list_addresses(&p);
+    return p;
+}
+
+static bool on_one_machine(const struct mpi_shared *s, int size)
+{
+    int r = 0;
+    while (r < size && s->host[r] == s->host[0])
+        r++;
+    return r == size;
+}
+
+enum sotto_status mpi_peers_open(struct mpi_member *all)
+{
+    struct mpi_shared *s = all->shared;
+    const size_t size = (size_t)all->base.size;
+    const struct mpi_peer mine = describe_self();
+    s->peers.size = all->base.size;
+    s->peers.each = calloc(size, sizeof *s->peers.each);
+    s->peers.rank = calloc(size, sizeof *s->peers.rank);
+    s->peers.machine = calloc(size, sizeof *s->peers.machine);
+    s->peers.line = calloc(MOST_FILES, sizeof *s->peers.line);
+    if (!s->peers.each || !s->peers.rank || !s->peers.machine || !s->peers.line)
+        return fail(SOTTO_ENOMEM, "no memory for a world of %zu ranks", size);
+    TRY(mpi_check(all,
+                  MPI_Allgather(&mine, sizeof mine, MPI_BYTE, s->peers.each, sizeof mine, MPI_BYTE,
+                                all->comm),
+                  "start"));
+    s->peers.apart = !on_one_machine(s, all->base.size);
+    for (int r = 0; r < all->base.size; r++) {
+        const char *host = s->peers.each[r].host;
+        snprintf(s->peers.rank[r], sizeof *s->peers.rank,
+                 s->peers.apart ? "rank %d (host %s)" : "rank %d", r, host);
+        snprintf(s->peers.machine[r], sizeof *s->peers.machine, "a rank on host %s", host);
+    }
+    return SOTTO_OK;
+}
+
+void mpi_peers_close(struct mpi_peers *p)
+{
+    free(p->each);
+    free(p->rank);
+    free(p->machine);
+    free(p->line);
+    *p = (struct mpi_peers){0};
+}
+
+/* The only rank of its machine, or any of several. */
+static const char *name_machine(const struct mpi_shared *s, int rank)
+{
+    int ranks = 0;
+    for (int r = 0; r < s->peers.size; r++)
+        ranks += s->host[r] == s->host[rank];
+    return ranks == 1 ? s->peers.rank[rank] : s->peers.machine[rank];
+}
+
+/* A rank of the other machine that has this address; -1: none, or several machines have it. */
+static int rank_at(const struct mpi_shared *s, uint32_t address)
+{
+    int found = -1;
+    for (int r = 0; r < s->peers.size; r++)
+        for (int i = 0; i < MPI_PEER_ADDRESSES; i++) {
+            if (s->peers.each[r].address[i] != address)
+                continue;
+            if (s->host[r] == s->host[s->rank] || (found >= 0 && s->host[found] != s->host[r]))
+                return -1;
+            found = r;
+            break;
+        }
+    return found;
+}
+
+/* 0: no socket. */
+static ino_t socket_number(int file)
+{
+    struct stat info;
+    return fstat(file, &info) == 0 && S_ISSOCK(info.st_mode) ? info.st_ino : 0;
+}
+
+static bool is_connected(int file)
+{
+    struct tcp_info info;
+    socklen_t size = sizeof info;
+    return getsockopt(file, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 &&
+           info.tcpi_state == TCP_ESTABLISHED;
+}
+
+void mpi_know_lines(const struct comm *world)
+{
+    const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
+    struct mpi_peers *p = (struct mpi_peers *)&s->peers;
+    int n = 0;
+    for (int file = 0; file < MOST_FILES && p->apart; file++) {
+        struct sockaddr_in to;
+        socklen_t size = sizeof to;
+        const ino_t number = socket_number(file);
+        if (!number || getpeername(file, (struct sockaddr *)&to, &size) != 0 || size != sizeof to ||
+            to.sin_family != AF_INET || !is_connected(file))
+            continue;
+        const int rank = rank_at(s, to.sin_addr.s_addr);
+        if (rank >= 0)
+            p->line[n++] = (struct mpi_line){file, number, name_machine(s, rank)};
+    }
+    p->lines = n;
+}
+
+const char *mpi_lost(const struct comm *world)
+{
+    const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
+    const struct mpi_peers *p = &s->peers;
+    const struct mpi_peer *mine = &p->each[s->rank];
+    for (int r = 0; r < p->size; r++)
+        if (s->host[r] == s->host[s->rank] && mine->space && p->each[r].space == mine->space &&
+            kill((pid_t)p->each[r].process, 0) != 0 && errno == ESRCH)
+            return p->rank[r];
+    for (int i = 0; i < p->lines; i++)
+        if (socket_number(p->line[i].file) != p->line[i].number || !is_connected(p->line[i].file))
+            return p->line[i].to;
+    return NULL;
+}
+
+const char *mpi_rank_name(const struct comm *world, int rank)
+{
+    return ((const struct mpi_member *)world)->shared->peers.rank[rank];
+}
+
+const char *mpi_who(const struct comm *c, int rank)
+{
+    const struct mpi_member *m = (const struct mpi_member *)c;
+    MPI_Group mine, all;
+    int there = 0;
+    MPI_Comm_group(m->comm, &mine);
+    MPI_Comm_group(m->shared->roll.comm, &all);
+    MPI_Group_translate_ranks(mine, 1, &rank, all, &there);
+    MPI_Group_free(&mine);
+    MPI_Group_free(&all);
+    return m->shared->peers.rank[there];
+}
+
+#endif
