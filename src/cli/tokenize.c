@@ -125,14 +125,16 @@ static enum sotto_status encode(const struct tokenize_config *c, const struct to
     enum sotto_status st = c->special ? tokenizer_encode_special(tokenizer, text, size, &ids)
                                       : tokenizer_encode(tokenizer, text, size, &ids);
     double seconds = clock_now(&clock_real) - begin;
-    bool printed = !*c->out && !*c->ids;
-    if (st == SOTTO_OK && (*c->ids || printed))
-        st = save_ids(&ids, printed ? "-" : c->ids);
+    const bool alone = !*c->out && !*c->ids; /* the ids are printed, and nothing else */
+    const char *ids_to = alone ? "-" : c->ids;
+    FILE *summary = strcmp(ids_to, "-") == 0 ? stderr : stdout; /* no line among ids */
+    if (st == SOTTO_OK && *ids_to)
+        st = save_ids(&ids, ids_to);
     if (st == SOTTO_OK && *c->out)
         st = tokens_save(c->out, ids.data, (int64_t)ids.count, tokenizer_vocab_size(tokenizer));
-    if (st == SOTTO_OK && !printed)
-        printf("encode: %zu tokens in %.4f s (%.2f MB/s)\n", ids.count, seconds,
-               seconds > 0 ? (double)size / 1e6 / seconds : 0);
+    if (st == SOTTO_OK && !alone)
+        fprintf(summary, "encode: %zu tokens in %.4f s (%.2f MB/s)\n", ids.count, seconds,
+                seconds > 0 ? (double)size / 1e6 / seconds : 0);
     free(ids.data);
     free(text);
     return st;
