@@ -143,6 +143,16 @@ static void cifar_100(void **state)
     make_counting("tokens/train.bin", 0, 500, 500);
     assert_int_equal(image_format_of(make_folder("tokens")), DATA_AUTO);
     assert_int_equal(image_format_of("nowhere"), DATA_AUTO);
+    /* Folders with folders in them hold images where one of these does. */
+    static const char jpeg[] = "\xff\xd8\xff\xe0";
+    make_folder("home");
+    make_folder("home/letters");
+    make_folder("home/photos");
+    make_file("home/letters/a.txt", "text", 4);
+    make_file("home/photos/empty", "", 0);
+    assert_int_equal(image_format_of(make_folder("home")), DATA_AUTO);
+    make_file("home/photos/some.jpg", jpeg, 4);
+    assert_int_equal(image_format_of(make_folder("home")), DATA_IMAGES);
 }
 
 /* Classes are folders, sorted; train/ and val/ beside each other, or held out of each class. */

@@ -227,6 +227,41 @@ static enum data_format format_of_file(const char *path)
     return format;
 }
 
+/* By its first bytes, JPEG too, which is not read but is no text either. */
+static bool is_picture(const char *path)
+{
+    struct file_map map;
+    if (file_map_open(&map, path) != SOTTO_OK)
+        return false;
+    const bool is = ppm_recognise(map.data, map.size) ||
+                    (map.size > 3 && (memcmp(map.data, "\x89PNG", 4) == 0 ||
+                                      memcmp(map.data, "\xff\xd8\xff", 3) == 0));
+    file_map_close(&map);
+    return is;
+}
+
+/* Whether there is an image among the first files of the first folders: many a folder has folders
+ * in it. */
+static bool holds_pictures(const char *folder)
+{
+    enum { FOLDERS = 64, FILES = 8 };
+    char **classes, **names, class[FILE_PATH_ROOM], path[FILE_PATH_ROOM];
+    int n, m;
+    bool found = false;
+    if (image_names(folder, true, &classes, &n, NULL) != SOTTO_OK)
+        return false;
+    for (int i = 0; i < n && i < FOLDERS && !found; i++) {
+        if (file_join(class, folder, classes[i]) != SOTTO_OK ||
+            image_names(class, false, &names, &m, NULL) != SOTTO_OK)
+            continue;
+        for (int k = 0; k < m && k < FILES && !found; k++)
+            found = file_join(path, class, names[k]) == SOTTO_OK && is_picture(path);
+        image_names_free(names, m);
+    }
+    image_names_free(classes, n);
+    return found;
+}
+
 enum data_format image_format_of(const char *path)
 {
     struct image_parts parts = {0};
@@ -237,6 +272,8 @@ enum data_format image_format_of(const char *path)
         format = parts.part[0].format;
         if (format == DATA_CIFAR100)
             format = format_of_file(parts.part[0].path);
+        else if (format == DATA_IMAGES && !holds_pictures(parts.part[0].path))
+            format = DATA_AUTO;
     }
     image_parts_free(&parts);
     return format;

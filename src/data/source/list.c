@@ -33,6 +33,18 @@ static enum sotto_status first_record(enum data_format *out, const struct file_m
     return SOTTO_OK;
 }
 
+/* Which of its columns is the text is not known, and its commas and quotes are none. */
+static enum sotto_status refuse_table(const char *path)
+{
+    const bool tabs = ends_with(path, ".tsv");
+    return fail(SOTTO_EFORMAT,
+                "%s is a table, which is not read as text: python3 -c 'import csv, json, sys; "
+                "[print(json.dumps(row)) for row in csv.DictReader(sys.stdin%s)]' <%s >NEW.jsonl "
+                "makes a JSONL file of it, whose text data.text_key=COLUMN names; data.format=text "
+                "reads it as it stands",
+                path, tabs ? ", dialect=\"excel-tab\"" : "", path);
+}
+
 static enum sotto_status recognise(enum data_format *out, const char *path)
 {
     struct file_map map;
@@ -45,6 +57,8 @@ static enum sotto_status recognise(enum data_format *out, const char *path)
         *out = DATA_TOKENS;
     else if (ends_with(path, ".json") || ends_with(path, ".jsonl") || ends_with(path, ".ndjson"))
         st = first_record(out, &map, path);
+    else if (ends_with(path, ".csv") || ends_with(path, ".tsv"))
+        st = refuse_table(path);
     else if (map.size >= 2 &&
              (memcmp(map.data, "\xff\xfe", 2) == 0 || memcmp(map.data, "\xfe\xff", 2) == 0))
         st = fail(SOTTO_EFORMAT, "%s is UTF-16: convert it with iconv -f UTF-16 -t UTF-8", path);
@@ -106,18 +120,23 @@ static enum sotto_status add_folder(struct list *list, const char *folder)
     if (n < 0)
         return fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
     enum sotto_status st = SOTTO_OK;
+    bool folders = false;
     for (int i = 0; i < n && st == SOTTO_OK; i++) {
         char path[FILE_PATH_ROOM];
         struct stat info;
         st = file_join(path, folder, entries[i]->d_name);
-        if (st == SOTTO_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+        if (st != SOTTO_OK || stat(path, &info) != 0)
+            continue;
+        folders |= S_ISDIR(info.st_mode);
+        if (S_ISREG(info.st_mode))
             st = add_file(list, path);
     }
     for (int i = 0; i < n; i++)
         free(entries[i]);
     free(entries);
     if (st == SOTTO_OK && list->count == before)
-        st = fail(SOTTO_EIO, "folder %s has no files", folder);
+        st = fail(SOTTO_EIO, "folder %s has no files%s", folder,
+                  folders ? " of its own, and the folders in it are not read: name those" : "");
     return st;
 }
 
