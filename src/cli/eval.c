@@ -188,7 +188,7 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
         st = choose_length(l, loader, model, c->seq, &t);
     struct evaluation e;
     if (st == SOTTO_OK) {
-        loader_warn_cuts(loader, t);
+        loader_warn_cuts(loader, t, l->model.config.positions);
         st = measure(l, loader, c, t, &e);
     }
     if (st == SOTTO_OK)

@@ -33,7 +33,9 @@ static const struct option table[] = {
     OPTION_INT(S, top_k, "0", 0, 1e9, "draw from the k most likely tokens; 0: all"),
     OPTION_REAL(S, top_p, "0.95", 0.000001, 1, "draw from the smallest set with this probability"),
     OPTION_LONG(S, seed, "1", 0, 1e15, "sample i uses seed + i"),
-    OPTION_BOOL(S, stop_at_end, "true", "stop at the end-of-text token"),
+    OPTION_BOOL(S, stop_at_end, "true",
+                "stop at a token that ends a text: eos_token_id of generation_config.json, else of "
+                "config.json, else the tokenizer's"),
     OPTION_ENUM(S, activations, "fp32", activation_names, "what passes between layers"),
     OPTION_INT(S, threads, "0", 0, 1024, "cores to use; 0: all"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
@@ -98,7 +100,7 @@ static enum sotto_status one_sample(struct loaded *l, const struct sample_config
             st = generator_next(&g, prompt.data, prompt.count, &token);
         else
             st = generator_next(&g, &token, 1, &token);
-        for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && token == end); n++) {
+        for (int n = 1; st == SOTTO_OK && !(c->stop_at_end && ends_have(&l->ends, token)); n++) {
             st = print_token(l->tokenizer, token);
             if (st != SOTTO_OK || n == c->tokens)
                 break;

@@ -18,6 +18,57 @@ bool instruct_recognise(const json_t *record)
            json_object_get(record, "messages");
 }
 
+/* Shapes of others, and the jq program that makes one of ours of each. */
+static const struct dialect {
+    const char *name, *has[2], *without;
+    json_type type; /* of the first member that it has */
+    const char *program;
+} dialects[] = {
+    {"ShareGPT's shape",
+     {"conversations"},
+     "messages",
+     JSON_ARRAY,
+     "{messages: [.conversations[] | {role: ({human: \"user\", gpt: \"assistant\"}[.from] // .from), "
+     "content: .value}]}"},
+    {"Dolly's shape",
+     {"response", "instruction"},
+     "output",
+     JSON_STRING,
+     "{instruction, input: .context, output: .response}"},
+    {"TRL's shape",
+     {"prompt", "completion"},
+     "messages",
+     JSON_ARRAY,
+     "{messages: (.prompt + .completion)}"},
+    {"the shape question, answer",
+     {"question", "answer"},
+     "messages",
+     JSON_STRING,
+     "{instruction: .question, output: .answer}"},
+};
+
+static bool has_shape(const json_t *record, const struct dialect *d)
+{
+    const json_t *first = json_object_get(record, d->has[0]);
+    return first && json_typeof(first) == d->type && !json_object_get(record, d->without) &&
+           (!d->has[1] || json_object_get(record, d->has[1]));
+}
+
+bool instruct_explain(enum sotto_status st, const json_t *record)
+{
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
+        const struct dialect *d = &dialects[i];
+        if (!has_shape(record, d))
+            continue;
+        fail(st,
+             "%s; this is %s, which is not read: jq -c '(arrays[] // .) | %s' OLD >NEW.jsonl makes "
+             "of it what is read: " INSTRUCT_SHAPES,
+             sotto_error(), d->name, d->program);
+        return true;
+    }
+    return false;
+}
+
 void instruct_free(struct instruct_example *example)
 {
     text_free(&example->text);
@@ -25,15 +76,17 @@ void instruct_free(struct instruct_example *example)
     *example = (struct instruct_example){0};
 }
 
-/* Ends a part where the text ends now; neighbours that are both masked are one part, so that they
- * are tokenized as one text. */
-static enum sotto_status end_part(struct instruct_example *e, bool learned)
+enum part_kind { PROMPT, ANSWER, ANSWER_MASKED };
+
+/* Ends a part where the text ends now; neighbours that are both of the prompt are one part, so that
+ * they are tokenized as one text. */
+static enum sotto_status end_part(struct instruct_example *e, enum part_kind part)
 {
     const size_t size = e->text.size - e->parted;
     e->parted = e->text.size;
-    if (!learned && size == 0)
+    if (part == PROMPT && size == 0)
         return SOTTO_OK;
-    if (!learned && e->count > 0 && !e->parts[e->count - 1].learned) {
+    if (part == PROMPT && e->count > 0 && !e->parts[e->count - 1].ends) {
         e->parts[e->count - 1].size += size;
         return SOTTO_OK;
     }
@@ -45,7 +98,7 @@ static enum sotto_status end_part(struct instruct_example *e, bool learned)
         e->parts = more;
         e->room = room;
     }
-    e->parts[e->count++] = (struct instruct_part){size, learned};
+    e->parts[e->count++] = (struct instruct_part){size, part == ANSWER, part != PROMPT};
     return SOTTO_OK;
 }
 
@@ -85,9 +138,40 @@ static enum sotto_status read_alpaca(struct instruct_example *e, const json_t *r
         TRY(json_get_text(record, "input", &input));
     add_prompt(&e->text, instruction, json_string_length(json_object_get(record, "instruction")),
                input, input ? json_string_length(json_object_get(record, "input")) : 0);
-    TRY(end_part(e, false));
+    TRY(end_part(e, PROMPT));
     TRY(add_member(&e->text, record, "output"));
-    return end_part(e, true);
+    return end_part(e, ANSWER);
+}
+
+/* "weight": 0 of a message of the assistant masks it. */
+static enum sotto_status weigh_message(const json_t *message, enum part_kind *part)
+{
+    const json_t *weight = json_object_get(message, "weight");
+    *part = ANSWER;
+    if (!weight || json_is_null(weight))
+        return SOTTO_OK;
+    const double w = json_is_number(weight) ? json_number_value(weight) : -1;
+    if (w != 0 && w != 1)
+        return json_is_number(weight)
+                   ? fail(SOTTO_EFORMAT,
+                          "\"weight\" must be 0 (not learned) or 1 (learned), got %g", w)
+                   : fail(SOTTO_EFORMAT,
+                          "\"weight\" must be 0 (not learned) or 1 (learned), got %s",
+                          json_kind(weight));
+    *part = w == 0 ? ANSWER_MASKED : ANSWER;
+    return SOTTO_OK;
+}
+
+/* Parts of pictures and the like have no text. */
+static enum sotto_status add_content(struct text *out, const json_t *message)
+{
+    if (json_is_array(json_object_get(message, "content")))
+        return fail(
+            SOTTO_EFORMAT,
+            "\"content\" must be a string, got a list of parts, of which jq -c '(arrays[] // "
+            ".) | .messages[].content |= if type == \"array\" then map(.text // \"\") | add "
+            "else . end' OLD >NEW.jsonl makes one text");
+    return add_member(out, message, "content");
 }
 
 static enum sotto_status read_message(struct instruct_example *e, const json_t *message, size_t i)
@@ -95,7 +179,7 @@ static enum sotto_status read_message(struct instruct_example *e, const json_t *
     const char *role;
     TRY(json_get_text(message, "role", &role));
     if (strcmp(role, "system") == 0) {
-        TRY(add_member(&e->text, message, "content"));
+        TRY(add_content(&e->text, message));
         text_add(&e->text, "\n\n");
     } else if (strcmp(role, "user") == 0) {
         if (i == 0) {
@@ -103,17 +187,19 @@ static enum sotto_status read_message(struct instruct_example *e, const json_t *
             text_add(&e->text, request);
         }
         text_add(&e->text, "### Instruction:\n");
-        TRY(add_member(&e->text, message, "content"));
+        TRY(add_content(&e->text, message));
         text_add(&e->text, "\n\n");
     } else if (strcmp(role, "assistant") == 0) {
+        enum part_kind part;
+        TRY(weigh_message(message, &part));
         text_add(&e->text, "### Response:\n");
-        TRY(end_part(e, false));
-        TRY(add_member(&e->text, message, "content"));
-        return end_part(e, true);
+        TRY(end_part(e, PROMPT));
+        TRY(add_content(&e->text, message));
+        return end_part(e, part);
     } else {
         return fail(SOTTO_EFORMAT, "\"role\" is \"%.40s\", want system, user or assistant", role);
     }
-    return end_part(e, false);
+    return end_part(e, PROMPT);
 }
 
 static enum sotto_status read_messages(struct instruct_example *e, const json_t *record)
@@ -128,32 +214,57 @@ static enum sotto_status read_messages(struct instruct_example *e, const json_t 
         TRY(fail_in(st, "\"messages\"[%zu]: ", i));
     }
     for (int k = 0; k < e->count; k++)
-        answered |= e->parts[k].learned;
+        answered |= e->parts[k].ends;
     if (!answered)
         return fail(SOTTO_EFORMAT, "\"messages\" has none of role \"assistant\"");
     return SOTTO_OK;
 }
 
+static enum sotto_status read_completion(struct instruct_example *e, const json_t *record)
+{
+    TRY(add_member(&e->text, record, "prompt"));
+    TRY(end_part(e, PROMPT));
+    TRY(add_member(&e->text, record, "completion"));
+    return end_part(e, ANSWER);
+}
+
 enum sotto_status instruct_read(struct instruct_example *example, const json_t *record)
 {
+    enum sotto_status st;
     text_clear(&example->text);
     example->count = 0;
     example->parted = 0;
     if (!json_is_object(record))
         return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(record));
-    if (json_object_get(record, "messages")) {
-        TRY(read_messages(example, record));
-    } else if (json_object_get(record, "instruction")) {
-        TRY(read_alpaca(example, record));
-    } else if (json_object_get(record, "prompt")) {
-        TRY(add_member(&example->text, record, "prompt"));
-        TRY(end_part(example, false));
-        TRY(add_member(&example->text, record, "completion"));
-        TRY(end_part(example, true));
-    } else {
-        return fail(SOTTO_EFORMAT, "want a member \"instruction\", \"prompt\" or \"messages\"");
-    }
-    return text_status(&example->text);
+    if (json_object_get(record, "messages"))
+        st = read_messages(example, record);
+    else if (json_object_get(record, "instruction"))
+        st = read_alpaca(example, record);
+    else if (json_object_get(record, "prompt"))
+        st = read_completion(example, record);
+    else
+        st = fail(SOTTO_EFORMAT, "want a member \"instruction\", \"prompt\" or \"messages\"");
+    if (st != SOTTO_OK)
+        instruct_explain(st, record);
+    return st == SOTTO_OK ? text_status(&example->text) : st;
+}
+
+/* The token that ends a turn, unless the part's text ends with it already, as one that a chat
+ * template has made does; the template may put a line break behind it. */
+static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *text, size_t size,
+                                 struct token_list *ids)
+{
+    const int end = tokenizer_turn_end(tokenizer);
+    char *token;
+    size_t length;
+    if (end < 0)
+        return SOTTO_OK;
+    TRY(tokenizer_decode(tokenizer, &end, 1, &token, &length));
+    while (size > 0 && memchr(" \t\r\n", text[size - 1], 4))
+        size--;
+    const bool there = size >= length && memcmp(text + size - length, token, length) == 0;
+    free(token);
+    return there ? SOTTO_OK : token_list_add(ids, end);
 }
 
 /* Appends the example's ids, masked ones as complements; takes them back when none would be a
@@ -171,9 +282,9 @@ static enum sotto_status encode(const struct instruct_example *e, const struct t
         for (; from < ids->count; from++)
             ids->data[from] = ~ids->data[from];
         TRY(tokenizer_encode(tokenizer, text, e->parts[i].size, ids));
+        if (e->parts[i].ends)
+            TRY(add_end(tokenizer, text, e->parts[i].size, ids));
         text += e->parts[i].size;
-        if (e->parts[i].learned && tokenizer_end(tokenizer) >= 0)
-            TRY(token_list_add(ids, tokenizer_end(tokenizer)));
         for (size_t k = from; k < ids->count; k++) {
             if (!e->parts[i].learned)
                 ids->data[k] = ~ids->data[k];
@@ -226,12 +337,15 @@ enum sotto_status instruct_open(struct instruct_set *set, const char *text, size
             TRY_DONE(add_start(set, &room, from));
     }
     if (set->count == 0) {
-        st = fail(SOTTO_EFORMAT, "%s has no examples", name);
+        st = empty ? fail(SOTTO_EFORMAT, "%s: none of %lld examples has anything to learn", name,
+                          (long long)empty)
+                   : fail(SOTTO_EFORMAT, "%s has no examples", name);
         goto done;
     }
     if (empty)
-        log_warn("%s: %lld of %lld examples have no response and are left out", name,
-                 (long long)empty, (long long)(empty + set->count));
+        log_warn("%s: %lld of %lld examples have nothing to learn (no response, or \"weight\": 0) "
+                 "and are left out",
+                 name, (long long)empty, (long long)(empty + set->count));
     set->start[set->count] = (int64_t)ids.count;
     set->ids = ids.data;
     ids.data = NULL;

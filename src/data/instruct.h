@@ -21,8 +21,9 @@
  *     {output}<end>
  *
  * and the third the same, one instruction and response a turn; a system message replaces the first
- * line. What the assistant says, each time with the end token, is learned; everything else is
- * masked. */
+ * line. What the assistant says, each time with the token that ends a turn, is learned; everything
+ * else is masked, as is a message of the assistant with "weight": 0. Where that token ends the text
+ * already, it is not added. */
 #ifndef SOTTO_DATA_INSTRUCT_H
 #define SOTTO_DATA_INSTRUCT_H
 
@@ -35,6 +36,7 @@
 struct instruct_part {
     size_t size; /* bytes of the example's text */
     bool learned;
+    bool ends; /* the token that ends a turn follows */
 };
 
 struct instruct_example {
@@ -46,6 +48,13 @@ struct instruct_example {
 
 /* Whether the record looks like an example rather than a document. */
 bool instruct_recognise(const json_t *record);
+/* Adds to the message that is set what shape the record has, if it is a known one of others, and
+ * the command that makes one of it that is read. Returns whether it is. */
+bool instruct_explain(enum sotto_status st, const json_t *record);
+/* The shapes that are read, for messages. */
+#define INSTRUCT_SHAPES                                                                                       \
+    "{\"messages\": [{\"role\", \"content\"}, ...]}, {\"instruction\", \"input\" (optional), \"output\"} or " \
+    "{\"prompt\", \"completion\"}"
 /* Replaces `example` (start from {0}) by the record's. */
 enum sotto_status instruct_read(struct instruct_example *example, const json_t *record);
 void instruct_free(struct instruct_example *example);

@@ -77,8 +77,10 @@ struct loader_cuts {
     int64_t examples, longer, response, prompt;
 };
 struct loader_cuts loader_cuts(const struct loader *loader, int t);
-/* Says so in a warning, if any is. */
-void loader_warn_cuts(const struct loader *loader, int t);
+/* Warns if any is, and of the length that would hold them; the model has `most` positions. */
+void loader_warn_cuts(const struct loader *loader, int t, int most);
+/* Warns where responses of instruction data end with a token that was guessed. */
+void loader_warn_turn(const struct loader *loader, const struct tokenizer *tokenizer);
 
 /* Tokens or examples that worker `rank` of `size` reads before it sees one twice. */
 static inline double loader_share(const struct loader *loader, int rank, int size)

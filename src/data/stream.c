@@ -1,6 +1,7 @@
 /* Loaders of tokens: sources one behind the other, opened and closed; stream_fill.c makes batches.
  */
 #include <assert.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -157,14 +158,56 @@ struct loader_cuts loader_cuts(const struct loader *base, int t)
     return sum;
 }
 
-void loader_warn_cuts(const struct loader *loader, int t)
+/* The least length at which at most `left` examples are longer. */
+static int length_for(const struct loader *loader, int64_t left)
+{
+    int low = 0, high = 1;
+    while (loader_cuts(loader, high).longer > left) {
+        low = high;
+        high = high < INT_MAX / 2 ? 2 * high : INT_MAX;
+    }
+    while (high - low > 1) {
+        const int middle = low + (high - low) / 2;
+        *(loader_cuts(loader, middle).longer > left ? &low : &high) = middle;
+    }
+    return high;
+}
+
+void loader_warn_cuts(const struct loader *loader, int t, int most)
 {
     const struct loader_cuts c = loader_cuts(loader, t);
-    if (c.longer)
-        log_warn("%lld of %lld examples are longer than %d tokens: %lld lose the end of the "
-                 "response, %lld the beginning of the prompt",
-                 (long long)c.longer, (long long)c.examples, t, (long long)c.response,
-                 (long long)c.prompt);
+    char lengths[128];
+    if (!c.longer)
+        return;
+    const int all = length_for(loader, 0), nearly = length_for(loader, c.examples / 20);
+    const int n = nearly < all
+                      ? snprintf(lengths, sizeof lengths,
+                                 "seq = %d would hold 95 %% of the examples whole, ", nearly)
+                      : 0;
+    snprintf(lengths + n, sizeof lengths - (size_t)n, "seq = %d %s", all,
+             nearly < all ? "all of them" : "would hold all of them whole");
+    log_warn("%lld of %lld examples are longer than %d tokens: %lld lose the end of the response, "
+             "%lld the beginning of the prompt; %s (the model has %d positions)",
+             (long long)c.longer, (long long)c.examples, t, (long long)c.response,
+             (long long)c.prompt, lengths, most);
+}
+
+void loader_warn_turn(const struct loader *loader, const struct tokenizer *tokenizer)
+{
+    char *end;
+    size_t size;
+    if (!tokenizer || !loader_instructs(loader) || !tokenizer_turn_guessed(tokenizer))
+        return;
+    const int id = tokenizer_turn_end(tokenizer);
+    if (id < 0 || tokenizer_decode(tokenizer, &id, 1, &end, &size) != SOTTO_OK) {
+        log_warn("the model's chat template does not show which token ends a response, and the "
+                 "tokenizer has none that ends a text: responses are learned without an end");
+        return;
+    }
+    log_warn("the model's chat template does not show which token ends a response: %s is learned "
+             "there; another one can be named by \"eos_token\" in tokenizer_config.json",
+             end);
+    free(end);
 }
 
 /* Documents collected for the training of a tokenizer. */

@@ -164,9 +164,39 @@ void hf_folder_close(struct hf_folder *f)
     free(f->types);
     free(f->config_text);
     json_decref(f->config);
+    json_decref(f->generation);
     json_decref(f->processor);
     json_decref(f->classes);
     *f = (struct hf_folder){0};
+}
+
+/* A folder without the file stops where its config.json says. */
+enum sotto_status hf_folder_add_end(struct hf_folder *f, int id)
+{
+    const int i = index_of("generation_config.json");
+    struct ends ends = {0};
+    json_t *json = NULL;
+    enum sotto_status st;
+    if (f->file[i].data)
+        TRY(json_parse(&json, f->file[i].data, f->file[i].size, hf_files[i].name));
+    TRY_DONE(ends_of(&ends, json));
+    if (ends.count == 0)
+        TRY_DONE(ends_of(&ends, f->config));
+    if (ends.count == 0 && f->end >= 0)
+        ends.id[ends.count++] = f->end;
+    if (id < 0 || ends_have(&ends, id) || ends.count == ENDS_ROOM)
+        goto done;
+    ends.id[ends.count++] = id;
+    if (!json)
+        json = f->begin < 0 ? json_object() : json_pack("{s:i}", "bos_token_id", f->begin);
+    json_object_set_new(json, "eos_token_id", ends_to_json(&ends));
+    free(f->file[i].data);
+    f->file[i].data = NULL;
+    json_decref(f->generation);
+    f->generation = json_incref(json);
+done:
+    json_decref(json);
+    return st;
 }
 
 void hf_folder_set_processor(struct hf_folder *f, json_t *processor)
@@ -300,6 +330,8 @@ enum sotto_status hf_folder_write(const struct hf_folder *f, const struct model 
         TRY(save_in(folder, "preprocessor_config.json", json_incref(f->processor)));
     if (tokenizer && !came(f, "tokenizer_config.json"))
         TRY(describe_tokenizer(f, model, tokenizer, folder));
+    if (f->generation)
+        return save_in(folder, "generation_config.json", json_incref(f->generation));
     if (f->config || f->end < 0)
         return SOTTO_OK;
     return save_in(folder, "generation_config.json",

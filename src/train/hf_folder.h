@@ -12,6 +12,7 @@
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "nn/model.h"
+#include "train/ends.h"
 
 enum save_dtype { SAVE_AUTO, SAVE_FP32, SAVE_BF16, SAVE_FP16 };
 
@@ -26,6 +27,7 @@ struct hf_folder {
         size_t size;
     } file[HF_FILES];
     int begin, end;    /* the tokens that a text begins and ends with; -1: none */
+    json_t *generation; /* generation_config.json where it is not as it came; NULL: it is */
     json_t *processor; /* preprocessor_config.json where it is not as it came; NULL: it is */
     json_t *classes;   /* members of config.json, the same */
 };
@@ -37,6 +39,10 @@ enum sotto_status hf_folder_open(struct hf_folder *f, const struct model *model,
                                  const struct tokenizer *tokenizer, const char *tokenizer_from,
                                  bool new_head, enum save_dtype dtype);
 void hf_folder_close(struct hf_folder *f);
+
+/* Of instructions: `id` ends what the model learns to say, so those who read the folder are to stop
+ * there: it is added to the ends that generation_config.json has. */
+enum sotto_status hf_folder_add_end(struct hf_folder *f, int id);
 
 /* Of images: how they are made, where the folder that the model came from does not say so. Takes
  * over the reference. */

@@ -89,6 +89,8 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     TRY(model_init(&l->model, &config, 1, 1));
     TRY_DONE(weights_types(&l->model, folder, false, NULL));
     TRY_DONE(open_tokenizer(l, folder, tokenizer));
+    if (l->tokenizer)
+        TRY_DONE(ends_read(&l->ends, folder, l->tokenizer));
     TRY_DONE(device_open(&l->dev, device, &l->memory, threads));
     pool_init(&l->pool, &l->dev, MEMORY_ACTIVATIONS);
     TRY_DONE(load_vector(l, &l->parameters, &l->model.table, weights_load, folder));

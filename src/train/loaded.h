@@ -6,6 +6,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "nn/model.h"
 #include "tensor/pool.h"
+#include "train/ends.h"
 
 struct loaded {
     struct model model;
@@ -16,6 +17,7 @@ struct loaded {
     struct buffer state;              /* of the model that is not trained */
     struct view *theta;               /* (n_stage) */
     struct tokenizer *tokenizer;      /* NULL: the folder has none */
+    struct ends ends;                 /* of its texts; with a tokenizer */
     struct image_processor processor; /* of a model over images */
 };
 

@@ -210,8 +210,10 @@ static enum sotto_status open_model(struct run *run)
         c->train.seq = images ? 1 : c->model.positions;
     TRY(check_length(&c->train, &c->model));
     TRY(loader_check(run->train, run->cluster.size, c->train.seq));
-    if (run->cluster.leads && !images)
-        loader_warn_cuts(run->train, c->train.seq);
+    if (run->cluster.leads && !images) {
+        loader_warn_cuts(run->train, c->train.seq, c->model.positions);
+        loader_warn_turn(run->train, run->tokenizer);
+    }
     if (run->valid && loader_check(run->valid, 1, c->train.seq) != SOTTO_OK) {
         if (*c->data.valid)
             return fail_in(SOTTO_EINVAL, "data.valid: ");
@@ -280,6 +282,9 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
                            run->head.anew, (enum save_dtype)run->config.train.save_dtype));
+    if (run->cluster.leads && run->model.sample.kind == SAMPLE_TOKENS && run->tokenizer &&
+        loader_instructs(run->train))
+        TRY(hf_folder_add_end(&run->folder, tokenizer_turn_end(run->tokenizer)));
     if (run->cluster.leads && run->model.sample.kind != SAMPLE_TOKENS) {
         TRY(run_describe_images(run, from));
         TRY(run_describe_classes(run));

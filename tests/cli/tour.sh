@@ -32,6 +32,9 @@ says '^encode: [0-9]+ tokens'
 cmp text back || die "text.bin does not decode to the text"
 "$sotto" tokenize decode --tokenizer=tokenizer.json <text.ids --input=- >back || die "decode of ids"
 cmp text back || die "text.ids does not decode to the text"
+"$sotto" tokenize encode --tokenizer=tokenizer.json --input=text --ids=- 2>summary >piped || die "encode --ids=-"
+cmp text.ids piped || die "encode --ids=- prints other ids than it writes"
+grep -q '^encode: [0-9]* tokens' summary || die "encode --ids=- does not sum up: $(cat summary)"
 
 succeeds "$sotto" train "${tiny[@]}" --out=run --steps=10
 says 'step 10/10'
@@ -54,6 +57,16 @@ cp out first
 succeeds "$sotto" sample run --prompt='Once' --tokens=20 --seed=3
 cmp out first || die "the same seed gave another sample"
 succeeds "$sotto" sample run --prompt='Once' --tokens=20 --temperature=0
+# a sample ends at any of the tokens that generation_config.json names
+cp out greedy
+cp -r run stops
+"$sotto" sample run --prompt='Once' --tokens=1 --temperature=0 >one || die "one token"
+next=$(sed 's/^Once//' one | tr -d '\n' | "$sotto" tokenize encode --tokenizer=run --input=- --special=false)
+echo "{\"eos_token_id\": [290, $next]}" >stops/generation_config.json
+succeeds "$sotto" sample stops --prompt='Once' --tokens=20 --temperature=0
+[ "$(cat out)" = Once ] || die "$next does not end the sample: $(cat out)"
+succeeds "$sotto" sample stops --prompt='Once' --tokens=20 --temperature=0 --stop_at_end=false
+cmp out greedy || die "--stop_at_end=false stops"
 succeeds "$sotto" sample --model=run --tokens=5 --count=2 --top_k=5
 says '^---$'
 

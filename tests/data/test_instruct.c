@@ -59,6 +59,18 @@ static void examples_read_as_documented(void **state)
         {"{\"messages\": [{\"role\": \"system\", \"content\": \"Be nice.\"}, {\"role\": \"user\", \"content\": \"a\"},"
          "{\"role\": \"assistant\", \"content\": \"b\"}]}",
          "Be nice.\n\n### Instruction:\na\n\n### Response:\n{b~}"},
+        /* what is not to be learned is read all the same, with its end */
+        {"{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b\","
+         "\"weight\": 0}, {\"role\": \"user\", \"content\": \"c\", \"weight\": 0}, {\"role\": \"assistant\","
+         "\"content\": \"d\", \"weight\": 1.0}]}",
+         TASK "### Instruction:\na\n\n### Response:\nb~### Instruction:\nc\n\n### Response:\n{d~}"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"b\", \"weight\": 0}, {\"role\": \"assistant\", "
+         "\"content\": \"d\", \"weight\": null}]}",
+         "### Response:\nb~### Response:\n{d~}"},
+        /* nor is an end doubled that the text has */
+        {"{\"prompt\": \"a\", \"completion\": \"b<|endoftext|>\"}", "a{b~}"},
+        {"{\"prompt\": \"a\", \"completion\": \"b<|endoftext|> \\n\"}", "a{b~ \n}"},
+        {"{\"prompt\": \"a\", \"completion\": \"<|endoftext|>b\"}", "a{~b~}"},
     };
     struct tokenizer *tokenizer = byte_tokenizer();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -226,7 +238,7 @@ static void each_example_once_an_epoch(void **state)
 static void keep_line(enum log_level level, const char *line, void *arg)
 {
     if (level == LOG_WARN)
-        snprintf(arg, 256, "%s", line);
+        snprintf(arg, 512, "%s", line);
 }
 
 /* What is cut is counted over the split, and said. */
@@ -235,14 +247,14 @@ static void cuts_are_counted(void **state)
     (void)state;
     struct tokenizer *tokenizer = byte_tokenizer();
     struct data_config config = numbered(20); /* a prompt, i + 1 letters and the end token */
-    char line[256] = "";
+    char line[512] = "";
     config.holdout = 0.25;
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
     struct loader_cuts all = loader_cuts(loader, 64);
     assert_int_equal(all.examples, 15);
     assert_int_equal(all.longer, 0);
     log_set(keep_line, line);
-    loader_warn_cuts(loader, 64);
+    loader_warn_cuts(loader, 64, 64);
     assert_string_equal(line, "");
     int64_t before = 0;
     for (int t = 20; t > 1; t--) {
@@ -260,9 +272,21 @@ static void cuts_are_counted(void **state)
         before = c.longer;
     }
     assert_true(before > 0);
-    loader_warn_cuts(loader, 2);
+    loader_warn_cuts(loader, 2, 16);
     log_set(NULL, NULL);
     assert_non_null(strstr(line, "of 15 examples are longer than 2 tokens"));
+    assert_non_null(strstr(line, "; seq = 16 would hold all of them whole (the model has 16 pos"));
+    for (int t = 15; t < 17; t++)
+        assert_int_equal(loader_cuts(loader, t).longer, 16 - t);
+    loader_close(loader);
+    config = numbered(40);
+    config.holdout = 0;
+    loader = open_loader(&config, DATA_TRAIN, tokenizer);
+    log_set(keep_line, line);
+    loader_warn_cuts(loader, 2, 128);
+    log_set(NULL, NULL);
+    assert_int_equal(loader_cuts(loader, 39).longer, 2);
+    assert_non_null(strstr(line, "; seq = 39 would hold 95 % of the examples whole, seq = 41 all"));
     loader_close(loader);
     tokenizer_close(tokenizer);
 }
@@ -288,6 +312,18 @@ static void errors_say_where(void **state)
          "\"messages\"[1]: \"role\" is \"robot\""},
         {"{\"messages\": [{\"role\": \"assistant\", \"content\": null}]}",
          "\"messages\"[0]: \"content\" must be a string, got null"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}",
+         "\"messages\"[0]: \"weight\" must be 0 (not learned) or 1 (learned), got 0.5"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": false}]}",
+         "\"weight\" must be 0 (not learned) or 1 (learned), got boolean"},
+        {"{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}",
+         "x.json: none of 1 examples has anything to learn"},
+        {"{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}]}]}",
+         "\"messages\"[0]: \"content\" must be a string, got a list of parts, of which jq -c"},
+        {"{\"instruction\": \"a\", \"context\": \"\", \"response\": \"b\"}",
+         "x.json:1: \"output\" must be a string, got nothing; this is Dolly's shape, which is not read"},
+        {"{\"prompt\": [{\"role\": \"user\"}], \"completion\": []}",
+         "\"prompt\" must be a string, got array; this is TRL's shape"},
         {"{\"text\": \"a\"}",
          "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
         {"\n\n 17", "x.json:3: want an object, got integer"},

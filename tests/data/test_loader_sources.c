@@ -361,7 +361,15 @@ static void errors(void **state)
                   make_text("key.jsonl", "{\"id\": 3, \"content\": \"a\", \"url\": \"b\"}"));
     FAILS(SOTTO_EFORMAT, "its texts are \"content\", \"url\": say which");
     config_source(&config, make_text("key.jsonl", "{\"id\": 3}"));
-    FAILS(SOTTO_EFORMAT, "it has no texts: say which");
+    FAILS(SOTTO_EFORMAT, "got nothing, nor is another member: want {\"text\": ...}, whose name is "
+                         "data.text_key, or instructions: {\"messages\"");
+    config_source(&config, make_text("key.jsonl", "{\"conversations\": [], \"id\": \"a\"}"));
+    FAILS(SOTTO_EFORMAT, "say which one with data.text_key; this is ShareGPT's shape, which is not "
+                         "read: jq -c '(arrays[] // .) | {messages: [.conversations[]");
+    config_source(&config, make_text("key.jsonl", "{\"conversations\": []}"));
+    FAILS(SOTTO_EFORMAT, "got nothing; this is ShareGPT's shape, which is not read");
+    config_source(&config, make_text("key.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}"));
+    FAILS(SOTTO_EFORMAT, "| {instruction: .question, output: .answer}' OLD >NEW.jsonl");
     config_source(&config, make_text("wide.txt", "\xff\xfeh"));
     FAILS(SOTTO_EFORMAT, "wide.txt is UTF-16: convert it with iconv");
     config_source(&config, make_text("mark.txt", "\xef\xbb\xbf"));
@@ -375,10 +383,23 @@ static void errors(void **state)
     config_source(&config, "stories:wether");
     FAILS(SOTTO_EINVAL,
           "stories:wether: there are no stories of that kind (did you mean weather?)");
+    config_source(&config, make_text("x.csv", "text,label\nhello,1\n"));
+    FAILS(SOTTO_EFORMAT, "x.csv is a table, which is not read as text: python3 -c 'import csv");
+    assert_non_null(strstr(sotto_error(), "csv.DictReader(sys.stdin)]' <"));
+    config_source(&config, make_text("x.TSV", "text\tlabel\nhello\t1\n"));
+    FAILS(SOTTO_EFORMAT, "csv.DictReader(sys.stdin, dialect=\"excel-tab\")]' <");
+    config.format = DATA_TEXT; /* as it stands */
+    config.holdout = 0;
+    loader_close(open_loader(&config, DATA_TRAIN, tokenizer));
     snprintf(path, sizeof path, "%s/hollow", scratch);
     assert_int_equal(file_make_directories(path), SOTTO_OK);
     config_source(&config, path);
     FAILS(SOTTO_EIO, "hollow has no files");
+    snprintf(path, sizeof path, "%s/hollow/inside", scratch);
+    assert_int_equal(file_make_directories(path), SOTTO_OK);
+    snprintf(path, sizeof path, "%s/hollow", scratch);
+    config_source(&config, path);
+    FAILS(SOTTO_EIO, "hollow has no files of its own, and the folders in it are not read");
     snprintf(path, sizeof path, "%s,%s", make_text("m.txt", "some text"),
              make_text("m.json", "{\"prompt\": \"a\", \"completion\": \"b\"}"));
     config_source(&config, path);

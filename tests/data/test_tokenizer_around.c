@@ -260,6 +260,212 @@ static void the_end_named_beside(void **state)
     }
 }
 
+/* A tokenizer of bytes with these special tokens from 256 on, in a folder of its own. */
+static void make_special(const char *place, const char *const *tokens)
+{
+    char path[FILE_PATH_ROOM];
+    struct tokenizer *bytes = byte_tokenizer();
+    json_t *root, *added = json_array();
+    assert_int_equal(file_make_directories(place), SOTTO_OK);
+    assert_int_equal(file_join(path, place, "tokenizer.json"), SOTTO_OK);
+    assert_int_equal(tokenizer_save(bytes, path), SOTTO_OK);
+    tokenizer_close(bytes);
+    assert_int_equal(json_open(&root, path, 1 << 20), SOTTO_OK);
+    for (int i = 0; tokens[i]; i++)
+        json_array_append_new(added, json_pack("{s:i, s:s, s:b}", "id", 256 + i, "content",
+                                               tokens[i], "special", tokens[i][1] != '_'));
+    json_object_set_new(root, "added_tokens", added);
+    assert_int_equal(json_save(root, path, 0), SOTTO_OK);
+    json_decref(root);
+}
+
+static void write_in(const char *place, const char *name, const char *text)
+{
+    char path[FILE_PATH_ROOM];
+    assert_int_equal(file_join(path, place, name), SOTTO_OK);
+    if (text)
+        assert_int_equal(file_write(path, text, strlen(text)), SOTTO_OK);
+    else
+        remove(path);
+}
+
+static void assert_turn(const char *place, const char *want, bool guessed)
+{
+    struct tokenizer *t;
+    char *text;
+    size_t size;
+    assert_int_equal(tokenizer_open(&t, place), SOTTO_OK);
+    const int id = tokenizer_turn_end(t);
+    assert_int_equal(tokenizer_decode(t, &id, 1, &text, &size), SOTTO_OK);
+    assert_string_equal(text, want);
+    assert_int_equal(tokenizer_turn_guessed(t), guessed);
+    free(text);
+    tokenizer_close(t);
+}
+
+#define LOOP "{% for message in messages %}"
+#define ROLE(name) "message['role'] == '" name "'"
+static const struct {
+    const char *text, *end;
+    bool guessed;
+} chats[] = {
+    {"", "</s>", true},
+    {"{{ messages }}", "</s>", true},
+    /* ChatML, in one expression, in a branch with other roles, behind calls of tools */
+    {LOOP "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+          "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}",
+     "<|im_end|>", false},
+    {"{%- if messages[0]['role'] == 'system' -%}{{- messages[0]['content'] + '<|eot|>' }}{%- endif %}"
+     "{%- for message in messages %}{%- if (message.role == \"user\") or (message.role == \"assistant\" "
+     "and not message.tool_calls) %}{{- '<|im_start|>' + message.role + '\\n' + message.content + "
+     "'<|im_end|>' + '\\n' }}{%- elif message.role == \"assistant\" %}{{- '<|im_start|>' }}{%- if "
+     "message.content %}{{- '\\n' + message.content }}{%- endif %}{%- for call in message.tool_calls "
+     "%}{{- '<_call>' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- elif message.role == \"tool\" %}{{- "
+     "message.content + '<|eot|>' }}{%- endif %}{%- endfor %}",
+     "<|im_end|>", false},
+    /* Llama 3: put together in a variable; Gemma: after a filter, of a role of another name */
+    {"{% set loop_messages = messages %}{% for message in loop_messages %}{% set content = '<|h|>' + "
+     "message['role'] + '<|/h|>\n\n'+ message['content'] | trim + '<|eot|>' %}{% if loop.index0 == 0 "
+     "%}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if "
+     "add_generation_prompt %}{{ '<|h|>assistant<|/h|>\n\n' }}{% endif %}",
+     "<|eot|>", false},
+    {"{{ bos_token }}" LOOP "{% if (" ROLE(
+         "user") ") != (loop.index0 % 2 == 0) %}{{ raise_exception("
+                 "'Conversation <|eot|> must') }}{% endif %}{% if (" ROLE(
+                     "assistant") ") %}{% set role = 'model' "
+                                  "%}{% else %}{% set role = message['role'] %}{% endif %}{{ '<|h|>' + role + '\n' + "
+                                  "message['content'] | trim + '<|/h|>\n' }}{% endfor %}",
+     "<|/h|>", false},
+    /* the tokenizer's end by its name; in a role's branch; in the last message or not */
+    {LOOP
+     "{% if " ROLE("user") " %}{{ bos_token + '[INST] ' + message['content'] + ' [/INST]' }}{% elif " ROLE(
+         "assistant") " %}{{ message['content'] + eos_token}}{% endif %}{% endfor %}",
+     "</s>", false},
+    {LOOP
+     "{% if " ROLE("system") " %}{{ '<|h|>\n' + message['content'] + '<|eot|>' }}{% elif " ROLE("user") " %}{{ '<|/h|>\n' + message['content'] + '<|eot|>' }}{% elif " ROLE(
+         "assistant") " %}{% if not loop.last %}{{ message['content'] + eos_token + '\n' }}{% else %}{{ "
+                      "message['content'] + eos_token }}{% endif %}{% endif %}{% if loop.last and "
+                      "add_generation_prompt %}{{ '<|im_start|>' }}{% endif %}{% endfor %}",
+     "</s>", false},
+    {LOOP "{{ message.content }}{% if not loop.last %}{{ '<|im_end|>' }}{% endif %}{% endfor %}",
+     "<|im_end|>", false},
+    /* content that goes through a variable, a loop over its parts, a macro, .get() */
+    {LOOP "{% if " ROLE(
+         "user") " %}{% set content = '<|eot|>' + message['content'] %}{% else %}{% set "
+                 "content = message['content'] %}{% endif %}{% if " ROLE(
+                     "user") " %}{{ '[INST] ' + content + "
+                             "'<|h|>' }}{% elif " ROLE(
+                                 "assistant") " %}{{ ' '  + content.strip() + ' ' + eos_token }}{% "
+                                              "endif %}{% endfor %}",
+     "</s>", false},
+    {LOOP
+     "{{ '<|h|>' }}{% if message['content'] is string %}{{ message['content'] | trim }}{% elif "
+     "message['content'] is iterable %}{% for item in message['content'] %}{% if item['type'] == "
+     "'image' %}{{ '<|eot|>' }}{% else %}{{ item['text'] }}{% endif %}{% endfor %}{% else %}{{ "
+     "raise_exception('no') }}{% endif %}{{ '<|/h|>\n' }}{% endfor %}",
+     "<|/h|>", false},
+    {"{% macro show(m) %}{% if m.content is string %}{{ m.content }}{% endif %}{% endmacro %}" LOOP
+     "<|h|>{{ message.role }}{{ show(message) }}<|im_end|>{% endfor %}",
+     "<|im_end|>", false},
+    {"{# a note with {{ eos_token }} #}{% set stop = '<|im_end|>' %}" LOOP
+     "{% generation %}{{ message.get('content', '') + stop }}{% endgeneration %}{% endfor %}",
+     "<|im_end|>", false},
+    {"{% set ns = namespace(content='') %}" LOOP
+     "{% set ns.content = '<|h|>' + ns.role + '<|/h|>' + "
+     "message['content'] %}{% set ns.content = ns.content + '<|eot|>' %}{{ ns.content }}{% endfor %}",
+     "<|eot|>", false},
+    /* nothing that ends a turn; a token that is not special; templates that are none */
+    {LOOP "### {{ message.role }}:\n{{ message.content }}\n\n{% endfor %}{{ '<|eot|>' }}", "</s>",
+     true},
+    {LOOP "{{ message.content + '<_call>' }}{% endfor %}", "<_call>", false},
+    {LOOP "{{ message.content + ", "</s>", true},
+    {"{% if %}{% for %}{% set %}{% endfor %}{{ (((([[[ message['content' }}{% else %}{% endmacro %}{",
+     "</s>", true},
+};
+
+/* The token behind an assistant's text in templates as models have them; the same from each file
+ * that may hold one. */
+static void turns_of_templates(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"<|endoftext|>", "</s>",   "<|im_start|>", "<|im_end|>",
+                                         "<|h|>",         "<|/h|>", "<|eot|>",      "<_call>",
+                                         "<s>",           NULL};
+    static const char config[] = "{\"eos_token\": {\"content\": \"</s>\"}, \"bos_token\": \"<s>\"}";
+    char place[FILE_PATH_ROOM], room[4096];
+    assert_int_equal(file_join(place, scratch, "chat"), SOTTO_OK);
+    make_special(place, tokens);
+    write_in(place, "tokenizer_config.json", config);
+    assert_turn(place, "<|endoftext|>", false); /* there is no template */
+    for (size_t i = 0; i < sizeof chats / sizeof *chats; i++) {
+        write_in(place, "chat_template.jinja", chats[i].text);
+        assert_turn(place, chats[i].end, chats[i].guessed);
+    }
+    json_t *text = json_string(chats[2].text), *other = json_string(chats[6].text);
+    char *a = json_dumps(text, JSON_ENCODE_ANY), *b = json_dumps(other, JSON_ENCODE_ANY);
+    write_in(place, "chat_template.jinja", NULL);
+    snprintf(room, sizeof room, "{\"chat_template\": %s}", a);
+    write_in(place, "chat_template.json", room);
+    assert_turn(place, "<|im_end|>", false);
+    snprintf(room, sizeof room, "{\"chat_template\": %s, \"eos_token\": \"</s>\"}", b);
+    write_in(place, "tokenizer_config.json", room);
+    assert_turn(place, "</s>", false);
+    snprintf(
+        room, sizeof room,
+        "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": %s}, {\"name\": \"default\", "
+        "\"template\": %s}]}",
+        b, a);
+    write_in(place, "tokenizer_config.json", room);
+    assert_turn(place, "<|im_end|>", false);
+    write_in(place, "chat_template.jinja", chats[4].text);
+    assert_turn(place, "<|eot|>", false);
+    free(a);
+    free(b);
+    json_decref(text);
+    json_decref(other);
+}
+
+/* Instruction data learn that token; a guess is told. */
+static void keep_warning(enum log_level level, const char *line, void *arg)
+{
+    if (level == LOG_WARN)
+        snprintf(arg, 512, "%s", line);
+}
+
+static void turns_are_learned(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"<|endoftext|>", "<|im_end|>", NULL};
+    char place[FILE_PATH_ROOM], line[512] = "";
+    struct tokenizer *t;
+    struct data_config config =
+        config_for(make_text("turn.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n"));
+    config.holdout = 0;
+    assert_int_equal(file_join(place, scratch, "turns"), SOTTO_OK);
+    make_special(place, tokens);
+    for (int guessed = 0; guessed < 2; guessed++) {
+        struct batch batch;
+        write_in(place, "chat_template.jinja",
+                 guessed ? "{{ messages }}" : LOOP "{{ message.content }}<|im_end|>{% endfor %}");
+        assert_int_equal(tokenizer_open(&t, place), SOTTO_OK);
+        struct loader *loader = open_loader(&config, DATA_TRAIN, t);
+        assert_int_equal(batch_init(&batch, 1, 8), SOTTO_OK);
+        assert_int_equal(loader_fill_in_order(loader, 0, 1, 8, &batch), SOTTO_OK);
+        assert_int_equal(batch.targets[batch.t - 1], guessed ? 256 : 257);
+        log_set(keep_warning, line);
+        loader_warn_turn(loader, t);
+        log_set(NULL, NULL);
+        if (guessed)
+            assert_non_null(
+                strstr(line, "ends a response: <|endoftext|> is learned there; another"));
+        else
+            assert_string_equal(line, "");
+        batch_free(&batch);
+        loader_close(loader);
+        tokenizer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +475,8 @@ int main(void)
         cmocka_unit_test(examples),
         cmocka_unit_test(other_tokenizers_are_told_apart),
         cmocka_unit_test(the_end_named_beside),
+        cmocka_unit_test(turns_of_templates),
+        cmocka_unit_test(turns_are_learned),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

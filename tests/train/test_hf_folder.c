@@ -316,6 +316,66 @@ static void a_named_tokenizer(void **state)
     }
 }
 
+static void assert_ends(const char *folder, const char *want)
+{
+    struct ends ends;
+    struct tokenizer *tokenizer;
+    assert_ok(tokenizer_open(&tokenizer, at(folder)));
+    assert_ok(ends_read(&ends, at(folder), tokenizer));
+    tokenizer_close(tokenizer);
+    json_t *json = ends_to_json(&ends);
+    char *text = json_dumps(json, JSON_ENCODE_ANY | JSON_COMPACT);
+    assert_string_equal(text, want);
+    assert_true(ends_have(&ends, ends.id[ends.count - 1]) && !ends_have(&ends, 8));
+    free(text);
+    json_decref(json);
+}
+
+/* Tuned on instructions, a model stops where its answers have learned to end, and where it did; no
+ * other member of generation_config.json changes. */
+static void answers_end_as_learned(void **state)
+{
+    (void)state;
+    static const char examples[] = "{\"prompt\": \"a cat\", \"completion\": \"a dog\"}\n";
+    char init[FILE_PATH_ROOM];
+    make_foreign("chatty", SAFETENSORS_F32, "float32");
+    copy("scratch", "chatty", "tokenizer.json");
+    assert_ok(file_write(at("examples.jsonl"), examples, sizeof examples - 1));
+    snprintf(init, sizeof init, "train.init=%s", at("chatty"));
+    const char *const options[] = {init, NULL};
+    assert_ends("chatty", "[5,9]");
+    struct run_config *c = configure("tuned", options);
+    strcpy(c->data.train, at("examples.jsonl"));
+    c->train.steps = 2;
+    for (int again = 0; again < 2; again++) { /* going on adds nothing */
+        train(c);
+        c->train.steps = 4;
+        c->train.resume = true;
+        assert_ends("tuned", "[5,9,0]");
+        json_t *json = read_json("tuned", "generation_config.json");
+        assert_int_equal(json_object_size(json), 2);
+        assert_true(json_number_value(json_object_get(json, "temperature")) == 0.6);
+        json_decref(json);
+    }
+    free(c);
+    assert_as_it_came("chatty", "whole2"); /* tuned on text */
+    assert_int_equal(remove(in("tuned", "generation_config.json")), 0);
+    assert_ends("tuned", "[5,9]");
+    json_t *json = read_json("tuned", "config.json");
+    json_object_set_new(json, "eos_token_id", json_integer(7));
+    assert_ok(json_save(json, in("tuned", "config.json"), 0));
+    assert_ends("tuned", "7");
+    json_object_set_new(json, "eos_token_id", json_null());
+    assert_ok(json_save(json, in("tuned", "config.json"), 0));
+    assert_ends("tuned", "0");
+    json_object_set_new(json, "eos_token_id", json_string("e"));
+    assert_ok(json_save(json, in("tuned", "config.json"), 0));
+    struct ends ends;
+    assert_fails(ends_read(&ends, at("tuned"), NULL), SOTTO_EFORMAT,
+                 "config.json: \"eos_token_id\" must be a token's number");
+    json_decref(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +384,7 @@ int main(void)
         cmocka_unit_test(rounded_weights_are_not_enough),
         cmocka_unit_test(a_new_model_is_complete),
         cmocka_unit_test(a_named_tokenizer),
+        cmocka_unit_test(answers_end_as_learned),
     };
     return cmocka_run_group_tests(tests, make_models, scratch_remove);
 }

@@ -75,8 +75,14 @@ static enum sotto_status no_text(const struct source_spec *spec, const json_t *r
         if (json_is_string(value))
             snprintf(names + used, sizeof names - used, "%s\"%s\"", used ? ", " : "", key);
     }
-    return fail(st, "%s; %s%s: say which one with data.text_key", sotto_error(),
-                *names ? "its texts are " : "it has no texts", names);
+    if (*names)
+        fail(st, "%s; its texts are %s: say which one with data.text_key", sotto_error(), names);
+    if (!instruct_explain(st, record) && !*names)
+        fail(st,
+             "%s, nor is another member: want {\"%s\": ...}, whose name is data.text_key, or "
+             "instructions: " INSTRUCT_SHAPES,
+             sotto_error(), spec->text_key);
+    return st;
 }
 
 static enum sotto_status visit_record(const struct source_spec *spec, const json_t *record,

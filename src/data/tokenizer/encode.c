@@ -13,7 +13,7 @@ enum sotto_status tokenizer_make(struct tokenizer **out)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return fail(SOTTO_ENOMEM, "no memory for a tokenizer");
-    (*out)->end = BPE_NONE;
+    (*out)->end = (*out)->turn_end = BPE_NONE;
     (*out)->model.unknown = BPE_NONE;
     bpe_unicode_init(&(*out)->unicode);
     return SOTTO_OK;

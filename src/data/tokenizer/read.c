@@ -310,28 +310,36 @@ static enum sotto_status read_pair(struct tokenizer *tokenizer, const char *voca
     return tokenizer_finish(tokenizer);
 }
 
-/* Where no special token has a name that is known to end texts, the tokenizer_config.json in the
- * same folder may say which one does; what else it says, and whether it can be read, does not
- * matter. */
-static enum sotto_status find_end_beside(struct tokenizer *tokenizer, const char *folder)
+/* Where no special token has a name that is known to end texts, tokenizer_config.json may say which
+ * one does. */
+static void find_end_beside(struct tokenizer *tokenizer, const json_t *config)
+{
+    const json_t *end = json_object_get(config, "eos_token");
+    if (json_is_object(end))
+        end = json_object_get(end, "content");
+    if (tokenizer->end != BPE_NONE || !json_is_string(end))
+        return;
+    const int id = tokenizer_find(tokenizer, json_string_value(end), json_string_length(end));
+    tokenizer->end = id < 0 ? BPE_NONE : (uint32_t)id;
+}
+
+/* What the other files of the folder say of ends. What else tokenizer_config.json says, and whether
+ * it can be read, does not matter. */
+static enum sotto_status read_beside(struct tokenizer *tokenizer, const char *folder)
 {
     char path[FILE_PATH_ROOM], *text;
     size_t size;
+    json_t *config = NULL;
     TRY(file_join(path, folder, "tokenizer_config.json"));
-    if (tokenizer->end != BPE_NONE || !file_exists(path))
-        return SOTTO_OK;
-    TRY(file_read(path, FILE_LIMIT, &text, &size));
-    json_t *root = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL); /* lengths of 10^30 */
-    const json_t *end = json_object_get(root, "eos_token");
-    if (json_is_object(end))
-        end = json_object_get(end, "content");
-    if (json_is_string(end)) {
-        int id = tokenizer_find(tokenizer, json_string_value(end), json_string_length(end));
-        tokenizer->end = id < 0 ? BPE_NONE : (uint32_t)id;
+    if (file_exists(path)) {
+        TRY(file_read(path, FILE_LIMIT, &text, &size));
+        config = json_loadb(text, size, JSON_DECODE_INT_AS_REAL, NULL); /* lengths of 10^30 */
+        free(text);
     }
-    json_decref(root);
-    free(text);
-    return SOTTO_OK;
+    find_end_beside(tokenizer, config);
+    const enum sotto_status st = tokenizer_read_turn(tokenizer, folder, config);
+    json_decref(config);
+    return st;
 }
 
 static enum sotto_status read_file(struct tokenizer **out, const char *path)
@@ -345,7 +353,7 @@ static enum sotto_status read_file(struct tokenizer **out, const char *path)
         return SOTTO_OK;
     if (slash)
         snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
-    enum sotto_status st = find_end_beside(*out, folder);
+    enum sotto_status st = read_beside(*out, folder);
     if (st != SOTTO_OK) {
         tokenizer_close(*out);
         *out = NULL;
@@ -379,7 +387,7 @@ enum sotto_status tokenizer_open(struct tokenizer **out, const char *path)
         TRY(tokenizer_make(out));
         enum sotto_status st = read_pair(*out, vocab_path, merges_path);
         if (st == SOTTO_OK)
-            st = find_end_beside(*out, path);
+            st = read_beside(*out, path);
         if (st != SOTTO_OK) {
             tokenizer_close(*out);
             *out = NULL;

@@ -34,6 +34,12 @@ int tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t s
 /* The id of the end-of-text token, -1 if it has none: the special token with one of the usual
  * names, else the only special token, else the one that tokenizer_config.json names. */
 int tokenizer_end(const struct tokenizer *tokenizer);
+/* The id of the token that ends a turn of a conversation: the one that the chat template in the
+ * tokenizer's folder puts behind an assistant's text; without a template, the end-of-text token. A
+ * guess is tokenizer_config.json's eos_token: there is a template, and it does not show the token.
+ */
+int tokenizer_turn_end(const struct tokenizer *tokenizer);
+bool tokenizer_turn_guessed(const struct tokenizer *tokenizer);
 /* The first token that the post-processor puts before a text, -1 if it puts none. */
 int tokenizer_begin(const struct tokenizer *tokenizer);
 /* Whether both give the same ids to any text, whatever they put around it. */
