@@ -349,31 +349,82 @@ static void processors(void **state)
         int channels;
         enum picture_filter filter;
     } good[] = {
-        {"{}", 0, 0, DATA_STRETCH, 1, 0, FILTER_BILINEAR},
+        {"{}", 224, 224, DATA_STRETCH, 1, 1, FILTER_BILINEAR},
         {"{\"size\": 224, \"image_mean\": [0.5, 0.5, 0.5], \"image_std\": [0.5, 0.5, 0.5]}", 224,
          224, DATA_STRETCH, 1, 3, FILTER_BILINEAR},
         {"{\"size\": {\"height\": 32, \"width\": 48}, \"do_normalize\": false, \"resample\": 3}",
          32, 48, DATA_STRETCH, 1, 1, FILTER_BICUBIC},
-        {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875, 0,
+        {"{\"size\": {\"shortest_edge\": 224}, \"crop_pct\": 0.875}", 224, 224, DATA_CROP, 0.875, 1,
          FILTER_BICUBIC},
-        {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 0,
+        {"{\"size\": {\"shortest_edge\": 384}, \"crop_pct\": 0.875}", 384, 384, DATA_STRETCH, 1, 1,
          FILTER_BICUBIC},
-        {"{\"size\": 224, \"crop_pct\": 0.95, \"resample\": 1}", 224, 224, DATA_CROP, 0.95, 0,
+        {"{\"size\": 224, \"crop_pct\": 0.95, \"resample\": 1}", 224, 224, DATA_CROP, 0.95, 1,
          FILTER_LANCZOS}, /* older ones */
         {"{\"size\": 224, \"feature_extractor_type\": \"ConvNextFeatureExtractor\"}", 224, 224,
-         DATA_CROP, 0.875, 0, FILTER_BICUBIC},
+         DATA_CROP, 0.875, 1, FILTER_BICUBIC},
         {"{\"size\": {\"shortest_edge\": 48}, \"image_processor_type\": "
          "\"ConvNextImageProcessor\"}",
-         48, 48, DATA_CROP, 0.875, 0, FILTER_BICUBIC},
+         48, 48, DATA_CROP, 0.875, 1, FILTER_BICUBIC},
         {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": 192,"
          "\"image_mean\": 0.5, \"image_std\": 0.25, \"resample\": 2}",
          192, 192, DATA_CROP, 0.75, 1, FILTER_BILINEAR},
     };
+    /* Where the file is silent: as the class of its type, else of the model's. */
+    static const struct {
+        const char *text, *model;
+        int side, resize;
+        double keep;
+        enum picture_filter filter;
+        struct image_norm norm;
+    } silent[] = {
+        {"{}", NULL, 224, DATA_STRETCH, 1, FILTER_BILINEAR, {1, {0.5f}, {0.5f}}},
+        {"{}", "vit", 224, DATA_STRETCH, 1, FILTER_BILINEAR, {1, {0.5f}, {0.5f}}},
+        {"{}", "resnet", 384, DATA_STRETCH, 1, FILTER_BICUBIC, {1, {0.5f}, {0.5f}}},
+        {"{\"image_processor_type\": \"ViTImageProcessorFast\"}",
+         "resnet",
+         224,
+         DATA_STRETCH,
+         1,
+         FILTER_BILINEAR,
+         {1, {0.5f}, {0.5f}}},
+        {"{\"size\": 224, \"image_mean\": [0.1, 0.2, 0.3], \"crop_pct\": null}",
+         "resnet",
+         224,
+         DATA_CROP,
+         0.875,
+         FILTER_BICUBIC,
+         {3, {0.1f, 0.2f, 0.3f}, {0.5f, 0.5f, 0.5f}}},
+        {"{\"image_std\": [0.1, 0.2, 0.3]}",
+         "vit",
+         224,
+         DATA_STRETCH,
+         1,
+         FILTER_BILINEAR,
+         {3, {0.5f, 0.5f, 0.5f}, {0.1f, 0.2f, 0.3f}}},
+        {"{\"feature_extractor_type\": \"CLIPFeatureExtractor\"}",
+         "vit",
+         224,
+         DATA_CROP,
+         1,
+         FILTER_BICUBIC,
+         {3, {0.48145466f, 0.4578275f, 0.40821073f}, {0.26862954f, 0.26130258f, 0.27577711f}}},
+    };
+    for (size_t i = 0; i < sizeof silent / sizeof *silent; i++) {
+        struct image_processor p;
+        json_t *json;
+        assert_ok(json_parse(&json, silent[i].text, strlen(silent[i].text), "p"));
+        assert_ok(processor_from_json(&p, json, silent[i].model));
+        json_decref(json);
+        assert_true(p.height == silent[i].side && p.width == silent[i].side);
+        assert_true(p.resize == silent[i].resize && p.keep == silent[i].keep);
+        assert_int_equal(p.filter, silent[i].filter);
+        assert_memory_equal(&p.norm, &silent[i].norm, sizeof p.norm);
+    }
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         struct image_processor p, back;
         json_t *json;
         assert_ok(json_parse(&json, good[i].text, strlen(good[i].text), "p"));
-        assert_ok(processor_from_json(&p, json));
+        assert_ok(processor_from_json(&p, json, NULL));
         json_decref(json);
         assert_true(p.height == good[i].height && p.width == good[i].width);
         assert_true(p.resize == good[i].resize && p.keep == good[i].keep);
@@ -383,7 +434,7 @@ static void processors(void **state)
             p.height *= 1 + large;
             p.width *= 1 + large;
             json = processor_to_json(&p);
-            assert_ok(processor_from_json(&back, json));
+            assert_ok(processor_from_json(&back, json, NULL));
             assert_true(p.height == back.height && p.width == back.width &&
                         p.resize == back.resize && p.filter == back.filter &&
                         fabs(p.keep - back.keep) < 2e-3);
@@ -401,12 +452,14 @@ static void processors(void **state)
         {"{\"image_mean\": [1, 2, 3, 4], \"image_std\": [1]}", "\"image_mean\" must be"},
         {"{\"resample\": 6}", "\"resample\" must be"},
         {"{\"rescale_factor\": 0.5}", "rescale_factor"},
+        {"{\"image_processor_type\": \"BeitImageProcessor\", \"image_mean\": [1]}",
+         "what \"BeitImageProcessor\" takes for it is not known"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct image_processor p;
         json_t *json;
         assert_ok(json_parse(&json, bad[i][0], strlen(bad[i][0]), "p"));
-        assert_fails(processor_from_json(&p, json), SOTTO_EFORMAT, bad[i][1]);
+        assert_fails(processor_from_json(&p, json, NULL), SOTTO_EFORMAT, bad[i][1]);
         json_decref(json);
     }
 }

@@ -156,6 +156,11 @@ static void config_json_round_trip(void **state)
     "\"num_attention_heads\":4,\"intermediate_size\":8,\"max_position_embeddings\":8,"             \
     "\"vocab_size\":9"
 
+#define OLMO2                                                                                      \
+    "\"model_type\":\"olmo2\",\"num_hidden_layers\":2,\"hidden_size\":16,"                         \
+    "\"num_attention_heads\":4,\"intermediate_size\":8,\"max_position_embeddings\":8,"             \
+    "\"vocab_size\":9"
+
 /* Files as others write them: members in either spelling, null where transformers writes null. */
 static void config_json_of_others(void **state)
 {
@@ -184,6 +189,94 @@ static void config_json_of_others(void **state)
     assert_ok(model_config_from_json(&c, json));
     assert_true(c.rope_theta == 7.5);
     json_decref(json);
+}
+
+/* What a config.json does not say is what transformers' classes of configurations take there. */
+static void config_json_of_required_members(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        struct model_config want;
+    } cases[] = {
+        {GPT2 GPT2_REST,
+         {.mlp_width = 64, .activation = "gelu_new", .norm_eps = 1e-5, .tied = TIED_YES}},
+        {NEO,
+         {.mlp_width = 64,
+          .activation = "gelu_new",
+          .norm_eps = 1e-5,
+          .tied = TIED_YES,
+          .pattern = "gl",
+          .window = 256}},
+        {LLAMA,
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-6,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
+        {OLMO2,
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-5,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
+        {OLMO2 ",\"rope_parameters\":{\"rope_type\":\"default\"},\"rope_theta\":null",
+         {.mlp_width = 8,
+          .activation = "silu",
+          .norm_eps = 1e-5,
+          .rope_theta = 10000,
+          .tied = TIED_NO}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct model_config *want = &cases[i].want;
+        struct model_config c;
+        char text[512];
+        snprintf(text, sizeof text, "{%s}", cases[i].text);
+        json_t *json = parse(text);
+        assert_ok(model_config_from_json(&c, json));
+        json_decref(json);
+        assert_true(c.kv_heads == c.heads && c.head_width * c.heads == c.width);
+        assert_int_equal(c.mlp_width, want->mlp_width);
+        assert_string_equal(c.activation, want->activation);
+        assert_string_equal(c.pattern, want->pattern);
+        assert_int_equal(c.window, want->window);
+        assert_int_equal(c.tied, want->tied);
+        assert_true(c.norm_eps == want->norm_eps && c.rope_theta == want->rope_theta &&
+                    c.init_std == 0.02);
+    }
+}
+
+static void check_images(const char *text, const char *want)
+{
+    struct model_config c;
+    json_t *json = parse(text), *full = parse(want), *a, *b;
+    struct model_config other;
+    assert_ok(model_config_from_json(&c, json));
+    assert_ok(model_config_from_json(&other, full));
+    assert_ok(model_config_to_json(&c, &a));
+    assert_ok(model_config_to_json(&other, &b));
+    assert_true(json_equal(a, b));
+    json_decref(json);
+    json_decref(full);
+    json_decref(a);
+    json_decref(b);
+}
+
+/* The same of models over images, which require none. */
+static void config_json_of_images(void **state)
+{
+    (void)state;
+    check_images("{\"model_type\":\"vit\"}",
+                 "{\"model_type\":\"vit\",\"hidden_size\":768,\"num_hidden_layers\":12,"
+                 "\"num_attention_heads\":12,\"intermediate_size\":3072,\"hidden_act\":\"gelu\","
+                 "\"initializer_range\":0.02,\"layer_norm_eps\":1e-12,\"image_size\":224,"
+                 "\"patch_size\":16,\"num_channels\":3,\"qkv_bias\":true,\"num_labels\":2}");
+    check_images("{\"model_type\":\"resnet\",\"image_size\":32}",
+                 "{\"model_type\":\"resnet\",\"image_size\":32,\"num_channels\":3,"
+                 "\"embedding_size\":64,\"hidden_sizes\":[256,512,1024,2048],\"depths\":[3,4,6,3],"
+                 "\"layer_type\":\"bottleneck\",\"hidden_act\":\"relu\","
+                 "\"downsample_in_first_stage\":false,\"downsample_in_bottleneck\":false,"
+                 "\"num_labels\":2}");
 }
 
 /* Each fault of a config.json is a format or size error that names the member. */
@@ -506,6 +599,8 @@ int main(void)
         cmocka_unit_test(overrides),
         cmocka_unit_test(config_json_round_trip),
         cmocka_unit_test(config_json_of_others),
+        cmocka_unit_test(config_json_of_required_members),
+        cmocka_unit_test(config_json_of_images),
         cmocka_unit_test(config_json_errors),
         cmocka_unit_test(option_errors),
         cmocka_unit_test(cut_is_balanced),

@@ -3,6 +3,54 @@
 #include <math.h>
 #include <string.h>
 
+enum { LARGE = 384 }; /* from this side on ConvNext's processor stretches and cuts nothing out */
+
+/* What a class of transformers takes where the file is silent. */
+struct processor_kind {
+    const char *type; /* how "image_processor_type" begins */
+    int side;         /* "size"                            */
+    bool shorter;     /* which is the shorter side's       */
+    int crop;         /* "crop_size"; 0: nothing is cut out */
+    double keep;      /* "crop_pct"                        */
+    enum picture_filter filter;
+    struct image_norm norm;
+};
+
+static const struct processor_kind kind_vit = {
+    "ViT", 224, false, 0, 1, FILTER_BILINEAR, {1, {0.5f}, {0.5f}}};
+static const struct processor_kind kind_convnext = {
+    "ConvNext", LARGE, true, 0, 224.0 / 256, FILTER_BICUBIC, {1, {0.5f}, {0.5f}}};
+static const struct processor_kind kind_clip = {
+    "CLIP",
+    224,
+    true,
+    224,
+    1,
+    FILTER_BICUBIC,
+    {3, {0.48145466f, 0.4578275f, 0.40821073f}, {0.26862954f, 0.26130258f, 0.27577711f}}};
+static const struct processor_kind *const kinds[] = {&kind_vit, &kind_convnext, &kind_clip};
+
+/* The type that is written, by its new name or the old one; NULL: none. */
+static const char *processor_type(const json_t *json)
+{
+    const char *type = json_string_value(json_object_get(json, "image_processor_type"));
+    return type ? type : json_string_value(json_object_get(json, "feature_extractor_type"));
+}
+
+/* As transformers chooses the class; NULL: one that is not known here. */
+static const struct processor_kind *find_kind(const json_t *json, const char *model_type)
+{
+    const char *type = processor_type(json);
+    for (size_t i = 0; type && i < sizeof kinds / sizeof *kinds; i++)
+        if (strncmp(type, kinds[i]->type, strlen(kinds[i]->type)) == 0)
+            return kinds[i];
+    if (type)
+        return NULL;
+    const bool convnext = json_is_number(json_object_get(json, "crop_pct")) ||
+                          (model_type && strcmp(model_type, "resnet") == 0);
+    return convnext ? &kind_convnext : &kind_vit;
+}
+
 static bool is_on(const json_t *json, const char *key, bool otherwise)
 {
     const json_t *value = json_object_get(json, key);
@@ -57,7 +105,22 @@ static enum sotto_status get_values(const json_t *json, const char *key, bool po
                        positive ? " above 0" : "");
 }
 
-static enum sotto_status get_norm(const json_t *json, struct image_norm *norm)
+/* The same; where the file is silent those of its kind, as many as `like` if that is not 0. */
+static enum sotto_status get_values_or(const json_t *json, const char *key, bool positive,
+                                       const float *kind, int channels, int like, float *out,
+                                       int *count)
+{
+    const json_t *value = json_object_get(json, key);
+    if (value && !json_is_null(value))
+        return get_values(json, key, positive, out, count);
+    *count = channels == 1 && like ? like : channels;
+    for (int c = 0; c < *count; c++)
+        out[c] = kind[channels == 1 ? 0 : c];
+    return SOTTO_OK;
+}
+
+static enum sotto_status get_norm(const json_t *json, const struct processor_kind *kind,
+                                  struct image_norm *norm)
 {
     int n;
     const double factor = json_number_value(json_object_get(json, "rescale_factor"));
@@ -67,10 +130,20 @@ static enum sotto_status get_norm(const json_t *json, struct image_norm *norm)
         *norm = (struct image_norm){1, {0}, {1}};
         return SOTTO_OK;
     }
-    if (!json_object_get(json, "image_mean") && !json_object_get(json, "image_std"))
-        return SOTTO_OK;
-    TRY(get_values(json, "image_mean", false, norm->mean, &norm->channels));
-    TRY(get_values(json, "image_std", true, norm->std, &n));
+    const json_t *mean = json_object_get(json, "image_mean"),
+                 *std = json_object_get(json, "image_std");
+    if (!kind && (!mean || json_is_null(mean) || !std || json_is_null(std)))
+        return fail(
+            SOTTO_EFORMAT,
+            "\"image_mean\" or \"image_std\" is missing, and what \"%s\" takes for it is not "
+            "known",
+            processor_type(json));
+    const struct image_norm none = {0}, *other = kind ? &kind->norm : &none;
+    const int like = json_is_array(std) ? (int)json_array_size(std) : 0;
+    TRY(get_values_or(json, "image_mean", false, other->mean, other->channels, like, norm->mean,
+                      &norm->channels));
+    TRY(get_values_or(json, "image_std", true, other->std, other->channels, norm->channels,
+                      norm->std, &n));
     return n == norm->channels
                ? SOTTO_OK
                : fail(SOTTO_EFORMAT, "\"image_mean\" has %d numbers, \"image_std\" %d",
@@ -102,53 +175,70 @@ static int number_of(enum picture_filter filter)
     return i;
 }
 
-/* Of the type that is written, by its new name or the old one. */
-static bool is_convnext(const json_t *json)
-{
-    static const char *const keys[] = {"image_processor_type", "feature_extractor_type"};
-    bool is = json_is_number(json_object_get(json, "crop_pct"));
-    for (int i = 0; i < 2 && !is; i++) {
-        const char *type = json_string_value(json_object_get(json, keys[i]));
-        is = type && strncmp(type, "ConvNext", 8) == 0;
-    }
-    return is;
-}
-
 /* ConvNext's brings the shorter side to more than `size` and cuts that out; large images are
  * stretched. */
 static void set_convnext(struct image_processor *p, const json_t *json)
 {
-    enum { LARGE = 384 };
     const json_t *share = json_object_get(json, "crop_pct");
     p->resize = p->height < LARGE ? DATA_CROP : DATA_STRETCH;
     if (p->height < LARGE)
-        p->keep = json_is_number(share) ? json_number_value(share) : 224.0 / 256;
+        p->keep = json_is_number(share) ? json_number_value(share) : kind_convnext.keep;
 }
 
 /* Where a part in the middle is cut out, `size` is what the shorter side is brought to before. */
-enum sotto_status processor_from_json(struct image_processor *p, const json_t *json)
+static enum sotto_status get_sides(const json_t *json, const struct processor_kind *kind,
+                                   struct image_processor *p, bool *crops)
 {
     int height, width, crop_height, crop_width;
     bool shorter, unused;
+    TRY(get_size(json, "size", &height, &width, &shorter));
+    TRY(get_size(json, "crop_size", &crop_height, &crop_width, &unused));
+    if (!height && kind) {
+        height = width = kind->side;
+        shorter = kind->shorter;
+    }
+    if (!crop_height && kind)
+        crop_height = crop_width = kind->crop;
+    *crops = is_on(json, "do_center_crop", kind && kind->crop) && crop_height > 0;
+    p->resize = shorter || *crops ? DATA_CROP : DATA_STRETCH;
+    p->height = *crops ? crop_height : height;
+    p->width = *crops ? crop_width : width;
+    if (*crops && height > 0)
+        p->keep = fmin(1, fmin((double)crop_height / height, (double)crop_width / width));
+    else if (!*crops && height == width && kind == &kind_convnext)
+        set_convnext(p, json);
+    return p->keep > 0.01 && p->keep <= 1
+               ? SOTTO_OK
+               : fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
+}
+
+enum sotto_status processor_from_json(struct image_processor *p, const json_t *json,
+                                      const char *model_type)
+{
+    bool crops;
     *p = (struct image_processor){.keep = 1};
     if (!json_is_object(json))
         return fail(SOTTO_EFORMAT, "want an object, got %s", json_kind(json));
-    TRY(get_size(json, "size", &height, &width, &shorter));
-    TRY(get_size(json, "crop_size", &crop_height, &crop_width, &unused));
-    const bool crops = is_on(json, "do_center_crop", false) && crop_height > 0;
-    p->resize = shorter || crops ? DATA_CROP : DATA_STRETCH;
-    p->height = crops ? crop_height : height;
-    p->width = crops ? crop_width : width;
-    if (crops && height > 0)
-        p->keep = fmin(1, fmin((double)crop_height / height, (double)crop_width / width));
-    else if (!crops && height > 0 && height == width && is_convnext(json))
-        set_convnext(p, json);
-    if (!(p->keep > 0.01 && p->keep <= 1))
-        return fail(SOTTO_EFORMAT, "\"crop_pct\" must lie between 0 and 1");
-    /* Types that cut something out are bicubic where it is not said. */
-    p->filter = crops || is_convnext(json) ? FILTER_BICUBIC : FILTER_BILINEAR;
+    const struct processor_kind *kind = find_kind(json, model_type);
+    TRY(get_sides(json, kind, p, &crops));
+    p->filter = kind ? kind->filter : crops ? FILTER_BICUBIC : FILTER_BILINEAR;
     TRY(get_filter(json, &p->filter));
-    return get_norm(json, &p->norm);
+    return get_norm(json, kind, &p->norm);
+}
+
+/* The model's own type, which chooses the class where the processor's is not written. */
+static enum sotto_status read_described(struct image_processor *p, const char *folder,
+                                        const json_t *json)
+{
+    char path[FILE_PATH_ROOM];
+    json_t *config = NULL;
+    TRY(file_join(path, folder, "config.json"));
+    if (file_exists(path))
+        TRY(json_open(&config, path, 1 << 24));
+    const enum sotto_status st =
+        processor_from_json(p, json, json_string_value(json_object_get(config, "model_type")));
+    json_decref(config);
+    return st;
 }
 
 enum sotto_status processor_read(struct image_processor *p, const char *folder)
@@ -162,7 +252,7 @@ enum sotto_status processor_read(struct image_processor *p, const char *folder)
     if (!file_exists(path))
         return SOTTO_OK;
     TRY(json_open(&json, path, 1 << 20));
-    enum sotto_status st = processor_from_json(p, json);
+    enum sotto_status st = read_described(p, folder, json);
     json_decref(json);
     return fail_in(st, "%s: ", path);
 }
@@ -179,7 +269,7 @@ static json_t *list_of(const float *values, int n)
 static json_t *crop_to_json(const struct image_processor *p)
 {
     const int edge = (int)lround(p->height / p->keep);
-    if (p->height < 384)
+    if (p->height < LARGE)
         return json_pack("{s:s, s:{s:i}, s:f}", "image_processor_type", "ConvNextImageProcessor",
                          "size", "shortest_edge", p->height, "crop_pct", p->keep);
     return json_pack("{s:s, s:{s:i}, s:b, s:{s:i, s:i}}", "image_processor_type",

@@ -15,9 +15,11 @@ struct image_processor {
     struct image_norm norm;
 };
 
-/* What the folder's file says; nothing where there is none, or "" for no folder. */
+/* What the folder's file says, and for what it does not say what transformers takes there; nothing
+ * where there is no file, or "" for no folder. `model_type`: of its config.json, or NULL. */
 enum sotto_status processor_read(struct image_processor *p, const char *folder);
-enum sotto_status processor_from_json(struct image_processor *p, const json_t *json);
+enum sotto_status processor_from_json(struct image_processor *p, const json_t *json,
+                                      const char *model_type);
 
 /* A new reference, NULL without memory: one that transformers reads. */
 json_t *processor_to_json(const struct image_processor *p);

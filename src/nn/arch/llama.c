@@ -163,6 +163,7 @@ enum sotto_status llama_read(struct model_config *c, const json_t *json, double 
 {
     static const char *const silu[] = {"silu", NULL};
     c->norm_eps = norm_eps;
+    c->rope_theta = 10000; /* not the family's default: what transformers takes */
     TRY(arch_read(c, json, members, MEMBERS));
     TRY(read_rope(c, json, "rope_scaling"));
     TRY(read_rope(c, json, "rope_parameters"));
