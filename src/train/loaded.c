@@ -87,7 +87,7 @@ enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *
     if (model_config_image(&config))
         TRY(fit_images(l, &config, folder, image_size));
     TRY(model_init(&l->model, &config, 1, 1));
-    TRY_DONE(weights_types(&l->model, folder, false, NULL));
+    TRY_DONE(weights_check(&l->model, folder, false));
     TRY_DONE(open_tokenizer(l, folder, tokenizer));
     if (l->tokenizer)
         TRY_DONE(ends_read(&l->ends, folder, l->tokenizer));

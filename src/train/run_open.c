@@ -269,7 +269,7 @@ static enum sotto_status open_start(struct run *run, const char *from)
     const char *parameters = *exact && file_exists(exact) ? exact : from;
     TRY(run_choose_head(run, from));
     if (*from && run->cluster.leads)
-        TRY(weights_types(&run->model, parameters, run->head.anew, NULL));
+        TRY(weights_check(&run->model, parameters, run->head.anew));
     const struct available left = available_memory("");
     estimate_choose(run, &left);
     if (run->config.train.check_memory)

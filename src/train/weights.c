@@ -1,4 +1,4 @@
-#include "train/weights.h"
+#include "train/weights_find.h"
 
 #include <float.h>
 #include <math.h>
@@ -25,9 +25,7 @@ enum sotto_status weights_config(struct model_config *config, const char *folder
     return st;
 }
 
-/* Files saved from a bare model lack the outer module's name ("h.0..." for "transformer.h.0...").
- */
-static const char *without_prefix(const char *name)
+const char *weights_bare_name(const char *name)
 {
     static const char *const prefix[] = {"transformer.", "model.", "resnet.", "vit."};
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
@@ -52,10 +50,10 @@ static void other_name(char out[2 * TABLE_NAME_ROOM], const char *name,
     out[n] = '\0';
 }
 
-static const struct safetensors_entry *find_name(const struct safetensors *set, const char *name)
+const struct safetensors_entry *weights_find_name(const struct safetensors *set, const char *name)
 {
     const struct safetensors_entry *e = safetensors_find(set, name);
-    return e ? e : safetensors_find(set, without_prefix(name));
+    return e ? e : safetensors_find(set, weights_bare_name(name));
 }
 
 /* The shape that a file has. */
@@ -69,17 +67,16 @@ static void file_shape(const struct table_entry *e, int64_t shape[TABLE_DIMS])
     shape[3] = e->shape[2];
 }
 
-static enum sotto_status find_tensor(const struct safetensors *set, const struct model *model,
-                                     const struct table_entry *e,
-                                     const struct safetensors_entry **out)
+enum sotto_status weights_find(const struct safetensors *set, const struct model *model,
+                               const struct table_entry *e, const struct safetensors_entry **out)
 {
     const struct arch *arch = archs[model->config.arch];
     char other[2 * TABLE_NAME_ROOM];
     int64_t shape[TABLE_DIMS];
-    *out = find_name(set, e->name);
+    *out = weights_find_name(set, e->name);
     if (!*out && arch && arch->renames) {
         other_name(other, e->name, arch->renames);
-        *out = find_name(set, other);
+        *out = weights_find_name(set, other);
     }
     if (!*out)
         return fail(SOTTO_EFORMAT, "tensor '%s' is missing", e->name);
@@ -122,7 +119,7 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
                                      const struct table_entry *e, float *out)
 {
     const struct safetensors_entry *entry;
-    enum sotto_status st = find_tensor(set, model, e, &entry);
+    enum sotto_status st = weights_find(set, model, e, &entry);
     if (e->form == FORM_COUNTER && !entry)
         return SOTTO_OK; /* older files have none: it begins anew */
     TRY(st);
@@ -132,7 +129,7 @@ static enum sotto_status load_tensor(const struct safetensors *set, const struct
     return e->form == FORM_KERNEL ? load_kernel(entry, e, out) : safetensors_read_f32(entry, out);
 }
 
-static bool is_classifier(const struct table_entry *e)
+bool weights_classify(const struct table_entry *e)
 {
     return strncmp(e->name, ARCH_CLASSIFIER, strlen(ARCH_CLASSIFIER)) == 0;
 }
@@ -147,7 +144,7 @@ static enum sotto_status load_table(const struct model *model, const struct tabl
         memset(flat, 0, table_count(table) * sizeof *flat);
     for (int i = 0; i < table->n && st == SOTTO_OK; i++) {
         const struct table_entry *e = &table->entry[i];
-        if (body && is_classifier(e))
+        if (body && weights_classify(e))
             continue;
         st = load_tensor(&set, model, e, flat + table->stage_start[e->stage] + e->offset);
     }
@@ -171,8 +168,8 @@ enum sotto_status weights_have_classifier(const struct model *model, const char 
     *have = true;
     TRY(safetensors_open(&set, path));
     for (int i = 0; i < model->table.n; i++)
-        *have &= !is_classifier(&model->table.entry[i]) ||
-                 find_name(&set, model->table.entry[i].name) != NULL;
+        *have &= !weights_classify(&model->table.entry[i]) ||
+                 weights_find_name(&set, model->table.entry[i].name) != NULL;
     safetensors_close(&set);
     return SOTTO_OK;
 }
@@ -196,10 +193,10 @@ enum sotto_status weights_types(const struct model *model, const char *path, boo
     for (int i = 0; i < model->table.n && st == SOTTO_OK; i++) {
         const struct table_entry *e = &model->table.entry[i];
         const struct safetensors_entry *entry = NULL;
-        const bool left_out = body && is_classifier(e);
+        const bool left_out = body && weights_classify(e);
         if (!left_out)
-            st = find_tensor(&set, model, e, &entry);
-        if (st == SOTTO_OK && types)
+            st = weights_find(&set, model, e, &entry);
+        if (st == SOTTO_OK)
             types[i] = left_out ? types[i - 1] : readable(entry->type);
     }
     safetensors_close(&set);

@@ -9,8 +9,8 @@
 enum sotto_status weights_config(struct model_config *config, const char *folder);
 
 /* Its parameters (model.safetensors or shards; `path` may also be one file) into a whole flat fp32
- * vector. Every tensor of the model must be there in its shape; others are ignored, since published
- * files hold buffers too. */
+ * vector. Every tensor of the model must be there in its shape; others are ignored, which
+ * weights_check is for. */
 enum sotto_status weights_load(const struct model *model, const char *path, float *flat);
 
 /* The same but for the classifier of a model over images, which stays as it is in `flat`. */
@@ -22,10 +22,15 @@ enum sotto_status weights_have_classifier(const struct model *model, const char 
 /* ... and what the model keeps beside its parameters (model->state). */
 enum sotto_status weights_load_state(const struct model *model, const char *path, float *state);
 
+/* Looks whether the files have all tensors of the model in their shapes and no others, before
+ * memory is taken for sizes that a file claims. Passed over are leftovers of other versions of
+ * transformers that no model is computed with, and the output projection of a model that ties it,
+ * if it equals the embedding. `body`: so is whatever classifier there is. */
+enum sotto_status weights_check(const struct model *model, const char *path, bool body);
+
 /* The types (model->table.n) that the tensors have in those files: F32, BF16 or F16; what was wider
  * is F32, which it is read as. `body`: the classifier is not looked for, and has the type of the
- * tensor before it. NULL: only looks whether all are there in their shapes, which is to
- * be done before memory is taken for sizes that a file claims. */
+ * tensor before it. */
 enum sotto_status weights_types(const struct model *model, const char *path, bool body,
                                 enum safetensors_type *types);
 

@@ -13,26 +13,57 @@ static const char *in(const char *folder, const char *name)
     return at(both);
 }
 
+/* Of a vector file, what a model's own file has; `bare`: without its classifier, and names begin
+ * after the first point. `extra` (optional): tensors of one number, up to a NULL. */
+static void write_tensors(const char *from, const char *folder, bool bare, const char *const *extra)
+{
+    struct safetensors set;
+    struct safetensors_writer w;
+    const int64_t one[] = {1};
+    const float zero = 0;
+    assert_ok(safetensors_open(&set, from));
+    assert_ok(safetensors_writer_init(&w));
+    for (int write = 0; write < 2; write++) {
+        if (write)
+            assert_ok(safetensors_writer_start(&w, at("tensors")));
+        for (size_t k = 0; k < 2 * set.count; k++) { /* wider types first */
+            const struct safetensors_entry *e = &set.entry[k % set.count];
+            const char *point = strchr(e->name, '.');
+            if ((e->type == SAFETENSORS_I64) != (k < set.count))
+                continue;
+            if (!point || (bare && strncmp(e->name, "classifier.", 11) == 0))
+                continue;
+            assert_ok(write ? safetensors_writer_put(&w, e->data, e->bytes)
+                            : safetensors_writer_declare(&w, bare ? point + 1 : e->name, e->type,
+                                                         e->ndim, e->shape));
+        }
+        for (int i = 0; extra && extra[i]; i++)
+            assert_ok(write ? safetensors_writer_put(&w, &zero, sizeof zero)
+                            : safetensors_writer_declare(&w, extra[i], SAFETENSORS_F32, 1, one));
+    }
+    assert_ok(safetensors_writer_finish(&w));
+    safetensors_writer_free(&w);
+    safetensors_close(&set);
+    assert_int_equal(rename(at("tensors"), in(folder, "model.safetensors")), 0);
+}
+
 /* The model of tests/vectors in a folder as transformers leaves one, with a member that nobody here
  * knows. */
 static void make_theirs(const char *name, const char *folder)
 {
-    char path[FILE_PATH_ROOM], *data;
-    size_t size;
+    char path[FILE_PATH_ROOM];
     struct safetensors set;
     json_t *json;
     make_folder(folder);
     snprintf(path, sizeof path, "%s/%s.safetensors", TEST_VECTORS, name);
-    assert_ok(file_read(path, 1 << 24, &data, &size));
     assert_ok(safetensors_open(&set, path));
     const char *text = safetensors_metadata(&set, "config");
     assert_ok(json_parse(&json, text, strlen(text), "config"));
     safetensors_close(&set);
     json_object_set_new(json, "their_own", json_pack("[f, n]", 1.5));
-    assert_ok(file_write(in(folder, "model.safetensors"), data, size));
+    write_tensors(path, folder, false, NULL);
     assert_ok(json_save(json, in(folder, "config.json"), 2));
     json_decref(json);
-    free(data);
 }
 
 static void assert_same_text(const char *a, const char *b, const char *name)
@@ -84,7 +115,6 @@ static void tuning_keeps_the_folder(void **state)
 {
     (void)state;
     static const char *const names[] = {"resnet", "resnet_bottleneck", "vit"};
-    static const char *const beside[] = {"pixels", "labels", "logits", "loss"};
     make_colours();
     for (int m = 0; m < 3; m++) {
         struct safetensors theirs, ours;
@@ -107,7 +137,7 @@ static void tuning_keeps_the_folder(void **state)
             assert_ok(safetensors_read_i64(have, &seen));
             assert_int_equal(seen, 7 + 2);
         }
-        assert_int_equal(tensors + sizeof beside / sizeof *beside, theirs.count);
+        assert_int_equal(tensors, theirs.count);
         safetensors_close(&theirs);
         safetensors_close(&ours);
         assert_ok(file_remove_tree(at("theirs")));
@@ -115,31 +145,13 @@ static void tuning_keeps_the_folder(void **state)
     }
 }
 
-/* Their model without its classifier, as a bare model is saved: names begin behind the first point,
- * and nothing is said of classes, which means two. */
+/* Their model without its classifier, as a bare model is saved: nothing is said of classes, which
+ * means two. */
 static void make_bare(const char *folder)
 {
-    struct safetensors set;
-    struct safetensors_writer writer;
-    assert_ok(safetensors_open(&set, at(folder)));
-    assert_ok(safetensors_writer_init(&writer));
-    for (int write = 0; write < 2; write++) {
-        if (write)
-            assert_ok(safetensors_writer_start(&writer, at("bare")));
-        for (size_t i = 0; i < set.count; i++) {
-            const struct safetensors_entry *e = &set.entry[i];
-            const char *point = strchr(e->name, '.');
-            if (!point || strncmp(e->name, "classifier.", 11) == 0)
-                continue;
-            assert_ok(
-                write ? safetensors_writer_put(&writer, e->data, e->bytes)
-                      : safetensors_writer_declare(&writer, point + 1, e->type, e->ndim, e->shape));
-        }
-    }
-    assert_ok(safetensors_writer_finish(&writer));
-    safetensors_writer_free(&writer);
-    safetensors_close(&set);
-    assert_int_equal(rename(at("bare"), in(folder, "model.safetensors")), 0);
+    char from[FILE_PATH_ROOM];
+    strcpy(from, in(folder, "model.safetensors"));
+    write_tensors(from, folder, true, NULL);
     json_t *config;
     assert_ok(json_open(&config, in(folder, "config.json"), 1 << 20));
     json_object_del(config, "id2label");
@@ -269,11 +281,43 @@ static void classifier_is_kept(void **state)
     free(run);
 }
 
+/* Layers for other tasks stay away where the classifier is made anew, and a pooler always; nothing
+ * else does. */
+static void heads_of_others(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"decoder.0.weight", "vit.embeddings.mask_token",
+                                        "vit.pooler.dense.weight", NULL},
+                             *const layer[] = {"vit.encoder.layer.7.extra", NULL};
+    char from[FILE_PATH_ROOM];
+    make_colours();
+    make_theirs("vit", "theirs");
+    strcpy(from, in("theirs", "model.safetensors"));
+    write_tensors(from, "theirs", false, heads);
+    tune("made", "theirs", (const char *[]){"train.head=new", NULL});
+    struct run *run = malloc(sizeof *run);
+    const struct run_config *c =
+        configure_tuning("kept", "theirs", (const char *[]){"train.head=keep", NULL});
+    assert_fails(
+        run_open(run, c, NULL), SOTTO_EFORMAT,
+        "1 tensor is no part of the model that config.json describes (vit), which would be "
+        "computed without: 'decoder.0.weight'");
+    for (int keep = 0; keep < 2; keep++) {
+        make_theirs("vit", "theirs");
+        write_tensors(from, "theirs", false, layer);
+        c = configure_tuning("kept", "theirs",
+                             (const char *[]){keep ? "train.head=keep" : "train.head=new", NULL});
+        assert_fails(run_open(run, c, NULL), SOTTO_EFORMAT, "without: 'vit.encoder.layer.7.extra'");
+    }
+    free(run);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tuning_keeps_the_folder),
         cmocka_unit_test(classifier_is_made_anew),
+        cmocka_unit_test(heads_of_others),
         cmocka_unit_test(classifier_is_kept),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);

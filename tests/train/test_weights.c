@@ -299,6 +299,94 @@ static void no_numbers(void **state)
     close_setup(&s);
 }
 
+/* A tensor of others beside a model's own. */
+struct other_tensor {
+    const char *name;
+    enum safetensors_type type;
+};
+
+/* All tensors of a model with `others` of one number each, and with an output projection if `head`
+ * is not NULL. */
+static void write_with(const struct setup *s, const struct other_tensor *others, int n,
+                       const float *head)
+{
+    const struct table_entry *embedding = &s->model.table.entry[0];
+    const int64_t one[] = {1};
+    const double zero = 0;
+    struct safetensors_writer w;
+    assert_ok(safetensors_writer_init(&w));
+    for (int write = 0; write < 2; write++) {
+        if (write)
+            assert_ok(safetensors_writer_start(&w, in(s, "model.safetensors")));
+        for (int i = 0; i < s->model.table.n; i++) {
+            const struct table_entry *e = &s->model.table.entry[i];
+            const float *x = s->flat + s->model.table.stage_start[e->stage] + e->offset;
+            assert_ok(write ? safetensors_writer_put(&w, x, e->count * sizeof *x)
+                            : safetensors_writer_declare(&w, e->name, SAFETENSORS_F32, e->ndim,
+                                                         e->shape));
+        }
+        if (head)
+            assert_ok(write ? safetensors_writer_put(&w, head, embedding->count * sizeof *head)
+                            : safetensors_writer_declare(&w, "lm_head.weight", SAFETENSORS_F32, 2,
+                                                         embedding->shape));
+        for (int i = 0; i < n; i++)
+            assert_ok(write
+                          ? safetensors_writer_put(&w, &zero, safetensors_type_size(others[i].type))
+                          : safetensors_writer_declare(&w, others[i].name, others[i].type, 1, one));
+    }
+    assert_ok(safetensors_writer_finish(&w));
+    safetensors_writer_free(&w);
+}
+
+/* What a model does not read is a fault that names it, but for what older versions of transformers
+ * left in files, and an output projection that equals the embedding it is tied to. */
+static void tensors_of_others(void **state)
+{
+    (void)state;
+    static const struct other_tensor leftovers[] = {
+        {"h.0.attn.bias", SAFETENSORS_F32},
+        {"transformer.h.1.attn.masked_bias", SAFETENSORS_F32},
+        {"transformer.h.1.attn.attention.masked_bias", SAFETENSORS_F32},
+        {"model.layers.1.self_attn.rotary_emb.inv_freq", SAFETENSORS_F32},
+        {"transformer.h.0.attn.attention.bias", SAFETENSORS_BOOL},
+        {"transformer.h.1.attn.attention.bias", SAFETENSORS_U8},
+    };
+    static const struct other_tensor biases[] = {
+        {"model.layers.1.self_attn.v_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.self_attn.v_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.self_attn.q_proj.bias", SAFETENSORS_F32},
+        {"model.layers.0.self_attn.k_proj.bias", SAFETENSORS_F32},
+    };
+    static const struct other_tensor floats[] = {{"h.0.attn.attention.bias", SAFETENSORS_F32}};
+    for (int which = 0; which < TINY; which++) {
+        struct setup s;
+        open_setup(&s, which, 2, 8);
+        const bool tied = s.model.config.tied == TIED_YES;
+        write_with(&s, leftovers, sizeof leftovers / sizeof *leftovers, NULL);
+        assert_ok(weights_check(&s.model, s.folder, false));
+        write_with(&s, biases, 4, NULL);
+        assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
+                     "4 tensors are no part of the model");
+        assert_non_null(strstr(sotto_error(), archs[s.model.config.arch]->name));
+        assert_non_null(strstr(sotto_error(), ": 'model.layers.0.self_attn.k_proj.bias', "
+                                              "'model.layers.0.self_attn.q_proj.bias', "
+                                              "'model.layers.0.self_attn.v_proj.bias', ..."));
+        write_with(&s, floats, 1, NULL);
+        assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
+                     "1 tensor is no part of the model");
+        if (tied) {
+            write_with(&s, NULL, 0, s.flat);
+            assert_ok(weights_check(&s.model, s.folder, false));
+            write_with(&s, NULL, 0, s.flat + 1);
+            assert_fails(weights_check(&s.model, s.folder, false), SOTTO_EFORMAT,
+                         "'lm_head.weight' differs from the embedding, '");
+            assert_non_null(
+                strstr(sotto_error(), "with \"tie_word_embeddings\": false in config.json"));
+        }
+        close_setup(&s);
+    }
+}
+
 static void config_faults(void **state)
 {
     (void)state;
@@ -326,9 +414,10 @@ static void config_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits),        cmocka_unit_test(files_of_others),
-        cmocka_unit_test(types_of_tensors), cmocka_unit_test(faults),
-        cmocka_unit_test(no_numbers),       cmocka_unit_test(config_faults),
+        cmocka_unit_test(same_bits),         cmocka_unit_test(files_of_others),
+        cmocka_unit_test(types_of_tensors),  cmocka_unit_test(faults),
+        cmocka_unit_test(no_numbers),        cmocka_unit_test(config_faults),
+        cmocka_unit_test(tensors_of_others),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
