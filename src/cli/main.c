@@ -9,6 +9,7 @@
 #endif
 
 #include "cli/command.h"
+#include "cli/stop.h"
 
 /* OpenMP's runtime has bound this thread to the first of its places before main (OMP_PROC_BIND,
  * OMP_PLACES, GOMP_CPU_AFFINITY), and all that it starts, which would be every worker on one core.
@@ -74,5 +75,5 @@ int main(int argc, char **argv)
         return 0;
     if (*sotto_error()) /* empty: said already */
         fprintf(stderr, "sotto: %s\n", sotto_error());
-    return st == SOTTO_ESTOPPED ? 130 : 1;
+    return st == SOTTO_ESTOPPED ? stop_code() : 1;
 }

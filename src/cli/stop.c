@@ -52,7 +52,7 @@ static void on_signal(int number)
     if (asked && gone)
         return; /* a terminal that closes may say it more than once */
     if (asked)
-        _exit(130); /* a second one means it */
+        _exit(128 + number); /* a second one means it */
     asked = number;
     if (gone) /* who read from us may have gone with the terminal: save all the same */
         sigaction(SIGPIPE, &ignore, NULL);
@@ -63,6 +63,11 @@ static void on_signal(int number)
         say(w->asked);
     }
     errno = cause;
+}
+
+int stop_code(void)
+{
+    return 128 + (asked ? asked : SIGINT);
 }
 
 void stop_words(const struct stop_words *w)

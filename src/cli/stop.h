@@ -21,6 +21,10 @@ void stop_words(const struct stop_words *words); /* NULL: nothing is printed */
  * SIGPIPE (`| less` that was left); what is returned becomes the number of the one that arrives. */
 const atomic_int *stop_watch(void);
 
+/* Returns the exit code of a process that a signal has stopped, as shells have it: 128 and the
+ * number of the signal that stop_watch has seen. */
+int stop_code(void);
+
 /* "SIGTERM" */
 const char *stop_name(int number);
 

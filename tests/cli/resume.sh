@@ -141,7 +141,7 @@ for signal in INT TERM HUP; do
     under_way
     kill -$signal $pid
     wait $pid
-    [ $? = 130 ] || die "exit code of a run after SIG$signal: $(cat out)"
+    [ $? = $((128 + $(kill -l $signal))) ] || die "exit code of a run after SIG$signal: $(cat out)"
     says "^SIG$signal, asked to stop: "
     says "^to go on: $sotto train --resume stopped-$signal --check_memory=false$"
     says "^sotto: SIG$signal: stopped at step .*everything is saved"
@@ -163,7 +163,7 @@ says '^sotto: SIGINT: stopped at step .*nothing is saved'
 
 # Nor does one that nobody reads from any more: `sotto train ... | less`.
 "${run[@]}" --steps=100000 --save_every=0 --out=unread 2>out | head -n 1 >/dev/null
-[ "${PIPESTATUS[0]}" = 130 ] || die "exit code of a run without a reader: $(cat out)"
+[ "${PIPESTATUS[0]}" = 141 ] || die "exit code of a run without a reader: $(cat out)"
 says '^SIGPIPE, asked to stop: '
 says '^sotto: SIGPIPE: stopped at step .*everything is saved'
 [ -d unread/checkpoints ] || die "no checkpoint of a run without a reader"
