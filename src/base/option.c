@@ -275,6 +275,12 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
             best = sections[s].table[i].key;
             section = sections[s].name;
         }
+        if (!dot && find(&sections[s], "preset") &&
+            option_distance(key, sections[s].name) < nearest) { /* "strategy" alone */
+            nearest = option_distance(key, sections[s].name);
+            best = sections[s].name;
+            section = "";
+        }
     }
     if (!best)
         return fail(SOTTO_EINVAL, "unknown key '%s'", key);

@@ -4,6 +4,7 @@
 train=("$sotto" train "${tiny[@]}" --out=run --steps=2)
 fails_with "unknown command 'trian': did you mean 'train'?" "$sotto" trian
 fails_with "did you mean 'optim.weight_decay'?" "${train[@]}" --optim.weight_decai=1
+fails_with "unknown key 'stratgy': did you mean 'strategy'?" "${train[@]}" --stratgy=ddp
 fails_with "unknown key 'xyzzyxyzzy'" "${train[@]}" --xyzzyxyzzy=1
 fails_with "is out of range" "${train[@]}" --optim.beta1=1.5
 fails_with "want an integer" "${train[@]}" --steps=ten

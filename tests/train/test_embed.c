@@ -325,6 +325,10 @@ static void options(void **state)
                  "did you mean 'strategy.accumulate'?");
     assert_fails(sotto_options_set(o, "train.strategy", "ddp"), SOTTO_EINVAL,
                  "did you mean 'strategy.preset'?");
+    assert_fails(sotto_options_set(o, "stratgy", "ddp"), SOTTO_EINVAL,
+                 "unknown key 'stratgy': did you mean 'strategy'?");
+    assert_fails(sotto_options_set(o, "acumulate", "2"), SOTTO_EINVAL,
+                 "did you mean 'strategy.accumulate'?");
     assert_fails(sotto_options_set(o, "model.layers", "2"), SOTTO_EINVAL, "unknown key");
     assert_fails(sotto_options_set(o, "train.out", "here"), SOTTO_EINVAL, "unknown key");
     assert_fails(sotto_options_set(o, "steps", "many"), SOTTO_EINVAL, "want an integer");
