@@ -2,7 +2,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/control_group.h"
@@ -63,4 +65,40 @@ struct available available_memory(const char *root)
     control_group_each(root, "memory", limit_by_group, &a);
     limit_by_address_space(&a, root);
     return a;
+}
+
+/* Cuts the last name off a path, down to "/" or ".". */
+static void cut_name(char path[FILE_PATH_ROOM])
+{
+    char *slash = strrchr(path, '/');
+    if (!slash)
+        strcpy(path, ".");
+    else
+        slash[slash == path] = '\0';
+}
+
+struct available available_disk(const char *path)
+{
+    struct available a = {INFINITY, "the disk"};
+    struct statvfs fs;
+    char at[FILE_PATH_ROOM];
+    if (snprintf(at, sizeof at, "%s", path) >= FILE_PATH_ROOM)
+        return a;
+    while (statvfs(at, &fs) != 0) {
+        if (strcmp(at, "/") == 0 || strcmp(at, ".") == 0)
+            return a;
+        cut_name(at);
+    }
+    if (fs.f_blocks > 0)
+        a.bytes = (double)fs.f_bavail * (double)fs.f_frsize;
+    return a;
+}
+
+void available_text(double bytes, char out[32])
+{
+    static const char *const unit[] = {"bytes", "KB", "MB", "GB", "TB", "PB"};
+    int k = 0;
+    for (; k < 5 && bytes >= 999.5; k++)
+        bytes /= 1000;
+    snprintf(out, 32, bytes < 99.5 ? "%.3g %s" : "%.0f %s", bytes, unit[k]);
 }

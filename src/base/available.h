@@ -1,4 +1,4 @@
-/* How much memory this process may still take. */
+/* How much memory and disk this process may still take. */
 #ifndef SOTTO_BASE_AVAILABLE_H
 #define SOTTO_BASE_AVAILABLE_H
 
@@ -11,5 +11,12 @@ struct available {
  * 2) leave it, and of the limit on its address space. Page cache that can be dropped counts as
  * free. `root` stands in front of /proc and /sys: "" but in tests. */
 struct available available_memory(const char *root);
+
+/* What is free on the disk of a file or folder, which need not be there yet: then on the disk of
+ * the folder that it would be in. Infinite where the file system does not tell. */
+struct available available_disk(const char *path);
+
+/* "4.2 GB" */
+void available_text(double bytes, char out[32]);
 
 #endif

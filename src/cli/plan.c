@@ -6,6 +6,7 @@
 
 #include "data/image/images.h"
 #include "train/budget.h"
+#include "train/disk.h"
 #include "train/estimate.h"
 #include "train/traffic.h"
 
@@ -207,6 +208,24 @@ static enum sotto_status print_estimate(const struct run *run)
     return SOTTO_OK;
 }
 
+static enum sotto_status print_disk(const struct run *run)
+{
+    const struct available a = available_disk(run->config.train.out);
+    struct disk_needs n;
+    if (!run_keeps(run))
+        return SOTTO_OK;
+    TRY(disk_needs(run, &n));
+    printf("disk: about %.0f bytes a checkpoint, up to %lld at once", n.checkpoint,
+           (long long)n.most);
+    if (n.there)
+        printf(", of which %lld %s there", (long long)n.there, n.there == 1 ? "is" : "are");
+    printf(": %.1f MB more", n.more / 1e6);
+    if (isfinite(a.bytes))
+        printf("; %.0f MB are left", a.bytes / 1e6);
+    printf("\n");
+    return SOTTO_OK;
+}
+
 enum sotto_status plan_print(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
@@ -216,6 +235,7 @@ enum sotto_status plan_print(const struct run *run)
     print_length(run);
     TRY(print_traffic(run));
     TRY(print_estimate(run));
+    TRY(print_disk(run));
     printf("folder: %s%s\n", t->out,
            *run->checkpoint      ? ", whose run would be gone on with"
            : file_exists(t->out) ? ", which is there"

@@ -91,6 +91,7 @@ const atomic_int *stop_watch(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit on files (ulimit -f) fails instead */
     watch(SIGHUP, &action);
     watch(SIGPIPE, &action);
     return &asked;

@@ -104,7 +104,7 @@ static void print_idle(const struct run *run)
 /* What to do after a run that did not come to its end. */
 static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 {
-    const char *out = run->config.train.out;
+    const char *out = run_place(run);
     char folder[FILE_PATH_ROOM], *command = NULL;
     size_t size;
     int64_t step;

@@ -212,6 +212,16 @@ enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder
     return st;
 }
 
+enum sotto_status checkpoint_count(const char *path, int *n)
+{
+    char folder[FILE_PATH_ROOM];
+    int64_t *steps;
+    TRY(file_join(folder, path, "checkpoints"));
+    TRY(list_steps(folder, &steps, n));
+    free(steps);
+    return SOTTO_OK;
+}
+
 enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
                                     char folder[FILE_PATH_ROOM])
 {
@@ -262,6 +272,37 @@ void checkpoint_abort(struct checkpoint *c)
     if (file_remove_tree(c->folder) != SOTTO_OK)
         log_warn("%s", sotto_error());
     status_raise(&cause);
+}
+
+static enum sotto_status link_files(const char *from, const char *to)
+{
+    DIR *dir = opendir(from);
+    if (!dir)
+        return fail_errno(SOTTO_EIO, "cannot read folder %s", from);
+    enum sotto_status st = SOTTO_OK;
+    for (struct dirent *d; st == SOTTO_OK && (d = readdir(dir));) {
+        char one[FILE_PATH_ROOM], other[FILE_PATH_ROOM];
+        if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0)
+            continue;
+        st = file_join(one, from, d->d_name);
+        if (st == SOTTO_OK)
+            st = file_join(other, to, d->d_name);
+        if (st == SOTTO_OK)
+            st = file_link(one, other);
+    }
+    closedir(dir);
+    return st;
+}
+
+enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to)
+{
+    struct checkpoint there;
+    TRY(checkpoint_begin(&there, to, c->step));
+    const enum sotto_status st = link_files(c->folder, there.folder);
+    checkpoint_abort(st == SOTTO_OK ? c : &there);
+    if (st == SOTTO_OK)
+        *c = there;
+    return st;
 }
 
 /* The files of the folder, and the folder itself. */

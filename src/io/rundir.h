@@ -56,6 +56,9 @@ enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int
 enum sotto_status checkpoint_commit(struct checkpoint *c, int keep);
 void checkpoint_abort(struct checkpoint *c);
 
+/* Goes on in another run folder: what is written already is copied there and removed here. */
+enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to);
+
 /* The complete checkpoint of the highest step under the run folder `path`, which needs no lock;
  * `*step` is -1 if there is none. */
 enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
@@ -64,6 +67,9 @@ enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder
  * tells why; an error if there are some and none can be read. */
 enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
                                     char folder[FILE_PATH_ROOM]);
+
+/* How many complete checkpoints there are under the run folder `path`. */
+enum sotto_status checkpoint_count(const char *path, int *n);
 
 /* Whether the checkpoint's files are there, no shorter than they were written, and of the form that
  * they should have, with tensors of numbers. One without a list of its files, from before there

@@ -130,7 +130,8 @@ enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, 
 /* {"format": "pt"} is there from the start, since transformers asks for it. */
 enum sotto_status safetensors_writer_note(struct safetensors_writer *writer, const char *key,
                                           const char *text);
-/* A header that no reader would take is refused here. */
+/* Begins the file; once more, also elsewhere, where what was written before could not be finished.
+ * A header that no reader would take is refused. */
 enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, const char *path);
 enum sotto_status safetensors_writer_put(struct safetensors_writer *writer, const void *data,
                                          size_t bytes);

@@ -93,7 +93,8 @@ enum sotto_status safetensors_writer_declare(struct safetensors_writer *writer, 
 
 enum sotto_status safetensors_writer_start(struct safetensors_writer *writer, const char *path)
 {
-    assert(!writer->started);
+    file_abort(&writer->draft);
+    writer->written = 0;
     char *text = json_dumps(writer->header, JSON_COMPACT);
     if (!text)
         return fail(SOTTO_ENOMEM, "%s: no memory for the header", path);

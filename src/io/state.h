@@ -97,6 +97,7 @@ struct state_visitor {
         struct state_saved *slice;
         size_t count, room;
         struct safetensors_writer writer;
+        bool declared; /* the slices, by a write that may have failed */
     } save;
     struct { /* load */
         const struct state_file *file;
@@ -177,7 +178,7 @@ enum sotto_status state_text(struct state_visitor *v, const char *name, char *te
  * at once. A loader that is finished has seen every entry of the file asked for; what goes wrong
  * while it visits does not name the file, which its caller knows. */
 enum sotto_status state_saver_init(struct state_visitor *v);
-enum sotto_status state_saver_write(struct state_visitor *v, const char *path);
+enum sotto_status state_saver_write(struct state_visitor *v, const char *path); /* or once more */
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
 void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
 enum sotto_status state_loader_finish(struct state_visitor *v);

@@ -147,10 +147,11 @@ enum sotto_status state_saver_write(struct state_visitor *v, const char *path)
     struct state_saved *s = v->save.slice;
     size_t n = v->save.count, used = 0;
     assert(v->depth == 0);
-    if (n)
+    if (n && !v->save.declared)
         TRY(sort(s, n));
-    for (size_t i = 0; i < n; i += used)
+    for (size_t i = 0; i < n && !v->save.declared; i += used)
         TRY(declare(v, s + i, n - i, &used));
+    v->save.declared = true;
     TRY(safetensors_writer_start(&v->save.writer, path));
     for (size_t i = 0; i < n; i++) {
         if (s[i].item.scalar)

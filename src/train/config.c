@@ -72,6 +72,8 @@ static const struct option train_options[] = {
                 "trace-WORKER.tsv in `out`"),
     OPTION_BOOL(S, check_memory, "true",
                 "refuse a run that by its estimate needs more memory than there is"),
+    OPTION_BOOL(S, check_disk, "true",
+                "refuse a run whose checkpoints need more room than the disk of `out` has"),
     OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
 };
 #undef S

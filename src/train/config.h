@@ -37,6 +37,7 @@ struct train_config { /* [train] */
     int activations;   /* enum dtype: fp32 or bf16         */
     bool trace;        /* see trace.h                      */
     bool check_memory; /* before anything large is allocated */
+    bool check_disk;   /* before training */
     char device[OPTION_ROOM];
 };
 

@@ -259,6 +259,19 @@ static void add_worker(const struct accounts *t, int rank, int slots, struct est
     out->workers++;
 }
 
+/* The state of all workers as a checkpoint has it, with the mean of what the model keeps beside its
+ * parameters. */
+static double state_bytes_of(const struct accounts *t)
+{
+    const int size = t->run->cluster.size;
+    double bytes = 0;
+    for (int r = 0; r < size; r++)
+        bytes += (double)of_rank(t, r)->parcel;
+    if (t->run->model.state.n)
+        bytes += 4.0 * (size + 1) * (double)table_count(&t->run->model.state);
+    return bytes;
+}
+
 /* With so many threads of each worker. */
 static enum sotto_status estimate_with(const struct run *run, int threads, struct estimate *out)
 {
@@ -285,6 +298,8 @@ static enum sotto_status estimate_with(const struct run *run, int threads, struc
             add_worker(&t, r, slots, out);
     for (int k = 0; k < MEMORY_CATEGORIES; k++)
         out->total += out->bytes[k];
+    if (st == SOTTO_OK)
+        out->state = state_bytes_of(&t);
     for (int i = 0; i < t.workers && t.account; i++)
         asked_free(&t.account[i].asked);
     free(t.account);
@@ -294,16 +309,6 @@ static enum sotto_status estimate_with(const struct run *run, int threads, struc
 enum sotto_status estimate_run(const struct run *run, struct estimate *out)
 {
     return estimate_with(run, cluster_threads(&run->cluster, NULL), out);
-}
-
-/* "4.2 GB" */
-static void print_bytes(double bytes, char out[32])
-{
-    static const char *const unit[] = {"bytes", "KB", "MB", "GB", "TB", "PB"};
-    int k = 0;
-    for (; k < 5 && bytes >= 999.5; k++)
-        bytes /= 1000;
-    snprintf(out, 32, bytes < 99.5 ? "%.3g %s" : "%.0f %s", bytes, unit[k]);
 }
 
 /* "activations 4.2 GB, optimizer 1.0 GB, ...", the largest first. */
@@ -321,7 +326,7 @@ static void list_largest(const struct estimate *e, char *out, size_t room)
             return;
         said[best] = true;
         char bytes[32];
-        print_bytes(e->bytes[best], bytes);
+        available_text(e->bytes[best], bytes);
         used += (size_t)snprintf(out + used, room - used, "%s%s %s", n ? ", " : "",
                                  memory_category_name((enum memory_category)best), bytes);
     }
@@ -408,8 +413,8 @@ enum sotto_status estimate_check(const struct run *run)
     if (e.total <= a.bytes)
         return SOTTO_OK;
     list_largest(&e, parts, sizeof parts);
-    print_bytes(e.total, needs);
-    print_bytes(a.bytes, left);
+    available_text(e.total, needs);
+    available_text(a.bytes, left);
     if (e.workers > 1)
         snprintf(workers, sizeof workers, " on %d workers", e.workers);
     return fail(SOTTO_ENOMEM,
@@ -430,8 +435,8 @@ enum sotto_status estimate_check_evaluation(const struct model *model, const cha
     TRY(estimate_model(model, what, &m));
     if (m.activations + m.scratch <= a.bytes)
         return SOTTO_OK;
-    print_bytes(m.activations + m.scratch, needs);
-    print_bytes(a.bytes, left);
+    available_text(m.activations + m.scratch, needs);
+    available_text(a.bytes, left);
     return fail(SOTTO_ENOMEM,
                 "evaluating %d x %d at once needs about %s of memory, and %s has %s left: a "
                 "smaller batch takes less",

@@ -31,7 +31,8 @@ enum sotto_status estimate_model(const struct model *model, struct estimate_what
 struct estimate {
     double bytes[MEMORY_CATEGORIES]; /* of all workers on this machine */
     double total;
-    int workers; /* how many those are */
+    int workers;  /* how many those are */
+    double state; /* bytes of a checkpoint's state, of all workers on all machines */
 };
 enum sotto_status estimate_run(const struct run *run, struct estimate *out);
 

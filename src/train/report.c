@@ -180,7 +180,7 @@ static void fill(json_t *o, const struct run *run)
 enum sotto_status report_write(const struct run *run)
 {
     char path[FILE_PATH_ROOM];
-    TRY(file_join(path, run->config.train.out, "report.json"));
+    TRY(file_join(path, run_place(run), "report.json"));
     json_t *o = json_object();
     if (o)
         fill(o, run);

@@ -12,7 +12,7 @@ void resume_keep(struct run_config *config)
 {
     paths_complete(config);
     config->train.resume = false;
-    config->train.check_memory = true;
+    config->train.check_memory = config->train.check_disk = true;
 }
 
 enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const char *checkpoint)
@@ -244,14 +244,16 @@ void resume_plainly(const struct run *run, FILE *out)
     mpi_put_launcher(run->cluster.mpi, out);
     option_put_word(run->watch.program ? run->watch.program : "sotto", out);
     fputs(" train --resume ", out);
-    option_put_word(run->config.train.out, out);
+    option_put_word(run_place(run), out);
     if (!run->config.train.check_memory)
         fputs(" --check_memory=false", out);
+    if (!run->config.train.check_disk)
+        fputs(" --check_disk=false", out);
 }
 
 bool resume_command(const struct run *run, FILE *out)
 {
-    const char *folder = run->config.train.out;
+    const char *folder = run_place(run);
     char checkpoint[FILE_PATH_ROOM];
     struct run_config *before = malloc(sizeof *before);
     int64_t step = -1;

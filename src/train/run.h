@@ -19,6 +19,7 @@
 #include "train/hf_folder.h"
 #include "train/lend.h"
 #include "train/oracle.h"
+#include "train/rescue.h"
 
 struct trainer;
 struct run;
@@ -117,6 +118,9 @@ struct run {
     bool refused;                     /* rank 0: it could not be gone on from so */
     struct run_watch watch;
     struct rundir dir; /* rank 0's */
+    double checkpoint_bytes;  /* rank 0's: of disk, about; 0: it makes none */
+    struct rescue rescue;     /* of writes to `dir` that fail */
+    struct rundir *elsewhere; /* where the newest checkpoint is instead; NULL: in `dir`; owned */
     struct metrics metrics;
     bool metrics_open;
     struct run_result result; /* of rank 0 */
@@ -140,6 +144,12 @@ void run_describe_device(const struct run *run, char text[RUN_DEVICE_ROOM]);
 static inline bool run_keeps(const struct run *run)
 {
     return run->config.train.oracle != ORACLE_NULL && run->config.train.save;
+}
+
+/* The folder with the newest checkpoint of the run. */
+static inline const char *run_place(const struct run *run)
+{
+    return run->elsewhere ? run->elsewhere->path : run->config.train.out;
 }
 
 /* Opens everything that workers share, the folder first: what is in it is looked at under its lock,

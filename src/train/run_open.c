@@ -9,6 +9,7 @@
 #include "comm/mpi/mpi.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"
+#include "train/disk.h"
 #include "train/estimate.h"
 #include "train/null_oracle.h"
 #include "train/report.h"
@@ -259,6 +260,15 @@ static enum sotto_status share_start(struct run *run, const char *from)
     return SOTTO_OK;
 }
 
+/* How much checkpoints take, which the disk should have. */
+static enum sotto_status open_disk(struct run *run)
+{
+    struct disk_needs needs;
+    TRY(disk_needs(run, &needs));
+    run->checkpoint_bytes = needs.checkpoint;
+    return run->config.train.check_disk ? disk_check(run, &needs) : SOTTO_OK;
+}
+
 /* The parameters that all workers begin with. */
 static enum sotto_status open_start(struct run *run, const char *from)
 {
@@ -289,6 +299,8 @@ static enum sotto_status open_start(struct run *run, const char *from)
         TRY(run_describe_images(run, from));
         TRY(run_describe_classes(run));
     }
+    if (run->cluster.leads && run_keeps(run))
+        TRY(open_disk(run));
     return share_start(run, *from ? parameters : "");
 }
 
@@ -530,6 +542,9 @@ void run_close(struct run *run)
     if (run->metrics_open)
         metrics_close(&run->metrics);
     rundir_close(&run->dir);
+    if (run->elsewhere)
+        rundir_close(run->elsewhere);
+    free(run->elsewhere);
     free(run->result.worker);
     free(run->result.group);
     free(run->start);

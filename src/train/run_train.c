@@ -23,20 +23,25 @@ static enum sotto_status train(struct worker *w, void *arg)
 
 enum sotto_status run_train(struct run *run)
 {
-    const struct train_config *t = &run->config.train;
     TRY(cluster_run(&run->cluster, train, run));
     if (!run->cluster.leads)
         return SOTTO_OK;
+    const char *place = run_place(run);
     TRY(report_write(run));
+    if (run->result.complete && run->elsewhere)
+        return fail(SOTTO_EIO,
+                    "the run is at its end, step %lld, and %s cannot be written: "
+                    "everything is saved in %s",
+                    (long long)run->result.step, run->config.train.out, place);
     if (run->result.complete)
         return SOTTO_OK;
     if (!run_keeps(run))
         return fail(SOTTO_ESTOPPED,
                     "stopped at step %lld; nothing is saved; metrics and the report are in %s",
-                    (long long)run->result.step, t->out);
+                    (long long)run->result.step, place);
     if (run->result.steps >= BUDGET_UNKNOWN)
         return fail(SOTTO_ESTOPPED, "stopped at step %lld; everything is saved in %s",
-                    (long long)run->result.step, t->out);
+                    (long long)run->result.step, place);
     return fail(SOTTO_ESTOPPED, "stopped at step %lld of %lld; everything is saved in %s",
-                (long long)run->result.step, (long long)run->result.steps, t->out);
+                (long long)run->result.step, (long long)run->result.steps, place);
 }

@@ -145,21 +145,25 @@ enum sotto_status trainer_load(struct trainer *t)
     return SOTTO_OK;
 }
 
-static enum sotto_status save_state(struct trainer *t, const char *folder)
+enum sotto_status save_put_state(void *saver, struct checkpoint *c)
 {
     char path[FILE_PATH_ROOM];
+    TRY(file_join(path, c->folder, "state.safetensors"));
+    return state_saver_write(saver, path);
+}
+
+static enum sotto_status save_state(struct trainer *t, struct checkpoint *c)
+{
     struct state_visitor v = {0};
     struct gathered parcels = {0};
     TRY(meter_gather(&t->meter));
-    if (leads(t)) {
-        TRY(file_join(path, folder, "state.safetensors"));
+    if (leads(t))
         TRY(state_saver_init(&v));
-    }
     enum sotto_status st =
         gather_state(t->worker->world, t->mesh.r == 0, visit_all, t, &t->memory, &v, &parcels);
     if (leads(t)) {
         if (st == SOTTO_OK)
-            st = state_saver_write(&v, path);
+            st = rescue_try(t->run, c, save_put_state, &v);
         state_free(&v);
         gathered_free(&parcels);
     }
@@ -186,20 +190,21 @@ static enum sotto_status copy_parameters(struct trainer *t, float **flat)
     return st;
 }
 
-enum sotto_status save_write_model(const struct run *run, const char *folder, const float *flat,
-                                   const float *state)
+enum sotto_status save_put_model(void *save_model, struct checkpoint *c)
 {
+    const struct save_model *m = save_model;
+    const struct run *run = m->run;
     char path[FILE_PATH_ROOM];
-    TRY(hf_folder_write(&run->folder, &run->model, run->tokenizer, folder));
-    TRY(file_join(path, folder, "model.safetensors"));
-    TRY(weights_save(&run->model, path, flat, state, run->folder.types));
+    TRY(hf_folder_write(&run->folder, &run->model, run->tokenizer, c->folder));
+    TRY(file_join(path, c->folder, "model.safetensors"));
+    TRY(weights_save(&run->model, path, m->flat, m->state, run->folder.types));
     if (hf_folder_exact(&run->folder, &run->model))
         return SOTTO_OK;
-    TRY(file_join(path, folder, CHECKPOINT_PARAMETERS));
-    return weights_save(&run->model, path, flat, state, NULL);
+    TRY(file_join(path, c->folder, CHECKPOINT_PARAMETERS));
+    return weights_save(&run->model, path, m->flat, m->state, NULL);
 }
 
-static enum sotto_status save_model(struct trainer *t, const char *folder)
+static enum sotto_status save_model(struct trainer *t, struct checkpoint *c)
 {
     float *flat, *state = NULL;
     const size_t count = t->running.mean.count;
@@ -211,17 +216,18 @@ static enum sotto_status save_model(struct trainer *t, const char *folder)
     if (state)
         t->dev.ops->read(&t->dev, state, t->running.mean.view, count);
     if (leads(t) && st == SOTTO_OK)
-        st = save_write_model(t->run, folder, flat, state);
+        st = rescue_try(t->run, c, save_put_model, &(struct save_model){t->run, flat, state});
     free(state);
     drop_parameters(t, flat);
     return st;
 }
 
-enum sotto_status save_write_config(const struct run *run, const char *folder)
+enum sotto_status save_put_config(void *arg, struct checkpoint *c)
 {
+    const struct run *run = arg;
     char path[FILE_PATH_ROOM];
     struct option_section sections[RUN_SECTIONS];
-    TRY(file_join(path, folder, "sotto.ini"));
+    TRY(file_join(path, c->folder, "sotto.ini"));
     struct run_config *config = malloc(sizeof *config); /* too large for a worker's stack */
     char *text = NULL;
     if (config) {
@@ -251,6 +257,12 @@ static enum sotto_status most_counts(struct comm *world, int64_t n, int64_t *mos
     return st;
 }
 
+void save_warn(const char *path, enum sotto_status st)
+{
+    if (st != SOTTO_OK)
+        log_warn("%s is not written: %s", path, sotto_error());
+}
+
 /* counts.tsv, where the method depends on timing: what a method's `replay` takes. */
 enum sotto_status save_write_counts(struct trainer *t)
 {
@@ -272,7 +284,7 @@ enum sotto_status save_write_counts(struct trainer *t)
     if (st == SOTTO_OK && leads(t))
         st = file_join(path, t->run->config.train.out, "counts.tsv");
     if (st == SOTTO_OK && leads(t))
-        st = history_write(path, all, most, world->size);
+        save_warn(path, history_write(path, all, most, world->size));
     free(all);
     return st;
 }
@@ -285,33 +297,45 @@ static enum sotto_status save_pushes(struct trainer *t)
     if (!ops->write_pushes || !strategy_async(&t->run->config.strategy) || !leads(t))
         return SOTTO_OK;
     TRY(file_join(path, t->run->config.train.out, "pushes.tsv"));
-    return ops->write_pushes(t->strategy, path);
+    save_warn(path, ops->write_pushes(t->strategy, path));
+    return SOTTO_OK;
 }
 
-static enum sotto_status save_files(struct trainer *t, const char *folder)
+/* `c` is rank 0's. */
+static enum sotto_status save_files(struct trainer *t, struct checkpoint *c)
 {
-    struct run *run = t->run;
-    TRY(save_model(t, folder));
-    TRY(save_state(t, folder));
+    TRY(save_model(t, c));
+    TRY(save_state(t, c));
     TRY(save_write_counts(t));
     TRY(save_pushes(t));
     if (!leads(t))
         return SOTTO_OK;
-    return save_write_config(run, folder);
+    return rescue_try(t->run, c, save_put_config, t->run);
+}
+
+/* What could not be gone on from must not take the place of what can. */
+static enum sotto_status complete_files(void *arg, struct checkpoint *c)
+{
+    (void)arg;
+    TRY(checkpoint_list(c->folder));
+    return checkpoint_check(c->folder);
 }
 
 enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_status st)
 {
     if (st == SOTTO_OK)
-        st = checkpoint_list(c->folder);
-    if (st == SOTTO_OK) /* what could not be gone on from must not take the place of what can */
-        st = checkpoint_check(c->folder);
+        st = rescue_try(run, c, complete_files, NULL);
     if (st != SOTTO_OK) {
         checkpoint_abort(c);
         return st;
     }
-    TRY(checkpoint_commit(c, run->config.train.keep));
-    return rundir_publish(&run->dir, c->folder);
+    TRY(checkpoint_commit(c, c->run == &run->dir ? run->config.train.keep : 1));
+    st = rundir_publish(c->run, c->folder);
+    while (st == SOTTO_EIO && rescue_wait(&run->rescue, run->watch.stop, "the model"))
+        st = rundir_publish(c->run, c->folder);
+    TRY(st);
+    rescue_done(run, c);
+    return SOTTO_OK;
 }
 
 enum sotto_status trainer_save(struct trainer *t)
@@ -322,8 +346,8 @@ enum sotto_status trainer_save(struct trainer *t)
         return SOTTO_OK;
     if (!leads(t))
         return save_files(t, NULL);
-    TRY(checkpoint_begin(&c, &run->dir, t->step));
-    TRY(save_commit(run, &c, save_files(t, c.folder)));
+    TRY(rescue_begin(run, &c, t->step));
+    TRY(save_commit(run, &c, save_files(t, &c)));
     if (run->watch.saved)
         run->watch.saved(run->watch.arg, t->step, c.folder);
     return SOTTO_OK;

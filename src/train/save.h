@@ -9,10 +9,18 @@
 enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v);
 enum sotto_status save_visit_own(void *trainer, struct state_visitor *v);
 
-/* Files of rank 0; `state`: the model's, NULL: it has none. */
-enum sotto_status save_write_model(const struct run *run, const char *folder, const float *flat,
-                                   const float *state);
-enum sotto_status save_write_config(const struct run *run, const char *folder);
+/* Parts of rank 0 (rescue_part): the model, the state that a saver has been shown, and the
+ * configuration of the run. */
+struct save_model {
+    const struct run *run;
+    const float *flat, *state; /* `state`: the model's, NULL: it has none */
+};
+enum sotto_status save_put_model(void *save_model, struct checkpoint *c);
+enum sotto_status save_put_state(void *saver, struct checkpoint *c);
+enum sotto_status save_put_config(void *run, struct checkpoint *c);
+
+/* Says what a file that only describes the run could not be written for, and goes on. */
+void save_warn(const char *path, enum sotto_status st);
 
 /* Likewise, from all workers. */
 enum sotto_status save_write_counts(struct trainer *t);

@@ -131,7 +131,7 @@ static enum sotto_status receive(struct snapshots *s, struct packed *all, struct
     return save_visit_common(&s->common, v);
 }
 
-static enum sotto_status write_state(struct snapshots *s, const char *path)
+static enum sotto_status write_state(struct snapshots *s, struct checkpoint *c)
 {
     struct state_visitor v = {0};
     const int size = s->comm->size;
@@ -142,7 +142,7 @@ static enum sotto_status write_state(struct snapshots *s, const char *path)
     if (st == SOTTO_OK)
         st = receive(s, all, &v);
     if (st == SOTTO_OK)
-        st = state_saver_write(&v, path);
+        st = rescue_try(s->t->run, c, save_put_state, &v);
     state_free(&v);
     for (int i = 0; i < 2 * size; i++)
         packed_free(&all[i]);
@@ -173,22 +173,25 @@ static enum sotto_status write_pushes(const struct run *run, const struct async_
 {
     char path[FILE_PATH_ROOM];
     TRY(file_join(path, run->config.train.out, "pushes.tsv"));
-    return journal_write(journal, path);
+    save_warn(path, journal_write(journal, path));
+    return SOTTO_OK;
 }
 
-static enum sotto_status write_model(struct snapshots *s, const char *folder, const char *state)
+static enum sotto_status write_model(struct snapshots *s, struct checkpoint *c)
 {
-    const struct run *run = s->t->run;
+    struct run *run = s->t->run;
+    char state[FILE_PATH_ROOM];
     struct memory *memory = &s->t->memory;
     struct async_journal journal = {0};
     const size_t bytes = table_count(run->table) * sizeof(float);
+    TRY(file_join(state, c->folder, "state.safetensors"));
     float *flat = memory_resize(memory, MEMORY_CHECKPOINT, NULL, 0, bytes);
     if (!flat)
         return fail(SOTTO_ENOMEM, "no memory for %zu parameters", table_count(run->table));
     memset(flat, 0, bytes); /* what pads tensors is in no file */
     enum sotto_status st = read_server(s, state, flat, &journal);
     if (st == SOTTO_OK)
-        st = save_write_model(run, folder, flat, s->state);
+        st = rescue_try(run, c, save_put_model, &(struct save_model){run, flat, s->state});
     if (st == SOTTO_OK)
         st = write_pushes(run, &journal);
     journal_free(&journal);
@@ -196,23 +199,21 @@ static enum sotto_status write_model(struct snapshots *s, const char *folder, co
     return st;
 }
 
-static enum sotto_status write_files(struct snapshots *s, const char *folder)
+static enum sotto_status write_files(struct snapshots *s, struct checkpoint *c)
 {
-    char path[FILE_PATH_ROOM];
-    TRY(file_join(path, folder, "state.safetensors"));
-    TRY(write_state(s, path));
+    TRY(write_state(s, c));
     packed_free(&s->own);
     packed_free(&s->server);
-    TRY(write_model(s, folder, path));
-    return save_write_config(s->t->run, folder);
+    TRY(write_model(s, c));
+    return rescue_try(s->t->run, c, save_put_config, s->t->run);
 }
 
 static enum sotto_status write_all(struct snapshots *s)
 {
     struct run *run = s->t->run;
     struct checkpoint c;
-    TRY(checkpoint_begin(&c, &run->dir, s->common.step));
-    TRY(save_commit(run, &c, write_files(s, c.folder)));
+    TRY(rescue_begin(run, &c, s->common.step));
+    TRY(save_commit(run, &c, write_files(s, &c)));
     strcpy(s->folder, c.folder);
     return SOTTO_OK;
 }

@@ -371,6 +371,98 @@ static void nothing_is_saved(void **state)
     free(b);
 }
 
+/* A folder that cannot be written from one step on, up to another one. */
+struct blocked {
+    struct run *run;
+    int64_t from, to;
+    char saved[8][FILE_PATH_ROOM]; /* checkpoints by step */
+};
+
+static void block_at_step(void *arg, const struct run_step *s)
+{
+    struct blocked *b = arg;
+    char away[FILE_PATH_ROOM + 8];
+    const char *folder = b->run->dir.checkpoints;
+    snprintf(away, sizeof away, "%s.away", folder);
+    if (s->step == b->from) {
+        b->run->rescue.until = 1e-9; /* it has been tried for minutes */
+        assert_int_equal(rename(folder, away), 0);
+        assert_ok(file_write(folder, "", 0));
+    } else if (s->step == b->to) {
+        assert_int_equal(remove(folder), 0);
+        assert_int_equal(rename(away, folder), 0);
+    }
+}
+
+static void note_saved(void *arg, int64_t step, const char *folder)
+{
+    struct blocked *b = arg;
+    strcpy(b->saved[step], folder);
+}
+
+/* The bytes of a checkpoint's files. */
+static double count_bytes(const char *folder)
+{
+    char path[FILE_PATH_ROOM];
+    double bytes = 0;
+    assert_ok(file_join(path, folder, CHECKPOINT_LIST));
+    char *text = slurp(path);
+    for (char *line = text; line && *line; line = strchr(line, '\n') + 1)
+        bytes += strtod(line, NULL);
+    free(text);
+    return bytes;
+}
+
+/* A folder that cannot be written: the run goes on, its checkpoints go to another one, until the
+ * first can be written again; what is saved elsewhere at the end goes on there to the same bits. */
+static void saved_elsewhere(void **state)
+{
+    (void)state;
+    static const char *const more[][3] = {
+        {NULL}, {"train.workers=2", "strategy.preset=zero1"}, {"train.save_dtype=bf16"}};
+    for (int i = 0; i < 3; i++) {
+        const char *options[] = {"train.save_every=1", more[i][0], more[i][1], NULL};
+        char name[2][32], other[FILE_PATH_ROOM], first[FILE_PATH_ROOM];
+        struct run run;
+        struct watcher w;
+        for (int k = 0; k < 2; k++)
+            snprintf(name[k], sizeof name[k], "blocked.%d.%d", i, k);
+        struct run_config c = configure(name[0], options), straight = configure(name[1], options);
+        assert_ok(train(&straight, &w, -1));
+        snprintf(name[1], sizeof name[1], "blocked.%d.0-rescued", i);
+        strcpy(other, at(name[1]));
+        for (int lasts = 0; lasts < 2; lasts++) {
+            struct blocked b = {.run = &run, .from = 2, .to = lasts ? -1 : 4};
+            const struct run_watch watch = {.step = block_at_step, .saved = note_saved, .arg = &b};
+            assert_ok(run_open(&run, &c, &watch));
+            assert_ok(file_join(first, run.dir.checkpoints, "step-00000004"));
+            if (lasts)
+                assert_fails(run_train(&run), SOTTO_EIO, "everything is saved in ");
+            else
+                assert_ok(run_train(&run));
+            assert_true(run.result.hash == w.result.hash && run.result.step == N);
+            const double bytes = count_bytes(b.saved[N]); /* as was estimated */
+            assert_true(bytes < run.checkpoint_bytes && bytes > run.checkpoint_bytes - 60e3);
+            run_close(&run);
+            for (int k = 1; k <= N; k++) {
+                const bool there = k >= 2 && (lasts || k < 4);
+                assert_int_equal(strncmp(b.saved[k], other, strlen(other)) == 0, there);
+            }
+            assert_int_equal(file_exists(other), lasts);
+            assert_int_equal(file_exists(first), !lasts);
+            if (!lasts)
+                assert_ok(file_remove_tree(c.train.out));
+        }
+        strcpy(c.train.out, other);
+        straight.train.steps = c.train.steps = N + 2;
+        straight.train.resume = c.train.resume = true;
+        assert_ok(train(&straight, &w, -1));
+        const uint64_t want = w.result.hash;
+        assert_ok(train(&c, &w, -1));
+        assert_true(w.result.hash == want);
+    }
+}
+
 /* A run that diverges ends with SOTTO_ENUMERIC and the step's number, and the last checkpoint is
  * there and holds numbers. */
 static void divergence(void **state)
@@ -603,6 +695,7 @@ int main(void)
         cmocka_unit_test(stopped_at_once),
         cmocka_unit_test(nothing_is_saved),
         cmocka_unit_test(divergence),
+        cmocka_unit_test(saved_elsewhere),
         cmocka_unit_test(a_folder_in_use),
         cmocka_unit_test(rounds_are_abandoned),
         cmocka_unit_test(start_from_a_model),

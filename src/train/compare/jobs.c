@@ -41,7 +41,7 @@ static struct run_config without_place(const struct run_config *config)
     struct run_config c = *config;
     c.train.out[0] = '\0';
     c.train.resume = false;
-    c.train.check_memory = true;
+    c.train.check_memory = c.train.check_disk = true;
     return c;
 }
 

@@ -1,0 +1,40 @@
+/* Saving in spite of a disk that refuses: a write that fails is tried again for a while, and then
+ * made in another folder, so that what was trained is not lost. On rank 0. */
+#ifndef SOTTO_TRAIN_RESCUE_H
+#define SOTTO_TRAIN_RESCUE_H
+
+#include <stdatomic.h>
+
+#include "io/rundir.h"
+
+/* All 0: no write has failed since the last one that succeeded. */
+struct rescue {
+    double until; /* real time at which the waiting ends; 0: it has not begun */
+    double pause; /* seconds before the next try */
+    int place;    /* the next folder of rescue_place */
+};
+
+/* Waits after a write that failed, for the reason in sotto_error(), which it keeps: true: it is to
+ * be tried again; false: it has been for minutes, or *stop (optional) is set. `what` was to be
+ * saved: "step 300". */
+bool rescue_wait(struct rescue *r, const atomic_int *stop, const char *what);
+
+/* The next folder that can be written and has room for so many bytes: the parent of `path`, the
+ * current folder, HOME, TMPDIR, /var/tmp and /tmp, by its full name; false: there is none left. */
+bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM]);
+
+struct run;
+
+/* A part of writing a checkpoint, into c->folder; it may be done again, there or in another one. */
+typedef enum sotto_status rescue_part(void *arg, struct checkpoint *c);
+
+/* Begins a checkpoint of the run, and does a part of it, in its folder or, where that fails for
+ * long, in another, to which what is written already is moved. */
+enum sotto_status rescue_begin(struct run *run, struct checkpoint *c, int64_t step);
+enum sotto_status rescue_try(struct run *run, struct checkpoint *c, rescue_part *part, void *arg);
+
+/* The checkpoint is there: says so where that is another folder than the run's, and removes the
+ * other one where it is the run's own again. */
+void rescue_done(struct run *run, const struct checkpoint *c);
+
+#endif
