@@ -24,7 +24,7 @@ static void print_images(const struct run *run)
            run->config.strategy.accumulate);
 }
 
-void plan_header(const struct run *run)
+static void print_header(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
@@ -116,8 +116,8 @@ static void print_options(const struct run *run)
     }
 }
 
-/* What a round brings depends on timing for methods that compute beside communication. */
-static void print_length(const struct run *run)
+/* What a round brings depends on timing for methods that compute during communication. */
+static int64_t print_length(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
     const bool elastic = strategy_elastic(&run->config.strategy);
@@ -136,11 +136,14 @@ static void print_length(const struct run *run)
         printf("; %.2f times through the data",
                (double)rounds * (double)samples * t->seq / (double)loader_tokens(run->train));
     printf("\n");
-    if (*run->checkpoint) /* it was said when the run began */
-        return;
     fflush(stdout);
-    run_warn_rare(run, rounds);
-    strategy_warn(&run->config.strategy, table_count(run->table));
+    return rounds;
+}
+
+void plan_begin(const struct run *run)
+{
+    print_header(run);
+    print_length(run);
 }
 
 /* Whole, or on average. */
@@ -229,10 +232,14 @@ static enum sotto_status print_disk(const struct run *run)
 enum sotto_status plan_print(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
-    plan_header(run);
+    print_header(run);
     print_method(run);
     print_options(run);
-    print_length(run);
+    const int64_t rounds = print_length(run);
+    if (!*run->checkpoint) { /* else it was said when the run began */
+        run_warn_rare(run, rounds);
+        strategy_warn(&run->config.strategy, table_count(run->table));
+    }
     TRY(print_traffic(run));
     TRY(print_estimate(run));
     TRY(print_disk(run));

@@ -4,8 +4,8 @@
 
 #include "train/run.h"
 
-/* Model, data and workers: the first lines of every run. */
-void plan_header(const struct run *run);
+/* Model, data, workers and length: the first lines of every run. */
+void plan_begin(const struct run *run);
 
 /* --dry_run: these and the rest of what was decided, with the memory it would take. */
 enum sotto_status plan_print(const struct run *run);

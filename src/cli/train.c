@@ -60,6 +60,19 @@ static void print_cost(const char *who, const struct cost *c, size_t memory)
            (double)c->inside / 1e6, (double)c->between / 1e6, (double)memory / 1e6);
 }
 
+static void print_best(const struct run *run)
+{
+    const struct best *b = &run->result.best;
+    char folder[FILE_PATH_ROOM];
+    if (!b->step)
+        return;
+    printf("lowest held-out loss: %.4f at step %lld", b->loss, (long long)b->step);
+    if (run->config.train.keep_best && best_folder(run_place(run), folder) == SOTTO_OK &&
+        file_exists(folder))
+        printf(", kept in %s", folder);
+    printf("\n");
+}
+
 /* Each worker while there are few, the average and the largest always. */
 static void print_report(const struct run *run)
 {
@@ -88,6 +101,7 @@ static void print_report(const struct run *run)
         printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
                (long long)s->samples, (long long)s->tokens, s->seconds,
                (double)s->samples / s->seconds, (double)s->tokens / s->seconds);
+    print_best(run);
 }
 
 /* Gone on with to a length that it has reached already. */
@@ -98,7 +112,8 @@ static void print_idle(const struct run *run)
            (long long)s->step);
     if (s->steps < s->step)
         printf(", and only %lld are asked for", (long long)s->steps);
-    printf("; a larger --steps goes on (state %016" PRIx64 ")\n", s->hash);
+    printf("; a larger %s goes on (state %016" PRIx64 ")\n",
+           best_over(&s->best, &run->config.train) ? "--patience" : "--steps", s->hash);
 }
 
 /* What to do after a run that did not come to its end. */
@@ -339,7 +354,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
         mpi_know_lines(run->cluster.mpi);
     set_words(&words, run->checkpoint);
     if (run->cluster.leads)
-        plan_header(run);
+        plan_begin(run);
     enum sotto_status st = run_train(run);
     stop_words(NULL);
     progress_end(&words.progress);

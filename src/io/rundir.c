@@ -416,6 +416,19 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
     return SOTTO_OK;
 }
 
+enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *to, int keep)
+{
+    struct checkpoint c;
+    TRY(checkpoint_begin(&c, to, from->step));
+    const enum sotto_status st = link_files(from->folder, c.folder);
+    if (st != SOTTO_OK) {
+        checkpoint_abort(&c);
+        return st;
+    }
+    TRY(checkpoint_commit(&c, keep));
+    return rundir_publish(to, c.folder);
+}
+
 enum sotto_status rundir_publish(struct rundir *run, const char *folder)
 {
     static const char *const others[] = {"sotto.ini", "config.json", "model.safetensors"};

@@ -56,6 +56,10 @@ enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int
 enum sotto_status checkpoint_commit(struct checkpoint *c, int keep);
 void checkpoint_abort(struct checkpoint *c);
 
+/* Makes a checkpoint of the same step out of one that is complete, in another run folder, by hard
+ * links where there can be some; then as checkpoint_commit does and rundir_publish. */
+enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *to, int keep);
+
 /* Goes on in another run folder: what is written already is copied there and removed here. */
 enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to);
 

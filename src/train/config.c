@@ -46,6 +46,12 @@ static const struct option train_options[] = {
                 "real minutes between checkpoints, besides save_every: the first round behind them "
                 "makes one, and where groups train apart the first exchange; 0: never"),
     OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
+    OPTION_BOOL(
+        S, keep_best, "false",
+        "keep the checkpoint with the lowest held-out loss too, in `best` in `out`, a run's "
+        "folder itself"),
+    OPTION_LONG(S, patience, "0", 0, 1e15,
+                "evaluations in a row without a lower held-out loss that end the run; 0: none do"),
     OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,
                 "of the model's weights; auto: as they came with `init`, fp32 from scratch"),
     OPTION_INT(S, workers, "0", 0, 1 << 20,

@@ -24,6 +24,8 @@ struct train_config { /* [train] */
     int64_t eval_batches;                      /* 0: all held-out data */
     bool save;                                 /* checkpoints and the model */
     int keep;
+    bool keep_best;   /* the checkpoint with the lowest held-out loss, too */
+    int64_t patience; /* evaluations without a lower one that end the run; 0: none do */
     int head;       /* enum train_head, of a model over images  */
     int save_dtype; /* enum save_dtype, of the published weights */
     int workers;    /* 0: 1, or as many as MPI started          */

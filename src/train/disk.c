@@ -57,7 +57,9 @@ static int64_t most_at_once(const struct run *run, int64_t keep)
     const int64_t every = t->save_every;
     const int64_t by_rounds = smaller_count(left, every > 0 ? (left + every - 1) / every : 1);
     const int64_t saves = t->save_minutes > 0 && keep > 0 ? left : by_rounds;
-    return keep > 0 ? smaller_count(saves, keep + 1) : saves;
+    const int64_t best =
+        t->keep_best && saves > 0; /* of the others by links, while these are there */
+    return keep > 0 ? smaller_count(saves, keep + 1) + best : saves;
 }
 
 static double more_bytes(const struct disk_needs *n, int64_t most)

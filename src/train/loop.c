@@ -74,10 +74,11 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
     const struct train_config *c = &run->config.train;
     struct run_step s = {0};
     const bool last = t->step + 1 >= t->rounds;
-    s.lr = optim_lr(&run->config.optim, t->step, t->rounds);
+    const int64_t length = l->length ? l->length : t->rounds;
+    s.lr = optim_lr(&run->config.optim, t->step, length);
     s.report = due(t->step + 1, c->log_every) || last;
     struct plan plan = {.lr = s.lr,
-                        .next_lr = optim_lr(&run->config.optim, t->step + 1, t->rounds),
+                        .next_lr = optim_lr(&run->config.optim, t->step + 1, length),
                         .want_norm = s.report,
                         .step = t->step,
                         .rounds = t->rounds,
@@ -159,6 +160,21 @@ void loop_pause(struct trainer *t)
         t->worker->ops->pause(t->worker);
 }
 
+/* Whether the evaluation has found the best so far, which may be kept, or none for so long that the
+ * next round is the last. */
+static enum sotto_status judge_evaluation(struct loop *l)
+{
+    struct trainer *t = l->t;
+    const struct train_config *c = &t->run->config.train;
+    if (!best_wanted(c))
+        return SOTTO_OK;
+    TRY(best_judge(&t->best, t->worker->world, t->step, t->evaluation.loss));
+    l->save |= c->keep_best && t->best.step == t->step;
+    if (best_over(&t->best, c) && t->step < t->rounds && !l->length)
+        loop_cut(l, t->step + 1);
+    return SOTTO_OK;
+}
+
 /* What is due between two rounds. */
 static enum sotto_status between_rounds(struct loop *l)
 {
@@ -172,6 +188,8 @@ static enum sotto_status between_rounds(struct loop *l)
     const double begin = clock_now(&clock_real); /* of what is no step's */
     if (evaluates(t))
         TRY(loop_evaluate(l, -1));
+    if (evaluates(t))
+        TRY(judge_evaluation(l));
     if (saves(l))
         TRY(loop_save(l));
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
@@ -202,6 +220,10 @@ static enum sotto_status begin(struct loop *l, bool *stop)
         l->clock = NULL;
     }
     loop_learn(l, NULL);
+    if (!best_over(&t->best, &c->train))
+        t->best.ends = 0;
+    else if (t->step < t->rounds)
+        loop_cut(l, t->best.ends > t->step ? t->best.ends : t->step);
     l->compare = t->step > 0 ? budget_compare(t->step, t->rounds) : 1;
     l->warned = t->step > 0;
     loop_warn_rare(l);

@@ -30,6 +30,8 @@ struct loop {
     bool warned;
     bool late;      /* async: the time that there was has ended the run */
     bool abandoned; /* the last round: the run is as it was before it */
+    int64_t length; /* the steps that there would have been, where train.patience ends the run:
+                     * t->rounds is less and stays; 0: it does not */
 };
 
 static inline bool loop_leads(const struct loop *l)
@@ -73,6 +75,10 @@ void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const st
 
 /* Everybody's numbers, for the run's report. */
 enum sotto_status loop_conclude(struct loop *l);
+
+/* Ends the run at that step, for want of a better held-out loss; learning rates stay those of its
+ * whole length. Called by all workers. */
+void loop_cut(struct loop *l, int64_t step);
 
 /* What the workers have agreed on is the pace of the run, which tells how long it will be. NULL:
  * nothing new. */

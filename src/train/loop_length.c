@@ -19,10 +19,25 @@ void loop_learn(struct loop *l, const struct agreed *a)
             spent->seconds = a->seconds;
         }
     }
+    if (l->length)
+        return;
     /* Groups without common rounds divide their data by it: it is known at the start, and stays. */
     const struct budget_spent none = {0};
     t->rounds = budget_rounds(&c->train, strategy_async(&c->strategy) ? &none : spent,
                               (int64_t)t->worker->size * c->strategy.accumulate * c->train.batch);
+}
+
+void loop_cut(struct loop *l, int64_t step)
+{
+    struct trainer *t = l->t;
+    struct best *b = &t->best;
+    l->length = t->rounds;
+    t->rounds = b->ends = step;
+    if (loop_leads(l))
+        log_info("the held-out loss was lowest at step %lld, %.4f, and %lld evaluations since then "
+                 "(train.patience = %lld) have found none below it: the run ends with step %lld",
+                 (long long)b->step, b->loss, (long long)b->since,
+                 (long long)t->run->config.train.patience, (long long)step);
 }
 
 bool run_warn_rare(const struct run *run, int64_t rounds)

@@ -249,7 +249,8 @@ enum sotto_status loop_conclude(struct loop *l)
                                 .loss =
                                     t->tail_reports ? t->tail_loss / (double)t->tail_reports : NAN,
                                 .cosine = t->cosines ? t->cosine / (double)t->cosines : NAN,
-                                .evaluation = t->evaluation};
+                                .evaluation = t->evaluation,
+                                .best = t->best};
     if (run_keeps(run))
         TRY(trainer_hash(t, &result.hash));
     result.worker = calloc((size_t)t->worker->size, sizeof *result.worker);

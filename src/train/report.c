@@ -143,6 +143,10 @@ static void fill(json_t *o, const struct run *run)
         if (run_has_images(run))
             put(o, "top5", (double)s->evaluation.near / (double)s->evaluation.targets);
     }
+    if (s->best.step) {
+        put_int(o, "best_step", s->best.step);
+        put(o, "best_loss", s->best.loss);
+    }
     if (!isnan(s->cosine))
         put(o, "cosine", s->cosine);
     if (s->group)

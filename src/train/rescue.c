@@ -98,7 +98,7 @@ static void close_elsewhere(struct run *run)
     run->elsewhere = NULL;
 }
 
-/* "FOLDER/RUN-rescued", or with a number behind it, which is not there yet. */
+/* "FOLDER/RUN-rescued", or with a number after it, which is not there yet. */
 static enum sotto_status name_elsewhere(const struct run *run, const char *folder,
                                         char out[FILE_PATH_ROOM])
 {

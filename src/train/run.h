@@ -12,6 +12,7 @@
 #include "io/metrics.h"
 #include "io/rundir.h"
 #include "io/state.h"
+#include "train/best.h"
 #include "train/class_names.h"
 #include "train/cluster.h"
 #include "train/cost.h"
@@ -81,6 +82,7 @@ struct run_result {
     double loss;    /* mean over the last tenth of the reports    */
     double cosine;  /* mean over the run, as in run_step; NAN: it was not measured */
     struct evaluation evaluation; /* the last; targets 0: none                  */
+    struct best best;
     uint64_t hash;                /* of parameters and state                    */
     struct worker_report *worker; /* (size)                                     */
     struct pushed_by *group;      /* (groups) where they have no rounds in common; else NULL */

@@ -466,6 +466,7 @@ static enum sotto_status open_all(struct run *run, bool touch)
         TRY_DONE(open_state(run));
         TRY_DONE(run_calibrate(run));
     }
+    TRY_DONE(best_check(&run->config, run->valid != NULL));
     if (run->cluster.leads && run->before)
         resume_tell(run);
     if (touch && run->cluster.leads &&

@@ -102,6 +102,7 @@ enum sotto_status save_visit_common(struct trainer *t, struct state_visitor *v)
 {
     TRY(visit_report(t, v));
     TRY(visit_counts(t, v));
+    TRY(best_visit(&t->best, v, best_wanted(&t->run->config.train)));
     return visit_pushed(t, v);
 }
 
@@ -338,6 +339,19 @@ enum sotto_status save_commit(struct run *run, struct checkpoint *c, enum sotto_
     return SOTTO_OK;
 }
 
+/* Where the step is the best so far. The checkpoint is there in any case. */
+static void keep_best(struct trainer *t, const struct checkpoint *c)
+{
+    struct run *run = t->run;
+    char folder[FILE_PATH_ROOM];
+    if (!run->config.train.keep_best || t->best.step != t->step)
+        return;
+    if (best_keep(c) != SOTTO_OK || best_folder(c->run->path, folder) != SOTTO_OK)
+        log_warn("the best checkpoint is not kept: %s", sotto_error());
+    else if (run->watch.saved)
+        run->watch.saved(run->watch.arg, t->step, folder);
+}
+
 enum sotto_status trainer_save(struct trainer *t)
 {
     struct run *run = t->run;
@@ -350,6 +364,7 @@ enum sotto_status trainer_save(struct trainer *t)
     TRY(save_commit(run, &c, save_files(t, &c)));
     if (run->watch.saved)
         run->watch.saved(run->watch.arg, t->step, c.folder);
+    keep_best(t, &c);
     return SOTTO_OK;
 }
 

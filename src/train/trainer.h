@@ -38,6 +38,7 @@ struct trainer {
     double cosine;                /* summed over the run's exchanges or pushes that had one ... */
     int64_t cosines;              /* ... which are so many */
     struct evaluation evaluation; /* the last; targets 0: none */
+    struct best best;             /* the same on all workers */
     struct meter meter;
     struct roundup *roundup;
 };

@@ -313,6 +313,32 @@ static void bad_settings(void **state)
     assert_fails(train(&c, &w, -1), SOTTO_EIO, "nowhere");
 }
 
+/* What goes by evaluations says where there are none to go by. */
+static void nothing_to_judge(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *option, *part;
+    } with[] = {
+        {"train.eval_every=0", "compares evaluations, and there is one, at the end"},
+        {"data.holdout=0", "goes by the held-out loss, and there are no held-out data"},
+        {"strategy.preset=async-diloco", "so there is no step of all workers"},
+    };
+    struct watcher w;
+    for (int i = 0; i < 3; i++) {
+        for (int best = 0; best < 2; best++) {
+            const char *const options[] = {best ? "train.keep_best=true" : "train.patience=3",
+                                           with[i].option, NULL};
+            struct run_config c = configure("refused", options);
+            assert_fails(train(&c, &w, -1), SOTTO_EINVAL, with[i].part);
+            assert_non_null(strstr(sotto_error(), best ? "keep_best = true" : "patience = 3"));
+        }
+    }
+    static const char *const unsaved[] = {"train.keep_best=true", "train.save=false", NULL};
+    struct run_config c = configure("refused", unsaved);
+    assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "train.save = false keeps nothing");
+}
+
 /* A flag that is up from the start stops before the first round. */
 static void stopped_at_once(void **state)
 {
@@ -460,6 +486,96 @@ static void saved_elsewhere(void **state)
         const uint64_t want = w.result.hash;
         assert_ok(train(&c, &w, -1));
         assert_true(w.result.hash == want);
+    }
+}
+
+struct judged {
+    int64_t stop_at;
+    double loss[60]; /* of the held-out data, by step */
+    atomic_int stop;
+};
+
+static void note_evaluated(void *arg, int64_t step, const struct evaluation *e)
+{
+    struct judged *j = arg;
+    j->loss[step] = e->loss;
+    if (step == j->stop_at)
+        j->stop = 1;
+}
+
+static enum sotto_status judge_run(const struct run_config *c, struct judged *j,
+                                   struct run_result *out)
+{
+    struct run run;
+    const struct run_watch watch = {.evaluated = note_evaluated, .arg = j, .stop = &j->stop};
+    TRY(run_open(&run, c, &watch));
+    const enum sotto_status st = run_train(&run);
+    *out = run.result;
+    out->worker = NULL;
+    run_close(&run);
+    return st;
+}
+
+/* The lowest held-out loss has its checkpoint kept, and ends the run when it is not reached again;
+ * also where the run was stopped between the two and goes on. */
+static void best_and_patience(void **state)
+{
+    (void)state;
+    static const char *const presets[] = {"ddp", "zero1", "diloco"};
+    enum { PATIENCE = 3 };
+    for (int p = 0; p < 3; p++) {
+        char preset[48], name[32], best[FILE_PATH_ROOM], a[FILE_PATH_ROOM], b[FILE_PATH_ROOM];
+        const char *const options[] = {preset,
+                                       "train.workers=2",
+                                       "train.steps=50",
+                                       "train.eval_every=1",
+                                       "train.keep=1",
+                                       "train.keep_best=true",
+                                       "train.patience=3",
+                                       "optim.lr=0.3",
+                                       NULL};
+        snprintf(preset, sizeof preset, "strategy.preset=%s", presets[p]);
+        snprintf(name, sizeof name, "best.%d", p);
+        struct run_config c = configure(name, options);
+        struct judged all = {.stop_at = -1}, part = {0};
+        struct run_result want, have;
+        assert_ok(judge_run(&c, &all, &want));
+        const int64_t lowest = want.best.step, ends = lowest + PATIENCE + 1;
+        assert_true(want.complete && want.step == ends && ends < 50);
+        assert_true(want.best.loss == all.loss[lowest]);
+        for (int64_t k = 1; k <= ends; k++)
+            assert_true(all.loss[k] >= all.loss[lowest]);
+        assert_ok(best_folder(c.train.out, best));
+        int64_t step;
+        assert_ok(checkpoint_latest(best, &step, a));
+        assert_int_equal(step, lowest);
+        assert_ok(checkpoint_latest(c.train.out, &step, b));
+        assert_int_equal(step, ends);
+        c.train.resume = true; /* nothing is left to do */
+        assert_ok(judge_run(&c, &part, &have));
+        assert_true(have.rounds == 0 && have.hash == want.hash && have.best.step == lowest);
+
+        struct run_config again = c; /* the best checkpoint is a run's own */
+        strcpy(again.train.out, best);
+        again.train.patience = 0;
+        again.train.keep_best = false;
+        again.train.steps = (int)lowest + 1;
+        part = (struct judged){0};
+        assert_ok(judge_run(&again, &part, &have));
+        assert_true(have.rounds == 1);
+
+        for (int64_t k = lowest > 1 ? lowest - 1 : 1; p < 2 && k < ends - 1; k++) {
+            char other[32];
+            snprintf(other, sizeof other, "best.%d.%d", p, (int)k);
+            struct run_config cut = configure(other, options);
+            part = (struct judged){.stop_at = k};
+            assert_fails(judge_run(&cut, &part, &have), SOTTO_ESTOPPED, "stopped at step");
+            cut.train.resume = true;
+            part = (struct judged){.stop_at = -1};
+            assert_ok(judge_run(&cut, &part, &have));
+            assert_true(have.hash == want.hash && have.step == ends);
+            assert_true(have.best.step == lowest && have.best.loss == want.best.loss);
+        }
     }
 }
 
@@ -692,10 +808,12 @@ int main(void)
         cmocka_unit_test(used_folders),
         cmocka_unit_test(changed_models),
         cmocka_unit_test(bad_settings),
+        cmocka_unit_test(nothing_to_judge),
         cmocka_unit_test(stopped_at_once),
         cmocka_unit_test(nothing_is_saved),
         cmocka_unit_test(divergence),
         cmocka_unit_test(saved_elsewhere),
+        cmocka_unit_test(best_and_patience),
         cmocka_unit_test(a_folder_in_use),
         cmocka_unit_test(rounds_are_abandoned),
         cmocka_unit_test(start_from_a_model),
