@@ -129,21 +129,24 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
         step >= 0)
         fprintf(to, "the last good checkpoint is %s\n", folder);
     FILE *text = open_memstream(&command, &size);
-    const bool known = text && resume_command(run, text);
+    const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
     if (text && fclose(text) == 0 && known)
-        fprintf(to, "to go on: %s\n", command);
+        fprintf(to, "to go on%s: %s\n",
+                st == SOTTO_ENUMERIC ? " with a tenth of the learning rate" : "", command);
+    else if (!known && st != SOTTO_ESTOPPED && run_keeps(run))
+        fprintf(to, "there is no checkpoint to go on from\n");
     free(command);
     fflush(to);
     status_raise(&cause);
 }
 
-static void last_word(void *arg, const struct run *run)
+static void last_word(void *arg, const struct run *run, enum sotto_status st)
 {
     (void)arg;
     const char *gone = run->cluster.mpi ? mpi_lost(run->cluster.mpi) : NULL;
     if (gone)
         fprintf(stderr, "sotto: %s is gone\n", gone);
-    print_way_on(run, SOTTO_EPEER, stderr);
+    print_way_on(run, gone ? SOTTO_EPEER : st, stderr);
 }
 
 /* What a signal makes this process say, ready before one comes. */

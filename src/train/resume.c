@@ -251,18 +251,21 @@ void resume_plainly(const struct run *run, FILE *out)
         fputs(" --check_disk=false", out);
 }
 
-bool resume_command(const struct run *run, FILE *out)
+bool resume_command(const struct run *run, double rate, FILE *out)
 {
     const char *folder = run_place(run);
     char checkpoint[FILE_PATH_ROOM];
-    struct run_config *before = malloc(sizeof *before);
+    struct run_config *before = malloc(sizeof *before), *now = malloc(sizeof *now);
     int64_t step = -1;
-    bool there = before && checkpoint_newest(folder, false, &step, checkpoint) == SOTTO_OK &&
+    bool there = before && now && checkpoint_newest(folder, false, &step, checkpoint) == SOTTO_OK &&
                  step >= 0 && resume_read(before, NULL, checkpoint) == SOTTO_OK;
     if (there) {
+        *now = run->config;
+        now->optim.lr *= rate;
         resume_plainly(run, out);
-        there = run->refused || compare(before, &run->config, put_option, out) == SOTTO_OK;
+        there = run->refused || compare(before, now, put_option, out) == SOTTO_OK;
     }
     free(before);
+    free(now);
     return there;
 }

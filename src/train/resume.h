@@ -46,7 +46,7 @@ void resume_tell(const struct run *run);
 void resume_plainly(const struct run *run, FILE *out);
 
 /* Writes the command that goes on with this run, and with what it has changed since its newest
- * checkpoint; false: there is no checkpoint to go on from. */
-bool resume_command(const struct run *run, FILE *out);
+ * checkpoint, its learning rate times `rate`; false: there is no checkpoint to go on from. */
+bool resume_command(const struct run *run, double rate, FILE *out);
 
 #endif

@@ -1,5 +1,6 @@
 /* The workers of a run, from their opening to its report. */
 #include "train/budget.h"
+#include "train/diverged.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -9,10 +10,11 @@ static enum sotto_status train(struct worker *w, void *arg)
     struct run *run = arg;
     TRY(trainer_open(&t, run, w));
     enum sotto_status st = trainer_loop(&t);
+    st = diverged_advise(st, &run->config, t.step);
     if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
         struct status_note note;
         status_save(&note, st);
-        run->watch.failed(run->watch.arg, run);
+        run->watch.failed(run->watch.arg, run, st);
         status_raise(&note);
     }
     if (st != SOTTO_OK)

@@ -159,8 +159,14 @@ fails_with "which only Python reads" "$sotto" sample model
 # a loss that is no number: the step is named, the last good checkpoint stays
 fails_with "step " "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
 says 'the last good checkpoint is nan/checkpoints/'
+says ': training has diverged; try a lower optim.lr \(now 900\), a longer optim.warmup \(now [0-9]* steps\) or optim.clip = [0-9.]* \(now [0-9.]*(, off)?\)$'
+says "^to go on with a tenth of the learning rate: $sotto train --resume nan --optim.lr=90$"
 last=$(sed -n 's/^the last good checkpoint is //p' out)
 succeeds "$sotto" sample "$last" --tokens=1 --prompt=A
+
+fails_with ": training has diverged; try a lower optim.lr (now 900), diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
+    --workers=2 --strategy=diloco --diloco.H=3 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
+says '^there is no checkpoint to go on from$'
 
 # two writers, and a folder that cannot be written
 "${train[@]}" --out=busy --steps=100000 >busy.log 2>&1 &

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"
+#include "train/diverged.h"
 #include "train/embed/embed.h"
 
 /* Processes bring options, tensors and parameters of their own: they must be the same. */
@@ -152,8 +153,10 @@ done:
 
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st)
 {
-    if (st != SOTTO_OK && t->failure.code == SOTTO_OK)
-        status_save(&t->failure, st);
+    if (st == SOTTO_OK || t->failure.code != SOTTO_OK)
+        return st;
+    diverged_advise(st, t->worker->cluster->config, t->step);
+    status_save(&t->failure, st);
     return st;
 }
 
