@@ -127,9 +127,9 @@ SOTTO_API enum sotto_status sotto_fail(enum sotto_status status, const char *for
  *
  * Sections [optim], [strategy], one for each method that has options (diloco.H), [worker], [link],
  * [comm], and of [train]: steps, seed, workers, nodes, time, threads, device, log_every,
- * eval_every, save_every. A key is "strategy.accumulate", or "accumulate" where only one section
- * has it; "strategy" alone is strategy.preset. A method's keys may go without its name once it is
- * chosen. */
+ * eval_every, save_every, save_minutes. A key is "strategy.accumulate", or "accumulate" where only
+ * one section has it; "strategy" alone is strategy.preset. A method's keys may go without its name
+ * once it is chosen. */
 struct sotto_options;
 
 SOTTO_API enum sotto_status sotto_options_create(struct sotto_options **out);
@@ -242,8 +242,8 @@ struct sotto_training {
      * rounds in common: for each push, of any group, in their order. */
     int (*observe)(void *observer, const struct sotto_round *round);
     void *observer;
-    /* (optional) A file to go on from if it is there, written each train.save_every rounds and in
-     * the end. A crash leaves the old one or the new one. */
+    /* (optional) A file to go on from if it is there, written each train.save_every rounds, each
+     * train.save_minutes (15) and in the end. A crash leaves the old one or the new one. */
     const char *checkpoint;
     /* (optional) Where groups have no rounds in common: the order of pushes is written to this file
      * in the end. A run with it as async-diloco.replay has the same bits. */

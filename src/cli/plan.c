@@ -24,6 +24,16 @@ static void print_images(const struct run *run)
            run->config.strategy.accumulate);
 }
 
+/* Threads that take turns. */
+static void print_crowd(const struct cluster *c)
+{
+    int cores;
+    const int threads = cluster_crowd(c, &cores);
+    if (threads)
+        printf("threads: %d on %d %s, which take turns there\n", threads, cores,
+               cores == 1 ? "core" : "cores");
+}
+
 static void print_header(const struct run *run)
 {
     const struct model_config *m = &run->model.config;
@@ -61,6 +71,7 @@ static void print_header(const struct run *run)
                                       : "simulated",
                groups, groups == 1 ? "" : "s", run->cluster.size / groups,
                groups > 1 && groups == run->config.strategy.nodes ? ", one a node" : "", method);
+    print_crowd(&run->cluster);
     if (t->time == TIME_VIRTUAL)
         printf("virtual time: a micro-batch takes %s at speed 1\n", run->config.worker.step);
     if (*run->checkpoint)
@@ -240,6 +251,8 @@ enum sotto_status plan_print(const struct run *run)
         run_warn_rare(run, rounds);
         strategy_warn(&run->config.strategy, table_count(run->table));
     }
+    fflush(stdout);
+    cluster_warn_cores(&run->cluster);
     TRY(print_traffic(run));
     TRY(print_estimate(run));
     TRY(print_disk(run));

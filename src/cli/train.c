@@ -79,6 +79,7 @@ static void print_report(const struct run *run)
     enum { FEW = 8 };
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
+    const double rate = s->seconds > 0 ? 1 / s->seconds : 0; /* no step takes no time */
     char who[64], sentence[256];
     if (run->cluster.size > 1) {
         printf("%-8s %9s %9s %9s %9s %9s %9s %10s %11s %10s\n", "worker", "seconds", "compute",
@@ -96,11 +97,11 @@ static void print_report(const struct run *run)
                  r.memory_total);
     if (run_has_images(run))
         printf("%lld images in %.2f s: %.1f images/s\n", (long long)s->samples, s->seconds,
-               (double)s->samples / s->seconds);
+               (double)s->samples * rate);
     else
         printf("%lld samples, %lld tokens in %.2f s: %.1f samples/s, %.0f tokens/s\n",
-               (long long)s->samples, (long long)s->tokens, s->seconds,
-               (double)s->samples / s->seconds, (double)s->tokens / s->seconds);
+               (long long)s->samples, (long long)s->tokens, s->seconds, (double)s->samples * rate,
+               (double)s->tokens * rate);
     print_best(run);
 }
 
@@ -261,6 +262,8 @@ static enum sotto_status put_beneath(struct train_command *t, struct command_lin
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     enum sotto_status st;
     TRY_DONE(resume_config(before, t->world, folder ? folder : c->train.out, &found));
+    if (folder && !found)
+        TRY_DONE(rundir_unused(folder)); /* its first checkpoint may be on its way */
     if (folder && !found)
         TRY_DONE(fail(SOTTO_EINVAL,
                       "there is no checkpoint in %s to go on from: a run is saved at its end, "

@@ -20,13 +20,13 @@
 
 #define PARTIAL ".partial-"
 
-static enum sotto_status locked_elsewhere(const struct rundir *run, int fd)
+static enum sotto_status locked_elsewhere(const char *path, int fd)
 {
     char owner[128];
     ssize_t got = pread(fd, owner, sizeof owner - 1, 0);
     owner[got > 0 ? got : 0] = '\0';
     owner[strcspn(owner, "\n")] = '\0';
-    return fail(SOTTO_EINVAL, "run folder %s is being written by %s", run->path,
+    return fail(SOTTO_EINVAL, "run folder %s is being written by %s", path,
                 *owner ? owner : "another process");
 }
 
@@ -36,7 +36,7 @@ static enum sotto_status lock_file(const struct rundir *run, const char *path, i
     TRY(file_open(&fd, path, O_RDWR | O_CREAT));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
-            enum sotto_status st = locked_elsewhere(run, fd);
+            enum sotto_status st = locked_elsewhere(run->path, fd);
             close(fd);
             return st;
         }
@@ -85,6 +85,20 @@ enum sotto_status rundir_open(struct rundir *run, const char *path)
     run->made = !file_exists(path);
     TRY(file_make_directories(path));
     return take_lock(run);
+}
+
+enum sotto_status rundir_unused(const char *path)
+{
+    char lock[FILE_PATH_ROOM];
+    enum sotto_status st = SOTTO_OK;
+    TRY(file_join(lock, path, ".lock"));
+    const int fd = open(lock, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return SOTTO_OK;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        st = locked_elsewhere(path, fd);
+    close(fd);
+    return st;
 }
 
 void rundir_close(struct rundir *run)

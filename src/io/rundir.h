@@ -32,6 +32,9 @@ struct rundir {
 enum sotto_status rundir_open(struct rundir *run, const char *path);
 void rundir_close(struct rundir *run);
 
+/* Refuses a folder that another process has the lock of, with the same error; nothing is made. */
+enum sotto_status rundir_unused(const char *path);
+
 /* Closes it and removes the folder if it was made by rundir_open and nothing was put there: a run
  * that is refused leaves nothing behind. */
 void rundir_discard(struct rundir *run);

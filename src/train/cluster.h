@@ -47,9 +47,13 @@ struct cluster_mask {
 void cluster_count_around(struct cluster *c, const struct cluster_mask *all, int n, int rank);
 /* Finds out who shares this process's cores: once, before any worker is pinned. */
 enum sotto_status cluster_find_cores(struct cluster *c);
-/* Cores for a worker: those of its machine, shared with the other workers there. `w` NULL: without
- * a word about it. */
-int cluster_threads(const struct cluster *c, const struct worker *w);
+/* Cores for a worker: those of its machine, shared with the other workers there. */
+int cluster_threads(const struct cluster *c);
+/* Warns where they are too few for the method, or bound so that they are. */
+void cluster_warn_cores(const struct cluster *c);
+/* How many threads workers have on the cores of this process where these are fewer, *cores of them;
+ * 0: there are enough. */
+int cluster_crowd(const struct cluster *c, int *cores);
 /* That as many threads can be started as workers' teams have. */
 enum sotto_status cluster_check_threads(const struct cluster *c);
 /* That they suffice for train.pin. */

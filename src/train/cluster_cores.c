@@ -85,19 +85,37 @@ static int share(const struct cluster *c, int here)
     return each > 1 ? each : 1;
 }
 
-int cluster_threads(const struct cluster *c, const struct worker *w)
+int cluster_threads(const struct cluster *c)
+{
+    if (c->config->train.time == TIME_VIRTUAL)
+        return 1; /* the engine spreads workers over the cores */
+    return share(c, beside(c, c->size));
+}
+
+void cluster_warn_cores(const struct cluster *c)
 {
     const struct train_config *t = &c->config->train;
-    const int here = beside(c, c->size);
-    if (t->time == TIME_VIRTUAL)
-        return 1; /* the engine spreads workers over the cores */
     const bool bound = c->mpi && c->around == 1 && sysconf(_SC_NPROCESSORS_ONLN) > 1;
-    if (w && w->rank == 0 && bound && c->cores == 1 && !t->threads)
+    if (t->time == TIME_VIRTUAL)
+        return;
+    if (bound && c->cores == 1 && !t->threads)
         log_warn("each rank is bound to one core, where communication competes with computing: "
                  "mpirun --bind-to none, or srun -c 2, lets it run beside");
-    else if (w && w->rank == 0)
-        warn_of_starving(c, here);
-    return share(c, here);
+    else
+        warn_of_starving(c, beside(c, c->size));
+}
+
+int cluster_crowd(const struct cluster *c, int *cores)
+{
+    const struct train_config *t = &c->config->train;
+    const int here = beside(c, c->size), quota = cores_quota("");
+    const int each = share(c, here);
+    const bool by_quota = quota && quota < here * each; /* which all workers here have together */
+    const int threads = each * (by_quota ? here : c->around);
+    *cores = by_quota ? quota : c->cores;
+    if (t->time == TIME_VIRTUAL || t->oracle == ORACLE_NULL)
+        return 0;
+    return threads > *cores ? threads : 0;
 }
 
 enum sotto_status cluster_check_pin(const struct cluster *c)

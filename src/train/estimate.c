@@ -308,7 +308,7 @@ static enum sotto_status estimate_with(const struct run *run, int threads, struc
 
 enum sotto_status estimate_run(const struct run *run, struct estimate *out)
 {
-    return estimate_with(run, cluster_threads(&run->cluster, NULL), out);
+    return estimate_with(run, cluster_threads(&run->cluster), out);
 }
 
 /* "activations 4.2 GB, optimizer 1.0 GB, ...", the largest first. */
@@ -371,7 +371,7 @@ void estimate_keep_ours(const struct run *run, struct estimate *e)
 static bool mostly_threads(const struct run *run, const struct estimate *e)
 {
     struct estimate one;
-    if (cluster_threads(&run->cluster, NULL) == 1 || estimate_with(run, 1, &one) != SOTTO_OK)
+    if (cluster_threads(&run->cluster) == 1 || estimate_with(run, 1, &one) != SOTTO_OK)
         return false;
     estimate_keep_ours(run, &one);
     return 2 * (e->total - one.total) > e->bytes[MEMORY_ACTIVATIONS] + e->bytes[MEMORY_SCRATCH];
@@ -397,7 +397,7 @@ void estimate_choose(struct run *run, const struct available *a)
     const double share = 0.75; /* an estimate lacks stacks and what others will take */
     const struct train_config *c = &run->config.train;
     struct estimate e;
-    run->keeps_all = !c->recompute && device_keeps(c->device, cluster_threads(&run->cluster, NULL));
+    run->keeps_all = !c->recompute && device_keeps(c->device, cluster_threads(&run->cluster));
     if (run->keeps_all && device_place(c->device) == PLACE_HOST)
         run->keeps_all = estimate_run(run, &e) == SOTTO_OK && e.total <= share * a->bytes;
 }

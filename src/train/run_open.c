@@ -447,6 +447,8 @@ static enum sotto_status open_all(struct run *run, bool touch)
     TRY_DONE(check_device(run, !touch));
     if (run->cluster.mpi) /* before its ranks go different ways */
         TRY_DONE(run_agree(run, run->cluster.mpi));
+    if (!*t->out)
+        TRY_DONE(fail(SOTTO_EINVAL, "train.out is empty, and names the folder of the run"));
     if (touch)
         TRY_DONE(open_folder(run));
     TRY_DONE(find_checkpoint(run));

@@ -98,7 +98,9 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     const struct run_config *c = &run->config;
     enum sotto_status st;
     TRY_DONE(agree_start(run, w));
-    const int threads = cluster_threads(&run->cluster, w);
+    const int threads = cluster_threads(&run->cluster);
+    if (w->rank == 0)
+        cluster_warn_cores(&run->cluster);
     TRY_DONE(cluster_pin(&run->cluster, w, threads));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads));
     TRY_DONE(open_oracle(t));

@@ -176,6 +176,8 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 fails_with "$pid" "${train[@]}" --out=busy --resume
+[ ! -e busy/checkpoints ] || die "it is not before its first checkpoint"
+fails_with "run folder busy is being written by process $pid on $(uname -n)" "$sotto" train --resume busy
 kill -INT $pid
 wait $pid
 : >file

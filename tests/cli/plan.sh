@@ -89,6 +89,16 @@ cmp before after || die "a dry run changed the folder"
 # What the run would be refused for, the plan is refused for.
 fails_with "No such file" "$sotto" train --dry_run --data.train=missing.txt --out=other
 fails_with "out of range" "${run[@]}" --dry_run --lr=-1
+for dry in true false; do
+    fails_with "sotto: train.out is empty, and names the folder of the run" "$sotto" train "${tiny[@]}" --dry_run=$dry --out=
+done
+
+# A run of no steps, which takes no time at all in virtual time, has numbers all the same.
+for dry in true false; do
+    succeeds "$sotto" train "${tiny[@]}" --dry_run=$dry --out=nothing --steps=0 --workers=2 --time=virtual --worker.step=1ms
+    ! grep -qiw -- '-\{0,1\}nan' out || die "of no steps: $(cat out)"
+done
+rm -r nothing
 fails_with "no device 'gpu'" "${run[@]}" --dry_run --device=gpu
 
 # A run on a GPU is planned where there is none, and refused.

@@ -59,13 +59,18 @@ says '; the wire took [0-9.e-]+ s, [0-9.e-]+ s of it hidden'
 [ "$(value bytes_between shaped)" -gt 0 ] || die "bytes between nodes"
 grep -q '"comm/inside": [1-9]' plain/metrics.jsonl || die "no bytes in the metrics"
 
-# Methods that compute while they communicate tell where that cannot be: with more workers than half the cores.
+# Methods that compute while they communicate tell where that cannot be: with more workers than half the cores. That there
+# are fewer cores than threads is said of all. A dry run says the same.
 crowd=$(($(nproc) + 1))
 for run in acco.real=1 dpu.real=1 zero1.real=0 acco.virtual=0; do
     method=${run%%.*} clock=${run#*.}
-    succeeds "${train[@]}" --steps=2 --workers=$crowd --strategy.preset="$method" --time="${clock%=*}" --out="crowd.$run"
-    [ "$(grep -c "^warning: $crowd workers on .*: this method wants two each;" out)" = "${run#*=}" ] ||
-        { cat out >&2; die "$run: the word about cores"; }
+    for dry in true false; do
+        succeeds "${train[@]}" --steps=2 --workers=$crowd --strategy.preset="$method" --time="${clock%=*}" --out="crowd.$run" --dry_run=$dry
+        [ "$(grep -c "^warning: $crowd workers on .*: this method wants two each;" out)" = "${run#*=}" ] ||
+            { cat out >&2; die "$run, dry_run = $dry: the word about cores"; }
+        said=$(grep -cx "threads: $crowd on [0-9]* cores\{0,1\}, which take turns there" out)
+        [ "$said" = "$([ "${clock%=*}" = real ] && echo 1 || echo 0)" ] || { cat out >&2; die "$run, dry_run = $dry: threads"; }
+    done
 done
 
 # Nothing is hidden where nothing is sent; and that groups will not meet is said at the start.

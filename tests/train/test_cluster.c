@@ -426,7 +426,7 @@ static enum sotto_status pin(struct worker *w, void *arg)
 {
     struct pinned *p = arg;
     cpu_set_t mine;
-    TRY(cluster_pin(p->cluster, w, cluster_threads(p->cluster, w)));
+    TRY(cluster_pin(p->cluster, w, cluster_threads(p->cluster)));
     assert_int_equal(sched_getaffinity(0, sizeof mine, &mine), 0);
     if (w->rank < 2)
         p->set[w->rank] = mine;
@@ -507,9 +507,9 @@ static void threads_of_what_is_shared(void **state)
     assert_int_equal(cluster.around, 2);
     cluster.cores = 13;
     const int quota = cores_quota("") ? cores_quota("") / 2 : 13, most = quota > 0 ? quota : 1;
-    assert_int_equal(cluster_threads(&cluster, NULL), most < 6 ? most : 6);
+    assert_int_equal(cluster_threads(&cluster), most < 6 ? most : 6);
     cluster.around = 1; /* cores of its own */
-    assert_int_equal(cluster_threads(&cluster, NULL), most < 13 ? most : 13);
+    assert_int_equal(cluster_threads(&cluster), most < 13 ? most : 13);
     cluster_close(&cluster);
 }
 

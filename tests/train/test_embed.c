@@ -696,6 +696,56 @@ static void checkpoint(void **state)
     sotto_options_destroy(o);
 }
 
+struct by_time {
+    const char *checkpoint;
+    int calls, found; /* it was there */
+};
+
+static int look_for_file(void *observer, const struct sotto_round *r)
+{
+    struct by_time *b = observer;
+    (void)r;
+    b->calls++;
+    b->found += file_exists(b->checkpoint);
+    return 0;
+}
+
+/* save_minutes, of 15 unless said otherwise; saving changes no bit. */
+static void saved_by_time(void **state)
+{
+    (void)state;
+    static const char *const methods[] = {"workers=1", "workers=2 strategy=zero1",
+                                          "workers=2 strategy=local-sgd tau=2",
+                                          "workers=2 strategy=ddp time=virtual worker.step=1ms"};
+    for (int i = 0; i < 4; i++) {
+        float x[2][COUNT];
+        for (int soon = 0; soon < 2; soon++) {
+            struct lab lab = lab_new();
+            struct sotto_problem p = problem_of(&lab, true);
+            char settings[128], name[32];
+            snprintf(name, sizeof name, "by-time.%d.%d", i, soon);
+            snprintf(settings, sizeof settings, "%s%s", methods[i],
+                     soon ? " save_minutes=1e-9" : "");
+            struct sotto_options *o = options_of(settings);
+            struct by_time b = {.checkpoint = at(name)};
+            struct sotto_training t = {.struct_size = sizeof t,
+                                       .problem = &p,
+                                       .options = o,
+                                       .parameters = x[soon],
+                                       .observe = look_for_file,
+                                       .observer = &b,
+                                       .checkpoint = b.checkpoint};
+            start_at(x[soon]);
+            assert_ok(sotto_train(&t, NULL));
+            assert_int_equal(b.calls, ROUNDS);
+            assert_int_equal(b.found > 0, soon);
+            assert_true(i == 2 || b.found == (soon ? ROUNDS - 1 : 0));
+            sotto_options_destroy(o);
+        }
+        assert_memory_equal(x[0], x[1], sizeof x[0]);
+    }
+}
+
 static void hear(const char *line, void *arg)
 {
     snprintf(arg, 64, "%s", line);
@@ -734,23 +784,15 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_form),
-        cmocka_unit_test(threads_equal_virtual),
-        cmocka_unit_test(every_method),
-        cmocka_unit_test(mixed_precision),
-        cmocka_unit_test(virtual_costs),
-        cmocka_unit_test(failing_callbacks),
-        cmocka_unit_test(wrong_problems),
-        cmocka_unit_test(other_sizes),
-        cmocka_unit_test(options),
-        cmocka_unit_test(own_loop),
-        cmocka_unit_test(resume),
-        cmocka_unit_test(saving_takes_no_time),
-        cmocka_unit_test(resume_elsewhere),
-        cmocka_unit_test(resume_otherwise),
-        cmocka_unit_test(no_state),
-        cmocka_unit_test(checkpoint),
-        cmocka_unit_test(alone),
+        cmocka_unit_test(closed_form),      cmocka_unit_test(threads_equal_virtual),
+        cmocka_unit_test(every_method),     cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(virtual_costs),    cmocka_unit_test(failing_callbacks),
+        cmocka_unit_test(wrong_problems),   cmocka_unit_test(other_sizes),
+        cmocka_unit_test(options),          cmocka_unit_test(own_loop),
+        cmocka_unit_test(resume),           cmocka_unit_test(saving_takes_no_time),
+        cmocka_unit_test(resume_elsewhere), cmocka_unit_test(resume_otherwise),
+        cmocka_unit_test(no_state),         cmocka_unit_test(checkpoint),
+        cmocka_unit_test(saved_by_time),    cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -13,7 +13,7 @@ struct sotto_options {
 };
 
 /* The sections that make sense without a model and data of the library's own. */
-enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 11 };
+enum { EMBED_SHARED = 5, EMBED_SECTIONS = EMBED_SHARED + STRATEGY_SECTIONS, EMBED_TRAIN_KEYS = 12 };
 struct embed_sections {
     struct option train[EMBED_TRAIN_KEYS];
     struct option_section section[EMBED_SECTIONS];
@@ -135,12 +135,25 @@ struct sotto_trainer {
     double lr;                  /* negative: the schedule's */
     double ended;               /* the last round           */
     bool stop;                  /* with the next round      */
+    double save_minutes;        /* between two saves by time; 0: none is */
+    double save_at;             /* real time of the next save, on rank 0; INFINITY: not by time */
     struct status_note failure; /* after which nothing but destroy makes sense */
     struct meter meter;         /* runs in rounds           */
     struct plan plan;   /* of the round under way: after a failure lanes may still read it */
     struct round round; /* and write here */
     struct embed_apart apart;
 };
+
+/* sotto_trainer_create for a trainer that is saved by time, too; 0 minutes: it is not. */
+enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
+                                 const struct sotto_problem *theirs, const float *parameters,
+                                 double save_minutes);
+
+/* True, on all workers, if the round was one to save behind, by time. */
+bool trainer_saves(const struct sotto_trainer *t);
+
+/* Begins to wait for the next save by time. */
+void trainer_save_later(struct sotto_trainer *t);
 
 struct sotto_cost embed_cost(const struct cost *c);
 

@@ -161,8 +161,10 @@ static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
         TRY(sotto_trainer_round(t, &r));
         TRY(tell(l, t, &r, &loss));
         const bool due = c->save_every && (trainer_is_apart(t) || t->step % c->save_every == 0);
-        if (is->checkpoint && r.meet && (r.over || due))
-            TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
+        if (!is->checkpoint || !r.meet || !(r.over || due || trainer_saves(t)))
+            continue;
+        TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
+        trainer_save_later(t);
     }
     if (embed_first_here(t->worker))
         l->stopped = r.stop && t->step < c->steps;
@@ -175,7 +177,8 @@ static enum sotto_status train(struct sotto_worker *worker, void *arg)
 {
     struct loop *l = arg;
     struct sotto_trainer *t;
-    TRY(sotto_trainer_create(&t, worker, l->is.problem, l->is.parameters));
+    TRY(trainer_create(&t, worker, l->is.problem, l->is.parameters,
+                       l->is.checkpoint ? worker->cluster->config->train.save_minutes : 0));
     return sotto_trainer_destroy(t, rounds(l, t));
 }
 

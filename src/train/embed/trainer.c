@@ -1,5 +1,6 @@
 /* One worker's training, round by round: the problem's oracle, a place in the mesh, a method. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -107,8 +108,9 @@ static void close_trainer(struct sotto_trainer *t)
     free(t);
 }
 
-enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
-                                       const struct sotto_problem *theirs, const float *parameters)
+enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
+                                 const struct sotto_problem *theirs, const float *parameters,
+                                 double save_minutes)
 {
     struct sotto_problem problem;
     const struct run_config *c = worker->cluster->config;
@@ -119,13 +121,17 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
         return fail(SOTTO_ENOMEM, "no memory for a trainer");
     t->worker = worker;
     t->lr = -1;
+    t->save_minutes = save_minutes;
+    trainer_save_later(t);
     enum sotto_status st;
     TRY_DONE(EMBED_TAKE(sotto_problem, work, &problem, theirs));
     TRY_DONE(problem_table(&problem, w->size / c->strategy.groups, &t->table));
     if (!parameters)
         TRY_DONE(fail(SOTTO_EINVAL, "there are no parameters to begin with"));
     TRY_DONE(agree(t, parameters));
-    const int threads = cluster_threads(worker->cluster, w);
+    const int threads = cluster_threads(worker->cluster);
+    if (w->rank == 0)
+        cluster_warn_cores(worker->cluster);
     TRY_DONE(cluster_pin(worker->cluster, w, threads));
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads));
     TRY_DONE(open_oracle(t, &problem));
@@ -138,7 +144,8 @@ enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_
                                    .mesh = &t->mesh,
                                    .before = &t->before,
                                    .eval_every = c->train.eval_every,
-                                   .save_every = c->train.save_every};
+                                   .save_every = c->train.save_every,
+                                   .save_seconds = w->ops->go_on ? 0 : 60 * save_minutes};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
@@ -149,6 +156,25 @@ done:
     if (st != SOTTO_OK)
         close_trainer(t);
     return st;
+}
+
+enum sotto_status sotto_trainer_create(struct sotto_trainer **out, struct sotto_worker *worker,
+                                       const struct sotto_problem *problem, const float *parameters)
+{
+    return trainer_create(out, worker, problem, parameters, 0);
+}
+
+void trainer_save_later(struct sotto_trainer *t)
+{
+    const bool ever = t->save_minutes > 0 && t->worker->worker->rank == 0;
+    t->save_at = ever ? clock_now(&clock_real) + 60 * t->save_minutes : INFINITY;
+}
+
+bool trainer_saves(const struct sotto_trainer *t)
+{
+    if (trainer_is_apart(t)) /* what they meet for by rounds, too */
+        return t->save_minutes > 0;
+    return t->round.save || (t->worker->worker->size == 1 && t->plan.save);
 }
 
 enum sotto_status trainer_failed(struct sotto_trainer *t, enum sotto_status st)
@@ -239,6 +265,7 @@ static enum sotto_status round_in_common(struct sotto_trainer *t)
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
     }
     plan->last = step == steps;
+    plan->save = clock_now(&clock_real) >= t->save_at;
     plan->seconds = meter_read(&t->meter).seconds;
     plan->want_norm = step % c->train.log_every == 0 || step == steps;
     meter_start(&t->meter);
