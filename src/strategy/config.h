@@ -132,8 +132,10 @@ bool strategy_async(const struct strategy_config *config);
 int64_t strategy_every(const struct strategy_config *config, char key[OPTION_ROOM],
                        bool *meets_at_end);
 
-/* Warns of options that make little sense for a model of so many parameters. */
-void strategy_warn(const struct strategy_config *config, size_t parameters);
+/* Warns of options that make little sense with this optimizer, or for a model of so many
+ * parameters. */
+void strategy_warn(const struct strategy_config *config, const struct optim_config *optim,
+                   size_t parameters);
 
 /* How many rounds it may take workers that are asked to stop until all of them can; part of one,
  * where rounds can be abandoned. */

@@ -89,12 +89,13 @@ int64_t strategy_every(const struct strategy_config *c, char key[OPTION_ROOM], b
     return m->every(method_own(c, m));
 }
 
-void strategy_warn(const struct strategy_config *c, size_t parameters)
+void strategy_warn(const struct strategy_config *c, const struct optim_config *optim,
+                   size_t parameters)
 {
     const struct method *m = c->replicating;
     const int slices = strategy_owns_all(c) ? 1 : c->workers / c->groups;
     if (m->warn && c->groups > 1)
-        m->warn(method_own(c, m), parameters / (size_t)slices);
+        m->warn(method_own(c, m), optim, parameters / (size_t)slices);
 }
 
 void strategy_trial(struct strategy_config *c, int groups)

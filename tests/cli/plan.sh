@@ -68,6 +68,9 @@ for dry in --dry_run ''; do
     says '^warning: every.n = 5 is more than the 2 steps of this run: its groups train without an exchange'
     succeeds "$sotto" train "${tiny[@]}" --out=far$dry --workers=2 --steps=2 --strategy=striding --rate=1/100000 $dry
     says '^warning: striding.rate = 1/100000 of the [0-9]+ elements that a worker owns: of 100000 steps [0-9]+ exchange nothing$'
+    succeeds "$sotto" train "${tiny[@]}" --out=late$dry --workers=2 --steps=2 --strategy=co2 --tau=2 $dry
+    says '^warning: co2 with adamw and optim.beta1 = 0.9: averages are applied a round late'
+    [ "$(grep -c '^warning' out)" = 1 ] || die "a warning that is not said once: $(cat out)"
 done
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=4 --mesh=2x2 --shard=zero1 --steps=2 --replicate=striding --rate=1/20000 --phase=fixed --dry_run
 says '^warning: striding.rate = 1/20000 .*: the first one is all that is ever exchanged$'
@@ -76,6 +79,10 @@ says '^optimizer: adamw, .*, beta1 0.9, beta2 0.999, weight decay 0.01$'
 succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=striding --rate=1/100 --dry_run
 says '^optimizer: sgd, .*, momentum 0, weight decay 0$'
 ! grep -q '^warning' out || die "a warning without a reason: $(cat out)"
+for calm in --optim.beta1=0 --optim.kind=sgd --workers=1; do # one worker, or no momentum that could be late
+    succeeds "$sotto" train "${tiny[@]}" --out=sends --workers=2 --steps=2 --strategy=co2 --tau=2 $calm --dry_run
+    ! grep -q '^warning' out || die "a warning without a reason: $(cat out)"
+done
 
 # Beside a run that is there it says what would happen, and changes nothing, not even times.
 find new -exec stat -c '%n %Y %s' {} + | sort >before

@@ -751,6 +751,46 @@ static void hear(const char *line, void *arg)
     snprintf(arg, 64, "%s", line);
 }
 
+struct heard {
+    int warnings;
+    char last[512];
+};
+
+static void hear_warning(const char *line, void *arg)
+{
+    struct heard *h = arg;
+    h->warnings++;
+    snprintf(h->last, sizeof h->last, "%s", line);
+}
+
+/* co2's late averages beside AdamW's momentum, once for all workers; not without that momentum, for
+ * one group, or for a method that waits. */
+static void late_momentum(void **state)
+{
+    (void)state;
+    static const char *const calm[] = {
+        "strategy=co2 tau=2 workers=2",
+        "strategy=co2 tau=2 workers=2 kind=adamw momentum=0 beta1=0",
+        "strategy=co2 tau=2 workers=2 kind=adamw momentum=0 beta1=0.5",
+        "strategy=co2 tau=2 workers=1 kind=adamw momentum=0",
+        "strategy=slowmo tau=2 workers=2 kind=adamw momentum=0"};
+    struct lab lab = lab_new();
+    struct heard heard = {0};
+    float x[COUNT];
+    sotto_log(hear_warning, &heard);
+    for (int i = 0; i < 5; i++) {
+        assert_ok(train(&lab, false, calm[i], x, NULL, NULL));
+        if (heard.warnings)
+            fail_with("%s: %s", calm[i], heard.last);
+    }
+    assert_ok(
+        train(&lab, false, "strategy=co2 tau=2 workers=2 kind=adamw momentum=0", x, NULL, NULL));
+    sotto_log(NULL, NULL);
+    assert_int_equal(heard.warnings, 1);
+    assert_non_null(
+        strstr(heard.last, "co2 with adamw and optim.beta1 = 0.9: averages are applied"));
+}
+
 static void alone(void **state)
 {
     (void)state;
@@ -784,15 +824,25 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closed_form),      cmocka_unit_test(threads_equal_virtual),
-        cmocka_unit_test(every_method),     cmocka_unit_test(mixed_precision),
-        cmocka_unit_test(virtual_costs),    cmocka_unit_test(failing_callbacks),
-        cmocka_unit_test(wrong_problems),   cmocka_unit_test(other_sizes),
-        cmocka_unit_test(options),          cmocka_unit_test(own_loop),
-        cmocka_unit_test(resume),           cmocka_unit_test(saving_takes_no_time),
-        cmocka_unit_test(resume_elsewhere), cmocka_unit_test(resume_otherwise),
-        cmocka_unit_test(no_state),         cmocka_unit_test(checkpoint),
-        cmocka_unit_test(saved_by_time),    cmocka_unit_test(alone),
+        cmocka_unit_test(closed_form),
+        cmocka_unit_test(threads_equal_virtual),
+        cmocka_unit_test(every_method),
+        cmocka_unit_test(mixed_precision),
+        cmocka_unit_test(virtual_costs),
+        cmocka_unit_test(failing_callbacks),
+        cmocka_unit_test(wrong_problems),
+        cmocka_unit_test(other_sizes),
+        cmocka_unit_test(options),
+        cmocka_unit_test(own_loop),
+        cmocka_unit_test(resume),
+        cmocka_unit_test(saving_takes_no_time),
+        cmocka_unit_test(resume_elsewhere),
+        cmocka_unit_test(resume_otherwise),
+        cmocka_unit_test(no_state),
+        cmocka_unit_test(checkpoint),
+        cmocka_unit_test(saved_by_time),
+        cmocka_unit_test(late_momentum),
+        cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

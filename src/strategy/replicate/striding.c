@@ -41,8 +41,9 @@ static enum sotto_status resolve(void *own, const struct strategy_config *config
     return SOTTO_OK;
 }
 
-static void warn(const void *own, size_t elements)
+static void warn(const void *own, const struct optim_config *optim, size_t elements)
 {
+    (void)optim;
     const struct striding_config *c = own;
     const int64_t n = c->stride, most = (int64_t)elements;
     if (n <= most)

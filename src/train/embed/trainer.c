@@ -149,6 +149,8 @@ enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
+    if (w->rank == 0)
+        strategy_warn(&c->strategy, &c->optim, table_count(&t->table));
     *out = t;
 done:
     if (st != SOTTO_OK && t->mesh.worker)
