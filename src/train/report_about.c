@@ -38,13 +38,41 @@ static json_t *changed_options(const struct run_config *config)
     return out;
 }
 
+/* True if the model has all sizes that the preset gives; a vocabulary may be the tokenizer's. */
+static bool has_sizes(const struct model_config *m, const struct model_config *preset)
+{
+    return m->arch == preset->arch && m->layers == preset->layers && m->width == preset->width &&
+           m->heads == preset->heads && m->kv_heads == preset->kv_heads &&
+           m->head_width == preset->head_width && m->mlp_width == preset->mlp_width &&
+           m->positions == preset->positions && (!preset->vocab || m->vocab == preset->vocab);
+}
+
+/* "nano", "null oracle"; sizes where no preset has them, such as those of a model in a folder. */
+static void name_model(const struct run *run, char out[OPTION_ROOM])
+{
+    const struct model_config *m = &run->config.model;
+    struct model_config preset = {0};
+    strcpy(preset.preset, m->preset);
+    if (run->config.train.oracle == ORACLE_NULL)
+        strcpy(out, "null oracle");
+    else if (run_has_images(run))
+        snprintf(out, OPTION_ROOM, "%s", archs[m->arch]->name);
+    else if (*m->preset && model_config_resolve(&preset) == SOTTO_OK && has_sizes(m, &preset))
+        strcpy(out, m->preset);
+    else
+        snprintf(out, OPTION_ROOM, "%s of %d layer%s, width %d", archs[m->arch]->name, m->layers,
+                 m->layers == 1 ? "" : "s", m->width);
+}
+
 void report_about(json_t *o, const struct run *run)
 {
     const struct run_config *c = &run->config;
-    char method[OPTION_ROOM], state[32], cluster[CLUSTER_ROOM];
+    char method[OPTION_ROOM], model[OPTION_ROOM], state[32], cluster[CLUSTER_ROOM];
     strategy_describe(&c->strategy, method);
+    name_model(run, model);
     snprintf(state, sizeof state, "%016" PRIx64, run->result.hash);
     put(o, "version", sotto_version());
+    put(o, "model", model);
     put(o, "method", method);
     if (run_keeps(run))
         put(o, "state", state);

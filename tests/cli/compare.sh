@@ -53,7 +53,7 @@ fails_with "fast.lss < slow.loss: runs report no 'lss': did you mean 'loss'?" "$
 succeeds "$sotto" compare rates.ini
 says '^\[1/3\] fast: starts in rates/fast$'
 says '^\[3/3\] slow: loss [0-9.]+, eval_loss [0-9.]+, steps 30$'
-says 'million parameters; cluster: 1 node x 1 worker$'
+says '^llama of [0-9]+ layers?, width [0-9]+, [0-9.]+ million parameters; cluster: 1 node x 1 worker$'
 grep -q '; cluster: 1 node x 1 worker$' rates/table.md || die "table.md has no cluster: $(cat rates/table.md)"
 says '^run +loss  eval_loss  steps$'
 says '^slow +[0-9.]+ +[0-9.]+ +30$'

@@ -45,7 +45,7 @@ for file in config.json model.safetensors tokenizer.json metrics.jsonl; do
 done
 [ "$(ls run/events.out.tfevents.* | wc -l)" = 1 ] || die "no event file"
 # the report tells what was run
-for line in "\"version\": \"$("$sotto" --version | sed 's/sotto //')\"" '"method": "ddp"' '"engine": "threads"' \
+for line in "\"version\": \"$("$sotto" --version | sed 's/sotto //')\"" '"method": "ddp"' '"engine": "threads"' '"model": "llama of 2 layers, width 32"' \
             '"train.steps": "10"' '"model.width": "32"' '"link_inter": ""' '"cluster": "1 node x 1 worker"' '"nodes": 1'; do
     grep -qF -- "$line" run/report.json || die "report.json has no $line: $(cat run/report.json)"
 done

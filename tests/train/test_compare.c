@@ -459,8 +459,9 @@ static void common_ends(void **state)
     strcpy(spec.compare.out, scratch);
     assert_ok(jobs_list(&jobs, &spec));
     assert_ok(results_init(&r, spec.names, 3, 1));
-    put(&r, 0, 0, "{\"parameters\": 2500000, \"cluster\": \"4 nodes x 1 worker; speeds 1,0.5\"}");
-    put(&r, 1, 0, "{\"parameters\": 2500000}");
+    put(&r, 0, 0, "{\"model\": \"nano\", \"parameters\": 2500000, "
+                  "\"cluster\": \"4 nodes x 1 worker; speeds 1,0.5\"}");
+    put(&r, 1, 0, "{\"model\": \"nano\", \"parameters\": 2500000}");
     write_run("a", 10, 2, 8, 6, 0.5);      /* to 1 in 20 s and 80 samples */
     write_run("b", 8, 1, 20, 6, 0.25);     /* to 4 in 8 s and 160         */
     assert_ok(common_find(&c, &jobs, &r)); /* c did not finish */
@@ -526,6 +527,9 @@ static void axes(void **state)
     assert_non_null(strstr(text, "using 5:6 with"));
     free(text);
     assert_false(file_exists(at("loss-bytes.gnuplot"))); /* nothing was sent */
+    curve_cut(&curves[1], AXIS_TIME, 40); /* the curve ends before */
+    curve_cut(&curves[1], AXIS_TIME, 16); /* the round that was under way at 16 s ends at 30 s */
+    assert_int_equal(curves[1].n, 2);
     curve_cut(&curves[1], AXIS_TIME, 15);
     assert_int_equal(curves[1].n, 1);
 }
@@ -884,11 +888,25 @@ static void clusters_differ(void **state)
     put(&r, 1, 0, "{\"cluster\": \"2 nodes x 2 workers; between 1Gbit/s\"}");
     assert_ok(setup_describe(&jobs, &r, setup));
     assert_string_equal(setup, "clusters differ in train.nodes, link.inter; 1ms a micro-batch");
-    put(&r, 0, 0, "{\"parameters\": 2500000}");
-    put(&r, 1, 0, "{\"parameters\": 2500000}");
+    /* The model is what the runs' reports call it, where they agree. */
+    static const char *const models[][3] = {
+        {"\"model\": \"null oracle\", ", "6700000000", "null oracle, 6.7 billion parameters; "},
+        {"\"model\": \"nano\", ", "999600000", "nano, 1 billion parameters; "},
+        {"", "2500000", "2.5 million parameters; "}};
     strcpy(spec.base.train.init, "some/where");
+    for (int i = 0; i < 3; i++) {
+        for (int run = 0; run < 2; run++) {
+            char report[128];
+            snprintf(report, sizeof report, "{%s\"parameters\": %s}", models[i][0], models[i][1]);
+            put(&r, run, 0, report);
+        }
+        assert_ok(setup_describe(&jobs, &r, setup));
+        assert_memory_equal(setup, models[i][2], strlen(models[i][2]));
+    }
+    put(&r, 0, 0, "{\"model\": \"nano\", \"parameters\": 2500000}");
+    put(&r, 1, 0, "{\"model\": \"gpt2 of 2 layers, width 32\", \"parameters\": 2500000}");
     assert_ok(setup_describe(&jobs, &r, setup));
-    assert_memory_equal(setup, "where, 2.5 million parameters; ", 31);
+    assert_memory_equal(setup, "2.5 million parameters; ", 24);
     results_free(&r);
     jobs_free(&jobs);
     spec_free(&spec);

@@ -171,6 +171,8 @@ double curve_end(const struct curve *c, enum axis axis)
 
 void curve_cut(struct curve *c, enum axis axis, double end)
 {
-    while (c->n > 0 && curve_along(&c->points[c->n - 1], axis) > end * (1 + 1e-9))
-        c->n--;
+    int n = 0;
+    while (n < c->n && !(curve_along(&c->points[n], axis) >= end * (1 - 1e-9)))
+        n++;
+    c->n = n < c->n ? n + 1 : n;
 }

@@ -30,7 +30,8 @@ double curve_along(const struct curve_point *p, enum axis axis);
 /* The last place of a curve on the axis; 0: it is not on it. */
 double curve_end(const struct curve *c, enum axis axis);
 
-/* Takes away what lies behind `end` on the axis. */
+/* Ends the curve with its first point at `end` on the axis or past it: a round may be long, and a
+ * run's last evaluation comes when its round is done. */
 void curve_cut(struct curve *c, enum axis axis, double end);
 
 #endif

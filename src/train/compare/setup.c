@@ -21,10 +21,10 @@ static void say(struct setup *s, const char *format, ...)
 }
 
 /* Keys that the line is made of, and whether a run has its own value. */
-enum { MODEL, STEP, CLUSTER, KEYS = CLUSTER + 9 };
+enum { STEP, CLUSTER, KEYS = CLUSTER + 9 };
 static const char *const keys[KEYS] = {
-    "model.preset",  "worker.step", "train.workers", "train.nodes",   "link.intra",   "link.inter",
-    "link.adapters", "link.speed",  "worker.speed",  "worker.jitter", "worker.memory"};
+    "worker.step",   "train.workers", "train.nodes",  "link.intra",    "link.inter",
+    "link.adapters", "link.speed",    "worker.speed", "worker.jitter", "worker.memory"};
 
 static void note_key(void *arg, const char *key, const char *old_value, const char *new_value)
 {
@@ -46,17 +46,22 @@ static enum sotto_status find_own(const struct jobs *jobs, const struct run_conf
     return SOTTO_OK;
 }
 
-/* What training starts from has its own sizes, whatever the preset. */
-static const char *name_model(const struct run_config *c)
+/* The report's text under that key where all reports that have one have the same; else NULL. */
+static const char *shared_text(const struct results *results, const char *key)
 {
-    const char *slash = strrchr(c->train.init, '/');
-    if (*c->train.init)
-        return slash && slash[1] ? slash + 1 : c->train.init;
-    return *c->model.preset ? c->model.preset : "model";
+    const char *shared = NULL;
+    for (int i = 0; i < results->n_runs * results->n_seeds; i++) {
+        const char *text = json_string_value(json_object_get(results->reports[i], key));
+        if (text && shared && strcmp(text, shared) != 0)
+            return NULL;
+        shared = text ? text : shared;
+    }
+    return shared;
 }
 
-static void say_model(struct setup *s, const char *name, const struct results *results)
+static void say_model(struct setup *s, const struct results *results)
 {
+    const char *name = shared_text(results, "model");
     struct spread p = results_spread(results, 0, "parameters");
     for (int run = 1; run < results->n_runs; run++) {
         struct spread other = results_spread(results, run, "parameters");
@@ -67,7 +72,9 @@ static void say_model(struct setup *s, const char *name, const struct results *r
     }
     if (p.n == 0 || p.mean == 0)
         return;
-    say(s, "%s, %.3g million parameters", name, p.mean / 1e6);
+    const bool billions = p.mean >= 999.5e6; /* three digits */
+    say(s, "%s%s%.3g %s parameters", name ? name : "", name ? ", " : "",
+        p.mean / (billions ? 1e9 : 1e6), billions ? "billion" : "million");
 }
 
 /* As the runs' reports say it, or what it is that differs. */
@@ -98,8 +105,7 @@ enum sotto_status setup_describe(const struct jobs *jobs, const struct results *
     *out = '\0';
     TRY(spec_config(jobs->spec, 0, &c));
     TRY(find_own(jobs, &c, own));
-    if (!own[MODEL])
-        say_model(&s, name_model(&c), results);
+    say_model(&s, results);
     say_cluster(&s, results, c.train.time == TIME_VIRTUAL, own);
     if (!own[STEP] && *c.worker.step)
         say(&s, "%s a micro-batch", c.worker.step);
