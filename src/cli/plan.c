@@ -249,7 +249,7 @@ enum sotto_status plan_print(const struct run *run)
     const int64_t rounds = print_length(run);
     if (!*run->checkpoint) { /* else it was said when the run began */
         run_warn_rare(run, rounds);
-        strategy_warn(&run->config.strategy, &run->config.optim, table_count(run->table));
+        run_warn_strategy(run);
     }
     fflush(stdout);
     cluster_warn_cores(&run->cluster);

@@ -132,8 +132,8 @@ bool strategy_async(const struct strategy_config *config);
 int64_t strategy_every(const struct strategy_config *config, char key[OPTION_ROOM],
                        bool *meets_at_end);
 
-/* Warns of options that make little sense with this optimizer, or for a model of so many
- * parameters. */
+/* Warns of options that make little sense with this optimizer (NULL: nothing is computed), or for a
+ * model of so many parameters. */
 void strategy_warn(const struct strategy_config *config, const struct optim_config *optim,
                    size_t parameters);
 

@@ -72,8 +72,8 @@ struct method {
     int64_t (*every)(const void *own);
     const char *every_key;
     bool meets_at_end;
-    /* (optional) Warns of what makes little sense with this optimizer, or where a worker owns so
-     * many elements. */
+    /* (optional) Warns of what makes little sense with this optimizer (NULL: nothing is computed),
+     * or where a worker owns so many elements. */
     void (*warn)(const void *own, const struct optim_config *optim, size_t elements);
 };
 

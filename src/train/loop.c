@@ -228,7 +228,7 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     l->warned = t->step > 0;
     loop_warn_rare(l);
     if (loop_leads(l) && t->step == 0)
-        strategy_warn(&c->strategy, &c->optim, table_count(t->run->table));
+        run_warn_strategy(t->run);
     if (t->step <= loop_tail(l)) { /* a longer run than the one that it goes on from */
         t->tail_loss = 0;
         t->tail_reports = 0;

@@ -56,6 +56,13 @@ bool run_warn_rare(const struct run *run, int64_t rounds)
     return true;
 }
 
+void run_warn_strategy(const struct run *run)
+{
+    const struct run_config *c = &run->config;
+    strategy_warn(&c->strategy, c->train.oracle == ORACLE_NULL ? NULL : &c->optim,
+                  table_count(run->table));
+}
+
 void loop_warn_rare(struct loop *l)
 {
     if (loop_leads(l) && !l->warned)

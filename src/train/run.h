@@ -133,6 +133,9 @@ struct run {
  * said what becomes of that. Whether it was. */
 bool run_warn_rare(const struct run *run, int64_t rounds);
 
+/* Warns of options of the method that make little sense for the run's model and optimizer. */
+void run_warn_strategy(const struct run *run);
+
 static inline bool run_has_images(const struct run *run)
 {
     return run->model.sample.kind != SAMPLE_TOKENS;

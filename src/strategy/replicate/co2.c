@@ -73,14 +73,13 @@ static void warn(const void *config, const struct optim_config *optim, size_t el
     const double most = 0.5;
     (void)config;
     (void)elements;
-    if (optim->kind != OPTIM_ADAMW || optim->beta1 <= most)
+    if (!optim || optim->kind != OPTIM_ADAMW || optim->beta1 <= most)
         return;
-    log_warn(
-        "co2 with adamw and optim.beta1 = %g: averages are applied a round late, which with so "
-        "much inner momentum is unstable at learning rates that suit adamw alone, so that the "
-        "loss stays higher; optim.beta1 = 0 or a lower co2.tau helps, and slowmo and local, "
-        "which wait for their averages, are not affected",
-        optim->beta1);
+    log_warn("co2 with adamw and optim.beta1 = %g: averages are applied a round late, which is "
+             "unstable with that much momentum at rates that suit adamw alone, and the loss stays "
+             "higher: set optim.beta1 = 0, lower co2.tau, or take slowmo or local, which wait for "
+             "their averages",
+             optim->beta1);
 }
 
 struct co2 {
