@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where AdamW, local training, SlowMo and CO2 become unstable on a quadratic: the table of docs/results/co2.md. A minute.
+"""Where AdamW, local training, SlowMo and CO2 become unstable on a quadratic: the table of docs/results/co2.md. Seconds.
 
 A worker's gradient is x in units in which one step with a preconditioned rate h (learning rate times curvature over AdamW's root of
 v, held fixed) moves x by h m, m <- beta1 m + (1 - beta1) x. All workers are alike, so that their average is a worker's x, and m goes

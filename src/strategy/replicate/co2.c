@@ -321,7 +321,7 @@ const struct method method_co2 = {
     .axis = METHOD_REPLICATE,
     .about =
         "CO2: local steps with the average under way behind the next tau steps; what is late is "
-        "penalized, and the outer momentum clipped",
+        "penalized, and the outer momentum clipped; with adamw it wants optim.beta1 = 0",
     METHOD_OPTIONS(struct co2_config, options),
     .resolve = resolve,
     .every = every,
