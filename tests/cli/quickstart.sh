@@ -1,4 +1,4 @@
-# ./quickstart started again where a GPU has come or gone: with stand-ins for what it installs, builds and runs.
+# ./quickstart started again where a GPU has come or gone: with stand-ins for what it installs, builds and runs; and the hashes of experiments.
 . "$(dirname "$0")/lib.bash"
 
 source=$(dirname "$self")/../..
@@ -42,3 +42,20 @@ grep -qx 'device = cuda' quickstart-run-methods/ddp/compare.ini || die "a new on
 fails_with 'Another folder (./quickstart OTHER) makes one on the processor' "${quickstart[@]}"
 succeeds "${quickstart[@]}" other
 grep -qx 'device = cpu' other-methods/ddp/compare.ini || die "another folder"
+
+# What the experiments' scripts make is known by its hash, a file's or a folder's, whatever the order of its files.
+mkdir -p experiments/data/folder
+. "$source/experiments/hashes.bash"
+echo text | tee experiments/data/text.txt experiments/data/folder/b >experiments/data/folder/a
+for name in text.txt folder; do
+    echo "$(hash_of experiments/data/$name | cut -d ' ' -f 1)  data/$name  the package" >>experiments/SHA256
+    is=$(compare_hash experiments/data/$name)
+    [ "$is" = "as recorded" ] || die "$name: $is"
+done
+echo more | tee -a experiments/data/text.txt >>experiments/data/folder/b
+for name in text.txt folder; do
+    is=$(compare_hash experiments/data/$name)
+    [[ $is == "OTHER than recorded, which was made of the package: "* ]] || die "$name has changed: $is"
+done
+is=$(compare_hash experiments/data/folder/a)
+[ "$is" = "of which experiments/SHA256 has no hash" ] || die "no hash: $is"

@@ -528,7 +528,7 @@ static void axes(void **state)
     free(text);
     assert_false(file_exists(at("loss-bytes.gnuplot"))); /* nothing was sent */
     curve_cut(&curves[1], AXIS_TIME, 40); /* the curve ends before */
-    curve_cut(&curves[1], AXIS_TIME, 16); /* the round that was under way at 16 s ends at 30 s */
+    curve_cut(&curves[1], AXIS_TIME, 16); /* the round that runs at 16 s ends at 30 s */
     assert_int_equal(curves[1].n, 2);
     curve_cut(&curves[1], AXIS_TIME, 15);
     assert_int_equal(curves[1].n, 1);

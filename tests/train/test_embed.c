@@ -763,7 +763,7 @@ static void hear_warning(const char *line, void *arg)
     snprintf(h->last, sizeof h->last, "%s", line);
 }
 
-/* co2's late averages beside AdamW's momentum, once for all workers; not without that momentum, for
+/* co2's late averages with AdamW's momentum, once for all workers; not without that momentum, for
  * one group, or for a method that waits. */
 static void late_momentum(void **state)
 {
