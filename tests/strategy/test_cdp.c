@@ -319,12 +319,14 @@ static void variants(const char *placement, bool tied)
                                  .tokens = variant / 3 % 4 == 3,
                                  .nan_at = -1};
         equal_replay(&c, 0);
-        if (variant % 3 == 0)
-            continue;
-        c.is = (struct cdp_case){
-            .placement = placement, .rule = c.is.rule, .n = 4, .clip = 0.1, .nan_at = -1};
-        equal_replay(&c, 1e-6f); /* the norm is a sum of stages */
     }
+    for (int n = 1; n <= 4; n++)
+        for (int rule = n > 1; rule < 2 + has_sync(placement); rule++) {
+            static struct case_ c;
+            c.is = (struct cdp_case){
+                .placement = placement, .rule = rules[rule], .n = n, .clip = 0.1, .nan_at = -1};
+            equal_replay(&c, 1e-6f); /* the norm is a sum of stages */
+        }
 }
 
 static void single_variants(void **state)

@@ -256,7 +256,7 @@ enum sotto_status cdp_round(struct strategy *strategy, const struct plan *plan, 
     buffer_free(&s->whole);
     c->plan = plan;
     c->squares = 0;
-    c->clipped = c->is.together ? 0 : 1;
+    c->clipped = s->is.optim->clip > 0 ? 0 : 1;
     TRY(restart(c));
     if (c->reported == c->t)
         TRY(cdp_hear(c));
