@@ -46,10 +46,15 @@ static struct image_set read_all(const char *train)
     config.holdout = 0;
     l = open_images(&config, DATA_TRAIN);
     struct image_set set = *images_set(l);
-    set.pixels = malloc((size_t)set.count * image_set_bytes(&set));
-    memcpy(set.pixels, images_set(l)->pixels, (size_t)set.count * image_set_bytes(&set));
+    const size_t pixels = (size_t)set.count * image_set_bytes(&set);
+    const size_t labels = (size_t)set.count * sizeof *set.labels;
+    set.pixels = malloc(pixels);
+    set.labels = malloc(labels);
+    assert_true(set.pixels && set.labels);
+    memcpy(set.pixels, images_set(l)->pixels, pixels);
+    memcpy(set.labels, images_set(l)->labels, labels);
     loader_close(l);
-    return set; /* of which only sizes and pixels are there still */
+    return set; /* of which only sizes, pixels and labels are there still */
 }
 
 static enum sotto_status try_open(const char *train, enum data_split split, int size)
@@ -117,7 +122,10 @@ static void idx_files(void **state)
     assert_true(set.height == 2 && set.width == 3 && set.channels == 1);
     for (int i = 0; i < 9 * 6; i++)
         assert_int_equal(set.pixels[i], i / 6 + 5);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(set.labels[i], i % 4);
     free(set.pixels);
+    free(set.labels);
     assert_int_equal(image_format_of(folder), DATA_IDX);
     assert_ok(file_join(path, folder, "t10k-images-idx3-ubyte"));
     assert_int_equal(image_format_of(path), DATA_IDX);
@@ -137,7 +145,10 @@ static void cifar_100(void **state)
     assert_int_equal(set.count, 7);
     assert_int_equal(set.classes, 100);
     assert_int_equal(set.pixels[3 * 33 + 2], cifar_value(95, 2, 33));
+    for (int i = 0; i < 7; i++) /* of two labels, the fine one */
+        assert_int_equal(set.labels[i], (95 + i) % 100);
     free(set.pixels);
+    free(set.labels);
     /* Tokens are called train.bin, too. */
     make_folder("tokens");
     make_counting("tokens/train.bin", 0, 500, 500);
@@ -356,7 +367,16 @@ static void middle_of_its_own_size(void **state)
     image_set_free(&set);
 }
 
-/* Pixels of the whole image are cut at whole ones: 6 x 9 by Pillow to 5 x 7, columns 1 to 5. */
+/* Rows of `from` (width x height values) as columns of `to`. */
+static void transpose_ground(const uint8_t *from, int height, int width, uint8_t *to)
+{
+    for (int y = 0; y < height; y++)
+        for (int x = 0; x < width; x++)
+            to[x * height + y] = from[y * width + x];
+}
+
+/* Pixels of the whole image are cut at whole ones: 6 x 9 by Pillow to 5 x 7, columns 1 to 5; and
+ * 9 x 6 to 7 x 5, rows 1 to 5. */
 static void filters(void **state)
 {
     (void)state;
@@ -374,13 +394,18 @@ static void filters(void **state)
         [FILTER_NEAREST] = {29,  87,  116, 145, 203, 77,  149, 185, 221, 37,  173, 17, 67,
                             117, 217, 221, 79,  136, 193, 51,  13,  141, 205, 13,  141},
     };
-    uint8_t ground[54];
-    const struct picture p = {6, 9, 1, ground};
+    uint8_t ground[54], turned[54], want_turned[25];
+    const struct picture p = {6, 9, 1, ground}, tall = {9, 6, 1, turned};
     make_ground(ground, 6, 9);
+    transpose_ground(ground, 6, 9, turned);
     for (int f = 0; f <= FILTER_NEAREST; f++) {
         struct picture out = {5, 5, 1, NULL};
         assert_ok(picture_resize(&p, DATA_CROP, 1, (enum picture_filter)f, &out));
         assert_close(out.pixels, want[f], 25);
+        free(out.pixels);
+        transpose_ground(want[f], 5, 5, want_turned);
+        assert_ok(picture_resize(&tall, DATA_CROP, 1, (enum picture_filter)f, &out));
+        assert_close(out.pixels, want_turned, 25);
         free(out.pixels);
         out = (struct picture){15, 5, 1, NULL}; /* of which centres lie between two pixels */
         assert_ok(picture_resize(&p, DATA_STRETCH, 1, (enum picture_filter)f, &out));
