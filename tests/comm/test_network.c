@@ -106,6 +106,32 @@ static void parts_of_streams(void **state)
     network_close(net);
 }
 
+/* All streams of a flow that another side holds up count where it is wide: 0 -> 1 enters worker 1
+ * in 10 streams of 10 bytes a second, leaves worker 0 in 3 of them, and 70 are left for 0 -> 2. */
+static void wide_flows(void **state)
+{
+    (void)state;
+    for (int streams = 1; streams <= 4; streams++) {
+        const struct link_model links = {.intra = {100, 0}};
+        const int node[4] = {0};
+        struct network *net;
+        struct letter l[2];
+        assert_ok(network_open(&net, &links, node, 4));
+        for (int i = 0; i < 2; i++) {
+            const struct hop hop = network_hop(net, 0, i + 1);
+            l[i] = (struct letter){.flow.ended = letter_ended, .flow.n = 2, .number = i};
+            l[i].flow.use = l[i].use;
+            l[i].use[0] = (struct network_use){.side = hop.side[0], .streams = i ? 1 : streams};
+            l[i].use[1] = (struct network_use){.side = hop.side[1], .streams = i ? 1 : 10};
+            assert_ok(network_reserve(net));
+            network_start(net, &l[i].flow, i ? 100 - 10 * streams : 10, 0);
+        }
+        finish(net);
+        assert_true(near(end_time[0], 1) && near(end_time[1], 1));
+        network_close(net);
+    }
+}
+
 /* Adapters: two of a node serve places in turn, a slow node's are slow, other ways are none's. */
 static void adapters(void **state)
 {
@@ -315,7 +341,7 @@ int main(void)
         cmocka_unit_test(shares),       cmocka_unit_test(parts_of_streams),
         cmocka_unit_test(adapters),     cmocka_unit_test(two_lanes),
         cmocka_unit_test(many_at_once), cmocka_unit_test(made_of_messages),
-        cmocka_unit_test(mixed_rings),
+        cmocka_unit_test(mixed_rings),  cmocka_unit_test(wide_flows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

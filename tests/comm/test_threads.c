@@ -224,6 +224,24 @@ static void parse_links(void **state)
     assert_true(fabs(l.bandwidth - 25e9) < 1 && fabs(l.latency - 2e-6) < 1e-15);
     assert_ok(link_parse(&l, "none"));
     assert_true(l.bandwidth == 0 && l.latency == 0);
+    static const struct {
+        const char *text;
+        double bandwidth, latency;
+    } units[] = {
+        {"3B/s", 3, 0},           {"3kB/s,7s", 3e3, 7},     {"3MB/s,7ms", 3e6, 7e-3},
+        {"3GB/s,7us", 3e9, 7e-6}, {"32bit/s,7ns", 4, 7e-9}, {"3kbit/s", 375, 0},
+        {"3Mbit/s", 375e3, 0},    {"3Gbit/s", 375e6, 0},
+    };
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        double rate;
+        assert_ok(link_parse(&l, units[i].text));
+        assert_true(fabs(l.bandwidth / units[i].bandwidth - 1) < 1e-12);
+        assert_true(fabs(l.latency - units[i].latency) <= 1e-12 * units[i].latency);
+        if (l.latency == 0) {
+            assert_ok(link_parse_rate(&rate, units[i].text));
+            assert_true(rate == l.bandwidth);
+        }
+    }
     static const char *const wrong[] = {"fast",        "100",         "100Mbit",    "0B/s",
                                         "1GB/s,",      "1GB/s,2",     "-1GB/s,2us", "1GB/s,2us,3",
                                         "1e300B/s,1s", "1B/s,1e300s", "1e-9B/s"};
