@@ -229,15 +229,19 @@ static void ties(void **state)
     const struct {
         struct tiles t;
         float m[256];
-        double want[5];
+        double want[33];
     } cases[] = {
         {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 4, .stride = 64}, {0}, {0, 1, 2, 3}},
         {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 5, .stride = 64}, {0}, {0, 1, 2, 3, 4}},
         {{.ny = 1, .nx = 1, .h = 1, .w = 256, .keep = 5, .stride = 256}, {0}, {0, 1, 2, 3, 4}},
         {{.ny = 1, .nx = 1, .h = 1, .w = 4, .keep = 3, .stride = 4}, {1, 0, 0, -1}, {0, 1, 3}},
         {{.ny = 1, .nx = 1, .h = 64, .w = 64, .keep = 5, .stride = 64}, {0}, {0, 1, 2, 3, 4}},
+        {{.ny = 1, .nx = 1, .h = 1, .w = 64, .keep = 33, .stride = 64},
+         {[0] = 1, [63] = -1}, /* all even coefficients are 0, no odd one is */
+         {0,  1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+          33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63}},
     };
-    for (int i = 0; i < 5; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lab lab;
         lab_open(&lab, test_device(), NULL, cases[i].t, DTYPE_F32, 1);
         lab.dev.ops->fill(&lab.dev, lab.m.view, lab.count, 0);
