@@ -1,6 +1,7 @@
 /* Whole runs in miniature: trained, stopped, resumed, refused. */
 #include "train/fixture.h"
 
+#include "train/save.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
@@ -223,6 +224,72 @@ static void resume_after_a_crash(void **state)
     assert_same_metrics(&r, &c);
 }
 
+static void assert_same_files(const char *a, const char *b)
+{
+    char *x, *y;
+    size_t size[2];
+    assert_ok(file_read(at(a), 1 << 26, &x, &size[0]));
+    assert_ok(file_read(at(b), 1 << 26, &y, &size[1]));
+    assert_int_equal(size[0], size[1]);
+    assert_memory_equal(x, y, size[0]);
+    free(x);
+    free(y);
+}
+
+/* A crash between a checkpoint and its publication leaves an older model in the run's folder, or
+ * none: a run that goes on publishes, also where it has no step left to make. */
+static void resume_publishes(void **state)
+{
+    (void)state;
+    static const char *const options[] = {"train.save_every=2", NULL};
+    struct watcher w;
+    struct run_config c = configure("unpublished", options);
+    assert_ok(train(&c, &w, -1));
+    c.train.resume = true;
+    for (int older = 0; older < 2; older++) {
+        assert_ok(file_remove_tree(at("unpublished/model.safetensors")));
+        if (older)
+            assert_ok(file_link(at("unpublished/checkpoints/step-00000004/model.safetensors"),
+                                at("unpublished/model.safetensors")));
+        assert_ok(train(&c, &w, -1));
+        assert_int_equal(w.steps, 0);
+        assert_same_files("unpublished/model.safetensors",
+                          "unpublished/checkpoints/step-00000005/model.safetensors");
+    }
+}
+
+/* A checkpoint with a file that cannot be read takes the place of no other. */
+static void unreadable_checkpoints(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"config.json", "model.safetensors", "state.safetensors",
+                                        "sotto.ini"};
+    static const char *const options[] = {"train.keep=1", NULL};
+    char folder[FILE_PATH_ROOM], from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
+    struct watcher w;
+    struct run_config c = configure("unreadable", options);
+    assert_ok(train(&c, &w, -1));
+    c.train.resume = true;
+    for (int damaged = 0; damaged < 4; damaged++) {
+        int64_t step;
+        struct run run;
+        struct checkpoint next;
+        assert_ok(run_open(&run, &c, NULL));
+        assert_ok(checkpoint_begin(&next, &run.dir, N + 1));
+        for (int i = 0; i < 4; i++) {
+            assert_ok(file_join(from, run.checkpoint, files[i]));
+            assert_ok(file_join(to, next.folder, files[i]));
+            assert_ok(i == damaged ? file_write(to, "[damaged", 8) : file_link(from, to));
+        }
+        const enum sotto_status st = save_commit(&run, &next, SOTTO_OK);
+        run_close(&run);
+        assert_fails(st, SOTTO_EFORMAT, files[damaged]);
+        assert_ok(checkpoint_latest(c.train.out, &step, folder));
+        assert_int_equal(step, N);
+    }
+    assert_true(hash_at(c, N) == w.hash[N]);
+}
+
 /* A folder with a run in it is refused unless it is to be resumed; resuming a finished run does
  * nothing; resuming an empty folder starts. */
 static void used_folders(void **state)
@@ -277,6 +344,14 @@ static void changed_models(void **state)
     static const char *const same[] = {"train.resume=true", NULL};
     c = configure("changed", same);
     assert_true(hash_at(c, N) == hash); /* refusals harmed nothing */
+    static const char *const plain[] = {"optim.kind=sgd", "optim.momentum=0", NULL};
+    c = configure("changed.sgd", plain);
+    assert_ok(train(&c, &w, -1));
+    c = configure("changed.sgd", sgd + 1); /* plain SGD keeps nothing */
+    c.train.resume = true;
+    set(&c, "optim.kind=adamw");
+    assert_ok(train(&c, &w, -1));
+    assert_int_equal(w.steps, 1);
 }
 
 static void refused(const char *option, enum sotto_status code, const char *part)
@@ -337,6 +412,32 @@ static void nothing_to_judge(void **state)
     static const char *const unsaved[] = {"train.keep_best=true", "train.save=false", NULL};
     struct run_config c = configure("refused", unsaved);
     assert_fails(train(&c, &w, -1), SOTTO_EINVAL, "train.save = false keeps nothing");
+}
+
+/* Tokens to evaluate on count in the vocabulary as those to train on do: where it is chosen, and
+ * where the model has one. */
+static void vocabulary_of_validation(void **state)
+{
+    (void)state;
+    struct run run;
+    write_tokens(at("valid.tok"), 400, 61);
+    for (int vocab = 0; vocab <= 61; vocab += vocab < 60 ? 60 : 1) {
+        char name[32];
+        snprintf(name, sizeof name, "valid.%d", vocab);
+        struct run_config c = configure(name, NULL);
+        strcpy(c.data.valid, at("valid.tok"));
+        c.model.vocab = vocab;
+        if (vocab == 60) {
+            assert_fails(run_open(&run, &c, NULL), SOTTO_EINVAL,
+                         "a vocabulary of 61 tokens, the model has 60");
+            continue;
+        }
+        assert_ok(run_open(&run, &c, NULL));
+        assert_int_equal(run.config.model.vocab, 61);
+        if (vocab == 0)
+            assert_ok(run_train(&run));
+        run_close(&run);
+    }
 }
 
 /* A flag that is up from the start stops before the first round. */
@@ -718,6 +819,11 @@ static void start_from_a_model(void **state)
     free(flat);
     assert_ok(run_train(&run));
     run_close(&run);
+    from.train.resume = true; /* with the default preset, which was not asked for */
+    from.train.steps = 4;
+    assert_ok(train(&from, &w, -1));
+    assert_int_equal(w.steps, 1);
+    from.train.resume = false;
     from.model.layers = 3;
     strcpy(from.train.out, at("tuned.2"));
     assert_fails(run_open(&run, &from, NULL), SOTTO_EINVAL, "model.layers = 3, but the model in");
@@ -805,10 +911,13 @@ int main(void)
         cmocka_unit_test(resume_variants),
         cmocka_unit_test(resume_with_another_cut),
         cmocka_unit_test(resume_after_a_crash),
+        cmocka_unit_test(resume_publishes),
+        cmocka_unit_test(unreadable_checkpoints),
         cmocka_unit_test(used_folders),
         cmocka_unit_test(changed_models),
         cmocka_unit_test(bad_settings),
         cmocka_unit_test(nothing_to_judge),
+        cmocka_unit_test(vocabulary_of_validation),
         cmocka_unit_test(stopped_at_once),
         cmocka_unit_test(nothing_is_saved),
         cmocka_unit_test(divergence),
