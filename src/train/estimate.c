@@ -168,9 +168,21 @@ static enum sotto_status count_state(struct strategy *s, const struct mesh *mesh
     return st;
 }
 
+/* Groups without common rounds evaluate the real parameters, and save, where all meet. */
+static enum sotto_status try_meeting(struct strategy *s, struct plan plan)
+{
+    struct round round = {0};
+    const struct view *theta;
+    plan.stop = true;
+    while (!round.meet)
+        TRY(s->ops->round(s, &plan, &round));
+    return s->ops->gather(s, &theta);
+}
+
 static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
 {
-    struct account *account = &((struct accounts *)arg)->account[seat->mesh->worker->rank];
+    const struct accounts *all = arg;
+    struct account *account = &all->account[seat->mesh->worker->rank];
     struct strategy *s = seat->s;
     struct round round;
     const struct view *theta;
@@ -183,12 +195,14 @@ static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
         TRY(asked_add(seat->asked, ASKED_PAUSE, 0, 0));
         TRY(s->ops->round(s, &plan, &round));
     }
-    TRY(count_state(s, seat->mesh, &account->parcel));
-    for (int c = 0; c < MEMORY_CATEGORIES; c++)
-        account->memory[c] = seat->memory->peak[c];
     account->asked = *seat->asked;
     *seat->asked = (struct asked){0};
     account->notes = *seat->notes;
+    if (strategy_async(&all->run->config.strategy))
+        TRY(try_meeting(s, plan));
+    TRY(count_state(s, seat->mesh, &account->parcel));
+    for (int c = 0; c < MEMORY_CATEGORIES; c++)
+        account->memory[c] = seat->memory->peak[c];
     return SOTTO_OK;
 }
 

@@ -55,7 +55,8 @@ static void assert_estimate(const struct run *run, const struct estimate *e, con
             is += (double)run->result.worker[r].memory[c];
         if (c == MEMORY_SCRATCH)
             more = workers * (strcmp(run->config.train.device, "cuda") ? KERNELS : PAGES);
-        if (c == MEMORY_COMMUNICATION && far && strstr(name, "placement"))
+        if (c == MEMORY_COMMUNICATION && far &&
+            (strstr(name, "placement") || strstr(name, "async")))
             more = is;
         if (c == MEMORY_CHECKPOINT)
             more = 2 * workers * NAMES;
@@ -122,8 +123,9 @@ static void refusals(void **state)
 static void as_estimated(void **state)
 {
     (void)state;
-    static const char *const methods[] = {"ddp",  "zero1",     "fsdp", "dpu",    "acco-wp",
-                                          "acco", "local-sgd", "co2",  "diloco", "slowmo"};
+    static const char *const methods[] = {"ddp",     "zero1",  "fsdp",        "dpu",
+                                          "acco-wp", "acco",   "local-sgd",   "co2",
+                                          "diloco",  "slowmo", "async-diloco"};
     const char *const shapes[][4] = {
         {"train.workers=1"},
         {"train.workers=4"},
@@ -145,6 +147,8 @@ static void as_estimated(void **state)
             struct run_config *c = configure(options);
             if (i == 3)
                 set(c, shapes[i][3]);
+            if (strcmp(methods[m], "async-diloco") == 0)
+                set(c, "async-diloco.H=1"); /* it saves before its last push, too */
             assert_ok(run_open(&run, c, NULL));
             assert_ok(estimate_run(&run, &e));
             assert_ok(run_train(&run));
@@ -339,6 +343,47 @@ static void too_large(void **state)
     free(c);
 }
 
+/* What is advised where memory lacks is to make smaller what takes most of it. */
+static void advice(void **state)
+{
+    (void)state;
+    static const char *const large[] = {"model.layers=2", "model.width=512", "model.heads=2",
+                                        "model.positions=16", NULL};
+    static const char *const narrow[] = {"model.layers=1", "model.width=16", "model.heads=2",
+                                         "model.positions=64", NULL};
+    static const char *const resnet[] = {"model.preset=resnet8", "resnet.depths=1,1",
+                                         "resnet.widths=32,64", NULL};
+    static const struct {
+        const char *const *model;
+        const char *options[2], *says;
+    } cases[] = {
+        {large, {"train.workers=1"}, ". A smaller model, or MPI ranks on several machines"},
+        {large, {"train.workers=2"}, ". A smaller model, fewer workers, or a shard method"},
+        {narrow, {"train.batch=64"}, ". A smaller train.batch or train.seq, or"},
+        {narrow, {"train.threads=64"}, ". A smaller train.threads, each of which"},
+        {narrow,
+         {"train.batch=512", "train.threads=4"},
+         ". A smaller train.batch or train.seq, or"},
+        {resnet, {"train.batch=64"}, ". A smaller train.batch, or train.recompute"},
+    };
+    make_folder("views");
+    make_quarters("views/train-images-idx3-ubyte", "views/train-labels-idx1-ubyte", 128, 16, 1);
+    assert_int_equal(setenv("SOTTO_APART_MEMORY", "64K", 1), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct run run;
+        struct run_config *c = configure_model(
+            cases[i].model, (const char *[]){"train.device=apart", "train.check_memory=false",
+                                             cases[i].options[0], cases[i].options[1], NULL});
+        if (cases[i].model == resnet)
+            strcpy(c->data.train, at("views"));
+        assert_ok(run_open(&run, c, NULL));
+        assert_fails(estimate_check(&run), SOTTO_ENOMEM, cases[i].says);
+        run_close(&run);
+        free(c);
+    }
+    assert_int_equal(unsetenv("SOTTO_APART_MEMORY"), 0);
+}
+
 /* A checkpoint's memory is in the account while it is written, and no longer. */
 static void on_saved(void *arg, int64_t step, const char *folder)
 {
@@ -379,7 +424,7 @@ int main(void)
         cmocka_unit_test(given_back),     cmocka_unit_test(cyclic),
         cmocka_unit_test(refusals),       cmocka_unit_test(scratch_of_kernels),
         cmocka_unit_test(kept_by_many),   cmocka_unit_test(scratch_of_logits),
-        cmocka_unit_test(further_groups),
+        cmocka_unit_test(further_groups), cmocka_unit_test(advice),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
