@@ -415,6 +415,39 @@ static void filters(void **state)
     }
 }
 
+/* What is cut out of images of any shape is the middle of the whole image, whose shorter side is
+ * brought to a length, and the longer one with it, or which is as large as fills what is cut. */
+static void middles(void **state)
+{
+    (void)state;
+    static const struct {
+        int height, width, edge, whole_height, whole_width, out_height, out_width;
+    } cases[] = {
+        {6, 9, 5, 5, 7, 4, 4}, {6, 9, 5, 5, 7, 3, 5}, {6, 9, 5, 5, 7, 5, 3}, {9, 6, 5, 7, 5, 5, 3},
+        {9, 6, 5, 7, 5, 3, 5}, {8, 8, 6, 6, 6, 5, 4}, {8, 8, 6, 6, 6, 4, 5}, {8, 8, 4, 6, 6, 4, 6},
+        {8, 8, 4, 6, 6, 6, 4}, {6, 9, 4, 6, 9, 6, 4}, {9, 6, 4, 9, 6, 4, 6}, {6, 9, 4, 4, 6, 4, 6},
+        {4, 9, 3, 3, 6, 3, 5}, {4, 9, 3, 4, 9, 4, 3},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int height = cases[i].out_height, width = cases[i].out_width;
+        uint8_t ground[128], want[64];
+        const struct picture p = {cases[i].height, cases[i].width, 1, ground};
+        struct picture whole = {cases[i].whole_height, cases[i].whole_width, 1, NULL};
+        struct picture out = {height, width, 1, NULL};
+        make_ground(ground, p.height, p.width);
+        assert_ok(picture_resize(&p, DATA_STRETCH, 1, FILTER_BILINEAR, &whole));
+        const int down = (whole.height - height) / 2, right = (whole.width - width) / 2;
+        for (int y = 0; y < height; y++)
+            for (int x = 0; x < width; x++)
+                want[y * width + x] = whole.pixels[(y + down) * whole.width + x + right];
+        const double keep = (double)(height < width ? height : width) / cases[i].edge;
+        assert_ok(picture_resize(&p, DATA_CROP, keep, FILTER_BILINEAR, &out));
+        assert_close(out.pixels, want, height * width);
+        free(whole.pixels);
+        free(out.pixels);
+    }
+}
+
 static const char *damaged(const char *name, const void *data, size_t size)
 {
     make_folder("bad");
@@ -590,13 +623,14 @@ static void too_large(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(idx_files),        cmocka_unit_test(cifar_100),
-        cmocka_unit_test(class_folders),    cmocka_unit_test(png_files),
-        cmocka_unit_test(png_gamma),        cmocka_unit_test(classes_of_a_model),
-        cmocka_unit_test(resized),          cmocka_unit_test(middle_of_its_own_size),
-        cmocka_unit_test(filters),          cmocka_unit_test(hostile_cifar),
-        cmocka_unit_test(hostile_idx),      cmocka_unit_test(hostile_gzip),
-        cmocka_unit_test(hostile_pictures), cmocka_unit_test(too_large),
+        cmocka_unit_test(idx_files),     cmocka_unit_test(cifar_100),
+        cmocka_unit_test(class_folders), cmocka_unit_test(png_files),
+        cmocka_unit_test(png_gamma),     cmocka_unit_test(classes_of_a_model),
+        cmocka_unit_test(resized),       cmocka_unit_test(middle_of_its_own_size),
+        cmocka_unit_test(filters),       cmocka_unit_test(middles),
+        cmocka_unit_test(hostile_cifar), cmocka_unit_test(hostile_idx),
+        cmocka_unit_test(hostile_gzip),  cmocka_unit_test(hostile_pictures),
+        cmocka_unit_test(too_large),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

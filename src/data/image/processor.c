@@ -204,7 +204,7 @@ static enum sotto_status get_sides(const json_t *json, const struct processor_ki
     p->height = *crops ? crop_height : height;
     p->width = *crops ? crop_width : width;
     if (*crops && height > 0)
-        p->keep = fmin(1, fmin((double)crop_height / height, (double)crop_width / width));
+        p->keep = fmin(1, fmin(crop_height, crop_width) / fmin(height, width));
     else if (!*crops && height == width && kind == &kind_convnext)
         set_convnext(p, json);
     return p->keep > 0.01 && p->keep <= 1
@@ -265,11 +265,13 @@ static json_t *list_of(const float *values, int n)
     return list;
 }
 
-/* Large images are cut as CLIP's are: ConvNext's would be stretched. */
+/* Large images are cut as CLIP's are: ConvNext's would be stretched; and those that are not square.
+ */
 static json_t *crop_to_json(const struct image_processor *p)
 {
-    const int edge = (int)lround(p->height / p->keep);
-    if (p->height < LARGE)
+    const int shorter = p->height < p->width ? p->height : p->width;
+    const int edge = (int)lround(shorter / p->keep);
+    if (p->height < LARGE && p->height == p->width)
         return json_pack("{s:s, s:{s:i}, s:f}", "image_processor_type", "ConvNextImageProcessor",
                          "size", "shortest_edge", p->height, "crop_pct", p->keep);
     return json_pack("{s:s, s:{s:i}, s:b, s:{s:i, s:i}}", "image_processor_type",
@@ -280,7 +282,7 @@ static json_t *crop_to_json(const struct image_processor *p)
 json_t *processor_to_json(const struct image_processor *p)
 {
     json_t *json =
-        p->resize == DATA_CROP && p->height == p->width
+        p->resize == DATA_CROP && (p->height == p->width || p->keep < 1)
             ? crop_to_json(p)
             : json_pack("{s:s, s:{s:i, s:i}}", "image_processor_type", "ViTImageProcessor", "size",
                         "height", p->height, "width", p->width);

@@ -10,7 +10,7 @@
 struct image_processor {
     int height, width; /* 0: not said */
     int resize;        /* enum data_resize */
-    double keep;       /* share of the shorter side that is seen, 1: all */
+    double keep;       /* the shorter side of what is seen, of the whole image's; 1: all */
     enum picture_filter filter;
     struct image_norm norm;
 };

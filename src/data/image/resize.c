@@ -97,15 +97,26 @@ static void resize_columns(const float *rows, size_t line, const struct window *
         }
 }
 
-/* How large the whole image would be if its middle filled `out`: in whole pixels, so that the part
+/* How large the whole image is when one side has so many pixels: in whole pixels, so that a part
  * begins at one, as torchvision and transformers have it. */
+static void scale_by(const struct picture *p, bool by_height, double edge, double *height,
+                     double *width)
+{
+    *height = by_height ? edge : floor(edge * p->height / p->width);
+    *width = by_height ? floor(edge * p->width / p->height) : edge;
+}
+
+/* How large the whole image is of which the middle becomes `out`: its shorter side is that of `out`
+ * and what is not kept of it, or as much longer as `out` needs to be filled. */
 static void whole_size(const struct picture *p, const struct picture *out, double keep,
                        double *height, double *width)
 {
+    const int shorter = out->height < out->width ? out->height : out->width;
     const bool by_height = (double)out->height * p->width >= (double)out->width * p->height;
-    const double edge = floor((by_height ? out->height : out->width) / keep + 1e-6);
-    *height = by_height ? edge : fmax(out->height, floor(edge * p->height / p->width));
-    *width = by_height ? fmax(out->width, floor(edge * p->width / p->height)) : edge;
+    scale_by(p, p->height <= p->width, floor(shorter / keep + 1e-6), height, width);
+    if (*height >= out->height && *width >= out->width)
+        return;
+    scale_by(p, by_height, by_height ? out->height : out->width, height, width);
 }
 
 /* Elements of the result from the middle of `from` elements that would be brought to `whole`. */
