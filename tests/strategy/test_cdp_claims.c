@@ -322,6 +322,7 @@ static void check_count(enum cdp_placement placement, enum cdp_rule rule, int n,
     assert_int_equal(c.states, want.states);
     assert_int_equal(c.sum, want.sum);
     assert_int_equal(c.hops, want.hops);
+    assert_int_equal(c.most, want.most);
     assert_int_equal(c.activation, c.gradient);
 }
 
@@ -335,13 +336,14 @@ static void test_count(void **state)
         check_count(CDP_SINGLE, CDP_V2, n,
                     (struct cdp_count){1, half, half, n + 2 * n / 3, n, .hops = 0});
         check_count(CDP_DP, CDP_SYNC, n,
-                    (struct cdp_count){n, n, n * n, n, n, .sum = ring, .hops = 2 * (n - 1)});
+                    (struct cdp_count){n, n, n * n, n, n, .sum = ring, .most = 2 * (n - 1),
+                                       .hops = 2 * (n - 1)});
         check_count(CDP_DP, CDP_V2, n,
-                    (struct cdp_count){n, n, half, n, n, .sum = ring, .hops = 1});
-        check_count(CDP_PP, CDP_V2, n, (struct cdp_count){n, n, half, 2, 1, .hops = 1});
+                    (struct cdp_count){n, n, half, n, n, .sum = ring, .most = 1, .hops = 1});
+        check_count(CDP_PP, CDP_V2, n, (struct cdp_count){n, n, half, 2, 1, .most = 1, .hops = 1});
         check_count(CDP_MP, CDP_V2, n,
-                    (struct cdp_count){half, 1, half, 1, 1, .sum = ring / 2, .hops = 1});
-        struct cdp_count zero = {n, n, half, 2, 1, .hops = 1};
+                    (struct cdp_count){half, 1, half, 1, 1, .sum = ring / 2, .most = 2, .hops = 1});
+        struct cdp_count zero = {n, n, half, 2, 1, .most = 1, .hops = 1};
         zero.sum = 2 * n * (n - 1) - 2 * (n - 1); /* all moves but those of an empty sum */
         check_count(CDP_ZERO, CDP_V2, n, zero);
         zero.sum +=
