@@ -107,6 +107,41 @@ static void resume_otherwise(void **state)
     }
 }
 
+/* The place in the data that a checkpoint tells, in micro-batches. */
+static int64_t place_in_data(const char *out, int step)
+{
+    char path[96];
+    int64_t place = -1;
+    struct state_visitor v;
+    snprintf(path, sizeof path, "%s/checkpoints/step-%08d/state.safetensors", out, step);
+    assert_ok(state_loader_open(&v, at(path)));
+    assert_ok(state_count(&v, "microbatches", &place, 1000));
+    state_free(&v);
+    return place;
+}
+
+/* After a method whose micro-batches are no multiple of the stages the first step is the first one
+ * of which no data were used. */
+static void after_another_method(void **state)
+{
+    (void)state;
+    for (int workers = 1; workers <= 4; workers++) {
+        char out[32], text[64];
+        snprintf(out, sizeof out, "after.%d", workers);
+        snprintf(text, sizeof text, "train.workers=%d", workers);
+        struct run_config c = configure(out, "single", "v2", STAGES), other = configure_run(out);
+        other.model = c.model;
+        other.optim = c.optim;
+        set(&other, "train.batch=2");
+        set(&other, "train.threads=1");
+        set(&other, text);
+        train(&other, 5);
+        assert_int_equal(place_in_data(out, 5), 5 * workers);
+        train(&c, 6);
+        assert_int_equal(place_in_data(out, 6), STAGES * ((5 * workers + STAGES - 1) / STAGES + 1));
+    }
+}
+
 static size_t activations(const char *rule, int stages)
 {
     struct run_config c = configure("memory", "single", rule, stages);
@@ -211,8 +246,9 @@ static void steady_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resume), cmocka_unit_test(resume_otherwise), cmocka_unit_test(memory),
-        cmocka_unit_test(rooms),  cmocka_unit_test(steady_time),
+        cmocka_unit_test(resume),      cmocka_unit_test(resume_otherwise),
+        cmocka_unit_test(memory),      cmocka_unit_test(rooms),
+        cmocka_unit_test(steady_time), cmocka_unit_test(after_another_method),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }
