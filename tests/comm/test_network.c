@@ -335,13 +335,41 @@ static void mixed_rings(void **state)
     network_close(net);
 }
 
+/* A side that no hop of the ring goes through may be the one that straight ways wait for: of a slow
+ * node's workers the first and the last have an adapter each, the two between them share one. */
+static void slowest_of_straight_ways(void **state)
+{
+    (void)state;
+    const int node[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, worker[] = {1, 3, 6, 8, 9};
+    const int node_of[] = {0, 0, 0, 0, 1};
+    const double speed[] = {0.1, 1}, block = 1e5;
+    const struct link_model links = {.inter = {1, 0.25}, .adapters = 3, .speed = speed};
+    struct network *net;
+    struct way way;
+    double seconds;
+    assert_ok(network_open(&net, &links, node, 10));
+    way_open(&way, net, worker, node_of, 5);
+    assert_ok(way_seconds(
+        &way, (struct way_call){.call = COMM_REDUCE_SCATTER, .bytes = 5 * block, .bf16 = true},
+        &seconds));
+    assert_true(
+        near(seconds, 2 * block / 0.1 + 4 * 0.25)); /* both send a block to the other node */
+    way_close(&way);
+    network_close(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares),       cmocka_unit_test(parts_of_streams),
-        cmocka_unit_test(adapters),     cmocka_unit_test(two_lanes),
-        cmocka_unit_test(many_at_once), cmocka_unit_test(made_of_messages),
-        cmocka_unit_test(mixed_rings),  cmocka_unit_test(wide_flows),
+        cmocka_unit_test(shares),
+        cmocka_unit_test(parts_of_streams),
+        cmocka_unit_test(adapters),
+        cmocka_unit_test(two_lanes),
+        cmocka_unit_test(many_at_once),
+        cmocka_unit_test(made_of_messages),
+        cmocka_unit_test(mixed_rings),
+        cmocka_unit_test(wide_flows),
+        cmocka_unit_test(slowest_of_straight_ways),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

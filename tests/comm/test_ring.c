@@ -7,6 +7,7 @@
 #include "comm/suite.h"
 
 enum { MOST = 8, MOST_COUNT = 20000 }; /* ranks; elements: not small for two of bf16 */
+enum { UNTOUCHED = -96 };
 
 /* A ring of one rank; what it sent to each other. */
 struct traced {
@@ -92,17 +93,21 @@ static enum sotto_status compare(struct traced *t, enum comm_call call, struct v
 
 static enum sotto_status calls(struct traced *t, enum dtype type, size_t count)
 {
-    static float room[MOST][3][MOST_COUNT];
+    static float room[MOST][3][MOST_COUNT + 1];
     struct comm *c = t->c;
     const struct ring ring = {&transport, c, 1 << 10}; /* several pieces a block */
     struct view x = view_of(room[c->rank][0], type), y = view_of(room[c->rank][1], type),
                 want = view_of(room[c->rank][2], type);
     struct comm_block b = comm_block(count, c->size, c->rank);
+    const size_t beyond = b.end - b.begin;
     for (size_t i = 0; i < count; i++)
         suite_put(x, i, suite_real(x, c->rank, i));
+    suite_put(y, beyond, UNTOUCHED);
     TRY(comm_reduce_scatter(c, want, x, count));
     TRY(ring_reduce_scatter(&ring, y, x, count));
-    TRY(compare(t, COMM_REDUCE_SCATTER, y, want, b.end - b.begin));
+    TRY(compare(t, COMM_REDUCE_SCATTER, y, want, beyond));
+    CHECK(suite_get(y, beyond) == UNTOUCHED, "an element behind rank %d's block of %zu elements",
+          c->rank, count);
     TRY(comm_allreduce(c, want, x, count));
     TRY(ring_allreduce(&ring, y, x, count));
     TRY(compare(t, COMM_ALLREDUCE, y, want, count));
