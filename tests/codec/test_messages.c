@@ -165,6 +165,24 @@ static void tiles_of_tensors(void **state)
     }
 }
 
+/* A share k/n of n elements is k of them, also where the product of the two is a little less. */
+static void shares_that_are_whole(void **state)
+{
+    (void)state;
+    for (int n = 1; n <= 100; n++)
+        for (int k = 1; k <= n; k++) {
+            const struct cut_rule rule = {.chunk = n, .rate = (double)k / n};
+            struct table table = {0};
+            struct cut cut;
+            assert_int_equal(table_add(&table, "x", (int64_t[]){n, 0}, TABLE_ZERO, 0), 0);
+            assert_ok(table_layout(&table, 1, 1));
+            assert_ok(cut_make(&cut, &rule, &table, NULL, NULL));
+            assert_int_equal(cut.list[0].keep, k);
+            cut_free(&cut);
+            table_free(&table);
+        }
+}
+
 /* More tiles than an int counts, along either side: lists of them follow one another without a gap,
  * and what is sent is as long as all of them make it. Nothing is allocated. */
 static void very_many(void **state)
@@ -325,6 +343,7 @@ int main(void)
         cmocka_unit_test(chunks_cover_tensors),
         cmocka_unit_test(chunks_reach_over),
         cmocka_unit_test(tiles_of_tensors),
+        cmocka_unit_test(shares_that_are_whole),
         cmocka_unit_test(length_of_messages),
         cmocka_unit_test(very_many),
         cmocka_unit_test(blocks),

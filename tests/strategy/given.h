@@ -34,6 +34,7 @@ struct given {
     /* What came out. */
     float x[GIVEN_STEPS][GIVEN_ROOM];
     int64_t sent[GIVEN_STEPS][GIVEN_WORKERS]; /* bytes of all-gathers between the groups */
+    int64_t calls[GIVEN_WORKERS];             /* of these, in all steps */
 };
 
 static inline size_t given_count(const struct given *g, int tensor)
@@ -130,6 +131,13 @@ static inline int64_t given_sent(const struct strategy *s)
     return own->inside + own->between + beside->inside + beside->between;
 }
 
+static inline int64_t given_calls(const struct strategy *s)
+{
+    const struct mesh *mesh = ((const struct shard *)s)->is.mesh;
+    return mesh->replicate->tally[COMM_ALLGATHER].calls +
+           mesh->lane_replicate->tally[COMM_ALLGATHER].calls;
+}
+
 static inline enum sotto_status given_train(struct given_oracle *o, struct strategy *s, int rank)
 {
     struct given *g = o->given;
@@ -150,6 +158,7 @@ static inline enum sotto_status given_train(struct given_oracle *o, struct strat
         if (rank == 0)
             memcpy(g->x[t], x, sizeof x);
     }
+    g->calls[rank] = given_calls(s);
     return SOTTO_OK;
 }
 

@@ -475,6 +475,39 @@ static void bytes(void **state)
         }
 }
 
+/* Stages share a message that is shorter than it is to be: two of 64 elements, of which half are
+ * sent, a value each and 4 bits of 16. */
+static void messages(void **state)
+{
+    (void)state;
+    static const struct {
+        bool half;
+        enum sign sign;
+        int bytes; /* of a stage */
+    } cases[] = {{false, OFF, 128 + 16}, {true, OFF, 64 + 16}, {false, BEFORE, 8 + 16}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int rate = 0; rate < 2; rate++) {
+            int64_t calls[2];
+            for (int more = 0; more < 2; more++) {
+                const struct asked a = {.chunk = 16,
+                                        .top = rate ? 0 : 8,
+                                        .rate = 0.5,
+                                        .decay = 0.9,
+                                        .half = cases[i].half,
+                                        .sign = cases[i].sign,
+                                        .joined = cases[i].bytes + more};
+                struct trial *t = trial_make(a, "ddp", 2, 1);
+                t->given.n = t->given.stages = 2;
+                for (int k = 0; k < 2; k++)
+                    t->given.tensor[k] = (struct given_tensor){{64}, k};
+                assert_ok(given_run(&t->given));
+                calls[more] = t->given.calls[0];
+                free(t);
+            }
+            assert_int_equal(calls[0], calls[1] + 3); /* one in each step */
+        }
+}
+
 /* Steps that end while the next one's forward runs are the same to the bit as steps that somebody
  * waits for, over chunks that reach from one stage into another, too. */
 static void nobody_looks(void **state)
@@ -571,9 +604,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formula),         cmocka_unit_test(published),
         cmocka_unit_test(is_averaged_sgd), cmocka_unit_test(equal_bits),
-        cmocka_unit_test(bytes),           cmocka_unit_test(refused),
-        cmocka_unit_test(broken_gradient), cmocka_unit_test(automatic),
-        cmocka_unit_test(nobody_looks),
+        cmocka_unit_test(bytes),           cmocka_unit_test(messages),
+        cmocka_unit_test(refused),         cmocka_unit_test(broken_gradient),
+        cmocka_unit_test(automatic),       cmocka_unit_test(nobody_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
