@@ -15,22 +15,29 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases, ROWS = 5, CLASSES = 3, KEPT = 1024 };
 
-static void open_case(struct lab *l, int which, const char *device, int stages)
+static void set_keys(struct model_config *c, const char *preset, const char *const *keys)
 {
-    struct model_config c;
     struct option_section sections[MODEL_SECTIONS];
-    memset(&c, 0, sizeof c);
-    memset(l, 0, sizeof *l);
-    model_sections(&c, sections);
+    memset(c, 0, sizeof *c);
+    model_sections(c, sections);
     option_defaults(sections, MODEL_SECTIONS);
-    strcpy(c.preset, cases[which].preset);
-    for (const char *const *key = cases[which].keys; *key; key++) {
+    strcpy(c->preset, preset);
+    for (; *keys; keys++) {
         char name[64];
-        const char *value = strchr(*key, '=');
-        snprintf(name, sizeof name, "%.*s", (int)(value - *key), *key);
+        const char *value = strchr(*keys, '=');
+        snprintf(name, sizeof name, "%.*s", (int)(value - *keys), *keys);
         assert_ok(option_set(sections, MODEL_SECTIONS, name, value + 1));
     }
-    assert_ok(model_config_resolve(&c));
+    assert_ok(model_config_resolve(c));
+}
+
+static void open_case_eps(struct lab *l, int which, const char *device, int stages, double eps)
+{
+    struct model_config c;
+    memset(l, 0, sizeof *l);
+    set_keys(&c, cases[which].preset, cases[which].keys);
+    if (eps > 0)
+        c.norm_eps = eps;
     assert_ok(model_config_fit(
         &c, &(struct image_sizes){cases[which].height, cases[which].width, 2, CLASSES}));
     assert_ok(model_init(&l->model, &c, stages, 8));
@@ -42,6 +49,11 @@ static void open_case(struct lab *l, int which, const char *device, int stages)
     tiny_parameters(&l->model, 3, view_host(l->theta.view));
     table_stages(&l->model.table, l->theta.view, l->theta_stage);
     table_stages(&l->model.table, l->grad.view, l->grad_stage);
+}
+
+static void open_case(struct lab *l, int which, const char *device, int stages)
+{
+    open_case_eps(l, which, device, stages, 0);
 }
 
 static void make_images(struct batch *b, const struct model *m)
@@ -208,13 +220,68 @@ static void published_sizes(void **unused)
     }
 }
 
+/* A stem is as wide as the first blocks, or as what bottlenecks make narrow. */
+static void stems(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *preset, *keys[5];
+        int width;
+    } nets[] = {
+        {"", {"model.arch=resnet"}, 64},
+        {"", {"model.arch=resnet", "resnet.block=bottleneck"}, 64},
+        {"", {"model.arch=resnet", "resnet.depths=1,2", "resnet.widths=12,24"}, 12},
+        {"",
+         {"model.arch=resnet", "resnet.block=bottleneck", "resnet.depths=1,2",
+          "resnet.widths=32,64"},
+         8},
+        {"resnet50", {"resnet.depths=1,1", "resnet.widths=8,12"}, 64},
+    };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
+        struct model_config c;
+        struct model m;
+        set_keys(&c, nets[i].preset, nets[i].keys);
+        assert_ok(model_config_fit(&c, &(struct image_sizes){32, 32, 3, 10}));
+        assert_ok(model_init(&m, &c, 1, 1));
+        if (m.table.entry[0].shape[0] != nets[i].width)
+            fail_with("case %zu: %s has %d channels", i, m.table.entry[0].name,
+                      (int)m.table.entry[0].shape[0]);
+        model_free(&m);
+    }
+}
+
+/* The same function: a residual path that is scaled by 1/8 and norms whose eps is scaled by 1/64,
+ * to the bit. */
+static void eps_of_norms(void **unused)
+{
+    (void)unused;
+    double loss[2];
+    for (int scaled = 0; scaled < 2; scaled++) {
+        struct lab l;
+        struct batch b;
+        open_case_eps(&l, CASES - 1, "reference", 1 + scaled, scaled ? 0.25 / 64 : 0.25);
+        make_images(&b, &l.model);
+        float *theta = view_host(l.theta.view);
+        for (int i = 0; i < l.model.table.n; i++) {
+            const struct range in = table_range(&l.model.table, i);
+            const char *name = l.model.table.entry[i].name;
+            const bool adds = strstr(name, "embeddings.") || strstr(name, "output.dense.");
+            for (size_t j = in.begin; j < in.end && adds && scaled; j++)
+                theta[j] /= 8;
+        }
+        loss[scaled] = gradient(&l, &b, false, NULL);
+        batch_free(&b);
+        lab_close(&l);
+    }
+    assert_true(loss[0] == loss[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(differences),
-        cmocka_unit_test(same_bits),
-        cmocka_unit_test(fresh_gradients),
-        cmocka_unit_test(published_sizes),
+        cmocka_unit_test(differences),     cmocka_unit_test(same_bits),
+        cmocka_unit_test(fresh_gradients), cmocka_unit_test(published_sizes),
+        cmocka_unit_test(stems),           cmocka_unit_test(eps_of_norms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
