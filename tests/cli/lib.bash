@@ -34,6 +34,11 @@ says() {
     grep -qE -- "$1" out || { cat out >&2; die "no '$1' in the output"; }
 }
 
+# owners KEY: the methods that have an option of this name, as messages list them.
+owners() {
+    "$sotto" train --help all | sed -n "s/^  --\([^. ]*\)\.$1 .*/\1/p" | paste -sd, | sed 's/,/, /g'
+}
+
 # What a run said its state came to.
 state() {
     grep -o 'state [0-9a-f]*' out

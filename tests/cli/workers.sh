@@ -180,7 +180,7 @@ refused 'worker.speed = 1, ends with a comma' --time=virtual --worker.speed=1,
 refused 'worker.speed is for train.time = virtual' --worker.speed=1,0.5
 refused 'worker.jitter is for train.time = virtual' --worker.jitter=0.1
 refused 'worker.step is for train.time = virtual' --worker.step=10ms
-refused "key 'tau' belongs to local, overlap-local, slowmo, co2, and these are not chosen" --tau=3
+refused "key 'tau' belongs to $(owners tau), and these are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
 refused 'null.activations is no longer an option: say null.activation_bytes' --null.activations=1000
@@ -198,7 +198,7 @@ says '^workers: 2 .*zero1$'
 # A key without its section is the method's that the run has; one of another method is refused.
 succeeds "$sotto" train --tau=3 --resume given --steps=6
 says '^changed: slowmo.tau 2 -> 3$'
-fails_with "key 'drop' belongs to diloco, and that is not chosen" "$sotto" train --resume given --steps=8 --drop=0.1
+fails_with "key 'drop' belongs to $(owners drop), and " "$sotto" train --resume given --steps=8 --drop=0.1
 succeeds "$sotto" train --resume given --steps=8 --H=3 --strategy=diloco
 says '^workers: 2 .*ddp x diloco$'
 # Methods' keys once stood under [strategy]; a run that was saved then goes on.

@@ -138,6 +138,8 @@ static const struct {
     {{"replicate=co2", "co2.tau=2", "co2.penalty=norm"}, 2, true, false},
     {{"replicate=diloco", "diloco.H=3", "diloco.outer=adam"}, 2, false, false},
     {{"replicate=diloco", "diloco.H=3", "diloco.prune=0.5"}, 2, false, true},
+    {{"replicate=easgd", "easgd.tau=3"}, 2, false, false}, /* tests/strategy/easgd.c */
+    {{"replicate=easgd", "easgd.tau=3"}, 1, false, false},
 };
 enum { METHODS = sizeof methods / sizeof *methods };
 
