@@ -63,7 +63,6 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
     const struct striding_config *c = replicate_options(r);
     struct picks p = {.stride = (size_t)c->stride};
     p.first = c->phase == PHASE_MOVING ? (size_t)(plan->step % c->stride) : 0;
-    p.count = p.first < r->count ? (r->count - p.first + p.stride - 1) / p.stride : 0;
     return picked_step((struct picked *)r, plan, scale, p, view_none);
 }
 
