@@ -369,13 +369,15 @@ static void processors(void **state)
          "\"image_mean\": 0.5, \"image_std\": 0.25, \"resample\": 2}",
          192, 192, DATA_CROP, 0.75, 1, FILTER_BILINEAR},
         {"{\"size\": {\"shortest_edge\": 256}, \"do_center_crop\": true, \"crop_size\": "
-         "{\"height\": 192, \"width\": 128}, \"image_mean\": 0.5, \"image_std\": 0.25}",
+         "{\"height\": 192, \"width\": 128}, \"image_mean\": 0.5, \"image_std\": 0.25, "
+         "\"resample\": 3}",
          192, 128, DATA_CROP, 0.5, 1, FILTER_BICUBIC},
         {"{\"size\": {\"height\": 256, \"width\": 256}, \"do_center_crop\": true, \"crop_size\": "
-         "{\"height\": 160, \"width\": 192}, \"image_mean\": 0.5, \"image_std\": 0.25}",
+         "{\"height\": 160, \"width\": 192}, \"image_mean\": 0.5, \"image_std\": 0.25, "
+         "\"resample\": 3}",
          160, 192, DATA_CROP, 0.625, 1, FILTER_BICUBIC},
         {"{\"size\": 64, \"do_center_crop\": true, \"crop_size\": 96, \"image_mean\": 0.5, "
-         "\"image_std\": 0.25}",
+         "\"image_std\": 0.25, \"resample\": 3}",
          96, 96, DATA_CROP, 1, 1, FILTER_BICUBIC},
     };
     /* Where the file is silent: as the class of its type, else of the model's. */
