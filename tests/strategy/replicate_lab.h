@@ -34,6 +34,7 @@ struct lab {
     int64_t pairs[MOST][STEPS];
     size_t bytes[MEMORY_CATEGORIES]; /* of the last rank, when opened               */
     int64_t sent[MOST][STEPS];       /* bytes, by each worker in each step            */
+    int64_t calls;                   /* sums and gathers between the groups, of rank 0 */
 };
 
 static inline struct lab lab_make(int replicate, int shard, int groups, int slices)
@@ -174,6 +175,16 @@ static inline enum sotto_status lab_abandon(struct worker *w, struct strategy *s
     return SOTTO_OK;
 }
 
+static inline int64_t lab_calls(const struct mesh *mesh)
+{
+    int64_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        const struct comm_tally *t = (i ? mesh->lane_replicate : mesh->replicate)->tally;
+        n += t[COMM_ALLREDUCE].calls + t[COMM_ALLGATHER].calls;
+    }
+    return n;
+}
+
 static inline enum sotto_status lab_train(struct pupil *p, void *arg)
 {
     struct lab *lab = arg;
@@ -208,6 +219,8 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
         if (w->rank == 0)
             memcpy(lab->x[t], x, sizeof x);
     }
+    if (w->rank == 0)
+        lab->calls = lab_calls(mesh);
     return SOTTO_OK;
 }
 

@@ -14,6 +14,7 @@ struct asked {
     int seed;
     double decay;
     int sign, dtype, base, momentum; /* as in decoupled.h */
+    int joined;                      /* bytes of a message */
 };
 
 static struct asked usual(enum method_of method)
@@ -52,7 +53,7 @@ static const char *const *list(struct trial *t)
     SAY("%s.dtype=%s", m, replicate_dtypes[a->dtype]);
     SAY("%s.base=%s", m, decoupled_bases[a->base]);
     if (a->method != RANDOM)
-        SAY("%s.message=0", m);
+        SAY("%s.message=%d", m, a->joined);
 #undef SAY
     all[n] = NULL;
     return all;
@@ -502,6 +503,36 @@ static void sections(void **state)
     table_free(&table);
 }
 
+/* A stage has a message of its own where what is sent of it is as long as that is to be. */
+static void messages(void **state)
+{
+    (void)state;
+    static const struct {
+        enum method_of method;
+        int sign, dtype, bytes; /* of a stage; a quarter of its elements with striding */
+    } cases[] = {{STRIDING, SIGN_OFF, DTYPE_F32, STAGE},
+                 {STRIDING, SIGN_OFF, DTYPE_BF16, STAGE / 2},
+                 {EVERY, SIGN_OFF, DTYPE_F32, 4 * STAGE},
+                 {EVERY, SIGN_AFTER, DTYPE_BF16, 2 * STAGE},
+                 {EVERY, SIGN_BEFORE, DTYPE_F32, STAGE / 4}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int64_t calls[2];
+        for (int more = 0; more < 2; more++) {
+            struct asked a = usual(cases[i].method);
+            a.sign = cases[i].sign;
+            a.dtype = cases[i].dtype;
+            a.joined = cases[i].bytes + more;
+            struct trial t = trial_make(a, SHARD_DDP, 2, 1);
+            t.lab.blind = true;
+            t.lab.steps = 12;
+            assert_ok(trial_run(&t));
+            calls[more] = t.lab.calls;
+        }
+        const int exchanges = cases[i].method == EVERY ? 3 : 12;
+        assert_int_equal(calls[0], calls[1] + (STAGES - 1) * exchanges);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -586,11 +617,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(random_elements), cmocka_unit_test(striding),
         cmocka_unit_test(every),           cmocka_unit_test(identities),
-        cmocka_unit_test(bytes),           cmocka_unit_test(who_moves),
-        cmocka_unit_test(same_bits),       cmocka_unit_test(refused),
-        cmocka_unit_test(optimizer),       cmocka_unit_test(printed_rates),
-        cmocka_unit_test(nobody_looks),    cmocka_unit_test(abandoned),
-        cmocka_unit_test(broken_loss),     cmocka_unit_test(sections),
+        cmocka_unit_test(bytes),           cmocka_unit_test(messages),
+        cmocka_unit_test(who_moves),       cmocka_unit_test(same_bits),
+        cmocka_unit_test(refused),         cmocka_unit_test(optimizer),
+        cmocka_unit_test(printed_rates),   cmocka_unit_test(nobody_looks),
+        cmocka_unit_test(abandoned),       cmocka_unit_test(broken_loss),
+        cmocka_unit_test(sections),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
