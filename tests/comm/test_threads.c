@@ -228,9 +228,10 @@ static void parse_links(void **state)
         const char *text;
         double bandwidth, latency;
     } units[] = {
-        {"3B/s", 3, 0},           {"3kB/s,7s", 3e3, 7},     {"3MB/s,7ms", 3e6, 7e-3},
-        {"3GB/s,7us", 3e9, 7e-6}, {"32bit/s,7ns", 4, 7e-9}, {"3kbit/s", 375, 0},
-        {"3Mbit/s", 375e3, 0},    {"3Gbit/s", 375e6, 0},
+        {"1B/s", 1, 0},           {"1e6GB/s,1000s", 1e15, 1000}, {"1e6GB/s", 1e15, 0},
+        {"3kB/s,7s", 3e3, 7},     {"3MB/s,7ms", 3e6, 7e-3},      {"3GB/s,7us", 3e9, 7e-6},
+        {"32bit/s,7ns", 4, 7e-9}, {"3kbit/s", 375, 0},           {"3Mbit/s", 375e3, 0},
+        {"3Gbit/s", 375e6, 0},
     };
     for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
         double rate;
