@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "nn/arch/arch.h"
+#include "train/weights.h"
 #include "train/weights_find.h"
 
 /* Those of a set of tensors that the model reads. */

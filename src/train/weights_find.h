@@ -2,7 +2,8 @@
 #ifndef SOTTO_TRAIN_WEIGHTS_FIND_H
 #define SOTTO_TRAIN_WEIGHTS_FIND_H
 
-#include "train/weights.h"
+#include "io/safetensors.h"
+#include "nn/model.h"
 
 /* Without the outer module's name, which files that were saved from a bare model lack ("h.0..." for
  * "transformer.h.0..."). */
@@ -15,6 +16,9 @@ const struct safetensors_entry *weights_find_name(const struct safetensors *set,
  * where there is none. */
 enum sotto_status weights_find(const struct safetensors *set, const struct model *model,
                                const struct table_entry *e, const struct safetensors_entry **out);
+
+/* The shape that a file has. */
+void weights_shape(const struct table_entry *e, int64_t shape[TABLE_DIMS]);
 
 /* Whether the tensor is the classifier's, of a model over images. */
 bool weights_classify(const struct table_entry *e);
