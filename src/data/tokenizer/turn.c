@@ -96,16 +96,36 @@ static size_t enter_branch(const struct mark_list *l, size_t i)
     return i;
 }
 
-/* The first token that is written behind mark `i`, -1: none before the message ends. */
-static int walk_on(const struct tokenizer *t, const json_t *config, const struct mark_list *l,
-                   size_t i, bool special)
+/* What walks share. */
+struct turn_search {
+    const struct tokenizer *tokenizer;
+    const json_t *config;
+    const struct mark_list *list;
+    bool special; /* only special tokens count */
+    size_t left;  /* marks and bytes that may still be looked at, so that time is bounded */
+};
+
+static bool pay_walk(struct turn_search *s, size_t cost)
 {
+    s->left = s->left > cost ? s->left - cost : 0;
+    return s->left > 0;
+}
+
+/* The first token that is written behind mark `i`, -1: none before the message ends. */
+static int walk_on(struct turn_search *s, size_t i)
+{
+    const struct tokenizer *t = s->tokenizer;
+    const json_t *config = s->config;
+    const struct mark_list *l = s->list;
     while (++i < l->count) {
         const struct mark *m = &l->mark[i];
+        const size_t from = i;
         int id = -1;
+        if (!pay_walk(s, m->kind == MARK_TEXT ? m->span.size + 1 : 1))
+            return -1;
         switch (m->kind) {
         case MARK_TEXT:
-            id = find_written(t, m->span, special);
+            id = find_written(t, m->span, s->special);
             break;
         case MARK_TOKEN:
             id = m->span.size == eos_member.size &&
@@ -136,6 +156,8 @@ static int walk_on(const struct tokenizer *t, const json_t *config, const struct
         }
         if (id >= 0)
             return id;
+        if (!pay_walk(s, i - from))
+            return -1;
     }
     return -1;
 }
@@ -144,13 +166,13 @@ static int walk_on(const struct tokenizer *t, const json_t *config, const struct
 static int find_turn_end(const struct tokenizer *t, const json_t *config, const struct mark_list *l)
 {
     static const enum admits order[] = {ADMITS_ASSISTANT, ADMITS_MAYBE, ADMITS_CALLS};
-    for (int special = 1; special >= 0; special--)
+    struct turn_search s = {t, config, l, true, (size_t)1 << 24};
+    for (int turn = 0; turn < 2; turn++, s.special = false)
         for (size_t k = 0; k < sizeof order / sizeof *order; k++)
             for (size_t i = 0; i < l->count; i++) {
                 const struct mark *m = &l->mark[i];
-                const int id = m->kind == MARK_CONTENT && m->admits == order[k]
-                                   ? walk_on(t, config, l, i, special)
-                                   : -1;
+                const int id =
+                    m->kind == MARK_CONTENT && m->admits == order[k] ? walk_on(&s, i) : -1;
                 if (id >= 0)
                     return id;
             }
