@@ -117,6 +117,14 @@ static void print_idle(const struct run *run)
            best_over(&s->best, &run->config.train) ? "--patience" : "--steps", s->hash);
 }
 
+/* What a command to go on lacks, between two texts; nothing where that is nothing. */
+static void put_lacking(const struct run *run, const char *before, const char *behind, FILE *out)
+{
+    const char *lacks = mpi_launcher_lacks(run->cluster.mpi);
+    if (lacks)
+        fprintf(out, "%s%s%s", before, lacks, behind);
+}
+
 /* What to do after a run that did not come to its end. */
 static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
 {
@@ -131,10 +139,14 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
         fprintf(to, "the last good checkpoint is %s\n", folder);
     FILE *text = open_memstream(&command, &size);
     const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
+    if (text && known)
+        put_lacking(run, "  # ", "", text);
+    fflush(to); /* a launcher reads what is written at once as one, and mixes what is not with
+                   others' */
     if (text && fclose(text) == 0 && known)
         fprintf(to, "to go on%s: %s\n",
                 st == SOTTO_ENUMERIC ? " with a tenth of the learning rate" : "", command);
-    else if (!known && st != SOTTO_ESTOPPED && run_keeps(run))
+    else if (!known && st != SOTTO_ESTOPPED && run_keeps(run) && run->cluster.leads)
         fprintf(to, "there is no checkpoint to go on from\n");
     free(command);
     fflush(to);
@@ -151,7 +163,7 @@ static void last_word(void *arg, const struct run *run, enum sotto_status st)
 }
 
 /* What a signal makes this process say, ready before one comes. */
-struct words {
+struct signal_words {
     struct progress progress; /* first: it is what the watcher's functions get */
     void (*saved)(void *arg, int64_t step, const char *folder); /* progress's */
     const struct run *run;
@@ -180,6 +192,7 @@ static void write_asked(const struct run *run, bool saved, FILE *out)
     if (!saved)
         return;
     resume_plainly(run, out);
+    put_lacking(run, " (", ")", out);
     fputs(" goes on from the last checkpoint\n", out);
 }
 
@@ -190,18 +203,20 @@ static void write_gone(const struct run *run, const char *folder, FILE *out)
         fputs("nothing is saved\n", out);
     } else if (!run->cluster.leads) {
         resume_plainly(run, out);
+        put_lacking(run, " (", ")", out);
         fputs(" goes on from the last checkpoint, if there is one\n", out);
     } else if (!*folder) {
         fputs("there is no checkpoint yet\n", out);
     } else {
         fprintf(out, "the last checkpoint is %s\nto go on: ", folder);
         resume_plainly(run, out);
+        put_lacking(run, "  # ", "", out);
         fputc('\n', out);
     }
 }
 
 /* `folder`: the newest checkpoint, "": there is none. */
-static void set_words(struct words *w, const char *folder)
+static void set_words(struct signal_words *w, const char *folder)
 {
     const struct run *run = w->run;
     struct stop_words *said = &w->said[w->turn ^= 1];
@@ -227,7 +242,7 @@ static void set_words(struct words *w, const char *folder)
 
 static void tell_saved(void *arg, int64_t step, const char *folder)
 {
-    struct words *w = arg;
+    struct signal_words *w = arg;
     w->saved(&w->progress, step, folder);
     set_words(w, folder);
 }
@@ -323,8 +338,9 @@ static enum sotto_status beneath(void *config, struct command_line *line)
                     line->folder, line->folder);
     if (!t->run.train.resume)
         return SOTTO_OK;
+    const struct mpi_config mpi = {.collectives = MPI_COLLECTIVES_RING, .meet = t->run.comm.meet};
     if (mpi_detected())
-        TRY(mpi_world(&t->world, NULL));
+        TRY(mpi_world(&t->world, &mpi));
     return end_ranks(t, put_beneath(t, line));
 }
 
@@ -347,7 +363,7 @@ static void print_done(const struct run *run)
 
 static enum sotto_status train(struct run *run, const struct train_command *c)
 {
-    struct words words = {.run = run};
+    struct signal_words words = {.run = run};
     progress_init(&words.progress, stdout);
     struct run_watch watch = progress_watch(&words.progress);
     words.saved = watch.saved;

@@ -205,12 +205,21 @@ ends_with "--resume none: there is no such folder" "${mpirun[@]}" -n 2 ./apart "
 ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant
 says 'rank [01]: step [0-9]*: the (loss|gradient)'
-says "^to go on: mpirun.* -n 2 $sotto train --resume nan\$"
+says "^to go on with a tenth of the learning rate: ${launch[0]}.* -n 2 $sotto train --resume nan --optim.lr=90\$"
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
 if [ $open_mpi = yes ]; then # as they were bound
     OMPI_MCA_hwloc_base_binding_policy=none ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=unbound --steps=100 --save_every=1 \
         --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
-    says "^to go on: mpirun.* --(prte)?mca odls_base_sigkill_timeout 60 --bind-to none -n 2 $sotto train --resume unbound\$"
+    says "^to go on .*: ${launch[0]}.* --(prte)?mca odls_base_sigkill_timeout 60 --bind-to none .*-n 2 $sotto train --resume unbound "
+    # Whose command cannot be read: a launcher of another name, as on a machine without ranks, and tasks of srun, by the
+    # environment that it makes.
+    ln -s "${launch[0]}" starter
+    lost=("${train[@]}" --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant)
+    ends_with 'step ' timeout -k 5 60 ./starter "${launch[@]:1}" -n 2 "${lost[@]}" --out=other
+    says "^to go on .*: mpirun .*-n 2 $sotto train --resume other .*  # with the same -H or --hostfile\$"
+    ends_with 'step ' "${mpirun[@]}" -n 2 env -u OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 "${lost[@]}" \
+        --out=tasks
+    says "^to go on .*: srun -N 2 -n 2 $sotto train --resume tasks "
 fi
 
 # ranks OUT: the processes that train there, by rank.
@@ -264,7 +273,7 @@ seconds_to_end
 if [ $open_mpi = yes ]; then # MPICH's launcher kills the others
     says 'rank 2 .*signal 9'
     says "^sotto: rank 2 is gone, and the run cannot go on without it; the last checkpoint is $scratch/killed/checkpoints/step-"
-    says "^to go on: mpirun.* -n 4 $sotto train --resume $scratch/killed\$"
+    says "^to go on: ${launch[0]}.* -n 4 $sotto train --resume $scratch/killed\$"
     ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 fi
 sleep 0.5
@@ -316,7 +325,7 @@ kill -INT "$(ranks stopped | sed -n 3p)"
 seconds_to_end
 says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/stopped$'
 [ "$(grep -c 'everything is saved' out)" = 1 ] || { cat out >&2; die "the end is told twice"; }
-says "^to go on: mpirun.* -n 4 $sotto train --resume $scratch/stopped\$"
+says "^to go on: ${launch[0]}.* -n 4 $sotto train --resume $scratch/stopped\$"
 way=$(sed -n 's/^to go on: //p' out)
 if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     export OMPI_MCA_odls_base_sigkill_timeout=2
@@ -324,9 +333,9 @@ if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
     kill -INT "$(pgrep -P $pid)"
     seconds_to_end
     unset OMPI_MCA_odls_base_sigkill_timeout
-    says "^SIGTERM, asked to stop: .* mpirun.* -n 4 $sotto train --resume $scratch/launcher goes on from the last checkpoint\$"
+    says "^SIGTERM, asked to stop: .*${launch[0]}.*-n 4 $sotto train --resume $scratch/launcher goes on from the last checkpoint\$"
     says '^sotto: .*stopped at step [0-9]* of 100000; everything is saved in .*/launcher$'
-    says "^to go on: mpirun.* odls_base_sigkill_timeout 2 -n 4 $sotto train --resume $scratch/launcher\$" # as it was told
+    says "^to go on: ${launch[0]}.* odls_base_sigkill_timeout 2 .*-n 4 $sotto train --resume $scratch/launcher\$" # as it was told
     last=$(ls launcher/checkpoints | tail -1)
     succeeds "$sotto" sample "launcher/checkpoints/$last" --tokens=1 --prompt=A --threads=1
 fi

@@ -70,5 +70,6 @@ gone() {
     ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 }
 gone sums ': saved' 'the last checkpoint is sums/checkpoints/step-' --save_minutes=1e-9
+grep -q "^to go on: $mpirun .*-H $at -n 2 .* $sotto train --resume sums\$" out || { cat out >&2; die "other hosts to go on with"; }
 gone apart '^step ' 'there is no checkpoint yet$' --strategy=diloco --H=100000 # which computes, and waits for no message
 exit 0

@@ -68,16 +68,21 @@ const char *mpi_launcher(void)
 #define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 #endif
 
-/* What Open MPI wants said, of `ranks` on this machine; and a minute to stop in after Ctrl-C, or
- * what it was told. */
-static void put_open_mpi(FILE *out, int ranks, bool crowded)
+/* A minute to stop in after Ctrl-C, or what it was told. */
+static void put_grace(FILE *out)
 {
     const char *grace = getenv(GRACE_VARIABLE);
+    fprintf(out, " " GRACE_OPTION " %d", grace && *grace ? number(GRACE_VARIABLE) : 60);
+}
+
+/* What Open MPI wants said, of `ranks` on this machine. */
+static void put_open_mpi(FILE *out, int ranks, bool crowded)
+{
     if (geteuid() == 0)
         fputs(" --allow-run-as-root", out);
     if (crowded || ranks > sysconf(_SC_NPROCESSORS_ONLN))
         fputs(" --oversubscribe", out);
-    fprintf(out, " " GRACE_OPTION " %d", grace && *grace ? number(GRACE_VARIABLE) : 60);
+    put_grace(out);
 }
 
 /* Open MPI alone asks for options, and tells how many ranks it would start without a word. */
@@ -102,19 +107,71 @@ static const char *binding(void)
     return NULL;
 }
 
-void mpi_put_launcher(const struct comm *world, FILE *out)
+static bool under_mpirun(void)
 {
     const char *launcher = mpi_launcher();
-    int here = 0;
-    for (int r = 0; world && r < world->size; r++)
-        here += mpi_beside(world, r);
-    if (!world || !launcher)
-        return;
-    fputs(launcher, out);
-    put_options(out, here);
-    if (binding() && strcmp(launcher, "mpirun") == 0)
+    return launcher && strcmp(launcher, "mpirun") == 0;
+}
+
+/* The hosts that Open MPI was given in a file; not those of -H, which it keeps to itself. */
+static const char *host_file(void)
+{
+    static const char *const variable[] = {"OMPI_MCA_orte_default_hostfile",
+                                           "PRTE_MCA_prte_default_hostfile"};
+    for (size_t i = 0; i < sizeof variable / sizeof *variable; i++)
+        if (getenv(variable[i]) && *getenv(variable[i]))
+            return getenv(variable[i]);
+    return NULL;
+}
+
+/* The launcher's own command without the program, with the time to stop in, and with a binding that
+ * its environment gave it. */
+static void put_as_started(const char *started, FILE *out)
+{
+    const bool bound = strstr(started, "bind-to") || strstr(started, "binding_policy");
+    const char *behind = strchr(started, '\n');
+    fprintf(out, "%.*s", (int)(behind - started), started);
+    if (number("OMPI_COMM_WORLD_SIZE") > 0 && !strstr(started, "odls_base_sigkill_timeout"))
+        put_grace(out);
+    if (binding() && !bound)
         fprintf(out, " --bind-to %s", binding());
+    fprintf(out, " %s", behind + 1);
+}
+
+static void put_as_known(const struct comm *world, FILE *out)
+{
+    int here = 0;
+    for (int r = 0; r < world->size; r++)
+        here += mpi_beside(world, r);
+    fputs(mpi_launcher(), out);
+    put_options(out, here);
+    if (binding() && under_mpirun())
+        fprintf(out, " --bind-to %s", binding());
+    if (under_mpirun() && host_file()) {
+        fputs(" --hostfile ", out);
+        option_put_word(host_file(), out);
+    }
+    if (!under_mpirun() && number("SLURM_STEP_NUM_NODES") > 1)
+        fprintf(out, " -N %d", number("SLURM_STEP_NUM_NODES"));
     fprintf(out, " -n %d ", world->size);
+}
+
+void mpi_put_launcher(const struct comm *world, FILE *out)
+{
+    if (!world || !mpi_launcher())
+        return;
+    if (under_mpirun() && *mpi_started(world))
+        put_as_started(mpi_started(world), out);
+    else
+        put_as_known(world, out);
+}
+
+const char *mpi_launcher_lacks(const struct comm *world)
+{
+    if (!world || !under_mpirun() || *mpi_started(world) || host_file())
+        return NULL;
+    return number("OMPI_COMM_WORLD_SIZE") ? "with the same -H or --hostfile"
+                                          : "with the same -hosts or -f";
 }
 
 /* The words that started this program, as a shell would want them. */
@@ -201,6 +258,12 @@ bool mpi_beside(const struct comm *world, int rank)
 const char *mpi_rank_name(const struct comm *world, int rank)
 {
     (void)world, (void)rank;
+    return "";
+}
+
+const char *mpi_started(const struct comm *world)
+{
+    (void)world;
     return "";
 }
 

@@ -52,12 +52,14 @@ const char *mpi_launcher(void);
  */
 enum sotto_status mpi_check_launcher(void);
 
-/* What would start these ranks again, "mpirun --oversubscribe -n 4 ", with the options without
- * which it would not on this machine for this user, and the one that leaves ranks the time to stop
- * in after Ctrl-C; nothing where `world` is NULL or was not
- * started so.
+/* What would start these ranks again, "mpirun -H a:2,b:2 -n 4 ": the launcher's own command where a
+ * rank can read it, else what is known of it, and the option that leaves ranks the time to stop in
+ * after Ctrl-C; nothing where `world` is NULL or was not started so.
  */
 void mpi_put_launcher(const struct comm *world, FILE *out);
+
+/* What must be added to that by hand, "with the same -H or --hostfile"; NULL: nothing. */
+const char *mpi_launcher_lacks(const struct comm *world);
 
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);

@@ -56,6 +56,27 @@ static bool on_one_machine(const struct mpi_shared *s, int size)
     return r == size;
 }
 
+/* The launcher runs on a machine where rank 0 need not be. */
+static enum sotto_status share_started(struct mpi_member *all)
+{
+    struct mpi_peers *p = &all->shared->peers;
+    p->started = calloc(MPI_STARTED_ROOM, 1);
+    if (!p->started)
+        return fail(SOTTO_ENOMEM, "no memory for the launcher's command");
+    mpi_started_with(p->started, MPI_STARTED_ROOM);
+    int mine = *p->started ? all->base.rank : p->size, first = p->size;
+    TRY(mpi_check(all, MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, all->comm), "start"));
+    if (first == p->size)
+        return SOTTO_OK;
+    return mpi_check(all, MPI_Bcast(p->started, MPI_STARTED_ROOM, MPI_BYTE, first, all->comm),
+                     "start");
+}
+
+const char *mpi_started(const struct comm *world)
+{
+    return ((const struct mpi_member *)world)->shared->peers.started;
+}
+
 enum sotto_status mpi_peers_open(struct mpi_member *all)
 {
     struct mpi_shared *s = all->shared;
@@ -79,11 +100,12 @@ enum sotto_status mpi_peers_open(struct mpi_member *all)
                  s->peers.apart ? "rank %d (host %s)" : "rank %d", r, host);
         snprintf(s->peers.machine[r], sizeof *s->peers.machine, "a rank on host %s", host);
     }
-    return SOTTO_OK;
+    return share_started(all);
 }
 
 void mpi_peers_close(struct mpi_peers *p)
 {
+    free(p->started);
     free(p->each);
     free(p->rank);
     free(p->machine);
@@ -101,7 +123,7 @@ static const char *name_machine(const struct mpi_shared *s, int rank)
 }
 
 /* A rank of the other machine that has this address; -1: none, or several machines have it. */
-static int rank_at(const struct mpi_shared *s, uint32_t address)
+static int rank_with_address(const struct mpi_shared *s, uint32_t address)
 {
     int found = -1;
     for (int r = 0; r < s->peers.size; r++)
@@ -143,7 +165,7 @@ void mpi_know_lines(const struct comm *world)
         if (!number || getpeername(file, (struct sockaddr *)&to, &size) != 0 || size != sizeof to ||
             to.sin_family != AF_INET || !is_connected(file))
             continue;
-        const int rank = rank_at(s, to.sin_addr.s_addr);
+        const int rank = rank_with_address(s, to.sin_addr.s_addr);
         if (rank >= 0)
             p->line[n++] = (struct mpi_line){file, number, name_machine(s, rank)};
     }

@@ -7,12 +7,18 @@
 #include "comm/mpi/nccl.h"
 #include "comm/ring.h"
 
+const char *mpi_started(const struct comm *world);
+
 /* How many processes were started together, this one included; 0: by a launcher that does not
  * say. */
 int mpi_launched_size(void);
 
 /* Which of this host's it is, from 0; 0 where the launcher does not say. */
 int mpi_launched_place(void);
+
+/* "mpirun\n-H a:1,b:1 -n 2 ", as this process's launcher was started; empty: not known here. */
+enum { MPI_STARTED_ROOM = 4096 };
+void mpi_started_with(char *out, size_t room);
 
 #ifdef SOTTO_WITH_MPI
 #include <mpi.h>
@@ -82,7 +88,8 @@ struct mpi_peers {
     struct mpi_peer *each;                                  /* (size)                    */
     char (*rank)[MPI_NAME_ROOM], (*machine)[MPI_NAME_ROOM]; /* (size) names for messages */
     int size;
-    bool apart; /* on several machines */
+    bool apart;    /* on several machines */
+    char *started; /* what mpi_started_with says to the first rank that knows; empty: to none */
     struct mpi_line {
         int file;
         ino_t number;
