@@ -58,14 +58,12 @@ static void warn_of_grace(struct progress *p, const struct run_step *s)
     const double grace = mpi_grace(&option);
     if (p->warned || grace < 0 || !run->config.train.save)
         return;
-    if (s->step <= p->step) { /* another run */
-        p->stop_time = (struct stop_time){0};
-        p->step = 0;
-    }
-    p->stop_time.rounds = strategy_rounds_to_stop(&run->config.strategy);
-    stop_time_add(&p->stop_time, s->seconds, p->step ? s->step - p->step : 1);
+    if (p->step == 0 || s->step <= p->step) /* the first round of a run */
+        stop_time_start(&p->stop_time, strategy_rounds_to_stop(&run->config.strategy), s->step - 1,
+                        s->slowest - s->seconds);
     p->step = s->step;
-    const double needs = stop_time_expect(&p->stop_time, (double)(s->steps - s->step)) +
+    const double left = (double)(s->steps - s->step);
+    const double needs = stop_time_expect(&p->stop_time, s->step, s->slowest, left) +
                          12 * (double)run->table->parameters / 300e6;
     if (needs < grace)
         return;

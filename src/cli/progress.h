@@ -8,7 +8,7 @@
 struct progress {
     FILE *out;
     struct stop_time stop_time;
-    int64_t step; /* that stop_time knows of; 0: none */
+    int64_t step; /* of the last call; 0: none */
     bool warned;  /* of a launcher that leaves too little time */
     bool terminal;
     bool pending; /* the cursor stands behind a progress line */

@@ -2,44 +2,21 @@
 
 #include <math.h>
 
-static void keep_time(struct stop_times *t, double seconds)
+enum { MEASURES = 2 };
+
+void stop_time_start(struct stop_time *t, double rounds, int64_t step, double now)
 {
-    t->newest[t->n++ % STOP_TIMES] = seconds;
+    t->rounds = rounds;
+    pace_start(&t->round, step, now, 1);
+    pace_start(&t->stretch, step, now, (int64_t)fmin(rounds, 1e15));
 }
 
-/* The median; of an even number the lower one of the two in the middle. */
-static double lower_median(const struct stop_times *t)
+double stop_time_expect(struct stop_time *t, int64_t step, double now, double left)
 {
-    const int n = t->n < STOP_TIMES ? (int)t->n : STOP_TIMES;
-    double sorted[STOP_TIMES];
-    for (int i = 0; i < n; i++) {
-        int at = i;
-        for (; at > 0 && sorted[at - 1] > t->newest[i]; at--)
-            sorted[at] = sorted[at - 1];
-        sorted[at] = t->newest[i];
-    }
-    return sorted[(n - 1) / 2];
-}
-
-void stop_time_add(struct stop_time *s, double seconds, int64_t n)
-{
-    const double whole = fmax(1, s->rounds);
-    if (n < 1)
-        return;
-    keep_time(&s->round, seconds / (double)n);
-    s->seconds += seconds;
-    s->in_stretch += n;
-    if ((double)s->in_stretch < whole)
-        return;
-    keep_time(&s->stretch, s->seconds * whole / (double)s->in_stretch);
-    s->seconds = 0;
-    s->in_stretch = 0;
-}
-
-double stop_time_expect(const struct stop_time *s, double left)
-{
-    const double rounds = fmin(s->rounds, left);
-    if (s->stretch.n >= 2) /* with what groups exchange at their end */
-        return lower_median(&s->stretch) * rounds / fmax(1, s->rounds);
-    return s->round.n >= 2 ? lower_median(&s->round) * rounds : 0;
+    const double round = pace_seconds(&t->round, step, now);
+    const double stretch = pace_seconds(&t->stretch, step, now); /* with an exchange at its end */
+    const double each = t->stretch.blocks >= MEASURES ? stretch
+                        : t->round.blocks >= MEASURES ? round
+                                                      : 0;
+    return each * fmin(t->rounds, left);
 }
