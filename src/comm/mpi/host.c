@@ -95,6 +95,19 @@ static void add_address(struct mpi_host *h, const struct ifaddrs *a)
     snprintf(h->interface, sizeof h->interface, "%s", a->ifa_name);
 }
 
+int mpi_list_addresses(uint32_t *out, int most)
+{
+    struct ifaddrs *all = NULL;
+    int n = 0;
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (const struct ifaddrs *a = all; a && n < most; a = a->ifa_next)
+        if (reaches_out(a))
+            out[n++] = address_of(a->ifa_addr);
+    freeifaddrs(all);
+    return n;
+}
+
 void mpi_look_at_host(struct mpi_host *out)
 {
     struct ifaddrs *all = NULL;
@@ -108,19 +121,33 @@ void mpi_look_at_host(struct mpi_host *out)
     freeifaddrs(all);
 }
 
+/* What starts ranks so that MPI keeps to one network; srun takes it from the environment. */
+static void put_way(const struct mpi_host *h, char *way, size_t room)
+{
+    const char *launcher = mpi_launcher();
+    const bool slurm = launcher && strcmp(launcher, "srun") == 0;
+#ifdef OPEN_MPI
+    const char *network = *h->network ? h->network : "INTERFACE";
+    if (slurm)
+        snprintf(way, room, "OMPI_MCA_btl_tcp_if_include=%s srun", network);
+    else
+        snprintf(way, room, "mpirun --mca btl_tcp_if_include %s %s %s", network,
+                 OMPI_MAJOR_VERSION >= 5 ? "--prtemca prte_if_include" : "--mca oob_tcp_if_include",
+                 network);
+#else
+    const char *interface = *h->interface ? h->interface : "INTERFACE";
+    if (slurm)
+        snprintf(way, room, "UCX_NET_DEVICES=%s FI_TCP_IFACE=%s srun", interface, interface);
+    else
+        snprintf(way, room, "mpiexec -iface %s -genv UCX_NET_DEVICES %s -genv FI_TCP_IFACE %s",
+                 interface, interface, interface);
+#endif
+}
+
 void mpi_advise(const struct mpi_host *h, char *out, size_t room)
 {
     char way[256];
-#ifdef OPEN_MPI
-    const char *network = *h->network ? h->network : "INTERFACE";
-    snprintf(way, sizeof way, "mpirun --mca btl_tcp_if_include %s %s %s", network,
-             OMPI_MAJOR_VERSION >= 5 ? "--prtemca prte_if_include" : "--mca oob_tcp_if_include",
-             network);
-#else
-    const char *interface = *h->interface ? h->interface : "INTERFACE";
-    snprintf(way, sizeof way, "mpiexec -iface %s -genv UCX_NET_DEVICES %s -genv FI_TCP_IFACE %s",
-             interface, interface, interface);
-#endif
+    put_way(h, way, sizeof way);
     snprintf(out, room,
              "Two hosts that have an address in common, as docker0 often has 172.17.0.1 on each, "
              "mislead MPI: `%s` keeps it to one network. A firewall between hosts has to let TCP "

@@ -11,7 +11,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <netinet/tcp.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,22 +20,6 @@
 
 enum { MOST_FILES = 4096 }; /* descriptors that are looked at for connections */
 
-static void list_addresses(struct mpi_peer *p)
-{
-    struct ifaddrs *all = NULL;
-    int n = 0;
-    if (getifaddrs(&all) != 0)
-        return;
-    for (struct ifaddrs *i = all; i && n < MPI_PEER_ADDRESSES; i = i->ifa_next) {
-        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET)
-            continue;
-        const struct sockaddr_in *in = (const struct sockaddr_in *)(const void *)i->ifa_addr;
-        if (ntohl(in->sin_addr.s_addr) >> 24 != IN_LOOPBACKNET)
-            p->address[n++] = in->sin_addr.s_addr;
-    }
-    freeifaddrs(all);
-}
-
 static struct mpi_peer describe_self(void)
 {
     struct mpi_peer p = {.process = (int32_t)getpid()};
@@ -44,7 +27,7 @@ static struct mpi_peer describe_self(void)
     gethostname(p.host, sizeof p.host - 1);
     if (stat("/proc/self/ns/pid", &space) == 0)
         p.space = space.st_ino;
-    list_addresses(&p);
+    mpi_list_addresses(p.address, MPI_PEER_ADDRESSES);
     return p;
 }
 

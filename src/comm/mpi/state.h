@@ -36,6 +36,9 @@ struct mpi_host {
 };
 void mpi_look_at_host(struct mpi_host *out);
 
+/* Its IPv4 addresses, `most` at most, in network order. Returns how many. */
+int mpi_list_addresses(uint32_t *out, int most);
+
 /* What a user may do where hosts do not reach each other, two sentences without the last stop. */
 void mpi_advise(const struct mpi_host *h, char *out, size_t room);
 
