@@ -50,8 +50,7 @@ bool rescue_wait(struct rescue *r, const atomic_int *stop, const char *what)
     return !is_stopped(stop);
 }
 
-/* The folder that holds `path`, which may itself be gone. */
-static void parent_folder(const char *path, char out[FILE_PATH_ROOM])
+void rescue_parent(const char *path, char out[FILE_PATH_ROOM])
 {
     snprintf(out, FILE_PATH_ROOM, "%s", path);
     for (size_t n = strlen(out); n > 1 && out[n - 1] == '/'; n--)
@@ -66,7 +65,7 @@ static void parent_folder(const char *path, char out[FILE_PATH_ROOM])
 bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM])
 {
     char parent[FILE_PATH_ROOM];
-    parent_folder(path, parent);
+    rescue_parent(path, parent);
     const char *const places[] = {parent,           ".",        getenv("HOME"),
                                   getenv("TMPDIR"), "/var/tmp", "/tmp"};
     while (r->place < (int)(sizeof places / sizeof *places)) {
@@ -81,6 +80,53 @@ bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[
             return true;
     }
     return false;
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* In the next folders that there are, where no file has the name. */
+static enum sotto_status write_elsewhere(struct rescue *r, const char *path, double bytes,
+                                         rescue_writer *write, void *arg,
+                                         char elsewhere[FILE_PATH_ROOM])
+{
+    char folder[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
+    struct status_note cause;
+    enum sotto_status st = SOTTO_EIO;
+    status_save(&cause, st);
+    while (st == SOTTO_EIO && rescue_place(r, path, bytes, folder)) {
+        if (file_join(to, folder, last_name(path)) != SOTTO_OK || file_exists(to))
+            continue;
+        st = write(arg, to);
+        if (st == SOTTO_OK)
+            strcpy(elsewhere, to);
+    }
+    return st == SOTTO_EIO ? status_raise(&cause) : st;
+}
+
+enum sotto_status rescue_file(struct rescue *r, const char *what, const char *path, double bytes,
+                              rescue_writer *write, void *arg, char elsewhere[FILE_PATH_ROOM])
+{
+    enum sotto_status st = write(arg, path);
+    while (st == SOTTO_EIO && available_disk(path).bytes < bytes && rescue_wait(r, NULL, what))
+        st = write(arg, path);
+    if (st == SOTTO_OK) {
+        if (*elsewhere && unlink(elsewhere) != 0)
+            log_warn("cannot remove %s", elsewhere);
+        *elsewhere = '\0';
+        *r = (struct rescue){0};
+        return SOTTO_OK;
+    }
+    if (st == SOTTO_EIO && *elsewhere && write(arg, elsewhere) == SOTTO_OK)
+        st = SOTTO_OK;
+    else if (st == SOTTO_EIO)
+        st = write_elsewhere(r, path, bytes, write, arg, elsewhere);
+    if (st == SOTTO_OK)
+        log_warn("%s cannot be written: %s is saved in %s", path, what, elsewhere);
+    return st;
 }
 
 /* Closes the other folder, and removes it where no checkpoint has come there. */
@@ -104,7 +150,7 @@ static enum sotto_status name_elsewhere(const struct run *run, const char *folde
 {
     char parent[FILE_PATH_ROOM], name[FILE_PATH_ROOM], whole[FILE_PATH_ROOM + 32];
     const char *path = run->dir.path;
-    parent_folder(path, parent);
+    rescue_parent(path, parent);
     const size_t skip =
         strcmp(parent, ".") == 0 && strncmp(path, "./", 2) != 0 ? 0 : strlen(parent);
     snprintf(name, sizeof name, "%s", path + skip + strspn(path + skip, "/"));

@@ -23,6 +23,17 @@ bool rescue_wait(struct rescue *r, const atomic_int *stop, const char *what);
  * current folder, HOME, TMPDIR, /var/tmp and /tmp, by its full name; false: there is none left. */
 bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM]);
 
+/* The folder that a file or folder lies in, which may itself be gone. */
+void rescue_parent(const char *path, char out[FILE_PATH_ROOM]);
+
+/* Writes a file of so many bytes: at `path`; again, as long as the disk there is too full for it;
+ * then under its name in another folder, which is *elsewhere ("": at `path`). A file that is there
+ * already, of others or of the time before, is not touched, but for *elsewhere as it was, which
+ * goes once `path` can be written. */
+typedef enum sotto_status rescue_writer(void *arg, const char *path);
+enum sotto_status rescue_file(struct rescue *r, const char *what, const char *path, double bytes,
+                              rescue_writer *write, void *arg, char elsewhere[FILE_PATH_ROOM]);
+
 struct run;
 
 /* A part of writing a checkpoint, into c->folder; it may be done again, there or in another one. */

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* memmem */
 #include "train/embed_lab.h"
 
+#include <unistd.h>
+
 #include "base/log.h"
 
 static const char *const synchronous[] = {"ddp", "zero1", "fsdp"};
@@ -693,7 +695,71 @@ static void checkpoint(void **state)
     assert_int_equal(cut.calls, ROUNDS);
     assert_memory_equal(x, y, sizeof x);
     t.checkpoint = at("no/such/folder");
-    assert_fails(sotto_train(&t, NULL), SOTTO_EIO, "worker 0: step 2: ");
+    assert_fails(sotto_train(&t, NULL), SOTTO_EIO, "no/such: No such file");
+    sotto_options_destroy(o);
+}
+
+struct gone {
+    char folder[FILE_PATH_ROOM], away[FILE_PATH_ROOM], other[FILE_PATH_ROOM];
+    int from, to; /* steps between which the folder is gone */
+    int found;    /* after that step the file was in the other one */
+};
+
+static int move_folder(void *observer, const struct sotto_round *r)
+{
+    struct gone *g = observer;
+    g->found += file_exists(g->other);
+    if (r->step == g->from)
+        assert_int_equal(rename(g->folder, g->away), 0);
+    else if (r->step == g->to)
+        assert_int_equal(rename(g->away, g->folder), 0);
+    return 0;
+}
+
+/* A checkpoint that cannot be written in its place is written in another one, until it can be; at
+ * the end training fails with its name, and goes on with that to the same bits. */
+static void saved_in_another_place(void **state)
+{
+    (void)state;
+    struct lab lab = lab_new();
+    struct sotto_problem p = problem_of(&lab, true);
+    struct sotto_options *o = options_of("workers=2 strategy=zero1 save_every=1");
+    float x[COUNT], y[COUNT];
+    char here[FILE_PATH_ROOM], path[FILE_PATH_ROOM];
+    struct gone g = {.from = 2, .to = 5};
+    struct sotto_training t = {
+        .struct_size = sizeof t, .problem = &p, .options = o, .parameters = x};
+    start_at(x);
+    assert_ok(sotto_train(&t, NULL));
+    assert_non_null(getcwd(here, sizeof here));
+    assert_int_equal(chdir(scratch), 0);
+    strcpy(g.folder, at("gone/deep"));
+    strcpy(g.away, at("away"));
+    strcpy(g.other, at("rescued.state"));
+    assert_ok(file_make_directories(g.folder));
+    assert_ok(file_join(path, g.folder, "rescued.state"));
+    t.parameters = y;
+    t.checkpoint = path;
+    t.observe = move_folder;
+    t.observer = &g;
+    start_at(y);
+    assert_ok(sotto_train(&t, NULL));
+    assert_memory_equal(x, y, sizeof x);
+    assert_int_equal(g.found, g.to - g.from); /* 2, 3, 4 */
+    assert_true(file_exists(path) && !file_exists(g.other));
+
+    assert_int_equal(remove(path), 0);
+    assert_ok(file_remove_tree(g.away));
+    g.to = -1;
+    start_at(y);
+    assert_fails(sotto_train(&t, NULL), SOTTO_EIO,
+                 "step 8, with which training ends, is saved in ");
+    assert_true(file_exists(g.other));
+    t.checkpoint = g.other;
+    t.observe = NULL;
+    assert_ok(sotto_train(&t, NULL)); /* nothing is left to do but to hand out the parameters */
+    assert_memory_equal(x, y, sizeof x);
+    assert_int_equal(chdir(here), 0);
     sotto_options_destroy(o);
 }
 
@@ -842,6 +908,7 @@ int main(void)
         cmocka_unit_test(no_state),
         cmocka_unit_test(checkpoint),
         cmocka_unit_test(saved_by_time),
+        cmocka_unit_test(saved_in_another_place),
         cmocka_unit_test(late_momentum),
         cmocka_unit_test(alone),
     };

@@ -59,6 +59,22 @@ static enum sotto_status visit_all(void *arg, struct state_visitor *v)
     return visit_rest(s->t, v);
 }
 
+static enum sotto_status write_state(void *saver, const char *path)
+{
+    return state_saver_write(saver, path);
+}
+
+static enum sotto_status write_or_rescue(struct sotto_trainer *t, struct state_visitor *v,
+                                         const char *path)
+{
+    char what[48];
+    if (!t->keeps)
+        return state_saver_write(v, path);
+    snprintf(what, sizeof what, "step %lld", (long long)t->step);
+    return rescue_file(&t->rescue, what, path, (double)table_count(&t->table) * sizeof(float),
+                       write_state, v, t->elsewhere);
+}
+
 static enum sotto_status save(struct saving *s, const char *path)
 {
     struct sotto_trainer *t = s->t;
@@ -71,7 +87,7 @@ static enum sotto_status save(struct saving *s, const char *path)
                                         &t->memory, &v, &parcels);
     if (leads) {
         if (st == SOTTO_OK)
-            st = state_saver_write(&v, path);
+            st = write_or_rescue(t, &v, path);
         state_free(&v);
         gathered_free(&parcels);
     }

@@ -7,6 +7,7 @@
 #include "strategy/strategy.h"
 #include "train/cluster.h"
 #include "train/cost.h"
+#include "train/rescue.h"
 
 struct sotto_options {
     struct run_config config;
@@ -135,6 +136,9 @@ struct sotto_trainer {
     double lr;                  /* negative: the schedule's */
     double ended;               /* the last round           */
     bool stop;                  /* with the next round      */
+    bool keeps;                 /* what it saves must not be lost: sotto_train */
+    struct rescue rescue;       /* of it, on rank 0 ... */
+    char elsewhere[FILE_PATH_ROOM]; /* ... and where it was saved instead; "": in its place */
     double save_minutes;        /* between two saves by time; 0: none is */
     double save_at;             /* real time of the next save, on rank 0; INFINITY: not by time */
     struct status_note failure; /* after which nothing but destroy makes sense */

@@ -1,6 +1,7 @@
 /* Jobs on all workers, and the loop for those who need none of their own. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "train/embed/embed.h"
 
@@ -103,11 +104,35 @@ static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, doubl
     return st;
 }
 
+/* Before anything is trained that it is to hold. */
+static enum sotto_status check_place(const char *path)
+{
+    char folder[FILE_PATH_ROOM];
+    rescue_parent(path, folder);
+    return access(folder, W_OK | X_OK) == 0
+               ? SOTTO_OK
+               : fail_errno(SOTTO_EIO, "the checkpoint %s: cannot write in %s", path, folder);
+}
+
+/* The run is at its end, and its checkpoint in another place. */
+static enum sotto_status check_saved(const struct loop *l, const struct sotto_trainer *t)
+{
+    if (!*t->elsewhere)
+        return SOTTO_OK;
+    return fail(SOTTO_EIO,
+                "%s cannot be written: step %lld, with which training ends, is saved in "
+                "%s; with that as its checkpoint it goes on from there",
+                l->is.checkpoint, (long long)t->step, t->elsewhere);
+}
+
 /* Rank 0 alone looks for the file: it is there for everybody or for nobody. */
 static enum sotto_status go_on(const struct loop *l, struct sotto_trainer *t)
 {
     struct worker *w = t->worker->worker;
     const char *path = l->is.checkpoint;
+    t->keeps = path != NULL;
+    if (path && w->rank == 0)
+        TRY(check_place(path));
     double found = path && w->rank == 0 && file_exists(path);
     TRY(comm_sum(w->world, &found, 1));
     return found > 0 ? sotto_trainer_load(t, path) : SOTTO_OK;
@@ -166,6 +191,7 @@ static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
         TRY(fail_in(sotto_trainer_save(t, is->checkpoint), "step %lld: ", (long long)t->step));
         trainer_save_later(t);
     }
+    TRY(check_saved(l, t));
     if (embed_first_here(t->worker))
         l->stopped = r.stop && t->step < c->steps;
     if (is->pushes)
