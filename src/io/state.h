@@ -179,6 +179,7 @@ enum sotto_status state_text(struct state_visitor *v, const char *name, char *te
  * while it visits does not name the file, which its caller knows. */
 enum sotto_status state_saver_init(struct state_visitor *v);
 enum sotto_status state_saver_write(struct state_visitor *v, const char *path); /* or once more */
+size_t state_saver_bytes(const struct state_visitor *v); /* of the tensors that it will write */
 enum sotto_status state_loader_open(struct state_visitor *v, const char *path);
 void state_loader_init(struct state_visitor *v, const struct state_file *file); /* outlives it */
 enum sotto_status state_loader_finish(struct state_visitor *v);

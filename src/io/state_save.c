@@ -142,6 +142,16 @@ static enum sotto_status put(void *writer, const void *data, size_t bytes)
     return safetensors_writer_put(writer, data, bytes);
 }
 
+size_t state_saver_bytes(const struct state_visitor *v)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < v->save.count; i++) {
+        const struct state_item *item = &v->save.slice[i].item;
+        bytes += item->count * safetensors_type_size(item->type);
+    }
+    return bytes;
+}
+
 enum sotto_status state_saver_write(struct state_visitor *v, const char *path)
 {
     struct state_saved *s = v->save.slice;

@@ -34,18 +34,4 @@ typedef enum sotto_status rescue_writer(void *arg, const char *path);
 enum sotto_status rescue_file(struct rescue *r, const char *what, const char *path, double bytes,
                               rescue_writer *write, void *arg, char elsewhere[FILE_PATH_ROOM]);
 
-struct run;
-
-/* A part of writing a checkpoint, into c->folder; it may be done again, there or in another one. */
-typedef enum sotto_status rescue_part(void *arg, struct checkpoint *c);
-
-/* Begins a checkpoint of the run, and does a part of it, in its folder or, where that fails for
- * long, in another, to which what is written already is moved. */
-enum sotto_status rescue_begin(struct run *run, struct checkpoint *c, int64_t step);
-enum sotto_status rescue_try(struct run *run, struct checkpoint *c, rescue_part *part, void *arg);
-
-/* The checkpoint is there: says so where that is another folder than the run's, and removes the
- * other one where it is the run's own again. */
-void rescue_done(struct run *run, const struct checkpoint *c);
-
 #endif

@@ -3,6 +3,7 @@
 #ifndef SOTTO_TRAIN_SAVE_H
 #define SOTTO_TRAIN_SAVE_H
 
+#include "train/rescue_run.h"
 #include "train/trainer.h"
 
 /* The state: what rank 0 knows of the run, and what each worker has (a state_owner). */

@@ -71,8 +71,8 @@ static enum sotto_status write_or_rescue(struct sotto_trainer *t, struct state_v
     if (!t->keeps)
         return state_saver_write(v, path);
     snprintf(what, sizeof what, "step %lld", (long long)t->step);
-    return rescue_file(&t->rescue, what, path, (double)table_count(&t->table) * sizeof(float),
-                       write_state, v, t->elsewhere);
+    return rescue_file(&t->rescue, what, path, (double)state_saver_bytes(v), write_state, v,
+                       t->elsewhere);
 }
 
 static enum sotto_status save(struct saving *s, const char *path)
