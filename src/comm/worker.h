@@ -26,10 +26,13 @@ struct worker_ops {
     /* (optional) A pause begins, of which the training's time is to know nothing: until go_on what
      * this worker sends takes no time, and what its lanes have under way stands still. */
     void (*pause)(struct worker *w);
-    /* (optional) Behind a pause, in which all workers have met: they go on together, each as much
+    /* (optional) Ends a pause, in which all workers have met: they go on together, each as much
      * later than the first as its `seconds`, the time that it has trained, are more, so that a
-     * pause changes no lead. Called by all workers. Without it: they go on as they are. */
-    enum sotto_status (*go_on)(struct worker *w, double seconds);
+     * pause changes no lead. The first goes on at the latest worker's time, or at `least` where
+     * that is later: a resumed run goes on at the time of the clock at which its checkpoint was
+     * made, since sums of times are rounded otherwise at another time. Called by all workers.
+     * Without it: they go on as they are. */
+    enum sotto_status (*go_on)(struct worker *w, double seconds, double least);
 };
 
 struct worker {

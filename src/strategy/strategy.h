@@ -22,8 +22,8 @@ struct plan {
     bool late;          /* ... since its time is over: what was trained is to count */
     bool save;          /* the first worker would like a checkpoint behind this round */
     bool last;          /* the run is going to end behind this round; the same for all workers */
-    double pause;       /* seconds since the last round that are not the training's */
-    double seconds;     /* of training, by this worker's clock, before this round   */
+    double seconds;     /* of training, by this worker's clock, before this round */
+    double between;     /* of these, since the last round, where they are of no round */
     /* (optional) Becomes non-zero when this worker is to stop as soon as it can: methods that
      * average every gradient then abandon a round between two micro-batches. */
     const atomic_int *asked;

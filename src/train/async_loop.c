@@ -116,9 +116,7 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
                               .stop = loop_asked(t->run) ||
                                       (c->train.seconds > 0 && seconds >= c->train.seconds),
                               .late = c->train.seconds > 0 && !loop_asked(t->run),
-                              .pause = a->l->pause,
                               .seconds = seconds};
-    a->l->pause = 0;
     const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
                                          "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
     if (st != SOTTO_OK && strategy_left(t->strategy, st)) {
@@ -167,12 +165,13 @@ static enum sotto_status save_alone(struct apart *a, int64_t step)
 static enum sotto_status meet(struct apart *a, bool stop)
 {
     struct trainer *t = a->l->t;
-    const double before = clock_now(t->worker->clock);
     const double begin = clock_now(&clock_real);
     double slowest = 0;
     TRY(letters_mark(a->letters));
     loop_pause(t);
     TRY(letters_flush(a->letters));
+    /* A checkpoint has the clocks at which all have met. */
+    TRY(t->strategy->ops->rest(t->strategy));
     TRY(tell(a));
     if (stop)
         TRY(compare_clocks(a, &slowest));
@@ -183,7 +182,6 @@ static enum sotto_status meet(struct apart *a, bool stop)
     TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
     TRY(go_on(a));
     pace_skip(&a->l->pace, clock_now(&clock_real) - begin);
-    a->l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }
 

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { ROW = sizeof(struct meter_row) / sizeof(int64_t) };
+_Static_assert(ROW == 9 + MESH_LANES + 1, "all of a row is kept");
+
 void cost_add(struct cost *sum, const struct cost *c, int sign)
 {
     sum->seconds += sign * c->seconds;
@@ -72,25 +75,20 @@ enum sotto_status meter_init(struct meter *m, struct worker *w, const struct ora
                              struct mesh *mesh)
 {
     *m = (struct meter){.worker = w, .oracle = oracle, .mesh = mesh};
-    m->each = calloc((size_t)w->size * COST_FIELDS, sizeof *m->each);
-    m->each_owed = calloc((size_t)w->size * MESH_LANES, sizeof *m->each_owed);
-    if (!m->each || !m->each_owed)
-        return fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
-    return SOTTO_OK;
+    m->each = calloc((size_t)w->size, sizeof *m->each);
+    return m->each ? SOTTO_OK
+                   : fail(SOTTO_ENOMEM, "no memory for the costs of %d workers", w->size);
 }
 
 void meter_free(struct meter *m)
 {
     free(m->each);
-    free(m->each_owed);
     *m = (struct meter){0};
 }
 
 void meter_start(struct meter *m)
 {
-    const struct cost now = own(m);
-    cost_add(&m->pause, &now, 1);
-    cost_add(&m->pause, &m->mark, -1);
+    m->mark = own(m);
     m->running = true;
 }
 
@@ -104,108 +102,98 @@ static bool lanes_owe(const struct meter *m)
     return sum > 0;
 }
 
+/* Adds what the clocks have shown since the last start. */
+static void add_running(const struct meter *m, struct cost *c)
+{
+    if (!m->running)
+        return;
+    const struct cost now = own(m);
+    cost_add(c, &now, 1);
+    cost_add(c, &m->mark, -1);
+}
+
+/* What was counted is one sum from here on, which a run resumed from here begins with. */
 void meter_stop(struct meter *m)
 {
+    if (!m->running)
+        return;
     if (!lanes_owe(m))
         m->kept = 0;
-    m->mark = own(m);
+    add_running(m, &m->base);
     m->beside = mesh_account_lanes(m->mesh).wire;
     m->running = false;
 }
 
-void meter_keep_lanes(struct meter *m)
+static void keep_lanes(struct meter *m)
 {
     const double wire = mesh_account_lanes(m->mesh).wire;
     m->kept += wire - m->beside;
-    m->mark.wire += wire - m->beside;
+    m->base.wire += wire - m->beside;
     m->beside = wire;
 }
 
 void meter_forget_lanes(struct meter *m)
 {
-    m->mark.wire -= m->kept;
+    m->base.wire -= m->kept;
     m->kept = 0;
 }
 
-void meter_owe(struct meter *m)
+enum sotto_status meter_go_on(struct meter *m)
 {
+    struct worker *w = m->worker;
+    if (!w->ops->go_on)
+        return SOTTO_OK;
+    TRY(w->ops->go_on(w, meter_read(m).seconds, m->least));
     mesh_owe(m->mesh, m->owed);
     memset(m->owed, 0, sizeof m->owed);
+    keep_lanes(m);
+    return SOTTO_OK;
 }
 
 struct cost meter_read(const struct meter *m)
 {
     const struct cost beside = lanes(m);
-    struct cost c = m->running ? own(m) : m->mark;
+    struct cost c = m->base;
+    add_running(m, &c);
     cost_add(&c, &beside, 1);
-    cost_add(&c, &m->base, 1);
-    cost_add(&c, &m->pause, -1);
+    cost_add(&c, &m->sent, -1);
     double *const rounded[] = {&c.compute, &c.wire, &c.waited_others, &c.waited_wire, &c.update};
     for (int i = 0; i < 5; i++)
         *rounded[i] = fmax(0, *rounded[i]);
     return c;
 }
 
-/* In nanoseconds and bytes. */
-static void pack(const struct cost *c, int64_t *to)
-{
-    const double seconds[] = {c->seconds,       c->compute,     c->wire,
-                              c->waited_others, c->waited_wire, c->update};
-    for (int i = 0; i < 6; i++)
-        to[i] = llround(seconds[i] * 1e9);
-    to[6] = c->inside;
-    to[7] = c->between;
-    to[8] = c->microbatches;
-}
-
-static struct cost unpack(const int64_t *from)
-{
-    return (struct cost){.seconds = (double)from[0] / 1e9,
-                         .compute = (double)from[1] / 1e9,
-                         .wire = (double)from[2] / 1e9,
-                         .waited_others = (double)from[3] / 1e9,
-                         .waited_wire = (double)from[4] / 1e9,
-                         .update = (double)from[5] / 1e9,
-                         .inside = from[6],
-                         .between = from[7],
-                         .microbatches = from[8]};
-}
-
 enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
 {
+    *row = (struct meter_row){0};
     TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result ... */
-    struct cost mine = meter_read(m);
-    double owed[MESH_LANES];
-    mesh_owed(m->mesh, owed);
-    if (m->worker->ops->go_on) /* ... and what it takes is waited for behind the pause */
-        mine.wire += mesh_account_lanes(m->mesh).wire - m->beside;
-    pack(&mine, row->cost);
-    for (int i = 0; i < MESH_LANES; i++)
-        row->owed[i] = llround(owed[i] * 1e9);
+    row->cost = meter_read(m);
+    mesh_owed(m->mesh, row->owed);
+    if (!m->worker->ops->go_on)
+        return SOTTO_OK;
+    row->cost.wire += /* ... and what it takes is waited for after the pause */
+        mesh_account_lanes(m->mesh).wire - m->beside;
+    row->clock = clock_now(m->worker->clock);
     return SOTTO_OK;
 }
 
 void meter_take(struct meter *m, int rank, const struct meter_row *row)
 {
-    memcpy(m->each + rank * COST_FIELDS, row->cost, sizeof row->cost);
-    memcpy(m->each_owed + rank * MESH_LANES, row->owed, sizeof row->owed);
+    m->each[rank] = *row;
 }
 
 enum sotto_status meter_gather(struct meter *m)
 {
     struct meter_row row;
     TRY(meter_tell(m, &row));
-    TRY(comm_gather_bytes(m->worker->world, m->each, row.cost, sizeof row.cost));
-    return comm_gather_bytes(m->worker->world, m->each_owed, row.owed, sizeof row.owed);
+    return comm_gather_bytes(m->worker->world, m->each, &row, sizeof row);
 }
 
-static struct cost join_packed(const struct meter *m)
+static struct cost join_rows(const struct meter *m)
 {
     struct cost_joint all = {0};
-    for (int i = 0; i < m->worker->size; i++) {
-        const struct cost c = unpack(m->each + i * COST_FIELDS);
-        cost_join(&all, &c);
-    }
+    for (int i = 0; i < m->worker->size; i++)
+        cost_join(&all, &m->each[i].cost);
     struct cost c = cost_mean(&all);
     c.seconds = all.slowest;
     return c;
@@ -227,22 +215,6 @@ static enum sotto_status visit_joined(struct state_visitor *v, struct cost *c)
     return state_int(v, "cost.microbatches", &c->microbatches);
 }
 
-/* What a file says is added up and compared with budgets. */
-static enum sotto_status check(const struct cost *c)
-{
-    const double seconds[] = {c->seconds,       c->compute,     c->wire,
-                              c->waited_others, c->waited_wire, c->update};
-    const int64_t counts[] = {c->inside, c->between, c->microbatches};
-    for (int i = 0; i < 6; i++)
-        if (!(seconds[i] >= 0 && seconds[i] < 1e9)) /* thirty years */
-            return fail(SOTTO_EFORMAT, "the costs of a worker are %g seconds", seconds[i]);
-    for (int i = 0; i < 3; i++)
-        if (counts[i] < 0 || counts[i] > STATE_TOTAL)
-            return fail(SOTTO_EFORMAT, "the costs of a worker are %lld bytes or micro-batches",
-                        (long long)counts[i]);
-    return SOTTO_OK;
-}
-
 /* The jitter goes on where it was; one more worker goes on as another did. */
 enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
 {
@@ -256,49 +228,112 @@ enum sotto_status meter_visit_begun(struct meter *m, struct state_visitor *v)
     return state_loading(v) ? state_ignore(v, "jitter.") : SOTTO_OK;
 }
 
-/* As many workers as there were owe what these did; others begin afresh. */
-static enum sotto_status visit_owed(struct meter *m, struct state_visitor *v, int64_t workers)
+/* Rows of earlier versions: times in nanoseconds, without the clock. */
+static enum sotto_status load_rounded(struct meter *m, struct state_visitor *v)
 {
-    const bool loading = state_loading(v);
+    enum { COSTS = sizeof(struct cost) / sizeof(int64_t) };
+    const size_t size = (size_t)m->worker->size;
+    int64_t *old = calloc(size, (COSTS + MESH_LANES) * sizeof *old);
+    if (!old)
+        return fail(SOTTO_ENOMEM, "no memory for the costs of %zu workers", size);
+    int64_t *owed = old + size * COSTS;
+    enum sotto_status st = state_ints(v, "cost.each", old, size * COSTS);
+    if (st == SOTTO_OK && state_has(v, "cost.owed"))
+        st = state_ints(v, "cost.owed", owed, size * MESH_LANES);
+    struct meter_row *row = &m->each[m->worker->rank];
+    const int64_t *c = old + m->worker->rank * COSTS;
+    row->cost = (struct cost){(double)c[0] / 1e9,
+                              (double)c[1] / 1e9,
+                              (double)c[2] / 1e9,
+                              (double)c[3] / 1e9,
+                              (double)c[4] / 1e9,
+                              (double)c[5] / 1e9,
+                              c[6],
+                              c[7],
+                              c[8]};
+    for (int i = 0; i < MESH_LANES; i++)
+        row->owed[i] = (double)owed[m->worker->rank * MESH_LANES + i] / 1e9;
+    free(old);
+    return st;
+}
+
+/* As many workers as there were have what each of these had; others go on from the joined costs. */
+static enum sotto_status load_rows(struct meter *m, struct state_visitor *v,
+                                   const struct cost *joined)
+{
     const int size = m->worker->size;
-    if (loading && (workers != size || !state_has(v, "cost.owed")))
-        return SOTTO_OK;
-    TRY(state_ints(v, "cost.owed", m->each_owed, (size_t)size * MESH_LANES));
-    for (int i = 0; i < MESH_LANES && loading; i++) {
-        m->owed[i] = (double)m->each_owed[m->worker->rank * MESH_LANES + i] / 1e9;
-        if (!(m->owed[i] >= 0 && m->owed[i] < 1e9))
-            return fail(SOTTO_EFORMAT, "an exchange is to take %g seconds more", m->owed[i]);
+    int64_t workers = size;
+    if (state_has(v, "cost.workers"))
+        TRY(state_int(v, "cost.workers", &workers));
+    memset(m->each, 0, (size_t)size * sizeof *m->each);
+    m->each[m->worker->rank].cost = *joined;
+    if (workers == size && state_has(v, "cost.rows"))
+        return state_ints(v, "cost.rows", (int64_t *)m->each, (size_t)size * ROW);
+    if (workers == size && state_has(v, "cost.each") && state_has(v, "cost.update"))
+        return load_rounded(m, v);
+    return SOTTO_OK;
+}
+
+static bool time_lasts(double seconds)
+{
+    return seconds >= 0 && seconds < 1e9; /* thirty years */
+}
+
+/* What a file says is added up and compared with budgets. */
+static enum sotto_status check_cost(const struct cost *c)
+{
+    const double seconds[] = {c->seconds,       c->compute,     c->wire,
+                              c->waited_others, c->waited_wire, c->update};
+    const int64_t counts[] = {c->inside, c->between, c->microbatches};
+    for (int i = 0; i < 6; i++)
+        if (!time_lasts(seconds[i]))
+            return fail(SOTTO_EFORMAT, "the costs of a worker are %g seconds", seconds[i]);
+    for (int i = 0; i < 3; i++)
+        if (counts[i] < 0 || counts[i] > STATE_TOTAL)
+            return fail(SOTTO_EFORMAT, "the costs of a worker are %lld bytes or micro-batches",
+                        (long long)counts[i]);
+    return SOTTO_OK;
+}
+
+/* This worker begins with its row. */
+static enum sotto_status take_row(struct meter *m)
+{
+    const struct meter_row *row = &m->each[m->worker->rank];
+    TRY(check_cost(&row->cost));
+    m->least = 0;
+    for (int i = 0; i < MESH_LANES; i++)
+        if (!time_lasts(row->owed[i]))
+            return fail(SOTTO_EFORMAT, "an exchange is to take %g seconds more", row->owed[i]);
+    for (int r = 0; r < m->worker->size; r++) {
+        if (!time_lasts(m->each[r].clock))
+            return fail(SOTTO_EFORMAT, "the clock of worker %d is at %g seconds", r,
+                        m->each[r].clock);
+        m->least = fmax(m->least, m->each[r].clock);
     }
+    m->base = row->cost;
+    memcpy(m->owed, row->owed, sizeof m->owed);
+    m->sent = lanes(m);
+    m->beside = mesh_account_lanes(m->mesh).wire;
+    m->running = false;
     return SOTTO_OK;
 }
 
 enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v)
 {
     const bool loading = state_loading(v);
-    const int size = m->worker->size;
+    int64_t workers = m->worker->size;
     struct cost joined = {0};
-    int64_t workers = size;
     if (!loading)
-        joined = join_packed(m);
+        joined = join_rows(m);
     TRY(visit_joined(v, &joined));
-    TRY(check(&joined));
-    if (!loading || state_has(v, "cost.workers"))
+    if (!loading) {
         TRY(state_int(v, "cost.workers", &workers));
-    if (!loading || (workers == size && state_has(v, "cost.each") && state_has(v, "cost.update")))
-        TRY(state_ints(v, "cost.each", m->each, (size_t)size * COST_FIELDS));
-    else
-        pack(&joined, m->each + m->worker->rank * COST_FIELDS);
-    TRY(visit_owed(m, v, workers));
-    if (loading) {
-        m->base = unpack(m->each + m->worker->rank * COST_FIELDS);
-        TRY(check(&m->base));
-        const struct cost beside = lanes(m);
-        m->mark = m->pause = own(m); /* what was before counts no more */
-        cost_add(&m->pause, &beside, 1);
-        m->running = false;
-        state_ignore(v, "cost.");
+        return state_ints(v, "cost.rows", (int64_t *)m->each, (size_t)workers * ROW);
     }
-    return SOTTO_OK;
+    TRY(check_cost(&joined));
+    TRY(load_rows(m, v, &joined));
+    TRY(take_row(m));
+    return state_ignore(v, "cost.");
 }
 
 enum sotto_status meter_visit(struct meter *m, struct state_visitor *v)

@@ -21,8 +21,6 @@ struct cost {
     int64_t microbatches;    /* computed                                             */
 };
 
-enum { COST_FIELDS = 9 };
-
 void cost_add(struct cost *sum, const struct cost *c, int sign);
 
 /* Of several workers, one after the other: means, and the slowest one's seconds. */
@@ -40,23 +38,31 @@ static inline double cost_exposed(const struct cost *c)
     return c->waited_others + c->waited_wire;
 }
 
+/* What a checkpoint keeps of a worker, bit by bit: numbers of 8 bytes, and nothing else. */
+struct meter_row {
+    struct cost cost;
+    double owed[MESH_LANES]; /* seconds, by its lanes                                  */
+    double clock;            /* in the pause, where clocks stand still in it; else 0   */
+};
+
 /* Counts while training goes on, and not while it pauses: evaluations and checkpoints are not
  * training. What lanes send meanwhile is part of it, so their bytes always count; the time that it
  * takes does not, as nobody computes or waits then, unless lanes stand still in a pause and make up
- * for it (meter_keep_lanes, before the next start). */
+ * for it (meter_go_on). */
 struct meter {
     struct worker *worker;
     const struct oracle *oracle;
     struct mesh *mesh;
-    struct cost base;  /* of the run that this one goes on from      */
-    struct cost pause; /* what the pauses took up to the last start  */
-    struct cost mark;  /* what the clocks showed when the last began */
-    double beside;     /* seconds on the wire in lanes then          */
-    double kept;       /* of them, in pauses, and not waited for yet */
+    struct cost base; /* up to the last stop, and of the run that this one is resumed from;
+                         without the bytes that lanes of this run have sent                 */
+    struct cost mark; /* what the clocks showed at the last start                           */
+    struct cost sent; /* bytes of lanes before the run began or was resumed                 */
+    double beside;    /* seconds on the wire in lanes at the last stop                      */
+    double kept;      /* of them, in pauses, and not waited for yet                         */
     bool running;
-    double owed[MESH_LANES]; /* by the lanes of the run that this one goes on from */
-    int64_t *each;           /* (workers, COST_FIELDS) for checkpoints */
-    int64_t *each_owed;      /* (workers, MESH_LANES) likewise         */
+    double owed[MESH_LANES]; /* by the lanes of the run that this one is resumed from */
+    double least;            /* the time of the clock at which that run went on       */
+    struct meter_row *each;  /* (workers) for checkpoints                             */
 };
 
 /* Stands still until the first start. */
@@ -65,9 +71,10 @@ enum sotto_status meter_init(struct meter *m, struct worker *w, const struct ora
 void meter_free(struct meter *m);
 void meter_start(struct meter *m);
 void meter_stop(struct meter *m);
-void meter_keep_lanes(struct meter *m);
 void meter_forget_lanes(struct meter *m); /* of a run that ends before it waits for them */
-void meter_owe(struct meter *m); /* before the first start: the lanes wait for what they owe */
+/* Ends a pause of all workers: where clocks are modelled, each goes on with its lead over the
+ * others, and after the first pause of a resumed run its lanes wait for what they owe. */
+enum sotto_status meter_go_on(struct meter *m);
 struct cost meter_read(const struct meter *m);
 
 /* The costs of all workers in a checkpoint, and the number of their computations; before they are
@@ -78,9 +85,6 @@ enum sotto_status meter_visit(struct meter *m, struct state_visitor *v);
 
 /* The parts of both, for workers that are not gathered: what a worker tells, and what another meter
  * takes of it; what it has of all of them, and what is each one's own. */
-struct meter_row {
-    int64_t cost[COST_FIELDS], owed[MESH_LANES];
-};
 enum sotto_status meter_tell(struct meter *m, struct meter_row *row);
 void meter_take(struct meter *m, int rank, const struct meter_row *row);
 enum sotto_status meter_visit_costs(struct meter *m, struct state_visitor *v);

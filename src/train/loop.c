@@ -86,8 +86,8 @@ static enum sotto_status one_round(struct loop *l, bool *stop)
                         .save = clock_now(&clock_real) >= l->save_at,
                         .asked = run->watch.stop,
                         .last = last,
-                        .pause = l->pause,
-                        .seconds = meter_read(&t->meter).seconds};
+                        .seconds = meter_read(&t->meter).seconds,
+                        .between = l->between};
     enum sotto_status st = t->strategy->ops->round(t->strategy, &plan, &s.round);
     if (st != SOTTO_OK)
         return fail_in(st, "step %lld: ", (long long)t->step + 1);
@@ -141,12 +141,7 @@ enum sotto_status loop_save(struct loop *l)
  */
 enum sotto_status loop_go_on(struct trainer *t)
 {
-    struct worker *w = t->worker;
-    if (w->ops->go_on) {
-        TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
-        meter_owe(&t->meter);
-        meter_keep_lanes(&t->meter);
-    }
+    TRY(meter_go_on(&t->meter));
     meter_start(&t->meter);
     return SOTTO_OK;
 }
@@ -179,10 +174,9 @@ static enum sotto_status judge_evaluation(struct loop *l)
 static enum sotto_status between_rounds(struct loop *l)
 {
     struct trainer *t = l->t;
-    l->pause = 0;
+    l->between = 0;
     if (!evaluates(t) && !saves(l))
         return SOTTO_OK;
-    const double before = clock_now(t->worker->clock);
     loop_pause(t);
     TRY(loop_tell_reported(l, true)); /* lines of the metrics are in the order of steps */
     const double begin = clock_now(&clock_real); /* of what is no step's */
@@ -195,7 +189,6 @@ static enum sotto_status between_rounds(struct loop *l)
     TRY(comm_barrier(t->worker->world)); /* nobody trains while rank 0 still writes */
     TRY(loop_go_on(t));
     pace_skip(&l->pace, clock_now(&clock_real) - begin);
-    l->pause = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }
 

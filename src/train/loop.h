@@ -22,8 +22,8 @@ struct loop {
     struct {
         double sum;
         int64_t n;
-    } cosine;     /* since the last report */
-    double pause; /* between the last two rounds, in the worker's time */
+    } cosine;       /* since the last report */
+    double between; /* the last two rounds: seconds of training that are no round's */
     struct budget_spent spent;
     double *clock;   /* (workers) NULL: clocks are told with every round */
     int64_t compare; /* behind this round clocks are compared */

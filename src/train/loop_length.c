@@ -94,6 +94,6 @@ enum sotto_status loop_compare_clocks(struct loop *l)
     if (t->step > 1) /* the first round is not like the others */
         loop_warn_rare(l);
     l->compare = budget_compare(t->step, t->rounds);
-    l->pause += clock_now(t->worker->clock) - before;
+    l->between = clock_now(t->worker->clock) - before;
     return SOTTO_OK;
 }

@@ -97,6 +97,8 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     *t = (struct trainer){.run = run, .worker = w};
     const struct run_config *c = &run->config;
     enum sotto_status st;
+    if (w->ops->pause)
+        w->ops->pause(w); /* until training begins */
     TRY_DONE(agree_start(run, w));
     const int threads = cluster_threads(&run->cluster);
     if (w->rank == 0)

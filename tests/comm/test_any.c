@@ -214,7 +214,7 @@ static enum sotto_status pause_worker(struct worker *w, void *arg)
             CHECK(x == (float)i, "message %g comes as number %d", (double)x, i);
         }
     }
-    return w->ops->go_on(w, now(w));
+    return w->ops->go_on(w, now(w), 0);
 }
 
 static void a_pause_keeps_order(void **state)

@@ -1025,24 +1025,27 @@ static void jobs_begin_when_started(void **state)
     assert_ok(engine_virtual(&config, stamping_worker, NULL));
 }
 
-/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1; worker 1 at 3. They go
- * on at 3 and 4, and the job, of which 3 seconds were left, is done at 6. */
+/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1 and another one after it;
+ * worker 1 at 3. They go on at 3 and 4; the job, of which 3 seconds were left, is done at 6, and the
+ * other one, of a second, at 7. */
 static enum sotto_status pausing_worker(struct worker *w, void *arg)
 {
     (void)arg;
-    struct stamped j = {w, 4, -1, -1};
+    struct stamped j[] = {{w, 4, -1, -1}, {w, 1, -1, -1}};
     struct lane *lane;
     TRY(w->ops->lane(w, &lane));
     TRY(compute(w, 1));
-    if (w->rank == 0)
-        TRY(lane_start(lane, stamped_job, &j));
+    for (int i = 0; i < 2 && w->rank == 0; i++)
+        TRY(lane_start(lane, stamped_job, &j[i]));
     TRY(compute(w, 1 + w->rank));
     const double trained = now(w);
     w->ops->pause(w);
-    TRY(w->ops->go_on(w, trained));
+    TRY(w->ops->go_on(w, trained, 0));
     CHECK(now(w) == 3 + w->rank, "worker %d goes on at %g", w->rank, now(w));
-    TRY(lane_wait(lane));
+    TRY(lane_wait_but(lane, 1));
     CHECK(now(w) == (w->rank ? 4 : 6), "worker %d has its exchange at %g", w->rank, now(w));
+    TRY(lane_wait(lane));
+    CHECK(now(w) == (w->rank ? 4 : 7), "worker %d has all of them at %g", w->rank, now(w));
     lane_close(lane);
     return SOTTO_OK;
 }

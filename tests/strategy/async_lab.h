@@ -22,7 +22,8 @@ struct lab {
     bool threads;
     bool diloco; /* the other method, with the same options */
     int64_t eval_every, save_every;
-    int64_t stop_at; /* rounds of rank 0, when it wants to stop; 0: never */
+    double save_seconds; /* the run's, besides the method's */
+    int64_t stop_at;     /* rounds of rank 0, when it wants to stop; 0: never */
     const struct link_model *links;
     const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
     int save;
@@ -215,7 +216,7 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
 
 static inline enum sotto_status lab_go_on(struct worker *w, double seconds)
 {
-    return w->ops->go_on ? w->ops->go_on(w, seconds) : SOTTO_OK;
+    return w->ops->go_on ? w->ops->go_on(w, seconds, 0) : SOTTO_OK;
 }
 
 static inline enum sotto_status lab_train(struct pupil *p, void *arg)
@@ -328,6 +329,7 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
                                        .mesh = &p->mesh,
                                        .eval_every = lab->eval_every,
                                        .save_every = lab->save_every,
+                                       .save_seconds = lab->save_seconds,
                                        .keeper = &lab->keeper[w->rank]};
         st = strategy_open(&p->s, &setup);
     }

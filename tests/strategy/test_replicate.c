@@ -466,7 +466,7 @@ static enum sotto_status paced_done(struct lane *lane, bool *done)
 }
 
 /* Two groups of two. Steps take 0.1 s, the first 0.5, one of worker 1 0.35, and before the fourth
- * there is a pause. The exchange is busy for 1 s on worker 0, 0.1 more on each of the next, and
+ * 7 s are no step's. The exchange is busy for 1 s on worker 0, 0.1 more on each of the next, and
  * over behind 1.5 s: not yet when workers compare first. All take what worker 1 wants, (1.1 + 0.25)
  * / 0.1 steps. */
 static enum sotto_status pace(struct worker *w, void *arg)
@@ -483,8 +483,8 @@ static enum sotto_status pace(struct worker *w, void *arg)
     TRY(comm_split(w->world, w->rank % 2, &r.is.across));
     TRY(comm_split(w->world, w->rank / 2, &r.is.within));
     while (!tau && steps < 100) {
-        const double pause = steps == 4 ? 7 : 0;
-        TRY(pace_step(&measured, &r, pause, &p.lane, NULL, NULL, &tau));
+        const struct plan plan = {.seconds = p.now, .between = steps == 4 ? 7 : 0};
+        TRY(pace_step(&measured, &r, &plan, &p.lane, NULL, NULL, &tau));
         steps++;
         p.now += steps == 1 ? 0.5 : steps == 6 && w->rank == 1 ? 0.35 : 0.1;
         p.now += steps == 4 ? 7 : 0;

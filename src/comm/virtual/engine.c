@@ -133,32 +133,32 @@ static void pause_worker(struct worker *w)
 static void end_pause(struct virtual_worker *v, double time)
 {
     if (v->process.free)
-        virtual_lanes_go_on(v->lanes, time - v->paused);
+        virtual_lanes_go_on(v->lanes, time);
     v->process.free = false;
 }
 
 /* The last one to come has the latest clock. */
-static enum sotto_status go_on(struct worker *w, double seconds)
+static enum sotto_status go_on(struct worker *w, double seconds, double least)
 {
     struct virtual_worker *v = (struct virtual_worker *)w;
     struct cluster *k = v->cluster;
-    virtual_meet(&k->sim);
+    virtual_advance(&k->sim, least);
     TRY(status_raise(&k->sim.stop));
     v->trained = seconds;
     if (++k->met < w->size)
         return virtual_block(&k->sim, "go_on", -1);
     k->met = 0;
     const double last = v->process.time;
-    double least = seconds;
+    double first = seconds;
     for (int r = 0; r < w->size; r++)
-        least = fmin(least, k->worker[r].trained);
+        first = fmin(first, k->worker[r].trained);
     for (int r = 0; r < w->size; r++) {
-        const double time = last + (k->worker[r].trained - least);
+        const double time = last + (k->worker[r].trained - first);
         end_pause(&k->worker[r], time);
         if (r != w->rank)
             virtual_wake(&k->worker[r].process, time);
     }
-    virtual_advance(&k->sim, last + (seconds - least));
+    virtual_advance(&k->sim, last + (seconds - first));
     return SOTTO_OK;
 }
 

@@ -289,15 +289,22 @@ void virtual_lanes_pause(struct virtual_lane *all, double now)
     }
 }
 
-void virtual_lanes_go_on(struct virtual_lane *all, double later)
+/* Seconds of what it had under way when a pause began, now that it is idle. */
+static double left_over(const struct virtual_lane *l)
+{
+    return fmax(0, fmax(l->until, l->process.time) - l->paused);
+}
+
+/* What is left of it is added as `owe` adds it, so that a resumed run rounds alike. */
+void virtual_lanes_go_on(struct virtual_lane *all, double now)
 {
     for (struct virtual_lane *l = all; l; l = l->next) {
         if (!l->held)
             continue;
         if (idle(l))
-            l->until = fmax(l->until, l->process.time) + later;
+            l->until = now + left_over(l);
         else
-            l->later += later;
+            l->later += now - l->paused;
         l->held = false;
     }
 }
@@ -305,9 +312,7 @@ void virtual_lanes_go_on(struct virtual_lane *all, double later)
 static double owed(const struct lane *lane)
 {
     const struct virtual_lane *l = (const struct virtual_lane *)lane;
-    if (!l->held)
-        return fmax(0, l->until - l->process.sim->current->time);
-    return fmax(0, fmax(l->until, l->process.time) - l->paused);
+    return l->held ? left_over(l) : fmax(0, l->until - l->process.sim->current->time);
 }
 
 static void owe(struct lane *lane, double seconds)

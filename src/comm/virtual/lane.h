@@ -13,11 +13,11 @@ enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct vi
                                     struct lane **out);
 void virtual_lanes_free(struct virtual_lane **all); /* those that nobody closed */
 
-/* A pause of the worker whose lanes these are begins; it ends `later` than it began. In the
- * worker's time of training none passes meanwhile, so what its lanes had under way is done so much
- * later than it is. */
+/* A pause of the worker whose lanes these are begins, and ends, at `now`. In the worker's time of
+ * training none passes meanwhile, so what its lanes had under way is done as much later than it is
+ * as the pause was long. */
 void virtual_lanes_pause(struct virtual_lane *all, double now);
-void virtual_lanes_go_on(struct virtual_lane *all, double later);
+void virtual_lanes_go_on(struct virtual_lane *all, double now);
 
 /* Of the first job that failed, where `p` is a lane. */
 const struct status_note *virtual_lane_failure(const struct virtual_process *p);

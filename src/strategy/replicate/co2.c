@@ -213,7 +213,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 {
     struct co2 *c = (struct co2 *)r;
     if (!c->tau)
-        TRY(pace_step(&c->pace, r, plan->pause, c->lane, time_round, c, &c->tau));
+        TRY(pace_step(&c->pace, r, plan, c->lane, time_round, c, &c->tau));
     if (!c->tau && plan->last && r->is.mesh->n_r > 1 && r->is.mesh->worker->rank == 0)
         log_warn(
             "co2.tau = auto is not known yet as the run ends: its groups have never exchanged");
@@ -271,6 +271,8 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     TRY(state_count(v, "outer.under_way", &under_way, 1));
     if (own(r)->steps == 0) /* what was measured */
         c->tau = tau;
+    if (c->tau == 0 || state_loading(v))
+        TRY(pace_visit(&c->pace, r, v, c->lane));
     c->under_way = under_way;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
     TRY(replicate_visit_vector(r, v, "outer.m", &c->m));

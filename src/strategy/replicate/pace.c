@@ -7,14 +7,15 @@
 
 enum { FIRST_COMPARED = 8 }; /* steps; doubled until the exchange is done */
 
-static enum sotto_status begin(struct pace *p, struct replicate *r, struct lane *lane,
-                               lane_job *exchange, void *arg)
+static enum sotto_status begin(struct pace *p, struct replicate *r, const struct plan *plan,
+                               struct lane *lane, lane_job *exchange, void *arg)
 {
+    const double now = clock_now(lane->clock);
     TRY(comm_barrier(r->is.across)); /* who starts late would be taken for a slow link */
     p->busy = lane->busy;
     p->compare = FIRST_COMPARED;
     TRY(lane_start(lane, exchange, arg));
-    p->began = clock_now(lane->clock);
+    p->began = plan->seconds + (clock_now(lane->clock) - now);
     return SOTTO_OK;
 }
 
@@ -30,13 +31,14 @@ static enum sotto_status largest(struct comm *c, double *x)
     return st;
 }
 
-enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, struct lane *lane,
-                            lane_job *exchange, void *arg, int64_t *tau)
+enum sotto_status pace_step(struct pace *p, struct replicate *r, const struct plan *plan,
+                            struct lane *lane, lane_job *exchange, void *arg, int64_t *tau)
 {
     if (!p->compare)
-        return begin(p, r, lane, exchange, arg);
-    const double now = clock_now(lane->clock), step = fmax(now - p->began - pause, 1e-12);
-    p->began = now;
+        return begin(p, r, plan, lane, exchange, arg);
+    const double now = clock_now(lane->clock);
+    const double step = fmax(plan->seconds - p->began - plan->between, 1e-12);
+    p->began = plan->seconds;
     if (++p->steps > 1) { /* the first is slow: caches and pools are empty */
         p->fastest = p->fastest > 0 ? fmin(p->fastest, step) : step;
         p->slowest = fmax(p->slowest, step);
@@ -57,6 +59,28 @@ enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, s
             log_info("tau = auto: %lld steps hide an exchange (here %.3g s, a step %.3g s)",
                      (long long)*tau, lane->busy - p->busy, p->fastest);
     }
-    p->began = clock_now(lane->clock);
+    p->began += clock_now(lane->clock) - now;
     return SOTTO_OK;
+}
+
+enum sotto_status pace_visit(struct pace *p, struct replicate *r, struct state_visitor *v,
+                             const struct lane *lane)
+{
+    const struct worker *w = r->is.mesh->worker;
+    const bool loads = state_loading(v);
+    double busy = lane->busy - p->busy;
+    if (state_hashing(v) || (!loads && !p->compare))
+        return SOTTO_OK;
+    if (loads && state_owners(v, "pace", "steps") != w->size)
+        return state_ignore(v, "pace.");
+    TRY(state_enter_own(v, "pace", w->rank, w->size));
+    TRY(state_count(v, "steps", &p->steps, STATE_STEPS));
+    TRY(state_count(v, "compare", &p->compare, STATE_STEPS));
+    TRY(state_within(v, "began", &p->began, 0, 1e9));
+    TRY(state_within(v, "fastest", &p->fastest, 0, 1e9));
+    TRY(state_within(v, "slowest", &p->slowest, 0, 1e9));
+    TRY(state_within(v, "busy", &busy, 0, 1e9));
+    state_leave(v);
+    p->busy = lane->busy - busy;
+    return loads ? state_ignore(v, "pace.") : SOTTO_OK;
 }

@@ -7,15 +7,20 @@
 
 struct pace {
     double busy;             /* of the lane, before the exchange               */
-    double began;            /* the step under way                             */
+    double began;            /* seconds of training before the step under way  */
     double fastest, slowest; /* of the steps so far, the first one left out    */
     int64_t steps, compare;  /* so far; when to compare next; 0: not yet begun */
 };
 
-/* Before each step: `exchange` is the job to time in the lane, `pause` the plan's. *tau stays 0
+/* Before each step: `exchange` is the job to time in the lane. *tau stays 0
  * until it is known: the smallest number of steps that hides the exchange on every worker, even if
  * one of them is as slow as the slowest was. */
-enum sotto_status pace_step(struct pace *p, struct replicate *r, double pause, struct lane *lane,
-                            lane_job *exchange, void *arg, int64_t *tau);
+enum sotto_status pace_step(struct pace *p, struct replicate *r, const struct plan *plan,
+                            struct lane *lane, lane_job *exchange, void *arg, int64_t *tau);
+
+/* What was measured so far, with the lane at rest; other workers than it is of measure from the
+ * start. */
+enum sotto_status pace_visit(struct pace *p, struct replicate *r, struct state_visitor *v,
+                             const struct lane *lane);
 
 #endif

@@ -144,6 +144,7 @@ enum sotto_status sotto_trainer_load(struct sotto_trainer *t, const char *path)
     if (t->apart.begun)
         return fail(SOTTO_EINVAL,
                     "groups that have no rounds in common load before their first one");
+    TRY(trainer_failed(t, trainer_pause(t)));
     TRY(trainer_failed(t, lent_open(&lent, mpi, &file, path)));
     state_loader_init(&v, &file);
     enum sotto_status st = lent_begin(&lent);

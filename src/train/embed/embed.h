@@ -134,7 +134,6 @@ struct sotto_trainer {
     char method[OPTION_ROOM];   /* ... and what saved it                         */
     int64_t step;
     double lr;                  /* negative: the schedule's */
-    double ended;               /* the last round           */
     bool stop;                  /* with the next round      */
     bool keeps;                 /* what it saves must not be lost: sotto_train */
     struct rescue rescue;       /* of it, on rank 0 ... */

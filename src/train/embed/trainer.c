@@ -257,11 +257,7 @@ static enum sotto_status round_in_common(struct sotto_trainer *t)
     const struct run_config *c = t->worker->cluster->config;
     const int64_t steps = c->train.steps, step = t->step + 1;
     struct plan *plan = &t->plan;
-    *plan = (struct plan){.lr = t->lr,
-                          .next_lr = t->lr,
-                          .step = t->step,
-                          .stop = t->stop,
-                          .pause = clock_now(t->worker->worker->clock) - t->ended};
+    *plan = (struct plan){.lr = t->lr, .next_lr = t->lr, .step = t->step, .stop = t->stop};
     if (t->lr < 0) {
         plan->lr = optim_lr(&c->optim, t->step, steps);
         plan->next_lr = optim_lr(&c->optim, t->step + 1, steps);
@@ -276,7 +272,6 @@ static enum sotto_status round_in_common(struct sotto_trainer *t)
     meter_stop(&t->meter);
     if (plan->last)
         TRY(trainer_settle(t));
-    t->ended = clock_now(t->worker->worker->clock);
     t->step = step;
     return SOTTO_OK;
 }
@@ -345,13 +340,7 @@ enum sotto_status trainer_pause(struct sotto_trainer *t)
 
 enum sotto_status trainer_go_on(struct sotto_trainer *t)
 {
-    struct worker *w = t->worker->worker;
-    if (!w->ops->go_on || t->apart.met || t->apart.trains)
-        return SOTTO_OK;
-    TRY(w->ops->go_on(w, meter_read(&t->meter).seconds));
-    meter_owe(&t->meter);
-    meter_keep_lanes(&t->meter);
-    return SOTTO_OK;
+    return t->apart.met || t->apart.trains ? SOTTO_OK : meter_go_on(&t->meter);
 }
 
 enum sotto_status sotto_trainer_parameters(struct sotto_trainer *t, float *out)
