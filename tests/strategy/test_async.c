@@ -359,6 +359,38 @@ static void saved(void **state)
     }
 }
 
+/* Of the run's interval between saves and the method's the shorter one counts; a resumed run does
+ * not wait for the rest of a longer one. */
+static void save_intervals(void **state)
+{
+    (void)state;
+    static const struct {
+        double run;
+        const char *method;
+    } interval[] = {
+        {12, NULL}, {12, "async-diloco.save_seconds=50"}, {50, "async-diloco.save_seconds=12"}};
+    int meetings = 0;
+    for (int i = 0; i < 3; i++) {
+        struct lab a = uneven(4, 1);
+        a.save_seconds = interval[i].run;
+        a.options[1] = interval[i].method;
+        assert_ok(lab_run(&a));
+        meetings = i == 0 ? a.meetings : meetings;
+        assert_true(a.meetings > 3 && a.meetings == meetings);
+    }
+    struct lab first = uneven(4, 1), second = first;
+    first.to = second.from = at("state");
+    first.save = 1;
+    first.ends_there = true;
+    first.save_every = 10;
+    first.save_seconds = 1000;
+    second.save_seconds = 12;
+    assert_ok(lab_run(&first));
+    memcpy(second.trained, first.trained, sizeof first.trained);
+    assert_ok(lab_run(&second));
+    assert_true(second.meetings > 2);
+}
+
 static void between_threads(void **state)
 {
     (void)state;
@@ -500,6 +532,7 @@ int main(void)
         cmocka_unit_test(like_diloco),
         cmocka_unit_test_setup_teardown(replayed, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(saved, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(save_intervals, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(between_threads, scratch_make, scratch_remove),
         cmocka_unit_test(evaluated),
         cmocka_unit_test_setup_teardown(stopped, scratch_make, scratch_remove),

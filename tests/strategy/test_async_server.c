@@ -502,6 +502,31 @@ static void cut_short(void **state)
     assert_true(holes > 1);
 }
 
+/* Steps that were given back are one hole with those at either side of them, and given out again in
+ * the order of the data. */
+static void holes(void **state)
+{
+    (void)state;
+    struct async_shards s;
+    struct async_span span[6];
+    assert_ok(shards_init(&s, 1, 100));
+    for (int i = 0; i < 6; i++)
+        span[i] = shards_take(&s, 10);
+    shards_give_back(&s, span[4]);
+    shards_give_back(&s, span[0]);
+    shards_give_back(&s, span[2]);
+    assert_int_equal(s.holes, 3);
+    const struct async_span first = shards_take(&s, 10);
+    assert_true(first.first == 0 && first.steps == 10);
+    shards_give_back(&s, first);
+    shards_give_back(&s, span[1]); /* between two holes */
+    shards_give_back(&s, span[3]); /* after one, and before another */
+    assert_int_equal(s.holes, 1);
+    const struct async_span all = shards_take(&s, 100);
+    assert_true(all.first == 0 && all.steps == 50 && s.holes == 0);
+    shards_free(&s);
+}
+
 /* Others had found nothing left when it failed: they are called back. */
 static void leaving_last(void **state)
 {
@@ -635,6 +660,19 @@ static void refused(const char *text, enum sotto_status code, const char *part)
     close_lab(&l);
 }
 
+/* A file that was edited may lack the newline at its end. */
+static void last_lines(void **state)
+{
+    (void)state;
+    static const char text[] = "# group\n0 5 0 0 0\n\n3 5 1 0 1";
+    struct async_journal j;
+    assert_ok(file_write(at("edited.tsv"), text, sizeof text - 1));
+    assert_ok(journal_read(&j, at("edited.tsv"), 4));
+    assert_int_equal(j.n, 2);
+    assert_true(j.entry[1].group == 3 && j.entry[1].span.shard == 1 && j.entry[1].version == 1);
+    journal_free(&j);
+}
+
 static void wrong_replays(void **state)
 {
     (void)state;
@@ -647,6 +685,34 @@ static void wrong_replays(void **state)
     refused("0 5 0 58 0\n", SOTTO_EINVAL, "this one is at step 0");
     refused("0 61 0 0 0\n", SOTTO_EINVAL, "61 steps from step 0");
     refused("0 5 0 0 0\n0 5 0 5 0\n", SOTTO_EFORMAT, "replay of push 1: it was pulled at 0");
+}
+
+/* Saves a book as earlier versions did, which counted the micro-batches of data shards. */
+static enum sotto_status visit_older(struct async_server *s, struct state_visitor *v)
+{
+    static int64_t group[MOST][14], shard[MOST][4]; /* until they are written */
+    int64_t holes = s->shards.holes;
+    const int K = s->rules.groups;
+    for (int i = 0; i < K; i++) {
+        const int64_t *g = &s->group[i].state, *d = &s->shards.shard[i].given;
+        memcpy(group[i], g, 5 * sizeof *g);
+        group[i][5] = shard[i][2] = 77;
+        memcpy(group[i] + 6, g + 5, 8 * sizeof *g);
+        memcpy(shard[i], d, 2 * sizeof *d);
+        shard[i][3] = d[2];
+    }
+    TRY(state_int(v, "version", &s->version));
+    TRY(state_int(v, "ready", &s->ready));
+    TRY(state_int(v, "steps", &s->steps));
+    TRY(state_int(v, "microbatches", &s->microbatches));
+    TRY(state_int(v, "tokens", &s->tokens));
+    TRY(state_int(v, "T", &s->shards.steps));
+    TRY(state_real(v, "grace_left", &s->left));
+    TRY(state_ints(v, "groups", group[0], (size_t)K * 14));
+    TRY(state_ints(v, "shards", shard[0], (size_t)K * 4));
+    TRY(state_int(v, "holes", &holes));
+    assert_int_equal(holes, 0);
+    return journal_visit(&s->journal, v, K);
 }
 
 /* From a file in the middle, what follows has the same bits. */
@@ -669,7 +735,8 @@ static void survives(void **state)
         if (how == 5)
             leave(&l, 0); /* a hole */
         assert_ok(state_saver_init(&v));
-        assert_ok(server_visit(&l.server, &v, l.now));
+        server_rest(&l.server, l.now);
+        assert_ok(how == 9 ? visit_older(&l.server, &v) : server_visit(&l.server, &v));
         assert_ok(outer_visit(&l.outer, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
@@ -682,7 +749,8 @@ static void survives(void **state)
             other.group[i].done += 1000;
         open_lab(&other);
         assert_ok(state_loader_open(&v, at("state")));
-        assert_ok(server_visit(&other.server, &v, other.now));
+        assert_ok(server_visit(&other.server, &v));
+        server_go_on(&other.server, other.now);
         assert_ok(outer_visit(&other.outer, &v));
         assert_ok(state_loader_finish(&v));
         state_free(&v);
@@ -731,7 +799,8 @@ static void other_rules(void **state)
                 {ASYNC_NESTEROV, 0, 0.9}, {ASYNC_NESTEROV, 0, 0},  {ASYNC_SGD, 0, 0.9}};
     enum { RULES = sizeof rule / sizeof *rule };
     static const char *const anew[] = {"no momentum", "a momentum of 0", "a momentum of 0"};
-    for (int k = 0; k < RULES * RULES; k++) {
+    for (int n = 0; n < 2 * RULES * RULES; n++) {
+        const int k = n / 2, pushes = 6 + n % 2; /* 2 or 3 of them in a buffer of 4 */
         struct lab l[2] = {{.rules = plain}, {.rules = plain}};
         const int has[] = {k / RULES < 2 ? 2 : k / RULES < 4, k % RULES < 2 ? 2 : k % RULES < 4};
         struct state_visitor v;
@@ -744,14 +813,15 @@ static void other_rules(void **state)
         }
         open_lab(&l[0]);
         begin(&l[0]);
-        for (int push = 0; push < 7; push++)
+        for (int push = 0; push < pushes; push++)
             assert_ok(outer_push(&l[0].outer, l[0].outer.x0.view, 0.1));
         read_x0(&l[0], x0);
         assert_ok(state_saver_init(&v));
         assert_ok(outer_visit(&l[0].outer, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
-        const bool full = k / RULES == 0 && k % RULES == 1; /* 3 pushes in a buffer of 2 */
+        const bool full =
+            k / RULES == 0 && k % RULES == 1; /* as many as a buffer of 2 has, or more */
         load_outer(&l[1], full ? "an empty buffer" : has[0] == has[1] ? NULL : anew[has[1]], x0);
         if (has[0] != has[1]) {
             struct lab fresh = {.rules = l[1].rules};
@@ -795,15 +865,15 @@ static void damaged(void **state)
         d->under_way += how == 8;
         l.server.shards.hole[0].shard = how == 9 ? 4 : l.server.shards.hole[0].shard;
         assert_ok(state_saver_init(&v));
-        assert_ok(server_visit(&l.server, &v, l.now));
+        assert_ok(server_visit(&l.server, &v));
         assert_ok(state_saver_write(&v, at("state")));
         state_free(&v);
         open_lab(&other);
         assert_ok(state_loader_open(&v, at("state")));
         if (how == 0)
-            assert_ok(server_visit(&other.server, &v, 0));
+            assert_ok(server_visit(&other.server, &v));
         else
-            assert_fails(server_visit(&other.server, &v, 0), SOTTO_EFORMAT, "makes no sense");
+            assert_fails(server_visit(&other.server, &v), SOTTO_EFORMAT, "makes no sense");
         state_free(&v);
         close_lab(&l);
         close_lab(&other);
@@ -820,7 +890,7 @@ static void longer_runs(void **state)
     begin(&l);
     run(&l);
     assert_ok(state_saver_init(&v));
-    assert_ok(server_visit(&l.server, &v, l.now));
+    assert_ok(server_visit(&l.server, &v));
     assert_ok(state_saver_write(&v, at("state")));
     state_free(&v);
     close_lab(&l);
@@ -831,9 +901,9 @@ static void longer_runs(void **state)
         open_lab(&more);
         assert_ok(state_loader_open(&v, at("state")));
         if (K == 3) {
-            assert_fails(server_visit(&more.server, &v, 0), SOTTO_EINVAL, "is of 4 groups");
+            assert_fails(server_visit(&more.server, &v), SOTTO_EINVAL, "is of 4 groups");
         } else {
-            assert_ok(server_visit(&more.server, &v, 0));
+            assert_ok(server_visit(&more.server, &v));
             assert_true(server_over(&more.server));
             assert_int_equal(more.server.shards.steps, 60);
             more.server.shards.steps = 100;
@@ -869,11 +939,13 @@ int main(void)
         cmocka_unit_test(one_buffer),
         cmocka_unit_test(grace),
         cmocka_unit_test(leaving),
+        cmocka_unit_test(holes),
         cmocka_unit_test(leaving_last),
         cmocka_unit_test(cut_short),
         cmocka_unit_test(dylu),
         cmocka_unit_test(numbers_of_groups),
         cmocka_unit_test_setup_teardown(replay, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(last_lines, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(wrong_replays, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(survives, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(other_rules, scratch_make, scratch_remove),

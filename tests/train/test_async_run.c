@@ -538,6 +538,74 @@ static void tells(void **state)
     }
     assert_true(i == K && steps == K * T && pushes == 0);
     json_decref(report);
+    c = configure("waits", in_virtual_time, (const char *[]){"async-diloco.grace=0.02", NULL});
+    warned(&c, NULL); /* groups wait for those that push 20 ms later */
+    assert_true(lines("waits", "async/idle", "async/idle", &sum) > 0 && sum > 0.1);
+}
+
+/* Time that ends in the middle of a task does not cut the tasks of a run that follows another one:
+ * its pushes are the first of that one's, and the rest follow when there is time. */
+static void replay_in_time(void **state)
+{
+    (void)state;
+    struct async_journal all, part;
+    char option[OPTION_ROOM], path[2][FILE_PATH_ROOM];
+    struct run_config c = configure("all", in_virtual_time, NULL);
+    const struct run_result once = train(&c);
+    assert_ok(file_join(path[0], at("all"), "pushes.tsv"));
+    assert_ok(file_join(path[1], at("in.time"), "pushes.tsv"));
+    snprintf(option, sizeof option, "async-diloco.replay=%s/pushes.tsv", at("all"));
+    c = configure("in.time", in_virtual_time,
+                  (const char *[]){option, "train.seconds=0.095", NULL});
+    const struct run_result brief = train(&c);
+    assert_true(brief.step > 0 && brief.step < T);
+    assert_ok(journal_read(&all, path[0], K));
+    assert_ok(journal_read(&part, path[1], K));
+    assert_true(part.n > 0 && part.n < all.n);
+    assert_memory_equal(part.entry, all.entry, (size_t)part.n * sizeof *part.entry);
+    journal_free(&all);
+    journal_free(&part);
+    c.train.seconds = 0;
+    const struct run_result rest = train(&c);
+    same("in time", &once, &rest);
+}
+
+/* The first checkpoint of a run, and what its folder has then. */
+struct first_save {
+    int64_t step; /* 0: none yet */
+    bool follows; /* both files by which a run is followed */
+};
+
+static void on_save(void *arg, int64_t step, const char *folder)
+{
+    struct first_save *first = arg;
+    (void)folder;
+    if (first->step > 0)
+        return;
+    first->step = step;
+    first->follows = file_exists(at("middle/counts.tsv")) && file_exists(at("middle/pushes.tsv"));
+}
+
+/* Groups whose rounds go by time leave both files with each checkpoint. It has the evaluation
+ * before it, which a run tells that has nothing left to do. */
+static void middle(void **state)
+{
+    (void)state;
+    static const char *const saving[] = {"strategy.shard=acco", "strategy.mesh=2x2",
+                                         "train.save_every=5", "train.eval_every=3", NULL};
+    struct first_save first = {0};
+    struct run run;
+    struct run_config c = configure("middle", in_virtual_time, saving);
+    assert_ok(run_open(&run, &c, &(struct run_watch){.saved = on_save, .arg = &first}));
+    assert_ok(run_train(&run));
+    run_close(&run);
+    assert_true(first.step > 0 && first.step < T && first.follows);
+    cut("middle", 1);
+    c = configure("middle", in_virtual_time, saving);
+    c.train.steps = first.step;
+    const struct run_result done = train(&c);
+    assert_true(done.rounds == 0 && done.step == first.step);
+    assert_true(done.evaluation.targets > 0 && done.evaluation.loss > 0);
 }
 
 /* A run that is longer than the one that it follows says where it is on its own. */
@@ -574,7 +642,8 @@ int main(void)
         cmocka_unit_test(samples),      cmocka_unit_test(seconds),
         cmocka_unit_test(behind),       cmocka_unit_test(behind_exactly),
         cmocka_unit_test(late),         cmocka_unit_test(tells),
-        cmocka_unit_test(replay_ends),
+        cmocka_unit_test(replay_ends),  cmocka_unit_test(replay_in_time),
+        cmocka_unit_test(middle),
     };
     return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -7,7 +7,7 @@
 enum sotto_status server_init(struct async_server *s, const struct async_rules *rules,
                               const char *replay)
 {
-    *s = (struct async_server){.rules = *rules, .deadline = INFINITY};
+    *s = (struct async_server){.rules = *rules, .deadline = INFINITY, .left = -1};
     TRY(rules_check(rules));
     TRY(shards_init(&s->shards, rules->groups, rules->steps));
     s->group = calloc((size_t)rules->groups, sizeof *s->group);
@@ -66,9 +66,7 @@ static enum sotto_status give(struct async_server *s, int64_t group)
         span = shards_take(&s->shards, steps_for(s, group));
     }
     g->state = span.steps > 0 ? ASYNC_TRAINS : ASYNC_LEFT;
-    g->task = (struct async_task){group, span, 0, s->version};
-    if (span.steps > 0)
-        g->task.microbatch = s->shards.shard[span.shard].microbatch;
+    g->task = (struct async_task){group, span, s->version};
     return SOTTO_OK;
 }
 
@@ -126,7 +124,7 @@ enum sotto_status server_push(struct async_server *s, const struct async_push *p
         shards_cut(&s->shards, &task->span, p->steps);
     TRY(journal_add(&s->journal, (struct async_entry){p->group, task->span, task->version}));
     *weight = rules_weight(&s->rules, staleness);
-    shards_done(&s->shards, task->span, p->microbatches);
+    shards_done(&s->shards, task->span);
     g->state = ASYNC_WAITS;
     g->order = s->version++;
     g->pushes++;
@@ -201,6 +199,16 @@ int64_t server_next(const struct async_server *s)
 double server_deadline(const struct async_server *s)
 {
     return s->version < s->replay.n ? INFINITY : s->deadline;
+}
+
+void server_rest(struct async_server *s, double now)
+{
+    s->left = s->deadline < INFINITY ? fmax(s->deadline - now, 0) : -1;
+}
+
+void server_go_on(struct async_server *s, double now)
+{
+    s->deadline = s->left < 0 ? INFINITY : now + s->left;
 }
 
 void server_leave(struct async_server *s, int64_t group)

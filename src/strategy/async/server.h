@@ -27,7 +27,6 @@
 struct async_task {
     int64_t group;
     struct async_span span; /* no steps: nothing is left for it, it leaves */
-    int64_t microbatch;     /* done on its data shard by then              */
     int64_t version;        /* pushes that x0 has had                      */
 };
 
@@ -64,6 +63,7 @@ struct async_server {
     int64_t tokens;
     int64_t ready;                /* groups whose push was before this one are answered */
     double deadline;              /* of the period of grace that is open; INFINITY: none */
+    double left;                  /* ... and seconds until then, at server_rest; -1: none */
     struct async_journal journal; /* of all pushes                                    */
     struct async_journal replay;  /* to be followed; empty: none                      */
 };
@@ -112,7 +112,12 @@ bool server_over(const struct async_server *s);
 /* Pushes since the last pull of a group, the one that it just made aside. */
 int64_t server_staleness(const struct async_server *s, int64_t group);
 
-/* All of it that must survive. `now`: a period of grace goes on from where it is. */
-enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, double now);
+/* Notes how much of an open period of grace is left, to be saved; and begins a period of that
+ * length at another time of the clock, in this run or in the one that loads it. */
+void server_rest(struct async_server *s, double now);
+void server_go_on(struct async_server *s, double now);
+
+/* All of it that must survive, as of server_rest; what was loaded begins with server_go_on. */
+enum sotto_status server_visit(struct async_server *s, struct state_visitor *v);
 
 #endif

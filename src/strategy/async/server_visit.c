@@ -1,6 +1,7 @@
 /* What survives of the server's book. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "strategy/async/server.h"
 
@@ -10,7 +11,7 @@ enum {
     SHARD = sizeof(struct async_shard) / sizeof(int64_t),
     SPAN = sizeof(struct async_span) / sizeof(int64_t),
 };
-_Static_assert(GROUP == 14 && SHARD == 4 && SPAN == 3, "all of it survives");
+_Static_assert(GROUP == 13 && SHARD == 3 && SPAN == 3, "all of it survives");
 
 static bool counts(int64_t value, int64_t most)
 {
@@ -32,11 +33,10 @@ static enum sotto_status check_group(const struct async_server *s, int64_t i)
 {
     const struct async_group *g = &s->group[i];
     if (counts(g->state, ASYNC_LEFT) && g->task.group == i &&
-        spans(g->task.span, s->rules.groups) && counts(g->task.microbatch, STATE_STEPS) &&
-        counts(g->task.version, s->version) && counts(g->order, s->version) &&
-        counts(g->pushes, STATE_STEPS) && counts(g->steps, STATE_STEPS) &&
-        counts(g->staleness, STATE_TOTAL) && lasts(g->seconds) && lasts(g->idle) &&
-        lasts(g->speed) && (g->state != ASYNC_TRAINS || g->task.span.steps > 0))
+        spans(g->task.span, s->rules.groups) && counts(g->task.version, s->version) &&
+        counts(g->order, s->version) && counts(g->pushes, STATE_STEPS) &&
+        counts(g->steps, STATE_STEPS) && counts(g->staleness, STATE_TOTAL) && lasts(g->seconds) &&
+        lasts(g->idle) && lasts(g->speed) && (g->state != ASYNC_TRAINS || g->task.span.steps > 0))
         return SOTTO_OK;
     return fail(SOTTO_EFORMAT, "the server's book of group %lld makes no sense", (long long)i);
 }
@@ -47,8 +47,7 @@ static enum sotto_status check_shard(const struct async_server *s, int64_t i)
     int64_t under_way = 0;
     for (int g = 0; g < s->rules.groups; g++)
         under_way += s->group[g].state == ASYNC_TRAINS && s->group[g].task.span.shard == i;
-    if (counts(d->next, STATE_STEPS) && counts(d->given, d->next) &&
-        counts(d->microbatch, STATE_STEPS) && d->under_way == under_way)
+    if (counts(d->next, STATE_STEPS) && counts(d->given, d->next) && d->under_way == under_way)
         return SOTTO_OK;
     return fail(SOTTO_EFORMAT, "the server's book of data shard %lld makes no sense", (long long)i);
 }
@@ -66,10 +65,32 @@ static enum sotto_status check(const struct async_server *s)
     return SOTTO_OK;
 }
 
+/* Of a struct of `numbers`, one more than them in files of earlier versions: number `dropped`, the
+ * micro-batches of a data shard. */
+static enum sotto_status visit_structs(struct state_visitor *v, const char *name, void *data,
+                                       size_t n, size_t numbers, size_t dropped)
+{
+    if (!state_loading(v) || state_stored(v, name) != n * (numbers + 1))
+        return state_ints(v, name, data, n * numbers);
+    int64_t *older = malloc(n * (numbers + 1) * sizeof *older);
+    if (!older)
+        return fail(SOTTO_ENOMEM, "no memory for %zu groups", n);
+    const enum sotto_status st = state_ints(v, name, older, n * (numbers + 1));
+    for (size_t i = 0; i < n && st == SOTTO_OK; i++) {
+        int64_t *to = (int64_t *)data + i * numbers, *from = older + i * (numbers + 1);
+        memcpy(to, from, dropped * sizeof *to);
+        memcpy(to + dropped, from + dropped + 1, (numbers - dropped) * sizeof *to);
+    }
+    free(older);
+    return st;
+}
+
 /* A file of as many groups as there are. */
 static enum sotto_status check_size(const struct async_server *s, const struct state_visitor *v)
 {
-    const size_t groups = state_stored(v, "groups") / GROUP;
+    const size_t stored = state_stored(v, "groups");
+    const bool older = stored * SHARD != state_stored(v, "shards") * GROUP;
+    const size_t groups = stored / (GROUP + older);
     if (groups == (size_t)s->rules.groups)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
@@ -104,25 +125,23 @@ static enum sotto_status hash_groups(const struct async_server *s, struct state_
     return st;
 }
 
-static enum sotto_status visit_groups(struct async_server *s, struct state_visitor *v,
-                                      double *grace_left)
+static enum sotto_status visit_groups(struct async_server *s, struct state_visitor *v)
 {
     if (state_hashing(v))
         return hash_groups(s, v);
-    TRY(state_within(v, "grace_left", grace_left, -1, 1e15));
-    return state_ints(v, "groups", &s->group->state, (size_t)s->rules.groups * GROUP);
+    TRY(state_within(v, "grace_left", &s->left, -1, 1e15));
+    return visit_structs(v, "groups", s->group, (size_t)s->rules.groups, GROUP, 5);
 }
 
-enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, double now)
+enum sotto_status server_visit(struct async_server *s, struct state_visitor *v)
 {
     const size_t K = (size_t)s->rules.groups;
     int64_t holes = s->shards.holes;
-    double left = s->deadline < INFINITY ? fmax(s->deadline - now, 0) : -1;
     if (state_loading(v))
         TRY(check_size(s, v));
     TRY(visit_counts(s, v));
-    TRY(visit_groups(s, v, &left));
-    TRY(state_ints(v, "shards", &s->shards.shard->given, K * SHARD));
+    TRY(visit_groups(s, v));
+    TRY(visit_structs(v, "shards", s->shards.shard, K, SHARD, 2));
     TRY(state_count(v, "holes", &holes, s->shards.room - 1));
     if (holes > 0)
         TRY(state_ints(v, "hole", &s->shards.hole->shard, (size_t)holes * SPAN));
@@ -130,7 +149,7 @@ enum sotto_status server_visit(struct async_server *s, struct state_visitor *v, 
     if (!state_loading(v))
         return SOTTO_OK;
     s->shards.holes = (int)holes;
-    s->deadline = left < 0 ? INFINITY : now + left;
+    s->deadline = INFINITY;
     if (s->journal.n != s->version)
         return fail(SOTTO_EFORMAT, "%lld pushes were applied, and the journal has %lld",
                     (long long)s->version, (long long)s->journal.n);

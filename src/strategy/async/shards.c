@@ -114,9 +114,8 @@ enum sotto_status shards_take_this(struct async_shards *s, struct async_span spa
     return SOTTO_OK;
 }
 
-void shards_done(struct async_shards *s, struct async_span span, int64_t microbatches)
+void shards_done(struct async_shards *s, struct async_span span)
 {
-    s->shard[span.shard].microbatch += microbatches;
     s->shard[span.shard].under_way--;
 }
 

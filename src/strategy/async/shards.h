@@ -15,10 +15,9 @@ struct async_span {
 };
 
 struct async_shard {
-    int64_t given;      /* steps that were given out and not given back */
-    int64_t next;       /* the first one that never was                 */
-    int64_t microbatch; /* that have been done                          */
-    int64_t under_way;  /* spans                                        */
+    int64_t given;     /* steps that were given out and not given back */
+    int64_t next;      /* the first one that never was                 */
+    int64_t under_way; /* spans                                        */
 };
 
 struct async_shards {
@@ -46,8 +45,8 @@ bool shards_left(const struct async_shards *s);
 /* These, as another run has given them out. */
 enum sotto_status shards_take_this(struct async_shards *s, struct async_span span);
 
-/* They are done, with so many micro-batches; they are not going to be done. */
-void shards_done(struct async_shards *s, struct async_span span, int64_t microbatches);
+/* They are done; they are not going to be done. */
+void shards_done(struct async_shards *s, struct async_span span);
 void shards_give_back(struct async_shards *s, struct async_span span);
 
 /* Only the first `steps` of them are going to be done, which *span becomes. */

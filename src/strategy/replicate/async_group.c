@@ -83,6 +83,7 @@ static enum sotto_status go(struct async_diloco *a)
     if (a->before > 0 && a->rounds > a->before && a->state == TASK_NONE)
         a->state = TASK_WAITS; /* the server has something for it */
     a->before = 0;
+    a->asked = now(&a->base);
     a->goes = a->rung = a->rests = false;
     return say(a, UP_GO);
 }
@@ -210,7 +211,9 @@ static enum sotto_status take_task(struct async_diloco *a, const struct down_wor
     a->done = 0;
     a->state = w->task.span.steps > 0 ? TASK_TRAINS : TASK_NONE;
     const bool computes = a->beside && !r->idle;
-    a->push = (struct async_push){.group = a->task.group, .idle = computes ? 0 : now(r) - a->asked};
+    a->push = (struct async_push){.group = a->task.group,
+                                  .idle = computes ? 0 : a->waited + (now(r) - a->asked)};
+    a->waited = 0;
     a->since = now(r);
     r->told.step = w->step;
     r->told.pulled = true;
@@ -229,6 +232,8 @@ static enum sotto_status pull(struct async_diloco *a)
         return take_task(a, w);
     if (w->kind == DOWN_AGAIN)
         a->state = TASK_PUSHES;
+    else if (w->kind == DOWN_HOLD)
+        a->waited += now(&a->base) - a->asked;
     a->rung = true;
     return SOTTO_OK;
 }

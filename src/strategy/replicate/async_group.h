@@ -46,7 +46,8 @@ struct async_diloco {
     bool stops;                    /* was said                                   */
     bool late;                     /* ... for good                               */
     bool cut;                      /* the task ends with the step under way      */
-    double asked;                  /* when the task was asked for                */
+    double asked;                  /* when the task was asked for, or the group went on */
+    double waited;                 /* seconds for it before that, pauses left out       */
     bool rests;                    /* group 0, in a meeting: the server does     */
     bool beside;                   /* steps are made in a lane, beside the computing */
     struct async_service *service; /* group 0's; owned                       */

@@ -68,7 +68,7 @@ static enum sotto_status ring(struct async_service *v, bool stop)
 {
     v->rings = true;
     v->stops = stop;
-    v->rung_at = now(v);
+    service_rest(v);
     v->came = 0;
     for (int i = 0; i < v->groups; i++) {
         v->told[i] = false;
@@ -96,7 +96,7 @@ static enum sotto_status keep(struct async_service *v)
 /* What was sent so far is before it. */
 static enum sotto_status mark(struct async_service *v)
 {
-    v->rung_at = now(v);
+    service_rest(v);
     service_hold(v, true);
     TRY(order(v, (struct order){.kind = ORDER_KEEP}));
     TRY(keep(v));
@@ -277,17 +277,12 @@ static enum sotto_status go(struct async_service *v, const struct up_word *w)
         TRY(server_begin(&v->server, w->step));
         service_count_due(v);
     }
-    if (!v->begun || v->loaded)
-        service_begin_times(v);
+    if (!v->begun || v->loaded || v->rests)
+        service_go_on(v);
     v->begun = true;
     if (longer)
         server_revive(&v->server);
-    v->loaded = false;
-    const double rested = v->rests ? now(v) - v->rung_at : 0;
-    v->server.deadline += rested;
-    v->saves_at += rested;
-    v->evaluates_at += rested;
-    v->rests = false;
+    v->loaded = v->rests = false;
     return answer_all(v);
 }
 

@@ -131,16 +131,24 @@ double service_save_seconds(const struct async_service *v)
     return own > 0 && all > 0 ? fmin(own, all) : own + all;
 }
 
-void service_begin_times(struct async_service *v)
+void service_rest(struct async_service *v)
 {
+    server_rest(&v->server, now(v));
+    v->eval_left = fmax(v->evaluates_at - now(v), 0);
+    v->save_left = fmax(v->saves_at - now(v), 0);
+}
+
+void service_go_on(struct async_service *v)
+{
+    server_go_on(&v->server, now(v));
     v->evaluates_at = options(v)->eval_seconds > 0 ? now(v) + v->eval_left : INFINITY;
     v->saves_at = service_save_seconds(v) > 0 ? now(v) + v->save_left : INFINITY;
 }
 
 static enum sotto_status visit_left(struct state_visitor *visitor, const char *name, double *left,
-                                    double at, double time)
+                                    double at)
 {
-    double is = fmax(at - time, 0);
+    double is = *left;
     if (state_loading(visitor) ? !state_has(visitor, name)
                                : at == INFINITY || state_hashing(visitor))
         return SOTTO_OK;
@@ -177,11 +185,10 @@ enum sotto_status service_visit(struct async_service *v, struct state_visitor *v
     if (state_loading(visitor) ? !state_has(visitor, "server.") : !v->begun)
         return SOTTO_OK; /* nothing was given out yet */
     TRY(state_enter(visitor, "server"));
-    const double time = v->started ? v->rung_at : now(v);
-    TRY(server_visit(&v->server, visitor, time));
+    TRY(server_visit(&v->server, visitor));
     TRY(visit_evaluates(v, visitor));
-    TRY(visit_left(visitor, "eval_left", &v->eval_left, v->evaluates_at, time));
-    TRY(visit_left(visitor, "save_left", &v->save_left, v->saves_at, time));
+    TRY(visit_left(visitor, "eval_left", &v->eval_left, v->evaluates_at));
+    TRY(visit_left(visitor, "save_left", &v->save_left, v->saves_at));
     state_leave(visitor);
     if (!state_loading(visitor))
         return SOTTO_OK;

@@ -39,13 +39,12 @@ struct async_service {
     bool cut;                      /* as all who train were told */
     bool left;                     /* a group has, and others may have its steps */
     int came;                      /* groups                   */
-    double rung_at;                /* ..., while nothing passes of a period of grace */
     bool *told;                    /* (groups) to wait until behind the meeting */
     int64_t *evaluates;            /* (groups) enum evaluates                   */
     bool *among;                   /* (groups) whose message is taken next      */
     int64_t evaluated, saved;      /* multiples of eval_every, of save_every */
     double evaluates_at, saves_at; /* times of the clock; INFINITY: not by time */
-    double eval_left, save_left;   /* ... until then, of the run that it goes on from */
+    double eval_left, save_left;   /* seconds until then, at service_rest */
     pthread_mutex_t lock;          /* of what follows          */
     struct pushed *pushed;         /* told to nobody yet       */
     int64_t n, room, first;        /* ... from this one on     */
@@ -87,8 +86,10 @@ static inline int64_t service_step(const struct async_service *service)
 }
 /* Seconds between saves by time; 0: none are. */
 double service_save_seconds(const struct async_service *service);
-/* Times that things are due at, from now on. */
-void service_begin_times(struct async_service *service);
+/* Notes how long it is until things are due; and has them due that much later than now. Between the
+ * two the clock stands still for them, in this run or between two. */
+void service_rest(struct async_service *service);
+void service_go_on(struct async_service *service);
 /* What was due before this step is no more. */
 void service_count_due(struct async_service *service);
 enum sotto_status service_report(struct async_service *service, const struct async_push *p);

@@ -9,6 +9,7 @@ void async_anchor(struct replicate *r)
     r->is.dev->ops->copy(r->is.dev, a->x0.view, r->x, r->count);
     a->task = (struct async_task){0};
     a->push = (struct async_push){0};
+    a->waited = 0;
     a->done = a->begins = a->begins_at = 0;
     a->state = TASK_FIRST;
     a->goes = true;
@@ -41,7 +42,10 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
     if (state_hashing(v))
         return SOTTO_OK;
     TRY(state_within(v, "seconds", &p->seconds, 0, 1e15));
-    return state_within(v, "idle", &p->idle, 0, 1e15);
+    TRY(state_within(v, "idle", &p->idle, 0, 1e15));
+    if (state_loading(v) && !state_has(v, "waited"))
+        return SOTTO_OK;
+    return state_within(v, "waited", &a->waited, 0, 1e15);
 }
 
 /* Behind another method's steps. */
