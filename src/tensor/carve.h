@@ -7,17 +7,10 @@
 
 #include <assert.h>
 
+#include "base/sanitized.h"
 #include "tensor/dtype.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define CARVE_GUARDED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define CARVE_GUARDED 1
-#endif
-#endif
-
-#ifdef CARVE_GUARDED
+#ifdef SANITIZED_ADDRESS
 #include <sanitizer/asan_interface.h>
 enum { CARVE_GUARD = 64 }; /* bytes behind a piece */
 #else
@@ -28,7 +21,7 @@ enum { CARVE_GUARD = 0 };
  * from here, and its ops may still be busy with what is limited now. */
 static inline void carve_limit(struct view memory, size_t used, size_t all)
 {
-#ifdef CARVE_GUARDED
+#ifdef SANITIZED_ADDRESS
     if (memory.data && memory.place == PLACE_HOST) {
         __asan_unpoison_memory_region(memory.data, used);
         __asan_poison_memory_region((char *)memory.data + used, all - used);

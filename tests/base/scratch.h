@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/share.h"
 #include "base/status.h"
 
 #define fail_with(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
@@ -34,34 +35,26 @@
                       sotto_status_name(st_), sotto_error());                                      \
     } while (0)
 
-/* The device of tests that are run on several; the cpu unless ctest says otherwise. */
-static inline const char *test_device(void)
+/* Runs a run's share of the program's cases: every `step`-th, or more rarely on a device with
+ * separate memory; without a share all cases. */
+static inline int run_shared(const char *name, const struct CMUnitTest *tests, size_t cases,
+                             int step, CMFixtureFunction setup, CMFixtureFunction teardown)
 {
-    const char *name = getenv("SOTTO_TEST_DEVICE");
-    return name ? name : "cpu";
+    enum { MOST_CASES = 64 };
+    struct CMUnitTest taken[MOST_CASES];
+    size_t n = 0;
+    assert_true(cases <= MOST_CASES);
+    if (strcmp(test_device(), "apart") == 0)
+        step = 3;
+    if (!getenv("SOTTO_TEST_SHARE"))
+        step = 1;
+    EACH_SHARED(i, share_step(step), cases)
+        taken[n++] = tests[i];
+    return _cmocka_run_group_tests(name, taken, n, setup, teardown);
 }
 
-/* Loops over many like cases step by this: races, missing waits and what leaves its memory lie in
- * ways that few cases take all of, and sanitizers or a device that is apart make each slow. It
- * divides no count of them. */
-#ifdef __SANITIZE_THREAD__
-#define STRIDE 11
-#else
-#ifdef __SANITIZE_ADDRESS__
-#define STRIDE_HERE 7
-#else
-#define STRIDE_HERE 1
-#endif
-#define STRIDE (strcmp(test_device(), "cpu") == 0 ? STRIDE_HERE : 11)
-#endif
-
-/* The same for loops that are all arithmetic: what leaves its memory does so in one of five, too.
- */
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-enum { LEAP = 5 };
-#else
-enum { LEAP = 1 };
-#endif
+#define run_cases(tests, step, setup, teardown)                                                    \
+    run_shared(#tests, tests, sizeof(tests) / sizeof *(tests), step, setup, teardown)
 
 static char scratch[128];
 

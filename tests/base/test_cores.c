@@ -91,7 +91,7 @@ static void threads_that_cannot_be(void **state)
     struct rlimit before, limit;
     assert_ok(cores_try_threads(0));
     assert_ok(cores_try_threads(3));
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they map terabytes */
+#if !defined(SANITIZED_ADDRESS) && !defined(SANITIZED_THREAD) /* they map terabytes */
     assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
     limit = before;
     limit.rlim_cur = (rlim_t)1 << 30;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sanitized.h"
 #include "comm/worker.h"
 #include "tensor/ops.h"
 
@@ -19,7 +20,7 @@
 
 /* The longest vector. Filling and checking a million takes a minute or two under a sanitizer, and
  * shows it nothing that several pieces of a sum for each of 8 ranks do not. */
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#if defined SANITIZED_ADDRESS || defined SANITIZED_THREAD
 enum { SUITE_LONGEST = 20000 };
 #else
 enum { SUITE_LONGEST = 1000000 };

@@ -145,7 +145,7 @@ static enum sotto_status look(struct worker *w, void *arg)
     TRY(buffer_init(&c.y, &c.dev[0], DTYPE_F32, N, MEMORY_OUTER));
     TRY(start_and_look(w, &c, true, &wrong));
     CHECK(wrong == 0, "%d jobs began before what was issued", wrong);
-#ifndef __SANITIZE_THREAD__ /* which sees the race */
+#ifndef SANITIZED_THREAD /* which sees the race */
     TRY(start_and_look(w, &c, false, &wrong));
     CHECK(wrong > 0, "a lane that follows nobody goes unnoticed");
 #endif

@@ -307,7 +307,7 @@ static void speeds(void **state)
 
 /* Rounds of compute beside a lane's all-reduce; how often lane_done said no depends on every clock.
  */
-#if defined(__SANITIZE_THREAD__) && defined(__aarch64__) /* whose checker has room for few fibers */
+#if defined(SANITIZED_THREAD) && defined(__aarch64__) /* whose checker has room for few fibers */
 enum { ROUNDS = 20, MOST = 64 };
 #else
 enum { ROUNDS = 20, MOST = 256 };

@@ -109,5 +109,5 @@ int main(void)
         cmocka_unit_test(every_architecture),
         cmocka_unit_test(windows_and_groups),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

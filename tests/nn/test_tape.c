@@ -508,5 +508,5 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(abandoned_tapes),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

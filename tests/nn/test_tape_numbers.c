@@ -380,5 +380,5 @@ int main(void)
         cmocka_unit_test(bf16),
         cmocka_unit_test(many_micro_batches),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 2 : 1, NULL, NULL);
 }

@@ -259,7 +259,7 @@ static void equals_rule(const char *placement)
 {
     static const int sizes[] = {1, 2, 3, 4, 8};
     const int step = LEAP == 1 ? 1 : 7; /* which meets all sizes */
-    for (int variant = 0; variant < 30; variant += step) {
+    EACH_SHARED(variant, step, 30) {
         static struct case_ c;
         if (variant % 3 == 2 && !has_sync(placement))
             continue;
@@ -306,7 +306,7 @@ static void mp(void **state)
 /* What is computed with rounded, weights, clipping, and tensors that two stages share. */
 static void variants(const char *placement, bool tied)
 {
-    for (int variant = 0; variant < 24; variant += LEAP) {
+    EACH_SHARED(variant, LEAP, 24) {
         static struct case_ c;
         if (variant % 3 == 2 && !has_sync(placement))
             continue;
@@ -366,7 +366,7 @@ static void imports(void **state)
     (void)state;
     static const char *const placements[] = {"single", "dp", "pp", "mp", "zero"};
     const int step = LEAP == 1 ? 1 : 3; /* which meets all placements */
-    for (int variant = 0; variant < 20; variant += step) {
+    EACH_SHARED(variant, step, 20) {
         static struct case_ c;
         c = (struct case_){.virtual_ = variant / 2 % 2, .import_at = 3, .again = variant % 2};
         c.is = (struct cdp_case){.placement = placements[variant / 4],
@@ -386,7 +386,7 @@ static void changes(void **state)
     static const char *const placements[] = {"dp", "pp", "zero", "single", "mp"};
     static const int next[] = {1, 2, 0, 3, 4};
     const int step = LEAP == 1 ? 1 : 3;
-    for (int variant = 0; variant < 20; variant += step) {
+    EACH_SHARED(variant, step, 20) {
         static struct case_ c;
         const int p = variant / 4;
         c = (struct case_){.virtual_ = variant % 2, .change_at = 3};
@@ -482,5 +482,5 @@ int main(void)
         cmocka_unit_test(imports),     cmocka_unit_test(changes),
         cmocka_unit_test(no_number),   cmocka_unit_test(refuses),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, 1, scratch_make, scratch_remove);
 }

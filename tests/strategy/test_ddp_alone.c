@@ -428,5 +428,5 @@ int main(void)
         cmocka_unit_test(norm_is_free),      cmocka_unit_test(mixed_precision),
         cmocka_unit_test(save_and_load),     cmocka_unit_test(oracle_failure),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, 1, scratch_make, scratch_remove);
 }

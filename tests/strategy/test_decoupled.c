@@ -217,7 +217,7 @@ static double room(const struct asked *a)
 
 static void everywhere(struct asked a)
 {
-    for (int i = 0; i < MESHES * 3; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 3) {
         struct trial t = trial_make(a, SHARD_DDP + i % 3, meshes[i / 3][0], meshes[i / 3][1]);
         check(&t, room(&a));
     }
@@ -276,7 +276,7 @@ static void every(void **state)
 static void identities(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 9) {
         const int *mesh = meshes[i / 9], shard = SHARD_DDP + i % 3;
         struct asked a = usual((enum method_of)(i / 3 % 3));
         a.rate = 1;
@@ -316,7 +316,7 @@ static void bytes(void **state)
 {
     (void)state;
     static const double rates[] = {1, 0.5, 0.25, 1.0 / 7};
-    for (int i = 0; i < 3 * 4 * 4 * 3; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, 3 * 4 * 4 * 3) {
         struct asked a = usual((enum method_of)(i % 3));
         const int how = i / 3 % 4, groups = 2 + i / 48;
         a.rate = rates[i / 12 % 4];
@@ -346,7 +346,7 @@ static void bytes(void **state)
 static void nobody_looks(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 9) {
         const int *mesh = meshes[i / 9], shard = SHARD_DDP + i % 3;
         struct asked a = usual((enum method_of)(i / 3 % 3));
         a.sign = SIGN_OFF;
@@ -624,5 +624,5 @@ int main(void)
         cmocka_unit_test(abandoned),       cmocka_unit_test(broken_loss),
         cmocka_unit_test(sections),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

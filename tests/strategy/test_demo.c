@@ -299,10 +299,11 @@ static void formula(void **state)
         {.chunk = 256, .top = 40, .decay = 0.9, .sign = OFF, .scaled = true},
         {.chunk = 24, .top = 4, .decay = 0.9, .sign = OFF, .joined = 1 << 20},
     };
+    const int step = STRIDE > 1 || LEAP > 1 ? share_step(3) : 1;
     for (int i = 0; i < MESHES; i++)
         for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
             for (int tile = 0; tile < 2; tile++) {
-                if ((tile && !whole(i)) || ((STRIDE > 1 || LEAP > 1) && (i + (int)k) % 3))
+                if ((tile && !whole(i)) || (i + (int)k) % step != share_first(step, step))
                     continue;
                 struct asked a = asked[k];
                 a.tile = tile;
@@ -513,7 +514,7 @@ static void messages(void **state)
 static void nobody_looks(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 4; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 4) {
         const int mesh = i / 4, tile = i % 4 / 2;
         struct asked a = {.chunk = 24, .rate = 0.2, .decay = 0.9, .sign = OFF};
         a.tile = tile && whole(mesh);
@@ -608,5 +609,5 @@ int main(void)
         cmocka_unit_test(refused),         cmocka_unit_test(broken_gradient),
         cmocka_unit_test(automatic),       cmocka_unit_test(nobody_looks),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static struct lab diloco(int shard, int groups, int slices, int optimizer)
 static void outer_optimizers(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 27; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 27) {
         const int *mesh = meshes[i / 27];
         struct lab lab = diloco(SHARD_DDP + i / 3 % 3, mesh[0], mesh[1], i % 3);
         lab.rule.outer = i / 9 % 3;
@@ -40,7 +40,7 @@ static void pruned(void **state)
 {
     (void)state;
     static const double share[] = {0.25, 0.5, 0.75};
-    for (int i = 0; i < MESHES * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 9) {
         const int *mesh = meshes[i / 9];
         struct lab lab = diloco(SHARD_DDP + i / 3 % 3, mesh[0], mesh[1], i % 2 + 1);
         lab.rule.prune = share[i % 3];
@@ -99,7 +99,7 @@ static void schedules(void **state)
         {{4, 6}, {2, 6}},         {{1, 3}, {4, 6}, {2, 3}, {3, 3}}, {{2, 6}, {1, 3}, {4, 3}},
         {{4, 4}, {2, 5}, {4, 3}}, {{4, 7}, {1, 1}, {3, 1}},
     };
-    for (int i = 0; i < 5 * 12; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, 5 * 12) {
         struct lab lab = diloco(SHARD_DDP + i % 3, 4, i / 3 % 2 + 1, i / 6 % 2 + 1);
         for (int k = 0; k < PHASES; k++) {
             lab.rule.phase[k].groups = plan[i / 12][k][0];
@@ -119,7 +119,7 @@ static void uneven_data(void **state)
 {
     (void)state;
     static const double data[MOST] = {1, 3, 0.5, 7, 2, 2, 10, 0.25};
-    for (int i = 0; i < MESHES * 6; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 6) {
         const int *mesh = meshes[i / 6];
         struct lab lab = diloco(SHARD_DDP + i % 3, mesh[0], mesh[1], 1);
         memcpy(lab.rule.data, data, sizeof data);
@@ -565,5 +565,5 @@ int main(void)
         cmocka_unit_test(no_cosines),
         cmocka_unit_test(bytes_of_a_cosine),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

@@ -136,5 +136,5 @@ int main(void)
         cmocka_unit_test(has_its_own_options),
         cmocka_unit_test(table),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static void sequential(void **state)
     lab_counts(count);
     for (int which = 0; which < 4; which++)
         for (int workers = 1; workers <= 8; workers *= 2)
-            for (int variant = 0; variant < 3 * 3 * 4; variant += STRIDE) {
+            EACH_SHARED(variant, STRIDE, 3 * 3 * 4) {
                 struct lab lab = method(which, workers);
                 const int source = variant % 3;
                 optimizer(&lab, variant / 3 % 3);
@@ -190,5 +190,5 @@ int main(void)
         cmocka_unit_test(sequential), cmocka_unit_test(meshes), cmocka_unit_test(closed_form),
         cmocka_unit_test(engines),    cmocka_unit_test(replay), cmocka_unit_test(warm_up),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, 1, scratch_make, scratch_remove);
 }

@@ -229,5 +229,5 @@ int main(void)
         cmocka_unit_test(stages_equal_ddp),
         cmocka_unit_test(stages_to_slices_and_back),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, 1, scratch_make, scratch_remove);
 }

@@ -22,7 +22,7 @@ static void optimizer(struct rule *rule, int which)
 /* All meshes, shardings and optimizers. */
 static void check_everywhere(const struct lab *like)
 {
-    for (int i = 0; i < MESHES * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 9) {
         struct lab lab = *like;
         lab.rule.groups = meshes[i / 9][0];
         lab.rule.workers = meshes[i / 9][0] * meshes[i / 9][1];
@@ -124,7 +124,7 @@ static void assert_same_steps(const struct lab *a, const struct lab *b, double t
 static void identities(void **state)
 {
     (void)state;
-    for (int i = 0; i < MESHES * 3; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, MESHES * 3) {
         const int *mesh = meshes[i / 3];
         struct lab a = lab_make(REPLICATE_SLOWMO, SHARD_DDP + i % 3, mesh[0], mesh[1]);
         struct lab b = lab_make(REPLICATE_LOCAL, SHARD_DDP + i % 3, mesh[0], mesh[1]);
@@ -171,7 +171,7 @@ static void co2_is_a_round_stale(void **state)
 static void one_group(void **state)
 {
     (void)state;
-    for (int i = 0; i < METHODS * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, METHODS * 9) {
         const int slices = 1 << i / METHODS % 3, shard = SHARD_DDP + i / METHODS / 3;
         struct lab alone = lab_make(REPLICATE_SYNC, shard, 1, slices);
         struct lab lab = lab_make(methods[i % METHODS], shard, 1, slices);
@@ -228,7 +228,7 @@ static void fading_learning_rate(void **state)
 {
     (void)state;
     static const double faded[] = {0, 1e-44, 1e-38};
-    for (int i = 0; i < METHODS * 9; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, METHODS * 9) {
         struct lab lab = lab_make(methods[i / 9], SHARD_DDP + i / 3 % 3, 2, 2);
         lab.fades = i % 2 ? 3 : 6;
         lab.faded = faded[i % 3];
@@ -259,7 +259,7 @@ static void memory_table(void **state)
         {REPLICATE_DILOCO, 0, OUTER_SGD, 1, 1},
         {REPLICATE_DILOCO, 0, OUTER_ADAM, 3, 1},
     };
-    for (size_t i = 0; i < 9 * sizeof needs / sizeof *needs; i += STRIDE) {
+    EACH_SHARED(i, STRIDE, 9 * sizeof needs / sizeof *needs) {
         const int slices = 1 << i % 3, shard = SHARD_DDP + (int)i / 3 % 3;
         struct lab lab = lab_make(needs[i / 9].replicate, shard, 2, slices);
         struct lab plain = lab_make(REPLICATE_SYNC, shard, 2, slices);
@@ -526,5 +526,5 @@ int main(void)
         cmocka_unit_test(keys_of_others),
         cmocka_unit_test(tau_of_all),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

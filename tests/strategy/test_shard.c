@@ -122,7 +122,7 @@ static void slices(void **state)
     (void)state;
     static const int shapes[][2] = {{1, 1}, {2, 1}, {2, 2}, {4, 1}, {4, 2},
                                     {4, 4}, {8, 1}, {8, 4}, {6, 3}};
-    for (size_t variant = 0; variant < 16 * sizeof shapes / sizeof *shapes; variant += STRIDE) {
+    EACH_SHARED(variant, STRIDE, 16 * sizeof shapes / sizeof *shapes) {
         const int *shape = shapes[variant / 16];
         struct case_ ddp = {.workers = shape[0], .accumulate = 2, .nan_at = -1};
         ddp.kind = variant & 1 ? OPTIM_SGD : OPTIM_ADAMW;
@@ -136,7 +136,7 @@ static void slices(void **state)
         assert_ok(engine_threads(&engine, work, &sliced));
         for (int i = 0; i < COUNT; i++)
             if (fabsf(sliced.x[i] - ddp.x[i]) > 2e-5f)
-                fail_with("%d workers in %d groups, variant %zu: x[%d] is %g, ddp's %g", shape[0],
+                fail_with("%d workers in %d groups, variant %d: x[%d] is %g, ddp's %g", shape[0],
                           shape[1], variant % 16, i, sliced.x[i], ddp.x[i]);
     }
 }
@@ -256,5 +256,5 @@ int main(void)
         cmocka_unit_test(mixed_precision), cmocka_unit_test(no_number),
         cmocka_unit_test(meshes),          cmocka_unit_test(once_a_round),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

@@ -255,7 +255,7 @@ static void attention(void **state)
     const void *impl = with.impl;
     kernels.gemm_half = &plain_amx_half;
     with.impl = &kernels;
-    for (size_t i = 0; i < op_cases_count * 4; i += LEAP) {
+    EACH_SHARED(i, LEAP, op_cases_count * 4) {
         const struct op_case *c = &op_cases[i / 4];
         const unsigned half = i % 4 / 2 ? KIND_ACTIVATION : 0; /* rows are bf16 */
         struct op_room got, want;

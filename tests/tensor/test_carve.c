@@ -8,7 +8,7 @@
 
 static bool forbidden(const void *at)
 {
-#ifdef CARVE_GUARDED
+#ifdef SANITIZED_ADDRESS
     return __asan_address_is_poisoned(at);
 #else
     (void)at;
@@ -16,7 +16,7 @@ static bool forbidden(const void *at)
 #endif
 }
 
-#ifdef CARVE_GUARDED
+#ifdef SANITIZED_ADDRESS
 static const bool guarded = true;
 #else
 static const bool guarded = false;

@@ -374,5 +374,5 @@ int main(void)
         cmocka_unit_test(bits),
         cmocka_unit_test(no_such_coefficient),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, 1, NULL, NULL);
 }

@@ -151,7 +151,7 @@ static void agrees_with_reference(void **state)
     int wrong = 0, checked = 0;
     assert_ok(device_open(&oracle, "reference", &memory, 1));
     assert_ok(device_open(&far, far_device(), &memory, 1));
-    for (size_t i = 0; i < op_cases_count * HALVES; i += LEAP)
+    EACH_SHARED(i, LEAP, op_cases_count * HALVES)
         if (wanted(&op_cases[i / HALVES])) {
             wrong += check_case(&oracle, &far, &op_cases[i / HALVES], halves[i % HALVES]);
             checked++;
@@ -168,7 +168,7 @@ static void twice_the_same_bits(void **state)
 {
     (void)state;
     int wrong = 0;
-    for (size_t i = 0; i < op_cases_count * HALVES; i += 3 * LEAP) {
+    EACH_SHARED(i, 3 * LEAP, op_cases_count * HALVES) {
         const struct op_case *c = &op_cases[i / HALVES];
         if (!wanted(c))
             continue;
@@ -187,7 +187,7 @@ static void twice_the_same_bits(void **state)
                 continue;
             void *a = host_copy(&room[0], o), *b = host_copy(&room[1], o);
             if (memcmp(a, b, count * dtype_size(room[0].view[o].type)) != 0) {
-                print_error("%s, case %zu: %s differs\n", c->op, i, room[0].operand[o].name);
+                print_error("%s, case %d: %s differs\n", c->op, i, room[0].operand[o].name);
                 wrong++;
             }
             free(a);

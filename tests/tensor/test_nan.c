@@ -99,7 +99,8 @@ static void every_op(void **state)
     (void)state;
     const size_t n = sizeof halves / sizeof *halves;
     for (size_t i = 0; i < op_cases_count; i++)
-        for (size_t h = (LEAP - i % LEAP) % LEAP; h < n && size_of(&op_cases[i]) < 30000; h += LEAP)
+        for (size_t h = (i + share_first(LEAP, LEAP)) % LEAP;
+             h < n && size_of(&op_cases[i]) < 30000; h += LEAP)
             for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
                 check(&op_cases[i], halves[h], variants[v]);
 }

@@ -645,5 +645,5 @@ int main(void)
         cmocka_unit_test(replay_ends),  cmocka_unit_test(replay_in_time),
         cmocka_unit_test(middle),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

@@ -268,7 +268,7 @@ static void check(const char *const *model, int n, bool v2, bool adamw)
 static void check_all(const char *const *model)
 {
     static const int sizes[] = {1, 2, 3, 4, 8};
-    for (int variant = 0; variant < 20; variant += LEAP)
+    EACH_SHARED(variant, LEAP, 20)
         check(model, sizes[variant / 4], variant % 2, variant / 2 % 2);
 }
 
@@ -296,5 +296,5 @@ int main(void)
         cmocka_unit_test(a_gpt),
         cmocka_unit_test(a_resnet),
     };
-    return cmocka_run_group_tests(tests, make_set, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_set, scratch_remove);
 }

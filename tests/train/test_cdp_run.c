@@ -250,5 +250,5 @@ int main(void)
         cmocka_unit_test(memory),      cmocka_unit_test(rooms),
         cmocka_unit_test(steady_time), cmocka_unit_test(after_another_method),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

@@ -536,5 +536,5 @@ int main(void)
         cmocka_unit_test(one_fails),
         cmocka_unit_test(wrong_calls),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
 }

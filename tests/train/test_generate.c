@@ -291,5 +291,5 @@ int main(void)
         cmocka_unit_test(long_prompt),      cmocka_unit_test(room_follows_the_text),
         cmocka_unit_test(smallest_model),   cmocka_unit_test(bad_input),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }

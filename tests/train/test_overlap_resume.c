@@ -252,5 +252,5 @@ int main(void)
         cmocka_unit_test(unused),
         cmocka_unit_test(another_type),
     };
-    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
 }

@@ -128,7 +128,7 @@ static void counts_make_the_run(void **state)
     static const char *const times[] = {
         "worker.speed=1,0.6,2.5,0.3 worker.jitter=0.2 link.inter=2MB/s,1ms strategy.accumulate=2",
         "train.time=real worker.step= link.inter=50MB/s,0.1ms strategy.precision=mixed"};
-    for (int m = 0; m < 3; m += LEAP)
+    EACH_SHARED(m, LEAP, 3)
         for (int time = 0; time < 2; time++) {
             char out[64], again[64], part[64], options[160];
             struct outcome whole, other;
@@ -175,7 +175,7 @@ static void others_go_on(void **state)
     (void)state;
     static const char *const next[] = {"zero1", "fsdp", "ddp", "dpu", "acco-wp", "acco"};
     static const char slow[] = "worker.speed=1,0.3 optim.kind=sgd optim.lr=0.3";
-    for (int m = 0; m < 3; m += LEAP)
+    EACH_SHARED(m, LEAP, 3)
         for (int workers = 2; workers <= 8; workers *= 4) {
             double loss = 0;
             for (int n = 0; n < (m == 2 ? 6 : 2); n++) {
@@ -210,5 +210,5 @@ int main(void)
         cmocka_unit_test(counts_make_the_run),
         cmocka_unit_test(others_go_on),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

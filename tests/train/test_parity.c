@@ -121,5 +121,5 @@ int main(void)
         cmocka_unit_test(llama),
         cmocka_unit_test(olmo2),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }

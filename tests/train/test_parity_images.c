@@ -162,5 +162,5 @@ int main(void)
         cmocka_unit_test(parity),
         cmocka_unit_test(half),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }

@@ -138,7 +138,7 @@ static void resume(void **state)
          {"strategy.preset=every", "strategy.shard=fsdp", "strategy.mesh=2x2",
           "every.base=decoupled-adamw", "every.message=0"}},
     };
-    for (size_t i = 0; i < sizeof variants / sizeof *variants; i += LEAP) {
+    EACH_SHARED(i, LEAP, sizeof variants / sizeof *variants) {
         struct seen whole, looked;
         struct run_config c = configure(variants[i].name);
         set_all(&c, variants[i].options, OPTIONS);
@@ -207,7 +207,7 @@ static void changes(void **state)
         {"strategy.mesh=2x1", "train.workers=2", "strategy.shard=ddp"},
         {"strategy.mesh=3x2", "train.workers=6", "strategy.shard=fsdp"},
     };
-    for (int i = 0; i < METHODS; i += LEAP) {
+    EACH_SHARED(i, LEAP, METHODS) {
         if (i == 1) /* leaves what ddp leaves */
             continue;
         char folder[64], name[64];
@@ -419,5 +419,5 @@ int main(void)
         cmocka_unit_test(another_penalty), cmocka_unit_test(measured_tau),
         cmocka_unit_test(stops),           cmocka_unit_test(alike),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

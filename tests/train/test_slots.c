@@ -714,5 +714,5 @@ int main(void)
         cmocka_unit_test(too_few),
         cmocka_unit_test(seconds_of_what_is_late),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

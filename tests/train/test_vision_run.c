@@ -101,7 +101,7 @@ static void every_method(void **state)
                    {"random", "rate=0.5"},
                    {"striding", "rate=0.5"},
                    {"every", "every.n=3"}};
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i += LEAP)
+    EACH_SHARED(i, LEAP, sizeof methods / sizeof *methods)
         check_method(methods[i].name, methods[i].own, resnet, 1.3);
     check_method("ddp", "", vit, 1.3);
     check_method("fsdp", "", vit, 1.3);
@@ -252,5 +252,5 @@ int main(void)
         cmocka_unit_test(statistics_are_averaged),
         cmocka_unit_test(cyclic),
     };
-    return cmocka_run_group_tests(tests, make_set, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_set, scratch_remove);
 }

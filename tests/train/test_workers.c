@@ -95,7 +95,7 @@ static void equals_alone(void **state)
     struct loader *loader;
     assert_ok(loader_open(&loader, &data, DATA_TRAIN, NULL));
     static struct setting many, again, one;
-    for (int which = 0; which < TINY; which += STRIDE) {
+    EACH_SHARED(which, STRIDE, TINY) {
         for (int workers = 1; workers <= 4; workers++) {
             struct model model;
             tiny_model(&model, which, 1 + workers % 3, workers);
@@ -130,5 +130,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(equals_alone, scratch_make, scratch_remove),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }

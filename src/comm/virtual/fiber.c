@@ -10,29 +10,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define FIBER_ASAN
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define FIBER_ASAN
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__)
-#define FIBER_TSAN
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define FIBER_TSAN
-#endif
-#endif
+#include "base/sanitized.h"
 
-#ifdef FIBER_ASAN
+#ifdef SANITIZED_ADDRESS
 #include <sanitizer/asan_interface.h>
 #endif
-#ifdef FIBER_TSAN
+#ifdef SANITIZED_THREAD
 #include <sanitizer/tsan_interface.h>
 #endif
 
-#if defined(FIBER_ASAN) || defined(FIBER_TSAN)
+#if defined(SANITIZED_ADDRESS) || defined(SANITIZED_THREAD)
 enum { JUMPS = 0 };
 #else
 enum { JUMPS = 1 };
@@ -49,11 +36,11 @@ static size_t skew(const void *map, size_t page)
 
 static void leave(struct fiber *from, struct fiber *to, bool last)
 {
-#ifdef FIBER_ASAN
+#ifdef SANITIZED_ADDRESS
     to->came_from = from;
     __sanitizer_start_switch_fiber(last ? NULL : &from->fake_stack, to->bottom, to->room);
 #endif
-#ifdef FIBER_TSAN
+#ifdef SANITIZED_THREAD
     __tsan_switch_to_fiber(to->tsan, 0);
 #endif
     (void)from, (void)to, (void)last;
@@ -62,7 +49,7 @@ static void leave(struct fiber *from, struct fiber *to, bool last)
 /* The first thing on arrival. */
 static void enter(struct fiber *f)
 {
-#ifdef FIBER_ASAN
+#ifdef SANITIZED_ADDRESS
     __sanitizer_finish_switch_fiber(f->fake_stack, &f->came_from->bottom, &f->came_from->room);
 #endif
     (void)f;
@@ -79,7 +66,7 @@ static void begin(unsigned high, unsigned low)
 void fiber_adopt(struct fiber *f)
 {
     *f = (struct fiber){0};
-#ifdef FIBER_TSAN
+#ifdef SANITIZED_THREAD
     f->tsan = __tsan_get_current_fiber();
 #endif
 }
@@ -110,14 +97,14 @@ enum sotto_status fiber_init(struct fiber *f, fiber_body *body, void *arg)
     uintptr_t self = (uintptr_t)f; /* makecontext passes ints only */
     makecontext(&f->context, (void (*)(void))begin, 2, (unsigned)(self >> 16 >> 16),
                 (unsigned)self);
-#ifdef FIBER_ASAN
+#ifdef SANITIZED_ADDRESS
     /* AddressSanitizer's swapcontext forgets all it knows of a stack whose size it finds, which
      * takes longer than all the rest; it need not, since it is told of each switch. What another
      * stack left at this place is forgotten here, once. */
     __asan_unpoison_memory_region(f->bottom, f->room);
     f->context.uc_stack.ss_size = 0;
 #endif
-#ifdef FIBER_TSAN
+#ifdef SANITIZED_THREAD
     f->tsan = __tsan_create_fiber(0);
 #endif
     return SOTTO_OK;
@@ -127,7 +114,7 @@ void fiber_free(struct fiber *f)
 {
     if (!f->map)
         return;
-#ifdef FIBER_TSAN
+#ifdef SANITIZED_THREAD
     __tsan_destroy_fiber(f->tsan);
 #endif
     munmap(f->map, f->bytes);

@@ -16,7 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __SANITIZE_ADDRESS__ /* which looks at every access: one function of them all takes minutes */
+#include "base/sanitized.h"
+
+#ifdef SANITIZED_ADDRESS /* which looks at every access: one function of them all takes minutes */
 #define DCT_INLINE static __attribute__((noinline))
 #define DCT_UNROLL
 #else
