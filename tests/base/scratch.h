@@ -46,7 +46,7 @@ static inline int run_shared(const char *name, const struct CMUnitTest *tests, s
     assert_true(cases <= MOST_CASES);
     if (strcmp(test_device(), "apart") == 0)
         step = 3;
-    if (!getenv("SOTTO_TEST_SHARE"))
+    if (!share_given())
         step = 1;
     EACH_SHARED(i, share_step(step), cases)
         taken[n++] = tests[i];

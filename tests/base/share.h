@@ -44,12 +44,18 @@ static inline unsigned long share_number(void)
     return share ? strtoul(share, NULL, 10) : 0;
 }
 
+/* True if this run takes a share, also where a run takes all cases without one. */
+static inline bool share_given(void)
+{
+    return getenv("SOTTO_TEST_SHARE") != NULL;
+}
+
 /* True if this is one of every `step` cases that a run with a share takes; without a share all
  * cases are taken. */
 static inline bool share_has(size_t index, int step)
 {
     const unsigned long of = (unsigned long)share_step(step);
-    return !getenv("SOTTO_TEST_SHARE") || (index + share_number()) % of == 0;
+    return !share_given() || (index + share_number()) % of == 0;
 }
 
 /* Returns the first case of a loop with this step; every loop takes one case at least. */
@@ -67,6 +73,9 @@ static inline int share_first(int step, size_t cases)
 #else
 #define STRIDE share_step(strcmp(test_device(), "cpu") != 0 ? 11 : SANITIZED ? 7 : 1)
 #endif
+
+/* The step of loops over cases of ops, of which there are many hundreds. */
+#define OP_STRIDE share_step(!SANITIZED ? 1 : share_given() ? 8 : 4)
 
 /* The step of loops that are all arithmetic: one case in five also has every write past its memory.
  */

@@ -688,32 +688,46 @@ static float near_normal(uint64_t index)
     return (float)(sum - 131070) * (1.7320508f / 65536);
 }
 
-static void make_values(const struct operand *o, int i, float *out)
+/* Returns the values of operand `i`. The values of the last operand with this index are kept: the
+ * next case often differs in its types alone, and making values takes longer than most ops. */
+static const float *values_of(const struct operand *o, int i)
 {
-    for (size_t e = 0; e < o->count && o->level != 0; e++)
+    static struct {
+        struct operand is;
+        float *value;
+    } last[OPERANDS];
+    const struct operand *is = &last[i].is;
+    if (last[i].value && is->count == o->count && is->mean == o->mean && is->spread == o->spread &&
+        is->gap == o->gap && is->level == o->level)
+        return last[i].value;
+    free(last[i].value);
+    float *out = last[i].value = malloc(o->count * sizeof *out);
+    last[i].is = *o;
+    for (size_t e = 0; e < o->count && out && o->level != 0; e++)
         out[e] = o->level * (float)((e * 7919 + 13) % o->count);
-    for (size_t e = 0; e < o->count && o->level == 0; e++) {
+    for (size_t e = 0; e < o->count && out && o->level == 0; e++) {
         const float x = o->mean + o->spread * near_normal((uint64_t)i << 40 | e);
         out[e] = x < 0 ? x - o->gap : x + o->gap;
     }
+    return out;
 }
 
 /* `coarse`: all values are bf16 numbers, whatever their type. */
 static enum sotto_status start_value(struct op_room *room, int i, bool coarse)
 {
     const struct operand *o = &room->operand[i];
+    const float *value = values_of(o, i);
     float *host = malloc(o->count * sizeof *host);
     uint16_t *half = malloc(o->count * sizeof *half);
-    if (host && half) {
-        make_values(o, i, host);
+    if (value && host && half) {
         for (size_t e = 0; e < o->count; e++) {
-            half[e] = bf16_round(host[e]);
-            host[e] = coarse ? bf16_widen(half[e]) : host[e];
+            half[e] = bf16_round(value[e]);
+            host[e] = coarse ? bf16_widen(half[e]) : value[e];
         }
         room->dev->ops->write(room->dev, room->view[i],
                               room->view[i].type == DTYPE_F32 ? (void *)host : half, o->count);
     }
-    bool ok = host && half;
+    const bool ok = value && host && half;
     free(host);
     free(half);
     return ok ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for a test's operand");
