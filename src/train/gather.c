@@ -101,7 +101,7 @@ static enum sotto_status pack(struct state_visitor *v, const struct state_item *
 
 enum sotto_status packed_show(const struct packed *p, struct state_visitor *saver)
 {
-    for (const char *at = p->data, *end = at + p->bytes; at < end;) {
+    for (const char *at = p->data, *end = at ? at + p->bytes : at; at < end;) {
         struct head head;
         memcpy(&head, at, sizeof head);
         char *data = (char *)at + sizeof head + head.name;
