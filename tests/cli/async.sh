@@ -26,15 +26,6 @@ ends_so() {
     cmp "$out/pushes.tsv" "$out.again/pushes.tsv" || die "$out: another order"
 }
 
-# newer OUT: waits for a checkpoint that was not there, or the end of $pid.
-newer() {
-    local before
-    before=$(ls "$1/checkpoints" 2>/dev/null)
-    while kill -0 $pid 2>/dev/null && [ "$(ls "$1/checkpoints" 2>/dev/null)" = "$before" ]; do
-        sleep 0.01
-    done
-}
-
 # Behind a checkpoint by so much, which is in the middle of tasks, or of the next save. Links slow the runs down.
 for case in ddp.4x1/save_every=5 zero1.2x2/save_every=5 zero1.4x1/save_minutes=1e-3; do
     method=${case%/*}
@@ -54,7 +45,7 @@ for case in ddp.4x1/save_every=5 zero1.2x2/save_every=5 zero1.4x1/save_minutes=1
 done
 
 launcher "$sotto" || exit 0
-mpirun=(timeout -k 5 60 "${launch[@]}")
+mpirun=(timeout -k 5 300 "${launch[@]}")
 
 # ranks OUT: the processes that train there, by rank.
 ranks() {
@@ -131,7 +122,7 @@ for method in ddp.4x1 fsdp.2x2; do
     last=$(ls $out/checkpoints | tail -1)
     steps=$((10#${last#step-} + 10))
     [ $open_mpi = yes ] || way="${mpirun[*]} -n 4 $sotto train --resume $out"
-    succeeds eval "timeout -k 5 60 $way --steps=$steps"
+    succeeds eval "timeout -k 5 300 $way --steps=$steps"
     says 'workers: 4 MPI ranks'
     ends_so $out ${method:0-3:1} $steps "${mpirun[@]}" -n 4 "${train[@]}" "${run[@]}"
 done

@@ -143,10 +143,12 @@ fails_with "there is no run 'fsat': did you mean 'fast'?" "$sotto" compare rates
 sed '/^expect/d' rates.ini >killed.ini
 succeeds "$sotto" compare killed.ini --out=whole --plot=false
 kills=0
-for delay in 0.2 0.3 0.4 0.5; do
+for run in fast fast again slow; do # once it has written
     "$sotto" compare killed.ini --plot=false >out 2>&1 &
     pid=$!
-    sleep $delay
+    while kill -0 $pid 2>/dev/null && [ ! -s killed/$run/metrics.jsonl ]; do
+        sleep 0.01
+    done
     kill -9 $pid 2>/dev/null && kills=$((kills + 1))
     wait $pid 2>/dev/null
 done
@@ -160,7 +162,7 @@ cmp whole/table.csv killed/table.csv || die "after $kills kills: $(cat killed/ta
 
 # Under MPI the ranks are the workers of every run, and one of them speaks.
 if launcher "$sotto"; then
-    ranks=(timeout 120 "${launch[@]}" -n 2 "$sotto" compare killed.ini --out=ranks --steps=10 --columns=loss,workers)
+    ranks=(timeout 300 "${launch[@]}" -n 2 "$sotto" compare killed.ini --out=ranks --steps=10 --columns=loss,workers)
     succeeds "${ranks[@]}"
     says '^fast +[0-9.]+ +2'
     [ "$(grep -c '^run  ' out)" = 1 ] || die "every rank printed a table"
@@ -175,11 +177,7 @@ fi
 stopping() { # OUT COMMAND...
     "${@:2}" compare rates.ini --steps=100000 --out="$1" >out 2>&1 &
     pid=$!
-    for _ in $(seq 100); do
-        grep -q 'starts in' out && break
-        sleep 0.1
-    done
-    sleep 0.3
+    await [ -s "$1/fast/metrics.jsonl" ]
 }
 stopping stopped "$sotto"
 kill -INT $pid
@@ -189,7 +187,7 @@ says '^\[1/3\] fast: stopped$'
 says "^to go on: $sotto compare rates.ini --steps=100000 --out=stopped\$"
 if launcher "$sotto"; then
     for rank in 1 2; do # the first and the last
-        stopping "$scratch/rank$rank" timeout 60 "${launch[@]}" -n 2 "$sotto"
+        stopping "$scratch/rank$rank" timeout 300 "${launch[@]}" -n 2 "$sotto"
         kill -INT "$(pgrep -f "^$sotto compare .*--out=$scratch/rank$rank\$" | sed -n ${rank}p)"
         wait $pid
         says '^\[1/3\] fast: stopped$'

@@ -8,10 +8,7 @@ threads() {
     rm -rf counted
     "$@" "$sotto" train "${tiny[@]}" --width=512 --steps=100000 --log_every=1 --threads=0 --out=counted >counted.log 2>&1 &
     pid=$!
-    for _ in $(seq 600); do
-        grep -q 'step 20/' counted.log && break
-        sleep 0.05
-    done
+    await wrote 'step 20/' counted.log
     ls /proc/$pid/task | wc -l >all # also of those that began it and compute no more
     cat /proc/$pid/task/*/stat | awk '{ t[NR] = $14; m = $14 > m ? $14 : m } END { for (i in t) n += 4 * t[i] > m; print n }'
     kill -9 $pid

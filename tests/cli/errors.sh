@@ -74,7 +74,7 @@ fails_with "words.jsonl:2: not valid JSON" "$sotto" eval run --last_words=words.
 echo '{"text": "They found a \u0000"}' >words.jsonl
 succeeds "$sotto" eval run --last_words=words.jsonl
 mkfifo pipe
-fails_with "pipe is a pipe, want a regular file" timeout 10 "$sotto" eval run --last_words=pipe
+fails_with "pipe is a pipe, want a regular file" timeout 60 "$sotto" eval run --last_words=pipe
 fails_with "already holds a run of 2 steps" "${train[@]}"
 fails_with "model.layers = 3, but the model in" "${train[@]}" --resume --layers=3
 fails_with "vocabulary of 300 tokens, the model has 100" "${train[@]}" --out=other --model.vocab=100 --data.vocab=300
@@ -171,10 +171,7 @@ says '^there is no checkpoint to go on from$'
 # two writers, and a folder that cannot be written
 "${train[@]}" --out=busy --steps=100000 >busy.log 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-    grep -q 'step 5/' busy.log && break
-    sleep 0.1
-done
+await wrote 'step 5/' busy.log
 fails_with "$pid" "${train[@]}" --out=busy --resume
 [ ! -e busy/checkpoints ] || die "it is not before its first checkpoint"
 fails_with "run folder busy is being written by process $pid on $(uname -n)" "$sotto" train --resume busy

@@ -223,10 +223,7 @@ succeeds "$sotto" train --resume older --steps=4
 # Ctrl-C: the way on is a command that can be followed as it is.
 "${begin[@]}" --steps=100000 --save_every=0 --out="a folder" >out 2>&1 &
 pid=$!
-for _ in $(seq 100); do
-    grep -q 'step 5/' out && break
-    sleep 0.1
-done
+await wrote 'step 5/' out
 kill -INT $pid
 wait $pid
 way=$(sed -n 's/^to go on: //p' out)

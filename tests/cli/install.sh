@@ -99,11 +99,10 @@ long=(--strategy=zero1 --workers=2 --steps=12000 --save_every=200 --kind=adamw)
 succeeds ./quadratic "${long[@]}"
 whole=$(bits)
 ./quadratic "${long[@]}" state.safetensors >out 2>&1 &
-victim=$!
-for _ in $(seq 100); do [ -e state.safetensors ] && break; sleep 0.02; done
-sleep 0.1
-kill -9 $victim 2>/dev/null || die "it ended before it could be killed"
-{ wait $victim; } 2>/dev/null
+pid=$!
+await [ -e state.safetensors ]
+kill -9 $pid 2>/dev/null || die "it ended before it could be killed"
+{ wait $pid; } 2>/dev/null
 [ -e state.safetensors ] || die "no checkpoint"
 succeeds ./quadratic "${long[@]}" state.safetensors
 [ "$(bits)" = "$whole" ] || { cat out; die "other bits after kill -9: want $whole"; }
@@ -124,10 +123,10 @@ if [ -n "$launch" ]; then
     fi
     succeeds ./quadratic --strategy=zero1 --workers=3
     threads=$(bits)
-    succeeds timeout 120 $launch -n 3 ./quadratic --strategy=zero1
+    succeeds timeout 300 $launch -n 3 ./quadratic --strategy=zero1
     [ "$(bits)" = "$threads" ] || { cat out; die "MPI's ranks and threads differ: want $threads"; }
-    fails_with "the options" timeout 120 $launch -n 1 ./quadratic --lr=0.1 : -n 1 ./quadratic --lr=0.2
-    succeeds timeout 120 $launch -n 3 ./quadratic --steps=60
+    fails_with "the options" timeout 300 $launch -n 1 ./quadratic --lr=0.1 : -n 1 ./quadratic --lr=0.2
+    succeeds timeout 300 $launch -n 3 ./quadratic --steps=60
     [ "$(awk 'NR > 1 && $3 == 3' out | wc -l)" -ge 3 ] || { cat out; die "methods are missing under MPI"; }
 fi
 

@@ -39,6 +39,37 @@ owners() {
     "$sotto" train --help all | sed -n "s/^  --\([^. ]*\)\.$1 .*/\1/p" | paste -sd, | sed 's/,/, /g'
 }
 
+# await COMMAND...: waits until the command succeeds. It has to before the process $pid ends, and it has ten minutes, which is
+# for machines that do much else.
+await() {
+    local end=$((SECONDS + 600)) runs=yes
+    until "$@" 2>/dev/null; do
+        [ $runs = yes ] || { cat out >&2; die "ended before: $*"; }
+        [ $SECONDS -lt $end ] || { cat out >&2; die "not within 600 s: $*"; }
+        sleep 0.02
+        kill -0 "$pid" 2>/dev/null || runs=no # and what it did last counts
+    done
+}
+
+# wrote TEXT FILE
+wrote() {
+    grep -q -e "$1" "$2"
+}
+
+# has_saved OUT COUNT: so many checkpoints at least.
+has_saved() {
+    [ "$(ls "$1/checkpoints" 2>/dev/null | wc -l)" -ge "$2" ]
+}
+
+# newer OUT: waits for a checkpoint that was not there, or the end of $pid.
+newer() {
+    local before
+    before=$(ls "$1/checkpoints" 2>/dev/null)
+    while kill -0 "$pid" 2>/dev/null && [ "$(ls "$1/checkpoints" 2>/dev/null)" = "$before" ]; do
+        sleep 0.01
+    done
+}
+
 # What a run said its state came to.
 state() {
     grep -o 'state [0-9a-f]*' out

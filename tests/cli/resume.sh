@@ -7,10 +7,10 @@ want=$(grep -o 'state [0-9a-f]*' out)
 [ -n "$want" ] || die "no state hash"
 
 kills=0
-for delay in 0.1 0.2 0.3 0.15 0.25 0.4; do
+for delay in none 0 0.01 0.02 0.03 0.05; do # before there is a checkpoint, or so long after the next one
     "${run[@]}" --out=killed --resume >out 2>&1 &
     pid=$!
-    sleep $delay
+    [ $delay = none ] || { newer killed; sleep $delay; }
     kill -9 $pid 2>/dev/null && kills=$((kills + 1))
     wait $pid 2>/dev/null
     for folder in killed/checkpoints/step-*; do # whatever is there is whole
@@ -47,12 +47,9 @@ for case in single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 zero.v1.3 mp.v2.6 mp.v1.6; do
     want=$(state)
     kills=0
     for _ in 1 2; do
-        before=$(ls killed.$case/checkpoints 2>/dev/null)
         "${cyclic[@]}" --out=killed.$case --resume >out 2>&1 &
         pid=$!
-        while kill -0 $pid 2>/dev/null && [ "$(ls killed.$case/checkpoints 2>/dev/null)" = "$before" ]; do
-            sleep 0.01
-        done
+        newer killed.$case
         kill -9 $pid 2>/dev/null && kills=$((kills + 1))
         wait $pid 2>/dev/null
     done
@@ -109,10 +106,7 @@ says 'default 15'
 timed=("$sotto" train "${tiny[@]}" --schedule=constant --warmup=0 --workers=2)
 "${timed[@]}" --steps=1000000 --save_minutes=0.005 --keep=0 --out=timed >out 2>&1 &
 pid=$!
-for _ in $(seq 300); do
-    [ "$(ls timed/checkpoints 2>/dev/null | wc -l)" -ge 3 ] && break
-    sleep 0.1
-done
+await has_saved timed 3
 kill -9 $pid || die "ended: $(cat out)"
 wait $pid 2>/dev/null
 [ "$(ls timed/checkpoints | wc -l)" -ge 3 ] || die "no checkpoints by time: $(cat out)"
@@ -127,10 +121,7 @@ succeeds "${timed[@]}" --steps=$last --out=timed.straight
 
 # The shell empties `out` before it starts a run, or what the run before it said would do here.
 under_way() {
-    for _ in $(seq 100); do
-        grep -q 'step 5/' out && break
-        sleep 0.1
-    done
+    await wrote 'step 5/' out
 }
 
 # Ctrl-C, kill and a closed terminal: the round is finished, everything saved, and why and the way on are said.

@@ -31,17 +31,17 @@ rm -r "$none"
 for wait in abort any; do
     echo "== a rank gives up ($wait)"
     begin=$SECONDS
-    if output=$(timeout 60 "${launch[@]}" -n 3 "$suite" $wait 2>&1); then
+    if output=$(timeout 300 "${launch[@]}" -n 3 "$suite" $wait 2>&1); then
         echo "a run with a failed rank succeeds"; exit 1
     fi
     [ $((SECONDS - begin)) -le 30 ] || { echo "the run took $((SECONDS - begin)) s to end"; exit 1; }
     grep -q "rank 2 (host $(uname -n)): the disk is full" <<<"$output" || { echo "no message: $output"; exit 1; }
 done
 echo "== all others end"
-output=$(timeout 60 "${launch[@]}" -n 3 "$suite" ended 2>&1) || { echo "rank 0 is not told: $output"; exit 1; }
+output=$(timeout 300 "${launch[@]}" -n 3 "$suite" ended 2>&1) || { echo "rank 0 is not told: $output"; exit 1; }
 ! grep -q 'has not answered' <<<"$output" || { echo "ranks are named: $output"; exit 1; }
 echo "== a rank does not answer"
-output=$(timeout 120 "${launch[@]}" -n 4 "$suite" silent 2>&1) || { echo "a rank that comes late ends the run: $output"; exit 1; }
+output=$(timeout 300 "${launch[@]}" -n 4 "$suite" silent 2>&1) || { echo "a rank that comes late ends the run: $output"; exit 1; }
 grep -qE 'rank 2 \(host [^ ]*\) has not answered for [0-9.]* s, and [1-3] others* waits* for it' <<<"$output" || { echo "not named: $output"; exit 1; }
 ! grep -q -e 'rank [013] (host [^ ]*) has not' -e 'all [0-9]* ranks wait' <<<"$output" || { echo "others are named: $output"; exit 1; }
 echo "== a fake NCCL"
