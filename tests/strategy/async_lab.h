@@ -29,6 +29,7 @@ struct lab {
     int save;
     bool ends_there;            /* nothing follows that save */
     int fails;                  /* rank, in its third round; 0: none */
+    int64_t fails_after;        /* rounds, others than two; 0: two   */
     const char *pushes;         /* file */
     const char *counts;         /* file, of sharding that goes by time */
     bool cosine;                /* it is asked for */
@@ -189,11 +190,12 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
                         .rounds = lab->rounds,
                         .step = n,
                         .stop = lab->stop_at && w->rank == 0 && n + 1 >= lab->stop_at};
-    if (lab->fails && w->rank == lab->fails && n == 2 && s->ops->leave(s, SOTTO_EIO)) {
+    if (lab->fails && w->rank == lab->fails && n == (lab->fails_after ? lab->fails_after : 2) &&
+        s->ops->leave(s, SOTTO_EIO)) {
         *r = (struct round){.idle = true};
         return SOTTO_OK;
     }
-    if (lab->fails && w->rank == lab->fails && n == 2)
+    if (lab->fails && w->rank == lab->fails && n == (lab->fails_after ? lab->fails_after : 2))
         return fail(SOTTO_EIO, "the disk is gone");
     const struct async_diloco *a = (const void *)((const struct shard *)s)->replicate;
     const int64_t done = lab->moved ? a->done : 0;

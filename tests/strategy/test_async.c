@@ -503,6 +503,30 @@ static void left(void **state)
     }
 }
 
+/* A group that has left is ahead of all others, by a task that it did not push: what it has counted
+ * is saved with as much room as the others' counts, and loaded. */
+static void left_ahead(void **state)
+{
+    (void)state;
+    struct lab a = {.shard = "acco",
+                    .groups = 4,
+                    .slices = 1,
+                    .options = {"async-diloco.H=4", "async-diloco.lost=drop"},
+                    .rounds = 12,
+                    .speed = {0.1, 0.1, 0.1, 1}};
+    struct lab b = a;
+    a.fails = 3;
+    a.fails_after = 7; /* a task, and three steps of another */
+    a.save_seconds = 20;
+    a.to = b.from = at("state");
+    a.save = 1;
+    a.ends_there = true;
+    assert_ok(lab_run(&a));
+    assert_true(a.meetings == 1 && a.step[0] == 1);
+    memcpy(b.trained, a.trained, sizeof b.trained);
+    assert_ok(lab_run(&b));
+}
+
 static void refused(const char *shard, const char *option, const char *part)
 {
     struct strategy_config *c = calloc(1, sizeof *c);
@@ -539,6 +563,7 @@ int main(void)
         cmocka_unit_test(failing),
         cmocka_unit_test_setup_teardown(failing_server, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(left, scratch_make, scratch_remove),
+        cmocka_unit_test_setup_teardown(left_ahead, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };
     return run_cases(tests, 1, NULL, NULL);
