@@ -125,6 +125,13 @@ if [ -n "$launch" ]; then
     threads=$(bits)
     succeeds timeout 300 $launch -n 3 ./quadratic --strategy=zero1
     [ "$(bits)" = "$threads" ] || { cat out; die "MPI's ranks and threads differ: want $threads"; }
+    mkdir far0 far1 far2 # rank 0 alone has the checkpoint
+    for _ in written read; do
+        succeeds timeout 300 $launch -n 3 sh -c 'cd "far${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec ../quadratic "$@"' sh \
+            --strategy=zero1 state.safetensors
+        [ "$(bits)" = "$threads" ] || { cat out; die "from a checkpoint of rank 0: want $threads"; }
+    done
+    [ ! -e far1/state.safetensors ] || die "rank 1 has a checkpoint"
     fails_with "the options" timeout 300 $launch -n 1 ./quadratic --lr=0.1 : -n 1 ./quadratic --lr=0.2
     succeeds timeout 300 $launch -n 3 ./quadratic --steps=60
     [ "$(awk 'NR > 1 && $3 == 3' out | wc -l)" -ge 3 ] || { cat out; die "methods are missing under MPI"; }

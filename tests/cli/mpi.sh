@@ -171,7 +171,7 @@ while read -r name options <&3; do
     ! grep -q 'rank 0 has sent' out || { cat out >&2; die "$name: sent to a rank that has it"; }
     if [ $name = diloco ]; then # older on the one, damaged on the other
         mkdir -p apart1/diloco/checkpoints
-        cp -r apart0/diloco/checkpoints/step-00000002 apart1/diloco/checkpoints
+        cp -r apart0/diloco/checkpoints/step-00000002 apart1/diloco/checkpoints/step-00000004
         cp -r apart0/diloco/checkpoints/step-00000004 apart0/diloco/checkpoints/step-00000009
         truncate -s -1 apart0/diloco/checkpoints/step-00000009/state.safetensors
     fi
