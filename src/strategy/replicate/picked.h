@@ -21,7 +21,8 @@ struct picked {
 enum sotto_status picked_init(struct replicate *r, double each, size_t most);
 void picked_free(struct replicate *r);
 
-/* A whole step, in which these elements are exchanged. */
+/* A whole step, in which these elements are exchanged: evenly spaced ones from picks.first on, or,
+ * with a stride of 0, those of the list. */
 enum sotto_status picked_step(struct picked *p, const struct plan *plan, double scale,
                               struct picks picks, struct view index);
 
