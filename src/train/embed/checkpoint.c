@@ -59,7 +59,7 @@ static enum sotto_status visit_all(void *arg, struct state_visitor *v)
     return visit_rest(s->t, v);
 }
 
-static enum sotto_status write_state(void *saver, const char *path)
+static enum sotto_status write_saver(void *saver, const char *path)
 {
     return state_saver_write(saver, path);
 }
@@ -71,7 +71,7 @@ static enum sotto_status write_or_rescue(struct sotto_trainer *t, struct state_v
     if (!t->keeps)
         return state_saver_write(v, path);
     snprintf(what, sizeof what, "step %lld", (long long)t->step);
-    return rescue_file(&t->rescue, what, path, (double)state_saver_bytes(v), write_state, v,
+    return rescue_file(&t->rescue, what, path, (double)state_saver_bytes(v), write_saver, v,
                        t->elsewhere);
 }
 
