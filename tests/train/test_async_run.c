@@ -615,10 +615,12 @@ static void replay_ends(void **state)
     struct async_journal journal;
     char option[OPTION_ROOM], path[FILE_PATH_ROOM];
     struct run run;
-    assert_ok(file_join(path, at("tells"), "pushes.tsv"));
+    struct run_config c = configure("followed", in_virtual_time, NULL);
+    warned(&c, NULL);
+    assert_ok(file_join(path, at("followed"), "pushes.tsv"));
     assert_ok(journal_read(&journal, path, K));
-    snprintf(option, sizeof option, "async-diloco.replay=%s/pushes.tsv", at("tells"));
-    struct run_config c = configure("follows", on_threads, NULL);
+    snprintf(option, sizeof option, "async-diloco.replay=%s/pushes.tsv", at("followed"));
+    c = configure("follows", on_threads, NULL);
     set(&c, option);
     warned(&c, NULL);
     journal.n = 5;

@@ -189,5 +189,5 @@ int main(void)
         cmocka_unit_test(shares_make_the_whole),
         cmocka_unit_test(last_words),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -386,5 +386,5 @@ int main(void)
         cmocka_unit_test(a_named_tokenizer),
         cmocka_unit_test(answers_end_as_learned),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, make_models, scratch_remove);
+    return cmocka_run_group_tests(tests, make_models, scratch_remove);
 }

@@ -161,5 +161,5 @@ int main(void)
         cmocka_unit_test(trains),  cmocka_unit_test(resumes),  cmocka_unit_test(virtual_time),
         cmocka_unit_test(refused), cmocka_unit_test(goes_out),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, make_set, scratch_remove);
+    return cmocka_run_group_tests(tests, make_set, scratch_remove);
 }

@@ -99,5 +99,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trajectories),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -319,5 +319,5 @@ int main(void)
         cmocka_unit_test(memory),
         cmocka_unit_test(rounds_add_up),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

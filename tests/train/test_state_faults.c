@@ -196,5 +196,5 @@ static void faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(faults)};
-    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

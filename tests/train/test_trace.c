@@ -241,5 +241,5 @@ int main(void)
         cmocka_unit_test(stages_of_a_model), cmocka_unit_test(evaluations),
         cmocka_unit_test(workers),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
+    return cmocka_run_group_tests(tests, make_data, scratch_remove);
 }

@@ -320,5 +320,5 @@ int main(void)
         cmocka_unit_test(heads_of_others),
         cmocka_unit_test(classifier_is_kept),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -419,5 +419,5 @@ int main(void)
         cmocka_unit_test(no_numbers),        cmocka_unit_test(config_faults),
         cmocka_unit_test(tensors_of_others),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, scratch_make, scratch_remove);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

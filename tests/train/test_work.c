@@ -96,5 +96,5 @@ int main(void)
         cmocka_unit_test(bytes_of_methods),
         cmocka_unit_test(lanes_take_time),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }
