@@ -69,7 +69,7 @@ static inline int share_first(int step, size_t cases)
  * past its memory, and sanitizers or a device with separate memory make each case slow. The step
  * divides no count of cases. */
 #ifdef SANITIZED_THREAD
-#define STRIDE share_step(11)
+#define STRIDE share_step(share_given() ? 37 : 11)
 #else
 #define STRIDE share_step(strcmp(test_device(), "cpu") != 0 ? 11 : SANITIZED ? 7 : 1)
 #endif

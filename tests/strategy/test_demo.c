@@ -299,7 +299,7 @@ static void formula(void **state)
         {.chunk = 256, .top = 40, .decay = 0.9, .sign = OFF, .scaled = true},
         {.chunk = 24, .top = 4, .decay = 0.9, .sign = OFF, .joined = 1 << 20},
     };
-    const int step = STRIDE > 1 || LEAP > 1 ? share_step(3) : 1;
+    const int step = STRIDE > 11 ? 11 : STRIDE > 1 ? share_step(3) : 1;
     for (int i = 0; i < MESHES; i++)
         for (size_t k = 0; k < sizeof asked / sizeof *asked; k++)
             for (int tile = 0; tile < 2; tile++) {
