@@ -15,7 +15,7 @@ enum { STAGES = 3, ROWS = 2, T = 8, MOST = 1 << 15, BATCHES = 4, WORKERS = 4 };
 /* A worker that computes: its oracle, and parameters and gradients as large as the model. */
 struct seat {
     struct memory memory;
-    size_t own; /* scratch of the device itself */
+    size_t own; /* scratch of the device itself, and of the oracle's reader of losses */
     struct device dev;
     struct pool pool;
     struct model_oracle oracle;
@@ -55,7 +55,7 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
             buffer_init(&s->grad[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
         table_stages(table, s->grad[i].view, s->grad_at[i]);
     }
-    s->own = s->memory.now[MEMORY_SCRATCH];
+    s->own = (s->dev.ops->mark ? 2 : 1) * s->memory.now[MEMORY_SCRATCH];
     assert_ok(model_oracle_init(
         &s->oracle,
         &(struct model_oracle_setup){.model = model,
