@@ -7,6 +7,18 @@ grep -q '^SOTTO_SANITIZE:STRING=.' "$build/CMakeCache.txt" && { echo "skipped: a
 [ -e "$build/libsotto.so" ] || die "the library is not built"
 DESTDIR= cmake --install "$build" --prefix "$scratch/first" >out 2>&1 || { cat out; die "install"; }
 mv first usr # the tree can be moved
+
+# The target `product`, which ./quickstart builds, makes all that is installed and no test; without it nothing is installed.
+sed "s|$build|$scratch/empty|g" "$build/cmake_install.cmake" >missing.cmake
+fails_with "cmake --build $scratch/empty --target product" cmake -DCMAKE_INSTALL_PREFIX="$scratch/none" -P missing.cmake
+[ ! -e none ] || die "half of it was installed: $(find none)"
+if [ -e "$build/build.ninja" ]; then
+    ninja -C "$build" -t commands product >out || die "no target product"
+    for file in sotto libsotto.so sotto.1 sotto.bash; do
+        grep -qE "(-o|>|symlink_library) ([^ ]* )*$file( |\$|\.)" out || die "the target product does not make $file"
+    done
+    ! grep -qE -- '-o (test|bench)_' out || die "the target product makes tests"
+fi
 pc=$(dirname "$(find usr -name sotto.pc)")
 for file in share/man/man1/sotto.1 share/bash-completion/completions/sotto; do
     [ -s usr/$file ] || die "$file is not installed"

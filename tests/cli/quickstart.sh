@@ -6,6 +6,7 @@ mkdir -p tools bin build/release
 cp "$source/quickstart" .
 echo 'build_packages= extra_packages=' >tools/build-packages
 printf '#!/bin/bash\n' | tee tools/install-packages bin/cmake >bin/bible
+echo 'echo "cmake $*"' >>bin/cmake
 echo 'text' >build/kjv.txt
 touch build/release/build.ninja gpu
 cat >build/release/sotto <<'END'
@@ -28,6 +29,7 @@ chmod +x tools/install-packages bin/* build/release/sotto
 quickstart=(env PATH="$scratch/bin:$PATH" ./quickstart)
 
 succeeds "${quickstart[@]}"
+says '^cmake --build build/release --target product$' # which can be installed, see install.sh
 says '^What it means: on this link ddp needs 2.0 times as long as acco'
 echo 'GPU 0: A card' >gpu
 succeeds "${quickstart[@]}"
