@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <time.h>
 
 static double now(const struct clock *clock)
@@ -11,3 +13,14 @@ static double now(const struct clock *clock)
 }
 
 const struct clock clock_real = {now};
+
+void clock_text(double seconds, char out[CLOCK_TEXT_ROOM])
+{
+    const long s = seconds < 1e9 ? lround(seconds) : 999999999;
+    if (s >= 3600)
+        snprintf(out, CLOCK_TEXT_ROOM, "%ldh%02ldm", s / 3600, s % 3600 / 60);
+    else if (s >= 60)
+        snprintf(out, CLOCK_TEXT_ROOM, "%ldm%02lds", s / 60, s % 60);
+    else
+        snprintf(out, CLOCK_TEXT_ROOM, "%lds", s);
+}

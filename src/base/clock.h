@@ -15,4 +15,8 @@ static inline double clock_now(const struct clock *clock)
     return clock->now(clock);
 }
 
+/* Writes a duration as people read it: "2h03m", "4m10s", "12s". */
+#define CLOCK_TEXT_ROOM 32
+void clock_text(double seconds, char out[CLOCK_TEXT_ROOM]);
+
 #endif

@@ -71,6 +71,17 @@ static void fresh_line(void *arg)
     p->pending = false;
 }
 
+/* Rewrites the line of a round on a terminal; elsewhere prints one now and then. */
+static void tell_round_of(void *arg, const struct compare_at *at, const struct run_step *s)
+{
+    struct progress *p = &((struct watched *)arg)->progress;
+    char before[128] = "";
+    if (!p->terminal) /* which shows the line that began the run */
+        snprintf(before, sizeof before, "[%d/%d] %s: ", at->at, at->wanted, at->label);
+    if (p->terminal || at->line)
+        progress_step(p, s, before, at->left);
+}
+
 /* The same command: what is done is not done again, unless it was asked to. */
 static void print_way_on(void *arg, const struct comm *world)
 {
@@ -94,16 +105,12 @@ static enum sotto_status run_spec(const struct spec *spec, const struct run_conf
 {
     struct watched w = {.command = c};
     progress_init(&w.progress, stdout);
-    struct run_watch watch = {.stop = stop_watch()};
-    if (w.progress.terminal) { /* elsewhere a line a run is enough */
-        watch.step = progress_watch(&w.progress).step;
-        watch.arg = &w.progress;
-    }
     struct compare_how how = {.only = c->only,
                               .again = c->again,
                               .out = stdout,
                               .before = before,
-                              .watch = &watch,
+                              .stop = stop_watch(),
+                              .step = tell_round_of,
                               .fresh_line = fresh_line,
                               .stopped = print_way_on,
                               .arg = &w};

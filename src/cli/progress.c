@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
 #include "train/trainer.h"
@@ -23,23 +24,11 @@ void progress_end(struct progress *p)
     fflush(p->out);
 }
 
-/* "2h03m", "4m10s", "12s" */
-static void print_time(double seconds, char out[32])
-{
-    long s = seconds < 1e9 ? lround(seconds) : 999999999;
-    if (s >= 3600)
-        snprintf(out, 32, "%ldh%02ldm", s / 3600, s % 3600 / 60);
-    else if (s >= 60)
-        snprintf(out, 32, "%ldm%02lds", s / 60, s % 60);
-    else
-        snprintf(out, 32, "%lds", s);
-}
-
 void progress_line(struct progress *p, double left, const char *format, ...)
 {
-    char time[32];
+    char time[CLOCK_TEXT_ROOM];
     va_list args;
-    print_time(left, time);
+    clock_text(left, time);
     fputs(p->terminal ? "\r\033[K" : "", p->out);
     va_start(args, format);
     vfprintf(p->out, format, args);
@@ -79,21 +68,30 @@ static void step(void *arg, const struct run_step *s)
 {
     struct progress *p = arg;
     warn_of_grace(p, s);
-    if (!s->report && !p->terminal)
-        return;
-    char left[32], exposed[48] = "";
-    print_time(s->eta, left);
+    if (s->report || p->terminal)
+        progress_step(p, s, "", -1);
+}
+
+void progress_step(struct progress *p, const struct run_step *s, const char *before, double all)
+{
+    char left[CLOCK_TEXT_ROOM], exposed[48] = "";
     if (s->cost.wire > 0 && s->cost.seconds > 0)
         snprintf(exposed, sizeof exposed, "  waiting %.1f%%",
                  100 * cost_exposed(&s->cost) / s->cost.seconds);
-    fprintf(p->out, "%sstep %lld", p->terminal ? "\r\033[K" : "", (long long)s->step);
+    fprintf(p->out, "%s%sstep %lld", p->terminal ? "\r\033[K" : "", before, (long long)s->step);
     if (s->steps < BUDGET_UNKNOWN)
         fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,
                 100.0 * (double)s->step / (double)s->steps);
     fprintf(p->out, "  loss %.4f  lr %.3g  %.0f %s/s%s", s->round.loss, s->lr, s->tokens_per_s,
             run_has_images(s->trainer->run) ? "images" : "tokens", exposed);
-    if (s->steps < BUDGET_UNKNOWN)
+    if (s->steps < BUDGET_UNKNOWN) {
+        clock_text(s->eta, left);
         fprintf(p->out, "  %s left", left);
+    }
+    if (all >= 0) {
+        clock_text(all, left);
+        fprintf(p->out, "  %s for all runs", left);
+    }
     fputs(p->terminal ? "" : "\n", p->out);
     p->pending = p->terminal;
     fflush(p->out);

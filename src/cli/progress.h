@@ -16,6 +16,9 @@ struct progress {
 
 void progress_init(struct progress *p, FILE *out);
 struct run_watch progress_watch(struct progress *p);
+/* A line of a round, after the words `before`. `all`: seconds left to all runs of a comparison;
+ * negative: not said. */
+void progress_step(struct progress *p, const struct run_step *s, const char *before, double all);
 /* A line of another kind of work, with the seconds that are left to it. */
 void progress_line(struct progress *p, double left, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

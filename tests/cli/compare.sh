@@ -52,6 +52,8 @@ fails_with "fast.lss < slow.loss: runs report no 'lss': did you mean 'loss'?" "$
 
 succeeds "$sotto" compare rates.ini
 says '^\[1/3\] fast: starts in rates/fast$'
+says '^\[2/3\] again: starts in rates/again, about [0-9]+s left for 2 runs$'
+says '^\[3/3\] slow: starts in rates/slow, about [0-9]+s left for 1 run$'
 says '^\[3/3\] slow: loss [0-9.]+, eval_loss [0-9.]+, steps 30$'
 says '^llama of [0-9]+ layers?, width [0-9]+, [0-9.]+ million parameters; cluster: 1 node x 1 worker$'
 grep -q '; cluster: 1 node x 1 worker$' rates/table.md || die "table.md has no cluster: $(cat rates/table.md)"
@@ -73,6 +75,27 @@ if command -v gnuplot >/dev/null; then
     [ -s rates/loss-rounds.png ] || die "the script draws nothing"
     [ ! -e rates/gnuplot.log ] || die "a log was left"
 fi
+
+if command -v script >/dev/null; then # on a terminal each round says what is left to all
+    script -qec "'$sotto' compare rates.ini --out=seen --plot=false --only=fast,slow" /dev/null >out || die "on a terminal: $(cat out)"
+    says 'step 30/30 .* 0s left  [0-9]+s for all runs'
+    rm -r seen
+fi
+
+# Data that are missing are named at once, with the command that makes them, before a run is tried or a folder removed.
+cp rates.ini missing.ini
+printf '%s\n' '[run text]' 'data.format = auto' 'data.train = experiments/data/kjv.txt,mine.txt,stories,missing.ini' \
+    '[run more]' 'data.format = auto' 'data.train = experiments/data/kjv.txt' 'data.valid = experiments/data/fashion-mnist, experiments/data/kjv.jsonl' \
+    '[run none]' 'data.format = auto' 'oracle = null' 'time = virtual' 'data.train = nothing.txt' >>missing.ini
+absent='no run is started, since data are missing: experiments/data/kjv.txt, mine.txt, experiments/data/fashion-mnist, experiments/data/kjv.jsonl'
+fails_with "$absent" "$sotto" compare missing.ini
+! grep -q -e 'starts in' -e makes -e nothing.txt out && [ ! -e missing ] || die "a run was tried: $(cat out)"
+mkdir experiments
+cp "$(dirname "$self")/../../experiments/prepare" experiments
+fails_with "$absent; experiments/prepare kjv fashion makes 2 of them" "$sotto" compare missing.ini --out=rates --again
+[ -e rates/fast/report.json ] || die "it removed what was done"
+fails_with "missing: experiments/data/kjv.txt, mine.txt; experiments/prepare kjv makes 1 of them" "$sotto" compare missing.ini --only=text
+rm -r experiments
 
 # What is done is kept; another configuration is refused; --again runs it anew. A switch for one start is no configuration.
 cp rates/table.csv first.csv

@@ -4,9 +4,11 @@
 
 #include <glob.h>
 
+#include "train/budget.h"
 #include "train/calibrate.h"
 #include "train/compare/common.h"
 #include "train/compare/compare.h"
+#include "train/compare/left.h"
 #include "train/compare/plot.h"
 #include "train/compare/setup.h"
 #include "train/compare/table.h"
@@ -600,9 +602,10 @@ struct watcher {
     atomic_int stop;
 };
 
-static void on_step(void *arg, const struct run_step *s)
+static void on_step(void *arg, const struct compare_at *run, const struct run_step *s)
 {
     struct watcher *w = arg;
+    assert_true(run->at >= 1 && run->at <= run->wanted && *run->label);
     (void)s;
     if (++w->rounds == w->stop_at)
         w->stop = 1;
@@ -613,14 +616,14 @@ static enum sotto_status compare(const char *name, const char *out, const char *
                                  int stop_at, int *rounds)
 {
     struct watcher w = {.stop_at = stop_at};
-    struct run_watch watch = {.step = on_step, .arg = &w, .stop = &w.stop};
     struct spec spec;
     assert_ok(spec_load(&spec, at(name)));
     strcpy(spec.compare.out, at(out));
     strcpy(spec.base.data.train, at("data.tok"));
     spec.compare.plot = false;
     FILE *said = fopen(at("said"), "w");
-    struct compare_how how = {.only = only, .again = again, .out = said, .watch = &watch};
+    struct compare_how how = {
+        .only = only, .again = again, .out = said, .stop = &w.stop, .step = on_step, .arg = &w};
     enum sotto_status st = compare_run(&spec, &how);
     fclose(said);
     spec_free(&spec);
@@ -634,6 +637,57 @@ static void assert_said(const char *part)
     if (!strstr(text, part))
         fail_with("no '%s' in what was said:\n%s", part, text);
     free(text);
+}
+
+/* Three runs of 10 rounds: opening takes 5 s, a round 2 s; the second goes on after 4 rounds. */
+static void time_left(void **state)
+{
+    (void)state;
+    struct time_left l = {.waiting = 3};
+    double now = 1000;
+    assert_true(left_seconds(&l) < 0);
+    for (int run = 0; run < 3; run++) {
+        const int before = run == 1 ? 4 : 0;
+        left_begin(&l, 2 - run, now);
+        assert_true(left_seconds(&l) < 0);
+        now += 3;
+        for (int64_t step = before + 1; step <= 10; step++) {
+            now += 2;
+            left_step(&l, &(struct run_step){.step = step, .steps = 10, .eta = 2. * (10 - step)},
+                      now);
+            if (step == before + 1)
+                assert_true(left_seconds(&l) < 0);
+            else /* a whole run is expected to take 25 s; the first took 23 s in the end */
+                assert_true(left_seconds(&l) ==
+                            2. * (10 - step) + (run == 0 ? 2 * 25 : run == 1 ? 24 : 0));
+        }
+        left_end(&l, run != 1, run != 2, now);
+    }
+    assert_int_equal(l.ended, 2); /* the last failed */
+    assert_true(l.sum == 23 + 25);
+    l.waiting = 0;
+    assert_true(left_seconds(&l) == 0);
+    left_begin(&l, 1, now); /* a run of unknown length */
+    left_step(&l, &(struct run_step){.step = 1, .steps = BUDGET_UNKNOWN}, now += 2);
+    left_step(&l, &(struct run_step){.step = 2, .steps = BUDGET_UNKNOWN}, now += 2);
+    assert_true(left_seconds(&l) < 0);
+}
+
+/* A day of runs of half a minute, with ten rounds a second. */
+static void lines_are_bounded(void **state)
+{
+    (void)state;
+    struct time_left l = {0};
+    int lines = 0, early = 0;
+    for (int tenth = 0; tenth < 10 * 86400; tenth++) {
+        const double now = 1000 + tenth / 10.;
+        if (tenth % 300 == 0)
+            left_begin(&l, 0, now);
+        lines += left_say(&l, now);
+        early += tenth == 10 * 500 ? lines : 0;
+    }
+    assert_in_range(early, 48, 50);
+    assert_in_range(lines, 250, 320);
 }
 
 #define BASE                                                                                       \
@@ -962,6 +1016,8 @@ int main(void)
         cmocka_unit_test(experiments_have_clusters),
         cmocka_unit_test(axes),
         cmocka_unit_test(fits),
+        cmocka_unit_test(time_left),
+        cmocka_unit_test(lines_are_bounded),
         cmocka_unit_test(one_calibration),
         cmocka_unit_test(whole_comparison),
         cmocka_unit_test(changed_comparison),

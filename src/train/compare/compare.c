@@ -2,8 +2,11 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
+#include "train/compare/left.h"
+#include "train/compare/missing.h"
 #include "train/compare/page.h"
 #include "train/compare/table.h"
 
@@ -32,17 +35,30 @@ static enum sotto_status read_report(const struct job *job, struct results *resu
     return results_read(results, job->run, job->seed, path);
 }
 
-struct count {
-    int wanted, failed;
+struct course {
+    const struct compare_how *how;
+    struct compare_at run; /* at hand */
+    struct time_left left;
+    int failed;
     enum sotto_status code; /* of the first that failed */
 };
 
-static void say(const struct compare_how *how, int at, const struct count *count,
-                const struct job *job)
+static void begin_line(const struct course *c)
 {
-    if (how->fresh_line)
-        how->fresh_line(how->arg);
-    fprintf(how->out, "[%d/%d] %s: ", at, count->wanted, job->label);
+    if (c->how->fresh_line)
+        c->how->fresh_line(c->how->arg);
+    fprintf(c->how->out, "[%d/%d] %s: ", c->run.at, c->run.wanted, c->run.label);
+}
+
+static void tell_round(void *arg, const struct run_step *s)
+{
+    struct course *c = arg;
+    const double now = clock_now(&clock_real);
+    left_step(&c->left, s, now);
+    c->run.left = left_seconds(&c->left);
+    c->run.line = left_say(&c->left, now);
+    if (c->how->step)
+        c->how->step(c->how->arg, &c->run, s);
 }
 
 /* Under MPI every process comes here: rank 0 says which run is next (-1: none), and all of them run
@@ -59,7 +75,7 @@ static enum sotto_status agree(struct comm *world, int *next)
 static enum sotto_status follow(const struct jobs *jobs, struct comm *world,
                                 const struct compare_how *how)
 {
-    const struct run_watch watch = {.stop = how->watch ? how->watch->stop : NULL};
+    const struct run_watch watch = {.stop = how->stop};
     for (;;) {
         int next = -1;
         struct run_config config;
@@ -73,69 +89,96 @@ static enum sotto_status follow(const struct jobs *jobs, struct comm *world,
 
 /* Rank 0's job `i`. The others hear of it once its folder is ours. */
 static enum sotto_status run_job(const struct jobs *jobs, int i, struct comm *world,
-                                 const struct run_watch *watch, struct results *results)
+                                 struct course *c, struct results *results)
 {
+    const struct run_watch watch = {.step = tell_round, .arg = c, .stop = c->how->stop};
     struct run_config config;
     struct rundir dir;
     TRY(job_begin(jobs, &jobs->list[i], &config, &dir));
     enum sotto_status st = agree(world, &i);
     if (st == SOTTO_OK)
-        st = train(jobs, &config, watch, &dir);
+        st = train(jobs, &config, &watch, &dir);
     rundir_close(&dir); /* nothing, where the run has taken it over */
     return st == SOTTO_OK ? read_report(&jobs->list[i], results) : st;
 }
 
+static int jobs_waiting(const struct jobs *jobs, int from)
+{
+    int n = 0;
+    for (int i = from; i < jobs->n; i++)
+        n += jobs->list[i].wanted && jobs->list[i].state != JOB_DONE;
+    return n;
+}
+
+/* A job that is to be run, with a line of how it begins. */
+static enum sotto_status run_next_job(const struct jobs *jobs, int i, struct comm *world,
+                                      struct course *c, struct results *results)
+{
+    const struct job *job = &jobs->list[i];
+    const bool fresh = job->state == JOB_NEW;
+    char time[CLOCK_TEXT_ROOM];
+    c->left.waiting = jobs_waiting(jobs, i);
+    const double left = left_seconds(&c->left);
+    begin_line(c);
+    fprintf(c->how->out, "%s in %s", fresh ? "starts" : "goes on", job->folder);
+    if (left >= 0) {
+        clock_text(left, time);
+        fprintf(c->how->out, ", about %s left for %d run%s", time, c->left.waiting,
+                c->left.waiting == 1 ? "" : "s");
+    }
+    fputc('\n', c->how->out);
+    fflush(c->how->out);
+    left_begin(&c->left, jobs_waiting(jobs, i + 1), clock_now(&clock_real));
+    enum sotto_status st = run_job(jobs, i, world, c, results);
+    left_end(&c->left, fresh, st == SOTTO_OK, clock_now(&clock_real));
+    return st;
+}
+
 /* Runs what is to be run. Only being asked to stop ends it early. */
 static enum sotto_status run_all(struct page *page, struct results *results, struct comm *world,
-                                 const struct compare_how *how, struct count *count)
+                                 struct course *c)
 {
     const struct jobs *jobs = page->jobs;
-    int at = 0;
+    FILE *out = c->how->out;
     for (int i = 0; i < jobs->n; i++)
-        count->wanted += jobs->list[i].wanted;
+        c->run.wanted += jobs->list[i].wanted;
     for (int i = 0; i < jobs->n; i++) {
         const struct job *job = &jobs->list[i];
-        enum sotto_status st;
+        const bool done = job->state == JOB_DONE;
         if (!job->wanted) {
-            if (job->state == JOB_DONE)
+            if (done)
                 TRY(read_report(job, results));
             continue;
         }
-        at++;
-        if (job->state == JOB_DONE) {
-            st = read_report(job, results);
-        } else {
-            say(how, at, count, job);
-            fprintf(how->out, "%s in %s\n", job->state == JOB_PART ? "goes on" : "starts",
-                    job->folder);
-            fflush(how->out);
-            st = run_job(jobs, i, world, how->watch, results);
-        }
-        say(how, at, count, job);
+        c->run.at++;
+        c->run.label = job->label;
+        const enum sotto_status st =
+            done ? read_report(job, results) : run_next_job(jobs, i, world, c, results);
+        begin_line(c);
         if (st == SOTTO_OK) {
-            fputs(job->state == JOB_DONE ? "was done before: " : "", how->out);
-            table_summary(results, job->run, job->seed, page->columns, page->n_columns, how->out);
+            fputs(done ? "was done before: " : "", out);
+            table_summary(results, job->run, job->seed, page->columns, page->n_columns, out);
         } else if (st == SOTTO_ESTOPPED) {
-            fputs("stopped\n", how->out);
+            fputs("stopped\n", out);
             return st;
         } else {
-            fprintf(how->out, "FAILED: %s", sotto_error());
-            count->code = count->failed++ ? count->code : st;
+            fprintf(out, "FAILED: %s", sotto_error());
+            c->code = c->failed++ ? c->code : st;
         }
-        fputc('\n', how->out);
-        fflush(how->out);
+        fputc('\n', out);
+        fflush(out);
     }
     return SOTTO_OK;
 }
 
-static enum sotto_status conclude(const struct page *page, const struct count *count)
+static enum sotto_status conclude(const struct page *page, const struct course *c)
 {
     const int n_expects = page->jobs->spec->n_expects;
-    if (count->failed && page->unmet)
-        return fail(count->code, "%d of %d runs and %d of %d expectations failed", count->failed,
-                    count->wanted, page->unmet, n_expects);
-    if (count->failed)
-        return fail(count->code, "%d of %d runs failed", count->failed, count->wanted);
+    if (c->failed && page->unmet)
+        return fail(c->code, "%d of %d runs and %d of %d expectations failed", c->failed,
+                    c->run.wanted, page->unmet, n_expects);
+    if (c->failed)
+        return fail(c->code, "%d of %d runs failed", c->failed, c->run.wanted);
     if (page->unmet)
         return fail(SOTTO_EINVAL, "%d of %d expectations failed", page->unmet, n_expects);
     return SOTTO_OK;
@@ -167,7 +210,7 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
     char list[COMPARE_LIST_ROOM], *columns[PAGE_COLUMNS];
     struct results results = {0};
     struct page page = {.jobs = jobs, .results = &results, .columns = columns};
-    struct count count = {0};
+    struct course course = {.how = how};
     struct kept kept = {spec, how->out};
     struct rundir dir = {.lock = -1};
     enum sotto_status st;
@@ -175,11 +218,14 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
     TRY(results_init(&results, spec->names, spec->n_runs, jobs->n_seeds ? jobs->n_seeds : 1));
     TRY_DONE(rundir_open(&dir, spec->compare.out)); /* tables and times are of one comparison */
     TRY_DONE(jobs_look(jobs, how->only, how->again));
+    TRY_DONE(missing_refuse(jobs, how->again));
+    if (how->again)
+        TRY_DONE(jobs_clear(jobs));
     if (how->before)
         config_differences(how->before, &spec->base, tell_kept, &kept);
-    TRY_DONE(run_all(&page, &results, world, how, &count));
+    TRY_DONE(run_all(&page, &results, world, &course));
     TRY_DONE(page_write(&page, how->out));
-    st = conclude(&page, &count);
+    st = conclude(&page, &course);
 done:
     rundir_discard(&dir);
     results_free(&results);

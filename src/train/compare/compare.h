@@ -10,12 +10,22 @@
 
 #include "train/compare/jobs.h"
 
+/* The run at hand. */
+struct compare_at {
+    const char *label; /* "acco seed 2" */
+    int at, wanted;    /* its number, and runs in all                                 */
+    double left;       /* seconds of real time for all runs; negative: not known yet */
+    bool line;         /* the time has come for a line, where lines are not rewritten */
+};
+
 struct compare_how {
     const char *only;                /* "": all runs */
     bool again;                      /* also those that are done */
     FILE *out;                       /* progress and the table */
     const struct run_config *before; /* (optional) the base before options changed it */
-    const struct run_watch *watch;
+    const atomic_int *stop;          /* (optional) as in run_watch */
+    /* (optional) Called after a round, as in run_watch. */
+    void (*step)(void *arg, const struct compare_at *at, const struct run_step *s);
     void (*fresh_line)(void *arg); /* (optional) called before a line is printed to `out` */
     /* (optional) Called where the watcher asked to stop; `world`: of MPI's ranks, NULL without. */
     void (*stopped)(void *arg, const struct comm *world);

@@ -199,7 +199,12 @@ enum sotto_status jobs_look(struct jobs *jobs, const char *only, bool again)
     TRY(choose(jobs, only));
     for (int i = 0; i < jobs->n; i++)
         TRY(look(jobs, &jobs->list[i], again));
-    for (int i = 0; again && i < jobs->n; i++) { /* only when nothing is to be refused */
+    return SOTTO_OK;
+}
+
+enum sotto_status jobs_clear(struct jobs *jobs)
+{
+    for (int i = 0; i < jobs->n; i++) {
         struct job *job = &jobs->list[i];
         if (!job->wanted)
             continue;
