@@ -7,8 +7,8 @@
 /* What is printed the moment a signal arrives, since a launcher may not leave the time for another
  * word. The texts must stay. */
 struct stop_words {
-    const char *asked; /* behind the signal's name; NULL: nothing is printed */
-    const char *gone;  /* behind the name of a worker that is gone           */
+    const char *asked; /* text after the signal's name; NULL: nothing is printed */
+    const char *gone;  /* text after the name of a worker that is gone           */
     /* (optional) That name, "": another worker says it, NULL: none is gone. Where one is, no stop
      * was asked for: a launcher ends the workers that are left, and nothing can be saved. Called in
      * the signal's handler. */

@@ -1,5 +1,5 @@
-/* How long a run would take to stop, told from its rounds so far. One slow round, as while a cable
- * is out, is no reason to expect another. */
+/* How long a run would take to stop, estimated from its rounds so far. One slow round, as while a
+ * cable is out, is no reason to expect another. */
 #ifndef SOTTO_CLI_STOP_TIME_H
 #define SOTTO_CLI_STOP_TIME_H
 

@@ -327,7 +327,7 @@ static enum sotto_status end_ranks(struct train_command *t, enum sotto_status st
     return status_raise(&note);
 }
 
-/* --resume under MPI: what rank 0 finds, the others are told, so MPI starts here and stays until
+/* --resume under MPI: the other ranks learn what rank 0 finds, so MPI starts here and stays until
  * the run has ended. */
 static enum sotto_status beneath(void *config, struct command_line *line)
 {

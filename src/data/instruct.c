@@ -250,7 +250,7 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
 }
 
 /* The token that ends a turn, unless the part's text ends with it already, as one that a chat
- * template has made does; the template may put a line break behind it. */
+ * template has made does; the template may put a line break after it. */
 static enum sotto_status add_end(const struct tokenizer *tokenizer, const char *text, size_t size,
                                  struct token_list *ids)
 {

@@ -40,7 +40,7 @@ struct tape {
     struct view state; /* (optional) of the model, not owned: see struct pass. Without it none */
     bool want_hits;
     bool scored;                  /* the last stage has run: there are losses */
-    struct device_mark scored_at; /* in training: behind the last layer's backward, their maker */
+    struct device_mark scored_at; /* in training: when the last layer's backward made them */
 };
 
 enum sotto_status tape_init(struct tape *tape, const struct model *model, struct device *dev,

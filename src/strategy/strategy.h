@@ -20,8 +20,8 @@ struct plan {
     int64_t rounds;     /* of the whole run, as far as is known; 0: it is not */
     bool stop;          /* this worker would like this round to be the last */
     bool late;          /* ... since its time is over: what was trained is to count */
-    bool save;          /* the first worker would like a checkpoint behind this round */
-    bool last;          /* the run is going to end behind this round; the same for all workers */
+    bool save;          /* the first worker would like a checkpoint after this round */
+    bool last;          /* the run is going to end after this round; the same for all workers */
     double seconds;     /* of training, by this worker's clock, before this round */
     double between;     /* of these, since the last round, where they are of no round */
     /* (optional) Becomes non-zero when this worker is to stop as soon as it can: methods that

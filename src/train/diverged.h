@@ -4,7 +4,7 @@
 
 #include "train/config.h"
 
-/* Puts what to try behind the message of SOTTO_ENUMERIC, with the values that hold now; `steps`:
+/* Appends what to try to the message of SOTTO_ENUMERIC, with the values that hold now; `steps`:
  * done before the failure, by which parameters have moved. Returns the status; other ones stay as
  * they are. */
 enum sotto_status diverged_advise(enum sotto_status st, const struct run_config *config,

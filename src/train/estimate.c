@@ -273,8 +273,8 @@ static void add_worker(const struct accounts *t, int rank, int slots, struct est
     out->workers++;
 }
 
-/* The state of all workers as a checkpoint has it, with the mean of what the model keeps beside its
- * parameters. */
+/* The state of all workers as a checkpoint has it, with the mean of what the model keeps next to
+ * its parameters. */
 static double state_bytes_of(const struct accounts *t)
 {
     const int size = t->run->cluster.size;

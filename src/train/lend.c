@@ -12,7 +12,8 @@
 
 #define TEXT_LIMIT ((size_t)1 << 29) /* as hf_folder.c reads */
 
-/* Pieces take less than a minute on any link that one would train over: longer silence is told. */
+/* Pieces take less than a minute on any link that one would train over: longer silence is reported.
+ */
 #define VECTOR_PIECE ((size_t)4 << 20)
 
 static enum sotto_status broadcast_bytes(struct comm *mpi, void *data, size_t bytes)

@@ -8,7 +8,7 @@
 #include "io/state.h"
 
 /* Rank 0's bytes, with a NUL after them, for all: the others get a copy, which the caller frees.
- * `*text` NULL: there is none, for nobody. */
+ * `*text` NULL: no rank has one. */
 enum sotto_status lend_text(struct comm *mpi, char **text, size_t *size);
 
 /* The files of rank 0's model folder but the weights: `local` is `from` on rank 0, on the others a
@@ -34,7 +34,7 @@ struct lent {
  * cannot. */
 enum sotto_status lent_open(struct lent *l, struct comm *mpi, struct state_file *file,
                             const char *path);
-/* Around loading, on every rank, and behind a failure, too: `st`, which is returned, is loading's.
+/* Around loading, on every rank, and after a failure, too: `st`, which is returned, is loading's.
  * In the end rank 0 has sent all. */
 enum sotto_status lent_begin(struct lent *l);
 enum sotto_status lent_end(struct lent *l, enum sotto_status st);

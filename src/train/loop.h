@@ -18,7 +18,7 @@ struct loop {
     struct pace pace; /* of real time */
     int64_t saved;    /* step of the newest checkpoint, -1: none */
     double save_at;   /* real time of the next one, on rank 0; INFINITY: not by time */
-    bool save;        /* all workers know that it is due behind this round */
+    bool save;        /* all workers know that it is due after this round */
     struct {
         double sum;
         int64_t n;

@@ -12,7 +12,7 @@ enum { PACE_BLOCKS = 9 };
 struct pace {
     double each[PACE_BLOCKS]; /* seconds a step in the last blocks, the oldest written over */
     int64_t blocks;           /* that there were            */
-    int64_t every, step;      /* the block at hand began behind this step ... */
+    int64_t every, step;      /* the current block began after this step ...    */
     double at;                /* ... and at this time       */
 };
 

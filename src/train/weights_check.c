@@ -32,7 +32,7 @@ static bool name_ends(const char *name, const char *end)
     return n >= m && strcmp(name + n - m, end) == 0;
 }
 
-/* Of the body itself, if the file has the outer module's names: another head is beside it. */
+/* Of the body itself, if the file has the outer module's names: another head is next to it. */
 static bool in_body(const struct safetensors *set, const char *name)
 {
     const bool named = weights_bare_name(name) != name;
@@ -43,7 +43,7 @@ static bool in_body(const struct safetensors *set, const char *name)
 }
 
 /* What files hold that no model is computed with: tables that older versions of transformers kept,
- * ViT's layers for other tasks, and the classifier that is made anew. */
+ * ViT's layers for other tasks, and a classifier that is made new. */
 static bool is_leftover(const struct safetensors *set, const struct model *model, bool body,
                         const struct safetensors_entry *e)
 {

@@ -68,7 +68,7 @@ const char *mpi_launcher(void)
 #define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 #endif
 
-/* A minute to stop in after Ctrl-C, or what it was told. */
+/* A minute to stop in after Ctrl-C, or the time that the command line sets. */
 static void put_grace(FILE *out)
 {
     const char *grace = getenv(GRACE_VARIABLE);

@@ -2,7 +2,7 @@
  * there are many, with up to 64. Two hosts that cannot exchange messages would let MPI wait for
  * ever; here ranks wait for some seconds, name who did not come, and end the job.
  *
- * What MPI does by itself, starting above all, cannot be given up; a thread beside it says that it
+ * What MPI does by itself, starting above all, cannot be given up; another thread says that it
  * takes long. */
 #include "comm/mpi/state.h"
 

@@ -82,7 +82,7 @@ enum sotto_status mpi_join(struct comm **out);
 /* Whether this rank of a world runs on this machine, whatever the nodes. */
 bool mpi_beside(const struct comm *world, int rank);
 
-/* "rank 1", with "(host ub)" behind it where ranks are on several machines. */
+/* "rank 1", followed by "(host ub)" where ranks are on several machines. */
 enum { MPI_NAME_ROOM = 96 };
 const char *mpi_rank_name(const struct comm *world, int rank);
 

@@ -1,5 +1,5 @@
 /* The command that started this rank, up to the program: read from the launcher, where that is a
- * process above this one. Options such as -H are told to ranks in no other way. */
+ * process above this one. Ranks learn options such as -H in no other way. */
 #define _GNU_SOURCE /* fmemopen */
 #include <stdlib.h>
 #include <string.h>

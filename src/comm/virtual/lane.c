@@ -289,7 +289,7 @@ void virtual_lanes_pause(struct virtual_lane *all, double now)
     }
 }
 
-/* Seconds of what it had under way when a pause began, now that it is idle. */
+/* Seconds of the jobs in progress when a pause began, now that the lane is idle. */
 static double left_over(const struct virtual_lane *l)
 {
     return fmax(0, fmax(l->until, l->process.time) - l->paused);

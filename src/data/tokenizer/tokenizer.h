@@ -35,7 +35,7 @@ int tokenizer_find(const struct tokenizer *tokenizer, const char *text, size_t s
  * names, else the only special token, else the one that tokenizer_config.json names. */
 int tokenizer_end(const struct tokenizer *tokenizer);
 /* The id of the token that ends a turn of a conversation: the one that the chat template in the
- * tokenizer's folder puts behind an assistant's text; without a template, the end-of-text token. A
+ * tokenizer's folder puts after an assistant's text; without a template, the end-of-text token. A
  * guess is tokenizer_config.json's eos_token: there is a template, and it does not show the token.
  */
 int tokenizer_turn_end(const struct tokenizer *tokenizer);

@@ -1,4 +1,4 @@
-/* The token that ends a turn: the one that the chat template of a folder puts behind the text of an
+/* The token that ends a turn: the one that the chat template of a folder puts after the text of an
  * assistant.
  *
  * A template is a program in Jinja, which is not run here. Its marks are walked over from each
@@ -111,7 +111,7 @@ static bool pay_walk(struct turn_search *s, size_t cost)
     return s->left > 0;
 }
 
-/* The first token that is written behind mark `i`, -1: none before the message ends. */
+/* The first token that is written after mark `i`, -1: none before the message ends. */
 static int walk_on(struct turn_search *s, size_t i)
 {
     const struct tokenizer *t = s->tokenizer;

@@ -7,7 +7,7 @@
 
 struct pace {
     double busy;             /* of the lane, before the exchange               */
-    double began;            /* seconds of training before the step under way  */
+    double began;            /* seconds of training before the current step    */
     double fastest, slowest; /* of the steps so far, the first one left out    */
     int64_t steps, compare;  /* so far; when to compare next; 0: not yet begun */
 };

@@ -152,7 +152,7 @@ enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker
                                  const struct sotto_problem *theirs, const float *parameters,
                                  double save_minutes);
 
-/* True, on all workers, if the round was one to save behind, by time. */
+/* True, on all workers, if a checkpoint is due after the round, by time. */
 bool trainer_saves(const struct sotto_trainer *t);
 
 /* Begins to wait for the next save by time. */
