@@ -154,15 +154,26 @@ enum sotto_status file_read_text(const char *path, size_t limit, char **text)
     return st;
 }
 
+/* Puts the file that `path` leads to through symbolic links, if there is one, into draft->path.
+ * Returns true if it is a device, a pipe or a socket, which a rename would replace by a file. */
+static bool follow_links(struct file_draft *draft, const char *path)
+{
+    struct stat about;
+    char *target = lstat(path, &about) == 0 && S_ISLNK(about.st_mode) ? realpath(path, NULL) : NULL;
+    strcpy(draft->path, target && strlen(target) < sizeof draft->path ? target : path);
+    free(target);
+    return stat(path, &about) == 0 && !S_ISREG(about.st_mode) && !S_ISDIR(about.st_mode);
+}
+
 enum sotto_status file_draft_open(struct file_draft *draft, const char *path)
 {
     draft->stream = NULL;
     if (strlen(path) >= sizeof draft->path)
         return fail(SOTTO_EINVAL, "path of %zu characters is too long: %.80s...", strlen(path),
                     path);
-    strcpy(draft->path, path);
-    snprintf(draft->temporary, sizeof draft->temporary, "%s.%ld.tmp", path, (long)getpid());
-    draft->stream = fopen(draft->temporary, "wb");
+    draft->direct = follow_links(draft, path);
+    snprintf(draft->temporary, sizeof draft->temporary, "%s.%ld.tmp", draft->path, (long)getpid());
+    draft->stream = fopen(draft->direct ? path : draft->temporary, "wb");
     if (!draft->stream)
         return fail_errno(SOTTO_EIO, "cannot create %s", path);
     return SOTTO_OK;
@@ -189,11 +200,13 @@ enum sotto_status file_commit(struct file_draft *draft)
     enum sotto_status st = SOTTO_OK;
     if (ferror(draft->stream)) /* of a write whose result nobody looked at */
         st = fail(SOTTO_EIO, "cannot write %s: an earlier write failed", draft->path);
-    else if (fflush(draft->stream) != 0 || fsync(fileno(draft->stream)) != 0)
+    else if (fflush(draft->stream) != 0 || (!draft->direct && fsync(fileno(draft->stream)) != 0))
         st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
     if (fclose(draft->stream) != 0 && st == SOTTO_OK)
         st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
     draft->stream = NULL;
+    if (draft->direct)
+        return st;
     if (st == SOTTO_OK && rename(draft->temporary, draft->path) != 0)
         st = fail_errno(SOTTO_EIO, "cannot rename %s to %s", draft->temporary, draft->path);
     if (st != SOTTO_OK) {
@@ -210,7 +223,8 @@ void file_abort(struct file_draft *draft)
     if (!draft->stream)
         return;
     fclose(draft->stream);
-    unlink(draft->temporary);
+    if (!draft->direct)
+        unlink(draft->temporary);
     draft->stream = NULL;
 }
 

@@ -37,11 +37,13 @@ enum sotto_status file_read(const char *path, size_t limit, char **data, size_t 
 enum sotto_status file_read_text(const char *path, size_t limit, char **text);
 
 /* A file under construction: written under a temporary name in the same folder, flushed to disk and
- * renamed by file_commit; file_abort removes it and leaves what was there before. */
+ * renamed by file_commit; file_abort removes it and leaves what was there before. Symbolic links
+ * are followed. A device, pipe or socket is written to as it is. */
 struct file_draft {
     FILE *stream; /* write here; errors are found at commit, or earlier with file_put */
     char path[FILE_PATH_ROOM];
     char temporary[FILE_PATH_ROOM + 32];
+    bool direct; /* no draft: a device, pipe or socket */
 };
 
 enum sotto_status file_draft_open(struct file_draft *draft, const char *path);

@@ -95,6 +95,25 @@ static void abort_leaves_the_old_one(void **state)
     file_abort(&draft); /* and after a commit */
     assert_text(at("drafts/a"), "by stdio");
     assert_int_equal(entries(at("drafts")), 1);
+
+    assert_int_equal(symlink("a", at("drafts/link")), 0); /* which stays one */
+    assert_ok(file_write(at("drafts/link"), "through", 7));
+    assert_text(at("drafts/a"), "through");
+    struct stat about;
+    assert_int_equal(lstat(at("drafts/link"), &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+
+    char text[8] = ""; /* a pipe is written to, and not replaced */
+    assert_int_equal(mkfifo(at("drafts/pipe"), 0600), 0);
+    const int reader = open(at("drafts/pipe"), O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_ok(file_write(at("drafts/pipe"), "flows", 5));
+    assert_int_equal(read(reader, text, sizeof text), 5);
+    assert_string_equal(text, "flows");
+    close(reader);
+    assert_int_equal(lstat(at("drafts/pipe"), &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    assert_int_equal(entries(at("drafts")), 3);
 }
 
 static void commit_finds_an_unseen_failure(void **state)
