@@ -60,8 +60,9 @@ static void warn_of_grace(struct progress *p, const struct run_step *s)
     progress_end(p);
     log_warn(
         "to stop and be saved, this run may take %.2g s, but mpirun kills its ranks %g s after "
-        "Ctrl-C: mpirun %s leaves them a minute",
-        needs, grace, option);
+        "Ctrl-C: mpirun %s %.0f leaves them the time, and makes every end by a signal or an error "
+        "take two to four times as long",
+        needs, grace, option, ceil(needs) + 1);
 }
 
 static void step(void *arg, const struct run_step *s)

@@ -48,7 +48,7 @@ says "^to go on with a tenth of the learning rate: ${launch[0]}.* -n 2 $sotto tr
 if [ $open_mpi = yes ]; then # as they were bound
     OMPI_MCA_hwloc_base_binding_policy=none ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=unbound --steps=100 --save_every=1 \
         --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
-    says "^to go on .*: ${launch[0]}.* --(prte)?mca odls_base_sigkill_timeout 60 --bind-to none .*-n 2 $sotto train --resume unbound "
+    says "^to go on .*: ${launch[0]}.* --bind-to none .*-n 2 $sotto train --resume unbound "
     # Whose command cannot be read: a launcher of another name, as on a machine without ranks, and tasks of srun, by the
     # environment that it makes.
     ln -s "${launch[0]}" starter

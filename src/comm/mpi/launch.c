@@ -68,11 +68,14 @@ const char *mpi_launcher(void)
 #define GRACE_VARIABLE "OMPI_MCA_odls_base_sigkill_timeout"
 #endif
 
-/* A minute to stop in after Ctrl-C, or the time that the command line sets. */
+/* The time to stop in that mpirun was given. None is proposed: Open MPI waits for all of it,
+ * several times over, at every end by a signal or an error, also when its ranks have ended long
+ * before. */
 static void put_grace(FILE *out)
 {
     const char *grace = getenv(GRACE_VARIABLE);
-    fprintf(out, " " GRACE_OPTION " %d", grace && *grace ? number(GRACE_VARIABLE) : 60);
+    if (grace && *grace)
+        fprintf(out, " " GRACE_OPTION " %d", number(GRACE_VARIABLE));
 }
 
 /* What Open MPI wants said, of `ranks` on this machine. */
@@ -233,7 +236,7 @@ enum sotto_status mpi_join(struct comm **out)
 double mpi_grace(const char **option)
 {
     const char *set = getenv(GRACE_VARIABLE);
-    *option = GRACE_OPTION " 60";
+    *option = GRACE_OPTION;
     if (!getenv("OMPI_COMM_WORLD_SIZE"))
         return -1;
     return set ? atof(set) : 1;
