@@ -29,17 +29,18 @@ ranks() {
 background() {
     local out=$1
     shift
-    "${mpirun[@]}" -n 4 "${train[@]}" --steps=100000 --out="$scratch/$out" "$@" >out 2>&1 &
+    "${mpirun[@]}" -n 4 "${train[@]}" --steps=100000 --out="$scratch/$out" "$@" >out 2>errors & # mpirun would mix lines
     pid=$!
     await has_saved "$out" 1
     [ "$(ranks "$out" | wc -l)" = 4 ] || { cat out >&2; die "not four ranks: $(ranks "$out")"; }
 }
 
-# seconds_to_end
+# Waits for the launcher $pid, which has to end soon, and adds its file `errors` to `out`.
 seconds_to_end() {
     local begin=$SECONDS
     wait $pid
     code=$?
+    cat errors >>out
     [ $((SECONDS - begin)) -le 30 ] || die "took $((SECONDS - begin)) s to end"
     [ $code != 0 ] || die "exit 0"
     [ $code != 124 ] || die "the run had to be killed"
