@@ -137,6 +137,13 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     if (st != SOTTO_ESTOPPED && checkpoint_newest(out, false, &step, folder) == SOTTO_OK &&
         step >= 0)
         fprintf(to, "the last good checkpoint is %s\n", folder);
+    else
+        step = -1;
+    if (st == SOTTO_ENUMERIC && step > 0 && step == run->diverged)
+        fprintf(to,
+                "its parameters may have diverged already: where the command below fails at step "
+                "%lld again, remove %s, and it goes on from the checkpoint before\n",
+                (long long)step + 1, folder);
     FILE *text = open_memstream(&command, &size);
     const bool known = text && resume_command(run, st == SOTTO_ENUMERIC ? 0.1 : 1, text);
     if (text && known)

@@ -261,7 +261,9 @@ bool resume_command(const struct run *run, double rate, FILE *out)
                  step >= 0 && resume_read(before, NULL, checkpoint) == SOTTO_OK;
     if (there) {
         *now = run->config;
-        now->optim.lr *= rate;
+        char lr[32];
+        snprintf(lr, sizeof lr, "%.6g", now->optim.lr * rate); /* 10, not 10.000000000000002 */
+        now->optim.lr = strtod(lr, NULL);
         resume_plainly(run, out);
         there = run->refused || compare(before, now, put_option, out) == SOTTO_OK;
     }

@@ -107,9 +107,11 @@ struct run {
                             asked for; 0: none, not said */
         bool anew;       /* it is made from the seed, not loaded */
     } head;              /* the classifier of a model over images */
-    bool keeps_all;      /* layers keep what they could compute again */
-    float *start;        /* the parameters to begin with, until all workers have them */
-    float *start_state;  /* ... and what the model keeps beside them; NULL: nothing   */
+    _Atomic int64_t
+        diverged;       /* steps before a loss, gradient or parameter was no number; 0: none */
+    bool keeps_all;     /* layers keep what they could compute again */
+    float *start;       /* the parameters to begin with, until all workers have them */
+    float *start_state; /* ... and what the model keeps beside them; NULL: nothing   */
     char checkpoint[FILE_PATH_ROOM];  /* to go on from; "": none */
     struct run_config *before;        /* what that was made with; NULL: a new run */
     bool own_tokenizer;               /* it has one, which is taken whatever data.tokenizer says */
@@ -119,7 +121,7 @@ struct run {
                                        * from; "": there is none */
     bool refused;                     /* rank 0: it could not be gone on from so */
     struct run_watch watch;
-    struct rundir dir; /* rank 0's */
+    struct rundir dir;        /* rank 0's */
     double checkpoint_bytes;  /* rank 0's: of disk, about; 0: it makes none */
     struct rescue rescue;     /* of writes to `dir` that fail */
     struct rundir *elsewhere; /* where the newest checkpoint is instead; NULL: in `dir`; owned */

@@ -11,6 +11,8 @@ static enum sotto_status train(struct worker *w, void *arg)
     TRY(trainer_open(&t, run, w));
     enum sotto_status st = trainer_loop(&t);
     st = diverged_advise(st, &run->config, t.step);
+    if (st == SOTTO_ENUMERIC)
+        run->diverged = t.step;
     if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
         struct status_note note;
         status_save(&note, st);

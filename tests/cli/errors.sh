@@ -162,7 +162,13 @@ says 'the last good checkpoint is nan/checkpoints/'
 says ': training has diverged; try a lower optim.lr \(now 900\), a longer optim.warmup \(now [0-9]* steps\) or optim.clip = [0-9.]* \(now [0-9.]*(, off)?\)$'
 says "^to go on with a tenth of the learning rate: $sotto train --resume nan --optim.lr=90$"
 last=$(sed -n 's/^the last good checkpoint is //p' out)
+step=$((10#${last##*-}))
+says "^its parameters may have diverged already: where the command below fails at step $((step + 1)) again, remove $last, and it goes on "
 succeeds "$sotto" sample "$last" --tokens=1 --prompt=A
+# With checkpoints further apart than that the last one is older.
+fails_with "step " "${train[@]}" --out=older --steps=100 --save_every=1000 --save_minutes=0 --optim.kind=sgd --optim.lr=900 \
+    --optim.schedule=constant
+! grep -q 'may have diverged already' out || die "a checkpoint that there is not has diverged"
 
 fails_with ": training has diverged; try a lower optim.lr (now 900), diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
     --workers=2 --strategy=diloco --diloco.H=3 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
