@@ -7,9 +7,9 @@
  * ranks.
  *
  * Views are of host memory or of the device of that line of work, behind whose ops a call begins
- * and whose next ops find what it received. Collectives of ranks that share a device are its ops
- * where the backend has them (`far`); all else passes through host memory (staging.h), which is
- * all that backends see.
+ * and whose next ops find what it received. Collectives and messages of ranks that share a device
+ * are its ops where the backend has them (`far`, `send_far`); all else passes through host memory
+ * (staging.h), which is all that backends see.
  *
  * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
  * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
@@ -73,6 +73,15 @@ struct comm_ops {
      */
     enum sotto_status (*recv_any)(struct comm *c, void *data, size_t room, const bool *among,
                                   double until, int *from, size_t *came);
+    /* (optional, all three) The same for memory of c->dev: begun behind its ops, and done for those
+     * that it issues next, without a wait. What one of them sends any of them and of the three
+     * above receives, and the other way round. `room` is in elements, *came in bytes. Without them:
+     * through the host. */
+    enum sotto_status (*send_far)(struct comm *c, struct view x, size_t count, int to);
+    enum sotto_status (*recv_far)(struct comm *c, struct view x, size_t room, int from,
+                                  size_t *came);
+    enum sotto_status (*recv_any_far)(struct comm *c, struct view x, size_t room, const bool *among,
+                                      double until, int *from, size_t *came);
     /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
      */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,

@@ -48,17 +48,30 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
     count_seconds(c, call, begin, clock_now(c->clock));
 }
 
+/* Whether a message of x, or into it, need not leave the device. */
+static bool message_stays(const struct comm *c, struct view x)
+{
+    return c->ops->send_far && c->dev && x.data && x.place == PLACE_DEVICE;
+}
+
 typedef enum sotto_status send_op(struct comm *c, const void *data, size_t bytes, int to);
+
+static enum sotto_status send_staged(struct comm *c, send_op *send, struct view x, size_t count,
+                                     int to)
+{
+    struct view host;
+    TRY(staging_room(c, x, x, count, &host));
+    TRY(staging_take(c, host, x, count));
+    return send(c, host.data, count * dtype_size(x.type), to);
+}
 
 static enum sotto_status send_by(struct comm *c, send_op *send, struct view x, size_t count, int to)
 {
     assert(to >= 0 && to < c->size && (to != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
-    struct view host;
-    TRY(staging_room(c, x, x, count, &host));
-    TRY(staging_take(c, host, x, count));
-    TRY(send(c, host.data, bytes, to));
+    TRY(message_stays(c, x) ? c->ops->send_far(c, x, count, to)
+                            : send_staged(c, send, x, count, to));
     tally_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
@@ -80,16 +93,25 @@ enum sotto_status comm_wrong_length(const struct comm *c, size_t expected, size_
                 expected, from, came);
 }
 
+static enum sotto_status recv_staged(struct comm *c, struct view x, size_t count, int from,
+                                     size_t *came)
+{
+    const size_t bytes = count * dtype_size(x.type);
+    struct view host;
+    TRY(staging_room(c, x, x, count, &host));
+    TRY(c->ops->recv(c, host.data, bytes, from, came));
+    if (*came == bytes)
+        staging_give(c, x, host, count);
+    return SOTTO_OK;
+}
+
 enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int from)
 {
     assert(from >= 0 && from < c->size && (from != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
-    struct view host;
-    TRY(staging_room(c, x, x, count, &host));
-    TRY(c->ops->recv(c, host.data, bytes, from, &came));
-    if (came == bytes)
-        staging_give(c, x, host, count);
+    TRY(message_stays(c, x) ? c->ops->recv_far(c, x, count, from, &came)
+                            : recv_staged(c, x, count, from, &came));
     count_call(c, COMM_RECV, begin);
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
 }
@@ -108,21 +130,30 @@ static bool has_sender(const struct comm *c, const bool *among)
     return false;
 }
 
+static enum sotto_status recv_any_staged(struct comm *c, struct view x, size_t room,
+                                         const bool *among, double until, int *from, size_t *came)
+{
+    const size_t unit = dtype_size(x.type);
+    struct view host;
+    TRY(staging_room(c, x, x, room, &host));
+    TRY(c->ops->recv_any(c, host.data, room * unit, among, until, from, came));
+    if (*from >= 0 && *came <= room * unit)
+        staging_give(c, x, host, *came / unit);
+    return SOTTO_OK;
+}
+
 enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, const bool *among,
                                  double until, int *from, size_t *came)
 {
     double begin = enter(c);
     const size_t unit = dtype_size(x.type);
     size_t bytes = 0;
-    struct view host;
     *from = -1;
     *came = 0;
     if (!has_sender(c, among))
         return comm_all_ended(c);
-    TRY(staging_room(c, x, x, room, &host));
-    TRY(c->ops->recv_any(c, host.data, room * unit, among, until, from, &bytes));
-    if (*from >= 0 && bytes <= room * unit)
-        staging_give(c, x, host, bytes / unit);
+    TRY(message_stays(c, x) ? c->ops->recv_any_far(c, x, room, among, until, from, &bytes)
+                            : recv_any_staged(c, x, room, among, until, from, &bytes));
     count_call(c, COMM_RECV, begin);
     if (*from >= 0 && (bytes > room * unit || bytes % unit))
         return comm_wrong_length(c, room * unit, bytes, *from);

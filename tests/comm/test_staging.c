@@ -1,5 +1,7 @@
 /* Vectors that are a device's: every call has the bits of host memory, whoever moves it, and lanes
  * begin behind what their starter has issued. */
+#include <math.h>
+
 #include "base/scratch.h"
 #include "comm/stay.h"
 
@@ -68,6 +70,88 @@ static void sums_stay_on_the_device(void **state)
                 assert_ok(engines[e](
                     &(struct engine_config){.workers = size, .node = size == 4 ? node : NULL},
                     stay_run, &counts[i]));
+    assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
+}
+
+enum { LETTER = 1000 };
+
+static enum sotto_status check_letter(struct device *dev, struct view got, float expected)
+{
+    float host[LETTER];
+    if (got.place == PLACE_DEVICE)
+        dev->ops->read(dev, host, got, LETTER);
+    else
+        memcpy(host, got.data, sizeof host);
+    for (int i = 0; i < LETTER; i++)
+        CHECK(host[i] == expected, "[%d] is %g instead of %g", i, host[i], expected);
+    return SOTTO_OK;
+}
+
+/* Rank 0 sends its device's vector twice and the host's once, writes over each at once, and is gone
+ * before rank 1 receives the first one to its device, by either call, the second one to the host,
+ * and the third one to its device. */
+static enum sotto_status send_and_go(struct worker *w, struct device *dev, struct view x)
+{
+    float host[LETTER];
+    for (int i = 1; i <= 2; i++) {
+        dev->ops->fill(dev, x, LETTER, (float)i);
+        TRY(comm_send(w->world, x, LETTER, 1));
+    }
+    dev->ops->fill(dev, x, LETTER, 7);
+    for (int i = 0; i < LETTER; i++)
+        host[i] = 3;
+    TRY(comm_send(w->world, view_of(host, DTYPE_F32), LETTER, 1));
+    host[0] = 7;
+    return SOTTO_OK;
+}
+
+static enum sotto_status receive_from_the_gone(struct worker *w, struct device *dev, struct view x,
+                                               bool any)
+{
+    struct comm *c = w->world;
+    float host[LETTER];
+    const struct view h = view_of(host, DTYPE_F32);
+    const size_t whole = sizeof host;
+    int from = 0;
+    TRY(w->ops->compute(w, NULL, NULL, 1));
+    dev->ops->fill(dev, x, LETTER, 9); /* not behind what comes */
+    TRY(any ? comm_recv_any(c, x, LETTER, NULL, INFINITY, &from) : comm_recv(c, x, LETTER, 0));
+    TRY(check_letter(dev, x, 1));
+    CHECK(c->staged == 0, "%lld bytes went through the host", (long long)c->staged);
+    TRY(comm_recv(c, h, LETTER, 0));
+    TRY(check_letter(dev, h, 2));
+    TRY(comm_recv(c, x, LETTER, 0));
+    TRY(check_letter(dev, x, 3));
+    CHECK(c->staged == (int64_t)(2 * whole), "%lld bytes went through the host",
+          (long long)c->staged);
+    return SOTTO_OK;
+}
+
+static enum sotto_status letters_job(struct worker *w, void *arg)
+{
+    struct memory memory = {0};
+    struct device dev;
+    struct buffer x;
+    TRY(device_open(&dev, far_device(), &memory, 1));
+    TRY(buffer_init(&x, &dev, DTYPE_F32, LETTER, MEMORY_OUTER));
+    w->world->dev = &dev;
+    const enum sotto_status st = w->rank == 0
+                                     ? send_and_go(w, &dev, x.view)
+                                     : receive_from_the_gone(w, &dev, x.view, *(const bool *)arg);
+    w->world->dev = NULL;
+    CHECK(memory.now[MEMORY_COMMUNICATION] == 0, "staging for a message that stays");
+    buffer_free(&x);
+    device_close(&dev);
+    return st;
+}
+
+static void messages_stay_on_the_device(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SOTTO_APART_DELAY", "200", 1), 0);
+    for (int any = 0; any < 2; any++)
+        assert_ok(
+            engine_virtual(&(struct engine_config){.workers = 2}, letters_job, &(bool){any == 1}));
     assert_int_equal(unsetenv("SOTTO_APART_DELAY"), 0);
 }
 
@@ -168,9 +252,9 @@ static void lanes_begin_behind_a_mark(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(suite_on_a_device),         cmocka_unit_test(places_mix),
-        cmocka_unit_test(sums_stay_on_the_device),   cmocka_unit_test(places_disagree),
-        cmocka_unit_test(lanes_begin_behind_a_mark),
+        cmocka_unit_test(suite_on_a_device),       cmocka_unit_test(places_mix),
+        cmocka_unit_test(sums_stay_on_the_device), cmocka_unit_test(messages_stay_on_the_device),
+        cmocka_unit_test(places_disagree),         cmocka_unit_test(lanes_begin_behind_a_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,7 @@ static void close_workers(struct cluster *k, struct comm *const *world)
     virtual_sim_close(&k->sim);
     for (int r = 0; r < workers && world; r++)
         comm_free(world[r]);
+    depot_close(&k->sim.depot);
     network_close(k->sim.net);
     free(k->worker);
     free(k->one_node);

@@ -4,30 +4,24 @@
 
 #include "comm/virtual/state.h"
 
-static enum sotto_status take_message(struct group *g, const void *data, size_t bytes,
+/* Messages of devices keep their memory there, and so have a list of their own. */
+static enum sotto_status take_message(struct comm *c, struct view x, size_t count,
                                       struct message **out)
 {
-    struct message *m = g->idle;
+    struct group *g = ((struct member *)c)->group;
+    struct message **idle = &g->idle[x.place == PLACE_DEVICE], *m = *idle;
     if (m)
-        g->idle = m->next;
+        *idle = m->next;
     else if (!(m = calloc(1, sizeof *m)))
         return fail(SOTTO_ENOMEM, "no memory for a message");
     m->next = NULL;
-    m->bytes = bytes;
-    m->empty = !data;
-    if (data && m->room < bytes) {
-        free(m->data);
-        m->data = malloc(bytes);
-        m->room = m->data ? bytes : 0;
-    }
-    if (data && m->room < bytes) {
+    m->place = x.place;
+    const enum sotto_status st = payload_fill(&m->payload, &g->sim->depot, c, x, count);
+    if (st != SOTTO_OK)
         virtual_free_messages(m);
-        return fail(SOTTO_ENOMEM, "no memory for a message of %zu bytes", bytes);
-    }
-    if (data && bytes)
-        memcpy(m->data, data, bytes);
-    *out = m;
-    return SOTTO_OK;
+    else
+        *out = m;
+    return st;
 }
 
 /* Among those that have left, most often behind all of them. */
@@ -92,12 +86,12 @@ static enum sotto_status set_out_message(struct group *g, struct message *m)
         return SOTTO_OK;
     }
     TRY(network_reserve(sim->net));
-    network_start(sim->net, &m->flow, (double)m->bytes, m->sent);
+    network_start(sim->net, &m->flow, (double)m->payload.bytes, m->sent);
     return SOTTO_OK;
 }
 
 /* The sender is busy until the last byte has left; the latency is only the receiver's. */
-enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to)
+enum sotto_status virtual_send_far(struct comm *c, struct view x, size_t count, int to)
 {
     struct group *g = ((struct member *)c)->group;
     struct virtual_sim *sim = g->sim;
@@ -107,7 +101,7 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     TRY(status_raise(&sim->stop));
     if (!peer->box && !(peer->box = calloc((size_t)g->size, sizeof *peer->box)))
         return fail(SOTTO_ENOMEM, "no memory for messages from %d ranks", g->size);
-    TRY(take_message(g, data, bytes, &m));
+    TRY(take_message(c, x, count, &m));
     m->from = c->rank;
     m->to = peer;
     struct box *box = &peer->box[c->rank];
@@ -123,22 +117,31 @@ enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, i
     return virtual_block(sim, comm_call_name(COMM_SEND), to);
 }
 
+enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to)
+{
+    return virtual_send_far(c, view_of((void *)data, DTYPE_U8), bytes, to);
+}
+
 /* The first message of its box, whose last byte has left. */
-static void receive(struct comm *c, struct message *m, void *data, size_t room, size_t *came)
+static enum sotto_status receive(struct comm *c, struct message *m, struct view x, size_t room,
+                                 size_t *came)
 {
     struct group *g = ((struct member *)c)->group;
+    enum sotto_status st = SOTTO_OK;
     m->to->box[m->from].first = m->next;
     unlist(m);
     c->wait.to = m->sent;
     virtual_advance(g->sim, m->ready);
-    *came = m->bytes;
-    if (*came && *came <= room && data && !m->empty)
-        memcpy(data, m->data, *came);
-    m->next = g->idle;
-    g->idle = m;
+    *came = m->payload.bytes;
+    if (*came <= room * dtype_size(x.type))
+        st = payload_take(&m->payload, &g->sim->depot, c, x);
+    m->next = g->idle[m->place == PLACE_DEVICE];
+    g->idle[m->place == PLACE_DEVICE] = m;
+    return st;
 }
 
-enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+enum sotto_status virtual_recv_far(struct comm *c, struct view x, size_t room, int from,
+                                   size_t *came)
 {
     struct member *self = (struct member *)c;
     struct virtual_sim *sim = self->group->sim;
@@ -150,8 +153,12 @@ enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from
         self->from = from;
         TRY(virtual_block(sim, comm_call_name(COMM_RECV), from));
     }
-    receive(c, self->box[from].first, data, room, came);
-    return SOTTO_OK;
+    return receive(c, self->box[from].first, x, room, came);
+}
+
+enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came)
+{
+    return virtual_recv_far(c, view_of(data, DTYPE_U8), room, from, came);
 }
 
 static struct message *first_among(const struct member *self, const bool *among)
@@ -202,8 +209,8 @@ static enum sotto_status wait_for_any(struct member *self, const bool *among, do
 
 /* What has arrived before now is the first. What arrives now may not be: others that are at this
  * time may still send. */
-enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
-                                   double until, int *from, size_t *came)
+enum sotto_status virtual_recv_any_far(struct comm *c, struct view x, size_t room,
+                                       const bool *among, double until, int *from, size_t *came)
 {
     struct member *self = (struct member *)c;
     struct virtual_sim *sim = self->group->sim;
@@ -220,8 +227,13 @@ enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, cons
     c->wait.to = sim->current->time;
     if (m && m->ready <= sim->current->time) {
         *from = m->from;
-        receive(c, m, data, room, came);
-        return SOTTO_OK;
+        return receive(c, m, x, room, came);
     }
     return sim->current->time < limit ? comm_all_ended(c) : SOTTO_OK;
+}
+
+enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
+                                   double until, int *from, size_t *came)
+{
+    return virtual_recv_any_far(c, view_of(data, DTYPE_U8), room, among, until, from, came);
 }

@@ -19,6 +19,7 @@
 #include "comm/model/network.h"
 #include "comm/virtual/alarm.h"
 #include "comm/virtual/fiber.h"
+#include "comm/virtual/payload.h"
 #include "comm/virtual/pool.h"
 
 enum process_state {
@@ -86,6 +87,7 @@ struct virtual_sim {
     struct virtual_process *first, **last;
     int processes, next_id;
     struct network *net;     /* the engine's; NULL: nothing takes time on it */
+    struct depot depot;      /* closed when all communicators are freed */
     struct status_note stop; /* the first failure: ends the others' waiting, and the run's */
 };
 

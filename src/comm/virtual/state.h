@@ -22,7 +22,8 @@ struct message {
     struct flow flow;
     struct network_use use[2];
     struct message *next;
-    size_t bytes, room;
+    struct payload payload;
+    enum place place;   /* of what was sent, by which messages are kept for the next ones */
     double sent, ready; /* when it set out, when its last byte arrives */
     double latency;
     double earliest;                /* it arrives: when the one before it does */
@@ -31,8 +32,6 @@ struct message {
     int from;
     struct member *to;
     struct virtual_process *sender; /* waits for that */
-    void *data;
-    bool empty; /* only its size was declared */
 };
 
 /* From one rank to another. */
@@ -57,7 +56,7 @@ struct group {
     struct view *x, *y;             /* (size) */
     struct virtual_process **there; /* (size): who waits in the collective */
     struct member **member;         /* (size) */
-    struct message *idle;           /* memory for the next messages */
+    struct message *idle[2];        /* for the next messages of the host, of devices */
     struct status_note failure;     /* once workers disagree, for good */
 };
 
@@ -110,8 +109,13 @@ enum sotto_status virtual_split(struct comm *c, int color, struct comm **out);
 enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y, struct view x,
                               size_t count, int root, bool *done);
 enum sotto_status virtual_send(struct comm *c, const void *data, size_t bytes, int to);
+enum sotto_status virtual_send_far(struct comm *c, struct view x, size_t count, int to);
 enum sotto_status virtual_recv(struct comm *c, void *data, size_t room, int from, size_t *came);
+enum sotto_status virtual_recv_far(struct comm *c, struct view x, size_t room, int from,
+                                   size_t *came);
 enum sotto_status virtual_recv_any(struct comm *c, void *data, size_t room, const bool *among,
                                    double until, int *from, size_t *came);
+enum sotto_status virtual_recv_any_far(struct comm *c, struct view x, size_t room,
+                                       const bool *among, double until, int *from, size_t *came);
 
 #endif

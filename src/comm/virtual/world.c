@@ -10,7 +10,7 @@ void virtual_free_messages(struct message *m)
 {
     while (m) {
         struct message *next = m->next;
-        free(m->data);
+        payload_free(&m->payload);
         free(m);
         m = next;
     }
@@ -25,7 +25,8 @@ static void free_group(struct group *g)
             free(g->member[r]->box);
         free(g->member[r]);
     }
-    virtual_free_messages(g->idle);
+    virtual_free_messages(g->idle[0]);
+    virtual_free_messages(g->idle[1]);
     way_close(&g->way);
     free(g->node);
     free(g->worker);
@@ -183,8 +184,11 @@ static void abort_world(struct comm *c, const struct status_note *note)
 static const struct comm_ops virtual_comm_ops = {
     .name = "virtual",
     .send = virtual_send,
+    .send_far = virtual_send_far,
     .recv = virtual_recv,
+    .recv_far = virtual_recv_far,
     .recv_any = virtual_recv_any,
+    .recv_any_far = virtual_recv_any_far,
     .allreduce = virtual_allreduce,
     .reduce_scatter = virtual_reduce_scatter,
     .allgather = virtual_allgather,
