@@ -40,6 +40,7 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
     const struct table *table = &model->table;
     memset(s, 0, sizeof *s);
     assert_ok(device_open(&s->dev, test_device(), &s->memory, 1));
+    const size_t opened = s->memory.now[MEMORY_SCRATCH];
     pool_init(&s->pool, &s->dev, MEMORY_ACTIVATIONS);
     for (int i = 0; i < 2; i++) {
         assert_ok(
@@ -55,7 +56,7 @@ static void open_seat(struct seat *s, const struct model *model, const struct lo
             buffer_init(&s->grad[i], &s->dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
         table_stages(table, s->grad[i].view, s->grad_at[i]);
     }
-    s->own = (s->dev.ops->mark ? 2 : 1) * s->memory.now[MEMORY_SCRATCH];
+    s->own = s->memory.now[MEMORY_SCRATCH] + (s->dev.ops->mark ? opened : 0); /* the reader's */
     assert_ok(model_oracle_init(
         &s->oracle,
         &(struct model_oracle_setup){.model = model,
