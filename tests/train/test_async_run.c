@@ -300,6 +300,46 @@ static void by_the_clock(void **state)
     whole("timed.threads", &threads, K, T);
 }
 
+/* Steps of saves follow each other, and there are not more of them than pushes. */
+struct saves_seen {
+    int64_t step;
+    int saves;
+};
+
+static void see_save(void *arg, int64_t step, const char *folder)
+{
+    struct saves_seen *seen = arg;
+    (void)folder;
+    if (step <= seen->step || seen->saves++ > K * T)
+        fail_with("save %d at step %lld, behind one at step %lld", seen->saves, (long long)step,
+                  (long long)seen->step);
+    seen->step = step;
+}
+
+/* Where a save is due more often than a push takes over the links, pushes that a meeting has put
+ * off are applied before the next one: the run ends, and it does so from each save on. */
+static void saves_between_pushes(void **state)
+{
+    (void)state;
+    static const char *const often[] = {"train.nodes=4", "link.inter=1MB/s,20ms",
+                                        "async-diloco.save_seconds=0.01", NULL};
+    struct saves_seen seen = {.step = -1};
+    struct run run;
+    struct run_config c = configure("often.links", in_virtual_time, often);
+    assert_ok(run_open(&run, &c, &(struct run_watch){.saved = see_save, .arg = &seen}));
+    assert_ok(run_train(&run));
+    const struct run_result once = run.result;
+    run_close(&run);
+    whole("often.links", &once, K, T);
+    const int saves = cut("often.links", T);
+    assert_true(saves >= 4 && saves == seen.saves);
+    for (int k = saves - 1; k >= 1; k -= 2) {
+        cut("often.links", k);
+        const struct run_result resumed = train(&c);
+        same("often.links, resumed", &once, &resumed);
+    }
+}
+
 /* A task that is longer than the run, and one group, which waits for nobody. */
 static void small(void **state)
 {
@@ -638,14 +678,14 @@ static void replay_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(repeats),      cmocka_unit_test(replayed),
-        cmocka_unit_test(elastic),      cmocka_unit_test(meets_and_evaluates),
-        cmocka_unit_test(by_the_clock), cmocka_unit_test(small),
-        cmocka_unit_test(samples),      cmocka_unit_test(seconds),
-        cmocka_unit_test(behind),       cmocka_unit_test(behind_exactly),
-        cmocka_unit_test(late),         cmocka_unit_test(tells),
-        cmocka_unit_test(replay_ends),  cmocka_unit_test(replay_in_time),
-        cmocka_unit_test(middle),
+        cmocka_unit_test(repeats),        cmocka_unit_test(replayed),
+        cmocka_unit_test(elastic),        cmocka_unit_test(meets_and_evaluates),
+        cmocka_unit_test(by_the_clock),   cmocka_unit_test(saves_between_pushes),
+        cmocka_unit_test(small),          cmocka_unit_test(samples),
+        cmocka_unit_test(seconds),        cmocka_unit_test(behind),
+        cmocka_unit_test(behind_exactly), cmocka_unit_test(late),
+        cmocka_unit_test(tells),          cmocka_unit_test(replay_ends),
+        cmocka_unit_test(replay_in_time), cmocka_unit_test(middle),
     };
     return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

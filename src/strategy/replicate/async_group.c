@@ -13,8 +13,12 @@ static double now(const struct replicate *r)
 /* A word to the leader. */
 static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
 {
-    struct up_word w = {
-        .kind = kind, .rounds = a->rounds, .cut = a->late, .step = a->begins, .push = a->push};
+    struct up_word w = {.kind = kind,
+                        .rounds = a->rounds,
+                        .cut = a->late,
+                        .step = a->begins,
+                        .pushes = a->state == TASK_PUSHES,
+                        .push = a->push};
     if (!async_speaks(a))
         return SOTTO_OK;
     if (kind != UP_PUSH)

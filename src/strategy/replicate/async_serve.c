@@ -182,6 +182,16 @@ static enum sotto_status cut(struct async_service *v)
     return SOTTO_OK;
 }
 
+/* True if a meeting for a save has to wait: the last meeting has put off a push that is not applied
+ * yet, or a group has not said yet whether it has one. */
+static bool save_waits(const struct async_service *v)
+{
+    bool waits = v->went < v->groups;
+    for (int i = 0; i < v->groups; i++)
+        waits = waits || v->put_off[i];
+    return waits && !keeper(v);
+}
+
 /* What is due when nothing else is under way. */
 static enum sotto_status ring_if_due(struct async_service *v)
 {
@@ -195,7 +205,7 @@ static enum sotto_status ring_if_due(struct async_service *v)
         v->saves_at = fmax(v->saves_at, now(v) + LOOK_AGAIN);
         return SOTTO_OK;
     }
-    if (!ends && !save_is_due(v))
+    if (!ends && (save_waits(v) || !save_is_due(v)))
         return SOTTO_OK;
     if (!ends && keeps)
         return mark(v);
@@ -242,6 +252,7 @@ static enum sotto_status take_push(struct async_service *v, const struct async_p
         TRY(order(v, (struct order){.kind = ORDER_DROP, .group = p->group}));
         return answer(v, p->group, (struct down_word){.kind = DOWN_AGAIN});
     }
+    v->put_off[p->group] = false;
     TRY(server_push(&v->server, p, now(v), &weight));
     if (server_replay_ended(&v->server))
         log_warn("async-diloco.replay ends with push %lld, in step %lld of the run: from here on "
@@ -262,15 +273,18 @@ static enum sotto_status rest(struct async_service *v)
 {
     v->rings = false;
     v->rests = !v->stops;
+    v->went = 0;
     v->ended = v->stops;
     TRY(order(v, (struct order){.kind = ORDER_REST, .word.stop = v->stops}));
     TRY(device_check(v->lane->dev));
     return send_word(v, 0, (struct down_word){.kind = DOWN_REST});
 }
 
-static enum sotto_status go(struct async_service *v, const struct up_word *w)
+static enum sotto_status go(struct async_service *v, int from, const struct up_word *w)
 {
     const bool longer = v->loaded && w->rounds > v->server.shards.steps;
+    v->put_off[from] = w->pushes;
+    v->went++;
     if (w->rounds > 0)
         v->server.shards.steps = w->rounds;
     if (!v->begun) {
@@ -291,7 +305,7 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
 {
     switch (w->kind) {
     case UP_GO:
-        return go(v, w);
+        return go(v, from, w);
     case UP_PUSH:
         return take_push(v, &w->push, came);
     case UP_CAME:
@@ -299,6 +313,7 @@ static enum sotto_status take_word(struct async_service *v, int from, const stru
             v->evaluates[from] = EVALUATES_NOT;
         return ++v->came == v->groups ? rest(v) : SOTTO_OK;
     case UP_LEAVE:
+        v->put_off[from] = false;
         server_leave(&v->server, from);
         v->left = true;
         return answer_all(v);
@@ -330,7 +345,8 @@ static enum sotto_status lead(struct async_service *v)
 {
     while (!v->ended) {
         const bool waits = v->rings || v->rests || !v->begun || v->cut;
-        const double until = waits ? INFINITY : fmin(server_deadline(&v->server), v->saves_at);
+        const double save = save_waits(v) ? INFINITY : v->saves_at;
+        const double until = waits ? INFINITY : fmin(server_deadline(&v->server), save);
         struct up_word w;
         int from;
         size_t came;

@@ -204,9 +204,10 @@ static enum sotto_status init(struct async_service *v, const struct async_config
     const size_t K = (size_t)v->groups;
     const struct work on = work_in(r->is.mesh, v->lane);
     v->told = calloc(K, sizeof *v->told);
+    v->put_off = calloc(K, sizeof *v->put_off);
     v->evaluates = calloc(K, sizeof *v->evaluates);
     v->among = calloc(K, sizeof *v->among);
-    if (!v->told || !v->evaluates || !v->among)
+    if (!v->told || !v->put_off || !v->evaluates || !v->among)
         return fail(SOTTO_ENOMEM, "no memory for %zu groups", K);
     TRY(outer_init(&v->outer, &rules, &on, r->is.table, r->is.own));
     const bool prunes = config->prune > 0;
@@ -229,6 +230,7 @@ static void free_service(struct async_service *v)
     buffer_free(&v->alike.last);
     sparse_free(&v->sparse);
     free(v->told);
+    free(v->put_off);
     free(v->evaluates);
     free(v->among);
     free(v->pushed);

@@ -39,6 +39,8 @@ struct async_service {
     bool cut;                      /* as all who train were told */
     bool left;                     /* a group has, and others may have its steps */
     int came;                      /* groups                   */
+    int went;                      /* groups that go on since the last meeting, or the start */
+    bool *put_off;                 /* (groups) have a push that the last meeting put off */
     bool *told;                    /* (groups) to wait until behind the meeting */
     int64_t *evaluates;            /* (groups) enum evaluates                   */
     bool *among;                   /* (groups) whose message is taken next      */

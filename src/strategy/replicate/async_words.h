@@ -15,7 +15,9 @@
  * All groups meet when the leader rings: their first workers look between two rounds. A group has
  * come when it has said so; the server rests when all have, and goes on with the first that says it
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
- * meeting, so that they come, too.
+ * meeting, so that they come, too. A push that a meeting has put off is applied before the leader
+ * rings for another save: where saves are due more often than a push takes over the link, the run
+ * would not get on otherwise.
  *
  * Where the time of a run is over, its groups push what they have done of their tasks before they
  * meet, as shorter ones: by the same rule, as all whose tasks are not of one length (with
@@ -64,6 +66,7 @@ struct up_word {
     int64_t rounds; /* T, as far as is known */
     int64_t cut;    /* tasks under way are to be pushed as they are before */
     int64_t step;   /* UP_GO: where the run begins, unless the server's state came with it */
+    int64_t pushes; /* UP_GO: the group's task is done, and its push is still to be applied */
     struct async_push push;
 };
 
