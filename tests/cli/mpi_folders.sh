@@ -48,5 +48,15 @@ succeeds "${mpirun[@]}" -n 2 ./apart "${tune[@]}" --out=tuned
 ends_with "rank 1: cannot open only.txt: No such file" "${mpirun[@]}" -n 2 ./apart "${train[@]}" --steps=1 --data.format=text \
     --data.train=only.txt --out=missing
 ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
+
+# A configuration file that one host alone has: no rank knows another yet. With the host where the launcher says that there
+# are several, and of rank 0 too.
+printf '[train]\nsteps = 1\n' >apart0/mine.ini
+ends_with "sotto: rank 1: cannot open mine.ini: No such file" "${mpirun[@]}" -n 2 ./apart "$sotto" train mine.ini --out=missing
+printf '[train]\nsteps = one\n' >apart1/mine.ini
+ends_with "sotto: rank 1: mine.ini:2: train.steps = one: " "${mpirun[@]}" -n 2 ./apart "${train[@]}" mine.ini --out=missing
+several=(env OMPI_COMM_WORLD_LOCAL_SIZE=1 MPI_LOCALNRANKS=1)
+ends_with "sotto: rank 1 (host $(uname -n)): mine.ini:2: " "${mpirun[@]}" -n 2 "${several[@]}" ./apart "${train[@]}" mine.ini --out=missing
+ends_with "sotto: rank 0 (host $(uname -n)): cannot open yours.ini: " "${mpirun[@]}" -n 2 "${several[@]}" ./apart "$sotto" train yours.ini
 ends_with "--resume none: there is no such folder" "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume none
 exit 0

@@ -44,6 +44,16 @@ int mpi_launched_place(void)
     return 0;
 }
 
+/* Open MPI and MPICH tell how many ranks this host has, Slurm how many hosts there are. */
+bool mpi_launched_apart(void)
+{
+    static const char *const here[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+    for (size_t i = 0; i < sizeof here / sizeof *here; i++)
+        if (number(here[i]) > 0)
+            return number(here[i]) < mpi_launched_size();
+    return number("SLURM_STEP_NUM_NODES") > 1;
+}
+
 bool mpi_detected(void)
 {
     return mpi_launched_size() != 1;

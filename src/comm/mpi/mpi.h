@@ -94,7 +94,8 @@ void mpi_know_lines(const struct comm *world);
 
 /* For a rank that fails before it has started MPI: not every launcher ends the others, which would
  * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does
- * nothing where there was no launcher or MPI was started before. */
+ * nothing where there was no launcher or MPI was started before. The log says which rank it is,
+ * unless it is rank 0 and the note is of no file. */
 void mpi_refuse(const struct status_note *note);
 
 #endif

@@ -16,6 +16,9 @@ int mpi_launched_size(void);
 /* Which of this host's it is, from 0; 0 where the launcher does not say. */
 int mpi_launched_place(void);
 
+/* True if the launcher says that ranks are on several hosts. */
+bool mpi_launched_apart(void);
+
 /* "mpirun\n-H a:1,b:1 -n 2 ", as this process's launcher was started; empty: not known here. */
 enum { MPI_STARTED_ROOM = 4096 };
 void mpi_started_with(char *out, size_t room);

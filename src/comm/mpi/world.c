@@ -359,20 +359,37 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     return st;
 }
 
+/* What rank 0 finds wrong is wrong on all ranks, unless it is a file, of which each host may have
+ * its own. */
+static void name_before_start(int rank, enum sotto_status code, char out[MPI_NAME_ROOM])
+{
+    struct mpi_host host;
+    *out = '\0';
+    if (rank == 0 && code != SOTTO_EIO)
+        return;
+    mpi_look_at_host(&host);
+    if (mpi_launched_apart())
+        snprintf(out, MPI_NAME_ROOM, "rank %d (host %s): ", rank, host.name);
+    else
+        snprintf(out, MPI_NAME_ROOM, "rank %d: ", rank);
+}
+
 void mpi_refuse(const struct status_note *note)
 {
     int started = 0;
     bool ours;
+    char who[MPI_NAME_ROOM];
     MPI_Initialized(&started);
     if (started || !mpi_detected())
         return;
     const int rank = mpi_launched_rank();
+    name_before_start(rank, note->code, who);
     if (rank == 0)
-        say_once(rank, "", note->text); /* MPI that cannot start may end the process */
+        say_once(rank, who, note->text); /* MPI that cannot start may end the process */
     if (start_mpi(&ours) != SOTTO_OK)
         return;
     if (rank > 0)
-        say_once(rank, "", note->text);
+        say_once(rank, who, note->text);
     mpi_end_job();
 }
 
