@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #ifdef _OPENMP
 #include <omp.h>
@@ -63,9 +65,18 @@ static void start_again(char **argv)
         execv("/proc/self/exe", argv); /* where that fails, go on as we are */
 }
 
+/* The second start is of a file named "exe", and so would the process and its threads be in ps. */
+static void name_process(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    prctl(PR_SET_NAME, slash ? slash + 1 : program);
+}
+
 int main(int argc, char **argv)
 {
     start_again(argv);
+    if (argc > 0)
+        name_process(argv[0]);
     enum sotto_status st = command_main(argc, (const char *const *)argv);
     if (fflush(stdout) != 0 && st == SOTTO_OK) {
         fprintf(stderr, "sotto: cannot write to standard output\n");

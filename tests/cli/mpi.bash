@@ -33,6 +33,8 @@ background() {
     pid=$!
     await has_saved "$out" 1
     [ "$(ranks "$out" | wc -l)" = 4 ] || { cat out >&2; die "not four ranks: $(ranks "$out")"; }
+    [ "$(ps -o comm= -p "$(ranks "$out" | paste -sd,)" | uniq -c | tr -s ' ')" = " 4 sotto" ] ||
+        die "called something else: $(ps -o pid=,comm= -p "$(ranks "$out" | paste -sd,)")"
 }
 
 # Waits for the launcher $pid, which has to end soon, and adds its file `errors` to `out`.
