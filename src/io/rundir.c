@@ -30,10 +30,12 @@ static enum sotto_status locked_elsewhere(const char *path, int fd)
                 *owner ? owner : "another process");
 }
 
-static enum sotto_status lock_file(const struct rundir *run, const char *path, int *out)
+static enum sotto_status lock_file(struct rundir *run, const char *path, int *out)
 {
-    int fd;
-    TRY(file_open(&fd, path, O_RDWR | O_CREAT));
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    run->made.lock = fd >= 0;
+    if (fd < 0)
+        TRY(file_open(&fd, path, O_RDWR | O_CREAT));
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) {
             enum sotto_status st = locked_elsewhere(run->path, fd);
@@ -57,7 +59,7 @@ static bool is_at(int fd, const char *path)
 
 static enum sotto_status take_lock(struct rundir *run)
 {
-    char path[FILE_PATH_ROOM], owner[128], host[64] = "";
+    char path[FILE_PATH_ROOM], host[64] = "", *owner = run->made.owner;
     int fd;
     TRY(file_join(path, run->path, ".lock"));
     TRY(lock_file(run, path, &fd));
@@ -67,11 +69,37 @@ static enum sotto_status take_lock(struct rundir *run)
         TRY(lock_file(run, path, &fd));
     }
     gethostname(host, sizeof host - 1);
-    int length = snprintf(owner, sizeof owner, "process %ld on %s\n", (long)getpid(), host);
+    int length =
+        snprintf(owner, sizeof run->made.owner, "process %ld on %s\n", (long)getpid(), host);
     if (ftruncate(fd, 0) != 0 || pwrite(fd, owner, (size_t)length, 0) != length)
         log_warn("cannot write %s", path); /* it still locks, only namelessly */
     run->lock = fd;
     return SOTTO_OK;
+}
+
+/* The path without its last name, 0: nothing is left. */
+static uint32_t length_above(const char *path, uint32_t length)
+{
+    while (length > 0 && path[length - 1] == '/')
+        length--;
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return length;
+}
+
+/* How much of the path names a folder, or something else, that is there. */
+static uint32_t length_there(const char *path)
+{
+    char part[FILE_PATH_ROOM];
+    uint32_t length = (uint32_t)strlen(path);
+    strcpy(part, path);
+    while (length > 0 && !file_exists(part)) {
+        length = length_above(path, length);
+        part[length] = '\0';
+    }
+    return length;
 }
 
 enum sotto_status rundir_open(struct rundir *run, const char *path)
@@ -82,7 +110,7 @@ enum sotto_status rundir_open(struct rundir *run, const char *path)
                     path);
     strcpy(run->path, path);
     TRY(file_join(run->checkpoints, path, "checkpoints"));
-    run->made = !file_exists(path);
+    run->made.kept = length_there(path);
     TRY(file_make_directories(path));
     return take_lock(run);
 }
@@ -121,13 +149,44 @@ static int count_entries(const char *folder)
     return n;
 }
 
+/* The lock is the one that rundir_open made, also where another process did. */
+static bool is_own_lock(const struct rundir *run, const char *path)
+{
+    char owner[sizeof run->made.owner];
+    const int fd = run->made.lock ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd < 0)
+        return false;
+    const ssize_t got = pread(fd, owner, sizeof owner, 0);
+    close(fd);
+    return got == (ssize_t)strlen(run->made.owner) &&
+           memcmp(owner, run->made.owner, (size_t)got) == 0;
+}
+
 void rundir_discard(struct rundir *run)
 {
     char path[FILE_PATH_ROOM];
-    int n = run->made && run->lock >= 0 ? count_entries(run->path) : 0;
-    if (n == 1 && file_join(path, run->path, ".lock") == SOTTO_OK && unlink(path) == 0)
-        (void)rmdir(run->path); /* unless somebody has come meanwhile */
+    uint32_t length = (uint32_t)strlen(run->path);
+    struct status_note cause; /* why the start was refused */
+    status_save(&cause, SOTTO_EIO);
+    const bool ours =
+        length && file_join(path, run->path, ".lock") == SOTTO_OK && is_own_lock(run, path);
+    const bool there = length <= run->made.kept;
+    if (ours && (there || count_entries(run->path) == 1) && unlink(path) == 0) {
+        strcpy(path, run->path);
+        while (length > run->made.kept && rmdir(path) == 0) { /* unless somebody has come */
+            length = length_above(path, length);
+            path[length] = '\0';
+        }
+    }
     rundir_close(run);
+    status_raise(&cause);
+}
+
+void rundir_follow(struct rundir *run, const char *path, const struct rundir_made *made)
+{
+    *run = (struct rundir){.lock = -1, .made = *made};
+    if (strlen(path) < sizeof run->path)
+        strcpy(run->path, path);
 }
 
 enum sotto_status rundir_clear(struct rundir *run)

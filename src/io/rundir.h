@@ -20,11 +20,18 @@
 /* The names and sizes of a checkpoint's files. */
 #define CHECKPOINT_LIST "files.txt"
 
+/* What rundir_open has made, which a start that is refused takes away again. */
+struct rundir_made {
+    uint32_t kept;   /* characters of the path that name a folder which was there before */
+    bool lock;       /* .lock was not there before */
+    char owner[128]; /* ... and its line since then: the process */
+};
+
 struct rundir {
     char path[FILE_PATH_ROOM];
     char checkpoints[FILE_PATH_ROOM]; /* path/checkpoints */
     int lock;                         /* descriptor, -1: closed */
-    bool made;                        /* the folder was not there before */
+    struct rundir_made made;
 };
 
 /* Makes the folder if need be and takes its lock; an error that names the process if another has
@@ -35,9 +42,14 @@ void rundir_close(struct rundir *run);
 /* Refuses a folder that another process has the lock of, with the same error; nothing is made. */
 enum sotto_status rundir_unused(const char *path);
 
-/* Closes it and removes the folder if it was made by rundir_open and nothing was put there: a run
- * that is refused leaves nothing behind. */
+/* Closes it and removes what rundir_open has made: the lock of a folder that was there before, or
+ * the folder with those above it, unless something was put there. So a run that is refused leaves
+ * nothing behind. */
 void rundir_discard(struct rundir *run);
+
+/* `run` of another process than the one that has opened the folder, for rundir_discard alone, which
+ * does nothing where this process sees another disk. */
+void rundir_follow(struct rundir *run, const char *path, const struct rundir_made *made);
 
 /* Removes all that is in the folder but the lock, which stays ours: who came next would otherwise
  * lock a file that is no longer there. */

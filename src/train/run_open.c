@@ -383,12 +383,21 @@ static enum sotto_status find_checkpoint(struct run *run)
     return leads ? resume_refuse(run) : SOTTO_OK;
 }
 
-/* Under MPI rank 0 has the lock for all ranks, and nobody looks before it has. */
+/* Under MPI rank 0 has the lock for all ranks, and nobody looks before it has. Any of them may
+ * refuse the start, and then removes what rank 0 has made for it. */
 static enum sotto_status open_folder(struct run *run)
 {
+    const char *out = run->config.train.out;
+    struct comm *mpi = run->cluster.mpi;
     if (run->cluster.leads && run->dir.lock < 0)
-        TRY(rundir_open(&run->dir, run->config.train.out));
-    return run->cluster.mpi ? comm_barrier(run->cluster.mpi) : SOTTO_OK;
+        TRY(rundir_open(&run->dir, out));
+    if (!mpi)
+        return SOTTO_OK;
+    struct rundir_made made = run->dir.made;
+    TRY(comm_broadcast(mpi, view_of(&made, DTYPE_U8), sizeof made, 0));
+    if (!run->cluster.leads)
+        rundir_follow(&run->dir, out, &made);
+    return SOTTO_OK;
 }
 
 /* Ranks of MPI that have this one's GPU: a launcher may show each rank one of its own, or all. */

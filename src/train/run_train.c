@@ -8,8 +8,11 @@ static enum sotto_status train(struct worker *w, void *arg)
 {
     struct trainer t;
     struct run *run = arg;
-    TRY(trainer_open(&t, run, w));
-    enum sotto_status st = trainer_loop(&t);
+    enum sotto_status st = trainer_open(&t, run, w);
+    if (st != SOTTO_OK && run->cluster.mpi) /* before it ends the processes of all ranks */
+        rundir_discard(&run->dir);
+    TRY(st);
+    st = trainer_loop(&t);
     st = diverged_advise(st, &run->config, t.step);
     if (st == SOTTO_ENUMERIC)
         run->diverged = t.step;
@@ -27,7 +30,10 @@ static enum sotto_status train(struct worker *w, void *arg)
 
 enum sotto_status run_train(struct run *run)
 {
-    TRY(cluster_run(&run->cluster, train, run));
+    const enum sotto_status st = cluster_run(&run->cluster, train, run);
+    if (st != SOTTO_OK && !run->metrics_open)
+        rundir_discard(&run->dir);
+    TRY(st);
     if (!run->cluster.leads)
         return SOTTO_OK;
     const char *place = run_place(run);

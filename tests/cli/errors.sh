@@ -42,7 +42,7 @@ if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers re
     (ulimit -s 8192 -v 4000000 && fails_with "train.threads: cannot start 1023 threads beside this one, only " "${train[@]}" --threads=1024) || exit 1
     (ulimit -s 1024 && succeeds "${train[@]}" --threads=2 --out=small-stack) || exit 1
 fi
-[ ! -e run/checkpoints ] || die "a refused run left checkpoints"
+[ ! -e run ] || die "refused runs left $(ls -dA run run/*)"
 
 : >empty.txt
 fails_with "empty.txt" "${train[@]}" --data.format=text --data.train=empty.txt

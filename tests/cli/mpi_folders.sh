@@ -46,7 +46,13 @@ seq 2000 >apart0/only.txt
 succeeds "${mpirun[@]}" -n 2 ./apart "${tune[@]}" --out=tuned
 [ "$(state)" = "$want" ] || die "rank 0 alone has the model to start from: $(state), want $want"
 ends_with "rank 1: cannot open only.txt: No such file" "${mpirun[@]}" -n 2 ./apart "${train[@]}" --steps=1 --data.format=text \
-    --data.train=only.txt --out=missing
+    --data.train=only.txt --out="$scratch/missing/run"
+[ ! -e missing ] || die "a rank refused the start, and left $(ls -dA missing/*/.*)"
+seq 3000 >apart1/only.txt
+ends_with "what training begins with differs" "${mpirun[@]}" -n 2 ./apart "${train[@]}" --steps=1 --data.format=text \
+    --data.train=only.txt --out="$scratch/missing/run"
+[ ! -e missing ] || die "ranks differ, and left $(ls -dA missing/*/.*)"
+rm apart1/only.txt
 ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 
 # A configuration file that one host alone has: no rank knows another yet. With the host where the launcher says that there

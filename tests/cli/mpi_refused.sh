@@ -9,7 +9,7 @@ differ() {
     local text=$1
     shift
     ends_with "$text" "${mpirun[@]}" -n 2 "${train[@]}" --out=differ : -n 1 "${train[@]}" --out=differ "$@"
-    [ ! -e differ/checkpoints ] || die "ranks that differ trained: $*"
+    [ ! -e differ ] || die "ranks that differ left $(ls -dA differ/.* differ/*)"
 }
 
 # What only a launcher can get wrong: a message, and the end of all ranks, also where one alone is wrong. (Open MPI

@@ -206,6 +206,31 @@ static void discarded(void **state)
     assert_ok(rundir_open(&run, at("empty")));
     rundir_discard(&run);
     assert_true(file_exists(at("empty")));
+    assert_false(file_exists(at("empty/.lock")));
+    assert_ok(rundir_open(&run, at("empty/a//b/")));
+    rundir_discard(&run);
+    assert_true(file_exists(at("empty")));
+    assert_false(file_exists(at("empty/a")));
+    put_text(at("empty"), ".lock", "process 1 on another host\n"); /* what has a lock was a run */
+    assert_ok(rundir_open(&run, at("empty")));
+    rundir_discard(&run);
+    assert_true(file_exists(at("empty/.lock")));
+}
+
+/* Another process removes what was made, unless it is somebody else's by now. */
+static void discarded_by_another(void **state)
+{
+    (void)state;
+    struct rundir run, other;
+    assert_ok(rundir_open(&run, at("lead/run")));
+    rundir_follow(&other, at("lead/run"), &run.made);
+    put_text(run.path, ".lock", "process 1 on another host\n");
+    rundir_discard(&other);
+    assert_true(file_exists(at("lead/run/.lock")));
+    put_text(run.path, ".lock", run.made.owner);
+    rundir_discard(&other);
+    assert_false(file_exists(at("lead")));
+    rundir_discard(&run);
 }
 
 static void cleared_and_still_locked(void **state)
@@ -260,6 +285,7 @@ int main(void)
         cmocka_unit_test(publishes_links),
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(discarded),
+        cmocka_unit_test(discarded_by_another),
         cmocka_unit_test(cleared_and_still_locked),
         cmocka_unit_test(a_killed_process_leaves_no_lock),
     };
