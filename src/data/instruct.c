@@ -20,7 +20,7 @@ bool instruct_recognise(const json_t *record)
 
 /* Shapes of others, and the jq program that makes one of ours of each. */
 static const struct dialect {
-    const char *name, *has[2], *without;
+    const char *name, *has[3], *without;
     json_type type; /* of the first member that it has */
     const char *program;
 } dialects[] = {
@@ -40,6 +40,16 @@ static const struct dialect {
      "messages",
      JSON_ARRAY,
      "{messages: (.prompt + .completion)}"},
+    {"preference data",
+     {"chosen", "rejected", "prompt"},
+     "completion",
+     JSON_STRING,
+     "{prompt, completion: .chosen}"},
+    {"preference data",
+     {"chosen", "rejected"},
+     "messages",
+     JSON_ARRAY,
+     "{messages: ((.prompt | arrays // []) + .chosen)}"},
     {"the shape question, answer",
      {"question", "answer"},
      "messages",
@@ -51,7 +61,26 @@ static bool has_shape(const json_t *record, const struct dialect *d)
 {
     const json_t *first = json_object_get(record, d->has[0]);
     return first && json_typeof(first) == d->type && !json_object_get(record, d->without) &&
-           (!d->has[1] || json_object_get(record, d->has[1]));
+           (!d->has[1] || json_object_get(record, d->has[1])) &&
+           (!d->has[2] || json_object_get(record, d->has[2]));
+}
+
+bool instruct_explain_mixed(enum sotto_status st, const json_t *record, const char *text_key)
+{
+    const bool is_text = json_is_string(json_object_get(record, text_key));
+    const bool is_example =
+        json_object_get(record, "messages") ||
+        (json_object_get(record, "instruction") && json_object_get(record, "output")) ||
+        (json_object_get(record, "prompt") && json_object_get(record, "completion"));
+    if (is_text == is_example)
+        return false;
+    fail(st,
+         "%s; this record is %s (data.format=%s), and a file has records of one kind: jq -c "
+         "'(arrays[] // .) | if has(\"%s\") then {prompt: \"\", completion: .[\"%s\"]} else . end' "
+         "OLD >NEW.jsonl makes instructions of both, texts with an empty prompt",
+         sotto_error(), is_text ? "a text" : "one of instructions", is_text ? "jsonl" : "instruct",
+         text_key, text_key);
+    return true;
 }
 
 bool instruct_explain(enum sotto_status st, const json_t *record)
@@ -244,8 +273,8 @@ enum sotto_status instruct_read(struct instruct_example *example, const json_t *
         st = read_completion(example, record);
     else
         st = fail(SOTTO_EFORMAT, "want a member \"instruction\", \"prompt\" or \"messages\"");
-    if (st != SOTTO_OK)
-        instruct_explain(st, record);
+    if (st != SOTTO_OK && !instruct_explain(st, record) && !instruct_recognise(record))
+        instruct_explain_mixed(st, record, "text");
     return st == SOTTO_OK ? text_status(&example->text) : st;
 }
 

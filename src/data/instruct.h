@@ -51,6 +51,9 @@ bool instruct_recognise(const json_t *record);
 /* Adds to the message that is set what shape the record has, if it is a known one of others, and
  * the command that makes one of it that is read. Returns whether it is. */
 bool instruct_explain(enum sotto_status st, const json_t *record);
+/* The same of a record of the other kind than its file's: an example among texts (which are
+ * `text_key`'s), or a text among examples. */
+bool instruct_explain_mixed(enum sotto_status st, const json_t *record, const char *text_key);
 /* The shapes that are read, for messages. */
 #define INSTRUCT_SHAPES                                                                                       \
     "{\"messages\": [{\"role\", \"content\"}, ...]}, {\"instruction\", \"input\" (optional), \"output\"} or " \

@@ -52,6 +52,27 @@ echo '{"no": "text"}' >bad.jsonl
 fails_with "bad.jsonl" "${train[@]}" --data.format=jsonl --data.train=bad.jsonl
 echo '{"text": ' >bad.jsonl
 fails_with "bad.jsonl" "${train[@]}" --data.format=jsonl --data.train=bad.jsonl
+# The command of a message makes data that are read; what it makes, where there is jq to run it.
+converts() {
+    local made
+    fails_with 'OLD >NEW.jsonl' "${train[@]}" --data.format=auto --data.train=old.jsonl
+    ! command -v jq >/dev/null && return
+    made=$(eval "$(grep -o "jq -c '.*' OLD" out | sed 's/OLD$/old.jsonl/')")
+    [ "$made" = "$1" ] || die "$(cat out): $made"
+}
+echo '{"prompt": "q", "chosen": "a", "rejected": "b"}' >old.jsonl
+converts '{"prompt":"q","completion":"a"}'
+user='{"role":"user","content":"q"}' answer='{"role":"assistant","content":"a"}'
+printf '%s\n' "[{\"prompt\": \"q\", \"chosen\": [$user,$answer], \"rejected\": []}," \
+    "{\"prompt\": [$user], \"chosen\": [$answer], \"rejected\": []}]" >old.jsonl
+converts "{\"messages\":[$user,$answer]}
+{\"messages\":[$user,$answer]}"
+printf '%s\n' '{"text": "t"}' '{"prompt": "q", "completion": "a"}' >old.jsonl
+made='{"prompt":"","completion":"t"}
+{"prompt":"q","completion":"a"}'
+converts "$made"
+tac old.jsonl >other.jsonl && mv other.jsonl old.jsonl
+converts "$(tac <<<"$made")"
 echo '[1, 2' >bad.json
 fails_with "bad.json" "${train[@]}" --data.format=instruct --data.train=bad.json
 echo '{"model": 3}' >bad-tokenizer.json

@@ -324,8 +324,15 @@ static void errors_say_where(void **state)
          "x.json:1: \"output\" must be a string, got nothing; this is Dolly's shape, which is not read"},
         {"{\"prompt\": [{\"role\": \"user\"}], \"completion\": []}",
          "\"prompt\" must be a string, got array; this is TRL's shape"},
-        {"{\"text\": \"a\"}",
-         "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
+        {"{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}",
+         "got nothing; this is preference data, which "
+         "is not read: jq -c '(arrays[] // .) | {prompt, completion: .chosen}' OLD >NEW.jsonl"},
+        {"{\"prompt\": [], \"chosen\": [], \"rejected\": []}",
+         "jq -c '(arrays[] // .) | {messages: ((.prompt | arrays // []) + .chosen)}' OLD"},
+        {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"text\": \"a\"}",
+         "x.json:2: want a member \"instruction\", \"prompt\" or \"messages\"; this record is a text "
+         "(data.format=jsonl), and a file has records of one kind: jq -c '"},
+        {"{\"text\": 3}", "x.json:1: want a member \"instruction\", \"prompt\" or \"messages\""},
         {"\n\n 17", "x.json:3: want an object, got integer"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\": \"a",
          "x.json:2: not valid JSON"},

@@ -370,6 +370,11 @@ static void errors(void **state)
     FAILS(SOTTO_EFORMAT, "got nothing; this is ShareGPT's shape, which is not read");
     config_source(&config, make_text("key.jsonl", "{\"question\": \"a\", \"answer\": \"b\"}"));
     FAILS(SOTTO_EFORMAT, "| {instruction: .question, output: .answer}' OLD >NEW.jsonl");
+    config_source(&config, make_text("key.jsonl", "{\"text\": \"a\"}\n"
+                                                  "{\"prompt\": \"a\", \"completion\": \"b\"}"));
+    FAILS(SOTTO_EFORMAT,
+          "key.jsonl:2: \"text\" must be a string, got nothing; this record is one of "
+          "instructions (data.format=instruct), and a file has records of one kind: jq");
     config_source(&config, make_text("wide.txt", "\xff\xfeh"));
     FAILS(SOTTO_EFORMAT, "wide.txt is UTF-16: convert it with iconv");
     config_source(&config, make_text("mark.txt", "\xef\xbb\xbf"));

@@ -69,6 +69,8 @@ static enum sotto_status no_text(const struct source_spec *spec, const json_t *r
     json_t *value;
     if (!json_is_object(record) || json_object_get(record, spec->text_key))
         return st;
+    if (instruct_explain_mixed(st, record, spec->text_key))
+        return st;
     json_object_foreach((json_t *)record, key, value)
     {
         size_t used = strlen(names);
