@@ -86,15 +86,19 @@ fi
 cp rates.ini missing.ini
 printf '%s\n' '[run text]' 'data.format = auto' 'data.train = experiments/data/kjv.txt,mine.txt,stories,missing.ini' \
     '[run more]' 'data.format = auto' 'data.train = experiments/data/kjv.txt' 'data.valid = experiments/data/fashion-mnist, experiments/data/kjv.jsonl' \
-    '[run none]' 'data.format = auto' 'oracle = null' 'time = virtual' 'data.train = nothing.txt' >>missing.ini
-absent='no run is started, since data are missing: experiments/data/kjv.txt, mine.txt, experiments/data/fashion-mnist, experiments/data/kjv.jsonl'
+    'train.init = base' 'data.tokenizer = words/tokenizer.json' \
+    '[run after]' 'train.init = missing/fast/checkpoints' '[run tuned]' 'train.init = ./missing/fast' 'data.tokenizer = missing/fast' \
+    '[run none]' 'train.init = nothing' 'data.format = auto' 'oracle = null' 'time = virtual' 'data.train = nothing.txt' >>missing.ini
+absent='no run is started, since data are missing: experiments/data/kjv.txt, mine.txt, experiments/data/fashion-mnist, experiments/data/kjv.jsonl, words/tokenizer.json, base'
 fails_with "$absent" "$sotto" compare missing.ini
 ! grep -q -e 'starts in' -e makes -e nothing.txt out && [ ! -e missing ] || die "a run was tried: $(cat out)"
 mkdir experiments
 cp "$(dirname "$self")/../../experiments/prepare" experiments
-fails_with "$absent; experiments/prepare kjv fashion makes 2 of them" "$sotto" compare missing.ini --out=rates --again
+fails_with "$absent; experiments/prepare kjv fashion makes 2 of them" "$sotto" compare missing.ini --again
+fails_with "$absent, missing/fast/checkpoints, missing/fast, ./missing/fast; " "$sotto" compare missing.ini --out=rates --again
 [ -e rates/fast/report.json ] || die "it removed what was done"
 fails_with "missing: experiments/data/kjv.txt, mine.txt; experiments/prepare kjv makes 1 of them" "$sotto" compare missing.ini --only=text
+fails_with "data are missing: missing/fast" "$sotto" compare missing.ini --only=tuned # which no run makes then
 rm -r experiments
 
 # What is done is kept; another configuration is refused; --again runs it anew. A switch for one start is no configuration.

@@ -94,6 +94,33 @@ static enum sotto_status add_missing_list(struct missing *m, const struct data_c
     }
 }
 
+static const char *skip_here(const char *path)
+{
+    while (strncmp(path, "./", 2) == 0)
+        path += 2;
+    return path;
+}
+
+/* True if a run that is to be started has its folder there, or above. */
+static bool run_makes(const struct jobs *jobs, const char *path)
+{
+    path = skip_here(path);
+    for (int i = 0; i < jobs->n; i++) {
+        const char *folder = skip_here(jobs->list[i].folder);
+        const size_t n = strlen(folder);
+        if (jobs->list[i].wanted && strncmp(path, folder, n) == 0 && (!path[n] || path[n] == '/'))
+            return true;
+    }
+    return false;
+}
+
+/* The model that training starts from, or a tokenizer, "": none is named. */
+static void add_missing_part(struct missing *m, const struct jobs *jobs, const char *path)
+{
+    if (*path && !file_exists(path) && !run_makes(jobs, path))
+        add_file_missing(m, path);
+}
+
 static enum sotto_status raise_missing(const struct missing *m)
 {
     char makes[MISSING_COMMAND + 64] = "";
@@ -120,6 +147,8 @@ enum sotto_status missing_refuse(const struct jobs *jobs, bool again)
             continue;
         TRY(add_missing_list(&m, &config.data, config.data.train));
         TRY(add_missing_list(&m, &config.data, config.data.valid));
+        add_missing_part(&m, jobs, config.data.tokenizer);
+        add_missing_part(&m, jobs, config.train.init);
     }
     return raise_missing(&m);
 }
