@@ -297,6 +297,29 @@ static const char *inside(const struct option_section *s, const char *key)
     return key[length] == '.' ? key + length + 1 : key[length] ? NULL : "preset";
 }
 
+/* Refuses a key of two sections, and says which option takes the value by its name, where one alone
+ * does: "--preset=llama" is meant for model.arch. */
+static enum sotto_status refuse_ambiguous(const struct option_section *sections, int n,
+                                          const char *key, const char *value,
+                                          const struct option_section *a,
+                                          const struct option_section *b)
+{
+    char taker[2 * OPTION_ROOM] = "";
+    int takers = 0;
+    for (int s = 0; s < n; s++)
+        for (int i = 0; i < sections[s].count; i++) {
+            const struct option *o = &sections[s].table[i];
+            int k = 0;
+            while (o->type == OPTION_TYPE_ENUM && o->names[k] && strcmp(o->names[k], value) != 0)
+                k++;
+            if (o->type == OPTION_TYPE_ENUM && o->names[k] && takers++ == 0)
+                snprintf(taker, sizeof taker, "; '%.80s' is a value of %s.%s", value,
+                         sections[s].name, o->key);
+        }
+    return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s%s", key, a->name, key,
+                b->name, key, takers == 1 ? taker : "");
+}
+
 static enum sotto_status set_bare(const struct option_section *sections, int n, const char *key,
                                   const char *value)
 {
@@ -308,8 +331,7 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
         if (!*sections[s].name)
             return assign(find(&sections[s], key), sections[s].config, value, key);
         if (found && !found->used == !sections[s].used)
-            return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s", key, found->name,
-                        key, sections[s].name, key);
+            return refuse_ambiguous(sections, n, key, value, found, &sections[s]);
         const bool wins = !found || found->used;
         other = wins ? found : &sections[s];
         found = wins ? &sections[s] : found;

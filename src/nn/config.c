@@ -40,6 +40,12 @@ static enum sotto_status unknown_preset(const char *name)
     for (int i = 0; i < model_presets_count && i < 63; i++)
         names[i] = model_presets[i].config.preset;
     const char *near = option_closest(name, names);
+    for (int a = ARCH_UNSET + 1; arch_names[a]; a++)
+        if (strcmp(arch_names[a], name) == 0)
+            return fail(SOTTO_EINVAL,
+                        "unknown preset '%s', which is an architecture: --model.arch=%s, with the "
+                        "sizes of a preset or of options (`sotto info` lists presets)",
+                        name, name);
     return fail(SOTTO_EINVAL, "unknown preset '%s'%s%s%s", name, near ? ": did you mean '" : "",
                 near ? near : "", near ? "'?" : "");
 }

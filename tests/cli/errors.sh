@@ -16,6 +16,8 @@ fails_with "'decay' is optim.decay, not demo.decay: " "${train[@]}" --strategy=d
 fails_with "demo.momentum = 0.9: want one of plain, scaled" "${train[@]}" --strategy=demo --demo.momentum=0.9
 fails_with "wants a value" "${train[@]}" --batch
 fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
+fails_with "unknown preset 'llama', which is an architecture: --model.arch=llama, " "${train[@]}" --model=llama
+fails_with "ambiguous: say model.preset or strategy.preset; 'llama' is a value of model.arch" "${train[@]}" --preset=llama
 fails_with "No such file" "$sotto" train missing.ini
 fails_with "No such file" "${train[@]}" --data.train=missing.txt --data.format=text
 printf '[train]\nsteps = 3\nbach = 2\n' >bad.ini
