@@ -60,7 +60,8 @@ struct run_watch {
     void (*saved)(void *arg, int64_t step, const char *folder);
     void *arg;
     const atomic_int *stop; /* (optional) non-zero: finish this round, save and return */
-    /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word. */
+    /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word, of the
+     * first rank that fails alone. */
     void (*failed)(void *arg, const struct run *run, enum sotto_status st);
     const char *program;     /* (optional) that goes on with the run; default: "sotto" */
     const char *calibration; /* (optional) file of measured times that several runs share */

@@ -1,4 +1,5 @@
 /* The workers of a run, from their opening to its report. */
+#include "comm/mpi/mpi.h"
 #include "train/budget.h"
 #include "train/diverged.h"
 #include "train/report.h"
@@ -19,7 +20,8 @@ static enum sotto_status train(struct worker *w, void *arg)
     if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
         struct status_note note;
         status_save(&note, st);
-        run->watch.failed(run->watch.arg, run, st);
+        if (mpi_says_failure(run->cluster.mpi))
+            run->watch.failed(run->watch.arg, run, st);
         status_raise(&note);
     }
     if (st != SOTTO_OK)

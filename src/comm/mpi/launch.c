@@ -274,6 +274,12 @@ const char *mpi_rank_name(const struct comm *world, int rank)
     return "";
 }
 
+bool mpi_says_failure(const struct comm *world)
+{
+    (void)world;
+    return true;
+}
+
 const char *mpi_started(const struct comm *world)
 {
     (void)world;

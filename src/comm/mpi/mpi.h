@@ -86,6 +86,10 @@ bool mpi_beside(const struct comm *world, int rank);
 enum { MPI_NAME_ROOM = 96 };
 const char *mpi_rank_name(const struct comm *world, int rank);
 
+/* True if this rank is to say what has failed: rank 0 is at once, another when ranks before it have
+ * had the time to say the same for all and to end the job. */
+bool mpi_says_failure(const struct comm *world);
+
 /* Who is gone, by name, "a rank on host ub" where that is all that is known; NULL: none is seen to
  * be. May be called in a signal's handler, once mpi_know_lines has been, which takes the
  * connections between machines that there are by then for those that stay. */

@@ -108,11 +108,15 @@ enum sotto_status mpi_peers_open(struct mpi_member *all);
 void mpi_peers_close(struct mpi_peers *p);
 const char *mpi_who(const struct comm *c, int rank); /* as comm_ops has it */
 
+/* Whether this rank is the one that says what has failed. */
+enum mpi_turn { MPI_TURN_UNKNOWN, MPI_TURN_SAYS, MPI_TURN_OVER };
+
 /* What all communicators of this process share. */
 struct mpi_shared {
     atomic_int users;    /* communicators */
     bool ours;           /* we started MPI, so we end it */
     int rank;            /* in the world, which mpi_world orders  */
+    _Atomic int turn;    /* enum mpi_turn */
     int *host;           /* (world's size) the machine of each rank */
     struct comm_ops ops; /* of all communicators */
     size_t largest;      /* elements or bytes in one message */

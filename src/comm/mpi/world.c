@@ -275,20 +275,28 @@ void mpi_end_job(void)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* What all ranks are told wrong all of them find out: then rank 0 says it for all and ends them,
- * which the others give it time for. A signal that comes meanwhile is that end. */
-static void say_once(int rank, const char *who, const char *text)
+/* What all ranks are told wrong, or a loss that is no number on any of them, all of them find out:
+ * then rank 0 says it for all and ends them, which the others give it a second for, and some of
+ * them more than others. A signal that comes meanwhile is that end, and false. */
+static bool await_turn(int rank)
 {
-    if (rank == 0 || nanosleep(&(struct timespec){0, 400000000}, NULL) == 0)
-        log_error("%s%s", who, text);
+    const long more = rank < 20 ? 40000000L * rank : 800000000L; /* nanoseconds */
+    return rank == 0 || nanosleep(&(struct timespec){1, more}, NULL) == 0;
+}
+
+bool mpi_says_failure(const struct comm *world)
+{
+    struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
+    if (s->turn == MPI_TURN_UNKNOWN)
+        s->turn = await_turn(s->rank) ? MPI_TURN_SAYS : MPI_TURN_OVER;
+    return s->turn == MPI_TURN_SAYS;
 }
 
 static void give_up(struct comm *c, const struct status_note *note)
 {
-    struct mpi_member *m = (struct mpi_member *)c;
-    char who[MPI_NAME_ROOM + 2];
-    snprintf(who, sizeof who, "%s: ", mpi_rank_name(c, m->shared->rank));
-    say_once(m->shared->rank, who, note->text);
+    const struct mpi_member *m = (const struct mpi_member *)c;
+    if (mpi_says_failure(c))
+        log_error("%s: %s", mpi_rank_name(c, m->shared->rank), note->text);
     mpi_end_job();
 }
 
@@ -385,11 +393,11 @@ void mpi_refuse(const struct status_note *note)
     const int rank = mpi_launched_rank();
     name_before_start(rank, note->code, who);
     if (rank == 0)
-        say_once(rank, who, note->text); /* MPI that cannot start may end the process */
+        log_error("%s%s", who, note->text); /* MPI that cannot start may end the process */
     if (start_mpi(&ours) != SOTTO_OK)
         return;
-    if (rank > 0)
-        say_once(rank, who, note->text);
+    if (rank > 0 && await_turn(rank))
+        log_error("%s%s", who, note->text);
     mpi_end_job();
 }
 
