@@ -220,9 +220,8 @@ enum sotto_status loop_async(struct loop *l)
     if (st == SOTTO_OK)
         st = snapshots_look(t->snapshots, true);
     if (st == SOTTO_OK)
-        st = loop_end(l); /* all have come behind it: nobody looks for letters any more */
-    if (st != SOTTO_OK)
-        mesh_abort(&t->mesh, st); /* before the letters' lane is closed: it may wait for others */
+        st = loop_end(l);     /* all have come behind it: nobody looks for letters any more */
+    st = trainer_fail(t, st); /* before the letters' lane is closed: it may wait for others */
     letters_close(a.letters);
     return st;
 }

@@ -1,7 +1,5 @@
 /* The workers of a run, from their opening to its report. */
-#include "comm/mpi/mpi.h"
 #include "train/budget.h"
-#include "train/diverged.h"
 #include "train/report.h"
 #include "train/trainer.h"
 
@@ -14,18 +12,7 @@ static enum sotto_status train(struct worker *w, void *arg)
         rundir_discard(&run->dir);
     TRY(st);
     st = trainer_loop(&t);
-    st = diverged_advise(st, &run->config, t.step);
-    if (st == SOTTO_ENUMERIC)
-        run->diverged = t.step;
-    if (st != SOTTO_OK && run->cluster.mpi && run->watch.failed) {
-        struct status_note note;
-        status_save(&note, st);
-        if (mpi_says_failure(run->cluster.mpi))
-            run->watch.failed(run->watch.arg, run, st);
-        status_raise(&note);
-    }
-    if (st != SOTTO_OK)
-        mesh_abort(&t.mesh, st); /* before its lanes are closed: they may wait for others */
+    st = trainer_fail(&t, st); /* before its lanes are closed: they may wait for others */
     trainer_close(&t);
     return st;
 }

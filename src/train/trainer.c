@@ -2,6 +2,9 @@
 
 #include <stdlib.h>
 
+#include "comm/mpi/mpi.h"
+#include "train/diverged.h"
+
 enum sotto_status run_agree(const struct run *run, struct comm *mpi)
 {
     struct option_section sections[RUN_SECTIONS];
@@ -131,6 +134,25 @@ done:
     if (st != SOTTO_OK)
         trainer_close(t);
     return st;
+}
+
+enum sotto_status trainer_fail(struct trainer *t, enum sotto_status st)
+{
+    struct run *run = t->run;
+    struct status_note note;
+    if (st == SOTTO_OK || t->failed)
+        return st;
+    t->failed = true;
+    const bool apart = t->strategy->ops->place; /* where t->step is no step of this group's */
+    st = diverged_advise(st, &run->config,
+                         apart ? t->strategy->ops->place(t->strategy, t->step) : t->step);
+    if (st == SOTTO_ENUMERIC)
+        run->diverged = t->step;
+    status_save(&note, st);
+    if (run->cluster.mpi && run->watch.failed && mpi_says_failure(run->cluster.mpi))
+        run->watch.failed(run->watch.arg, run, st);
+    status_raise(&note);
+    return mesh_abort(&t->mesh, st);
 }
 
 void trainer_close(struct trainer *t)

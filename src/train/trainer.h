@@ -41,6 +41,7 @@ struct trainer {
     struct best best;             /* the same on all workers */
     struct meter meter;
     struct roundup *roundup;
+    bool failed; /* and trainer_fail was called */
 };
 
 /* Called by all workers, as are the functions below. */
@@ -49,6 +50,11 @@ void trainer_close(struct trainer *t);
 
 /* The loop over rounds, until the budget is spent. */
 enum sotto_status trainer_loop(struct trainer *t);
+
+/* What has to be done first where training has failed, which ends the others' waiting: appends
+ * advice to the message, and under MPI has the last word said. Does nothing where training has not
+ * failed, or the second time. Returns the status. */
+enum sotto_status trainer_fail(struct trainer *t, enum sotto_status st);
 
 /* Writes a checkpoint of this moment and publishes it in the run folder. */
 enum sotto_status trainer_save(struct trainer *t);

@@ -196,6 +196,8 @@ fails_with "step " "${train[@]}" --out=older --steps=100 --save_every=1000 --sav
 fails_with ": training has diverged; try a lower optim.lr (now 900), diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
     --workers=2 --strategy=diloco --diloco.H=3 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
 says '^there is no checkpoint to go on from$'
+fails_with ": training has diverged; try a lower optim.lr (now 900), async-diloco.outer_lr (now 0.7)" "${train[@]}" --out=none --steps=100 \
+    --workers=2 --strategy=async-diloco --H=50 --optim.lr=900 --optim.schedule=constant --optim.warmup=0
 
 # two writers, and a folder that cannot be written
 "${train[@]}" --out=busy --steps=100000 >busy.log 2>&1 &

@@ -40,12 +40,19 @@ differ "the configuration differs: rank 2 has 'lr = 0.5', rank 0 has 'lr = 0.001
 differ "the configuration differs: rank 2 has 'preset = fsdp', rank 0 has 'preset = '" --strategy.preset=fsdp
 
 # A loss that is no number, on all ranks: one of them says it.
+said_once() {
+    local line
+    for line; do
+        [ "$(grep -c -- "$line" out)" = 1 ] || { cat out >&2; die "not said once: $line"; }
+    done
+}
+ends_with 'step ' "${mpirun[@]}" -n 2 "${train[@]}" --out=apart --steps=100 --optim.kind=sgd --optim.lr=900 \
+    --optim.schedule=constant --strategy=async-diloco --H=50 --optim.warmup=0
+said_once 'training has diverged' '^there is no checkpoint to go on from$'
 ends_with 'step ' "${mpirun[@]}" -n 3 "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 \
     --optim.schedule=constant --strategy=diloco --H=3
 says 'rank [012]: step [0-9]*: the (loss|gradient)'
-for once in 'training has diverged' '^the last good checkpoint is ' '^to go on with a tenth '; do
-    [ "$(grep -c -- "$once" out)" = 1 ] || { cat out >&2; die "not said once: $once"; }
-done
+said_once 'training has diverged' '^the last good checkpoint is ' '^to go on with a tenth '
 says "^to go on with a tenth of the learning rate: ${launch[0]}.* -n 3 $sotto train --resume nan --optim.lr=90\$"
 [ -n "$(ls nan/checkpoints)" ] || die "no checkpoint before the loss was none"
 if [ $open_mpi = yes ]; then # as they were bound
