@@ -30,7 +30,8 @@ static void put_flags(const struct option_section *sections, int n, int s, const
         printf("%s--%s%s", *between ? between : "|", name, end);
 }
 
-static void put_options(const struct command *c, const struct option_section *sections, int n)
+static void put_section_options(const struct command *c, const struct option_section *sections,
+                                int n)
 {
     printf("    %s) echo '--help", c->name);
     for (int s = 0; s < n; s++)
@@ -156,7 +157,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     for (int i = 0; command_at(i); i++)
         printf(" %s", command_at(i)->name);
     printf("'\n");
-    put_table("_sotto_options", config, put_options);
+    put_table("_sotto_options", config, put_section_options);
     put_table("_sotto_values", config, put_values);
     put_table("_sotto_topics", config, put_topics);
     fputs(rules, stdout);

@@ -420,7 +420,7 @@ static enum sotto_status count_sharing(struct run *run, const struct device *dev
 
 /* Before anything is read: workers open theirs when it all has been. A run can be planned without
  * its GPU. */
-static enum sotto_status check_device(struct run *run, bool plan)
+static enum sotto_status check_run_device(struct run *run, bool plan)
 {
     struct memory memory = {0};
     struct device dev;
@@ -453,7 +453,7 @@ static enum sotto_status open_all(struct run *run, bool touch)
     struct train_config *t = &run->config.train;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run->cluster, &run->config));
-    TRY_DONE(check_device(run, !touch));
+    TRY_DONE(check_run_device(run, !touch));
     if (run->cluster.mpi) /* before its ranks go different ways */
         TRY_DONE(run_agree(run, run->cluster.mpi));
     if (!*t->out)
@@ -532,7 +532,7 @@ enum sotto_status run_check(const struct run_config *config)
     struct model_config *m = &run.config.model;
     enum sotto_status st;
     TRY_DONE(cluster_open(&run.cluster, &run.config));
-    TRY_DONE(check_device(&run, false));
+    TRY_DONE(check_run_device(&run, false));
     if (t->oracle == ORACLE_NULL) {
         st = open_null(&run);
     } else {

@@ -2,7 +2,7 @@
  * mesh and sharding, with several optimizers and a learning rate that moves. Beside that the
  * identities between methods, what they need of memory, and what is refused. */
 #include "strategy/method.h"
-#include "strategy/replicate/pace.h"
+#include "strategy/replicate/tau_auto.h"
 #include "strategy/replicate_lab.h"
 
 /* Differences that rounding makes: parameters are at most 3, where an fp32 step rounds to 1.2e-7,
@@ -474,7 +474,7 @@ static enum sotto_status pace(struct worker *w, void *arg)
     static const struct lane_ops ops = {.start = paced_start, .done = paced_done};
     struct paced p = {.clock = {paced_now}, .finish = 1.5, .busy = 1 + 0.1 * w->rank};
     struct replicate r = {0};
-    struct pace measured = {0};
+    struct tau_auto measured = {0};
     int64_t tau = 0;
     int steps = 0;
     (void)arg;
@@ -484,7 +484,7 @@ static enum sotto_status pace(struct worker *w, void *arg)
     TRY(comm_split(w->world, w->rank / 2, &r.is.within));
     while (!tau && steps < 100) {
         const struct plan plan = {.seconds = p.now, .between = steps == 4 ? 7 : 0};
-        TRY(pace_step(&measured, &r, &plan, &p.lane, NULL, NULL, &tau));
+        TRY(tau_auto_step(&measured, &r, &plan, &p.lane, NULL, NULL, &tau));
         steps++;
         p.now += steps == 1 ? 0.5 : steps == 6 && w->rank == 1 ? 0.35 : 0.1;
         p.now += steps == 4 ? 7 : 0;

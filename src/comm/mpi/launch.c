@@ -99,7 +99,7 @@ static void put_open_mpi(FILE *out, int ranks, bool crowded)
 }
 
 /* Open MPI alone asks for options, and tells how many ranks it would start without a word. */
-static void put_options(FILE *out, int ranks)
+static void put_launcher_options(FILE *out, int ranks)
 {
     const int slots = number("OMPI_UNIVERSE_SIZE");
     const int size = number("OMPI_COMM_WORLD_SIZE");
@@ -157,7 +157,7 @@ static void put_as_known(const struct comm *world, FILE *out)
     for (int r = 0; r < world->size; r++)
         here += mpi_beside(world, r);
     fputs(mpi_launcher(), out);
-    put_options(out, here);
+    put_launcher_options(out, here);
     if (binding() && under_mpirun())
         fprintf(out, " --bind-to %s", binding());
     if (under_mpirun() && host_file()) {

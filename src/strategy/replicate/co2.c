@@ -17,7 +17,7 @@
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"
 #include "strategy/replicate/norms.h"
-#include "strategy/replicate/pace.h"
+#include "strategy/replicate/tau_auto.h"
 #include "tensor/ops.h"
 
 enum penalty { PENALTY_ELEMENTWISE, PENALTY_NORM, PENALTY_OFF };
@@ -95,7 +95,7 @@ struct co2 {
     bool knows_d;      /* d or norms.first is of this round */
     struct tally told; /* travels with `sent`         */
     int64_t tau;       /* 0: still to be measured     */
-    struct pace pace;
+    struct tau_auto pace;
 };
 
 static void anchor(struct replicate *r)
@@ -213,7 +213,7 @@ static enum sotto_status step(struct replicate *r, const struct plan *plan, doub
 {
     struct co2 *c = (struct co2 *)r;
     if (!c->tau)
-        TRY(pace_step(&c->pace, r, plan, c->lane, time_round, c, &c->tau));
+        TRY(tau_auto_step(&c->pace, r, plan, c->lane, time_round, c, &c->tau));
     if (!c->tau && plan->last && r->is.mesh->n_r > 1 && r->is.mesh->worker->rank == 0)
         log_warn(
             "co2.tau = auto is not known yet as the run ends: its groups have never exchanged");
@@ -272,7 +272,7 @@ static enum sotto_status visit(struct replicate *r, struct state_visitor *v)
     if (own(r)->steps == 0) /* what was measured */
         c->tau = tau;
     if (c->tau == 0 || state_loading(v))
-        TRY(pace_visit(&c->pace, r, v, c->lane));
+        TRY(tau_auto_visit(&c->pace, r, v, c->lane));
     c->under_way = under_way;
     TRY(replicate_visit_vector(r, v, "outer.now", &c->now));
     TRY(replicate_visit_vector(r, v, "outer.m", &c->m));

@@ -68,7 +68,8 @@ static void find_end(struct common *c, const struct spec *spec, const struct cur
 }
 
 /* The greatest of the runs' lowest losses: one that all of them come to. */
-static void find_target(struct common *c, const struct jobs *jobs, const struct curve *curves)
+static void find_common_target(struct common *c, const struct jobs *jobs,
+                               const struct curve *curves)
 {
     c->worst = -1;
     c->target = jobs->spec->compare.target > 0 ? jobs->spec->compare.target : NAN;
@@ -130,7 +131,7 @@ enum sotto_status common_find(struct common *c, const struct jobs *jobs, struct 
     *c = (struct common){.target = NAN, .worst = -1};
     TRY_DONE(read_losses(c, jobs, results, curves));
     find_end(c, jobs->spec, curves, jobs->n);
-    find_target(c, jobs, curves);
+    find_common_target(c, jobs, curves);
     for (int i = 0; i < jobs->n; i++) {
         if (!results->reports[i])
             continue;

@@ -171,7 +171,7 @@ static enum sotto_status run_all(struct page *page, struct results *results, str
     return SOTTO_OK;
 }
 
-static enum sotto_status conclude(const struct page *page, const struct course *c)
+static enum sotto_status conclude_comparison(const struct page *page, const struct course *c)
 {
     const int n_expects = page->jobs->spec->n_expects;
     if (c->failed && page->unmet)
@@ -225,7 +225,7 @@ static enum sotto_status lead(struct jobs *jobs, struct comm *world, const struc
         config_differences(how->before, &spec->base, tell_kept, &kept);
     TRY_DONE(run_all(&page, &results, world, &course));
     TRY_DONE(page_write(&page, how->out));
-    st = conclude(&page, &course);
+    st = conclude_comparison(&page, &course);
 done:
     rundir_discard(&dir);
     results_free(&results);

@@ -26,7 +26,7 @@ static bool list_has(const char *list, const char *word, const char *between)
 }
 
 /* Reads in the script `prepare`, whose list has words "NAME:FILE", which NAME makes `file`. */
-static bool find_target(const char *prepare, const char *file, char *name, size_t room)
+static bool find_prepare_target(const char *prepare, const char *file, char *name, size_t room)
 {
     char *text, *rest = NULL;
     bool found = false;
@@ -56,7 +56,7 @@ static void add_command(struct missing *m, const char *path)
         return;
     const int lead = (int)(at - path) + (int)strlen("experiments/");
     const int length = snprintf(prepare, sizeof prepare, "%.*sprepare", lead, path);
-    if (!find_target(prepare, file, name, sizeof name))
+    if (!find_prepare_target(prepare, file, name, sizeof name))
         return;
     const size_t used = strlen(m->command);
     if (used && (strncmp(m->command, prepare, (size_t)length) != 0 || m->command[length] != ' '))

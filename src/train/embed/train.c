@@ -20,7 +20,7 @@ static enum sotto_status run_job(struct worker *w, void *arg)
 }
 
 /* Callbacks want numbers. */
-static enum sotto_status check_device(const char *name)
+static enum sotto_status check_embed_device(const char *name)
 {
     if (strcmp(name, "null") != 0)
         return SOTTO_OK;
@@ -43,7 +43,7 @@ enum sotto_status sotto_run(const struct sotto_options *options, sotto_job *job,
         st = cluster_open(&r->cluster, &r->config);
     }
     if (st == SOTTO_OK) {
-        st = check_device(r->config.train.device);
+        st = check_embed_device(r->config.train.device);
         st = st == SOTTO_OK ? cluster_run(&r->cluster, run_job, r) : cluster_abort(&r->cluster, st);
         cluster_close(&r->cluster);
     }
@@ -79,7 +79,7 @@ static void sum_up(struct sotto_result *r, const struct account *all)
     r->cost.seconds = joint.slowest;
 }
 
-static enum sotto_status conclude(struct loop *l, struct sotto_trainer *t, double loss)
+static enum sotto_status conclude_training(struct loop *l, struct sotto_trainer *t, double loss)
 {
     struct worker *w = t->worker->worker;
     const bool first = embed_first_here(t->worker);
@@ -196,7 +196,7 @@ static enum sotto_status rounds(struct loop *l, struct sotto_trainer *t)
         l->stopped = r.stop && t->step < c->steps;
     if (is->pushes)
         TRY(sotto_trainer_pushes(t, is->pushes));
-    return conclude(l, t, loss);
+    return conclude_training(l, t, loss);
 }
 
 static enum sotto_status train(struct sotto_worker *worker, void *arg)

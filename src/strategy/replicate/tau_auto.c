@@ -1,4 +1,4 @@
-#include "strategy/replicate/pace.h"
+#include "strategy/replicate/tau_auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { FIRST_COMPARED = 8 }; /* steps; doubled until the exchange is done */
 
-static enum sotto_status begin(struct pace *p, struct replicate *r, const struct plan *plan,
+static enum sotto_status begin(struct tau_auto *p, struct replicate *r, const struct plan *plan,
                                struct lane *lane, lane_job *exchange, void *arg)
 {
     const double now = clock_now(lane->clock);
@@ -31,8 +31,8 @@ static enum sotto_status largest(struct comm *c, double *x)
     return st;
 }
 
-enum sotto_status pace_step(struct pace *p, struct replicate *r, const struct plan *plan,
-                            struct lane *lane, lane_job *exchange, void *arg, int64_t *tau)
+enum sotto_status tau_auto_step(struct tau_auto *p, struct replicate *r, const struct plan *plan,
+                                struct lane *lane, lane_job *exchange, void *arg, int64_t *tau)
 {
     if (!p->compare)
         return begin(p, r, plan, lane, exchange, arg);
@@ -63,8 +63,8 @@ enum sotto_status pace_step(struct pace *p, struct replicate *r, const struct pl
     return SOTTO_OK;
 }
 
-enum sotto_status pace_visit(struct pace *p, struct replicate *r, struct state_visitor *v,
-                             const struct lane *lane)
+enum sotto_status tau_auto_visit(struct tau_auto *p, struct replicate *r, struct state_visitor *v,
+                                 const struct lane *lane)
 {
     const struct worker *w = r->is.mesh->worker;
     const bool loads = state_loading(v);
