@@ -216,112 +216,6 @@ static enum sotto_status name_partial(const struct rundir *run, int64_t step,
     return file_join(out, run->checkpoints, name);
 }
 
-static enum sotto_status name_complete(const struct rundir *run, int64_t step,
-                                       char out[FILE_PATH_ROOM])
-{
-    char name[64];
-    snprintf(name, sizeof name, "step-%08lld", (long long)step);
-    return file_join(out, run->checkpoints, name);
-}
-
-/* The step of "step-00000100", -1 for any other name. */
-static int64_t step_of(const char *name)
-{
-    if (strncmp(name, "step-", 5) != 0 || strlen(name) < 13 || strlen(name) > 23)
-        return -1;
-    if (strspn(name + 5, "0123456789") != strlen(name + 5))
-        return -1;
-    return strtoll(name + 5, NULL, 10);
-}
-
-static int by_step(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The steps of all complete checkpoints, ascending; the caller frees them. No folder: none. */
-static enum sotto_status list_steps(const char *folder, int64_t **steps, int *n)
-{
-    *steps = NULL;
-    *n = 0;
-    DIR *dir = opendir(folder);
-    if (!dir)
-        return errno == ENOENT ? SOTTO_OK : fail_errno(SOTTO_EIO, "cannot read folder %s", folder);
-    for (struct dirent *d; (d = readdir(dir));) {
-        struct stat info;
-        int64_t step = step_of(d->d_name);
-        if (step < 0 || fstatat(dirfd(dir), d->d_name, &info, 0) != 0 || !S_ISDIR(info.st_mode))
-            continue;
-        int64_t *more = realloc(*steps, (size_t)(*n + 1) * sizeof *more);
-        if (!more) {
-            free(*steps);
-            closedir(dir);
-            return fail(SOTTO_ENOMEM, "no memory to list %s", folder);
-        }
-        *steps = more;
-        more[(*n)++] = step;
-    }
-    closedir(dir);
-    if (*n)
-        qsort(*steps, (size_t)*n, sizeof **steps, by_step);
-    return SOTTO_OK;
-}
-
-enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM])
-{
-    struct rundir run = {.lock = -1};
-    int64_t *steps;
-    int n;
-    *step = -1;
-    TRY(file_join(run.checkpoints, path, "checkpoints"));
-    TRY(list_steps(run.checkpoints, &steps, &n));
-    enum sotto_status st = SOTTO_OK;
-    if (n) {
-        *step = steps[n - 1];
-        st = name_complete(&run, *step, folder);
-    }
-    free(steps);
-    return st;
-}
-
-enum sotto_status checkpoint_count(const char *path, int *n)
-{
-    char folder[FILE_PATH_ROOM];
-    int64_t *steps;
-    TRY(file_join(folder, path, "checkpoints"));
-    TRY(list_steps(folder, &steps, n));
-    free(steps);
-    return SOTTO_OK;
-}
-
-enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
-                                    char folder[FILE_PATH_ROOM])
-{
-    struct rundir run = {.lock = -1};
-    int64_t *steps;
-    int n, i;
-    *step = -1;
-    TRY(file_join(run.checkpoints, path, "checkpoints"));
-    TRY(list_steps(run.checkpoints, &steps, &n));
-    enum sotto_status st = SOTTO_OK;
-    for (i = n - 1; i >= 0; i--) {
-        st = name_complete(&run, steps[i], folder);
-        if (st == SOTTO_OK)
-            st = checkpoint_check(folder);
-        if (st == SOTTO_OK || st == SOTTO_ENOMEM) /* the latter is no fault of the checkpoint's */
-            break;
-        if (say)
-            log_warn("checkpoint %s is passed over: %s", folder, sotto_error());
-    }
-    if (i >= 0)
-        *step = steps[i];
-    else if (n > 0)
-        st = fail_in(st, "no checkpoint in %s can be read: ", run.checkpoints);
-    free(steps);
-    return st;
-}
-
 enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int64_t step)
 {
     assert(step >= 0);
@@ -418,30 +312,39 @@ static enum sotto_status put_in_place(const char *partial, const char *complete)
     return fail_errno(SOTTO_EIO, "cannot rename %s to %s", partial, complete);
 }
 
-/* Takes the name of a complete checkpoint away before its files go. */
-static enum sotto_status drop(const struct rundir *run, int64_t step)
+/* Takes the name of a complete checkpoint away before its files go. `*dropped`: no reader holds the
+ * checkpoint. */
+static enum sotto_status drop(const struct rundir *run, int64_t step, bool *dropped)
 {
     char complete[FILE_PATH_ROOM], partial[FILE_PATH_ROOM];
-    TRY(name_complete(run, step, complete));
+    struct checkpoint_hold hold;
+    TRY(steps_folder(run->checkpoints, step, complete));
     TRY(name_partial(run, step, partial));
     TRY(file_remove_tree(partial));
-    if (rename(complete, partial) != 0)
-        return fail_errno(SOTTO_EIO, "cannot rename %s to %s", complete, partial);
-    return file_remove_tree(partial);
+    *dropped = checkpoint_take(&hold, complete);
+    if (!*dropped)
+        return SOTTO_OK;
+    const enum sotto_status st =
+        rename(complete, partial) == 0
+            ? SOTTO_OK
+            : fail_errno(SOTTO_EIO, "cannot rename %s to %s", complete, partial);
+    checkpoint_release(&hold);
+    return st == SOTTO_OK ? file_remove_tree(partial) : st;
 }
 
 static enum sotto_status prune(const struct rundir *run, int64_t newest, int keep)
 {
     int64_t *steps;
     int n, left;
-    TRY(list_steps(run->checkpoints, &steps, &n));
+    TRY(steps_list(run->checkpoints, &steps, &n));
     enum sotto_status st = SOTTO_OK;
     left = n;
     for (int i = 0; i < n && left > keep && st == SOTTO_OK; i++) {
+        bool dropped = false;
         if (steps[i] == newest)
             continue;
-        st = drop(run, steps[i]);
-        left--;
+        st = drop(run, steps[i], &dropped);
+        left -= dropped;
     }
     free(steps);
     return st;
@@ -469,7 +372,7 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
 {
     assert(c->open);
     char complete[FILE_PATH_ROOM];
-    enum sotto_status st = name_complete(c->run, c->step, complete);
+    enum sotto_status st = steps_folder(c->run->checkpoints, c->step, complete);
     if (st == SOTTO_OK)
         st = sync_files(c->folder);
     if (st == SOTTO_OK)

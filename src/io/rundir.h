@@ -13,12 +13,8 @@
 
 #include "base/file.h"
 #include "base/status.h"
-
-/* The fp32 parameters of a checkpoint whose model.safetensors has them in fewer bits. */
-#define CHECKPOINT_PARAMETERS "parameters.safetensors"
-
-/* The names and sizes of a checkpoint's files. */
-#define CHECKPOINT_LIST "files.txt"
+#include "io/steps.h"
+#include "io/whole.h"
 
 /* What rundir_open has made, which a start that is refused takes away again. */
 struct rundir_made {
@@ -65,9 +61,9 @@ struct checkpoint {
 enum sotto_status checkpoint_begin(struct checkpoint *c, struct rundir *run, int64_t step);
 
 /* Syncs the files, gives the folder its final name (in c->folder afterwards), then removes all but
- * the `keep` checkpoints of the highest steps (0: keeps all; this one is always kept) and what
- * crashes have left behind. On failure the partial folder is gone and earlier checkpoints are as
- * they were. */
+ * the `keep` checkpoints of the highest steps (0: keeps all; this one is always kept, and one that
+ * is held until it is not) and what crashes have left behind. On failure the partial folder is gone
+ * and earlier checkpoints are as they were. */
 enum sotto_status checkpoint_commit(struct checkpoint *c, int keep);
 void checkpoint_abort(struct checkpoint *c);
 
@@ -77,26 +73,6 @@ enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *
 
 /* Goes on in another run folder: what is written already is copied there and removed here. */
 enum sotto_status checkpoint_move(struct checkpoint *c, struct rundir *to);
-
-/* The complete checkpoint of the highest step under the run folder `path`, which needs no lock;
- * `*step` is -1 if there is none. */
-enum sotto_status checkpoint_latest(const char *path, int64_t *step, char folder[FILE_PATH_ROOM]);
-
-/* The same of those that can be read. One that cannot is passed over, and with `say` a warning
- * tells why; an error if there are some and none can be read. */
-enum sotto_status checkpoint_newest(const char *path, bool say, int64_t *step,
-                                    char folder[FILE_PATH_ROOM]);
-
-/* How many complete checkpoints there are under the run folder `path`. */
-enum sotto_status checkpoint_count(const char *path, int *n);
-
-/* Whether the checkpoint's files are there, no shorter than they were written, and of the form that
- * they should have, with tensors of numbers. One without a list of its files, from before there
- * were any, is checked as far as that goes. */
-enum sotto_status checkpoint_check(const char *folder);
-
-/* Writes the list of the files that are in the folder. */
-enum sotto_status checkpoint_list(const char *folder);
 
 /* Gives the files of a checkpoint folder that make a Hugging Face model (model.safetensors and
  * config.json, and others where they exist), and the configuration that it was made with, names in

@@ -1,14 +1,16 @@
 /* Whether a checkpoint can be read: what a full disk, a copy that was cut short or a file system
  * after a power failure may have done to it. */
 #define _GNU_SOURCE /* fstatat, open_memstream */
+#include "io/whole.h"
+
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/option.h"
-#include "io/rundir.h"
 #include "io/safetensors.h"
 
 /* The header must parse, the file have the size that it declares, and numbers be numbers. */

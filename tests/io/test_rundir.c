@@ -173,6 +173,113 @@ static void publishes_links(void **state)
     rundir_close(&run);
 }
 
+/* A checkpoint without tensors that can be read. */
+static void commit_whole(struct rundir *run, int64_t step, int keep)
+{
+    static const char tensors[] = "\2\0\0\0\0\0\0\0{}";
+    struct checkpoint c;
+    char path[FILE_PATH_ROOM];
+    assert_ok(checkpoint_begin(&c, run, step));
+    put_text(c.folder, "config.json", "{}");
+    put_text(c.folder, "sotto.ini", "[train]\n");
+    for (int i = 0; i < 2; i++) {
+        assert_ok(file_join(path, c.folder, i ? "state.safetensors" : "model.safetensors"));
+        assert_ok(file_write(path, tensors, sizeof tensors - 1));
+    }
+    assert_ok(checkpoint_list(c.folder));
+    assert_ok(checkpoint_commit(&c, keep));
+}
+
+static void held_while_read(void **state)
+{
+    (void)state;
+    struct rundir run;
+    struct checkpoint_hold hold, other;
+    char folder[FILE_PATH_ROOM];
+    int64_t step;
+    assert_ok(rundir_open(&run, at("held")));
+    assert_ok(checkpoint_hold_newest(&hold, run.path, true, &step, folder));
+    assert_true(step == -1 && hold.file == -1); /* there is none */
+    commit_whole(&run, 1, 1);
+    assert_ok(checkpoint_hold_newest(&hold, run.path, true, &step, folder));
+    assert_int_equal(step, 1);
+    assert_ok(checkpoint_hold_one(&other, folder));
+    for (step = 2; step <= 4; step++)
+        commit_whole(&run, step, 1);
+    assert_false(file_exists(at("held/checkpoints/step-00000003")));
+    checkpoint_release(&other);
+    commit_whole(&run, 5, 1);
+    assert_ok(checkpoint_check(folder));
+    checkpoint_release(&hold);
+    checkpoint_release(&hold);
+    commit_whole(&run, 6, 1);
+    assert_false(file_exists(folder));
+    assert_fails(checkpoint_hold_one(&hold, folder), SOTTO_EIO, "is not there any more");
+    assert_latest(run.path, 6);
+    rundir_close(&run);
+}
+
+/* Another process saves all the time, and removes what a reader may be about to read. */
+static void held_beside_a_writer(void **state)
+{
+    (void)state;
+    struct rundir run;
+    int64_t step, before = 0;
+    assert_ok(rundir_open(&run, at("beside")));
+    commit_whole(&run, 1, 1);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        alarm(30);
+        for (int64_t i = 2;; i++)
+            commit_whole(&run, i, 1);
+    }
+    while (before < 200 && waitpid(child, NULL, WNOHANG) == 0) {
+        struct checkpoint_hold hold;
+        char folder[FILE_PATH_ROOM];
+        assert_ok(checkpoint_hold_newest(&hold, run.path, true, &step, folder));
+        assert_true(step >= before && hold.file >= 0);
+        assert_ok(checkpoint_check(folder));
+        checkpoint_release(&hold);
+        before = step;
+    }
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    assert_true(before >= 200);
+    rundir_close(&run);
+}
+
+static void names_of_checkpoints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *run;
+        int64_t step;
+    } cases[] = {
+        {"runs/a/checkpoints/step-00000012", "runs/a", 12},
+        {"/a//checkpoints//step-1234567890//", "/a", 1234567890},
+        {"checkpoints/step-00000000", ".", 0},
+        {"/checkpoints/step-00000001/", "/", 1},
+        {"../checkpoints/step-00000001", "..", 1},
+        {"/step-00000003", "", 3},
+        {"step-00000003", "", 3},
+        {"kept/step-00000003", "", 3},
+        {"mycheckpoints/step-00000003", "", 3},
+        {"a/checkpoints", "", -1},
+        {"a/checkpoints/step-3", "", -1},
+        {"a/checkpoints/step-00000003/best", "", -1},
+        {"/", "", -1},
+        {"", "", -1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char run[FILE_PATH_ROOM];
+        int64_t step;
+        assert_true(steps_named(cases[i].path, &step, run) == (cases[i].step >= 0));
+        assert_int_equal(step, cases[i].step);
+        assert_string_equal(run, cases[i].run);
+    }
+}
+
 static void one_writer_at_a_time(void **state)
 {
     (void)state;
@@ -283,6 +390,9 @@ int main(void)
         cmocka_unit_test(the_same_step_again),
         cmocka_unit_test(names_that_are_taken),
         cmocka_unit_test(publishes_links),
+        cmocka_unit_test(held_while_read),
+        cmocka_unit_test(held_beside_a_writer),
+        cmocka_unit_test(names_of_checkpoints),
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(discarded),
         cmocka_unit_test(discarded_by_another),
