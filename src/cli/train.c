@@ -160,24 +160,26 @@ static void print_way_on(const struct run *run, enum sotto_status st, FILE *to)
     status_raise(&cause);
 }
 
-static void last_word(void *arg, const struct run *run, enum sotto_status st)
-{
-    (void)arg;
-    const char *gone = run->cluster.mpi ? mpi_lost(run->cluster.mpi) : NULL;
-    if (gone)
-        fprintf(stderr, "sotto: %s is gone\n", gone);
-    print_way_on(run, gone ? SOTTO_EPEER : st, stderr);
-}
-
 /* What a signal makes this process say, ready before one comes. */
 struct signal_words {
     struct progress progress; /* first: it is what the watcher's functions get */
     void (*saved)(void *arg, int64_t step, const char *folder); /* progress's */
     const struct run *run;
     struct stop_words said[2]; /* by turns: a handler may still be reading the one before */
-    char asked[2][2 * FILE_PATH_ROOM], gone[2][4 * FILE_PATH_ROOM];
+    struct stop_words over;    /* once the run has been stopped and saved */
+    bool stopped;
+    char asked[2][2 * FILE_PATH_ROOM], gone[2][4 * FILE_PATH_ROOM], saved_text[2 * FILE_PATH_ROOM];
     int turn;
 };
+
+static void last_word(void *arg, const struct run *run, enum sotto_status st)
+{
+    const struct signal_words *w = arg;
+    const char *gone = run->cluster.mpi && !w->stopped ? mpi_lost(run->cluster.mpi) : NULL;
+    if (gone)
+        fprintf(stderr, "sotto: %s is gone\n", gone);
+    print_way_on(run, w->stopped ? SOTTO_ESTOPPED : gone ? SOTTO_EPEER : st, stderr);
+}
 
 /* Rank 0 says who is gone, or rank 1 where that is rank 0. */
 static const char *find_lost(const void *arg)
@@ -252,6 +254,42 @@ static void tell_saved(void *arg, int64_t step, const char *folder)
     struct signal_words *w = arg;
     w->saved(&w->progress, step, folder);
     set_words(w, folder);
+}
+
+/* The same rank says that the run is saved. */
+static const char *find_saved(const void *arg)
+{
+    const char *name = find_lost(arg);
+    return name && *name ? "the run" : name;
+}
+
+static void write_over(const struct run *run, FILE *out)
+{
+    if (!run_keeps(run)) {
+        fputs(" was stopped, and nothing is saved\n", out);
+        return;
+    }
+    fputs(" was stopped and is saved, without a report: ", out);
+    resume_plainly(run, out);
+    put_lacking(run, " (", ")", out);
+    fputs(" goes on with it\n", out);
+}
+
+/* From here on a launcher may kill a rank whose report takes long, and then ask the others to end:
+ * nothing of the run is lost. */
+static void tell_stopped_run(void *arg)
+{
+    struct signal_words *w = arg;
+    FILE *text = fmemopen(w->saved_text, sizeof w->saved_text - 1, "w");
+    if (text) {
+        write_over(w->run, text);
+        fclose(text);
+    }
+    if (w->run->cluster.mpi)
+        w->over = (struct stop_words){
+            .gone = w->saved_text, .lost = find_saved, .arg = w->run->cluster.mpi};
+    w->stopped = true;
+    stop_words(&w->over);
 }
 
 /* A length that is given takes the place of the one there was, in whatever unit that was. */
@@ -375,6 +413,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     struct run_watch watch = progress_watch(&words.progress);
     words.saved = watch.saved;
     watch.saved = tell_saved;
+    watch.stopped = tell_stopped_run;
     watch.stop = stop_watch();
     watch.failed = last_word;
     watch.program = c->program;

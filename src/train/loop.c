@@ -232,6 +232,13 @@ static enum sotto_status begin(struct loop *l, bool *stop)
     return SOTTO_OK;
 }
 
+static void tell_stopped(const struct loop *l)
+{
+    const struct run *run = l->t->run;
+    if (l->t->step < l->t->rounds && run->watch.stopped && (loop_leads(l) || run->cluster.mpi))
+        run->watch.stopped(run->watch.arg);
+}
+
 enum sotto_status loop_end(struct loop *l)
 {
     struct trainer *t = l->t;
@@ -240,7 +247,8 @@ enum sotto_status loop_end(struct loop *l)
     TRY(loop_tell_reported(l, true));
     if (t->step != l->saved)
         TRY(loop_save(l));
-    TRY(count_groups(t));
+    TRY(count_groups(t)); /* which rank 0 comes to when the checkpoint is complete */
+    tell_stopped(l);
     return loop_conclude(l);
 }
 

@@ -58,6 +58,9 @@ struct run_watch {
     void (*step)(void *arg, const struct run_step *s);
     void (*evaluated)(void *arg, int64_t step, const struct evaluation *e);
     void (*saved)(void *arg, int64_t step, const char *folder);
+    /* (optional) In each process: all workers have agreed to stop, and the run is saved; what
+     * follows is its report. */
+    void (*stopped)(void *arg);
     void *arg;
     const atomic_int *stop; /* (optional) non-zero: finish this round, save and return */
     /* (optional) Under MPI, before a failure ends the processes of all ranks: the last word, of the

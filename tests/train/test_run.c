@@ -27,7 +27,7 @@ struct watcher {
     int64_t stop_at; /* -1: never */
     atomic_int stop;
     uint64_t hash[N + 1]; /* after each step */
-    int steps, evaluations, saves;
+    int steps, evaluations, saves, stops;
     double loss, least_eta;
     size_t memory[N + 1]; /* the account's highest total after each step */
     struct run_result result;
@@ -68,15 +68,30 @@ static void on_saved(void *arg, int64_t step, const char *folder)
 static enum sotto_status train(const struct run_config *c, struct watcher *w, int64_t stop_at)
 {
     struct run run;
+static void on_stopped(void *arg)
+{
+    struct watcher *w = arg;
+    int64_t step;
+    char folder[FILE_PATH_ROOM];
+    assert_ok(checkpoint_newest(w->run->config.train.out, false, &step, folder));
+    assert_true(step >= w->stop_at || !run_keeps(w->run));
+    w->stops++;
+}
+
     *w = (struct watcher){.run = &run, .stop_at = stop_at};
-    struct run_watch watch = {
-        .step = on_step, .evaluated = on_evaluated, .saved = on_saved, .arg = w, .stop = &w->stop};
+    struct run_watch watch = {.step = on_step,
+                              .evaluated = on_evaluated,
+                              .saved = on_saved,
+                              .stopped = on_stopped,
+                              .arg = w,
+                              .stop = &w->stop};
     TRY(run_open(&run, c, &watch));
     enum sotto_status st = run_train(&run);
     w->result = run.result;
     w->result.worker = NULL;
     run_close(&run);
     return st;
+    assert_int_equal(w->stops, st == SOTTO_ESTOPPED);
 }
 
 /* The state that the newest checkpoint holds, which must be that of step k. */
