@@ -17,6 +17,7 @@ struct train_command {
     struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */
     bool dry_run;
     const char *program;
+    const char *from;   /* a checkpoint to go on from in another folder; NULL: none */
     struct comm *world; /* of MPI, where a run is gone on with: rank 0 alone need have its folder */
 };
 
@@ -308,20 +309,50 @@ static bool is_bare(const struct run_config *c)
     return strcmp(c->train.out, "run") == 0 && !*c->data.train && c->train.oracle == ORACLE_MODEL;
 }
 
+/* Whether the command line or the file says where the run is to lie. */
+static bool says_out(const struct run_config *c, const struct command_line *line)
+{
+    bool says = strcmp(c->train.out, "run") != 0;
+    for (int i = 0; i < line->argc && strcmp(line->argv[i], "--") != 0; i++)
+        says |= strncmp(line->argv[i], "--out=", 6) == 0 ||
+                strncmp(line->argv[i], "--train.out=", 12) == 0 ||
+                strcmp(line->argv[i], "--out") == 0 || strcmp(line->argv[i], "--train.out") == 0;
+    return says;
+}
+
+/* Reads what the run, or the one checkpoint of it that is named, was made with. */
+static enum sotto_status read_before(struct train_command *t, const struct command_line *line,
+                                     struct run_config *before, bool *found)
+{
+    const struct run_config *c = &t->run;
+    const char *folder = line->folder;
+    const bool says = says_out(c, line);
+    char run[FILE_PATH_ROOM];
+    int64_t step;
+    if (folder && steps_named(folder, &step, run)) {
+        bool from;
+        TRY(resume_config_at(before, t->world, folder, says ? c->train.out : "", &from));
+        t->from = from ? folder : NULL;
+        *found = true;
+        return SOTTO_OK;
+    }
+    if (folder && says && strcmp(c->train.out, folder) != 0)
+        return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder,
+                    c->train.out);
+    return resume_config(before, t->world, folder ? folder : c->train.out, found);
+}
+
 /* The run's own configuration first, then the file and the options. */
 static enum sotto_status put_beneath(struct train_command *t, struct command_line *line)
 {
     struct run_config *c = &t->run;
     const char *folder = line->folder;
     bool found = false;
-    if (folder && strcmp(c->train.out, "run") != 0 && strcmp(c->train.out, folder) != 0)
-        return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder,
-                    c->train.out);
     struct run_config *before = malloc(sizeof *before);
     if (!before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     enum sotto_status st;
-    TRY_DONE(resume_config(before, t->world, folder ? folder : c->train.out, &found));
+    TRY_DONE(read_before(t, line, before, &found));
     if (folder && !found)
         TRY_DONE(rundir_unused(folder)); /* its first checkpoint may be on its way */
     if (folder && !found)
@@ -389,9 +420,9 @@ static enum sotto_status beneath(void *config, struct command_line *line)
     return end_ranks(t, put_beneath(t, line));
 }
 
-static enum sotto_status plan(struct run *run, const struct run_config *config)
+static enum sotto_status plan(struct run *run, const struct train_command *c)
 {
-    TRY(run_plan(run, config));
+    TRY(run_plan(run, &c->run, c->from));
     enum sotto_status st = run->cluster.leads ? plan_print(run) : SOTTO_OK;
     run_close(run);
     return st;
@@ -417,6 +448,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     watch.stop = stop_watch();
     watch.failed = last_word;
     watch.program = c->program;
+    watch.from = c->from;
     TRY(run_open(run, &c->run, &watch));
     if (run->cluster.mpi)
         mpi_know_lines(run->cluster.mpi);
@@ -454,7 +486,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     struct run *run = malloc(sizeof *run); /* half a megabyte */
     (void)words, (void)n_words;
     enum sotto_status st = !run         ? fail(SOTTO_ENOMEM, "no memory for a run")
-                           : c->dry_run ? plan(run, &c->run)
+                           : c->dry_run ? plan(run, c)
                                         : train(run, c);
     st = end_ranks(c, st);
     free(run);
@@ -469,6 +501,7 @@ const struct command command_train = {
     .usage = "[CONFIG.ini] [--resume RUN] [--key=value ...]",
     .example = "  sotto train --out=my-run --data.train=book.txt --steps=500\n"
                "  sotto train --resume my-run\n"
+               "  sotto train --resume my-run/checkpoints/step-00000500 --out=other\n"
                "  sotto train my.ini --workers=4 --strategy=zero1\n"
                "  mpirun -n 4 sotto train my.ini --strategy=fsdp\n"
                "  sotto train my.ini --workers=8 --nodes=8 --time=virtual \\\n"

@@ -32,14 +32,14 @@ static bool stays(const char *line, size_t length, int64_t resume_step)
     return keep;
 }
 
-/* Rewrites the file without the lines that do not stay. */
-static enum sotto_status rewind_to(const char *path, int64_t resume_step)
+/* Writes the lines of `from` that stay to `path`, which may be the same file. */
+static enum sotto_status rewind_to(const char *from, const char *path, int64_t resume_step)
 {
     struct file_map old;
     struct file_draft draft;
-    if (!file_exists(path))
+    if (!file_exists(from))
         return SOTTO_OK;
-    TRY(file_map_open(&old, path));
+    TRY(file_map_open(&old, from));
     enum sotto_status st = file_draft_open(&draft, path);
     const char *p = (const char *)old.data, *end = p ? p + old.size : p;
     size_t dropped = 0;
@@ -52,7 +52,7 @@ static enum sotto_status rewind_to(const char *path, int64_t resume_step)
             dropped++;
         p += length;
     }
-    if (st == SOTTO_OK && dropped)
+    if (st == SOTTO_OK && (dropped || strcmp(from, path) != 0))
         st = file_commit(&draft);
     else
         file_abort(&draft);
@@ -65,12 +65,20 @@ enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t re
     *m = (struct metrics){.file = -1, .events.file = -1};
     TRY(file_join(m->path, folder, "metrics.jsonl"));
     TRY(file_make_directories(folder));
-    TRY(rewind_to(m->path, resume_step));
+    TRY(rewind_to(m->path, m->path, resume_step));
     TRY(file_open(&m->file, m->path, O_WRONLY | O_CREAT | O_APPEND));
     enum sotto_status st = tfevents_open(&m->events, folder, wall_time(), resume_step + 1);
     if (st != SOTTO_OK)
         metrics_close(m);
     return st;
+}
+
+enum sotto_status metrics_copy(const char *from, const char *to, int64_t step)
+{
+    char theirs[FILE_PATH_ROOM], ours[FILE_PATH_ROOM];
+    TRY(file_join(theirs, from, "metrics.jsonl"));
+    TRY(file_join(ours, to, "metrics.jsonl"));
+    return file_exists(ours) ? SOTTO_OK : rewind_to(theirs, ours, step);
 }
 
 void metrics_close(struct metrics *m)

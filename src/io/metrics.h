@@ -32,6 +32,10 @@ struct metrics {
 enum sotto_status metrics_open(struct metrics *m, const char *folder, int64_t resume_step);
 void metrics_close(struct metrics *m);
 
+/* Copies the lines of `from`/metrics.jsonl up to that step to the folder `to`, unless that has
+ * metrics, or `from` has none. */
+enum sotto_status metrics_copy(const char *from, const char *to, int64_t step);
+
 void metrics_begin(struct metrics *m, int64_t step);
 void metrics_put(struct metrics *m, const char *name, double value); /* NaN and infinities: null */
 void metrics_put_int(struct metrics *m, const char *name, int64_t value);

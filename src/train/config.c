@@ -19,8 +19,10 @@ static const struct option train_options[] = {
     OPTION_ENUM(S, head, "auto", head_names,
                 "the classifier of such a model over images; auto: new where it has another number "
                 "of classes than the data, or none"),
-    OPTION_BOOL(S, resume, "false",
-                "go on from the newest checkpoint in `out`, or in the folder named behind it"),
+    OPTION_BOOL(
+        S, resume, "false",
+        "go on from the newest checkpoint in `out`, or in the folder named behind it, or from the "
+        "checkpoint named there"),
     OPTION_LONG(
         S, steps, "-1", -1, 1e15,
         "rounds (updates of the parameters); -1: 1000, or no limit where tokens, samples or "

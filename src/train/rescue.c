@@ -61,24 +61,42 @@ void rescue_parent(const char *path, char out[FILE_PATH_ROOM])
         strcpy(out, ".");
 }
 
-bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM])
+bool rescue_place_at(const char *path, int number, char folder[FILE_PATH_ROOM])
 {
     char parent[FILE_PATH_ROOM];
     rescue_parent(path, parent);
     const char *const places[] = {parent,           ".",        getenv("HOME"),
                                   getenv("TMPDIR"), "/var/tmp", "/tmp"};
-    while (r->place < (int)(sizeof places / sizeof *places)) {
-        const char *place = places[r->place++];
-        char *full = place && *place ? realpath(place, NULL) : NULL;
-        const bool fits = full && strlen(full) < FILE_PATH_ROOM && access(full, W_OK | X_OK) == 0 &&
-                          available_disk(full).bytes > bytes;
-        if (fits)
-            strcpy(folder, full);
-        free(full);
-        if (fits)
+    if (number >= (int)(sizeof places / sizeof *places))
+        return false;
+    const char *place = places[number];
+    char *full = place && *place ? realpath(place, NULL) : NULL;
+    snprintf(folder, FILE_PATH_ROOM, "%s", full && strlen(full) < FILE_PATH_ROOM ? full : "");
+    free(full);
+    return true;
+}
+
+bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM])
+{
+    while (rescue_place_at(path, r->place, folder)) {
+        r->place++;
+        if (*folder && access(folder, W_OK | X_OK) == 0 && available_disk(folder).bytes > bytes)
             return true;
     }
     return false;
+}
+
+enum sotto_status rescue_name(const char *path, const char *folder, int number,
+                              char out[FILE_PATH_ROOM])
+{
+    char parent[FILE_PATH_ROOM], name[FILE_PATH_ROOM], whole[FILE_PATH_ROOM + 32];
+    rescue_parent(path, parent);
+    const size_t skip =
+        strcmp(parent, ".") == 0 && strncmp(path, "./", 2) != 0 ? 0 : strlen(parent);
+    snprintf(name, sizeof name, "%s", path + skip + strspn(path + skip, "/"));
+    name[strcspn(name, "/")] = '\0';
+    snprintf(whole, sizeof whole, number > 1 ? "%s-rescued-%d" : "%s-rescued", name, number);
+    return file_join(out, folder, whole);
 }
 
 static const char *last_name(const char *path)

@@ -11,7 +11,7 @@
 struct rescue {
     double until; /* real time at which the waiting ends; 0: it has not begun */
     double pause; /* seconds before the next try */
-    int place;    /* the next folder of rescue_place */
+    int place;    /* number of the next folder of rescue_place */
 };
 
 /* Waits after a write that failed, for the reason in sotto_error(), which it keeps: true: it is to
@@ -19,9 +19,19 @@ struct rescue {
  * saved: "step 300". */
 bool rescue_wait(struct rescue *r, const atomic_int *stop, const char *what);
 
-/* The next folder that can be written and has room for so many bytes: the parent of `path`, the
- * current folder, HOME, TMPDIR, /var/tmp and /tmp, by its full name; false: there is none left. */
+/* The folder of that number, by its full name, where `path` may be saved instead: the parent of
+ * `path`, the current folder, HOME, TMPDIR, /var/tmp and /tmp; "" where it is not there. False:
+ * there are no more. */
+bool rescue_place_at(const char *path, int number, char folder[FILE_PATH_ROOM]);
+
+/* The next folder of these that can be written and has room for so many bytes; false: there
+ * is none left. */
 bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[FILE_PATH_ROOM]);
+
+/* The name in `folder` of what is saved there instead of the run in `path`: "FOLDER/RUN-rescued",
+ * with its number after it from the second on. */
+enum sotto_status rescue_name(const char *path, const char *folder, int number,
+                              char out[FILE_PATH_ROOM]);
 
 /* The folder that a file or folder lies in, which may itself be gone. */
 void rescue_parent(const char *path, char out[FILE_PATH_ROOM]);

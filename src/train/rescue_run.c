@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* realpath */
 #include "train/rescue_run.h"
 
 #include <stdlib.h>
@@ -20,24 +21,28 @@ static void close_elsewhere(struct run *run)
     run->elsewhere = NULL;
 }
 
-/* "FOLDER/RUN-rescued", or with a number after it, which is not there yet. */
+/* The first that is not there yet. */
 static enum sotto_status name_elsewhere(const struct run *run, const char *folder,
                                         char out[FILE_PATH_ROOM])
 {
-    char parent[FILE_PATH_ROOM], name[FILE_PATH_ROOM], whole[FILE_PATH_ROOM + 32];
-    const char *path = run->dir.path;
-    rescue_parent(path, parent);
-    const size_t skip =
-        strcmp(parent, ".") == 0 && strncmp(path, "./", 2) != 0 ? 0 : strlen(parent);
-    snprintf(name, sizeof name, "%s", path + skip + strspn(path + skip, "/"));
-    name[strcspn(name, "/")] = '\0';
     for (int i = 1; i < 1000; i++) {
-        snprintf(whole, sizeof whole, i > 1 ? "%s-rescued-%d" : "%s-rescued", name, i);
-        TRY(file_join(out, folder, whole));
+        TRY(rescue_name(run->dir.path, folder, i, out));
         if (!file_exists(out))
             return SOTTO_OK;
     }
-    return fail(SOTTO_EIO, "%s has too many folders %s-rescued", folder, name);
+    return fail(SOTTO_EIO, "%s has too many folders for %s", folder, run->dir.path);
+}
+
+/* Says in the other folder whose it is. */
+static enum sotto_status write_owner(const struct run *run)
+{
+    char path[FILE_PATH_ROOM], *full = realpath(run->dir.path, NULL);
+    enum sotto_status st = file_join(path, run->elsewhere->path, RESCUE_OWNER);
+    const char *owner = full ? full : run->dir.path;
+    if (st == SOTTO_OK)
+        st = file_write(path, owner, strlen(owner));
+    free(full);
+    return st;
 }
 
 static enum sotto_status open_elsewhere(struct run *run, const char *folder)
@@ -48,10 +53,10 @@ static enum sotto_status open_elsewhere(struct run *run, const char *folder)
     if (!run->elsewhere)
         return fail(SOTTO_ENOMEM, "no memory for a folder");
     const enum sotto_status st = rundir_open(run->elsewhere, path);
-    if (st != SOTTO_OK) {
-        free(run->elsewhere);
-        run->elsewhere = NULL;
-    }
+    if (st == SOTTO_OK)
+        return write_owner(run);
+    free(run->elsewhere);
+    run->elsewhere = NULL;
     return st;
 }
 

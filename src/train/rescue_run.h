@@ -4,6 +4,9 @@
 
 #include "train/run.h"
 
+/* The file in the other folder that names the run's own. */
+#define RESCUE_OWNER "rescued.txt"
+
 /* A part of writing a checkpoint, into c->folder; it may be done again, there or in another one. */
 typedef enum sotto_status rescue_part(void *arg, struct checkpoint *c);
 

@@ -7,6 +7,7 @@
 #include "comm/mpi/mpi.h"
 #include "train/lend.h"
 #include "train/paths.h"
+#include "train/rescue_find.h"
 
 void resume_keep(struct run_config *config)
 {
@@ -31,11 +32,12 @@ enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const ch
 }
 
 enum sotto_status resume_find(struct comm *mpi, const char *folder, bool say, int64_t *step,
-                              char checkpoint[FILE_PATH_ROOM])
+                              char checkpoint[FILE_PATH_ROOM], struct checkpoint_hold *hold)
 {
     *step = -1;
+    hold->file = -1;
     if (!mpi || mpi->rank == 0)
-        TRY(checkpoint_newest(folder, say, step, checkpoint));
+        TRY(rescue_newest(hold, folder, say, step, checkpoint));
     if (!mpi)
         return SOTTO_OK;
     struct {
@@ -50,18 +52,71 @@ enum sotto_status resume_find(struct comm *mpi, const char *folder, bool say, in
     return SOTTO_OK;
 }
 
+static enum sotto_status check_out_room(const struct run_config *c, const char *folder)
+{
+    if (strlen(folder) >= sizeof c->train.out)
+        return fail(SOTTO_EINVAL, "%s is too long a path", folder);
+    return SOTTO_OK;
+}
+
 enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const char *folder,
                                 bool *found)
 {
     char checkpoint[FILE_PATH_ROOM];
+    struct checkpoint_hold hold;
     int64_t step;
     *found = false;
-    if (strlen(folder) >= sizeof out->train.out)
-        return fail(SOTTO_EINVAL, "%s is too long a path", folder);
-    TRY(resume_find(mpi, folder, false, &step, checkpoint));
+    TRY(check_out_room(out, folder));
+    TRY(resume_find(mpi, folder, false, &step, checkpoint, &hold));
     if (step < 0)
         return SOTTO_OK;
     *found = true;
+    const enum sotto_status st = resume_read(out, mpi, checkpoint);
+    checkpoint_release(&hold);
+    TRY(st);
+    strcpy(out->train.out, folder);
+    out->train.resume = true;
+    return SOTTO_OK;
+}
+
+/* In its own run's folder a checkpoint is gone on from as the newest that can be read. */
+static enum sotto_status check_is_newest(struct comm *mpi, const char *checkpoint, int64_t step,
+                                         const char *run)
+{
+    char newest[FILE_PATH_ROOM];
+    struct checkpoint_hold hold;
+    int64_t last;
+    TRY(resume_find(mpi, run, false, &last, newest, &hold));
+    checkpoint_release(&hold);
+    if (last < step && (!mpi || mpi->rank == 0))
+        TRY(fail_in(checkpoint_check(checkpoint), "%s cannot be read: ", checkpoint));
+    if (last <= step)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "the run in %s has gone on from there to step %lld: `sotto train --resume %s "
+                "--out=FOLDER` goes on from step %lld in another folder and leaves that run as it "
+                "is; `sotto train --resume %s` goes on from step %lld",
+                run, (long long)last, checkpoint, (long long)step, run, (long long)last);
+}
+
+enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, const char *checkpoint,
+                                   const char *folder, bool *from)
+{
+    char run[FILE_PATH_ROOM];
+    int64_t step;
+    bool found;
+    steps_named(checkpoint, &step, run);
+    *from = *folder && strcmp(folder, run) != 0;
+    if (!*from && !*run)
+        return fail(SOTTO_EINVAL,
+                    "%s is a checkpoint outside of a run's folder: --out=FOLDER says where to go "
+                    "on from it",
+                    checkpoint);
+    TRY(check_out_room(out, *from ? folder : run));
+    if (!*from) {
+        TRY(check_is_newest(mpi, checkpoint, step, run));
+        return resume_config(out, mpi, run, &found);
+    }
     TRY(resume_read(out, mpi, checkpoint));
     strcpy(out->train.out, folder);
     out->train.resume = true;
@@ -108,6 +163,12 @@ enum sotto_status resume_check_optim(const struct strategy_config *strategy,
                 before->momentum != 0 ? " with momentum" : "", reason);
 }
 
+/* Where the run lies that is gone on with. */
+static const char *place_before(const struct run *run)
+{
+    return run->watch.from ? run->watch.from : run->config.train.out;
+}
+
 static void refuse_one(void *arg, const char *key, const char *old_value, const char *new_value)
 {
     struct refusal *r = arg;
@@ -120,15 +181,15 @@ static void refuse_one(void *arg, const char *key, const char *old_value, const 
             continue; /* it was never asked for */
         if (strcmp(key, "optim.kind") == 0) {
             char where[FILE_PATH_ROOM + 16];
-            snprintf(where, sizeof where, "the run in %s", r->run->config.train.out);
+            snprintf(where, sizeof where, "the run in %s", place_before(r->run));
             r->st = resume_check_optim(&r->run->config.strategy, &r->run->before->optim,
                                        &r->run->config.optim, where);
             continue;
         }
         r->st =
             fail(SOTTO_EINVAL, "%s = %.200s: the run in %s has %s'%.200s' and keeps it, since %s",
-                 key, new_value, r->run->config.train.out, *old_value ? "" : "the default ",
-                 old_value, fixed[i].reason);
+                 key, new_value, place_before(r->run), *old_value ? "" : "the default ", old_value,
+                 fixed[i].reason);
     }
 }
 

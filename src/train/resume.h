@@ -16,15 +16,21 @@ void resume_keep(struct run_config *config);
 
 /* With `mpi` these are called by all of its ranks, and rank 0 alone reads the folder; NULL: this
  * process reads it. First the newest checkpoint of the run in `folder` that can be read, as
- * checkpoint_newest finds it; then the configuration that a checkpoint was made with. */
+ * checkpoint_hold_newest finds it, or a newer one that was saved elsewhere (rescue_newest), which
+ * rank 0 holds; then the configuration that a checkpoint was made with. */
 enum sotto_status resume_find(struct comm *mpi, const char *folder, bool say, int64_t *step,
-                              char checkpoint[FILE_PATH_ROOM]);
+                              char checkpoint[FILE_PATH_ROOM], struct checkpoint_hold *hold);
 enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const char *checkpoint);
 
 /* The configuration that goes on exactly with the run in `folder`: of its newest checkpoint that
  * can be read. Without a checkpoint `*found` is false and `out` stays as it is. */
 enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const char *folder,
                                 bool *found);
+
+/* The same for this checkpoint of a run, which goes on in `folder`. "": in the run's own, which is
+ * refused where the run has a newer checkpoint. `*from`: whether `folder` is another. */
+enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, const char *checkpoint,
+                                   const char *folder, bool *from);
 
 /* Refuses what the run that is gone on with (run->before) cannot change any more. */
 enum sotto_status resume_refuse(const struct run *run);

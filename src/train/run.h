@@ -68,6 +68,8 @@ struct run_watch {
     void (*failed)(void *arg, const struct run *run, enum sotto_status st);
     const char *program;     /* (optional) that goes on with the run; default: "sotto" */
     const char *calibration; /* (optional) file of measured times that several runs share */
+    const char *from; /* (optional) checkpoint in another folder that the run in train.out goes on
+                         from; it stays as it is */
 };
 
 /* What a worker reports in the end. */
@@ -117,6 +119,7 @@ struct run {
     float *start;       /* the parameters to begin with, until all workers have them */
     float *start_state; /* ... and what the model keeps beside them; NULL: nothing   */
     char checkpoint[FILE_PATH_ROOM];  /* to go on from; "": none */
+    struct checkpoint_hold hold;      /* rank 0's, of it, while the run is opened */
     struct run_config *before;        /* what that was made with; NULL: a new run */
     bool own_tokenizer;               /* it has one, which is taken whatever data.tokenizer says */
     struct state_file state;          /* of it, for all workers, until they have loaded it */
@@ -175,8 +178,8 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
                               const struct run_watch *watch, struct rundir *dir);
 
 /* The same for a look at what would be done: the folder is neither locked nor made nor written to,
- * and only run_close may follow. */
-enum sotto_status run_plan(struct run *run, const struct run_config *config);
+ * and only run_close may follow. `from`: as in struct run_watch. */
+enum sotto_status run_plan(struct run *run, const struct run_config *config, const char *from);
 void run_close(struct run *run);
 
 /* Whether a run would refuse its configuration: all that can be known before data are opened, and

@@ -14,6 +14,7 @@
 #include "train/null_oracle.h"
 #include "train/report.h"
 #include "train/resume.h"
+#include "train/take.h"
 #include "train/weights.h"
 
 static enum sotto_status agree_in(const struct option_section *asked, const void *loaded,
@@ -357,6 +358,14 @@ static enum sotto_status refuse_run(const struct train_config *t)
                 t->out, (long long)step);
 }
 
+/* Going on from a checkpoint in another folder wants one without a run, as a new run does. */
+static enum sotto_status begin_elsewhere(struct run *run)
+{
+    TRY(take_begin(run));
+    TRY(refuse_model(run->config.train.out));
+    return refuse_results(run->config.train.out);
+}
+
 /* Finds the checkpoint to go on from and what it was made with, in the folder that rank 0 alone
  * need have. */
 static enum sotto_status find_checkpoint(struct run *run)
@@ -365,10 +374,19 @@ static enum sotto_status find_checkpoint(struct run *run)
     struct comm *mpi = run->cluster.mpi;
     const bool leads = run->cluster.leads;
     int64_t step = -1;
-    if (t->resume)
-        TRY(resume_find(mpi, t->out, leads, &step, run->checkpoint));
-    else if (leads)
+    if (run->watch.from) {
+        char folder[FILE_PATH_ROOM];
+        steps_named(run->watch.from, &step, folder);
+        snprintf(run->checkpoint, sizeof run->checkpoint, "%s", run->watch.from);
+        for (size_t n = strlen(run->checkpoint); n > 1 && run->checkpoint[n - 1] == '/'; n--)
+            run->checkpoint[n - 1] = '\0';
+        if (leads)
+            TRY(begin_elsewhere(run));
+    } else if (t->resume) {
+        TRY(resume_find(mpi, t->out, leads, &step, run->checkpoint, &run->hold));
+    } else if (leads) {
         TRY(refuse_run(t));
+    }
     if (step < 0) {
         *run->checkpoint = '\0';
         if (leads)
@@ -480,10 +498,10 @@ static enum sotto_status open_all(struct run *run, bool touch)
     TRY_DONE(best_check(&run->config, run->valid != NULL));
     if (run->cluster.leads && run->before)
         resume_tell(run);
-    if (touch && run->cluster.leads &&
-        *run->checkpoint) /* a crash may have come between saving and publishing */
-        TRY_DONE(rundir_publish(&run->dir, run->checkpoint));
+    if (touch && run->cluster.leads && *run->checkpoint)
+        TRY_DONE(take_end(run));
 done:
+    checkpoint_release(&run->hold);
     if (st != SOTTO_OK) {
         rundir_discard(&run->dir);
         cluster_abort(&run->cluster, st);
@@ -497,7 +515,7 @@ static void begin(struct run *run, const struct run_config *config)
 {
     memset(run, 0, sizeof *run);
     run->config = *config;
-    run->dir.lock = -1;
+    run->dir.lock = run->hold.file = -1;
 }
 
 enum sotto_status run_open(struct run *run, const struct run_config *config,
@@ -519,15 +537,16 @@ enum sotto_status run_open_in(struct run *run, const struct run_config *config,
     return open_all(run, true);
 }
 
-enum sotto_status run_plan(struct run *run, const struct run_config *config)
+enum sotto_status run_plan(struct run *run, const struct run_config *config, const char *from)
 {
     begin(run, config);
+    run->watch.from = from;
     return open_all(run, false);
 }
 
 enum sotto_status run_check(const struct run_config *config)
 {
-    struct run run = {.config = *config, .dir.lock = -1};
+    struct run run = {.config = *config, .dir.lock = -1, .hold.file = -1};
     const struct train_config *t = &run.config.train;
     struct model_config *m = &run.config.model;
     enum sotto_status st;
@@ -575,5 +594,5 @@ void run_close(struct run *run)
     if (run->tokenizer)
         tokenizer_close(run->tokenizer);
     cluster_close(&run->cluster);
-    *run = (struct run){.dir.lock = -1};
+    *run = (struct run){.dir.lock = -1, .hold.file = -1};
 }

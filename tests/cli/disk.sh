@@ -87,6 +87,26 @@ done
 succeeds "${train[@]}" --out=whole --steps=30 --resume
 [ "$(state)" = "$resumed" ] || die "going on in another folder gave other bits"
 
+# The first folder takes the newest checkpoint over, once it can be written; one that was made before its own is passed over.
+succeeds "$sotto" train --resume disk/run --dry_run
+rescued=$scratch/run-rescued/checkpoints/step-00000030
+says "^step 30 was saved in $rescued when disk/run could not be written, which has step 20$"
+[ "$(ls disk/run/checkpoints)" = step-00000020 ] || die "a dry run wrote $(ls -A disk/run/checkpoints)"
+cp -r run-rescued kept
+succeeds "$sotto" train --resume disk/run
+says "^$rescued is copied to disk/run/checkpoints/step-00000030, and stays as it is$"
+says '^nothing is left to do: the run in disk/run has 30 steps already'
+[ "$(state)" = "$resumed" ] || die "a checkpoint that was copied: $(state), want $resumed"
+diff -r kept/checkpoints run-rescued/checkpoints || die "the other folder changed"
+succeeds "$sotto" train --resume disk/run
+! grep -q 'was saved in' out || die "step 30 twice: $(cat out)"
+rm -r disk/run
+succeeds "${train[@]}" --steps=5
+succeeds "$sotto" train --resume disk/run --steps=6 --dry_run
+says "^warning: step 30 in $scratch/run-rescued is passed over, since disk/run/checkpoints/step-00000005 was made after it: .*--resume "
+rm -r disk/run
+cp -r run-rescued disk/run # whole, for what follows
+
 mount -o remount,ro disk || exit 0
 fails_with "Read-only file system" "${train[@]}" --steps=40 --resume
 exit 0

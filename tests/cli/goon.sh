@@ -44,6 +44,28 @@ succeeds "${begin[@]}" --steps=15 --out=plain
 succeeds "$sotto" train --out=plain --resume --steps=40
 [ "$(state)" = "$want" ] || die "with --out: $(state), want $want"
 
+# An older checkpoint goes on in another folder, to the same bits, and its run stays as it is. In that run it would replace
+# the newer ones.
+older=whole/checkpoints/step-00000020
+find whole -printf '%p %s %T@\n' >before
+for out in "" --out=whole; do
+    fails_with "the run in whole has gone on from there to step 40: \`sotto train --resume $older --out=FOLDER\` goes on from step 20 in" \
+        "$sotto" train --resume $older $out
+done
+succeeds "$sotto" train --resume $older --out=fork --dry_run
+[ ! -e fork ] || die "a dry run made a folder"
+succeeds "$sotto" train --resume=$older/ --out=fork
+says "^$older is copied to fork/checkpoints/step-00000020, and stays as it is$"
+says '^resuming from fork/checkpoints/step-00000020$'
+[ "$(state)" = "$want" ] || die "from step 20: $(state), want $want"
+[ "$(grep -o '"step": [0-9]*' fork/metrics.jsonl)" = "$(grep -o '"step": [0-9]*' whole/metrics.jsonl)" ] || die "metrics of a fork"
+fails_with "fork already holds a run of 40 steps" "$sotto" train --resume $older --out=fork
+cp -r $older . && fails_with "is a checkpoint outside of a run's folder: --out=FOLDER says where" "$sotto" train --resume step-00000020
+find whole -printf '%p %s %T@\n' >after
+cmp before after || die "going on elsewhere changed the run"
+succeeds "$sotto" train --resume whole/checkpoints/step-00000040
+says '^nothing is left to do: the run in whole has 40 steps already'
+
 # Data that have become others under the same name are told of; the same ones are not.
 succeeds "$sotto" train --resume plain --steps=41
 ! grep -q 'training data' out || { cat out >&2; die "a warning about the same data"; }

@@ -28,6 +28,12 @@ while read -r name options <&3; do
     says "^resuming from $name/checkpoints/step-00000004\$"
     says '^rank 0 has sent its parameters \(0.1 MB\) to 1 of 2 ranks$'
     [ "$(state)" = "$want" ] || die "$name, rank 0 alone has the folder: $(state), want $want"
+    if [ $name = zero1 ]; then # an older checkpoint
+        older=$name/checkpoints/step-00000002
+        ends_with "has gone on from there to step 6: " "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume $older
+        succeeds "${mpirun[@]}" -n 2 ./apart "$sotto" train --resume $older --out=fork --steps=6
+        [ "$(state)" = "$want" ] || die "$name, from step 2: $(state), want $want"
+    fi
 done 3<<'end'
 zero1 --strategy.preset=zero1
 diloco --strategy=diloco --H=2

@@ -1,6 +1,10 @@
 /* Whole runs in miniature: trained, stopped, resumed, refused. */
 #include "train/fixture.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "train/rescue_find.h"
 #include "train/save.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -64,10 +68,6 @@ static void on_saved(void *arg, int64_t step, const char *folder)
     w->saves++;
 }
 
-/* Opens and trains; closes too unless opening failed. */
-static enum sotto_status train(const struct run_config *c, struct watcher *w, int64_t stop_at)
-{
-    struct run run;
 static void on_stopped(void *arg)
 {
     struct watcher *w = arg;
@@ -78,6 +78,10 @@ static void on_stopped(void *arg)
     w->stops++;
 }
 
+/* Opens and trains; closes too unless opening failed. */
+static enum sotto_status train(const struct run_config *c, struct watcher *w, int64_t stop_at)
+{
+    struct run run;
     *w = (struct watcher){.run = &run, .stop_at = stop_at};
     struct run_watch watch = {.step = on_step,
                               .evaluated = on_evaluated,
@@ -87,11 +91,11 @@ static void on_stopped(void *arg)
                               .stop = &w->stop};
     TRY(run_open(&run, c, &watch));
     enum sotto_status st = run_train(&run);
+    assert_int_equal(w->stops, st == SOTTO_ESTOPPED);
     w->result = run.result;
     w->result.worker = NULL;
     run_close(&run);
     return st;
-    assert_int_equal(w->stops, st == SOTTO_ESTOPPED);
 }
 
 /* The state that the newest checkpoint holds, which must be that of step k. */
@@ -555,6 +559,35 @@ static double count_bytes(const char *folder)
     return bytes;
 }
 
+static void unblock(const char *run)
+{
+    char folder[FILE_PATH_ROOM], away[FILE_PATH_ROOM + 8];
+    assert_ok(file_join(folder, run, "checkpoints"));
+    snprintf(away, sizeof away, "%s.away", folder);
+    assert_int_equal(remove(folder), 0);
+    assert_int_equal(rename(away, folder), 0);
+}
+
+static void expect_newest(const char *run, int64_t want)
+{
+    char folder[FILE_PATH_ROOM];
+    struct checkpoint_hold hold;
+    int64_t step;
+    assert_ok(rescue_newest(&hold, run, false, &step, folder));
+    assert_true(hold.file >= 0);
+    checkpoint_release(&hold);
+    assert_int_equal(step, want);
+}
+
+static void make_old(const char *run, int64_t step)
+{
+    char checkpoints[FILE_PATH_ROOM], folder[FILE_PATH_ROOM];
+    const struct timespec then[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    assert_ok(file_join(checkpoints, run, "checkpoints"));
+    assert_ok(steps_folder(checkpoints, step, folder));
+    assert_int_equal(utimensat(AT_FDCWD, folder, then, 0), 0);
+}
+
 /* A folder that cannot be written: the run goes on, its checkpoints go to another one, until the
  * first can be written again; what is saved elsewhere at the end goes on there to the same bits. */
 static void saved_elsewhere(void **state)
@@ -595,13 +628,76 @@ static void saved_elsewhere(void **state)
             if (!lasts)
                 assert_ok(file_remove_tree(c.train.out));
         }
-        strcpy(c.train.out, other);
         straight.train.steps = c.train.steps = N + 2;
         straight.train.resume = c.train.resume = true;
         assert_ok(train(&straight, &w, -1));
         const uint64_t want = w.result.hash;
+        unblock(c.train.out);
+        assert_ok(train(&c, &w, -1)); /* the first folder can be written again, and takes it over */
+        assert_true(w.result.hash == want && w.result.rounds == 2);
+        expect_newest(other, N);
+        expect_newest(c.train.out, N + 2);
+        struct run_config there = c;
+        strcpy(there.train.out, other);
+        assert_ok(train(&there, &w, -1));
+        assert_true(w.result.hash == want && w.result.rounds == 2);
+        there.train.steps = N + 3;
+        assert_ok(train(&there, &w, -1));
+        expect_newest(c.train.out, N + 3);
+        make_old(other, N + 3); /* of an earlier run with this name, so it seems */
+        expect_newest(c.train.out, N + 2);
+    }
+}
+
+/* An older checkpoint goes on in another folder to the bits of its run, which stays as it is. */
+static void an_older_checkpoint(void **state)
+{
+    (void)state;
+    static const char *const more[][3] = {
+        {NULL},
+        {"train.workers=2", "strategy.preset=zero1"},
+        {"train.workers=2", "strategy.preset=diloco", "train.time=virtual"}};
+    for (int i = 0; i < 3; i++) {
+        const char *options[] = {"train.save_every=1",
+                                 "train.keep_best=true",
+                                 "train.eval_every=1",
+                                 more[i][0],
+                                 more[i][1],
+                                 more[i][2],
+                                 NULL};
+        char name[2][32], older[FILE_PATH_ROOM], best[FILE_PATH_ROOM], folder[FILE_PATH_ROOM];
+        int64_t step, kept;
+        struct watcher w;
+        struct run run;
+        for (int k = 0; k < 2; k++)
+            snprintf(name[k], sizeof name[k], "older.%d.%d", i, k);
+        const struct run_config c = configure(name[0], options);
+        struct run_config fork = configure(name[1], options);
+        fork.train.resume = true;
         assert_ok(train(&c, &w, -1));
-        assert_true(w.result.hash == want);
+        const uint64_t want = w.result.hash;
+        assert_ok(file_join(older, c.train.out, "checkpoints/step-00000003"));
+        const struct run_watch watch = {.from = older};
+        assert_ok(run_plan(&run, &fork, older));
+        assert_string_equal(run.checkpoint, older);
+        run_close(&run);
+        assert_false(file_exists(fork.train.out));
+        assert_ok(run_open(&run, &fork, &watch));
+        assert_ok(best_folder(c.train.out, folder));
+        assert_ok(checkpoint_latest(folder, &kept, best));
+        assert_ok(best_folder(fork.train.out, folder));
+        assert_ok(checkpoint_latest(folder, &step, best));
+        assert_int_equal(step, kept <= 3 ? kept : -1);
+        assert_ok(run_train(&run));
+        assert_true(run.result.hash == want && run.result.rounds == N - 3);
+        run_close(&run);
+        char *a = metrics_of(&c), *b = metrics_of(&fork);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+        expect_newest(c.train.out, N);
+        assert_ok(checkpoint_check(older));
+        assert_fails(run_open(&run, &fork, &watch), SOTTO_EINVAL, "already holds a run of 5 steps");
     }
 }
 
@@ -937,6 +1033,7 @@ int main(void)
         cmocka_unit_test(nothing_is_saved),
         cmocka_unit_test(divergence),
         cmocka_unit_test(saved_elsewhere),
+        cmocka_unit_test(an_older_checkpoint),
         cmocka_unit_test(best_and_patience),
         cmocka_unit_test(a_folder_in_use),
         cmocka_unit_test(rounds_are_abandoned),
