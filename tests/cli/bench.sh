@@ -12,7 +12,7 @@ one_line() {
 }
 export CUDA_VISIBLE_DEVICES=
 for _ in 1 2 3; do # whether it has ended when it is asked for a step
-    one_line "bench_step: no device 'cuda'" timeout 60 python3 "$scripts/step.py" --sotto "$folder/bench_step" --device cuda
+    one_line "bench_step: no device 'cuda'" timeout 300 python3 "$scripts/step.py" --sotto "$folder/bench_step" --device cuda
 done
-one_line "no kernels 'v9' on this machine" timeout 60 python3 "$scripts/products.py" --sotto "$folder/bench_ops" --kernels v9
+one_line "no kernels 'v9' on this machine" timeout 300 python3 "$scripts/products.py" --sotto "$folder/bench_ops" --kernels v9
 exit 0

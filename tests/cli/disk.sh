@@ -7,7 +7,7 @@ background() {
     : >out
     "$@" >out 2>&1 &
     pid=$!
-    for _ in $(seq 600); do
+    for _ in $(seq 6000); do
         grep -q 'trying again for 5 minutes or until Ctrl-C, then in another folder$' out && return
         kill -0 $pid 2>/dev/null || break
         sleep 0.05

@@ -97,7 +97,7 @@ fails_with "words.jsonl:2: not valid JSON" "$sotto" eval run --last_words=words.
 echo '{"text": "They found a \u0000"}' >words.jsonl
 succeeds "$sotto" eval run --last_words=words.jsonl
 mkfifo pipe
-fails_with "pipe is a pipe, want a regular file" timeout 60 "$sotto" eval run --last_words=pipe
+fails_with "pipe is a pipe, want a regular file" timeout 300 "$sotto" eval run --last_words=pipe
 fails_with "already holds a run of 2 steps" "${train[@]}"
 fails_with "model.layers = 3, but the model in" "${train[@]}" --resume --layers=3
 fails_with "vocabulary of 300 tokens, the model has 100" "${train[@]}" --out=other --model.vocab=100 --data.vocab=300

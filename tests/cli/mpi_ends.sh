@@ -4,7 +4,7 @@
 
 # A rank that comes late: the others say that MPI does not start, and wait for it.
 "${mpirun[@]}" -n 2 bash -c 'if [ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ]; then
-    for _ in $(seq 300); do
+    for _ in $(seq 3000); do
         ! grep -q "MPI has not started in 2 s" late.out || break
         sleep 0.1
     done
@@ -24,7 +24,7 @@ if [ $open_mpi = yes ]; then # MPICH's launcher kills the others
     says "^to go on: ${launch[0]}.* -n 4 $sotto train --resume $scratch/killed\$"
     ! grep -q 'asked to stop' out || { cat out >&2; die "the end of a job is taken for a stop"; }
 fi
-for _ in {1..600}; do # they may end after their launcher
+for _ in {1..6000}; do # they may end after their launcher
     [ -n "$(ranks killed)" ] || break
     sleep 0.05
 done

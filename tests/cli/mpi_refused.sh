@@ -63,7 +63,7 @@ if [ $open_mpi = yes ]; then # as they were bound
     # environment that it makes.
     ln -s "${launch[0]}" starter
     lost=("${train[@]}" --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant)
-    ends_with 'step ' timeout -k 5 60 ./starter "${launch[@]:1}" -n 2 "${lost[@]}" --out=other
+    ends_with 'step ' timeout -k 5 300 ./starter "${launch[@]:1}" -n 2 "${lost[@]}" --out=other
     says "^to go on .*: mpirun .*-n 2 $sotto train --resume other .*  # with the same -H or --hostfile\$"
     ends_with 'step ' "${mpirun[@]}" -n 2 env -u OMPI_COMM_WORLD_SIZE SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 "${lost[@]}" \
         --out=tasks

@@ -24,7 +24,7 @@ if [ $open_mpi = yes ]; then # MPICH's launcher does not pass it on
 fi
 if [ $open_mpi = yes ]; then # as it stands there, also for root and with more ranks than cores
     last=$(ls stopped/checkpoints | tail -1)
-    succeeds eval "timeout -k 5 60 $way --steps=$((10#${last#step-} + 1))"
+    succeeds eval "timeout -k 5 300 $way --steps=$((10#${last#step-} + 1))"
 fi
 last=$(ls stopped/checkpoints | tail -1)
 succeeds "${mpirun[@]}" -n 2 "$sotto" train --resume stopped --steps=$((10#${last#step-} + 1))

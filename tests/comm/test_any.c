@@ -390,7 +390,7 @@ static void ends(void **state)
 {
     (void)state;
     struct engine_config config = {.workers = 4};
-    alarm(60); /* where it waits, the test fails */
+    alarm(300); /* where it waits, the test fails */
     for (int e = 0; e < 2; e++)
         for (int i = 0; i < ENDINGS; i++) {
             enum ending how = (enum ending)i;
@@ -427,7 +427,7 @@ static void mistakes(void **state)
     for (int e = 0; e < 2; e++)
         assert_fails(engines[e](&config, differ, NULL), SOTTO_EPEER,
                      "worker 0: rank 0 expects 16 bytes from rank 1, which sent 20");
-    alarm(60);
+    alarm(300);
     assert_fails(engine_threads(&config, wait_for_one, NULL), SOTTO_EPEER,
                  "rank 0 waits for a message from rank 1, which has ended");
     alarm(0);

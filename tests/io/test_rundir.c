@@ -230,7 +230,7 @@ static void held_beside_a_writer(void **state)
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(30);
+        alarm(300);
         for (int64_t i = 2;; i++)
             commit_whole(&run, i, 1);
     }
@@ -363,7 +363,7 @@ static void a_killed_process_leaves_no_lock(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(30); /* should a failed assertion leave it behind */
+        alarm(300); /* should a failed assertion leave it behind */
         char ok = rundir_open(&run, at("killed")) == SOTTO_OK;
         if (write(ready[1], &ok, 1) == 1)
             pause();

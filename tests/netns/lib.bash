@@ -97,7 +97,7 @@ chmod +x on_node agent
 # Bound, all ranks would be on the first cores, since each node takes all cores for its own.
 btl=tcp,self
 [ $each -eq 1 ] || btl+=,vader # ranks of one host share its memory
-across=(timeout -k 5 ${limit:-100} ./on_node 0 "$mpirun" -H $at -n $((hosts * each)) --bind-to none --map-by slot
+across=(timeout -k 5 ${limit:-300} ./on_node 0 "$mpirun" -H $at -n $((hosts * each)) --bind-to none --map-by slot
         --mca plm_rsh_agent "$scratch/agent" --mca pml ob1 --mca btl $btl --mca btl_tcp_if_include eth0
         --mca oob_tcp_if_include eth0)
 [ "$(id -u)" -ne 0 ] || across+=(--allow-run-as-root)

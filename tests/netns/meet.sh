@@ -3,7 +3,7 @@
 # since a firewall drops what comes to ranks: instead of waiting for ever the run ends and says which hosts these are, what
 # addresses they have and what to do. With what it says it runs. Exits 77 where there is no Open MPI or namespaces are not
 # permitted.
-limit=30
+limit=200
 . "$(dirname "$0")/lib.bash"
 
 train=("$sotto" train "${tiny[@]}" --data.cache=cache --steps=1 --log_every=1)

@@ -58,7 +58,7 @@ gone() {
     shift 3
     : >out
     "${apart[@]}" "${train[@]}" --steps=1000000 --out="$out" "$@" >out 2>&1 &
-    for _ in $(seq 200); do
+    for _ in $(seq 3000); do
         grep -q "$begun" out && break
         sleep 0.1
     done
