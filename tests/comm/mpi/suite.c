@@ -22,6 +22,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/share.h"
 #include "comm/any.h"
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
@@ -93,17 +94,22 @@ int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, M
     return PMPI_Isend(data, count, type, to, tag, comm, request);
 }
 
-__attribute__((format(printf, 2, 3))) static void check(bool ok, const char *format, ...)
+__attribute__((format(printf, 1, 2))) static void suite_abort(const char *format, ...)
 {
     struct status_note note = {.code = SOTTO_EPEER};
     va_list args;
-    if (ok)
-        return;
     va_start(args, format);
     vsnprintf(note.text, sizeof note.text, format, args);
     va_end(args);
     world->ops->abort(world, &note);
 }
+
+/* No call where `ok` holds: elements of vectors are checked one by one. */
+#define check(ok, ...)                                                                             \
+    do {                                                                                           \
+        if (!(ok))                                                                                 \
+            suite_abort(__VA_ARGS__);                                                              \
+    } while (0)
 
 #define OK(call)                                                                                   \
     do {                                                                                           \
@@ -435,7 +441,7 @@ static void test_lane(struct comm *c)
     comm_free(work.comm);
 }
 
-/* A lane that waits a second for rank 0 does not spin. What it takes is printed: below 2 % of a
+/* A lane that waits 0.4 s for rank 0 does not spin. What it takes is printed: below 2 % of a
  * core on a quiet machine; the limit here leaves room for a busy one, where each wake-up finds its
  * caches cold. */
 static void test_idle(struct comm *c, const char *name)
@@ -449,10 +455,10 @@ static void test_idle(struct comm *c, const char *name)
         for (int k = 0; k < 4; k++) /* compared calls are over */
             OK(comm_barrier(work.comm));
         if (c->rank == 0)
-            nanosleep(&(struct timespec){1, 0}, NULL);
+            nanosleep(&(struct timespec){0, 400000000}, NULL);
         OK(lane_start(lane, reduce_often, &work));
         OK(lane_wait(lane));
-        check(c->rank == 0 || work.wall > 0.9, "%s: the lane waited %g s only", name, work.wall);
+        check(c->rank == 0 || work.wall > 0.3, "%s: the lane waited %g s only", name, work.wall);
         busy = c->rank != 0 && work.cpu > 0.2 * work.wall;
         OK(comm_sum(c, &busy, 1));
         if (c->rank == 1)
@@ -472,10 +478,10 @@ static void test_slow_looks(struct comm *c)
     float x = 0;
     int from = 0;
     slow_until = begin + 10;
-    OK(comm_recv_any(c, view_of(&x, DTYPE_F32), 1, NULL, clock_now(&clock_real) + 0.1, &from));
+    OK(comm_recv_any(c, view_of(&x, DTYPE_F32), 1, NULL, clock_now(&clock_real) + 0.02, &from));
     const double took = seconds(CLOCK_MONOTONIC) - begin;
-    check(from == -1 && took >= 0.1, "a message of rank %d after %g s", from, took);
-    check(took < 5, "a wait of 0.1 s took %g s", took);
+    check(from == -1 && took >= 0.02, "a message of rank %d after %g s", from, took);
+    check(took < 5, "a wait of 0.02 s took %g s", took);
     slow_until = 0;
     OK(comm_barrier(c)); /* nobody sends or ends while others wait */
 }
@@ -933,8 +939,8 @@ int main(int argc, char **argv)
     } kind[] = {
         {"native", {.collectives = MPI_COLLECTIVES_NATIVE}, 100000},
         {"ring", {.collectives = MPI_COLLECTIVES_RING}, 100000},
-        {"native in pieces", {.collectives = MPI_COLLECTIVES_NATIVE, .largest = 1000}, 20000},
         {"ring in pieces", {.collectives = MPI_COLLECTIVES_RING, .largest = 1000}, 20000},
+        {"native in pieces", {.collectives = MPI_COLLECTIVES_NATIVE, .largest = 1000}, 20000},
     };
     log_set(print_line, NULL);
     const bool nccl = argc > 1 && strcmp(argv[1], "nccl") == 0;
@@ -969,6 +975,8 @@ int main(int argc, char **argv)
     for (size_t k = 0; k < sizeof kind / sizeof *kind; k++) {
         struct comm *c;
         bool ring = kind[k].config.collectives == MPI_COLLECTIVES_RING;
+        if (!share_has(k + (size_t)world->size, 2)) /* a share has native and ring */
+            continue;
         OK(mpi_world(&c, &kind[k].config));
         check(c->rank == world->rank && c->size == world->size, "rank %d of %d", c->rank, c->size);
         test_calls(c, ring, kind[k].longest);
@@ -979,7 +987,8 @@ int main(int argc, char **argv)
         if (c->size > 1) {
             test_mismatch(c);
             test_idle(c, kind[k].name);
-            test_slow_looks(c);
+            if (ring)
+                test_slow_looks(c);
         }
         if (ring)
             test_ring_length(c);
