@@ -27,7 +27,10 @@ ends_so() {
 }
 
 # Behind a checkpoint by so much, which is in the middle of tasks, or of the next save. Links slow the runs down.
-for case in ddp.4x1/save_every=5 zero1.2x2/save_every=5 zero1.4x1/save_minutes=1e-3; do
+cases=(ddp.4x1/save_every=5 zero1.2x2/save_every=5 zero1.4x1/save_minutes=1e-3)
+for i in "${!cases[@]}"; do
+    share_has $i 3 || continue
+    case=${cases[i]}
     method=${case%/*}
     run=("${train[@]}" --workers=4 --shard=${method%.*} --mesh=${method#*.} --nodes=${method:0-3:1})
     out=killed.$method kills=0
@@ -100,7 +103,10 @@ says 'stopped at step [0-9]* of 100000; everything is saved in '
 
 # One rank is held up for a while, so that the others push more, and one is killed, once that of the server; then all are
 # asked to stop, and go on as they say.
-for method in ddp.4x1 fsdp.2x2; do
+methods=(ddp.4x1 fsdp.2x2)
+for i in "${!methods[@]}"; do
+    share_has $i 2 || continue
+    method=${methods[i]}
     run=(--shard=${method%.*} --mesh=${method#*.} --nodes=2 --optim.schedule=constant)
     out=mpi.$method
     "${mpirun[@]}" -n 4 "${train[@]}" "${run[@]}" --steps=100000 --save_every=10 --out="$scratch/$out" >out 2>&1 &

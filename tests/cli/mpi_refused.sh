@@ -2,8 +2,6 @@
 . "$(dirname "$0")/lib.bash"
 . "$(dirname "$self")/mpi.bash"
 
-ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
-
 # differ TEXT OPTIONS...: rank 2 has these options too.
 differ() {
     local text=$1
@@ -15,6 +13,7 @@ differ() {
 # What only a launcher can get wrong: a message, and the end of all ranks, also where one alone is wrong. (Open MPI
 # would give the others a second to die.)
 export OMPI_MCA_odls_base_sigkill_timeout=0
+ends_with 'train.nodes = 3, but train.workers = 2' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --nodes=3
 ends_with 'train.time = virtual simulates a cluster in one process, not under MPI' \
     "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --time=virtual
 ends_with 'train.workers = 3, but MPI started 2 ranks' "${mpirun[@]}" -n 2 "${train[@]}" --out=refused --workers=3

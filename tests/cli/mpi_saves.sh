@@ -3,7 +3,10 @@
 . "$(dirname "$self")/mpi.bash"
 
 # Checkpoints by time, by the clock of rank 0: all ranks make them, they move no bit, and the run goes on from any of them.
+cases=0
 while read -r saved options <&3; do # mpirun reads what comes in
+    cases=$((cases + 1))
+    share_has $cases 3 || continue
     run=("${train[@]}" --steps=6 --keep=0 $options)
     succeeds "${run[@]}" --workers=4 --out=threads.timed.${saved//,/-}
     want=$(state) out=ring.timed.${saved//,/-}
@@ -23,7 +26,9 @@ done 3<<'end'
 end
 
 # Placements of one schedule, and one worker alone; stopped in the middle of it and taken up by another.
-for rule in v2 v1; do
+for number in 1 2; do
+    share_has $number 2 || continue
+    rule=v$number
     run=("${train[@]}" --strategy.preset=cdp --cdp.rule=$rule --model.tied=no --optim.schedule=constant --save_every=2)
     succeeds "${run[@]}" --steps=6 --cdp.placement=single --cdp.stages=4 --out=single.$rule
     want=$(state)

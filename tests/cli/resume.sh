@@ -37,7 +37,10 @@ for class in bright dark; do
         { printf 'P5\n4 4\n255\n%s' "$i" && printf "%.0s$letter" {1..15}; } >set/$class/$i.pgm
     done
 done
-for case in single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 zero.v1.3 mp.v2.6 mp.v1.6; do
+cases=(single.v2.1 dp.v1.3 pp.v2.3 zero.v2.3 mp.v2.6 zero.v1.3 mp.v1.6)
+for i in "${!cases[@]}"; do
+    share_has $i 4 || continue
+    case=${cases[i]}
     IFS=. read -r placement rule workers <<<"$case"
     cyclic=("$sotto" train --model=resnet8 --resnet.depths=2,2 --resnet.widths=4,8 --data.train=set --batch=2 --threads=1 --lr=0.02
             --warmup=0 --eval_batches=0 --clip=0 --strategy=cdp --cdp.rule=$rule --cdp.placement=$placement --workers=$workers
@@ -65,10 +68,13 @@ steps_saved() { ls "$1/checkpoints" | sed 's/^step-0*//' | tr '\n' ' '; }
 timed=("$sotto" train "${tiny[@]}" --steps=14 --optim.warmup=5 --keep=0)
 every='1 2 3 4 5 6 7 8 9 10 11 12 13 14 '
 virtual=(--time=virtual --worker.step=1ms --worker.jitter=0.2 --link.intra=200MB/s,20us)
+cases=0
 while read -r name want options; do
     want=${want//,/ }
     [ "$want" != every ] && want+=' ' || want=$every
     for time in real virtual; do
+        cases=$((cases + 1))
+        share_has $cases 5 || continue
         out=timed.$name.$time all=($options)
         [ $time = real ] || all+=("${virtual[@]}")
         succeeds "${timed[@]}" "${all[@]}" --out=$out.whole
@@ -88,7 +94,7 @@ while read -r name want options; do
 done <<'end'
 single every --accumulate=2
 ddp every --workers=4
-acco every --workers=4 --strategy=acco
+acco every --workers=2 --strategy=acco
 demo every --workers=4 --strategy=demo
 cdp every --workers=4 --strategy=cdp --tied=no --clip=0 --cdp.placement=dp
 diloco 3,6,9,12,14 --workers=4 --mesh=2x2 --replicate=diloco --H=3
@@ -104,7 +110,7 @@ says 'default 15'
 
 # ... killed with nothing but those; the clock begins anew behind each.
 timed=("$sotto" train "${tiny[@]}" --schedule=constant --warmup=0 --workers=2)
-"${timed[@]}" --steps=1000000 --save_minutes=0.005 --keep=0 --out=timed >out 2>&1 &
+"${timed[@]}" --steps=1000000 --save_minutes=0.005 --keep=0 --link.intra=1GB/s,5ms --out=timed >out 2>&1 &
 pid=$!
 await has_saved timed 3
 kill -9 $pid || die "ended: $(cat out)"
@@ -114,7 +120,7 @@ stat -c %.3Y timed/checkpoints/step-*/state.safetensors | awk 'NR > 1 && $1 - be
     die "less than 0.3 s between checkpoints: $(stat -c '%n %.3Y' timed/checkpoints/step-*/state.safetensors)"
 last=$(ls timed/checkpoints | tail -1)
 last=$((10#${last#step-} + 3))
-succeeds "$sotto" train --resume timed --steps=$last --save_minutes=15
+succeeds "$sotto" train --resume timed --steps=$last --save_minutes=15 --link.intra=
 bits=$(state)
 succeeds "${timed[@]}" --steps=$last --out=timed.straight
 [ "$(state)" = "$bits" ] || die "killed with checkpoints by time: $bits, want $(state)"
