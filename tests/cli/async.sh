@@ -66,9 +66,9 @@ pushes() { sed -n 's/.*"async\/pushes": *\([0-9]*\).*/\1/p' "$1/metrics.jsonl" 2
 grows() {
     local before
     before=$(pushes "$1")
-    for _ in $(seq 1000); do
+    for _ in $(seq 400); do
         [ "$(($(pushes "$1") - ${before:-0}))" -lt "$2" ] || return 0
-        sleep 0.02
+        sleep 0.05
     done
     return 1
 }

@@ -180,7 +180,7 @@ mv model/model.safetensors model/pytorch_model.bin
 fails_with "which only Python reads" "$sotto" sample model
 
 # a loss that is no number: the step is named, the last good checkpoint stays
-fails_with "step " "${train[@]}" --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
+fails_with "step " "${train[@]}" --data.stories=200 --out=nan --steps=100 --save_every=1 --optim.kind=sgd --optim.lr=900 --optim.schedule=constant
 says 'the last good checkpoint is nan/checkpoints/'
 says ': training has diverged; try a lower optim.lr \(now 900\), a longer optim.warmup \(now [0-9]* steps\) or optim.clip = [0-9.]* \(now [0-9.]*(, off)?\)$'
 says "^to go on with a tenth of the learning rate: $sotto train --resume nan --optim.lr=90$"

@@ -36,8 +36,8 @@ done
 succeeds "${mpirun[@]}" -n 2 "${train[@]}" --out=killed --resume --steps=$((10#${last#step-} + 2)) --strategy.preset=fsdp
 says "resuming from killed/checkpoints/$last"
 
-# Rounds that would take hours are abandoned when all ranks are asked to stop, which is said at once.
-"${mpirun[@]}" -n 2 "${train[@]}" --steps=3 --accumulate=1000000 --strategy.preset=zero1 --out="$scratch/long" >out 2>errors &
+# Rounds that would take minutes are abandoned when all ranks are asked to stop, which is said at once.
+"${mpirun[@]}" -n 2 "${train[@]}" --steps=3 --accumulate=100000 --strategy.preset=zero1 --out="$scratch/long" >out 2>errors &
 pid=$!
 await wrote '^workers: 2 MPI ranks' out
 sleep 0.3 # in the middle of a round

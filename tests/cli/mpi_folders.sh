@@ -10,7 +10,10 @@ cd "$SCRATCH/apart${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"
 EOF
 chmod +x apart
 export SCRATCH=$scratch
+cases=0
 while read -r name options <&3; do
+    cases=$((cases + 1))
+    [ $name = zero1 ] || share_has $cases 2 || continue
     mkdir -p apart0 apart1
     run=("${train[@]}" --optim.schedule=constant --save_every=2 $options)
     succeeds "${mpirun[@]}" -n 2 ./apart "${run[@]}" --steps=4 --out=$name
