@@ -5,15 +5,15 @@
 # threads COMMAND...: how many of a run compute: those with a fourth of the time of the one with the most.
 threads() {
     local pid
-    rm -rf counted
+    rm -rf counted counted.log
     "$@" "$sotto" train "${tiny[@]}" --width=512 --steps=100000 --log_every=1 --threads=0 --out=counted >counted.log 2>&1 &
     pid=$!
-    await wrote 'step 20/' counted.log
+    await wrote 'step 10/' counted.log
     ls /proc/$pid/task | wc -l >all # also of those that began it and compute no more
     cat /proc/$pid/task/*/stat | awk '{ t[NR] = $14; m = $14 > m ? $14 : m } END { for (i in t) n += 4 * t[i] > m; print n }'
     kill -9 $pid
     wait $pid 2>/dev/null
-    grep -q 'step 20/' counted.log || { cat counted.log >&2; die "a run did not begin"; }
+    grep -q 'step 10/' counted.log || { cat counted.log >&2; die "a run did not begin"; }
 }
 
 # bound COMMAND...: one thread.
