@@ -19,6 +19,21 @@ static const unsigned halves[] = {0, KIND_ACTIVATION | KIND_WEIGHT | KIND_GRADIE
                                   KIND_WEIGHT | KIND_GRADIENT, KIND_ACTIVATION | KIND_GRADIENT};
 enum { HALVES = sizeof halves / sizeof *halves };
 
+/* True if this run takes the case `i / HALVES` with its mix of types `i % HALVES`: one in
+ * OP_STRIDE, and of cases with millions of elements, most of what the table costs, with a share one
+ * in six of these. */
+static inline bool op_share_has(size_t i)
+{
+    struct operand operand[OPERANDS];
+    const struct op_case *c = &op_cases[i / HALVES];
+    size_t elements = 0;
+    for (int o = family_of(c)->operands(c, operand); o-- > 0;)
+        elements += operand[o].count;
+    const bool rare = share_given() && elements > 2000000;
+    const size_t step = (size_t)share_step(rare ? 6 * OP_STRIDE : OP_STRIDE);
+    return i % step == share_number() % step;
+}
+
 static inline double element(struct view v, size_t i)
 {
     return v.type == DTYPE_F32 ? ((float *)v.data)[i] : bf16_widen(((uint16_t *)v.data)[i]);

@@ -1,42 +1,62 @@
 /* The op tables: the fast one against the reference, the reference against finite differences. */
 #include "tensor/op_check.h"
 
+/* Returns the largest absolute value of an operand. */
+static double largest_of(const struct op_room *room, int i)
+{
+    double largest = 0;
+    for (size_t e = 0; e < room->operand[i].count; e++)
+        largest = fmax(largest, fabs(element(room->view[i], e)));
+    return largest;
+}
+
+/* The operands before and after a pass of the reference. */
+struct reference_pass {
+    struct op_room before, room;
+    bool changed[OPERANDS];   /* by the pass                                       */
+    double largest[OPERANDS]; /* absolute value after the pass; -1: not searched yet */
+};
+
+static size_t operand_bytes(const struct op_room *room, int i)
+{
+    return room->operand[i].count * dtype_size(room->view[i].type);
+}
+
+/* True if an operand that the reference did not change has every bit that it had. Operands that are
+ * not changed are most of the table's elements: weights in a forward pass. */
+static bool left_alone(const struct op_room *got, const struct reference_pass *want, int i)
+{
+    return !want->changed[i] &&
+           memcmp(got->view[i].data, want->room.view[i].data, operand_bytes(got, i)) == 0;
+}
+
 /* bf16 has 8 bits, so two values that agree before rounding are at most one last place apart. Ops
  * that add several times into bf16 round each time, as the reference does. Attention that may round
  * does so with what it multiplies, not with what comes out. */
-static void compare(const struct op_room *got, const struct op_room *want, const double *largest,
-                    unsigned half, const char *what)
+static void compare(const struct op_room *got, struct reference_pass *want, unsigned half,
+                    const char *what)
 {
     double tolerance = family_of(got->c)->tolerance;
     bool sums = family_of(got->c)->sums;
     for (int i = 0; i < got->n; i++) {
-        size_t count = got->operand[i].count;
-        bool rounded = got->view[i].type == DTYPE_BF16;
+        const size_t count = got->operand[i].count;
+        const bool rounded = got->view[i].type == DTYPE_BF16;
+        if (count == 0 || left_alone(got, want, i))
+            continue;
         for (size_t e = 0; e < count; e++) {
-            double a = element(got->view[i], e), b = element(want->view[i], e);
+            double a = element(got->view[i], e), b = element(want->room.view[i], e);
             if (a - b == 0 || fabs(a - b) <= tolerance) /* the least room there is */
                 continue;
-            double room = tolerance * fmax(sums ? largest[i] : fabs(b), 1);
+            if (sums && want->largest[i] < 0)
+                want->largest[i] = largest_of(&want->room, i);
+            double room = tolerance * fmax(sums ? want->largest[i] : fabs(b), 1);
             room += rounded ? fabs(b) / 128 : 0;
-            room += got->c->flags & CASE_HALF ? largest[i] / 128 : 0;
+            room += got->c->flags & CASE_HALF ? want->largest[i] / 128 : 0;
             if (!(fabs(a - b) <= room)) {
                 print_case(got->c, half);
                 fail_with("%s[%zu] is %.9g with %s, the reference says %.9g (room %.2g)",
                           got->operand[i].name, e, a, what, b, room);
             }
-        }
-    }
-}
-
-/* Stores the largest absolute value of each operand of an op that adds up, 0 of other ops. */
-static void find_largest(const struct op_room *room, double *largest)
-{
-    const bool sums = family_of(room->c)->sums;
-    for (int i = 0; i < room->n; i++) {
-        largest[i] = 0;
-        for (size_t e = 0; e < room->operand[i].count && sums; e++) {
-            const double size = fabs(element(room->view[i], e));
-            largest[i] = size > largest[i] ? size : largest[i];
         }
     }
 }
@@ -55,8 +75,7 @@ static void copy_state(struct op_room *to, const struct op_room *from)
  * mixes of types with the best and the plainest kernels, and two mixes of five with kernels between
  * them.
  */
-static void check_kernels(const char *name, const struct op_room *before,
-                          const struct op_room *want, const double *largest, int mix, int pass)
+static void check_kernels(const char *name, struct reference_pass *want, int mix, int pass)
 {
     struct device fast;
     struct op_room got;
@@ -64,41 +83,50 @@ static void check_kernels(const char *name, const struct op_room *before,
     const bool all = strcmp(name, kernels_of(&fast)->name) == 0 || strcmp(name, "baseline") == 0;
     if (cpu_select(&fast, name) == SOTTO_OK &&
         (all || share_has(mix, HALVES) || share_has(mix + 1, HALVES))) {
-        assert_ok(op_room_copy(&got, &fast, before, halves[mix]));
+        assert_ok(op_room_copy(&got, &fast, &want->before, halves[mix]));
         op_room_run(&got, pass);
         assert_ok(device_check(&fast));
-        compare(&got, want, largest, halves[mix], name);
+        compare(&got, want, halves[mix], name);
         op_room_free(&got);
     }
     device_close(&fast);
 }
 
+static void run_reference(struct reference_pass *want, int pass)
+{
+    copy_state(&want->before, &want->room);
+    op_room_run(&want->room, pass);
+    for (int i = 0; i < want->room.n; i++) {
+        want->largest[i] = -1;
+        want->changed[i] = want->room.operand[i].count &&
+                           memcmp(want->before.view[i].data, want->room.view[i].data,
+                                  operand_bytes(&want->room, i)) != 0;
+    }
+}
+
 static void check_against_reference(const struct op_case *c, int mix)
 {
-    const unsigned half = halves[mix];
     struct device oracle;
-    struct op_room want, before;
-    double largest[OPERANDS];
+    struct reference_pass want;
     assert_ok(device_open(&oracle, "reference", &memory, 1));
-    assert_ok(op_room_init(&want, &oracle, c, half));
-    assert_ok(op_room_copy(&before, &oracle, &want, half));
+    assert_ok(op_room_init(&want.room, &oracle, c, halves[mix]));
+    assert_ok(op_room_copy(&want.before, &oracle, &want.room, halves[mix]));
     for (int pass = 0; pass < family_of(c)->passes; pass++) {
-        copy_state(&before, &want);
-        op_room_run(&want, pass);
-        find_largest(&want, largest);
+        run_reference(&want, pass);
         for (size_t i = 0; i < VARIANTS; i++)
-            check_kernels(variants[i], &before, &want, largest, mix, pass);
+            check_kernels(variants[i], &want, mix, pass);
     }
-    op_room_free(&want);
-    op_room_free(&before);
+    op_room_free(&want.room);
+    op_room_free(&want.before);
     device_close(&oracle);
 }
 
 static void test_fast_agrees_with_reference(void **state)
 {
     (void)state;
-    EACH_SHARED(i, OP_STRIDE, op_cases_count * HALVES)
-        check_against_reference(&op_cases[i / HALVES], i % HALVES);
+    for (size_t i = 0; i < op_cases_count * HALVES; i++)
+        if (op_share_has(i))
+            check_against_reference(&op_cases[i / HALVES], (int)(i % HALVES));
 }
 
 /* f = sum(c * y), in double. */
@@ -145,6 +173,16 @@ static void check_gradient(struct op_room *room, const struct op_room *start, in
     }
 }
 
+/* Returns the count of elements of the largest operand. */
+static size_t largest_operand(const struct op_case *c)
+{
+    struct operand operand[OPERANDS];
+    size_t largest = 0;
+    for (int i = family_of(c)->operands(c, operand); i-- > 0;)
+        largest = operand[i].count > largest ? operand[i].count : largest;
+    return largest;
+}
+
 static void test_reference_agrees_with_finite_differences(void **state)
 {
     (void)state;
@@ -153,15 +191,14 @@ static void test_reference_agrees_with_finite_differences(void **state)
         const struct op_case *c = &op_cases[i];
         struct device dev;
         struct op_room room, start;
+        if (largest_operand(c) >= 2000)
+            continue;
         assert_ok(device_open(&dev, "reference", &memory, 1));
         assert_ok(op_room_init(&start, &dev, c, 0));
         assert_ok(op_room_init(&room, &dev, c, 0));
-        size_t most = 0;
-        for (int o = 0; o < room.n; o++)
-            most = room.operand[o].count > most ? room.operand[o].count : most;
-        for (int pass = 0; most < 2000 && pass < family_of(c)->passes; pass++)
+        for (int pass = 0; pass < family_of(c)->passes; pass++)
             op_room_run(&room, pass);
-        for (int o = 0; most < 2000 && o < room.n; o++) {
+        for (int o = 0; o < room.n; o++) {
             if (room.operand[o].role == ROLE_GRAD && room.operand[o].of >= 0) {
                 check_gradient(&room, &start, o);
                 checked++;
