@@ -12,13 +12,26 @@ static double basis(int f, int t, int n)
     return sqrt((f ? 2.0 : 1.0) / n) * cos(pi * (2 * t + 1) * f / (2.0 * n));
 }
 
+/* Returns all basis vectors of n elements, (n, n). */
+static double *basis_vectors(int n)
+{
+    double *out = malloc((size_t)n * (size_t)n * sizeof *out);
+    if (!out)
+        abort(); /* for tests */
+    for (int f = 0; f < n; f++)
+        for (int t = 0; t < n; t++)
+            out[f * n + t] = basis(f, t, n);
+    return out;
+}
+
 /* One tile in double precision. */
 struct tile {
     const struct tiles *of;
-    size_t begin;      /* in the vector                    */
-    size_t kept;       /* its coefficients among the kept  */
-    double *c;         /* (h, w) coefficients              */
-    unsigned char *is; /* (h, w) which of them are in use  */
+    const double *down, *across; /* (h, h) and (w, w) basis vectors */
+    size_t begin;                /* in the vector                    */
+    size_t kept;                 /* its coefficients among the kept  */
+    double *c;                   /* (h, w) coefficients              */
+    unsigned char *is;           /* (h, w) which of them are in use  */
 };
 
 static size_t element(const struct tile *t, int y, int x)
@@ -34,7 +47,7 @@ static void transform(const struct tile *t, struct view m)
             double sum = 0;
             for (int y = 0; y < h; y++)
                 for (int x = 0; x < w; x++)
-                    sum += basis(i, y, h) * basis(j, x, w) * get(m, element(t, y, x));
+                    sum += t->down[i * h + y] * t->across[j * w + x] * get(m, element(t, y, x));
             t->c[i * w + j] = sum;
         }
 }
@@ -47,7 +60,7 @@ static double inverse(const struct tile *t, int y, int x)
     for (int i = 0; i < h; i++)
         for (int j = 0; j < w; j++)
             if (t->is[i * w + j])
-                sum += basis(i, y, h) * basis(j, x, w) * t->c[i * w + j];
+                sum += t->down[i * h + y] * t->across[j * w + x] * t->c[i * w + j];
     return sum;
 }
 
@@ -111,9 +124,11 @@ static void each_tile(struct device *dev, const struct tiling *p, const struct s
     for (int k = 0; k < p->n; k++) {
         const struct tiles *s = &p->tiles[k];
         const size_t size = (size_t)s->h * (size_t)s->w;
+        double *const down = basis_vectors(s->h), *const across = basis_vectors(s->w);
         const int end = p->end ? p->end : s->ny * s->nx;
         for (int i = p->end ? p->begin : 0; i < end; i++) {
-            struct tile t = {.of = s, .kept = s->kept + (size_t)i * (size_t)s->keep};
+            struct tile t = {.of = s, .down = down, .across = across};
+            t.kept = s->kept + (size_t)i * (size_t)s->keep;
             t.begin = s->at - p->from + (size_t)(i / s->nx) * (size_t)s->h * s->stride +
                       (size_t)(i % s->nx) * (size_t)s->w;
             t.c = calloc(size, sizeof *t.c);
@@ -128,6 +143,8 @@ static void each_tile(struct device *dev, const struct tiling *p, const struct s
             free(t.c);
             free(t.is);
         }
+        free(down);
+        free(across);
     }
 }
 
