@@ -148,8 +148,8 @@ static void products(void **state)
 {
     (void)state;
     static const int ms[] = {1, 31, 32, 33, M}, ns[] = {1, 32, 45, N}, ks[] = {1, 32, 33, 100, K};
-    struct rng rng = rng_make(7, 0);
-    for (int i = 0; i < 5 * 4 * 5 * 2; i++) {
+    EACH_SHARED(i, share_given() ? share_step(SANITIZED ? 7 : 3) : 1, 5 * 4 * 5 * 2) {
+        struct rng rng = rng_make(7, (uint64_t)i);
         const int m = ms[i % 5], n = ns[i / 5 % 4], k = ks[i / 20 % 5], rounded = i / 100;
         const unsigned bits = (unsigned)(rng_uniform(&rng) * 64);
         struct product p = {.f = rounded ? &plain_amx_half : &plain_amx,
@@ -255,7 +255,7 @@ static void attention(void **state)
     const void *impl = with.impl;
     kernels.gemm_half = &plain_amx_half;
     with.impl = &kernels;
-    EACH_SHARED(i, LEAP, op_cases_count * 4) {
+    EACH_SHARED(i, share_given() ? share_step(SANITIZED ? 7 : 3) : LEAP, op_cases_count * 4) {
         const struct op_case *c = &op_cases[i / 4];
         const unsigned half = i % 4 / 2 ? KIND_ACTIVATION : 0; /* rows are bf16 */
         struct op_room got, want;
