@@ -71,15 +71,15 @@ static inline int share_first(int step, size_t cases)
 #ifdef SANITIZED_THREAD
 #define STRIDE share_step(share_given() ? 37 : 11)
 #else
-#define STRIDE share_step(strcmp(test_device(), "cpu") != 0 ? 11 : SANITIZED ? 7 : 1)
+#define STRIDE                                                                                     \
+    share_step(strcmp(test_device(), "cpu") != 0 ? 11 : !SANITIZED ? 1 : share_given() ? 13 : 7)
 #endif
 
 /* The step of loops over cases of ops, of which there are many hundreds. */
 #define OP_STRIDE share_step(!SANITIZED ? 1 : share_given() ? 8 : 4)
 
-/* The step of loops that are all arithmetic: one case in five also has every write past its memory.
- */
-#define LEAP share_step(SANITIZED ? 5 : 1)
+/* The step of loops that are all arithmetic: few cases have every write past memory. */
+#define LEAP share_step(!SANITIZED ? 1 : share_given() ? 7 : 5)
 
 /* Loops over this run's share of the cases. */
 #define EACH_SHARED(i, step, cases)                                                                \

@@ -508,5 +508,5 @@ int main(void)
         cmocka_unit_test(errors),
         cmocka_unit_test(abandoned_tapes),
     };
-    return run_cases(tests, 1, NULL, NULL);
+    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
 }

@@ -634,5 +634,5 @@ int main(void)
         cmocka_unit_test(bounds_of_speeds_and_times),
         cmocka_unit_test(gone_key),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

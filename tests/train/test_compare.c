@@ -1026,5 +1026,5 @@ int main(void)
         cmocka_unit_test(a_job_in_use),
         cmocka_unit_test(failing_runs),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }

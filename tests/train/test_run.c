@@ -1043,5 +1043,5 @@ int main(void)
         cmocka_unit_test(time_left_is_never_negative),
         cmocka_unit_test(learns),
     };
-    return cmocka_run_group_tests(tests, make_data, scratch_remove);
+    return run_cases(tests, SANITIZED ? 3 : 1, make_data, scratch_remove);
 }
