@@ -63,7 +63,8 @@ static void dropped(void **state)
         lab.rule.drop_seed = i;
         lab.rule.tau = 2;
         lab.rule.prune = i & 8 ? 0.5 : 0;
-        lab_check(&lab, near_enough);
+        if (i % STRIDE == share_first(STRIDE, 48))
+            lab_check(&lab, near_enough);
         struct reference ref = {.is = lab.rule};
         for (ref.round = 0; ref.round < 7; ref.round++) {
             int drops = 0;

@@ -676,6 +676,15 @@ const struct family *family_of(const struct op_case *c)
     return NULL;
 }
 
+size_t op_case_elements(const struct op_case *c)
+{
+    struct operand operand[OPERANDS];
+    size_t elements = 0;
+    for (int i = family_of(c)->operands(c, operand); i-- > 0;)
+        elements += operand[i].count;
+    return elements;
+}
+
 /* The sum of four uniform numbers, of mean 0 and deviation 1: cheaper than a normal one. The mixing
  * is splitmix64's. */
 static float near_normal(uint64_t index)

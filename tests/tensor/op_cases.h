@@ -77,6 +77,8 @@ extern const struct op_case op_cases[];
 extern const size_t op_cases_count;
 
 const struct family *family_of(const struct op_case *c);
+/* Returns the count of elements of all operands. */
+size_t op_case_elements(const struct op_case *c);
 
 /* The operands of a case on a device: buffers, and the same values on the host as fp32. */
 struct op_room {

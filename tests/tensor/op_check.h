@@ -24,12 +24,7 @@ enum { HALVES = sizeof halves / sizeof *halves };
  * in six of these. */
 static inline bool op_share_has(size_t i)
 {
-    struct operand operand[OPERANDS];
-    const struct op_case *c = &op_cases[i / HALVES];
-    size_t elements = 0;
-    for (int o = family_of(c)->operands(c, operand); o-- > 0;)
-        elements += operand[o].count;
-    const bool rare = share_given() && elements > 2000000;
+    const bool rare = share_given() && op_case_elements(&op_cases[i / HALVES]) > 2000000;
     const size_t step = (size_t)share_step(rare ? 6 * OP_STRIDE : OP_STRIDE);
     return i % step == share_number() % step;
 }

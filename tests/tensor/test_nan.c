@@ -85,22 +85,13 @@ static void check(const struct op_case *c, unsigned half, const char *variant)
     device_close(&oracle);
 }
 
-static size_t size_of(const struct op_case *c)
-{
-    struct operand operand[OPERANDS];
-    size_t size = 0;
-    for (int i = family_of(c)->operands(c, operand); i-- > 0;)
-        size += operand[i].count;
-    return size;
-}
-
 static void every_op(void **state)
 {
     (void)state;
     const size_t n = sizeof halves / sizeof *halves;
     for (size_t i = 0; i < op_cases_count; i++)
         for (size_t h = (i + share_first(LEAP, LEAP)) % LEAP;
-             h < n && size_of(&op_cases[i]) < 30000; h += LEAP)
+             h < n && op_case_elements(&op_cases[i]) < 30000; h += LEAP)
             for (size_t v = 0; v < sizeof variants / sizeof *variants; v++)
                 check(&op_cases[i], halves[h], variants[v]);
 }
