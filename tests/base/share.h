@@ -75,8 +75,8 @@ static inline int share_first(int step, size_t cases)
     share_step(strcmp(test_device(), "cpu") != 0 ? 11 : !SANITIZED ? 1 : share_given() ? 13 : 7)
 #endif
 
-/* The step of loops over cases of ops, of which there are many hundreds. */
-#define OP_STRIDE share_step(!SANITIZED ? 1 : share_given() ? 8 : 4)
+/* The step of loops over cases of ops: no op has fewer than 15, with each mix of types. */
+#define OP_STRIDE share_step(!SANITIZED ? 1 : share_given() ? 13 : 4)
 
 /* The step of loops that are all arithmetic: few cases have every write past memory. */
 #define LEAP share_step(!SANITIZED ? 1 : share_given() ? 7 : 5)
