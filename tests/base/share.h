@@ -65,6 +65,13 @@ static inline int share_first(int step, size_t cases)
     return step == 1 ? 0 : (int)(share_number() % of);
 }
 
+/* The step of cases of methods whose workers race: all of them where races are looked for. */
+#ifdef SANITIZED_THREAD
+enum { RACE_STRIDE = 1 };
+#else
+enum { RACE_STRIDE = SANITIZED ? 3 : 1 };
+#endif
+
 /* The step of loops over many like cases: few cases have all of a race, a missing wait or a write
  * past its memory, and sanitizers or a device with separate memory make each case slow. The step
  * divides no count of cases. */

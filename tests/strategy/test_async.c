@@ -566,5 +566,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(left_ahead, scratch_make, scratch_remove),
         cmocka_unit_test(senseless),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
+    return run_cases(tests, RACE_STRIDE, NULL, NULL);
 }

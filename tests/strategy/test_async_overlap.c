@@ -372,5 +372,5 @@ int main(void)
         cmocka_unit_test_setup_teardown(senseless, scratch_make, scratch_remove),
         cmocka_unit_test_setup_teardown(counts, scratch_make, scratch_remove),
     };
-    return run_cases(tests, SANITIZED ? 3 : 1, NULL, NULL);
+    return run_cases(tests, RACE_STRIDE, NULL, NULL);
 }
