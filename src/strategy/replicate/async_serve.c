@@ -182,14 +182,18 @@ static enum sotto_status cut(struct async_service *v)
     return SOTTO_OK;
 }
 
+/* Pushes of each group, on average, for which a save waits for one that was put off. */
+enum { PUT_OFF_MOST = 4 };
+
 /* True if a meeting for a save has to wait: the last meeting has put off a push that is not applied
- * yet, or a group has not said yet whether it has one. */
+ * yet, or a group has not said yet whether it has one. A group that stands still is not waited for
+ * while others push. */
 static bool save_waits(const struct async_service *v)
 {
     bool waits = v->went < v->groups;
     for (int i = 0; i < v->groups; i++)
         waits = waits || v->put_off[i];
-    return waits && !keeper(v);
+    return waits && v->server.version - v->met < PUT_OFF_MOST * v->groups && !keeper(v);
 }
 
 /* What is due when nothing else is under way. */
@@ -284,7 +288,8 @@ static enum sotto_status go(struct async_service *v, int from, const struct up_w
 {
     const bool longer = v->loaded && w->rounds > v->server.shards.steps;
     v->put_off[from] = w->pushes;
-    v->went++;
+    if (v->went++ == 0)
+        v->met = v->server.version;
     if (w->rounds > 0)
         v->server.shards.steps = w->rounds;
     if (!v->begun) {

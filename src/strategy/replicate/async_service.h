@@ -40,6 +40,7 @@ struct async_service {
     bool left;                     /* a group has, and others may have its steps */
     int came;                      /* groups                   */
     int went;                      /* groups that go on since the last meeting, or the start */
+    int64_t met;                   /* pushes at the last meeting, or the start */
     bool *put_off;                 /* (groups) have a push that the last meeting put off */
     bool *told;                    /* (groups) to wait until behind the meeting */
     int64_t *evaluates;            /* (groups) enum evaluates                   */

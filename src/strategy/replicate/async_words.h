@@ -16,8 +16,8 @@
  * come when it has said so; the server rests when all have, and goes on with the first that says it
  * goes. While the leader rings, groups that wait for an answer are told to wait until behind the
  * meeting, so that they come, too. A push that a meeting has put off is applied before the leader
- * rings for another save: where saves are due more often than a push takes over the link, the run
- * would not get on otherwise.
+ * rings for another save, unless its group stands still: where saves are due more often than a push
+ * takes over the link, the run would not get on otherwise.
  *
  * Where the time of a run is over, its groups push what they have done of their tasks before they
  * meet, as shorter ones: by the same rule, as all whose tasks are not of one length (with
