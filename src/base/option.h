@@ -158,6 +158,9 @@ bool option_bool(const char *text, bool *out);
 /* A word of a command line as a shell takes it. */
 void option_put_word(const char *word, FILE *out);
 
+/* The same in memory, for messages; it is cut short where there is no room. Returns `out`. */
+const char *option_word(const char *word, char *out, size_t room);
+
 /* The value of an option as it would be typed: the field itself where it is text, else printed into
  * `room`. */
 const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM]);

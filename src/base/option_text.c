@@ -146,6 +146,18 @@ void option_put_word(const char *word, FILE *out)
     fputc('\'', out);
 }
 
+const char *option_word(const char *word, char *out, size_t room)
+{
+    FILE *text = fmemopen(out, room, "w");
+    *out = '\0';
+    if (text) {
+        option_put_word(word, text);
+        fclose(text);
+    }
+    out[room - 1] = '\0';
+    return out;
+}
+
 /* Quotes a value that would not come back from a file as it is. */
 static void dump_value(const char *value, FILE *out)
 {

@@ -61,6 +61,13 @@ void rescue_parent(const char *path, char out[FILE_PATH_ROOM])
         strcpy(out, ".");
 }
 
+void rescue_full(const char *path, char out[FILE_PATH_ROOM])
+{
+    char *full = realpath(path, NULL);
+    snprintf(out, FILE_PATH_ROOM, "%s", full && strlen(full) < FILE_PATH_ROOM ? full : path);
+    free(full);
+}
+
 bool rescue_place_at(const char *path, int number, char folder[FILE_PATH_ROOM])
 {
     char parent[FILE_PATH_ROOM];

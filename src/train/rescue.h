@@ -33,6 +33,10 @@ bool rescue_place(struct rescue *r, const char *path, double bytes, char folder[
 enum sotto_status rescue_name(const char *path, const char *folder, int number,
                               char out[FILE_PATH_ROOM]);
 
+/* The full name of a run's folder, links followed, by which the functions above find the same
+ * places however it is spelt ("."); as it is where there is no such folder. */
+void rescue_full(const char *path, char out[FILE_PATH_ROOM]);
+
 /* The folder that a file or folder lies in, which may itself be gone. */
 void rescue_parent(const char *path, char out[FILE_PATH_ROOM]);
 

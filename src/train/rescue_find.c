@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* realpath */
 #include "train/rescue_find.h"
 
 #include <stdlib.h>
@@ -30,23 +29,23 @@ static bool is_before(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
 
-/* Whether the other folder says that it belongs to the run in `folder`. */
+/* Whether the other folder says that it belongs to the run in `folder`, which is a full name. */
 static bool is_owned(const char *other, const char *folder)
 {
-    char path[FILE_PATH_ROOM], *owner = NULL, *full = realpath(folder, NULL);
+    char path[FILE_PATH_ROOM], *owner = NULL;
     const bool read = file_join(path, other, RESCUE_OWNER) == SOTTO_OK && file_exists(path) &&
                       file_read_text(path, FILE_PATH_ROOM, &owner) == SOTTO_OK;
-    const bool owned = read && full && strcmp(owner, full) == 0;
+    const bool owned = read && strcmp(owner, folder) == 0;
     free(owner);
-    free(full);
     return owned;
 }
 
 static void tell_passed(const struct rescued *newest, const struct rescued *r, const char *other)
 {
+    char word[FILE_PATH_ROOM];
     log_warn("step %lld in %s is passed over, since %s was made after it: `sotto train --resume "
              "%s` goes on from it",
-             (long long)r->step, other, newest->folder, other);
+             (long long)r->step, other, newest->folder, option_word(other, word, sizeof word));
 }
 
 /* Makes the newest of the folder where the run was saved instead the newest, if it is. */
@@ -70,10 +69,11 @@ static void compare_rescued(struct rescued *newest, const char *other, bool say)
         *newest = r;
 }
 
-/* The folders of the run that have `path` as one of its names. */
-static void look_elsewhere(struct rescued *newest, const char *path, bool say)
+/* The folders where the run in `folder` was saved instead. */
+static void look_elsewhere(struct rescued *newest, const char *folder, bool say)
 {
-    char place[FILE_PATH_ROOM], other[FILE_PATH_ROOM], parent[FILE_PATH_ROOM];
+    char path[FILE_PATH_ROOM], place[FILE_PATH_ROOM], other[FILE_PATH_ROOM], parent[FILE_PATH_ROOM];
+    rescue_full(folder, path);
     rescue_place_at(path, 0, parent);
     for (int p = 0; rescue_place_at(path, p, place); p++) {
         const bool beside = strcmp(place, parent) == 0;

@@ -1,4 +1,3 @@
-#define _GNU_SOURCE /* realpath */
 #include "train/rescue_run.h"
 
 #include <stdlib.h>
@@ -25,8 +24,10 @@ static void close_elsewhere(struct run *run)
 static enum sotto_status name_elsewhere(const struct run *run, const char *folder,
                                         char out[FILE_PATH_ROOM])
 {
+    char path[FILE_PATH_ROOM];
+    rescue_full(run->dir.path, path);
     for (int i = 1; i < 1000; i++) {
-        TRY(rescue_name(run->dir.path, folder, i, out));
+        TRY(rescue_name(path, folder, i, out));
         if (!file_exists(out))
             return SOTTO_OK;
     }
@@ -36,13 +37,10 @@ static enum sotto_status name_elsewhere(const struct run *run, const char *folde
 /* Says in the other folder whose it is. */
 static enum sotto_status write_owner(const struct run *run)
 {
-    char path[FILE_PATH_ROOM], *full = realpath(run->dir.path, NULL);
-    enum sotto_status st = file_join(path, run->elsewhere->path, RESCUE_OWNER);
-    const char *owner = full ? full : run->dir.path;
-    if (st == SOTTO_OK)
-        st = file_write(path, owner, strlen(owner));
-    free(full);
-    return st;
+    char path[FILE_PATH_ROOM], owner[FILE_PATH_ROOM];
+    rescue_full(run->dir.path, owner);
+    TRY(file_join(path, run->elsewhere->path, RESCUE_OWNER));
+    return file_write(path, owner, strlen(owner));
 }
 
 static enum sotto_status open_elsewhere(struct run *run, const char *folder)
@@ -72,12 +70,13 @@ static enum sotto_status move_to(struct checkpoint *c, struct rundir *to)
 static bool move_elsewhere(struct run *run, struct checkpoint *c)
 {
     struct status_note cause;
-    char folder[FILE_PATH_ROOM];
+    char path[FILE_PATH_ROOM], folder[FILE_PATH_ROOM];
     bool moved = false;
+    rescue_full(run->dir.path, path);
     status_save(&cause, SOTTO_EIO);
     if (run->elsewhere && c->run == &run->dir)
         moved = move_to(c, run->elsewhere) == SOTTO_OK;
-    while (!moved && rescue_place(&run->rescue, run->dir.path, run->checkpoint_bytes, folder)) {
+    while (!moved && rescue_place(&run->rescue, path, run->checkpoint_bytes, folder)) {
         struct rundir *before = run->elsewhere;
         run->elsewhere = NULL;
         moved = open_elsewhere(run, folder) == SOTTO_OK && move_to(c, run->elsewhere) == SOTTO_OK;
@@ -118,9 +117,11 @@ enum sotto_status rescue_begin(struct run *run, struct checkpoint *c, int64_t st
 void rescue_done(struct run *run, const struct checkpoint *c)
 {
     if (c->run != &run->dir) {
+        char word[FILE_PATH_ROOM];
         log_warn("%s cannot be written: step %lld is saved in %s, and `sotto train --resume %s` "
                  "goes on from there",
-                 run->dir.path, (long long)c->step, c->run->path, c->run->path);
+                 run->dir.path, (long long)c->step, c->run->path,
+                 option_word(c->run->path, word, sizeof word));
         return;
     }
     run->rescue = (struct rescue){0};

@@ -8,7 +8,7 @@
 enum sotto_status take_begin(struct run *run)
 {
     const char *from = run->watch.from, *out = run->config.train.out;
-    char newest[FILE_PATH_ROOM];
+    char newest[FILE_PATH_ROOM], word[FILE_PATH_ROOM];
     int64_t step;
     TRY(checkpoint_latest(out, &step, newest));
     if (step >= 0)
@@ -16,7 +16,7 @@ enum sotto_status take_begin(struct run *run)
                     "%s already holds a run of %" PRId64
                     " steps, which `sotto train --resume %s` goes on with: another --out goes on "
                     "from %s",
-                    out, step, out, from);
+                    out, step, option_word(out, word, sizeof word), from);
     TRY(checkpoint_hold_one(&run->hold, from));
     return SOTTO_OK;
 }

@@ -65,17 +65,19 @@ resumed=$(state)
 succeeds "${train[@]}" --out=whole --steps=20
 [ "$(state)" = "$resumed" ] || die "a full disk gave other bits"
 
-# Ctrl-C ends the waiting, also in a checkpoint by time: what was trained is saved in another folder, and goes on there.
-
-for by in save_every=5 save_minutes=1e-9; do
+# Ctrl-C ends the waiting, also in a checkpoint by time: what was trained is saved in another folder, and goes on there. It
+# has the name of the run's folder, not of a link to it.
+ln -s disk/run link
+for by in save_every=5:disk/run save_minutes=1e-9:link; do
+    run=${by#*:}
     rm -rf run-rescued
     head -c 1400k /dev/zero >disk/filler
-    background "${train[@]}" --save_every=0 --$by --steps=30 --resume --check_disk=false
+    background "${train[@]}" --save_every=0 --${by%:*} --steps=30 --out="$run" --resume --check_disk=false
     kill -INT $pid
     wait $pid
     [ $? = 130 ] || { cat out >&2; die "exit code of a run that is stopped while it waits"; }
     last=$(sed -n 's/^sotto: SIGINT: stopped at step \([0-9]*\) of 30; everything is saved in .*/\1/p' out)
-    says "^warning: disk/run cannot be written: step $last is saved in $scratch/run-rescued, and \`sotto train --resume $scratch/run-rescued\` goes on from there$"
+    says "^warning: $run cannot be written: step $last is saved in $scratch/run-rescued, and \`sotto train --resume $scratch/run-rescued\` goes on from there$"
     says "stopped at step $last of 30; everything is saved in $scratch/run-rescued$"
     [ "$last" -gt 20 ] || die "it went on from step $last"
     way=$(sed -n 's/^to go on: //p' out)
@@ -88,9 +90,11 @@ succeeds "${train[@]}" --out=whole --steps=30 --resume
 [ "$(state)" = "$resumed" ] || die "going on in another folder gave other bits"
 
 # The first folder takes the newest checkpoint over, once it can be written; one that was made before its own is passed over.
-succeeds "$sotto" train --resume disk/run --dry_run
 rescued=$scratch/run-rescued/checkpoints/step-00000030
-says "^step 30 was saved in $rescued when disk/run could not be written, which has step 20$"
+for run in link disk/run; do
+    succeeds "$sotto" train --resume $run --dry_run
+    says "^step 30 was saved in $rescued when $run could not be written, which has step 20$"
+done
 [ "$(ls disk/run/checkpoints)" = step-00000020 ] || die "a dry run wrote $(ls -A disk/run/checkpoints)"
 cp -r run-rescued kept
 succeeds "$sotto" train --resume disk/run
