@@ -244,6 +244,21 @@ bool file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+/* The length of a path without slashes at its end. */
+static size_t length_to_slashes(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/')
+        length--;
+    return length;
+}
+
+bool file_same_name(const char *a, const char *b)
+{
+    const size_t length = length_to_slashes(a);
+    return length_to_slashes(b) == length && memcmp(a, b, length) == 0;
+}
+
 bool file_is_directory(const char *path)
 {
     struct stat info;

@@ -56,6 +56,7 @@ enum sotto_status file_write(const char *path, const void *data, size_t bytes);
 
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
+bool file_same_name(const char *a, const char *b);         /* but for slashes at the end     */
 enum sotto_status file_make_directories(const char *path); /* like mkdir -p          */
 enum sotto_status file_sync_directory(const char *path);   /* makes renames durable  */
 enum sotto_status file_remove_tree(const char *path);      /* fine if it is not there */

@@ -135,7 +135,9 @@ static enum sotto_status take_folder(struct command_line *line, const char **out
         if (folder)
             line->folder = folder;
         if (folder && !file_is_directory(folder) && mpi_launched_rank() == 0)
-            return fail(SOTTO_EINVAL, "%s %s: %s, and %s wants the folder of a run", flag, folder,
+            return fail(SOTTO_EINVAL,
+                        "%s %s: %s, and %s wants the folder of a run, or of a checkpoint in it",
+                        flag, folder,
                         file_exists(folder) ? "that is no folder" : "there is no such folder",
                         flag);
     }

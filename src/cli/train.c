@@ -320,25 +320,72 @@ static bool says_out(const struct run_config *c, const struct command_line *line
     return says;
 }
 
-/* Reads what the run, or the one checkpoint of it that is named, was made with. */
+/* Refuses a folder that is a checkpoint, but not by its name or place. */
+static enum sotto_status refuse_checkpoint(const char *folder)
+{
+    char path[FILE_PATH_ROOM], run[FILE_PATH_ROOM];
+    int64_t step;
+    TRY(file_join(path, folder, "state.safetensors"));
+    if (!file_exists(path))
+        return SOTTO_OK;
+    if (steps_named(folder, &step, run))
+        return fail(SOTTO_EINVAL,
+                    "%s is a checkpoint outside of a run's folder: --out=FOLDER says where to go "
+                    "on from it",
+                    folder);
+    return fail(SOTTO_EINVAL,
+                "%s holds a checkpoint under another name than step-00000100, which tells its "
+                "step: --resume takes a checkpoint under that name alone",
+                folder);
+}
+
+/* --resume names a run, and --out another folder. */
+static enum sotto_status refuse_two_folders(const char *folder, const char *out)
+{
+    char newest[FILE_PATH_ROOM], from[FILE_PATH_ROOM], to[FILE_PATH_ROOM];
+    int64_t step;
+    TRY(refuse_checkpoint(folder));
+    TRY(checkpoint_latest(folder, &step, newest));
+    if (step < 0)
+        return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder, out);
+    return fail(SOTTO_EINVAL,
+                "--resume %s and train.out = %s name two folders: `sotto train --resume %s "
+                "--out=%s` goes on from that run's newest checkpoint in the other one",
+                folder, out, option_word(newest, from, sizeof from),
+                option_word(out, to, sizeof to));
+}
+
+/* Refuses to go on with the run in a folder where there is no checkpoint. */
+static enum sotto_status refuse_without(const char *folder)
+{
+    TRY(rundir_unused(folder)); /* its first checkpoint may be on its way */
+    TRY(refuse_checkpoint(folder));
+    return fail(SOTTO_EINVAL,
+                "there is no checkpoint in %s to go on from: a run is saved at its end, and before "
+                "that by train.save_minutes and train.save_every",
+                folder);
+}
+
+/* Reads what the run, or the one checkpoint of it that is named, was made with. A folder named as a
+ * checkpoint that lies in no folder of checkpoints is a run's, unless --out says otherwise. */
 static enum sotto_status read_before(struct train_command *t, const struct command_line *line,
                                      struct run_config *before, bool *found)
 {
     const struct run_config *c = &t->run;
     const char *folder = line->folder;
     const bool says = says_out(c, line);
+    const bool other = folder && says && !file_same_name(c->train.out, folder);
     char run[FILE_PATH_ROOM];
     int64_t step;
-    if (folder && steps_named(folder, &step, run)) {
+    if (folder && steps_named(folder, &step, run) && (*run || (other && *c->train.out))) {
         bool from;
         TRY(resume_config_at(before, t->world, folder, says ? c->train.out : "", &from));
         t->from = from ? folder : NULL;
         *found = true;
         return SOTTO_OK;
     }
-    if (folder && says && strcmp(c->train.out, folder) != 0)
-        return fail(SOTTO_EINVAL, "--resume %s and train.out = %s name two folders", folder,
-                    c->train.out);
+    if (other)
+        return refuse_two_folders(folder, c->train.out);
     return resume_config(before, t->world, folder ? folder : c->train.out, found);
 }
 
@@ -354,12 +401,7 @@ static enum sotto_status put_beneath(struct train_command *t, struct command_lin
     enum sotto_status st;
     TRY_DONE(read_before(t, line, before, &found));
     if (folder && !found)
-        TRY_DONE(rundir_unused(folder)); /* its first checkpoint may be on its way */
-    if (folder && !found)
-        TRY_DONE(fail(SOTTO_EINVAL,
-                      "there is no checkpoint in %s to go on from: a run is saved at its end, "
-                      "and before that by train.save_minutes and train.save_every",
-                      folder));
+        TRY_DONE(refuse_without(folder));
     if (!found && is_bare(c))
         TRY_DONE(fail(SOTTO_EINVAL, "--resume wants the folder of a run: sotto train --resume RUN "
                                     "(there is none in ./run, and nothing to begin one with)"));

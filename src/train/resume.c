@@ -83,7 +83,7 @@ enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const 
 static enum sotto_status check_is_newest(struct comm *mpi, const char *checkpoint, int64_t step,
                                          const char *run)
 {
-    char newest[FILE_PATH_ROOM];
+    char newest[FILE_PATH_ROOM], from[FILE_PATH_ROOM], whole[FILE_PATH_ROOM];
     struct checkpoint_hold hold;
     int64_t last;
     TRY(resume_find(mpi, run, false, &last, newest, &hold));
@@ -96,7 +96,8 @@ static enum sotto_status check_is_newest(struct comm *mpi, const char *checkpoin
                 "the run in %s has gone on from there to step %lld: `sotto train --resume %s "
                 "--out=FOLDER` goes on from step %lld in another folder and leaves that run as it "
                 "is; `sotto train --resume %s` goes on from step %lld",
-                run, (long long)last, checkpoint, (long long)step, run, (long long)last);
+                run, (long long)last, option_word(checkpoint, from, sizeof from), (long long)step,
+                option_word(run, whole, sizeof whole), (long long)last);
 }
 
 enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, const char *checkpoint,
@@ -106,12 +107,7 @@ enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, con
     int64_t step;
     bool found;
     steps_named(checkpoint, &step, run);
-    *from = *folder && strcmp(folder, run) != 0;
-    if (!*from && !*run)
-        return fail(SOTTO_EINVAL,
-                    "%s is a checkpoint outside of a run's folder: --out=FOLDER says where to go "
-                    "on from it",
-                    checkpoint);
+    *from = *folder && !file_same_name(folder, run);
     TRY(check_out_room(out, *from ? folder : run));
     if (!*from) {
         TRY(check_is_newest(mpi, checkpoint, step, run));

@@ -27,8 +27,9 @@ enum sotto_status resume_read(struct run_config *out, struct comm *mpi, const ch
 enum sotto_status resume_config(struct run_config *out, struct comm *mpi, const char *folder,
                                 bool *found);
 
-/* The same for this checkpoint of a run, which goes on in `folder`. "": in the run's own, which is
- * refused where the run has a newer checkpoint. `*from`: whether `folder` is another. */
+/* The same for this checkpoint of a run, which goes on in `folder`. "": in the run's own, if the
+ * checkpoint's name tells that, which is refused where the run has a newer checkpoint. `*from`:
+ * whether `folder` is another. */
 enum sotto_status resume_config_at(struct run_config *out, struct comm *mpi, const char *checkpoint,
                                    const char *folder, bool *from);
 

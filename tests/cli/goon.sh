@@ -46,9 +46,15 @@ succeeds "$sotto" train --out=plain --resume --steps=40
 
 # An older checkpoint goes on in another folder, to the same bits, and its run stays as it is. In that run it would replace
 # the newer ones.
+mv whole "a whole"
+older="a whole/checkpoints/step-00000020"
+fails_with "step 40: \`sotto train --resume '$older' --out=FOLDER\` goes on from step 20 in" "$sotto" train --resume "$older"
+fails_with "\`sotto train --resume './a whole'\` goes on with: another --out" "$sotto" train --resume "$older" --out="./a whole"
+fails_with "name two folders: \`sotto train --resume 'a whole/checkpoints/step-00000040' --out=next\`" "$sotto" train --resume "a whole" --out=next
+mv "a whole" whole
 older=whole/checkpoints/step-00000020
 find whole -printf '%p %s %T@\n' >before
-for out in "" --out=whole; do
+for out in "" --out=whole --out=whole/; do
     fails_with "the run in whole has gone on from there to step 40: \`sotto train --resume $older --out=FOLDER\` goes on from step 20 in" \
         "$sotto" train --resume $older $out
 done
@@ -65,6 +71,15 @@ find whole -printf '%p %s %T@\n' >after
 cmp before after || die "going on elsewhere changed the run"
 succeeds "$sotto" train --resume whole/checkpoints/step-00000040
 says '^nothing is left to do: the run in whole has 40 steps already'
+ln -s whole/checkpoints/step-00000040 newest
+for more in "" --out=next; do
+    fails_with "newest holds a checkpoint under another name than step-00000100" "$sotto" train --resume newest $more
+done
+rm -r step-00000020
+mv fork step-00000020 # a run of that name
+succeeds "$sotto" train --resume step-00000020/ --out=step-00000020
+says '^nothing is left to do: the run in step-00000020/ has 40 steps already'
+succeeds "$sotto" train --resume step-00000020
 
 # Data that have become others under the same name are told of; the same ones are not.
 succeeds "$sotto" train --resume plain --steps=41
