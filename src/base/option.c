@@ -298,7 +298,7 @@ static const char *inside(const struct option_section *s, const char *key)
 }
 
 /* Refuses a key of two sections, and says which option takes the value by its name, where one alone
- * does: "--preset=llama" is meant for model.arch. */
+ * does: "--preset=llama" is meant for model.arch; "--preset=gpt2" may be, and is a model too. */
 static enum sotto_status refuse_ambiguous(const struct option_section *sections, int n,
                                           const char *key, const char *value,
                                           const struct option_section *a,
@@ -313,7 +313,7 @@ static enum sotto_status refuse_ambiguous(const struct option_section *sections,
             while (o->type == OPTION_TYPE_ENUM && o->names[k] && strcmp(o->names[k], value) != 0)
                 k++;
             if (o->type == OPTION_TYPE_ENUM && o->names[k] && takers++ == 0)
-                snprintf(taker, sizeof taker, "; '%.80s' is a value of %s.%s", value,
+                snprintf(taker, sizeof taker, "; '%.80s' is a value of %s.%s, too", value,
                          sections[s].name, o->key);
         }
     return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s%s", key, a->name, key,

@@ -15,6 +15,7 @@
 #include "train/report.h"
 #include "train/resume.h"
 #include "train/take.h"
+#include "train/vacant.h"
 #include "train/weights.h"
 
 static enum sotto_status agree_in(const struct option_section *asked, const void *loaded,
@@ -315,35 +316,6 @@ static enum sotto_status open_state(struct run *run)
     return lent_open(&run->lent, run->cluster.mpi, &run->state, path);
 }
 
-/* A folder with a model and no checkpoint is somebody's model: publishing would replace it. */
-static enum sotto_status refuse_model(const char *folder)
-{
-    static const char *const names[] = {"config.json", "model.safetensors",
-                                        "model.safetensors.index.json"};
-    char path[FILE_PATH_ROOM];
-    for (int i = 0; i < 3; i++) {
-        TRY(file_join(path, folder, names[i]));
-        if (file_exists(path))
-            return fail(SOTTO_EINVAL,
-                        "train.out = %s holds a model that no run made there (%s), which training "
-                        "would overwrite: choose another folder",
-                        folder, names[i]);
-    }
-    return SOTTO_OK;
-}
-
-/* A finished run that saved nothing has its report and metrics there, which would be replaced. */
-static enum sotto_status refuse_results(const char *folder)
-{
-    const struct report_left left = report_left(folder);
-    if (!left.complete || !left.trained)
-        return SOTTO_OK;
-    return fail(SOTTO_EINVAL,
-                "%s already holds a finished run of %lld steps, which saved nothing to go on from: "
-                "another --out starts a new one",
-                folder, (long long)left.steps);
-}
-
 /* A run that is not gone on with must not be there yet. */
 static enum sotto_status refuse_run(const struct train_config *t)
 {
@@ -362,8 +334,7 @@ static enum sotto_status refuse_run(const struct train_config *t)
 static enum sotto_status begin_elsewhere(struct run *run)
 {
     TRY(take_begin(run));
-    TRY(refuse_model(run->config.train.out));
-    return refuse_results(run->config.train.out);
+    return vacant_check(&run->config);
 }
 
 /* Finds the checkpoint to go on from and what it was made with, in the folder that rank 0 alone
@@ -389,9 +360,7 @@ static enum sotto_status find_checkpoint(struct run *run)
     }
     if (step < 0) {
         *run->checkpoint = '\0';
-        if (leads)
-            TRY(refuse_model(t->out));
-        return leads ? refuse_results(t->out) : SOTTO_OK;
+        return leads ? vacant_check(&run->config) : SOTTO_OK;
     }
     run->before = malloc(sizeof *run->before);
     if (!run->before)

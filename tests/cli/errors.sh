@@ -17,7 +17,7 @@ fails_with "demo.momentum = 0.9: want one of plain, scaled" "${train[@]}" --stra
 fails_with "wants a value" "${train[@]}" --batch
 fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
 fails_with "unknown preset 'llama', which is an architecture: --model.arch=llama, " "${train[@]}" --model=llama
-fails_with "ambiguous: say model.preset or strategy.preset; 'llama' is a value of model.arch" "${train[@]}" --preset=llama
+fails_with "ambiguous: say model.preset or strategy.preset; 'llama' is a value of model.arch, too" "${train[@]}" --preset=llama
 fails_with "No such file" "$sotto" train missing.ini
 fails_with "No such file" "${train[@]}" --data.train=missing.txt --data.format=text
 printf '[train]\nsteps = 3\nbach = 2\n' >bad.ini
@@ -124,6 +124,18 @@ cp bare/model.safetensors kept
 fails_with "train.out = bare holds a model that no run made there" "${tune[@]}" --init=bare --out=bare
 fails_with "train.out = bare holds a model that no run made there" "${train[@]}" --out=bare --resume
 cmp kept bare/model.safetensors || die "a model that was there is lost"
+
+# Nor a part of one, but for the tokenizer that is trained with, nor a configuration.
+mkdir part
+for file in tokenizer.json sotto.ini; do
+    echo '; mine' >part/$file
+    fails_with "train.out = part holds a file that no run made there ($file), which training would" "${train[@]}" --out=part
+    [ "$(ls -A part):$(cat part/$file)" = "$file:; mine" ] || die "in a folder with $file: $(ls -A part)"
+    rm part/$file
+done
+cp run/tokenizer.json part
+succeeds "$sotto" train --data.train=stories --data.stories=50 --layers=1 --width=32 --heads=2 --data.tokenizer=part --out=part --steps=1
+cmp run/tokenizer.json part/tokenizer.json || die "a tokenizer that was there is another"
 
 # Nor are results of a finished run that saved nothing; those of one that was stopped, or simulated, are.
 results=("$sotto" train "${tiny[@]}" --save=false --steps=2 --out=results)
