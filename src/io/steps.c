@@ -75,7 +75,7 @@ bool steps_named(const char *path, int64_t *step, char run[FILE_PATH_ROOM])
     return true;
 }
 
-static int by_step(const void *a, const void *b)
+static int compare_steps(const void *a, const void *b)
 {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
@@ -119,7 +119,7 @@ enum sotto_status steps_list(const char *checkpoints, int64_t **steps, int *n)
         *n = 0;
     }
     if (*n)
-        qsort(*steps, (size_t)*n, sizeof **steps, by_step);
+        qsort(*steps, (size_t)*n, sizeof **steps, compare_steps);
     return st;
 }
 
