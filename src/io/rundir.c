@@ -392,16 +392,26 @@ enum sotto_status checkpoint_commit(struct checkpoint *c, int keep)
     return SOTTO_OK;
 }
 
-enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *to, int keep)
+static enum sotto_status copy_and_commit(const struct checkpoint *from, struct checkpoint *c,
+                                         int keep)
 {
-    struct checkpoint c;
-    TRY(checkpoint_begin(&c, to, from->step));
-    const enum sotto_status st = link_files(from->folder, c.folder);
+    TRY(checkpoint_begin(c, c->run, from->step));
+    const enum sotto_status st = link_files(from->folder, c->folder);
     if (st != SOTTO_OK) {
-        checkpoint_abort(&c);
+        checkpoint_abort(c);
         return st;
     }
-    TRY(checkpoint_commit(&c, keep));
+    return checkpoint_commit(c, keep);
+}
+
+enum sotto_status checkpoint_copy(const struct checkpoint *from, struct rundir *to, int keep)
+{
+    struct checkpoint c = {.run = to};
+    const bool there = file_exists(to->checkpoints);
+    const enum sotto_status st = copy_and_commit(from, &c, keep);
+    if (st != SOTTO_OK && !there)
+        rmdir(to->checkpoints); /* which a start that is refused has made */
+    TRY(st);
     return rundir_publish(to, c.folder);
 }
 

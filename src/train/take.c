@@ -36,7 +36,10 @@ static enum sotto_status take_best(struct run *run, const char *other, int64_t s
         return SOTTO_OK;
     TRY(rundir_open(&dir, ours));
     const enum sotto_status st = checkpoint_copy(&best, &dir, 1);
-    rundir_close(&dir);
+    if (st == SOTTO_OK)
+        rundir_close(&dir);
+    else
+        rundir_discard(&dir);
     return st;
 }
 

@@ -318,6 +318,11 @@ static void discarded(void **state)
     rundir_discard(&run);
     assert_true(file_exists(at("empty")));
     assert_false(file_exists(at("empty/a")));
+    const struct checkpoint none = {.step = 3, .folder = "nowhere"};
+    assert_ok(rundir_open(&run, at("empty/a")));
+    assert_int_equal(checkpoint_copy(&none, &run, 1), SOTTO_EIO);
+    rundir_discard(&run);
+    assert_false(file_exists(at("empty/a")));
     put_text(at("empty"), ".lock", "process 1 on another host\n"); /* what has a lock was a run */
     assert_ok(rundir_open(&run, at("empty")));
     rundir_discard(&run);

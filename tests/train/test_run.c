@@ -649,6 +649,25 @@ static void saved_elsewhere(void **state)
     }
 }
 
+/* A best checkpoint that cannot be copied is left out, and nothing stands for it. */
+static void expect_no_best(const struct run_config *from, struct run_config *fork)
+{
+    char newest[FILE_PATH_ROOM], folder[FILE_PATH_ROOM], best[FILE_PATH_ROOM];
+    int64_t step;
+    struct run run;
+    assert_ok(checkpoint_latest(from->train.out, &step, newest));
+    assert_ok(best_folder(from->train.out, folder));
+    assert_ok(checkpoint_latest(folder, &step, best));
+    assert_ok(file_join(folder, best, "a folder"));
+    assert_ok(file_make_directories(folder));
+    strcat(fork->train.out, ".best");
+    const struct run_watch watch = {.from = newest};
+    assert_ok(run_open(&run, fork, &watch));
+    run_close(&run);
+    assert_ok(best_folder(fork->train.out, folder));
+    assert_false(file_exists(folder));
+}
+
 /* An older checkpoint goes on in another folder to the bits of its run, which stays as it is. */
 static void an_older_checkpoint(void **state)
 {
@@ -698,6 +717,8 @@ static void an_older_checkpoint(void **state)
         expect_newest(c.train.out, N);
         assert_ok(checkpoint_check(older));
         assert_fails(run_open(&run, &fork, &watch), SOTTO_EINVAL, "already holds a run of 5 steps");
+        if (i == 0)
+            expect_no_best(&c, &fork);
     }
 }
 
