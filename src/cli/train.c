@@ -395,7 +395,7 @@ static enum sotto_status put_beneath(struct train_command *t, struct command_lin
     struct run_config *c = &t->run;
     const char *folder = line->folder;
     bool found = false;
-    struct run_config *before = malloc(sizeof *before);
+    struct run_config *before = calloc(1, sizeof *before);
     if (!before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     enum sotto_status st;

@@ -362,7 +362,7 @@ static enum sotto_status find_checkpoint(struct run *run)
         *run->checkpoint = '\0';
         return leads ? vacant_check(&run->config) : SOTTO_OK;
     }
-    run->before = malloc(sizeof *run->before);
+    run->before = calloc(1, sizeof *run->before);
     if (!run->before)
         return fail(SOTTO_ENOMEM, "no memory for a configuration");
     TRY(resume_read(run->before, mpi, run->checkpoint));
