@@ -20,7 +20,7 @@
 #include <mpi.h>
 #endif
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "comm/mpi/mpi.h"
 #include "comm/worker.h"
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/option.h"
+#include "base/option/option.h"
 #include "base/rng.h"
 #include "data/tokens.h"
 #include "train/run.h"

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 #include "base/clock.h"
-#include "base/option.h"
+#include "base/option/option.h"
 #include "base/rng.h"
 #include "nn/tape.h"
 #include "optim/optim.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "strategy/strategy.h"
 #include "train/null_oracle.h"
 

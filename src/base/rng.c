@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 
 void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {

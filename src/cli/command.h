@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 /* What a command was called with. */
 struct command_line {

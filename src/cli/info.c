@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "cli/schedule.h"
 #include "comm/mpi/mpi.h"
 #include "data/image/images.h"

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 
 static const char *const formats[] = {"auto",     "text",  "jsonl",   "instruct",
                                       "tokens",   "raw16", "stories", "cifar10",

@@ -3,7 +3,7 @@
 #define SOTTO_DATA_CONFIG_H
 
 #include "base/file.h"
-#include "base/option.h"
+#include "base/option/option.h"
 
 enum data_format {
     DATA_AUTO,

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "base/option.h"
+#include "base/option/option.h"
 #include "io/safetensors.h"
 
 /* The header must parse, the file have the size that it declares, and numbers be numbers. */

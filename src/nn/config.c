@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "nn/arch/arch.h"
 
 #define NAME(id, name) #name,

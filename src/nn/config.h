@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "base/json.h"
-#include "base/option.h"
+#include "base/option/option.h"
 #include "nn/arch/arch.h"
 
 enum { ARCH_ROOM = 1024 }; /* bytes of their own configurations */

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "tensor/ops.h"
 
 static const char *const kind_names[] = {"adamw", "sgd", NULL};

@@ -6,7 +6,7 @@
 #ifndef SOTTO_OPTIM_OPTIM_H
 #define SOTTO_OPTIM_OPTIM_H
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "tensor/device.h"
 #include "tensor/owned.h"
 

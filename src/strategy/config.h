@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "tensor/dtype.h"
 
 struct method; /* method.h */

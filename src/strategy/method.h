@@ -14,7 +14,7 @@
 #ifndef SOTTO_STRATEGY_METHOD_H
 #define SOTTO_STRATEGY_METHOD_H
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 
 struct optim_config;
 struct strategy_config;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "tensor/carve.h"
 #include "tensor/cuda/gpus.h"
 #include "tensor/ops.h"

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/cores.h"
 #include "base/log.h"
+#include "base/machine/cores.h"
 #include "comm/mpi/mpi.h"
 #include "train/cluster.h"
 

@@ -2,7 +2,7 @@
 #ifndef SOTTO_TRAIN_DISK_H
 #define SOTTO_TRAIN_DISK_H
 
-#include "base/available.h"
+#include "base/machine/available.h"
 #include "train/run.h"
 
 /* Of rank 0's checkpoints. The published model has the same files by hard links, and takes nothing.

@@ -5,7 +5,7 @@
 #ifndef SOTTO_TRAIN_ESTIMATE_H
 #define SOTTO_TRAIN_ESTIMATE_H
 
-#include "base/available.h"
+#include "base/machine/available.h"
 #include "train/run.h"
 #include "train/asked.h"
 

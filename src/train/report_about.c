@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "train/report.h"
 
 /* Names of files may be in any encoding, JSON is in UTF-8. */

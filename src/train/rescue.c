@@ -7,9 +7,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/available.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine/available.h"
 
 /* Seconds: long enough to free some room by hand, and no night of a cluster. Tries are at first a
  * tenth of a second apart, then twice as long each time. */

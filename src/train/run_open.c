@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "comm/mpi/mpi.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"

@@ -1,6 +1,6 @@
 /* What memory is left: the tightest of several limits, each as the kernel writes it. */
-#include "base/available.h"
 #include "base/file.h"
+#include "base/machine/available.h"
 #include "base/scratch.h"
 
 #include <math.h>

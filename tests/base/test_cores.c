@@ -1,7 +1,7 @@
 #define _GNU_SOURCE /* sched_setaffinity */
 /* How many cores a process may use: those it is bound to, and the time that its groups leave. */
-#include "base/cores.h"
 #include "base/file.h"
+#include "base/machine/cores.h"
 #include "base/scratch.h"
 
 #include <sched.h>

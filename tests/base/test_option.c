@@ -1,6 +1,6 @@
 /* Option tables: every type, files, the command line, dumps. */
-#include "base/option.h"
-#include "base/option_only.h"
+#include "base/option/only.h"
+#include "base/option/option.h"
 #include "base/scratch.h"
 
 enum color { RED, GREEN, BLUE };

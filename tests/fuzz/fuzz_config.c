@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

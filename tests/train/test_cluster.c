@@ -5,7 +5,7 @@
 
 #include "train/fixture.h"
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "comm/formula.h"
 #include "train/report.h"
 #include "train/trainer.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "comm/mpi/state.h"
 
 static int number(const char *variable)

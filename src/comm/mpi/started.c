@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "comm/mpi/state.h"
 
 enum { ABOVE = 6, WORDS_ROOM = 1 << 16, MOST_WORDS = 4096 };

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 #include "comm/threads/state.h"
 #include "comm/threads/threads.h"
 

@@ -6,7 +6,7 @@
 #include <omp.h>
 #endif
 
-#include "base/cores.h"
+#include "base/machine/cores.h"
 
 struct pool {
     pthread_mutex_t lock;

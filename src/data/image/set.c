@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/available.h"
+#include "base/machine/available.h"
 
 /* More images than an array can have, or than there is memory for. */
 static enum sotto_status check_room(const struct image_set *set, int64_t count)

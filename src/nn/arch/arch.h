@@ -3,7 +3,7 @@
 #define SOTTO_NN_ARCH_ARCH_H
 
 #include "base/json.h"
-#include "base/option.h"
+#include "base/option/option.h"
 
 struct model;
 struct model_config;

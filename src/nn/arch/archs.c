@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option_only.h"
+#include "base/option/only.h"
 #include "nn/config.h"
 
 #define ADDRESS(id, name) [ARCH_##id] = &arch_##name,

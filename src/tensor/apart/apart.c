@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/available.h"
-#include "base/option.h"
+#include "base/machine/available.h"
+#include "base/option/option.h"
 #include "tensor/apart/line.h"
 #include "tensor/cpu/cpu.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 enum { MAX_NODES = 1000, MAX_DEPTH = 50 }; /* both keep the stack that reading and checking need */
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 #include "train/loop.h"
 
 enum sotto_status results_init(struct results *r, const char *const *names, int n_runs, int n_seeds)

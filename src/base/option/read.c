@@ -1,7 +1,7 @@
 /* The reader of INI files: sections, keys, comments and quoted values. A key that is set twice is
  * refused: one of the two would have no effect. */
 #define _GNU_SOURCE /* strchrnul, strndup */
-#include "base/option.h"
+#include "base/option/option.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "base/control_group.h"
+#include "base/machine/control_group.h"
 
 #include <stdbool.h>
 #include <stdio.h>

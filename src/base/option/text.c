@@ -1,6 +1,6 @@
 /* The outward side of option tables: files, the command line and dumps. */
 #define _GNU_SOURCE /* open_memstream */
-#include "base/option.h"
+#include "base/option/option.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 #ifndef SOTTO_BASE_OPTION_ONLY_H
 #define SOTTO_BASE_OPTION_ONLY_H
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 struct option_only {
     const char *key;

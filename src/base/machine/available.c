@@ -1,4 +1,4 @@
-#include "base/available.h"
+#include "base/machine/available.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,8 +7,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/control_group.h"
 #include "base/file.h"
+#include "base/machine/control_group.h"
 
 static void limit(struct available *a, double bytes, const char *by)
 {

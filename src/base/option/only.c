@@ -1,4 +1,4 @@
-#include "base/option_only.h"
+#include "base/option/only.h"
 
 #include <assert.h>
 #include <string.h>

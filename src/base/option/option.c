@@ -1,4 +1,4 @@
-#include "base/option.h"
+#include "base/option/option.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* Which known name a mistyped one is likely to mean. */
 #include <string.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 static int smaller(int a, int b)
 {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* sched_getaffinity */
-#include "base/cores.h"
+#include "base/machine/cores.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/control_group.h"
+#include "base/machine/control_group.h"
 
 int cores_bound(void)
 {

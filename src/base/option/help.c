@@ -1,7 +1,7 @@
 /* Options told to people: what they take, and the lines of --help. */
 #include <string.h>
 
-#include "base/option.h"
+#include "base/option/option.h"
 
 static size_t describe_range(const struct option *o, const char *what, char *out, size_t room)
 {
