@@ -1,7 +1,7 @@
 #include "profile.h"
 
 #include "base/clock.h"
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm/gemm.h"
 #include "tensor/ops.h"
 
 enum slot {

@@ -1,7 +1,7 @@
 /* Slices of a deep product that are multiplied at once make the same bits as one after the other,
  * whoever is early, whatever is added to, rounded and from where; and so do two products. */
-#include "tensor/cpu/gemm.h"
-#include "tensor/cpu/gemm_many.h"
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/many.h"
 
 #include "tensor/on_cpu.h"
 

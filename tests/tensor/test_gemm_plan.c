@@ -1,6 +1,6 @@
 /* However a product is cut, its blocks cover it, and what is packed and counted lies apart, in the
  * room that was asked for: also where a smaller product is made in the room of a larger one. */
-#include "tensor/cpu/gemm_plan.h"
+#include "tensor/cpu/gemm/plan.h"
 
 #include "tensor/on_cpu.h"
 

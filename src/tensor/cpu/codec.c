@@ -1,7 +1,7 @@
 /* Tiles of the cosine transform over threads: one tile at a time, or several chunks, which stay in
  * the first caches from the transform to what is taken out.
  *
- * Sides of DCT_SIDE are transformed by butterflies (fast_dct.h), others by products with matrices.
+ * Sides of DCT_SIDE are transformed by butterflies (simd/dct.h), others by products with matrices.
  * Frequencies of a side are even or odd about its middle, in turn: half of the elements is enough
  * for each kind, sums of what mirrors itself for the one and differences for the other, and the
  * even ones are those of a side half as long. */

@@ -3,8 +3,8 @@
  *
  * With a stride s the pixels of x fall into s^2 classes by their place modulo s. Those of a class
  * met the same taps, so that each class is a convolution of its own without zeros in between. */
-#include "tensor/cpu/gemm.h"
-#include "tensor/cpu/products.h"
+#include "tensor/cpu/gemm/gemm.h"
+#include "tensor/cpu/gemm/products.h"
 
 static bool is_half(struct view v)
 {

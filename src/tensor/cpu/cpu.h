@@ -10,7 +10,7 @@
 #endif
 
 #include "tensor/carve.h"
-#include "tensor/cpu/kernels.h"
+#include "tensor/cpu/simd/kernels.h"
 #include "tensor/ops.h"
 
 #define CHUNK 2048 /* elements of a flat block: a few operands stay in the first cache */

@@ -3,7 +3,7 @@
  * Where everything is fp32 there is one panel and nothing is copied. A bf16 operand is widened into
  * scratch, panel by panel, so that a head of 50 thousand outputs does not need scratch of its size;
  * weights are not where the kernels multiply bf16. */
-#include "tensor/cpu/gemm.h"
+#include "tensor/cpu/gemm/gemm.h"
 
 enum { PANEL = 4 << 20 }; /* elements of a widened panel */
 

@@ -9,7 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "tensor/cuda/launch.h"
+#include "tensor/cuda/kernels/launch.h"
 #include "tensor/ops.h"
 
 /* Pinned pages that data pass through, one half while the other is on its way. */
@@ -106,7 +106,7 @@ static inline bool cuda_counts(const struct device *dev)
 void *cuda_grow(struct device *dev, struct cuda_room *room, size_t bytes);
 void cuda_drop(struct device *dev, struct cuda_room *room);
 
-/* park.c: contexts of this process that nobody has open. To make one takes milliseconds, most of
+/* context_cache.c: contexts of this process that nobody has open. To make one takes milliseconds, most of
  * which hold up every other context, and every worker and lane of every run opens one. They keep
  * their stream, events, pinned pages and choices of kernels, and no memory of the GPU. */
 struct cuda *cuda_unpark(int gpu); /* NULL: none of that GPU */

@@ -2,7 +2,7 @@
 #ifndef SOTTO_TENSOR_CUDA_PRODUCTS_H
 #define SOTTO_TENSOR_CUDA_PRODUCTS_H
 
-#include "tensor/cuda/lt.h"
+#include "tensor/cuda/cublaslt.h"
 
 /* `half`: factors may be rounded to bf16. */
 void cuda_product(struct device *dev, const struct product *p, bool half);

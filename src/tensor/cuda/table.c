@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "tensor/cuda/cublaslt.h"
 #include "tensor/cuda/gpus.h"
-#include "tensor/cuda/lt.h"
 
 enum { OLDEST = 8 }; /* compute capability: what the kernels ask for (bf16 on matrix units) */
 

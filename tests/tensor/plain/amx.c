@@ -4,4 +4,4 @@
 #define gemm_amx plain_amx
 #define gemm_amx_half plain_amx_half
 
-#include "tensor/cpu/amx.c"
+#include "tensor/cpu/gemm/amx.c"

@@ -1,4 +1,4 @@
-/* The instructions that tensor/cpu/amx.c uses, in plain C, so that it is tested on any machine.
+/* The instructions that tensor/cpu/gemm/amx.c uses, in plain C, so that it is tested on any machine.
  * Memory that has to be aligned is looked at. */
 #ifndef SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H
 #define SOTTO_TESTS_TENSOR_PLAIN_IMMINTRIN_H

@@ -1,0 +1,103 @@
+/* Softmax cross-entropy of one row of logits, which may be 50 thousand wide: it comes from memory
+ * once and is walked again in the second cache. */
+#include <math.h>
+
+#include "tensor/cpu/simd/kernels.h"
+#include "tensor/cpu/simd/math.h"
+
+static float largest(const float *x, int n)
+{
+    float m = x[0], m2 = x[0]; /* two chains, since one waits for itself */
+    int half = n / 2;
+#pragma omp simd reduction(max : m, m2)
+    for (int i = 0; i < half; i++) {
+        m = x[i] > m ? x[i] : m;
+        m2 = x[half + i] > m2 ? x[half + i] : m2;
+    }
+    m = m2 > m ? m2 : m;
+    return x[n - 1] > m ? x[n - 1] : m;
+}
+
+/* Blocks keep the fp32 lanes short, whose sums are added in double, and ask for the next row's
+ * lines, which come from memory while this row is computed. */
+enum { BLOCK = 256 };
+
+static void want_next(const float *x, int vocab)
+{
+    for (int i = 0; i < BLOCK; i += 16)
+        __builtin_prefetch(x + vocab + i, 0, 2);
+}
+
+static double sum_exp(const float *x, float max, int n)
+{
+    double total = 0;
+    for (int at = 0; at < n; at += BLOCK) {
+        int end = n - at < BLOCK ? n : at + BLOCK;
+        float sum = 0;
+        want_next(x + at, n);
+#pragma omp simd reduction(+ : sum)
+        for (int i = at; i < end; i++)
+            sum += fast_exp(x[i] - max);
+        total += sum;
+    }
+    return total;
+}
+
+static double sum_exp_in_place(float *x, float max, int n)
+{
+    double total = 0;
+    for (int at = 0; at < n; at += BLOCK) {
+        int end = n - at < BLOCK ? n : at + BLOCK;
+        float sum = 0;
+        want_next(x + at, n);
+#pragma omp simd reduction(+ : sum)
+        for (int i = at; i < end; i++) {
+            float e = fast_exp(x[i] - max);
+            x[i] = e;
+            sum += e;
+        }
+        total += sum;
+    }
+    return total;
+}
+
+/* Counting stops where more would not change the place. */
+static uint8_t place_of(const float *x, int vocab, int target)
+{
+    enum { LAST = 255, PART = 1024 };
+    const float own = x[target];
+    int before = 0;
+    if (own != own) /* no number stands behind all that are */
+        return LAST;
+    for (int from = 0; from < vocab && before < LAST; from += PART) {
+        const int to = vocab - from < PART ? vocab : from + PART;
+        const int equal = target < from ? from : target < to ? target : to;
+#pragma omp simd reduction(+ : before)
+        for (int i = from; i < to; i++)
+            before += x[i] > own;
+#pragma omp simd reduction(+ : before)
+        for (int i = from; i < equal; i++)
+            before += x[i] == own;
+    }
+    return (uint8_t)(before < LAST ? before + 1 : LAST);
+}
+
+static float cross_entropy(float *logits, int vocab, int target, float scale, uint8_t *place)
+{
+    float max = largest(logits, vocab);
+    float chosen = logits[target];
+    if (place)
+        *place = place_of(logits, vocab, target);
+    if (scale == 0)
+        return (float)(log(sum_exp(logits, max, vocab)) - ((double)chosen - max));
+
+    double sum = sum_exp_in_place(logits, max, vocab);
+    float factor = (float)(scale / sum);
+#pragma omp simd
+    for (int i = 0; i < vocab; i++)
+        logits[i] *= factor;
+    logits[target] = (float)((double)scale * (exp((double)chosen - max) / sum - 1));
+    return (float)(log(sum) - ((double)chosen - max));
+}
+
+const struct loss_kernels KERNELS(fast_loss) = {.cross_entropy = cross_entropy};

@@ -1,0 +1,175 @@
+/* Flat vectors: conversion, sums, scaling. */
+#include <math.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "tensor/cpu/simd/kernels.h"
+#include "tensor/cpu/simd/math.h"
+
+static void widen(float *y, const uint16_t *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = bf16_widen(x[i]);
+}
+
+static void narrow(uint16_t *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], 4);
+        uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+        uint32_t nan = bits >> 16 | 0x40;
+        y[i] = (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
+    }
+}
+
+#if defined(__AVX512F__)
+static void send(float *y, const float *x, size_t n)
+{
+    size_t i = 0;
+    for (; (uintptr_t)y % 64 == 0 && i + 16 <= n; i += 16)
+        _mm512_stream_ps(y + i, _mm512_loadu_ps(x + i));
+    memcpy(y + i, x + i, (n - i) * sizeof *y);
+}
+
+static void sent(void)
+{
+    _mm_sfence();
+}
+#endif
+
+static void fill(float *y, float value, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = value;
+}
+
+static void add(float *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void axpy(float *y, float a, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = mul_add(a, x[i], y[i]);
+}
+
+static void axpby(float *y, float b, float a, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] = mul_add(a, x[i], b * y[i]);
+}
+
+static void scale(float *y, float a, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++)
+        y[i] *= a;
+}
+
+static double sum_squares(const float *x, size_t n)
+{
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    return sum;
+}
+
+/* shuffle_at, of few enough elements for the first cache. Those that fall outside walk on,
+ * together.
+ */
+enum { TOGETHER = 512 };
+
+static void mix(const struct shuffle *p, uint32_t *restrict x, size_t n)
+{
+    const uint32_t mask = p->mask;
+    const int shift = p->shift;
+    for (int r = 0; r < SHUFFLE_ROUNDS; r++) {
+        const uint32_t multiply = p->multiply[r], plus = p->add[r];
+#pragma omp simd
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t y = (x[i] * multiply + plus) & mask;
+            x[i] = y ^ y >> shift;
+        }
+    }
+}
+
+static void shuffle(const struct shuffle *p, size_t first, int32_t *out, size_t n)
+{
+    for (size_t at = 0; at < n; at += TOGETHER) {
+        uint32_t x[TOGETHER];
+        uint16_t whose[TOGETHER];
+        size_t left = n - at < TOGETHER ? n - at : TOGETHER;
+        for (size_t i = 0; i < left; i++) {
+            x[i] = (uint32_t)(first + at + i);
+            whose[i] = (uint16_t)i;
+        }
+        while (left) {
+            size_t outside = 0;
+            mix(p, x, left);
+            for (size_t i = 0; i < left; i++) { /* one that walks on is written again */
+                const uint32_t to = x[i];
+                const uint16_t who = whose[i];
+                out[at + who] = (int32_t)to;
+                x[outside] = to;
+                whose[outside] = who;
+                outside += to >= p->count;
+            }
+            left = outside;
+        }
+    }
+}
+
+static uint32_t sign_bits(float x)
+{
+    return (uint32_t)(x > 0) | (x < 0 ? 3u : 0u) | (x != x ? 2u : 0u);
+}
+
+static void signs_pack(uint8_t *y, const float *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n / 4; i++)
+        y[i] = (uint8_t)(sign_bits(x[4 * i]) | sign_bits(x[4 * i + 1]) << 2 |
+                         sign_bits(x[4 * i + 2]) << 4 | sign_bits(x[4 * i + 3]) << 6);
+    if (n % 4)
+        y[n / 4] = 0;
+    for (size_t i = n / 4 * 4; i < n; i++)
+        y[i / 4] |= (uint8_t)(sign_bits(x[i]) << 2 * (i % 4));
+}
+
+static void signs_unpack(float *y, const uint8_t *x, size_t n)
+{
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) { /* 0, 1, 3 -> 0, 1, -1 */
+        const int bits = x[i / 4] >> 2 * (i % 4) & 3;
+        y[i] = bits == 2 ? NAN : (float)((bits & 1) - (bits & 2));
+    }
+}
+
+const struct vector_kernels KERNELS(fast_vector) = {
+    .widen = widen,
+    .narrow = narrow,
+#if defined(__AVX512F__)
+    .send = send,
+    .sent = sent,
+#endif
+    .fill = fill,
+    .add = add,
+    .axpy = axpy,
+    .axpby = axpby,
+    .scale = scale,
+    .sum_squares = sum_squares,
+    .shuffle = shuffle,
+    .signs_pack = signs_pack,
+    .signs_unpack = signs_unpack,
+};

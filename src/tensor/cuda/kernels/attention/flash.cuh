@@ -1,0 +1,140 @@
+/* What both passes of attention on the matrix units share. */
+#ifndef SOTTO_TENSOR_CUDA_FLASH_CUH
+#define SOTTO_TENSOR_CUDA_FLASH_CUH
+
+#include <math_constants.h>
+#include <type_traits>
+
+#include "tensor/cuda/kernels/attention/attend.cuh"
+#include "tensor/cuda/kernels/mma.cuh"
+
+namespace {
+
+enum { WARPS = 4 };
+
+
+__device__ __forceinline__ const bf16 *rows_at(vec v, size_t at)
+{
+    return (const bf16 *)v.data + at;
+}
+
+/* Whether queries [i, i + n) all see keys [j, j + m): no need to look at each. */
+__device__ __forceinline__ bool all_see(const attention_shape &p, int i, int n, int j, int m)
+{
+    if (i + n > p.t_q || j + m > p.t_k)
+        return false;
+    return p.whole || (sees(p, i, j + m - 1) && sees(p, i + n - 1, j));
+}
+
+/* Rows of a strip of 16 that a lane has: this and 8 more; and its first column of 8. */
+__device__ __forceinline__ int lane_row()
+{
+    return threadIdx.x % 32 / 4;
+}
+
+__device__ __forceinline__ int lane_column()
+{
+    return threadIdx.x % 4 * 2;
+}
+
+/* The running softmax of a strip's two rows of each lane. */
+struct softmax {
+    float max[2], sum[2];
+};
+
+/* Scores become weights, and what there was of sums shrinks by shrink[]. The largest score that
+ * weights are relative to may be a smaller one, by up to STEP powers of two, so that it rarely
+ * changes. */
+template <int N, int STEP>
+__device__ __forceinline__ void soften(softmax &s, float scores[N][4], float scale, float shrink[2])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float top = s.max[half];
+#pragma unroll
+        for (int n = 0; n < N; n++)
+            top = fmaxf(top, fmaxf(scores[n][2 * half], scores[n][2 * half + 1]));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
+        top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
+        if (STEP && !((top - s.max[half]) * scale > STEP))
+            top = s.max[half];
+        const float base = top == -CUDART_INF_F ? 0 : top * scale; /* nobody seen yet */
+        shrink[half] = STEP && top == s.max[half] ? 1 : power_of_two(s.max[half] * scale - base);
+        float sum = 0;
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int e = 2 * half; e < 2 * half + 2; e++) {
+                scores[n][e] = power_of_two(scores[n][e] * scale - base);
+                sum += scores[n][e];
+            }
+        s.max[half] = top;
+        s.sum[half] = s.sum[half] * shrink[half] + sum;
+    }
+}
+
+/* Rows of results of a strip, of `width` columns, times `scale`, from the first of a warp's, `row`,
+ * on. */
+template <int W>
+__device__ void put_strip(vec to, size_t at, size_t stride, int row, int rows, int width,
+                          const float acc[W / 8][4], float scale_low, float scale_high)
+{
+    for (int half = 0; half < 2; half++) {
+        const int i = row + lane_row() + 8 * half;
+        const float scale = half ? scale_high : scale_low;
+        if (i >= rows)
+            continue;
+        bf16 *out = (bf16 *)to.data + at + i * stride + lane_column();
+#pragma unroll
+        for (int n = 0; n < W / 8; n++)
+            if (8 * n < width)
+                *(unsigned *)(out + 8 * n) =
+                    pair_of(acc[n][2 * half] * scale, acc[n][2 * half + 1] * scale);
+    }
+}
+
+/* f of the width of tiles that heads of `width` take; tiles that are wider end in columns of 0. */
+template <class F> int by_width(int width, F f)
+{
+    return width <= 32   ? f(std::integral_constant<int, 32>())
+           : width <= 48 ? f(std::integral_constant<int, 48>())
+           : width <= 64 ? f(std::integral_constant<int, 64>())
+           : width <= 80 ? f(std::integral_constant<int, 80>())
+           : width <= 96 ? f(std::integral_constant<int, 96>())
+                         : f(std::integral_constant<int, 128>());
+}
+
+/* Queries of a head, with those that fill its last tile on Hopper. */
+__host__ __device__ __forceinline__ int padded(int t)
+{
+    return (t + 63) / 64 * 64;
+}
+
+/* Bytes of shared memory that rows of tiles take. */
+template <int W> size_t room_of(int rows)
+{
+    return (size_t)rows * tile_of<W>::stride * sizeof(bf16);
+}
+
+} // namespace
+
+/* flash_hopper.cu and flash_hopper_backward.cu: the same on Hopper. cudaErrorNotSupported: on this
+ * GPU or of these rows they are not possible. */
+#ifdef SOTTO_CUDA_HOPPER
+int hopper_forward(stream_t s, const attention_shape *p, const attention_rows *r);
+int hopper_backward(stream_t s, const attention_shape *p, const attention_rows *r,
+                    const attention_grads *g);
+#else
+static inline int hopper_forward(stream_t, const attention_shape *, const attention_rows *)
+{
+    return cudaErrorNotSupported;
+}
+
+static inline int hopper_backward(stream_t, const attention_shape *, const attention_rows *,
+                                  const attention_grads *)
+{
+    return cudaErrorNotSupported;
+}
+#endif
+
+#endif
