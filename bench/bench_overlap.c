@@ -16,7 +16,7 @@
 #include "base/file.h"
 #include "base/option/option.h"
 #include "base/rng.h"
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 #include "train/run.h"
 
 enum { TURNS = 9, WARM = 13 }; /* at most; rounds that are not counted */

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "data/text/token_files.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokens.h"
 
 struct tokenize_config {
     char tokenizer[OPTION_ROOM], input[OPTION_LONG_ROOM], out[OPTION_ROOM], ids[OPTION_ROOM],

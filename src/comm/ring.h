@@ -21,7 +21,7 @@
 #ifndef SOTTO_COMM_RING_H
 #define SOTTO_COMM_RING_H
 
-#include "comm/parcel.h"
+#include "comm/block_stream.h"
 
 /* As the functions of comm_ops; size > 1. */
 enum sotto_status ring_allreduce(const struct ring *r, struct view y, struct view x, size_t count);

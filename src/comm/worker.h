@@ -6,7 +6,7 @@
 
 #include "comm/comm.h"
 #include "comm/lane.h"
-#include "comm/model/link.h"
+#include "comm/links/link.h"
 
 struct worker;
 

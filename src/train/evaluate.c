@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/records.h"
+#include "data/text/records.h"
 
 /* The i-th of `want` micro-batches that lie evenly in `n` (want <= n): a limited evaluation that
  * took the first ones would see one end of the held-out data alone. */

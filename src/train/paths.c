@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "data/source/source.h"
+#include "data/text/source.h"
 
 static void complete(char *name, size_t room, const char *folder)
 {

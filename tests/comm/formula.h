@@ -1,4 +1,4 @@
-/* What collectives cost on links that nobody else uses, written down from comm.h and way.h: for
+/* What collectives cost on links that nobody else uses, written down from comm.h and links/route.h: for
  * `nodes` nodes of `each` workers with an adapter a worker. */
 #ifndef TEST_COMM_FORMULA_H
 #define TEST_COMM_FORMULA_H
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "comm/model/link.h"
+#include "comm/links/link.h"
 
 /* As near as rounding lets a time come to its formula. */
 static inline bool near(double a, double b)

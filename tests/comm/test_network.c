@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "comm/formula.h"
-#include "comm/model/network.h"
-#include "comm/model/way.h"
+#include "comm/links/network.h"
+#include "comm/links/route.h"
 
 enum { MB = 1 << 20 };
 

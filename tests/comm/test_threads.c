@@ -1,7 +1,7 @@
 /* Workers as threads: the suite, faults, links in real time, and many worlds. */
 #include "base/scratch.h"
 #include "base/log.h"
-#include "comm/threads/absent.h"
+#include "comm/threads/stall_warning.h"
 #include "comm/suite.h"
 #include "comm/threads/threads.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "data/loader.h"
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 
 /* The path of a file of that name with these bytes; valid until four calls later. */
 static inline const char *make_file(const char *name, const void *data, size_t size)

@@ -1,7 +1,7 @@
 /* Instruction data: the prompt is masked, the response and the end token are learned, rows are cut
  * and padded. */
 #include "base/log.h"
-#include "data/instruct.h"
+#include "data/text/instruct.h"
 #include "data/fixture.h"
 
 #define TASK                                                                                       \

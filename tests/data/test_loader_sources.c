@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "data/source/source.h"
+#include "data/text/source.h"
 #include "data/fixture.h"
 
 static struct tokenizer *tokenizer;

@@ -2,7 +2,7 @@
 #include "data/fixture.h"
 
 #include "base/log.h"
-#include "data/instruct.h"
+#include "data/text/instruct.h"
 
 #define SPECIAL(name, ids) "\"" name "\": {\"id\": \"" name "\", \"ids\": " ids ", \"tokens\": []}"
 #define TOKEN(name) "{\"SpecialToken\": {\"id\": \"" name "\", \"type_id\": 0}}"

@@ -1,7 +1,7 @@
 /* What the tokenizer knows of text: where words part, NFC, valid UTF-8, letters for bytes. */
 #include "base/scratch.h"
 
-#include "data/bpe/bpe.h"
+#include "data/tokenizer/bpe/bpe.h"
 
 static struct bpe_unicode unicode;
 

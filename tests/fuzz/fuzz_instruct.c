@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "data/instruct.h"
-#include "data/records.h"
+#include "data/text/instruct.h"
+#include "data/text/records.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

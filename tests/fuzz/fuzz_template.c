@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "data/tokenizer/state.h"
 #include "data/tokenizer/template.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

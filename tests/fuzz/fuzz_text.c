@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "data/source/source.h"
+#include "data/text/source.h"
 #include "strategy/history.h"
 #include "train/evaluate.h"
 

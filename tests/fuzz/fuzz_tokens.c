@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 
 #include "nn/tiny.h"
 
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 #include "train/config.h"
 
 /* A pattern with some noise in it, so that there is something to learn. */

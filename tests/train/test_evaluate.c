@@ -1,7 +1,7 @@
 /* Which part of the held-out data an evaluation sees. */
 #include "nn/tiny.h"
 
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 #include "train/evaluate.h"
 
 enum { ROWS = 2, T = 8, BATCHES = 20 };

@@ -2,7 +2,7 @@
  * N, to rounding, for every architecture and several cuts into stages; two runs give equal bits. */
 #include "nn/tiny.h"
 
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 #include "strategy/names.h"
 #include "train/oracle.h"
 

@@ -1,5 +1,5 @@
 /* The collectives of comm.h over MPI: the library's own, or around our ring. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

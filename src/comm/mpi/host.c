@@ -3,7 +3,7 @@
  * network that ends inside each of them; then the user has to name the right one. */
 #define _DEFAULT_SOURCE /* IFF_UP */
 
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

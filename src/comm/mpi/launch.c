@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/option/option.h"
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 static int number(const char *variable)
 {

@@ -4,7 +4,7 @@
  *
  * What MPI does by itself, starting above all, cannot be given up; another thread says that it
  * takes long. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -1,5 +1,5 @@
 /* Messages over MPI: in pieces, since a count is an int; and the transport of ring.h. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -5,7 +5,7 @@
  * connection to it has ended, which MPI keeps as long as its ranks live. Looking costs a system
  * call each and takes no lock, so that a signal's handler may do it. */
 #define _GNU_SOURCE /* gethostname, struct tcp_info */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -1,6 +1,6 @@
 /* Messages whose sender goes on: copies, which MPI sends whenever it is polled. There are as many
  * as were ever under way at once. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/option/option.h"
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 enum { ABOVE = 6, WORDS_ROOM = 1 << 16, MOST_WORDS = 4096 };
 

@@ -1,7 +1,7 @@
 /* Waiting without burning a core: poll for a moment, then sleep between polls, longer and longer.
  * MPI moves bytes only while it is polled, so a poll that took much of the processor's time is
  * taken to have moved some, and the sleeps become shorter again. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

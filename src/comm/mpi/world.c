@@ -1,5 +1,5 @@
 /* Communicators of MPI from the first to the last: starting, splitting, ending. */
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 
 #ifdef SOTTO_WITH_MPI
 

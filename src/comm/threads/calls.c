@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "comm/sum.h"
-#include "comm/threads/state.h"
+#include "comm/threads/threads_impl.h"
 #include "tensor/ops.h"
 
 /* Behind all marks of the group. */

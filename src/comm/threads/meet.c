@@ -3,7 +3,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "comm/threads/state.h"
+#include "comm/threads/threads_impl.h"
 
 enum sotto_status threads_status(struct world *w)
 {

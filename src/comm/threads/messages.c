@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/threads/state.h"
+#include "comm/threads/threads_impl.h"
 
 enum { LONG = 1 << 16 }; /* bytes */
 

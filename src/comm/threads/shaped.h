@@ -3,7 +3,7 @@
 #ifndef SOTTO_COMM_THREADS_SHAPED_H
 #define SOTTO_COMM_THREADS_SHAPED_H
 
-#include "comm/model/way.h"
+#include "comm/links/route.h"
 
 struct shaped;
 

@@ -4,7 +4,7 @@
 #define SOTTO_COMM_THREADS_THREADS_H
 
 #include "comm/comm.h"
-#include "comm/model/link.h"
+#include "comm/links/link.h"
 
 struct threads_config {
     int size;

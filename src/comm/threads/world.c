@@ -4,8 +4,8 @@
 #include <time.h>
 
 #include "base/machine/cores.h"
-#include "comm/threads/state.h"
 #include "comm/threads/threads.h"
+#include "comm/threads/threads_impl.h"
 
 static void leave_world(struct world *w)
 {

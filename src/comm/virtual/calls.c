@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "comm/staging.h"
-#include "comm/virtual/state.h"
+#include "comm/virtual/virtual_impl.h"
 
 static struct group *group_of(struct trip *trip)
 {

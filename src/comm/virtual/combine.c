@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "comm/sum.h"
-#include "comm/virtual/state.h"
+#include "comm/virtual/virtual_impl.h"
 #include "tensor/ops.h"
 
 const char *virtual_call_name(int call)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/virtual/state.h"
+#include "comm/virtual/virtual_impl.h"
 
 /* Whoever starts it may be ahead of the lane. */
 struct job {

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/virtual/state.h"
+#include "comm/virtual/virtual_impl.h"
 
 /* Messages of devices keep their memory there, and so have a list of their own. */
 static enum sotto_status take_message(struct comm *c, struct view x, size_t count,

@@ -16,7 +16,7 @@
 #define SOTTO_COMM_VIRTUAL_SIM_H
 
 #include "base/clock.h"
-#include "comm/model/network.h"
+#include "comm/links/network.h"
 #include "comm/virtual/alarm.h"
 #include "comm/virtual/fiber.h"
 #include "comm/virtual/payload.h"

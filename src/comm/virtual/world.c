@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "comm/virtual/world.h"
-#include "comm/virtual/state.h"
+#include "comm/virtual/virtual_impl.h"
 
 static const struct comm_ops virtual_comm_ops;
 

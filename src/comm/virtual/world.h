@@ -1,6 +1,6 @@
 /* Communicators in virtual time. Ranks wait in a collective until the last has come, which combines
  * the data where they lie; all go on together when the collective has made its way through the
- * network (model/way.h). Without data (NULL) only time passes. */
+ * network (links/route.h). Without data (NULL) only time passes. */
 #ifndef SOTTO_COMM_VIRTUAL_WORLD_H
 #define SOTTO_COMM_VIRTUAL_WORLD_H
 

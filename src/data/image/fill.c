@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#include "data/image/state.h"
+#include "data/image/image_impl.h"
 #include "data/share.h"
 
 const struct images *images_of(const struct loader *loader)

@@ -6,7 +6,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
-#include "data/tokens.h"
+#include "data/text/token_files.h"
 
 static const char *base_name(const char *path)
 {

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "data/image/find.h"
-#include "data/image/state.h"
+#include "data/image/image_impl.h"
 
 /* Which images of each source belong to the split. */
 static enum sotto_status cut(struct images *l, enum data_split split)

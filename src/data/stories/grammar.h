@@ -13,7 +13,7 @@
 #define SOTTO_DATA_STORIES_GRAMMAR_H
 
 #include "base/rng.h"
-#include "data/text.h"
+#include "data/string_buffer.h"
 
 struct grammar_rule {
     const char *name;

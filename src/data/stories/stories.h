@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "data/text.h"
+#include "data/string_buffer.h"
 
 enum stories_topic {
     STORIES_MIXED, /* all of the following, half of them tales */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/tokenizer/state.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 /* Names under which known models end a text, the likeliest first. */
 static const char *const end_names[] = {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",

@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/tokenizer/state.h"
+#include "data/tokenizer/tokenizer_impl.h"
 #include "data/tokenizer/stages.h"
 
 #define FILE_LIMIT ((size_t)1 << 29)

@@ -3,7 +3,7 @@
 #define SOTTO_DATA_TOKENIZER_STAGES_H
 
 #include "base/json.h"
-#include "data/tokenizer/state.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 /* Reads normalizer, pre_tokenizer and post_processor; checks the decoder. */
 enum sotto_status tokenizer_read_stages(struct tokenizer *tokenizer, const json_t *root);

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "data/token_list.h"
+#include "data/tokenizer/token_list.h"
 
 struct tokenizer; /* read-only once made: any number of threads may encode at once */
 

@@ -1,8 +1,8 @@
 /* A tokenizer from texts: GPT-2's around a vocabulary that is learned. */
 #include <string.h>
 
-#include "data/bpe/words.h"
-#include "data/tokenizer/state.h"
+#include "data/tokenizer/bpe/words.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 /* The end token, then a token a byte, in the order of their letters. */
 static enum sotto_status first_tokens(struct tokenizer *tokenizer, const char *end)

@@ -11,8 +11,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/tokenizer/state.h"
 #include "data/tokenizer/template.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 static const size_t template_limit = (size_t)1 << 24;
 

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "data/tokenizer/state.h"
+#include "data/tokenizer/tokenizer_impl.h"
 
 static enum sotto_status no_memory(void)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/source/source.h"
+#include "data/text/source.h"
 
 enum { MISSING_TEXT = 640, MISSING_COMMAND = 256 };
 

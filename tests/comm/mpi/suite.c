@@ -26,7 +26,7 @@
 #include "comm/any.h"
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"
-#include "comm/mpi/state.h"
+#include "comm/mpi/mpi_impl.h"
 #include "comm/stay.h"
 #include "comm/sum.h"
 
@@ -738,7 +738,7 @@ static void test_nccl(void)
     exit(0);
 }
 
-/* What NCCL carries from a rank to itself, in a group as far.c has it. */
+/* What NCCL carries from a rank to itself, in a group as device_collectives.c has it. */
 struct to_self {
     const struct nccl *nccl;
     void *const *comm;

@@ -1,0 +1,335 @@
+#include "comm/links/network.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+struct side {
+    double capacity;
+    struct network_use *first; /* of the flows through it */
+    /* While rates are found: */
+    double spare, streams; /* not given yet, and to how many streams */
+    int open;              /* flows among them                       */
+    bool seen;
+    struct side *next;
+};
+
+struct network {
+    const struct link_model *links;
+    const int *node; /* (workers) */
+    int *adapter;    /* (workers): the first side of the adapter that each uses */
+    struct side *side;
+    int sides;
+    double now;
+    struct flow *stale; /* whose rates, and those of all they share sides with, are to be found */
+    struct flow **heap; /* those that flow, the first to end first */
+    int flows, room;
+    uint64_t started;
+};
+
+/* Sides of workers' links come first, two each, then those of the adapters. */
+enum { OUT, IN };
+
+static enum sotto_status make_sides(struct network *net, int workers)
+{
+    const struct link_model *links = net->links;
+    int nodes = 0, most = 1;
+    for (int r = 0, here = 1; r < workers; r++) {
+        nodes = net->node[r] >= nodes ? net->node[r] + 1 : nodes;
+        here = r > 0 && net->node[r] == net->node[r - 1] ? here + 1 : 1;
+        most = here > most ? here : most;
+    }
+    const int adapters = links->adapters ? links->adapters : most;
+    net->sides = 2 * (workers + nodes * adapters);
+    net->side = calloc((size_t)net->sides, sizeof *net->side);
+    net->adapter = calloc((size_t)workers, sizeof *net->adapter);
+    if (!net->side || !net->adapter)
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
+    for (int i = 0; i < 2 * workers; i++)
+        net->side[i].capacity = links->intra.bandwidth;
+    for (int i = 2 * workers; i < net->sides; i++) {
+        const int node = (i - 2 * workers) / (2 * adapters);
+        net->side[i].capacity = links->inter.bandwidth * (links->speed ? links->speed[node] : 1);
+    }
+    for (int r = 0, place = 0; r < workers; r++) {
+        place = r > 0 && net->node[r] == net->node[r - 1] ? place + 1 : 0;
+        net->adapter[r] = 2 * (workers + net->node[r] * adapters + place % adapters);
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status network_open(struct network **out, const struct link_model *links,
+                               const int *node, int workers)
+{
+    struct network *net = *out = calloc(1, sizeof *net);
+    if (!net)
+        return fail(SOTTO_ENOMEM, "no memory for the links of %d workers", workers);
+    net->links = links;
+    net->node = node;
+    const enum sotto_status st = make_sides(net, workers);
+    if (st != SOTTO_OK) {
+        network_close(net);
+        *out = NULL;
+    }
+    return st;
+}
+
+void network_close(struct network *net)
+{
+    if (!net)
+        return;
+    free(net->side);
+    free(net->adapter);
+    free(net->heap);
+    free(net);
+}
+
+struct hop network_hop(const struct network *net, int from, int to)
+{
+    const bool near = net->node[from] == net->node[to];
+    if (from == to) /* from one line of work to another */
+        return (struct hop){.side = {-1, -1}};
+    struct hop hop = {.latency = near ? net->links->intra.latency : net->links->inter.latency};
+    hop.side[0] = (near ? 2 * from : net->adapter[from]) + OUT;
+    hop.side[1] = (near ? 2 * to : net->adapter[to]) + IN;
+    for (int i = 0; i < 2; i++)
+        if (net->side[hop.side[i]].capacity <= 0)
+            hop.side[i] = -1;
+    return hop;
+}
+
+double network_capacity(const struct network *net, int side)
+{
+    return net->side[side].capacity;
+}
+
+int network_sides(const struct network *net)
+{
+    return net->sides;
+}
+
+static bool before(const struct flow *a, const struct flow *b)
+{
+    return a->end < b->end || (a->end == b->end && a->order < b->order);
+}
+
+static void put(struct network *net, struct flow *flow, int i)
+{
+    net->heap[i] = flow;
+    flow->place = i;
+}
+
+static void rise(struct network *net, struct flow *flow)
+{
+    int i = flow->place;
+    for (; i > 0 && before(flow, net->heap[(i - 1) / 2]); i = (i - 1) / 2)
+        put(net, net->heap[(i - 1) / 2], i);
+    put(net, flow, i);
+}
+
+static void sink(struct network *net, struct flow *flow)
+{
+    int i = flow->place;
+    for (int child; (child = 2 * i + 1) < net->flows; i = child) {
+        if (child + 1 < net->flows && before(net->heap[child + 1], net->heap[child]))
+            child++;
+        if (!before(net->heap[child], flow))
+            break;
+        put(net, net->heap[child], i);
+    }
+    put(net, flow, i);
+}
+
+static void mark_stale(struct network *net, struct flow *flow)
+{
+    if (flow->stale)
+        return;
+    flow->stale = true;
+    flow->next = net->stale;
+    net->stale = flow;
+}
+
+/* The rate from now on. */
+static void set_rate(struct network *net, struct flow *flow, double rate)
+{
+    flow->rate = rate;
+    flow->end = flow->left > 0 ? net->now + flow->left / rate : net->now;
+    rise(net, flow);
+    sink(net, flow);
+}
+
+enum sotto_status network_reserve(struct network *net)
+{
+    if (net->flows < net->room)
+        return SOTTO_OK;
+    const int room = net->room ? 2 * net->room : 64;
+    struct flow **heap = realloc(net->heap, (size_t)room * sizeof(struct flow *));
+    if (!heap)
+        return fail(SOTTO_ENOMEM, "no memory for %d messages at once", room);
+    net->heap = heap;
+    net->room = room;
+    return SOTTO_OK;
+}
+
+void network_start(struct network *net, struct flow *flow, double bytes, double now)
+{
+    assert(now >= net->now && bytes >= 0 && net->flows < net->room);
+    network_next(net); /* rates until now */
+    net->now = now;
+    flow->left = bytes;
+    flow->since = now;
+    flow->order = net->started++;
+    flow->stale = false;
+    double alone = INFINITY;
+    bool shares = false;
+    for (int i = 0; i < flow->n; i++) {
+        struct network_use *use = &flow->use[i];
+        struct side *side = &net->side[use->side];
+        shares |= side->first != NULL;
+        alone = fmin(alone, side->capacity / use->streams);
+        use->flow = flow;
+        use->link = &side->first;
+        if ((use->next = side->first))
+            use->next->link = &use->next;
+        side->first = use;
+    }
+    put(net, flow, net->flows++);
+    set_rate(net, flow, alone);
+    if (shares)
+        mark_stale(net, flow);
+}
+
+/* All flows that share sides with the stale ones, or with those that do; and these sides. */
+struct tangle {
+    struct flow *flows;
+    struct side *sides;
+};
+
+static void add_flow(struct tangle *t, struct flow *flow)
+{
+    if (flow->found)
+        return;
+    flow->found = true;
+    flow->next = t->flows;
+    t->flows = flow;
+}
+
+static struct tangle find_tangle(struct network *net)
+{
+    struct tangle t = {0};
+    struct flow *todo = net->stale;
+    net->stale = NULL;
+    while (todo) { /* a flow that is found lends `next` to the list of what is to be looked at */
+        struct flow *flow = todo;
+        todo = flow->next;
+        if (flow->found)
+            continue;
+        add_flow(&t, flow);
+        for (int i = 0; i < flow->n; i++) {
+            struct side *side = &net->side[flow->use[i].side];
+            if (side->seen)
+                continue;
+            side->seen = true;
+            side->next = t.sides;
+            t.sides = side;
+            for (struct network_use *u = side->first; u; u = u->next) {
+                if (u->flow->found || u->flow->stale)
+                    continue; /* stale ones are in the list */
+                u->flow->stale = true;
+                u->flow->next = todo;
+                todo = u->flow;
+            }
+        }
+    }
+    return t;
+}
+
+/* Bytes that are still to go, now. */
+static void bring_up(struct network *net, struct tangle *t)
+{
+    for (struct flow *f = t->flows; f; f = f->next) {
+        f->left = fmax(0, f->left - f->rate * (net->now - f->since));
+        f->since = net->now;
+    }
+    for (struct side *s = t->sides; s; s = s->next) {
+        s->spare = s->capacity;
+        s->streams = 0;
+        s->open = 0;
+        for (struct network_use *u = s->first; u; u = u->next) {
+            s->streams += u->streams;
+            s->open++;
+        }
+    }
+}
+
+/* The side that is full first when all streams that have no rate yet get faster alike. */
+static struct side *first_full(const struct tangle *t, double *rate)
+{
+    struct side *full = NULL;
+    *rate = INFINITY;
+    for (struct side *s = t->sides; s; s = s->next)
+        if (s->open && s->spare / s->streams < *rate) {
+            full = s;
+            *rate = s->spare / s->streams;
+        }
+    return full;
+}
+
+/* Its share is taken from every side that it goes through. */
+static void give(struct network *net, struct flow *flow, double rate)
+{
+    flow->found = flow->stale = false;
+    set_rate(net, flow, rate);
+    for (int i = 0; i < flow->n; i++) {
+        struct side *s = &net->side[flow->use[i].side];
+        s->spare = fmax(0, s->spare - flow->use[i].streams * rate);
+        s->streams -= flow->use[i].streams;
+        s->open--;
+    }
+}
+
+static void share_out(struct network *net)
+{
+    struct tangle t = find_tangle(net);
+    bring_up(net, &t);
+    double rate;
+    for (struct side *full; (full = first_full(&t, &rate));)
+        for (struct network_use *u = full->first; u; u = u->next)
+            if (u->flow->found)
+                give(net, u->flow, rate);
+    for (struct side *s = t.sides; s; s = s->next)
+        s->seen = false;
+}
+
+double network_time(const struct network *net)
+{
+    return net->now;
+}
+
+double network_next(struct network *net)
+{
+    if (net->stale)
+        share_out(net);
+    return net->flows ? net->heap[0]->end : INFINITY;
+}
+
+void network_end_next(struct network *net)
+{
+    const double end = network_next(net);
+    struct flow *flow = net->heap[0];
+    assert(net->flows && end >= net->now);
+    net->now = end;
+    struct flow *last = net->heap[--net->flows];
+    if (last != flow) {
+        put(net, last, 0);
+        sink(net, last);
+    }
+    for (int i = 0; i < flow->n; i++) {
+        struct network_use *use = &flow->use[i];
+        if ((*use->link = use->next))
+            use->next->link = use->link;
+        if (net->side[use->side].first)
+            mark_stale(net, net->side[use->side].first->flow);
+    }
+    flow->ended(flow, end);
+}

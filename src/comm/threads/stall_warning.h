@@ -1,0 +1,30 @@
+/* Workers of one process that keep all others waiting are named, once in a while: one that is stuck
+ * would look like a slow run. (MPI's ranks ask each other: mpi/liveness.c.) */
+#ifndef SOTTO_COMM_THREADS_ABSENT_H
+#define SOTTO_COMM_THREADS_ABSENT_H
+
+#include <stdbool.h>
+
+/* Shared by all communicators of a run, of this process. */
+struct absence {
+    double patience;       /* seconds; before anything waits         */
+    _Atomic double longer; /* twice the longest wait that was told of */
+};
+
+#define ABSENCE_PATIENCE 60.0 /* unless a test has less */
+
+/* How long a wait must be to be told of. */
+double absence_limit(const struct absence *a);
+
+/* Collects ranks of the world, for one line. */
+struct absent {
+    char text[160];
+    int count;
+};
+void absent_add(struct absent *a, int rank);
+
+/* Logs who is absent, if the wait is long enough; the next must be twice as long, so that neither
+ * others that wait too nor waits of this length are told of again. */
+void absence_tell(struct absence *a, const struct absent *who, double waited);
+
+#endif
