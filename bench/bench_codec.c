@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "codec/codec.h"
+#include "strategy/decoupled/codec.h"
 
 enum { SIDE = 64, TURNS = 5, SENDERS = 2 };
 

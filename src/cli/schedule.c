@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "strategy/cdp/count.h"
+#include "strategy/cdp/schedule/count.h"
 
 const char *const schedule_names[] = {"none", "cdp-v2", "cdp-v1", "dp", "1f1b", NULL};
 const char *const schedule_placements[] = {"auto", "dp", "single", "pp", "mp", "zero", NULL};

@@ -2,7 +2,7 @@
 #ifndef SOTTO_CLI_SCHEDULE_H
 #define SOTTO_CLI_SCHEDULE_H
 
-#include "strategy/cdp/schedule.h"
+#include "strategy/cdp/schedule/schedule.h"
 
 enum { SCHEDULE_MOST = 64 }; /* stages */
 

@@ -3,7 +3,7 @@
 #include "cli/schedule.h"
 
 #include "base/file.h"
-#include "strategy/cdp/count.h"
+#include "strategy/cdp/schedule/count.h"
 
 enum { CELL = 30, ROW = 40, LEFT = 150, TOP = 60, BARS = 90 };
 

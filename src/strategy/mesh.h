@@ -24,7 +24,7 @@ struct mesh {
     struct comm *comm[MESH_COMMS]; /* all of them, owned */
     struct lane *lanes[MESH_LANES];
     int n_comm, n_lane;
-    double worked; /* seconds of work over vectors on the worker's own line (work.h) */
+    double worked; /* seconds of work over vectors on the worker's own line (vector_work.h) */
     struct device *lane_dev[MESH_LANES]; /* the lanes', owned */
     bool serves[MESH_LANES]; /* a lane whose job waits for others until they let it end */
 };

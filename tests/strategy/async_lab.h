@@ -6,9 +6,9 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "strategy/async/group.h"
 #include "strategy/history.h"
 #include "strategy/quadratic.h"
-#include "strategy/replicate/async_group.h"
 #include "strategy/shard/shard.h"
 
 enum { MOST = 8, PUSHES = 400, SAVES = 32, TIMES = 2000 };

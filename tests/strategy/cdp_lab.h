@@ -2,8 +2,8 @@
 #ifndef SOTTO_TESTS_STRATEGY_CDP_LAB_H
 #define SOTTO_TESTS_STRATEGY_CDP_LAB_H
 
+#include "strategy/cdp/cdp.h"
 #include "strategy/chain.h"
-#include "strategy/shard/cdp.h"
 
 struct cdp_case {
     const char *placement, *rule;

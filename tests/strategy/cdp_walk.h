@@ -5,7 +5,7 @@
 #ifndef SOTTO_TESTS_CDP_WALK_H
 #define SOTTO_TESTS_CDP_WALK_H
 
-#include "strategy/cdp/schedule.h"
+#include "strategy/cdp/schedule/schedule.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
 #include "strategy/async_lab.h"
 
 #include "strategy/async/journal.h"
-#include "strategy/async/rules.h"
+#include "strategy/async/outer_rules.h"
 
 struct rule {
     int outer; /* enum async_outer_rule */

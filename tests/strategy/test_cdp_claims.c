@@ -1,7 +1,7 @@
 /* What is said of cyclic data parallelism, counted in its schedule for 1 to 8 stages: versions,
  * activations, messages, and where things are. Steady is what lies between the first step, which
  * fills the pipeline, and the last. */
-#include "strategy/cdp/count.h"
+#include "strategy/cdp/schedule/count.h"
 #include "strategy/cdp_walk.h"
 
 enum { N = WALK_N, STEPS = 6, FIRST = 2 };

@@ -1,6 +1,6 @@
 /* random, striding and every against their formulas: every step of every group, in every mesh and
  * sharding; the identities that they have, and what they send, to the byte. */
-#include "strategy/replicate/decoupled.h"
+#include "strategy/decoupled/decoupled.h"
 #include "strategy/replicate_lab.h"
 
 enum method_of { RANDOM, STRIDING, EVERY };

@@ -1,8 +1,8 @@
 /* What dpu, acco-wp and acco keep, and what they do when something is wrong: tentative steps move
  * nothing, others are shown the real parameters, memory is as in ACCO's table 1, and a fault ends
  * all workers. */
+#include "strategy/overlap/overlap.h"
 #include "strategy/overlap_lab.h"
-#include "strategy/shard/overlap.h"
 
 static const int methods[] = {SHARD_DPU, SHARD_ACCO_WP, SHARD_ACCO};
 

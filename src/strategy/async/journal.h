@@ -7,7 +7,7 @@
 #define SOTTO_STRATEGY_ASYNC_JOURNAL_H
 
 #include "io/state.h"
-#include "strategy/async/shards.h"
+#include "strategy/async/data_shards.h"
 
 struct async_entry {
     int64_t group;

@@ -13,8 +13,8 @@
 
 #include "io/state.h"
 #include "optim/optim.h"
-#include "strategy/async/rules.h"
-#include "strategy/work.h"
+#include "strategy/async/outer_rules.h"
+#include "strategy/vector_work.h"
 
 struct async_outer {
     struct async_rules rules;

@@ -19,9 +19,9 @@
 #ifndef SOTTO_STRATEGY_ASYNC_SERVER_H
 #define SOTTO_STRATEGY_ASYNC_SERVER_H
 
+#include "strategy/async/data_shards.h"
 #include "strategy/async/journal.h"
-#include "strategy/async/rules.h"
-#include "strategy/async/shards.h"
+#include "strategy/async/outer_rules.h"
 
 /* What a group is to do with the x0 that it pulls. */
 struct async_task {

@@ -15,9 +15,9 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
+#include "strategy/decoupled/sparse.h"
 #include "strategy/replicate/cosine.h"
 #include "strategy/replicate/phases.h"
-#include "strategy/replicate/sparse.h"
 #include "tensor/ops.h"
 
 enum outer { OUTER_NESTEROV, OUTER_SGD, OUTER_ADAM };

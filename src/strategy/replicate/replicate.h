@@ -14,7 +14,7 @@
 #define SOTTO_STRATEGY_REPLICATE_REPLICATE_H
 
 #include "strategy/strategy.h"
-#include "strategy/work.h"
+#include "strategy/vector_work.h"
 
 struct replicate_setup {
     const struct strategy_config *config;

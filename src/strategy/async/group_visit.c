@@ -1,0 +1,136 @@
+/* What survives of a group: where it is in its task, and what it pulled. */
+#include "strategy/async/group.h"
+#include "strategy/method.h"
+#include "tensor/ops.h"
+
+void async_anchor(struct replicate *r)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    r->is.dev->ops->copy(r->is.dev, a->x0.view, r->x, r->count);
+    a->task = (struct async_task){0};
+    a->push = (struct async_push){0};
+    a->waited = 0;
+    a->done = a->begins = a->begins_at = 0;
+    a->state = TASK_FIRST;
+    a->goes = true;
+    if (a->service && device_check(r->is.dev) == SOTTO_OK) /* devices keep what has failed */
+        (void)service_begin(a->service, a->x0.view);
+}
+
+/* Where the group is in its task. */
+static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor *v)
+{
+    struct async_task *t = &a->task;
+    struct async_push *p = &a->push;
+    const int groups = a->base.is.mesh->n_r;
+    int64_t state = a->state;
+    if (a->base.told.save && state == TASK_WAITS && !a->bell.applied)
+        state = TASK_PUSHES; /* what is on its way is lost where the run ends here */
+    TRY(state_count(v, "state", &state, TASK_NONE));
+    if (state_loading(v))
+        a->state = state;
+    TRY(state_count(v, "rounds", &a->rounds, STATE_TOTAL)); /* a run may end by time alone */
+    TRY(state_count(v, "shard", &t->span.shard, groups - 1));
+    TRY(state_count(v, "first", &t->span.first, STATE_STEPS));
+    TRY(state_count(v, "steps", &t->span.steps, STATE_STEPS));
+    TRY(state_count(v, "version", &t->version, STATE_STEPS));
+    TRY(state_count(v, "done", &a->done, STATE_STEPS));
+    TRY(state_count(v, "microbatches", &p->microbatches, STATE_TOTAL));
+    TRY(state_count(v, "tokens", &p->tokens, STATE_TOTAL));
+    TRY(state_count(v, "targets", &p->targets, STATE_TOTAL));
+    TRY(state_real(v, "loss", &p->loss));
+    if (state_hashing(v))
+        return SOTTO_OK;
+    TRY(state_within(v, "seconds", &p->seconds, 0, 1e15));
+    TRY(state_within(v, "idle", &p->idle, 0, 1e15));
+    if (state_loading(v) && !state_has(v, "waited"))
+        return SOTTO_OK;
+    return state_within(v, "waited", &a->waited, 0, 1e15);
+}
+
+/* Behind another method's steps. */
+static enum sotto_status visit_begins(struct async_diloco *a, struct state_visitor *v)
+{
+    if (state_loading(v) ? !state_has(v, "begins") : a->begins == 0)
+        return SOTTO_OK;
+    TRY(state_count(v, "begins", &a->begins, STATE_STEPS));
+    TRY(state_count(v, "begins_at", &a->begins_at, STATE_STEPS));
+    if (!state_loading(v) || a->task.span.steps == 0 || a->task.span.first >= a->begins)
+        return SOTTO_OK;
+    return fail(SOTTO_EFORMAT, "a task from step %lld on, though all begin at step %lld",
+                (long long)a->task.span.first, (long long)a->begins);
+}
+
+/* Whose data the groups are in, which are not both. */
+static enum sotto_status visit_place(struct async_diloco *a, struct state_visitor *v)
+{
+    int64_t own = a->beside;
+    if (state_loading(v) && !state_has(v, "own"))
+        own = 0;
+    else if (state_loading(v) || own)
+        TRY(state_count(v, "own", &own, 1));
+    if (own == a->beside)
+        return SOTTO_OK;
+    return fail(SOTTO_EINVAL,
+                "the checkpoint's groups have read data %s, and those of %s x async-diloco read "
+                "data %s: some of it would be used twice, and some never",
+                own ? "of their own" : "by the steps of their tasks",
+                a->base.is.config->sharding->name,
+                own ? "by the steps of their tasks" : "of their own");
+}
+
+static enum sotto_status visit_group(struct async_diloco *a, struct state_visitor *v)
+{
+    struct replicate *r = &a->base;
+    const struct mesh *mesh = r->is.mesh;
+    if (!state_loading(v) && mesh->s > 0) /* by the first */
+        return SOTTO_OK;
+    TRY(state_enter_own(v, "task", mesh->r, mesh->n_r));
+    TRY(visit_place(a, v));
+    TRY(visit_task(a, v));
+    TRY(visit_begins(a, v));
+    state_leave(v);
+    if (!state_loading(v))
+        return SOTTO_OK;
+    a->task.group = a->push.group = mesh->r;
+    a->before = a->rounds;
+    if (a->state == TASK_TRAINS && a->done >= a->task.span.steps)
+        return fail(SOTTO_EFORMAT, "group %d has done %lld of %lld steps", mesh->r,
+                    (long long)a->done, (long long)a->task.span.steps);
+    return state_ignore(v, "task.");
+}
+
+static enum sotto_status visit_service(struct async_diloco *a, struct state_visitor *v)
+{
+    if (a->base.told.save) /* that was kept before */
+        return SOTTO_OK;
+    if (state_loading(v) && a->state != TASK_FIRST && !state_has(v, "server."))
+        return fail(SOTTO_EFORMAT, "group %d has begun, and there is nothing of the server's book",
+                    a->base.is.mesh->r);
+    if (a->service)
+        TRY(service_visit(a->service, v));
+    if (!state_loading(v))
+        return SOTTO_OK;
+    if (!a->service)
+        TRY(state_ignore(v, "outer."));
+    if (!a->service || !async_speaks(a))
+        TRY(state_ignore(v, "server."));
+    return a->service ? service_start(a->service) : SOTTO_OK;
+}
+
+enum sotto_status async_visit(struct replicate *r, struct state_visitor *v)
+{
+    struct async_diloco *a = (struct async_diloco *)r;
+    TRY(async_await_rest(a));
+    TRY(replicate_visit(r, v));
+    if (!r->from.same)
+        return SOTTO_OK;
+    if (state_loading(v) && r->from.groups != r->is.mesh->n_r)
+        return fail(SOTTO_EINVAL,
+                    "the checkpoint is of %lld groups, and this run has %d: as each has a task "
+                    "under way, asynchronous groups go on in the same number",
+                    (long long)r->from.groups, r->is.mesh->n_r);
+    TRY(visit_group(a, v));
+    TRY(replicate_visit_own(r, v, "pulled", "x0", &a->x0));
+    return visit_service(a, v);
+}

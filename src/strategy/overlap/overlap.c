@@ -1,0 +1,359 @@
+#include "strategy/overlap/overlap.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "strategy/history.h"
+#include "strategy/method.h"
+#include "tensor/ops.h"
+
+const struct option overlap_options[] = {OVERLAP_REPLAY};
+
+void overlap_trial(void *own)
+{
+    ((struct overlap_config *)own)->replay[0] = '\0';
+}
+
+enum sotto_status overlap_resolve(void *own, const struct strategy_config *config)
+{
+    const char *path = ((const struct overlap_config *)own)->replay;
+    struct history h;
+    if (!*path)
+        return SOTTO_OK;
+    TRY(history_read(&h, path, 0, config->workers, strategy_async(config)));
+    history_free(&h);
+    return SOTTO_OK;
+}
+
+bool overlap_timed(const void *own)
+{
+    return !*((const struct overlap_config *)own)->replay;
+}
+
+/* What is added to. */
+static const struct buffer *gradient(const struct overlap *o)
+{
+    return o->sum.dev ? &o->sum : &o->room[o->g];
+}
+
+/* Stages of the rooms in their roles, for the computations and for the steps. */
+static void assign(struct overlap *o)
+{
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    table_stages(table, o->room[o->theta].view, s->theta_stage);
+    table_stages(table, gradient(o)->view, s->g_stage);
+}
+
+static struct view wire_stage(const struct overlap *o, int k)
+{
+    return view_at(o->room[o->wire].view, o->shard.is.oracle->table->stage_start[k]);
+}
+
+static struct view wire_at(struct shard *s, const struct slice *at)
+{
+    return view_at(wire_stage((struct overlap *)s, at->stage), at->in_stage);
+}
+
+/* The own slices of the room that is with the lane: gradients first, then parameters. */
+static void assign_lane(struct overlap *o)
+{
+    struct replicate *r = o->shard.replicate;
+    for (int i = 0; i < r->is.n_part; i++)
+        r->is.part[i].g = r->is.part[i].theta = wire_at(&o->shard, &o->shard.slice[i]);
+}
+
+enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool ahead)
+{
+    struct shard *s = &o->shard;
+    const bool carried = s->carried;
+    o->plan = *plan;
+    o->round = (struct round){.grad_norm = -1};
+    assign(o);
+    TRY(shard_begin(s, plan, gradient(o)));
+    if (overlap_idle(o))
+        s->carried = carried; /* until it computes again */
+    else if (ahead && !carried)
+        TRY(shard_gradient(s, s->next++, NULL));
+    return SOTTO_OK;
+}
+
+bool overlap_idle(const struct overlap *o)
+{
+    return o->shard.replicate->idle;
+}
+
+/* Rounded once, where gradients are added up in fp32. */
+static enum sotto_status copy_to_wire(struct overlap *o)
+{
+    const struct buffer *g = gradient(o);
+    assert(!o->shard.empty);
+    return work_copy(&o->shard.on, o->room[o->wire].view, g->view, g->count);
+}
+
+enum sotto_status overlap_send_copy(struct overlap *o)
+{
+    TRY(copy_to_wire(o));
+    o->sent = o->shard.counts;
+    assign_lane(o);
+    return SOTTO_OK;
+}
+
+/* The room that was with the lane is free: it takes the next gradients, or a copy of these. */
+enum sotto_status overlap_send(struct overlap *o)
+{
+    struct shard *s = &o->shard;
+    const int idle = o->wire;
+    assert(!s->empty);
+    if (o->sum.dev) {
+        TRY(copy_to_wire(o));
+    } else {
+        o->wire = o->g;
+        o->g = idle;
+    }
+    o->sent = s->counts;
+    s->counts = (struct counts){0};
+    s->empty = gradient(o);
+    assign(o);
+    assign_lane(o);
+    return SOTTO_OK;
+}
+
+void overlap_take(struct overlap *o)
+{
+    int idle = o->theta;
+    o->theta = o->wire;
+    o->wire = idle;
+    assign(o);
+}
+
+static const char *replay_of(const struct shard *s)
+{
+    const struct overlap_config *own = method_own(s->is.config, s->is.config->sharding);
+    return own->replay;
+}
+
+enum sotto_status overlap_compute(struct overlap *o, lane_job *job)
+{
+    struct shard *s = &o->shard;
+    struct lane *lane = s->is.mesh->lane;
+    int32_t n = 0, least = s->is.config->accumulate;
+    bool done = false;
+    if (o->replay && o->history->n >= o->replay->n)
+        return fail(SOTTO_EINVAL, "%s.replay = %s ends here", s->is.config->sharding->name,
+                    replay_of(s));
+    if (o->replay)
+        least = o->replay->count[o->history->n];
+    TRY(device_failed(s->is.dev));
+    TRY(lane_start(lane, job, o));
+    while (!done) {
+        TRY(shard_gradient(s, s->next++, NULL)); /* at least so many, then until the lane is done */
+        if (++n >= least && o->replay)
+            done = true;
+        else if (n >= least)
+            TRY(lane_done(lane, &done));
+    }
+    TRY(history_add(o->history, n));
+    return lane_wait(lane);
+}
+
+enum sotto_status overlap_end(struct overlap *o, struct round *out)
+{
+    o->shard.carried = true;
+    shard_count_end(&o->shard, &o->sent, &o->round);
+    *out = o->round;
+    return device_check(o->shard.is.dev);
+}
+
+enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale)
+{
+    struct shard *s = &o->shard;
+    const struct table *table = s->is.oracle->table;
+    const struct mesh *mesh = s->is.mesh;
+    const struct work on = work_in(s->is.mesh, mesh->lane);
+    TRY(counts_sum(s, &o->sent)); /* N = sum_i N_i */
+    shard_tell(s, &o->sent);
+    *scale = shard_scale(s, &o->sent);
+    for (int k = 0; k < table->n_stage; k++) {
+        const struct slice at = shard_slice(s, k);
+        struct view g = wire_stage(o, k), mine = wire_at(s, &at);
+        TRY(comm_reduce_scatter(mesh->lane_shard, mine, g, table_stage_count(table, k)));
+        TRY(replicate_sum(s->replicate, mesh->lane_replicate, mine, at.count));
+    }
+    if (s->is.optim->clip <= 0 && !want_norm)
+        return SOTTO_OK;
+    return shard_clip(s, &on, shard_own_g(s), s->n_slice, mesh->lane_shard, &o->round, scale);
+}
+
+/* What there is to be stepped with waits. */
+static enum sotto_status sit_out(void *arg)
+{
+    struct overlap *o = arg;
+    struct replicate *r = o->shard.replicate;
+    shard_tell(&o->shard, &o->sent);
+    TRY(replicate_step(r, &o->plan, 0));
+    return r->told.pulled ? overlap_gather(o) : SOTTO_OK;
+}
+
+enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
+{
+    struct shard *s = &o->shard;
+    struct lane *lane = s->is.mesh->lane;
+    o->sent = (struct counts){.workers = 1, .seconds = o->plan.seconds};
+    assign_lane(o);
+    TRY(device_failed(s->is.dev));
+    TRY(lane_start(lane, sit_out, o));
+    TRY(lane_wait(lane));
+    if (s->replicate->told.pulled)
+        overlap_take(o);
+    shard_count_end(s, &o->sent, &o->round);
+    *out = o->round;
+    return device_check(s->is.dev);
+}
+
+static enum sotto_status gather_wire(struct overlap *o, struct comm *within)
+{
+    for (int k = 0; k < o->shard.is.oracle->table->n_stage; k++)
+        TRY(shard_complete(&o->shard, within, k, wire_stage(o, k)));
+    return SOTTO_OK;
+}
+
+enum sotto_status overlap_gather(struct overlap *o)
+{
+    return gather_wire(o, o->shard.is.mesh->lane_shard);
+}
+
+/* What is computed with, from the own slices of x. */
+static enum sotto_status refresh(struct overlap *o)
+{
+    assign_lane(o);
+    TRY(replicate_publish(o->shard.replicate)); /* by the lane's device */
+    TRY(device_check(o->shard.replicate->is.dev));
+    TRY(gather_wire(o, o->shard.is.mesh->shard));
+    overlap_take(o);
+    return SOTTO_OK;
+}
+
+enum sotto_status overlap_import(struct strategy *s, const float *flat)
+{
+    struct overlap *o = (struct overlap *)s;
+    TRY(shard_import(s, flat));
+    return refresh(o);
+}
+
+/* All workers save equally many, whose rounds may be fewer: of two counts at the most. */
+static int64_t saved_counts(const struct overlap *o, const struct state_visitor *v)
+{
+    const int64_t n = o->history->n, most = 2 * o->shard.replicate->told.most;
+    return state_hashing(v) || n > most ? n : most;
+}
+
+static enum sotto_status visit_history(struct overlap *o, struct state_visitor *v)
+{
+    const struct worker *w = o->shard.is.mesh->worker;
+    struct history *h = o->history;
+    int64_t n = h->n;
+    if (state_loading(v) && state_owners(v, "history", "n") != w->size)
+        return state_ignore(v, "history."); /* no longer of use to anybody */
+    TRY(state_enter_own(v, "history", w->rank, w->size));
+    TRY(state_count(v, "n", &n, INT64_MAX / (int64_t)sizeof *h->count));
+    const size_t bytes = state_loading(v) ? state_stored(v, "counts")
+                                          : (size_t)saved_counts(o, v) * sizeof *h->count;
+    if ((size_t)n * sizeof *h->count > bytes || bytes % sizeof *h->count)
+        return fail(SOTTO_EFORMAT, "a history of %lld counts in %zu bytes", (long long)n, bytes);
+    h->n = state_loading(v) ? 0 : h->n;
+    TRY(history_reserve(h, (int64_t)(bytes / sizeof *h->count)));
+    TRY(state_bytes(v, "counts", h->count, bytes));
+    h->n = n;
+    state_leave(v);
+    return state_loading(v) ? state_ignore(v, "history.") : SOTTO_OK;
+}
+
+enum sotto_status overlap_visit(struct strategy *strategy, struct state_visitor *v)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    TRY(shard_visit(&o->shard, v));
+    if (state_loading(v))
+        TRY(refresh(o));
+    TRY(shard_visit_pending(&o->shard, v, gradient(o)->view));
+    return visit_history(o, v);
+}
+
+const int32_t *overlap_history(struct strategy *s, int64_t *count)
+{
+    const struct history *h = ((struct overlap *)s)->history;
+    *count = h->n;
+    return h->count;
+}
+
+/* What it has computed and not applied is lost with it. */
+bool overlap_leave(struct strategy *strategy, enum sotto_status st)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    struct shard *s = &o->shard;
+    const struct buffer *g = gradient(o);
+    (void)lane_wait(s->is.mesh->lane); /* whose job may be at the same */
+    if (!shard_leave(strategy, st))
+        return false;
+    s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
+    s->empty = NULL;
+    s->counts = (struct counts){0};
+    s->carried = true;
+    return device_check(s->is.dev) == SOTTO_OK;
+}
+
+static enum sotto_status open_history(struct overlap *o)
+{
+    const struct worker *w = o->shard.is.mesh->worker;
+    const char *path = replay_of(&o->shard);
+    o->history = calloc(1, sizeof *o->history);
+    if (!o->history)
+        return fail(SOTTO_ENOMEM, "no memory for the history");
+    if (!*path)
+        return SOTTO_OK;
+    o->replay = calloc(1, sizeof *o->replay);
+    if (!o->replay)
+        return fail(SOTTO_ENOMEM, "no memory for the history");
+    return history_read(o->replay, path, w->rank, w->size, strategy_async(o->shard.is.config));
+}
+
+enum sotto_status overlap_init(struct strategy *strategy, const struct strategy_setup *setup)
+{
+    struct overlap *o = (struct overlap *)strategy;
+    const struct table *table = setup->oracle->table;
+    struct device *dev = setup->dev;
+    const enum dtype type = strategy_type(setup->config);
+    static const enum memory_category tag[3] = {MEMORY_PARAMETERS, MEMORY_GRADIENTS,
+                                                MEMORY_COMMUNICATION};
+    TRY(shard_init(&o->shard, setup, owned_slices));
+    o->theta = 0;
+    o->g = 1;
+    o->wire = 2;
+    const bool apart = strategy_grad_type(setup->config) != type;
+    for (int i = 0; i < 3; i++)
+        if (i != o->g || !apart)
+            TRY(buffer_init(&o->room[i], dev, type, table_count(table), tag[i]));
+    if (apart)
+        TRY(buffer_init(&o->sum, dev, DTYPE_F32, table_count(table), MEMORY_GRADIENTS));
+    TRY(buffer_init(&o->shard.x, dev, DTYPE_F32, o->shard.own.count, MEMORY_OPTIMIZER));
+    assign(o);
+    TRY(open_history(o));
+    return shard_replicate(&o->shard, setup->mesh->lane, wire_at, wire_at);
+}
+
+void overlap_free(struct strategy *s)
+{
+    struct overlap *o = (struct overlap *)s;
+    if (o->shard.is.mesh)
+        lane_wait(o->shard.is.mesh->lane);
+    for (int i = 0; i < 3; i++)
+        buffer_free(&o->room[i]);
+    buffer_free(&o->sum);
+    if (o->history)
+        history_free(o->history);
+    if (o->replay)
+        history_free(o->replay);
+    free(o->history);
+    free(o->replay);
+    shard_free(s);
+}
