@@ -9,11 +9,12 @@
 #include "base/log.h"
 #include "cli/progress.h"
 #include "data/image/images.h"
+#include "hf/class_names.h"
+#include "hf/evaluate.h"
+#include "hf/loaded_model.h"
 #include "io/safetensors.h"
-#include "train/class_names.h"
 #include "train/estimate.h"
-#include "train/evaluate.h"
-#include "train/loaded.h"
+#include "train/resume.h"
 
 struct eval_config {
     char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM], device[OPTION_ROOM];
@@ -166,7 +167,7 @@ static enum sotto_status choose_length(const struct loaded *l, const struct load
     if (asked > l->model.config.positions)
         return fail(SOTTO_EINVAL, "seq = %d is longer than the model's %d positions", asked,
                     l->model.config.positions);
-    *t = asked ? asked : loaded_trained_length(l, model);
+    *t = asked ? asked : resume_trained_length(model, l->model.config.positions);
     if (!asked && !loader_instructs(loader) && loader_tokens(loader) <= *t)
         *t = loader_tokens(loader) > 1 ? (int)loader_tokens(loader) - 1 : 1;
     return loader_check(loader, 1, *t);

@@ -10,9 +10,9 @@
 #include "cli/schedule.h"
 #include "comm/mpi/mpi.h"
 #include "data/image/images.h"
+#include "hf/weights.h"
 #include "tensor/ops.h"
 #include "train/estimate.h"
-#include "train/weights.h"
 
 struct info_config {
     int batch, seq, vocab, image_size, channels, classes, stages;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "train/generate.h"
-#include "train/loaded.h"
+#include "hf/generate.h"
+#include "hf/loaded_model.h"
 
 struct sample_config {
     char model[OPTION_ROOM], tokenizer[OPTION_ROOM], device[OPTION_ROOM], prompt[OPTION_LONG_ROOM];

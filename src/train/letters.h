@@ -4,7 +4,7 @@
 #define SOTTO_TRAIN_LETTERS_H
 
 #include "comm/worker.h"
-#include "train/evaluate.h"
+#include "hf/evaluate.h"
 
 struct letter {
     int64_t step;   /* of the run                            */

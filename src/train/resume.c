@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
 #include "train/lend.h"
@@ -327,4 +328,17 @@ bool resume_command(const struct run *run, double rate, FILE *out)
     free(before);
     free(now);
     return there;
+}
+
+int resume_trained_length(const char *folder, int positions)
+{
+    char path[FILE_PATH_ROOM];
+    int length = positions;
+    struct run_config *config = malloc(sizeof *config);
+    if (config && file_join(path, folder, "sotto.ini") == SOTTO_OK && file_exists(path) &&
+        resume_read(config, NULL, folder) == SOTTO_OK && config->train.seq > 0 &&
+        config->train.seq < positions)
+        length = config->train.seq;
+    free(config);
+    return length;
 }

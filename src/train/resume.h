@@ -56,4 +56,8 @@ void resume_plainly(const struct run *run, FILE *out);
  * checkpoint, its learning rate times `rate`; false: there is no checkpoint to go on from. */
 bool resume_command(const struct run *run, double rate, FILE *out);
 
+/* Returns the sequence length that the model in `folder` was trained with (train.seq of its
+ * sotto.ini); `positions` without such a file or with a longer one. */
+int resume_trained_length(const char *folder, int positions);
+
 #endif

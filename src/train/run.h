@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 
 #include "data/image/images.h"
+#include "hf/class_names.h"
+#include "hf/evaluate.h"
+#include "hf/hf_folder.h"
 #include "io/metrics.h"
 #include "io/rundir.h"
 #include "io/state.h"
 #include "train/best.h"
-#include "train/class_names.h"
 #include "train/cluster.h"
 #include "train/cost.h"
-#include "train/evaluate.h"
-#include "train/hf_folder.h"
 #include "train/lend.h"
 #include "train/oracle.h"
 #include "train/rescue.h"

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "data/image/images.h"
-#include "train/loaded.h"
+#include "hf/loaded_model.h"
 #include "train/run.h"
 
 /* A tokenizer named nowhere comes with the model that training starts from. A checkpoint's is the

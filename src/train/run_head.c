@@ -6,9 +6,9 @@
 
 #include "base/log.h"
 #include "data/image/images.h"
+#include "hf/weights.h"
 #include "nn/arch/image.h"
 #include "train/run.h"
-#include "train/weights.h"
 
 void run_ask_classes(struct run *run, struct model_config *asked)
 {

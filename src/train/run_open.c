@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/option/only.h"
 #include "comm/mpi/mpi.h"
+#include "hf/weights.h"
 #include "strategy/method.h"
 #include "train/calibrate.h"
 #include "train/disk.h"
@@ -16,7 +17,6 @@
 #include "train/resume.h"
 #include "train/take.h"
 #include "train/vacant.h"
-#include "train/weights.h"
 
 static enum sotto_status agree_in(const struct option_section *asked, const void *loaded,
                                   const char *from)

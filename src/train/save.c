@@ -6,11 +6,11 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "hf/weights.h"
 #include "strategy/history.h"
 #include "train/gather.h"
 #include "train/resume.h"
 #include "train/save.h"
-#include "train/weights.h"
 
 static enum sotto_status visit_counts(struct trainer *t, struct state_visitor *v)
 {

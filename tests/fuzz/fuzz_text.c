@@ -14,8 +14,8 @@
 
 #include "base/log.h"
 #include "data/text/source.h"
+#include "hf/evaluate.h"
 #include "strategy/history.h"
-#include "train/evaluate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

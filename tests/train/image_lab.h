@@ -6,8 +6,8 @@
 #include "data/pictures.h"
 #include "train/fixture.h"
 
-#include "train/evaluate.h"
-#include "train/loaded.h"
+#include "hf/evaluate.h"
+#include "hf/loaded_model.h"
 
 /* Noise with one bright quarter, whose place is the class. */
 static inline void make_quarters(const char *images, const char *labels, int count, int side,

@@ -2,10 +2,10 @@
 #include "train/fixture.h"
 
 #include "data/tokenizer/tokenizer.h"
+#include "hf/weights.h"
 #include "io/half.h"
 #include "train/run.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 static struct run_config *configure(const char *out, const char *const *options)
 {

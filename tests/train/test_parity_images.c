@@ -3,7 +3,7 @@
  * for every cut into stages, with and without recomputation. */
 #include "train/parity_lab.h"
 
-#include "train/weights.h"
+#include "hf/weights.h"
 
 static const char *const models[] = {"resnet", "resnet_bottleneck", "resnet_early", "vit"};
 enum { MODELS = sizeof models / sizeof *models };

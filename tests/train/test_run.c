@@ -4,10 +4,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "hf/weights.h"
 #include "train/rescue_find.h"
 #include "train/save.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 enum { N = 5, MAX_OPTIONS = 8 };
 

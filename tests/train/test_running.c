@@ -2,11 +2,11 @@
  * model is asked for, saved and gone on from to the bit. */
 #include "train/fixture.h"
 
+#include "hf/weights.h"
 #include "io/safetensors.h"
 #include "nn/mlp.h"
 #include "train/estimate.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 enum { BATCH = 6, IMAGES = 60, CLASSES = 3, HIDDEN = 10, STATE = 2 * HIDDEN };
 

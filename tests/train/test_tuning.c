@@ -3,8 +3,8 @@
 #include "data/pictures.h"
 #include "train/fixture.h"
 
+#include "hf/weights.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 static const char *in(const char *folder, const char *name)
 {

@@ -3,8 +3,8 @@
  * for. */
 #include "train/image_lab.h"
 
+#include "hf/weights.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 enum { IMAGES = 64, SIDE = 8, TEST = 16 };
 

@@ -1,4 +1,4 @@
-#include "train/weights.h"
+#include "hf/weights.h"
 
 #include <float.h>
 #include <math.h>
@@ -7,9 +7,9 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "hf/weights_find.h"
 #include "io/half.h"
 #include "nn/arch/arch.h"
-#include "train/weights_find.h"
 
 enum sotto_status weights_config(struct model_config *config, const char *folder)
 {

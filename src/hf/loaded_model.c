@@ -1,12 +1,10 @@
-#include "train/loaded.h"
+#include "hf/loaded_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "hf/weights.h"
 #include "tensor/ops.h"
-#include "train/resume.h"
-#include "train/weights.h"
 
 enum sotto_status loaded_check_tokenizer(const struct tokenizer *tokenizer, const char *name,
                                          const char *folder)
@@ -106,20 +104,6 @@ done:
     if (st != SOTTO_OK)
         loaded_close(l);
     return st;
-}
-
-int loaded_trained_length(const struct loaded *l, const char *folder)
-{
-    const int positions = l->model.config.positions;
-    char path[FILE_PATH_ROOM];
-    int length = positions;
-    struct run_config *config = malloc(sizeof *config);
-    if (config && file_join(path, folder, "sotto.ini") == SOTTO_OK && file_exists(path) &&
-        resume_read(config, NULL, folder) == SOTTO_OK && config->train.seq > 0 &&
-        config->train.seq < positions)
-        length = config->train.seq;
-    free(config);
-    return length;
 }
 
 void loaded_close(struct loaded *l)

@@ -2,7 +2,7 @@
 #include "nn/tiny.h"
 
 #include "data/text/token_files.h"
-#include "train/evaluate.h"
+#include "hf/evaluate.h"
 
 enum { ROWS = 2, T = 8, BATCHES = 20 };
 

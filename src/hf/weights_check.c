@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hf/weights.h"
+#include "hf/weights_find.h"
 #include "nn/arch/arch.h"
-#include "train/weights.h"
-#include "train/weights_find.h"
 
 /* Those of a set of tensors that the model reads. */
 static enum sotto_status mark_read(const struct safetensors *set, const struct model *model,

@@ -1,7 +1,7 @@
 /* Sampling: greedy, cut off and by chance; long texts; bad input. */
 #include "nn/lab.h"
 
-#include "train/generate.h"
+#include "hf/generate.h"
 
 static const struct generate_config greedy = {0, 0, 1, 1, DTYPE_F32};
 

@@ -1,4 +1,4 @@
-#include "train/generate.h"
+#include "hf/generate.h"
 
 #include <math.h>
 #include <stdlib.h>

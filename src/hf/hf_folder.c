@@ -1,12 +1,12 @@
-#include "train/hf_folder.h"
+#include "hf/hf_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "hf/weights.h"
 #include "nn/arch/image.h"
-#include "train/weights.h"
 
 static const size_t file_limit = (size_t)1 << 29;
 

@@ -4,9 +4,9 @@
 
 #include "data/image/processor.h"
 #include "data/tokenizer/tokenizer.h"
+#include "hf/end_tokens.h"
 #include "nn/model.h"
 #include "tensor/pool.h"
-#include "train/ends.h"
 
 struct loaded {
     struct model model;
@@ -26,10 +26,6 @@ struct loaded {
 enum sotto_status loaded_open(struct loaded *l, const char *folder, const char *tokenizer,
                               int image_size, const char *device, int threads);
 void loaded_close(struct loaded *l);
-
-/* How long the sequences were that the model in `folder` was trained with, as the sotto.ini beside
- * it says; without one, as many positions as it has. */
-int loaded_trained_length(const struct loaded *l, const char *folder);
 
 /* A fault if the model in `folder` has a tokenizer of its own that gives other ids than this one,
  * which `name` names. */

@@ -1,4 +1,4 @@
-#include "train/weights_find.h"
+#include "hf/weights_find.h"
 
 #include <stdio.h>
 #include <string.h>

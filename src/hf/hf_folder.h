@@ -9,10 +9,10 @@
 #define SOTTO_TRAIN_HF_FOLDER_H
 
 #include "data/tokenizer/tokenizer.h"
+#include "hf/end_tokens.h"
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "nn/model.h"
-#include "train/ends.h"
 
 enum save_dtype { SAVE_AUTO, SAVE_FP32, SAVE_BF16, SAVE_FP16 };
 

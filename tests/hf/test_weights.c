@@ -2,9 +2,9 @@
 #include "nn/tiny.h"
 
 #include "base/log.h"
+#include "hf/weights.h"
 #include "io/half.h"
 #include "io/safetensors.h"
-#include "train/weights.h"
 
 /* Which tensors of a model go into one file, and under what names. */
 struct selection {

@@ -1,4 +1,4 @@
-#include "train/ends.h"
+#include "hf/end_tokens.h"
 
 #include "base/file.h"
 

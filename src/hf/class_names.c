@@ -1,4 +1,4 @@
-#include "train/class_names.h"
+#include "hf/class_names.h"
 
 #include <stdlib.h>
 #include <string.h>

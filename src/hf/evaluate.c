@@ -1,4 +1,4 @@
-#include "train/evaluate.h"
+#include "hf/evaluate.h"
 
 #include <stdlib.h>
 
