@@ -17,7 +17,7 @@
 #include "base/option/option.h"
 #include "base/rng.h"
 #include "data/text/token_files.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 enum { TURNS = 9, WARM = 13 }; /* at most; rounds that are not counted */
 

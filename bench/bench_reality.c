@@ -13,7 +13,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "train/embed/embed.h"
+#include "train/api/api_impl.h"
 
 enum { STAGES = 4, COUNT = 125000 };
 

@@ -8,7 +8,7 @@
 
 #include "base/option/option.h"
 #include "strategy/strategy.h"
-#include "train/null_oracle.h"
+#include "train/oracle/null_oracle.h"
 
 struct config {
     int workers, rounds, stages, nodes, adapters;

@@ -13,8 +13,8 @@
 #include "hf/evaluate.h"
 #include "hf/loaded_model.h"
 #include "io/safetensors.h"
-#include "train/estimate.h"
-#include "train/resume.h"
+#include "train/open/resume.h"
+#include "train/plan/estimate.h"
 
 struct eval_config {
     char model[OPTION_ROOM], last_words[OPTION_ROOM], logits[OPTION_ROOM], device[OPTION_ROOM];

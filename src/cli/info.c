@@ -12,7 +12,7 @@
 #include "data/image/images.h"
 #include "hf/weights.h"
 #include "tensor/ops.h"
-#include "train/estimate.h"
+#include "train/plan/estimate.h"
 
 struct info_config {
     int batch, seq, vocab, image_size, channels, classes, stages;

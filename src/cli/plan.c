@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "data/image/images.h"
-#include "train/budget.h"
-#include "train/disk.h"
-#include "train/estimate.h"
-#include "train/traffic.h"
+#include "train/config/budget.h"
+#include "train/plan/disk.h"
+#include "train/plan/estimate.h"
+#include "train/plan/traffic.h"
 
 static void print_images(const struct run *run)
 {

@@ -2,7 +2,7 @@
 #ifndef SOTTO_CLI_PLAN_H
 #define SOTTO_CLI_PLAN_H
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 /* Model, data, workers and length: the first lines of every run. */
 void plan_begin(const struct run *run);

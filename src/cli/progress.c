@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/mpi/mpi.h"
-#include "train/trainer.h"
-#include "train/budget.h"
+#include "train/run/trainer.h"
+#include "train/config/budget.h"
 
 void progress_init(struct progress *p, FILE *out)
 {

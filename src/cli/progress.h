@@ -3,7 +3,7 @@
 #define SOTTO_CLI_PROGRESS_H
 
 #include "cli/stop_time.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 struct progress {
     FILE *out;

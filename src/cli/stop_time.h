@@ -3,7 +3,7 @@
 #ifndef SOTTO_CLI_STOP_TIME_H
 #define SOTTO_CLI_STOP_TIME_H
 
-#include "train/pace.h"
+#include "train/loop/pace.h"
 
 struct stop_time {
     double rounds;              /* until all workers can stop; less than one: a part of a round */

@@ -10,8 +10,8 @@
 #include "cli/progress.h"
 #include "cli/stop.h"
 #include "comm/mpi/mpi.h"
-#include "train/report.h"
-#include "train/resume.h"
+#include "train/open/resume.h"
+#include "train/report/report.h"
 
 struct train_command {
     struct run_config run; /* first: a checkpoint's sotto.ini knows nothing else */

@@ -5,7 +5,7 @@
 #include "nn/tiny.h"
 
 #include "data/text/token_files.h"
-#include "train/config.h"
+#include "train/config/config.h"
 
 /* A pattern with some noise in it, so that there is something to learn. */
 static inline void write_tokens(const char *path, int count, int vocab)

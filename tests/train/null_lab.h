@@ -4,7 +4,7 @@
 
 #include "base/scratch.h"
 #include "strategy/names.h"
-#include "train/null_oracle.h"
+#include "train/oracle/null_oracle.h"
 
 enum { NULL_ROUNDS = 3, NULL_WORKERS = 64, NULL_TARGETS = 100 };
 

@@ -7,8 +7,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "train/budget.h"
-#include "train/trainer.h"
+#include "train/config/budget.h"
+#include "train/run/trainer.h"
 
 /* Four workers of 2 x 16 tokens: 8 sequences and 128 tokens a round. Worker 3 is slow. */
 static struct run_config configure(const char *method)

@@ -4,7 +4,7 @@
 #include "train/image_lab.h"
 
 #include "strategy/cdp_replay.h"
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 enum { STEPS = 4 };
 

@@ -4,7 +4,7 @@
  * the paper says. */
 #include "train/fixture.h"
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 enum { N = 7, STAGES = 4 };
 

@@ -4,14 +4,14 @@
 
 #include <glob.h>
 
-#include "train/budget.h"
-#include "train/calibrate.h"
-#include "train/compare/common.h"
 #include "train/compare/compare.h"
 #include "train/compare/left.h"
-#include "train/compare/plot.h"
 #include "train/compare/setup.h"
-#include "train/compare/table.h"
+#include "train/compare/show/common.h"
+#include "train/compare/show/plot.h"
+#include "train/compare/show/table.h"
+#include "train/config/budget.h"
+#include "train/plan/calibrate.h"
 
 static const char *const names[] = {"ddp", "acco-wp", "none", NULL};
 

@@ -4,8 +4,8 @@
 
 #include <time.h>
 
-#include "train/report.h"
-#include "train/trainer.h"
+#include "train/report/report.h"
+#include "train/run/trainer.h"
 
 enum { WORKERS = 4, STEPS = 12 };
 #define STEP 0.050 /* seconds of a micro-batch at speed 1 */

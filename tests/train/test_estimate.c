@@ -2,8 +2,8 @@
  * where SOTTO_TEST_DEVICE says so. */
 #include "train/image_lab.h"
 
-#include "train/estimate.h"
-#include "train/trainer.h"
+#include "train/plan/estimate.h"
+#include "train/run/trainer.h"
 
 enum { MAX_OPTIONS = 6 };
 

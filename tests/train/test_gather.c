@@ -2,7 +2,7 @@
 #include "base/scratch.h"
 
 #include "comm/worker.h"
-#include "train/gather.h"
+#include "train/run/gather.h"
 
 /* The names alone take more than was set aside for them, so the large tensor no longer fits. */
 enum { WORKERS = 3, NAMES = 1000, LARGE = 1 << 15 };

@@ -4,8 +4,8 @@
 #include "data/tokenizer/tokenizer.h"
 #include "hf/weights.h"
 #include "io/half.h"
-#include "train/run.h"
-#include "train/trainer.h"
+#include "train/run/run.h"
+#include "train/run/trainer.h"
 
 static struct run_config *configure(const char *out, const char *const *options)
 {

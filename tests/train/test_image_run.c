@@ -3,8 +3,8 @@
  */
 #include "train/image_lab.h"
 
-#include "train/estimate.h"
-#include "train/trainer.h"
+#include "train/plan/estimate.h"
+#include "train/run/trainer.h"
 
 enum { IMAGES = 48, SIDE = 6, TEST = 11 };
 

@@ -2,7 +2,7 @@
  * yet: the same workers go on with the same bits; another number of workers, or another method,
  * applies each of these gradients once. */
 #include "strategy/overlap_reference.h"
-#include "train/gather.h"
+#include "train/run/gather.h"
 
 /* What a run does between two checkpoints: round `from` to `to`, with a checkpoint before `middle`.
  */

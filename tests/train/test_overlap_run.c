@@ -2,7 +2,7 @@
  * their counts, which make the bits of a run again and survive its checkpoints. */
 #include "train/fixture.h"
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 static const char *const names[] = {"dpu", "acco-wp", "acco"};
 

@@ -1,6 +1,6 @@
 /* The time that is left: what happens once does not count, what happens every few steps does. */
 #include "base/scratch.h"
-#include "train/pace.h"
+#include "train/loop/pace.h"
 
 static void an_outage_is_left_out(void **state)
 {

@@ -3,7 +3,7 @@
  * loss goes on. */
 #include "train/fixture.h"
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 enum { N = 8, OPTIONS = 6 };
 

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 
 #include "hf/weights.h"
-#include "train/rescue_find.h"
-#include "train/save.h"
-#include "train/trainer.h"
+#include "train/checkpoint/save.h"
+#include "train/run/rescue_find.h"
+#include "train/run/trainer.h"
 
 enum { N = 5, MAX_OPTIONS = 8 };
 

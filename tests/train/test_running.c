@@ -5,8 +5,8 @@
 #include "hf/weights.h"
 #include "io/safetensors.h"
 #include "nn/mlp.h"
-#include "train/estimate.h"
-#include "train/trainer.h"
+#include "train/plan/estimate.h"
+#include "train/run/trainer.h"
 
 enum { BATCH = 6, IMAGES = 60, CLASSES = 3, HIDDEN = 10, STATE = 2 * HIDDEN };
 

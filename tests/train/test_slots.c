@@ -5,10 +5,10 @@
 #include "nn/lab.h"
 #include "train/fixture.h"
 
-#include "train/embed/embed.h"
-#include "train/estimate.h"
-#include "train/null_oracle.h"
-#include "train/oracle.h"
+#include "train/api/api_impl.h"
+#include "train/oracle/model_oracle.h"
+#include "train/oracle/null_oracle.h"
+#include "train/plan/estimate.h"
 
 enum { STAGES = 3, ROWS = 2, T = 8, MOST = 1 << 15, BATCHES = 4, WORKERS = 4 };
 

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "train/gather.h"
+#include "train/run/gather.h"
 
 enum { BEHIND = 20 }; /* steps of the first group behind its save, while the other is in one */
 

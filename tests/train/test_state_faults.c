@@ -4,7 +4,7 @@
 
 #include <unistd.h>
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 enum { OPTIONS = 4 };
 

@@ -3,7 +3,7 @@
  * micro-batches' in a time step, where plain data parallelism comes to n. */
 #include "train/fixture.h"
 
-#include "train/trainer.h"
+#include "train/run/trainer.h"
 
 enum { MOST = 8, STEPS = 3, ROWS = 4 * STEPS * 2 * MOST * MOST };
 

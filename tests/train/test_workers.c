@@ -4,7 +4,7 @@
 
 #include "data/text/token_files.h"
 #include "strategy/names.h"
-#include "train/oracle.h"
+#include "train/oracle/model_oracle.h"
 
 enum { ROUNDS = 4, ROWS = 2, MOST = 1 << 15 };
 

@@ -7,8 +7,8 @@
 #include "comm/mpi/mpi.h"
 #include "train/compare/left.h"
 #include "train/compare/missing.h"
-#include "train/compare/page.h"
-#include "train/compare/table.h"
+#include "train/compare/show/page.h"
+#include "train/compare/show/table.h"
 
 /* One whole training run. Times that it measures are those of all runs like it, also when the
  * comparison is made again. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/report.h"
+#include "train/report/report.h"
 
 enum sotto_status job_config(const struct jobs *jobs, const struct job *job, struct run_config *out)
 {

@@ -1,6 +1,6 @@
 #include "train/compare/left.h"
 
-#include "train/budget.h"
+#include "train/config/budget.h"
 
 void left_begin(struct time_left *l, int waiting, double now)
 {

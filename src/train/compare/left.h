@@ -3,7 +3,7 @@
 #ifndef SOTTO_TRAIN_COMPARE_LEFT_H
 #define SOTTO_TRAIN_COMPARE_LEFT_H
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 struct time_left {
     double start, said; /* times of the first begin and of the last line; 0: none yet */

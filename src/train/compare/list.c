@@ -3,7 +3,7 @@
 
 #include "comm/mpi/mpi.h"
 #include "train/compare/compare.h"
-#include "train/compare/page.h"
+#include "train/compare/show/page.h"
 
 struct listing {
     FILE *out;

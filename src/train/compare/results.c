@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/option/option.h"
-#include "train/loop.h"
+#include "train/loop/loop.h"
 
 enum sotto_status results_init(struct results *r, const char *const *names, int n_runs, int n_seeds)
 {

@@ -15,7 +15,7 @@
 #define SOTTO_TRAIN_COMPARE_SPEC_H
 
 #include "train/compare/expect.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 enum { COMPARE_LIST_ROOM = 8192 };
 

@@ -1,0 +1,23 @@
+/* Curves as figures: data (TSV), gnuplot scripts, and what gnuplot makes of them (PNG and SVG), all
+ * left in one folder so that a figure can be restyled by hand. */
+#ifndef SOTTO_TRAIN_COMPARE_PLOT_H
+#define SOTTO_TRAIN_COMPARE_PLOT_H
+
+#include "train/compare/show/curve.h"
+
+struct plot {
+    const char *folder, *title;
+    const char *subtitle;       /* "": none */
+    const char *metric;         /* as in metrics.jsonl */
+    const char *const *names;   /* (n) */
+    const struct curve *curves; /* (n) */
+    int n;
+    bool draw; /* false: data and scripts only */
+};
+
+/* Draws the metric over rounds, samples, time and bytes sent, as far as the curves say them, and
+ * adds links to the figures to the Markdown page. SOTTO_EIO with `draw` may mean that gnuplot is
+ * not there or failed; data and scripts are written all the same. */
+enum sotto_status plot_metric(const struct plot *p, FILE *page);
+
+#endif

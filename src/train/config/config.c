@@ -1,0 +1,277 @@
+#include "train/config/config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const activation_names[] = {"fp32", "bf16", NULL}; /* as enum dtype */
+static const char *const time_names[] = {"real", "virtual", NULL};
+static const char *const save_dtype_names[] = {"auto", "fp32", "bf16", "fp16", NULL};
+static const char *const head_names[] = {"auto", "keep", "new", NULL};
+static const char *const oracle_names[] = {"model", "null", NULL};
+static const char *const collective_names[] = {"native", "ring", NULL};
+static const char *const nccl_names[] = {"auto", "off", "on", NULL};
+
+#define S struct train_config
+static const struct option train_options[] = {
+    OPTION_TEXT(S, out, "run", "folder of the run: checkpoints, metrics, the model"),
+    OPTION_TEXT(S, init, "", "Hugging Face model folder to start from instead of new weights"),
+    OPTION_ENUM(S, head, "auto", head_names,
+                "the classifier of such a model over images; auto: new where it has another number "
+                "of classes than the data, or none"),
+    OPTION_BOOL(
+        S, resume, "false",
+        "go on from the newest checkpoint in `out`, or in the folder named behind it, or from the "
+        "checkpoint named there"),
+    OPTION_LONG(
+        S, steps, "-1", -1, 1e15,
+        "rounds (updates of the parameters); -1: 1000, or no limit where tokens, samples or "
+        "seconds are given"),
+    OPTION_LONG(S, tokens, "0", 0, 1e15, "end after this many tokens, of all workers; 0: no limit"),
+    OPTION_LONG(S, samples, "0", 0, 1e15,
+                "end after this many sequences or images, of all workers; 0: no limit"),
+    OPTION_REAL(S, seconds, "0", 0, 1e12, "end after this training time; 0: no limit"),
+    OPTION_INT(S, batch, "8", 1, 1 << 20, "sequences or images of a micro-batch"),
+    OPTION_INT(S, seq, "0", 0, 1 << 22,
+               "tokens of a sequence; 0: as many as the model has positions"),
+    OPTION_LONG(S, seed, "1", 0, 1e15, "of new weights and of the order of the data"),
+    OPTION_LONG(S, log_every, "10", 1, 1e15, "rounds between metrics"),
+    OPTION_LONG(S, eval_every, "0", 0, 1e15, "rounds between evaluations; 0: at the end only"),
+    OPTION_LONG(S, eval_batches, "50", 0, 1e15,
+                "micro-batches of an evaluation, spread over the held-out data; 0: all"),
+    OPTION_BOOL(S, save, "true",
+                "false: no checkpoints and no model, only metrics and the report; a run that is "
+                "stopped begins anew"),
+    OPTION_LONG(S, save_every, "0", 0, 1e15,
+                "rounds between checkpoints; 0: by save_minutes and at the end only"),
+    OPTION_REAL(S, save_minutes, "15", 0, 1e9,
+                "real minutes between checkpoints, besides save_every: the first round behind them "
+                "makes one, and where groups train apart the first exchange; 0: never"),
+    OPTION_INT(S, keep, "3", 0, 1 << 20, "checkpoints that are kept; 0: all"),
+    OPTION_BOOL(
+        S, keep_best, "false",
+        "keep the checkpoint with the lowest held-out loss too, in `best` in `out`, a run's "
+        "folder itself"),
+    OPTION_LONG(S, patience, "0", 0, 1e15,
+                "evaluations in a row without a lower held-out loss that end the run; 0: none do"),
+    OPTION_ENUM(S, save_dtype, "auto", save_dtype_names,
+                "of the model's weights; auto: as they came with `init`, fp32 from scratch"),
+    OPTION_INT(S, workers, "0", 0, 1 << 20,
+               "workers in this process; 0: one, or the ranks that MPI started"),
+    OPTION_INT_WAS(S, nodes, "0", 0, 1 << 20,
+                   "nodes that the workers lie on, in neighbouring parts as equal as can be; 0: "
+                   "one, or under MPI the hosts",
+                   "worker.per_node=0"),
+    OPTION_ENUM(S, time, "real", time_names,
+                "virtual: a simulated cluster, see [link] and [worker]"),
+    OPTION_ENUM(S, oracle, "model", oracle_names,
+                "null: sizes and times without arithmetic, in virtual time only"),
+    OPTION_INT(S, threads, "0", 0, 1024, "cores to use, by all workers on a machine; 0: all"),
+    OPTION_BOOL(S, pin, "false",
+                "keep each worker's threads and memory to cores of its own, next to each other"),
+    OPTION_INT(S, stages, "0", 0, 4096,
+               "stages that the model is cut into; 0: one, with several workers one a layer"),
+    OPTION_BOOL(S, recompute, "false", "keep only the stages' inputs and compute the rest again"),
+    OPTION_ENUM(S, activations, "fp32", activation_names,
+                "what is kept of a micro-batch between layers, and sent between stages; bf16 takes "
+                "half the memory, and sums are in fp32 all the same"),
+    OPTION_BOOL(S, trace, "false",
+                "write the activations that each stage's forward and backward leave and need to "
+                "trace-WORKER.tsv in `out`"),
+    OPTION_BOOL(S, check_memory, "true",
+                "refuse a run that by its estimate needs more memory than there is"),
+    OPTION_BOOL(S, check_disk, "true",
+                "refuse a run whose checkpoints need more room than the disk of `out` has"),
+    OPTION_TEXT(S, device, "cpu", DEVICE_HELP),
+};
+#undef S
+
+#define S struct worker_config
+static const struct option worker_options[] = {
+    OPTION_TEXT(S, speed, "1", "relative speeds, \"1,1,1,0.25\"; the last one holds for the rest"),
+    OPTION_TEXT(S, step, "", "time of a micro-batch at speed 1, \"50ms\"; empty: measured once"),
+    OPTION_TEXT(S, memory, "",
+                "bandwidth of the memory at speed 1, \"20GB/s\", which steps, averages and copies "
+                "of vectors take their time by; none: they take none; empty: measured where step "
+                "is, else none"),
+    OPTION_REAL(S, jitter, "0", 0, 10, "standard deviation of that time, as a share of it"),
+    OPTION_LONG(S, jitter_seed, "1", 0, 1e15, "of the jitter"),
+};
+#undef S
+
+#define S struct link_config
+static const struct option link_options[] = {
+    OPTION_TEXT(S, intra, "", "inside a node, \"25GB/s,2us\"; empty: infinitely fast"),
+    OPTION_TEXT(S, inter, "", "between nodes (train.nodes), \"100Mbit/s,5ms\""),
+    OPTION_INT(S, adapters, "1", 0, 1 << 20,
+               "network adapters of a node, each as fast as `inter`, which the node's workers take "
+               "in turn; 0: one a worker"),
+    OPTION_TEXT(S, speed, "1",
+                "relative speeds of the nodes' adapters, \"1,1,0.25\"; the last one holds for the "
+                "rest"),
+};
+#undef S
+
+#define S struct comm_config
+static const struct option comm_options[] = {
+    OPTION_ENUM(S, collectives, "ring", collective_names,
+                "under MPI: our ring, which sums as threads do, to the bit; or the library's own, "
+                "native, which may suit many ranks and small models"),
+    OPTION_ENUM(
+        S, nccl, "auto", nccl_names,
+        "under MPI: vectors of GPUs go from one to the other by NCCL, summed as threads do; "
+        "off: through the host's memory; auto: NCCL where all ranks find libnccl.so.2 and "
+        "have a GPU of their own"),
+    OPTION_REAL(S, meet, "20", 0, 1e6,
+                "under MPI: seconds that hosts have for their first messages to each other, before "
+                "the run ends and names those that do not reach each other; 0: no limit"),
+};
+#undef S
+
+#define S struct null_size_config
+static const struct option null_options[] = {
+    OPTION_LONG(S, parameters, "0", 0, 1e15, "of the model; 0: as [model] says"),
+    {OPTION_OF(S, activation_bytes, OPTION_TYPE_LONG, "0", "that a micro-batch holds"), .max = 1e15,
+     .was = "null.activations=0"},
+};
+#undef S
+
+void run_sections(struct run_config *c, struct option_section s[RUN_SECTIONS])
+{
+    struct option_section models[MODEL_SECTIONS];
+    model_sections(&c->model, models);
+    s[0] = (struct option_section)OPTION_SECTION(
+        "train", "the run: its folder, length, batch, checkpoints, workers", train_options,
+        &c->train);
+    s[1] = models[0];
+    s[2] = data_section(&c->data);
+    s[3] = optim_section(&c->optim);
+    s[4] = (struct option_section)OPTION_SECTION(
+        "worker", "workers of a simulated cluster: speeds, time of a micro-batch", worker_options,
+        &c->worker);
+    s[5] = (struct option_section)OPTION_SECTION(
+        "link", "modelled links between workers, in virtual or in real time", link_options,
+        &c->link);
+    s[6] = (struct option_section)OPTION_SECTION("comm", "how workers communicate", comm_options,
+                                                 &c->comm);
+    s[7] = (struct option_section)OPTION_SECTION(
+        "null", "sizes of what is not computed (train.oracle = null)", null_options, &c->null);
+    memcpy(s + RUN_SHARED, models + 1, RUN_MODELS * sizeof *s);
+    strategy_sections(&c->strategy, s + RUN_SHARED + RUN_MODELS);
+}
+
+static enum sotto_status load_one(void *arg, const char *section, const char *bare,
+                                  const char *value)
+{
+    struct run_config *c = arg;
+    struct option_section sections[RUN_SECTIONS];
+    char key[2 * OPTION_ROOM];
+    if (!bare)
+        return SOTTO_OK;
+    if (strcmp(section, "strategy") == 0 && strategy_old_key(bare))
+        return strategy_set_old(&c->strategy, bare, value);
+    run_sections(c, sections);
+    snprintf(key, sizeof key, "%s%s%s", section, *section ? "." : "", bare);
+    return option_set(sections, RUN_SECTIONS, key, value);
+}
+
+enum sotto_status config_parse_kept(struct run_config *config, const char *text, const char *name)
+{
+    struct option_section sections[RUN_SECTIONS];
+    run_sections(config, sections);
+    option_defaults(sections, RUN_SECTIONS);
+    return option_read_text(text, name, NULL, load_one, config);
+}
+
+enum sotto_status config_load_kept(struct run_config *config, const char *path)
+{
+    char *text;
+    TRY(option_file(path, &text));
+    enum sotto_status st = config_parse_kept(config, text, path);
+    free(text);
+    return st;
+}
+
+void config_differences(const struct run_config *before, const struct run_config *after,
+                        config_difference *each, void *arg)
+{
+    struct option_section x[RUN_SECTIONS], y[RUN_SECTIONS];
+    run_sections((struct run_config *)before, x); /* they are only read */
+    run_sections((struct run_config *)after, y);
+    for (int s = 0; s < RUN_SECTIONS; s++) {
+        for (int i = 0; i < x[s].count; i++) {
+            char key[2 * OPTION_ROOM], room[2][OPTION_ROOM];
+            const char *old_value = option_print(&x[s].table[i], x[s].config, room[0]);
+            const char *new_value = option_print(&y[s].table[i], y[s].config, room[1]);
+            if (strcmp(old_value, new_value) == 0)
+                continue;
+            snprintf(key, sizeof key, "%s%s%s", x[s].name, *x[s].name ? "." : "",
+                     x[s].table[i].key);
+            each(arg, key, old_value, new_value);
+        }
+    }
+}
+
+enum sotto_status config_seconds(const char *key, const char *text, double *out)
+{
+    static const struct {
+        const char *name;
+        double seconds;
+    } unit[] = {{"", 1}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"min", 60}};
+    char *end;
+    double value = strtod(text, &end);
+    while (*end == ' ')
+        end++;
+    for (size_t i = 0; i < sizeof unit / sizeof *unit && end != text; i++)
+        if (strcmp(end, unit[i].name) == 0 && value >= 0) {
+            *out = value * unit[i].seconds;
+            if (*out <= CONFIG_SECONDS)
+                return SOTTO_OK;
+            return fail(SOTTO_EINVAL, "%s = %.80s: want at most %g s", key, text, CONFIG_SECONDS);
+        }
+    return fail(SOTTO_EINVAL, "%s = %s: want a time such as 50ms or 1.5s", key, text);
+}
+
+enum sotto_status config_speeds(const char *key, const char *text, const char *whose, int n,
+                                double *out)
+{
+    const char *at = text;
+    if (!*text)
+        return fail(SOTTO_EINVAL, "%s is empty: want numbers with commas, such as 1,0.5", key);
+    for (int r = 0; r < n; r++) {
+        char *end;
+        if (!*at) { /* the last one holds */
+            out[r] = out[r - 1];
+            continue;
+        }
+        out[r] = strtod(at, &end);
+        if (end == at || (*end && *end != ',') ||
+            !(out[r] >= 1 / CONFIG_SPEED && out[r] <= CONFIG_SPEED))
+            return fail(SOTTO_EINVAL,
+                        "%s = %.80s: want numbers from %g to %g with commas, got '%.20s'", key,
+                        text, 1 / CONFIG_SPEED, CONFIG_SPEED, at);
+        at = *end ? end + 1 : end;
+        if (*end && !*at)
+            return fail(SOTTO_EINVAL, "%s = %.80s ends with a comma", key, text);
+    }
+    if (*at)
+        return fail(SOTTO_EINVAL, "%s = %.80s names more than %d %s", key, text, n, whose);
+    return SOTTO_OK;
+}
+
+void config_set_aside_nodes(struct run_config *config, const struct run_config *base)
+{
+    struct train_config *t = &config->train;
+    struct link_config *l = &config->link;
+    const bool alone = t->workers == 1, one = t->nodes == 1 && base->train.nodes != 1;
+    if (alone && t->nodes == base->train.nodes)
+        t->nodes = 0;
+    if (!alone && !one)
+        return;
+    if (strcmp(l->inter, base->link.inter) == 0)
+        l->inter[0] = '\0';
+    if (l->adapters == base->link.adapters)
+        l->adapters = 1;
+    if (strcmp(l->speed, base->link.speed) == 0)
+        strcpy(l->speed, "1");
+}

@@ -1,0 +1,227 @@
+/* The loop of groups that have no rounds in common: each trains at its own pace, evaluates by
+ * itself what it has just pulled, and meets the others to save and to end. The run's steps are
+ * those of all groups over the number of groups, and move with each push. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "train/checkpoint/snapshot.h"
+#include "train/loop/loop.h"
+#include "train/report/letters.h"
+
+struct apart {
+    struct loop *l;
+    struct letters *letters;
+    double origin; /* of rank 0's clock, when training would have begun without pauses */
+    /* Of the pushes since the last report. */
+    int64_t n, steps;
+    double loss, staleness, idle, seconds;
+};
+
+/* Training goes on, or begins. */
+static enum sotto_status go_on(struct apart *a)
+{
+    struct trainer *t = a->l->t;
+    TRY(loop_go_on(t));
+    a->origin = clock_now(t->worker->clock) - meter_read(&t->meter).seconds;
+    return SOTTO_OK;
+}
+
+static void report(struct apart *a, const struct pushed *p)
+{
+    struct loop *l = a->l;
+    struct trainer *t = l->t;
+    const double now = p->time - a->origin;
+    struct run_step s = {
+        .step = p->step,
+        .steps = t->rounds,
+        .tokens = t->pushed_tokens,
+        .samples = t->pushed_samples,
+        .round = {.loss = a->steps ? a->loss / (double)a->steps : 0, .grad_norm = -1},
+        .lr = optim_lr(&t->run->config.optim, p->step, t->rounds),
+        .seconds = now - l->slowest,
+        .slowest = now,
+        .report = true,
+        .pushes = {.n = a->n,
+                   .all = p->number + 1,
+                   .staleness = a->staleness / (double)a->n,
+                   .idle = a->idle > 0 ? a->idle / (a->idle + a->seconds) : 0},
+    };
+    loop_take_cosine(l, &s);
+    if (s.step > loop_tail(l)) {
+        t->tail_loss += s.round.loss;
+        t->tail_reports++;
+    }
+    loop_tell(l, &s);
+    *a = (struct apart){.l = l, .letters = a->letters, .origin = a->origin};
+}
+
+/* Rank 0 tells what the groups have pushed and evaluated since it looked before. */
+static enum sotto_status tell(struct apart *a)
+{
+    struct loop *l = a->l;
+    struct trainer *t = l->t;
+    const int64_t every = t->run->config.train.log_every;
+    struct pushed p;
+    struct letter e;
+    if (!loop_leads(l))
+        return SOTTO_OK;
+    while (t->strategy->ops->pushed(t->strategy, &p)) {
+        t->pushed_tokens += p.tokens;
+        t->pushed_samples += p.microbatches * t->run->config.train.batch;
+        a->n++;
+        a->steps += p.steps;
+        a->loss += p.loss * (double)p.steps;
+        a->staleness += (double)p.staleness;
+        a->idle += p.idle;
+        a->seconds += p.seconds;
+        loop_count_cosine(l, p.cosine);
+        if ((every > 0 && p.step / every > l->step / every) || p.step >= t->rounds)
+            report(a, &p);
+    }
+    for (bool found = true; found;) {
+        TRY(letters_next(a->letters, &e, &found));
+        if (!found)
+            break;
+        t->evaluation = e.evaluation;
+        loop_tell_evaluation(l, e.step, e.seconds, &e.evaluation);
+    }
+    return SOTTO_OK;
+}
+
+/* What this group has just pulled; nobody waits for it. */
+static enum sotto_status evaluate_alone(struct apart *a, int64_t step)
+{
+    struct trainer *t = a->l->t;
+    struct letter e = {.step = step, .seconds = meter_read(&t->meter).seconds};
+    if (!t->run->valid || step >= t->rounds) /* all do at the end */
+        return SOTTO_OK;
+    meter_stop(&t->meter);
+    TRY(trainer_evaluate(t, t->mesh.shard, &e.evaluation));
+    if (t->mesh.s == 0)
+        TRY(letters_send(a->letters, &e));
+    meter_start(&t->meter);
+    return SOTTO_OK;
+}
+
+static enum sotto_status one_round(struct apart *a, struct round *out)
+{
+    struct trainer *t = a->l->t;
+    const struct run_config *c = &t->run->config;
+    const int64_t at = t->strategy->ops->place(t->strategy, t->step);
+    const double seconds = meter_read(&t->meter).seconds;
+    const struct plan plan = {.lr = optim_lr(&c->optim, at, t->rounds),
+                              .next_lr = optim_lr(&c->optim, at + 1, t->rounds),
+                              .step = t->step,
+                              .rounds = t->rounds,
+                              .stop = loop_asked(t->run) ||
+                                      (c->train.seconds > 0 && seconds >= c->train.seconds),
+                              .late = c->train.seconds > 0 && !loop_asked(t->run),
+                              .seconds = seconds};
+    const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
+                                         "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
+    if (st != SOTTO_OK && strategy_left(t->strategy, st)) {
+        *out = (struct round){.idle = true};
+        return SOTTO_OK;
+    }
+    TRY(st);
+    if (!out->idle)
+        loop_count(t, out);
+    if (out->meet || out->step > t->step) /* all meet at one step, though some have seen more */
+        t->step = out->step;
+    return out->evaluate ? evaluate_alone(a, out->step) : SOTTO_OK;
+}
+
+/* What the slowest worker has taken, for all of them. If that is the time that there is, the run is
+ * as long as it got. */
+static enum sotto_status compare_clocks(struct apart *a, double *slowest)
+{
+    struct trainer *t = a->l->t;
+    const double limit = t->run->config.train.seconds, mine = meter_read(&t->meter).seconds;
+    double *all = calloc((size_t)t->worker->size, sizeof *all);
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory for the clocks of %d workers", t->worker->size);
+    const enum sotto_status st = comm_gather_bytes(t->worker->world, all, &mine, sizeof mine);
+    for (int i = 0; i < t->worker->size; i++)
+        *slowest = fmax(*slowest, all[i]);
+    free(all);
+    if (limit > 0 && *slowest >= limit && t->rounds > t->step) {
+        t->rounds = t->step;
+        a->l->late = true;
+    }
+    return st;
+}
+
+/* This group has come to the moment of a save; nobody waits for it. */
+static enum sotto_status save_alone(struct apart *a, int64_t step)
+{
+    struct trainer *t = a->l->t;
+    meter_stop(&t->meter);
+    TRY(snapshots_take(t->snapshots, step));
+    meter_start(&t->meter);
+    return SOTTO_OK;
+}
+
+/* All workers have come, to save; with `stop` they do so at the end. */
+static enum sotto_status meet(struct apart *a, bool stop)
+{
+    struct trainer *t = a->l->t;
+    const double begin = clock_now(&clock_real);
+    double slowest = 0;
+    TRY(letters_mark(a->letters));
+    loop_pause(t);
+    TRY(letters_flush(a->letters));
+    /* A checkpoint has the clocks at which all have met. */
+    TRY(t->strategy->ops->rest(t->strategy));
+    TRY(tell(a));
+    if (stop)
+        TRY(compare_clocks(a, &slowest));
+    if (stop)
+        return t->step >= t->rounds ? loop_evaluate(a->l, slowest) : SOTTO_OK;
+    TRY(snapshots_take(t->snapshots, t->step));
+    a->l->saved = t->step;
+    TRY(comm_barrier(t->worker->world)); /* the server goes on with the first who does */
+    TRY(go_on(a));
+    pace_skip(&a->l->pace, clock_now(&clock_real) - begin);
+    return SOTTO_OK;
+}
+
+static enum sotto_status rounds(struct apart *a)
+{
+    for (bool stop = false; !stop;) {
+        struct round out = {0};
+        TRY(one_round(a, &out));
+        TRY(tell(a));
+        TRY(snapshots_look(a->l->t->snapshots, false));
+        if (out.save)
+            TRY(save_alone(a, out.step));
+        stop = out.stop;
+        if (out.meet || stop)
+            TRY(meet(a, stop));
+    }
+    return SOTTO_OK;
+}
+
+enum sotto_status loop_async(struct loop *l)
+{
+    struct trainer *t = l->t;
+    struct apart a = {.l = l};
+    const double limit = t->run->config.train.seconds;
+    if (t->step >= t->rounds || (limit > 0 && l->slowest >= limit)) {
+        t->rounds = t->step < t->rounds ? t->step : t->rounds;
+        return loop_end(l);
+    }
+    enum sotto_status st = letters_open(&a.letters, t->worker, t->mesh.n_s);
+    if (st == SOTTO_OK)
+        st = snapshots_open(t);
+    if (st == SOTTO_OK)
+        st = go_on(&a); /* nobody waits for all any more: those who were ahead still are */
+    if (st == SOTTO_OK)
+        st = rounds(&a);
+    if (st == SOTTO_OK)
+        st = snapshots_look(t->snapshots, true);
+    if (st == SOTTO_OK)
+        st = loop_end(l);     /* all have come behind it: nobody looks for letters any more */
+    st = trainer_fail(t, st); /* before the letters' lane is closed: it may wait for others */
+    letters_close(a.letters);
+    return st;
+}

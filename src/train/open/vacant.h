@@ -1,0 +1,12 @@
+/* Whether a run may begin in a folder that has no checkpoint: what others have put there is not to
+ * be replaced. */
+#ifndef SOTTO_TRAIN_VACANT_H
+#define SOTTO_TRAIN_VACANT_H
+
+#include "train/config/config.h"
+
+/* Refuses a folder (train.out) with files of the names that a run publishes, or with the report of
+ * a finished run that saved nothing. The tokenizer of data.tokenizer may lie there. */
+enum sotto_status vacant_check(const struct run_config *config);
+
+#endif

@@ -1,0 +1,238 @@
+#define _GNU_SOURCE /* mkdtemp */
+#include "train/run/lend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "comm/lane.h"
+#include "io/hf_files.h"
+
+#define TEXT_LIMIT ((size_t)1 << 29) /* as hf_folder.c reads */
+
+/* Pieces take less than a minute on any link that one would train over: longer silence is reported.
+ */
+#define VECTOR_PIECE ((size_t)4 << 20)
+
+static enum sotto_status broadcast_bytes(struct comm *mpi, void *data, size_t bytes)
+{
+    return comm_broadcast(mpi, view_of(data, DTYPE_U8), bytes, 0);
+}
+
+enum sotto_status lend_text(struct comm *mpi, char **text, size_t *size)
+{
+    const bool leads = mpi->rank == 0;
+    int64_t bytes = leads && *text ? (int64_t)*size : -1;
+    TRY(broadcast_bytes(mpi, &bytes, sizeof bytes));
+    if (!leads)
+        *text = bytes >= 0 ? calloc((size_t)bytes + 1, 1) : NULL;
+    if (bytes >= 0 && !*text)
+        return fail(SOTTO_ENOMEM, "no memory for %lld bytes from rank 0", (long long)bytes);
+    *size = bytes >= 0 ? (size_t)bytes : 0;
+    return bytes > 0 ? broadcast_bytes(mpi, *text, *size) : SOTTO_OK;
+}
+
+/* One file, if rank 0 has it. */
+static enum sotto_status lend_file(struct comm *mpi, const char *from, const char *to,
+                                   const char *name)
+{
+    char path[FILE_PATH_ROOM], *text = NULL;
+    size_t size = 0;
+    TRY(file_join(path, mpi->rank == 0 ? from : to, name));
+    if (mpi->rank == 0 && file_exists(path))
+        TRY(file_read(path, TEXT_LIMIT, &text, &size));
+    enum sotto_status st = lend_text(mpi, &text, &size);
+    if (st == SOTTO_OK && text && mpi->rank > 0)
+        st = file_write(path, text, size);
+    free(text);
+    return st;
+}
+
+static enum sotto_status make_temporary(char local[FILE_PATH_ROOM])
+{
+    const char *folder = getenv("TMPDIR");
+    TRY(file_join(local, folder && *folder ? folder : "/tmp", "sotto-XXXXXX"));
+    if (mkdtemp(local))
+        return SOTTO_OK;
+    const enum sotto_status st =
+        fail_errno(SOTTO_EIO, "cannot make folder %s for files from rank 0", local);
+    *local = '\0';
+    return st;
+}
+
+enum sotto_status lend_folder(struct comm *mpi, const char *from, char local[FILE_PATH_ROOM])
+{
+    *local = '\0';
+    if (!mpi || mpi->rank == 0) {
+        strcpy(local, from);
+        if (*from && !file_is_directory(from)) /* before the others wait for its files */
+            return fail(SOTTO_EIO, "%s is not a folder with a model", from);
+    } else if (*from) {
+        TRY(make_temporary(local));
+    }
+    if (!mpi || !*from)
+        return SOTTO_OK;
+    for (int i = 0; i < HF_FILES; i++)
+        TRY(lend_file(mpi, from, local, hf_files[i].name));
+    return lend_file(mpi, from, local, "config.json");
+}
+
+void lend_drop(const struct comm *mpi, char local[FILE_PATH_ROOM])
+{
+    if (mpi && mpi->rank > 0 && *local)
+        (void)file_remove_tree(local);
+    *local = '\0';
+}
+
+enum sotto_status lend_vector(struct comm *mpi, float *x, size_t count, bool have, int *sent)
+{
+    struct print {
+        uint64_t have, hash;
+    } mine = {have, have ? hash_bytes(HASH_START, x, count * sizeof *x) : 0};
+    struct print *all = calloc((size_t)mpi->size, sizeof *all);
+    *sent = 0;
+    if (!all)
+        return fail(SOTTO_ENOMEM, "no memory to compare %d ranks", mpi->size);
+    enum sotto_status st = comm_gather_bytes(mpi, all, &mine, sizeof mine);
+    for (int r = 1; r < mpi->size; r++)
+        *sent += memcmp(&all[r], &all[0], sizeof *all) != 0;
+    free(all);
+    for (size_t at = 0; *sent && at < count && st == SOTTO_OK; at += VECTOR_PIECE)
+        st = comm_broadcast(mpi, view_of(x + at, DTYPE_F32),
+                            count - at < VECTOR_PIECE ? count - at : VECTOR_PIECE, 0);
+    return st;
+}
+
+/* What a rank asks rank 0 for; no bytes: it has all that it wants. */
+struct request {
+    uint64_t at, bytes;
+};
+
+static enum sotto_status ask_first(void *lent, size_t at, void *to, size_t bytes)
+{
+    struct lent *l = lent;
+    struct request r = {at, bytes};
+    TRY(comm_send(l->comm, view_of(&r, DTYPE_U8), sizeof r, 0));
+    return bytes ? comm_recv(l->comm, view_of(to, DTYPE_U8), bytes, 0) : SOTTO_OK;
+}
+
+/* Rank 0's lane: a method may exchange while it loads, which must not wait for what is asked. */
+static enum sotto_status answer_asking(void *lent)
+{
+    struct lent *l = lent;
+    const struct file_map *map = &l->file->set.file[0].map;
+    while (l->asking > 0) {
+        struct request r;
+        int from;
+        TRY(comm_recv_any(l->comm, view_of(&r, DTYPE_U8), sizeof r, l->away, INFINITY, &from));
+        if (r.bytes == 0) {
+            l->away[from] = false;
+            l->asking--;
+            continue;
+        }
+        if (r.at > map->size || r.bytes > map->size - r.at)
+            return fail(SOTTO_EPEER, "rank %d asks for bytes that the checkpoint does not have",
+                        from);
+        TRY(comm_send(l->comm, view_of((void *)(map->data + r.at), DTYPE_U8), r.bytes, from));
+    }
+    return SOTTO_OK;
+}
+
+struct lent_about {
+    uint64_t print, bytes, size;
+};
+
+static struct lent_about describe_file(const struct state_file *file)
+{
+    size_t bytes, size;
+    (void)state_file_head(file, &bytes, &size);
+    return (struct lent_about){state_file_print(file), bytes, size};
+}
+
+/* Whether this rank has the file that rank 0 has, which is open then. */
+static bool has_same(struct state_file *file, const char *path, const struct lent_about *about)
+{
+    if (!file_exists(path) || state_file_open(file, path) != SOTTO_OK)
+        return false;
+    const struct lent_about mine = describe_file(file);
+    if (memcmp(&mine, about, sizeof mine) == 0)
+        return true;
+    state_file_close(file);
+    return false;
+}
+
+/* Some ranks are away: what they need to know of the file. */
+static enum sotto_status lend_head(struct lent *l, struct comm *mpi, struct state_file *file,
+                                   const char *path, const struct lent_about *about)
+{
+    size_t bytes, size;
+    const bool away = l->away[mpi->rank];
+    void *head =
+        mpi->rank == 0 ? (void *)state_file_head(file, &bytes, &size) : calloc(about->bytes, 1);
+    if (!head)
+        return fail(SOTTO_ENOMEM, "no memory for the header of %s", path);
+    enum sotto_status st = broadcast_bytes(mpi, head, about->bytes);
+    if (st == SOTTO_OK && away)
+        st = state_file_open_head(file, head, about->bytes, about->size, path,
+                                  (struct state_source){ask_first, l});
+    if (mpi->rank > 0)
+        free(head);
+    return st == SOTTO_OK ? comm_duplicate(mpi, &l->comm) : st;
+}
+
+enum sotto_status lent_open(struct lent *l, struct comm *mpi, struct state_file *file,
+                            const char *path)
+{
+    struct lent_about about = {0};
+    *l = (struct lent){.file = file};
+    const enum sotto_status st = mpi && mpi->rank > 0 ? SOTTO_OK : state_file_open(file, path);
+    if (!mpi)
+        return st;
+    if (mpi->rank == 0 && st == SOTTO_OK)
+        about = describe_file(file);
+    struct status_note cause;
+    status_save(&cause, st);
+    TRY(broadcast_bytes(mpi, &about, sizeof about));
+    TRY(status_raise(&cause));
+    if (about.bytes == 0)
+        return fail(SOTTO_EIO, "rank 0 cannot read %s", path);
+    const bool away = mpi->rank > 0 && !has_same(file, path, &about);
+    l->away = calloc((size_t)mpi->size, sizeof *l->away);
+    if (!l->away)
+        return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
+    TRY(comm_gather_bytes(mpi, l->away, &away, sizeof away));
+    for (int r = 0; r < mpi->size; r++)
+        l->asking += l->away[r];
+    return l->asking ? lend_head(l, mpi, file, path, &about) : SOTTO_OK;
+}
+
+enum sotto_status lent_begin(struct lent *l)
+{
+    if (!l->comm || l->comm->rank > 0)
+        return SOTTO_OK;
+    TRY(lane_thread(&l->lane));
+    return lane_start(l->lane, answer_asking, l);
+}
+
+enum sotto_status lent_end(struct lent *l, enum sotto_status st)
+{
+    struct status_note cause;
+    enum sotto_status end = SOTTO_OK;
+    status_save(&cause, st);
+    if (l->lane)
+        end = lane_wait(l->lane);
+    else if (l->comm && l->away[l->comm->rank])
+        end = ask_first(l, 0, NULL, 0);
+    TRY(status_raise(&cause));
+    return end;
+}
+
+void lent_close(struct lent *l)
+{
+    lane_close(l->lane);
+    comm_free(l->comm);
+    free(l->away);
+    *l = (struct lent){0};
+}
