@@ -1,8 +1,8 @@
 /* Blocks of a vector on their way between two ranks, several at once, in pieces that follow each
  * other: so many blocks take the latency of one, and a piece is added while others are under way.
  */
-#ifndef SOTTO_COMM_PARCEL_H
-#define SOTTO_COMM_PARCEL_H
+#ifndef SOTTO_COMM_BLOCK_STREAM_H
+#define SOTTO_COMM_BLOCK_STREAM_H
 
 #include "comm/comm.h"
 

@@ -1,7 +1,7 @@
 /* A growing string of bytes. Start from {0}; a failed allocation is remembered and told once, by
  * text_status. */
-#ifndef SOTTO_DATA_TEXT_H
-#define SOTTO_DATA_TEXT_H
+#ifndef SOTTO_DATA_STRING_BUFFER_H
+#define SOTTO_DATA_STRING_BUFFER_H
 
 #include <stdbool.h>
 #include <stddef.h>

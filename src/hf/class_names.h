@@ -1,6 +1,6 @@
 /* What the model in a folder calls its classes. */
-#ifndef SOTTO_TRAIN_CLASS_NAMES_H
-#define SOTTO_TRAIN_CLASS_NAMES_H
+#ifndef SOTTO_HF_CLASS_NAMES_H
+#define SOTTO_HF_CLASS_NAMES_H
 
 #include "base/status.h"
 

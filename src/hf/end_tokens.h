@@ -1,6 +1,6 @@
 /* The tokens that a model in a folder ends its texts with. */
-#ifndef SOTTO_TRAIN_ENDS_H
-#define SOTTO_TRAIN_ENDS_H
+#ifndef SOTTO_HF_END_TOKENS_H
+#define SOTTO_HF_END_TOKENS_H
 
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"

@@ -1,6 +1,6 @@
 /* Loss over held-out data. */
-#ifndef SOTTO_TRAIN_EVALUATE_H
-#define SOTTO_TRAIN_EVALUATE_H
+#ifndef SOTTO_HF_EVALUATE_H
+#define SOTTO_HF_EVALUATE_H
 
 #include "data/loader.h"
 #include "nn/tape.h"

@@ -1,6 +1,6 @@
 /* Sampling text from a model, token by token, with cached keys and values. */
-#ifndef SOTTO_TRAIN_GENERATE_H
-#define SOTTO_TRAIN_GENERATE_H
+#ifndef SOTTO_HF_GENERATE_H
+#define SOTTO_HF_GENERATE_H
 
 #include "base/rng.h"
 #include "nn/tape.h"

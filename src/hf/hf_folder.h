@@ -5,8 +5,8 @@
  * tokens among them, the files of tokenizer and generation byte for byte, and the tensors' types. A
  * model that came from nowhere gets what AutoTokenizer and generate() ask for. A checkpoint is such
  * a folder too, so a resumed run hands on what the first one was given. */
-#ifndef SOTTO_TRAIN_HF_FOLDER_H
-#define SOTTO_TRAIN_HF_FOLDER_H
+#ifndef SOTTO_HF_HF_FOLDER_H
+#define SOTTO_HF_HF_FOLDER_H
 
 #include "data/tokenizer/tokenizer.h"
 #include "hf/end_tokens.h"

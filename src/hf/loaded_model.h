@@ -1,6 +1,6 @@
 /* A model read from a Hugging Face folder, ready to compute with. */
-#ifndef SOTTO_TRAIN_LOADED_H
-#define SOTTO_TRAIN_LOADED_H
+#ifndef SOTTO_HF_LOADED_MODEL_H
+#define SOTTO_HF_LOADED_MODEL_H
 
 #include "data/image/processor.h"
 #include "data/tokenizer/tokenizer.h"

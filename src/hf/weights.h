@@ -1,6 +1,6 @@
 /* Parameters to and from Hugging Face files. */
-#ifndef SOTTO_TRAIN_WEIGHTS_H
-#define SOTTO_TRAIN_WEIGHTS_H
+#ifndef SOTTO_HF_WEIGHTS_H
+#define SOTTO_HF_WEIGHTS_H
 
 #include "io/safetensors.h"
 #include "nn/model.h"

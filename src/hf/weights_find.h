@@ -1,6 +1,6 @@
 /* How tensors of a model are found in files; for weights*.c only. */
-#ifndef SOTTO_TRAIN_WEIGHTS_FIND_H
-#define SOTTO_TRAIN_WEIGHTS_FIND_H
+#ifndef SOTTO_HF_WEIGHTS_FIND_H
+#define SOTTO_HF_WEIGHTS_FIND_H
 
 #include "io/safetensors.h"
 #include "nn/model.h"

@@ -2,8 +2,8 @@
  * work: where time is modelled, the bytes that it reads and writes over the memory's bandwidth; a
  * device without data does nothing in the same time. What a method does between computing and
  * sending goes through here. */
-#ifndef SOTTO_STRATEGY_WORK_H
-#define SOTTO_STRATEGY_WORK_H
+#ifndef SOTTO_STRATEGY_VECTOR_WORK_H
+#define SOTTO_STRATEGY_VECTOR_WORK_H
 
 #include "strategy/mesh.h"
 #include "tensor/device.h"

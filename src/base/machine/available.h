@@ -1,6 +1,6 @@
 /* How much memory and disk this process may still take. */
-#ifndef SOTTO_BASE_AVAILABLE_H
-#define SOTTO_BASE_AVAILABLE_H
+#ifndef SOTTO_BASE_MACHINE_AVAILABLE_H
+#define SOTTO_BASE_MACHINE_AVAILABLE_H
 
 struct available {
     double bytes;   /* infinite where nothing is known */

@@ -1,6 +1,6 @@
 /* The control groups of this process (version 1 or 2), and what their files say. */
-#ifndef SOTTO_BASE_CONTROL_GROUP_H
-#define SOTTO_BASE_CONTROL_GROUP_H
+#ifndef SOTTO_BASE_MACHINE_CONTROL_GROUP_H
+#define SOTTO_BASE_MACHINE_CONTROL_GROUP_H
 
 /* `folder` has the group's files; `version` 1 or 2. */
 typedef void control_group_visitor(void *arg, const char *folder, int version);

@@ -1,6 +1,6 @@
 /* How many cores this process may use. */
-#ifndef SOTTO_BASE_CORES_H
-#define SOTTO_BASE_CORES_H
+#ifndef SOTTO_BASE_MACHINE_CORES_H
+#define SOTTO_BASE_MACHINE_CORES_H
 
 #include "base/status.h"
 

@@ -7,8 +7,8 @@
  * A program collects tables into sections; `--optim.warmup=10` on the command line equals
  * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section in use
  * has it, and `--model=nano` is `--model.preset=nano`. */
-#ifndef SOTTO_BASE_OPTION_H
-#define SOTTO_BASE_OPTION_H
+#ifndef SOTTO_BASE_OPTION_OPTION_H
+#define SOTTO_BASE_OPTION_OPTION_H
 
 #include <stdbool.h>
 #include <stddef.h>

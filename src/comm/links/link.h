@@ -1,7 +1,7 @@
 /* A model of the links between workers: bandwidth and latency inside a node and between nodes. Used
  * to slow threads down in real time and to advance the clocks of a simulated cluster. */
-#ifndef SOTTO_COMM_MODEL_LINK_H
-#define SOTTO_COMM_MODEL_LINK_H
+#ifndef SOTTO_COMM_LINKS_LINK_H
+#define SOTTO_COMM_LINKS_LINK_H
 
 #include <stdbool.h>
 #include <stddef.h>

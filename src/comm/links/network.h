@@ -10,8 +10,8 @@
  * the flows through it stay at that, the others get faster on. That is what connections that live
  * long come to, and it is done anew whenever a flow begins or ends. Times must not go back from
  * call to call; latencies are the caller's business. */
-#ifndef SOTTO_COMM_MODEL_NETWORK_H
-#define SOTTO_COMM_MODEL_NETWORK_H
+#ifndef SOTTO_COMM_LINKS_NETWORK_H
+#define SOTTO_COMM_LINKS_NETWORK_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  * A leg is one of these: one flow, and on top of it what the first and last blocks wait for, which
  * others that share the links do not change. Collectives that are small go in rounds of doubling
  * distance; they take the time of their messages, and what they take from others is left out. */
-#ifndef SOTTO_COMM_MODEL_WAY_H
-#define SOTTO_COMM_MODEL_WAY_H
+#ifndef SOTTO_COMM_LINKS_ROUTE_H
+#define SOTTO_COMM_LINKS_ROUTE_H
 
 #include "comm/comm.h"
 #include "comm/layout.h"

@@ -1,6 +1,6 @@
 /* What the files of the MPI backend share. */
-#ifndef SOTTO_COMM_MPI_STATE_H
-#define SOTTO_COMM_MPI_STATE_H
+#ifndef SOTTO_COMM_MPI_MPI_IMPL_H
+#define SOTTO_COMM_MPI_MPI_IMPL_H
 
 #include "comm/comm.h"
 #include "comm/mpi/mpi.h"

@@ -1,7 +1,7 @@
 /* Workers of one process that keep all others waiting are named, once in a while: one that is stuck
  * would look like a slow run. (MPI's ranks ask each other: mpi/liveness.c.) */
-#ifndef SOTTO_COMM_THREADS_ABSENT_H
-#define SOTTO_COMM_THREADS_ABSENT_H
+#ifndef SOTTO_COMM_THREADS_STALL_WARNING_H
+#define SOTTO_COMM_THREADS_STALL_WARNING_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* What the files of the threads backend share. */
-#ifndef SOTTO_COMM_THREADS_STATE_H
-#define SOTTO_COMM_THREADS_STATE_H
+#ifndef SOTTO_COMM_THREADS_THREADS_IMPL_H
+#define SOTTO_COMM_THREADS_THREADS_IMPL_H
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* What the files of communicators in virtual time share. */
-#ifndef SOTTO_COMM_VIRTUAL_STATE_H
-#define SOTTO_COMM_VIRTUAL_STATE_H
+#ifndef SOTTO_COMM_VIRTUAL_VIRTUAL_IMPL_H
+#define SOTTO_COMM_VIRTUAL_VIRTUAL_IMPL_H
 
 #include "comm/links/route.h"
 #include "comm/virtual/sim.h"

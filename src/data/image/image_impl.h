@@ -1,6 +1,6 @@
 /* What an open loader of images holds; for fill.c and open.c only. */
-#ifndef SOTTO_DATA_IMAGE_STATE_H
-#define SOTTO_DATA_IMAGE_STATE_H
+#ifndef SOTTO_DATA_IMAGE_IMAGE_IMPL_H
+#define SOTTO_DATA_IMAGE_IMAGE_IMPL_H
 
 #include "data/image/images.h"
 

@@ -24,8 +24,8 @@
  * line. What the assistant says, each time with the token that ends a turn, is learned; everything
  * else is masked, as is a message of the assistant with "weight": 0. Where that token ends the text
  * already, it is not added. */
-#ifndef SOTTO_DATA_INSTRUCT_H
-#define SOTTO_DATA_INSTRUCT_H
+#ifndef SOTTO_DATA_TEXT_INSTRUCT_H
+#define SOTTO_DATA_TEXT_INSTRUCT_H
 
 #include "base/json.h"
 #include "data/string_buffer.h"

@@ -1,8 +1,8 @@
 /* JSON values one after another: the elements of an array, or the lines of a JSONL file (an object
  * may also span lines). Values are parsed singly, so a file larger than memory allows as one
  * document is fine, and errors carry "file:line: ". */
-#ifndef SOTTO_DATA_RECORDS_H
-#define SOTTO_DATA_RECORDS_H
+#ifndef SOTTO_DATA_TEXT_RECORDS_H
+#define SOTTO_DATA_TEXT_RECORDS_H
 
 #include <stdbool.h>
 #include <stddef.h>

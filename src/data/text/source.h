@@ -1,7 +1,7 @@
 /* A source: one file (or one synthetic topic) opened as a stream of tokens or as a set of examples.
  */
-#ifndef SOTTO_DATA_SOURCE_SOURCE_H
-#define SOTTO_DATA_SOURCE_SOURCE_H
+#ifndef SOTTO_DATA_TEXT_SOURCE_H
+#define SOTTO_DATA_TEXT_SOURCE_H
 
 #include "data/config.h"
 #include "data/stories/stories.h"

@@ -1,6 +1,6 @@
 /* What an open loader of tokens holds: a stream; for stream*.c only. */
-#ifndef SOTTO_DATA_STREAM_H
-#define SOTTO_DATA_STREAM_H
+#ifndef SOTTO_DATA_TEXT_STREAM_H
+#define SOTTO_DATA_TEXT_STREAM_H
 
 #include <assert.h>
 

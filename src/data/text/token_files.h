@@ -11,8 +11,8 @@
  * Ids are checked where they are read, by tokens_copy, so that opening a file costs nothing however
  * large it is. Formats that do not say their vocabulary are scanned once when opened (at memory
  * speed) to find it. */
-#ifndef SOTTO_DATA_TOKENS_H
-#define SOTTO_DATA_TOKENS_H
+#ifndef SOTTO_DATA_TEXT_TOKEN_FILES_H
+#define SOTTO_DATA_TEXT_TOKEN_FILES_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,6 +1,6 @@
 /* A growing list of token ids. Start from {0}; the caller frees `data`. */
-#ifndef SOTTO_DATA_TOKEN_LIST_H
-#define SOTTO_DATA_TOKEN_LIST_H
+#ifndef SOTTO_DATA_TOKENIZER_TOKEN_LIST_H
+#define SOTTO_DATA_TOKENIZER_TOKEN_LIST_H
 
 #include <stddef.h>
 #include <stdint.h>

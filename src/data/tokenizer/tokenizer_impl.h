@@ -1,6 +1,6 @@
 /* What a tokenizer holds; for the files of this folder. */
-#ifndef SOTTO_DATA_TOKENIZER_STATE_H
-#define SOTTO_DATA_TOKENIZER_STATE_H
+#ifndef SOTTO_DATA_TOKENIZER_TOKENIZER_IMPL_H
+#define SOTTO_DATA_TOKENIZER_TOKENIZER_IMPL_H
 
 #include "base/json.h"
 #include "data/tokenizer/bpe/bpe.h"

@@ -1,8 +1,8 @@
 /* Who gets which data. There are as many data shards as groups, of T steps each; a group that pulls
  * takes its next steps from the one of which the fewest were given out, be they done or under way,
  * so slow groups hold nobody's data back, and no step is given out twice. */
-#ifndef SOTTO_STRATEGY_ASYNC_SHARDS_H
-#define SOTTO_STRATEGY_ASYNC_SHARDS_H
+#ifndef SOTTO_STRATEGY_ASYNC_DATA_SHARDS_H
+#define SOTTO_STRATEGY_ASYNC_DATA_SHARDS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  *
  * Between files: group.c is what it does,
  * group_visit.c what survives of it, async_diloco.c the method that it is. */
-#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
-#define SOTTO_STRATEGY_REPLICATE_ASYNC_GROUP_H
+#ifndef SOTTO_STRATEGY_ASYNC_GROUP_H
+#define SOTTO_STRATEGY_ASYNC_GROUP_H
 
 #include "strategy/async/messages.h"
 #include "strategy/async/server_api.h"

@@ -29,8 +29,8 @@
  * what it has, and goes on. Whatever was sent down before the mark is before it for both sides;
  * what was pushed, and not applied before it, is pushed again by the run that goes on from there.
  */
-#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
-#define SOTTO_STRATEGY_REPLICATE_ASYNC_WORDS_H
+#ifndef SOTTO_STRATEGY_ASYNC_MESSAGES_H
+#define SOTTO_STRATEGY_ASYNC_MESSAGES_H
 
 #include "strategy/async/outer.h"
 #include "strategy/async/server.h"

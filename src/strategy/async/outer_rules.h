@@ -4,8 +4,8 @@
  *
  * The server's side knows nothing of ranks, threads and messages: whoever brings pushes and takes
  * answers says when that is (server.h), and has the vectors, or a slice of them (outer.h). */
-#ifndef SOTTO_STRATEGY_ASYNC_RULES_H
-#define SOTTO_STRATEGY_ASYNC_RULES_H
+#ifndef SOTTO_STRATEGY_ASYNC_OUTER_RULES_H
+#define SOTTO_STRATEGY_ASYNC_OUTER_RULES_H
 
 #include <stdbool.h>
 #include <stdint.h>

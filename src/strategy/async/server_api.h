@@ -1,8 +1,8 @@
 /* The server of asynchronous DiLoCo: one long job in a lane of each worker of group 0, which has
  * the slice of the parameters that its worker has. server_loop.c is the job, server_api.c what
  * its worker does with it. */
-#ifndef SOTTO_STRATEGY_REPLICATE_ASYNC_SERVICE_H
-#define SOTTO_STRATEGY_REPLICATE_ASYNC_SERVICE_H
+#ifndef SOTTO_STRATEGY_ASYNC_SERVER_API_H
+#define SOTTO_STRATEGY_ASYNC_SERVER_API_H
 
 #include <pthread.h>
 

@@ -7,8 +7,8 @@
  *
  * A round makes one training step. Micro-batches of the next are under way when it ends; a run that
  * goes on from a checkpoint runs them again. */
-#ifndef SOTTO_STRATEGY_SHARD_CDP_H
-#define SOTTO_STRATEGY_SHARD_CDP_H
+#ifndef SOTTO_STRATEGY_CDP_CDP_H
+#define SOTTO_STRATEGY_CDP_CDP_H
 
 #include <stdatomic.h>
 

@@ -7,8 +7,8 @@
  *     zeros      to a multiple of four bytes
  *
  * The messages of all senders lie side by side, so that an all-gather is the exchange. */
-#ifndef SOTTO_CODEC_CODEC_H
-#define SOTTO_CODEC_CODEC_H
+#ifndef SOTTO_STRATEGY_DECOUPLED_CODEC_H
+#define SOTTO_STRATEGY_DECOUPLED_CODEC_H
 
 #include "strategy/decoupled/tiling.h"
 

@@ -20,8 +20,8 @@
  * The base optimizer is an ordinary one, fed with Q: demo-sgd is plain SGD, x <- (1 - lr wd) x - lr
  * Q, and decoupled-adamw is AdamW. Members embed struct decoupled first, and their options begin
  * with struct decoupled_config. */
-#ifndef SOTTO_STRATEGY_REPLICATE_DECOUPLED_H
-#define SOTTO_STRATEGY_REPLICATE_DECOUPLED_H
+#ifndef SOTTO_STRATEGY_DECOUPLED_DECOUPLED_H
+#define SOTTO_STRATEGY_DECOUPLED_DECOUPLED_H
 
 #include "strategy/method.h"
 #include "strategy/replicate/replicate.h"

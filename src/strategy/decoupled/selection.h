@@ -1,7 +1,7 @@
 /* Decoupled methods that exchange elements of the momentum itself, which all groups know without
  * being told: random's and striding's. */
-#ifndef SOTTO_STRATEGY_REPLICATE_PICKED_H
-#define SOTTO_STRATEGY_REPLICATE_PICKED_H
+#ifndef SOTTO_STRATEGY_DECOUPLED_SELECTION_H
+#define SOTTO_STRATEGY_DECOUPLED_SELECTION_H
 
 #include "strategy/decoupled/decoupled.h"
 #include "strategy/replicate/value_exchange.h"

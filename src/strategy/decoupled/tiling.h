@@ -12,8 +12,8 @@
  *
  * Pieces belong to the section that they begin in, which is one or more stages, and come in the
  * order of sections. */
-#ifndef SOTTO_CODEC_CUT_H
-#define SOTTO_CODEC_CUT_H
+#ifndef SOTTO_STRATEGY_DECOUPLED_TILING_H
+#define SOTTO_STRATEGY_DECOUPLED_TILING_H
 
 #include <stdbool.h>
 

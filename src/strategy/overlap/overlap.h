@@ -6,8 +6,8 @@
  * parameter in mixed precision (ACCO, table 1): one is computed with, one is added to, and one is
  * with the lane, where it goes in as a gradient and comes out as parameters. Gradients that are
  * added up in fp32 have a vector of their own, which the lane gets a bf16 copy of: 2 + 4 + 2. */
-#ifndef SOTTO_STRATEGY_SHARD_OVERLAP_H
-#define SOTTO_STRATEGY_SHARD_OVERLAP_H
+#ifndef SOTTO_STRATEGY_OVERLAP_OVERLAP_H
+#define SOTTO_STRATEGY_OVERLAP_OVERLAP_H
 
 #include "strategy/shard/shard.h"
 

@@ -1,7 +1,7 @@
 /* Products by cuBLASLt, which is loaded when there is one. The kernel for a shape follows from what
  * its heuristics name and stays the same, so that results are. */
-#ifndef SOTTO_TENSOR_CUDA_LT_H
-#define SOTTO_TENSOR_CUDA_LT_H
+#ifndef SOTTO_TENSOR_CUDA_CUBLASLT_H
+#define SOTTO_TENSOR_CUDA_CUBLASLT_H
 
 #include "tensor/cuda/cuda.h"
 

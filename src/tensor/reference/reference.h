@@ -1,7 +1,7 @@
 /* The oracle: every op as its formula, element by element in double precision. Nothing here is
  * shared with the fast table but memory, and nothing is tuned. */
-#ifndef SOTTO_TENSOR_CPU_REFERENCE_H
-#define SOTTO_TENSOR_CPU_REFERENCE_H
+#ifndef SOTTO_TENSOR_REFERENCE_REFERENCE_H
+#define SOTTO_TENSOR_REFERENCE_REFERENCE_H
 
 #include "tensor/ops.h"
 

@@ -1,7 +1,7 @@
 /* What the files of the public training interface (sotto/train.h) share: a problem of the caller's
  * as an oracle, and the workers that a configuration asks for. */
-#ifndef SOTTO_TRAIN_EMBED_EMBED_H
-#define SOTTO_TRAIN_EMBED_EMBED_H
+#ifndef SOTTO_TRAIN_API_API_IMPL_H
+#define SOTTO_TRAIN_API_API_IMPL_H
 
 #include "comm/worker.h"
 #include "strategy/strategy.h"

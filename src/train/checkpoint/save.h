@@ -1,7 +1,7 @@
 /* The parts of a checkpoint, for those who write one: save.c, where all workers do so together, and
  * snapshot.c, where they go on meanwhile. */
-#ifndef SOTTO_TRAIN_SAVE_H
-#define SOTTO_TRAIN_SAVE_H
+#ifndef SOTTO_TRAIN_CHECKPOINT_SAVE_H
+#define SOTTO_TRAIN_CHECKPOINT_SAVE_H
 
 #include "train/run/rescue_run.h"
 #include "train/run/trainer.h"

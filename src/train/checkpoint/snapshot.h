@@ -2,8 +2,8 @@
  * goes on; the copies travel to rank 0 and are written there beside the training. It does so when
  * it comes to the moment of the checkpoint (round.save), or where all meet: in virtual time, which
  * knows nothing of it, or where the checkpoint has something that workers make together. */
-#ifndef SOTTO_TRAIN_SNAPSHOT_H
-#define SOTTO_TRAIN_SNAPSHOT_H
+#ifndef SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
+#define SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 
 #include "train/run/trainer.h"
 

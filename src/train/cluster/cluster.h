@@ -1,6 +1,6 @@
 /* The workers of a run: how many, where, how fast, and what runs them. */
-#ifndef SOTTO_TRAIN_CLUSTER_H
-#define SOTTO_TRAIN_CLUSTER_H
+#ifndef SOTTO_TRAIN_CLUSTER_CLUSTER_H
+#define SOTTO_TRAIN_CLUSTER_CLUSTER_H
 
 #include "comm/worker.h"
 #include "tensor/device.h"

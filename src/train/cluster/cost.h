@@ -1,6 +1,6 @@
 /* What training has cost a worker, in its own time. */
-#ifndef SOTTO_TRAIN_COST_H
-#define SOTTO_TRAIN_COST_H
+#ifndef SOTTO_TRAIN_CLUSTER_COST_H
+#define SOTTO_TRAIN_CLUSTER_COST_H
 
 #include <stdint.h>
 

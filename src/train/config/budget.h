@@ -4,8 +4,8 @@
  * Everything that depends on the length of a run (learning rate, last exchange, what is left) is
  * told in rounds: those that the run is expected to take at the pace so far. All workers must come
  * to the same number, so only what they have agreed on goes into it. */
-#ifndef SOTTO_TRAIN_BUDGET_H
-#define SOTTO_TRAIN_BUDGET_H
+#ifndef SOTTO_TRAIN_CONFIG_BUDGET_H
+#define SOTTO_TRAIN_CONFIG_BUDGET_H
 
 #include "train/config/config.h"
 

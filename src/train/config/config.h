@@ -1,6 +1,6 @@
 /* The whole configuration of a run, as `sotto train --help` shows it. */
-#ifndef SOTTO_TRAIN_CONFIG_H
-#define SOTTO_TRAIN_CONFIG_H
+#ifndef SOTTO_TRAIN_CONFIG_CONFIG_H
+#define SOTTO_TRAIN_CONFIG_CONFIG_H
 
 #include "data/loader.h"
 #include "nn/config.h"

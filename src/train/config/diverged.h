@@ -1,6 +1,6 @@
 /* What helps a training whose loss, gradients or parameters are no numbers any more. */
-#ifndef SOTTO_TRAIN_DIVERGED_H
-#define SOTTO_TRAIN_DIVERGED_H
+#ifndef SOTTO_TRAIN_CONFIG_DIVERGED_H
+#define SOTTO_TRAIN_CONFIG_DIVERGED_H
 
 #include "train/config/config.h"
 

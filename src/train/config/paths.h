@@ -1,6 +1,6 @@
 /* Names of files in a configuration. */
-#ifndef SOTTO_TRAIN_PATHS_H
-#define SOTTO_TRAIN_PATHS_H
+#ifndef SOTTO_TRAIN_CONFIG_PATHS_H
+#define SOTTO_TRAIN_CONFIG_PATHS_H
 
 #include "train/config/config.h"
 

@@ -1,7 +1,7 @@
 /* The loop over rounds: rounds.c, or async_rounds.c where the groups of workers have no rounds in
  * common; progress.c reports; length.c estimates how many rounds the run will take. */
-#ifndef SOTTO_TRAIN_LOOP_H
-#define SOTTO_TRAIN_LOOP_H
+#ifndef SOTTO_TRAIN_LOOP_LOOP_H
+#define SOTTO_TRAIN_LOOP_LOOP_H
 
 #include "train/config/budget.h"
 #include "train/loop/pace.h"

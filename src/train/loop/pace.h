@@ -1,7 +1,7 @@
 /* How long a step takes, for the time that is left: without what happens once, such as a cable that
  * is out for minutes. */
-#ifndef SOTTO_TRAIN_PACE_H
-#define SOTTO_TRAIN_PACE_H
+#ifndef SOTTO_TRAIN_LOOP_PACE_H
+#define SOTTO_TRAIN_LOOP_PACE_H
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* Going on from a checkpoint that lies in another folder than the run: it becomes the run's own
  * before training begins, and stays where it is. */
-#ifndef SOTTO_TRAIN_TAKE_H
-#define SOTTO_TRAIN_TAKE_H
+#ifndef SOTTO_TRAIN_OPEN_ADOPT_H
+#define SOTTO_TRAIN_OPEN_ADOPT_H
 
 #include "train/run/run.h"
 

@@ -3,8 +3,8 @@
  *
  * A checkpoint's sotto.ini holds the whole configuration with the names of files in full, so that
  * the folder of the run is all that is needed to go on from anywhere. */
-#ifndef SOTTO_TRAIN_RESUME_H
-#define SOTTO_TRAIN_RESUME_H
+#ifndef SOTTO_TRAIN_OPEN_RESUME_H
+#define SOTTO_TRAIN_OPEN_RESUME_H
 
 #include <stdio.h>
 

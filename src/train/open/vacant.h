@@ -1,7 +1,7 @@
 /* Whether a run may begin in a folder that has no checkpoint: what others have put there is not to
  * be replaced. */
-#ifndef SOTTO_TRAIN_VACANT_H
-#define SOTTO_TRAIN_VACANT_H
+#ifndef SOTTO_TRAIN_OPEN_VACANT_H
+#define SOTTO_TRAIN_OPEN_VACANT_H
 
 #include "train/config/config.h"
 

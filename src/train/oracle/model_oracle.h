@@ -1,6 +1,6 @@
 /* The gradient oracle of a real model and its data: one worker's tapes and place in the loader. */
-#ifndef SOTTO_TRAIN_ORACLE_H
-#define SOTTO_TRAIN_ORACLE_H
+#ifndef SOTTO_TRAIN_ORACLE_MODEL_ORACLE_H
+#define SOTTO_TRAIN_ORACLE_MODEL_ORACLE_H
 
 #include "comm/worker.h"
 #include "data/loader.h"

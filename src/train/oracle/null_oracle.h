@@ -1,8 +1,8 @@
 /* A gradient oracle of declared sizes and times, without data or arithmetic: a micro-batch costs
  * its seconds in virtual time and holds its activations between forward and backward. With the null
  * device the methods simulate clusters and models that are not there. */
-#ifndef SOTTO_TRAIN_NULL_ORACLE_H
-#define SOTTO_TRAIN_NULL_ORACLE_H
+#ifndef SOTTO_TRAIN_ORACLE_NULL_ORACLE_H
+#define SOTTO_TRAIN_ORACLE_NULL_ORACLE_H
 
 #include "comm/worker.h"
 #include "strategy/oracle.h"

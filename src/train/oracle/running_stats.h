@@ -1,8 +1,8 @@
 /* What a model keeps beside its parameters and does not train, such as running statistics: each
  * worker's own, which its micro-batches move. Who asks for the one model of all workers (an
  * evaluation, a published model) gets their mean. Models without such state have none of it. */
-#ifndef SOTTO_TRAIN_RUNNING_H
-#define SOTTO_TRAIN_RUNNING_H
+#ifndef SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
+#define SOTTO_TRAIN_ORACLE_RUNNING_STATS_H
 
 #include "comm/worker.h"
 #include "io/state.h"

@@ -7,8 +7,8 @@
  * seconds: the worker's clock at its end, since the file was begun; batch: the micro-batch's place
  * in the order of the data; live: bytes of activations that are in use behind it, of all
  * micro-batches under way; peak: the most while it ran. Idle blocks of a pool are not counted. */
-#ifndef SOTTO_TRAIN_TRACE_H
-#define SOTTO_TRAIN_TRACE_H
+#ifndef SOTTO_TRAIN_ORACLE_TRACE_H
+#define SOTTO_TRAIN_ORACLE_TRACE_H
 
 #include <stdbool.h>
 #include <stddef.h>

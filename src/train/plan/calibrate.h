@@ -1,6 +1,6 @@
 /* How long a micro-batch takes and how fast memory is, where time is modelled. */
-#ifndef SOTTO_TRAIN_CALIBRATE_H
-#define SOTTO_TRAIN_CALIBRATE_H
+#ifndef SOTTO_TRAIN_PLAN_CALIBRATE_H
+#define SOTTO_TRAIN_PLAN_CALIBRATE_H
 
 #include "train/run/run.h"
 

@@ -1,7 +1,7 @@
 /* What a method asks of a model in a round, written down by an oracle that computes nothing, and
  * asked again of tapes: the memory of activations as it will be taken. */
-#ifndef SOTTO_TRAIN_ASKED_H
-#define SOTTO_TRAIN_ASKED_H
+#ifndef SOTTO_TRAIN_PLAN_CALL_LOG_H
+#define SOTTO_TRAIN_PLAN_CALL_LOG_H
 
 #include "nn/tape.h"
 

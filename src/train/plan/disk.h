@@ -1,6 +1,6 @@
 /* What a run will write to its disk, before it trains. */
-#ifndef SOTTO_TRAIN_DISK_H
-#define SOTTO_TRAIN_DISK_H
+#ifndef SOTTO_TRAIN_PLAN_DISK_H
+#define SOTTO_TRAIN_PLAN_DISK_H
 
 #include "base/machine/available.h"
 #include "train/run/run.h"

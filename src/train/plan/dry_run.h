@@ -1,7 +1,7 @@
 /* A run's method tried on the null device: all that it allocates is accounted and all that it sends
  * is counted, but nothing holds data and no time passes. */
-#ifndef SOTTO_TRAIN_TRIAL_H
-#define SOTTO_TRAIN_TRIAL_H
+#ifndef SOTTO_TRAIN_PLAN_DRY_RUN_H
+#define SOTTO_TRAIN_PLAN_DRY_RUN_H
 
 #include "strategy/strategy.h"
 #include "train/run/run.h"

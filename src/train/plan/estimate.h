@@ -2,8 +2,8 @@
  *
  * Nothing is estimated by formulas of its own: the method goes through a round, and the model
  * through a micro-batch, on the null device, whose buffers are accounted and hold nothing. */
-#ifndef SOTTO_TRAIN_ESTIMATE_H
-#define SOTTO_TRAIN_ESTIMATE_H
+#ifndef SOTTO_TRAIN_PLAN_ESTIMATE_H
+#define SOTTO_TRAIN_PLAN_ESTIMATE_H
 
 #include "base/machine/available.h"
 #include "train/run/run.h"

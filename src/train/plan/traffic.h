@@ -1,7 +1,7 @@
 /* What the workers of a run will send, before they do: the method goes through its rounds on the
  * null device (dry_run.h), and comm counts. */
-#ifndef SOTTO_TRAIN_TRAFFIC_H
-#define SOTTO_TRAIN_TRAFFIC_H
+#ifndef SOTTO_TRAIN_PLAN_TRAFFIC_H
+#define SOTTO_TRAIN_PLAN_TRAFFIC_H
 
 #include "train/run/run.h"
 

@@ -1,7 +1,7 @@
 /* Evaluations that a group has made by itself while the others went on, on their way to rank 0.
  * They are no part of the training, and take none of its time where that is modelled. */
-#ifndef SOTTO_TRAIN_LETTERS_H
-#define SOTTO_TRAIN_LETTERS_H
+#ifndef SOTTO_TRAIN_REPORT_LETTERS_H
+#define SOTTO_TRAIN_REPORT_LETTERS_H
 
 #include "comm/worker.h"
 #include "hf/evaluate.h"

@@ -1,7 +1,7 @@
 /* report.json: what was run and the numbers that came out, for people and for `sotto compare`,
  * which reads the numbers. */
-#ifndef SOTTO_TRAIN_REPORT_H
-#define SOTTO_TRAIN_REPORT_H
+#ifndef SOTTO_TRAIN_REPORT_REPORT_H
+#define SOTTO_TRAIN_REPORT_REPORT_H
 
 #include "base/json.h"
 #include "train/run/run.h"

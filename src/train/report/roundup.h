@@ -1,7 +1,7 @@
 /* The numbers of a reported round from all workers, brought to rank 0 by lanes of their own while
  * training goes on: a report waits for the slowest worker, and nobody waits for a report. */
-#ifndef SOTTO_TRAIN_ROUNDUP_H
-#define SOTTO_TRAIN_ROUNDUP_H
+#ifndef SOTTO_TRAIN_REPORT_ROUNDUP_H
+#define SOTTO_TRAIN_REPORT_ROUNDUP_H
 
 #include "train/run/run.h"
 

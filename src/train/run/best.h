@@ -1,7 +1,7 @@
 /* The lowest loss over the held-out data: its checkpoint may be kept (train.keep_best), and a run
  * may end when it has not been reached again for long (train.patience). */
-#ifndef SOTTO_TRAIN_BEST_H
-#define SOTTO_TRAIN_BEST_H
+#ifndef SOTTO_TRAIN_RUN_BEST_H
+#define SOTTO_TRAIN_RUN_BEST_H
 
 #include "comm/worker.h"
 #include "io/rundir.h"

@@ -1,7 +1,7 @@
 /* The state of all workers brought to rank 0, where a saver takes it as if it had been visited
  * there: slices of sharded state, and what is a worker's own. */
-#ifndef SOTTO_TRAIN_GATHER_H
-#define SOTTO_TRAIN_GATHER_H
+#ifndef SOTTO_TRAIN_RUN_GATHER_H
+#define SOTTO_TRAIN_RUN_GATHER_H
 
 #include "comm/comm.h"
 #include "io/state.h"

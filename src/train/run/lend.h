@@ -1,8 +1,8 @@
 /* What rank 0 reads for all ranks of MPI, which may run on machines without the folder of the run
  * and without that of the model that training starts from. All functions but lent_close are called
  * by all ranks; vectors and state are sent to those ranks alone that do not have the same. */
-#ifndef SOTTO_TRAIN_LEND_H
-#define SOTTO_TRAIN_LEND_H
+#ifndef SOTTO_TRAIN_RUN_LEND_H
+#define SOTTO_TRAIN_RUN_LEND_H
 
 #include "comm/comm.h"
 #include "io/state.h"

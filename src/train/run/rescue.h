@@ -1,7 +1,7 @@
 /* Saving in spite of a disk that refuses: a write that fails is tried again for a while, and then
  * made in another folder, so that what was trained is not lost. On rank 0. */
-#ifndef SOTTO_TRAIN_RESCUE_H
-#define SOTTO_TRAIN_RESCUE_H
+#ifndef SOTTO_TRAIN_RUN_RESCUE_H
+#define SOTTO_TRAIN_RUN_RESCUE_H
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* Finding the newest checkpoint of a run, which lies elsewhere where its own folder could not be
  * written. */
-#ifndef SOTTO_TRAIN_RESCUE_FIND_H
-#define SOTTO_TRAIN_RESCUE_FIND_H
+#ifndef SOTTO_TRAIN_RUN_RESCUE_FIND_H
+#define SOTTO_TRAIN_RUN_RESCUE_FIND_H
 
 #include "io/steps.h"
 

@@ -1,6 +1,6 @@
 /* Checkpoints of a run that are written in spite of a disk that refuses. */
-#ifndef SOTTO_TRAIN_RESCUE_RUN_H
-#define SOTTO_TRAIN_RESCUE_RUN_H
+#ifndef SOTTO_TRAIN_RUN_RESCUE_RUN_H
+#define SOTTO_TRAIN_RUN_RESCUE_RUN_H
 
 #include "train/run/run.h"
 

@@ -3,8 +3,8 @@
  * What all workers of a process share is here and only read while they run; what belongs to one is
  * a trainer (trainer.h). Nothing here prints. What happens is told to a watcher, which may also ask
  * the run to stop. */
-#ifndef SOTTO_TRAIN_RUN_H
-#define SOTTO_TRAIN_RUN_H
+#ifndef SOTTO_TRAIN_RUN_RUN_H
+#define SOTTO_TRAIN_RUN_RUN_H
 
 #include <stdatomic.h>
 

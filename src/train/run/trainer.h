@@ -1,7 +1,7 @@
 /* One worker of a run: its device, oracle, place in the mesh and method, and how far it is. All
  * workers do the same; rank 0 also keeps the folder. */
-#ifndef SOTTO_TRAIN_TRAINER_H
-#define SOTTO_TRAIN_TRAINER_H
+#ifndef SOTTO_TRAIN_RUN_TRAINER_H
+#define SOTTO_TRAIN_RUN_TRAINER_H
 
 #include "train/oracle/null_oracle.h"
 #include "train/oracle/running_stats.h"

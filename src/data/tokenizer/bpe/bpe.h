@@ -13,8 +13,8 @@
  * Reference: Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword
  * units", 2016; bytes as letters: Radford et al., "Language models are unsupervised multitask
  * learners", 2019. */
-#ifndef SOTTO_DATA_BPE_BPE_H
-#define SOTTO_DATA_BPE_BPE_H
+#ifndef SOTTO_DATA_TOKENIZER_BPE_BPE_H
+#define SOTTO_DATA_TOKENIZER_BPE_BPE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,8 +2,8 @@
  *
  * `tokenizers` splits by the tables of Unicode 16. utf8proc and PCRE2 may be older; what they would
  * take for unassigned is here, so that the ids are the same whatever is installed. */
-#ifndef SOTTO_DATA_BPE_RECENT_H
-#define SOTTO_DATA_BPE_RECENT_H
+#ifndef SOTTO_DATA_TOKENIZER_BPE_RECENT_H
+#define SOTTO_DATA_TOKENIZER_BPE_RECENT_H
 
 #include <stdint.h>
 

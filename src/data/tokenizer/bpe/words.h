@@ -1,6 +1,6 @@
 /* The distinct words of a text and how often each occurs. */
-#ifndef SOTTO_DATA_BPE_WORDS_H
-#define SOTTO_DATA_BPE_WORDS_H
+#ifndef SOTTO_DATA_TOKENIZER_BPE_WORDS_H
+#define SOTTO_DATA_TOKENIZER_BPE_WORDS_H
 
 #include "data/tokenizer/bpe/bpe.h"
 

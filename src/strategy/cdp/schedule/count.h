@@ -1,6 +1,6 @@
 /* What a schedule takes, counted in it: memory, messages, devices, in a steady training step. */
-#ifndef SOTTO_STRATEGY_CDP_COUNT_H
-#define SOTTO_STRATEGY_CDP_COUNT_H
+#ifndef SOTTO_STRATEGY_CDP_SCHEDULE_COUNT_H
+#define SOTTO_STRATEGY_CDP_SCHEDULE_COUNT_H
 
 #include "strategy/cdp/schedule/schedule.h"
 

@@ -1,6 +1,6 @@
 /* What the schedule's files know of each other beyond schedule.h. */
-#ifndef SOTTO_STRATEGY_CDP_MOVES_H
-#define SOTTO_STRATEGY_CDP_MOVES_H
+#ifndef SOTTO_STRATEGY_CDP_SCHEDULE_MOVES_H
+#define SOTTO_STRATEGY_CDP_SCHEDULE_MOVES_H
 
 #include "strategy/cdp/schedule/schedule.h"
 

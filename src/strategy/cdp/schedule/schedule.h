@@ -38,8 +38,8 @@
  * (cdp_pending). Who resumes there makes a new schedule with first = t+1 from theta_{t+1}, theta_t
  * (cdp_keeper) and the optimizer's state; step t+1 is run again from its first micro-batch with the
  * same versions, so the bits are those of a run that went on. */
-#ifndef SOTTO_STRATEGY_CDP_SCHEDULE_H
-#define SOTTO_STRATEGY_CDP_SCHEDULE_H
+#ifndef SOTTO_STRATEGY_CDP_SCHEDULE_SCHEDULE_H
+#define SOTTO_STRATEGY_CDP_SCHEDULE_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* What the matrix unit takes (amx.c): strips of 32 rows or columns of bf16, an fp32 number as the
  * sum of three. */
-#ifndef SOTTO_TENSOR_CPU_AMX_PACK_H
-#define SOTTO_TENSOR_CPU_AMX_PACK_H
+#ifndef SOTTO_TENSOR_CPU_GEMM_AMX_PACK_H
+#define SOTTO_TENSOR_CPU_GEMM_AMX_PACK_H
 
 #include <immintrin.h>
 #include <string.h>

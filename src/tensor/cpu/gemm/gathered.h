@@ -2,8 +2,8 @@
  *
  * A convolution is a product of such matrices: the windows of an image are its rows, the taps of a
  * window times the channels its columns. */
-#ifndef SOTTO_TENSOR_CPU_GATHERED_H
-#define SOTTO_TENSOR_CPU_GATHERED_H
+#ifndef SOTTO_TENSOR_CPU_GEMM_GATHERED_H
+#define SOTTO_TENSOR_CPU_GEMM_GATHERED_H
 
 #include "tensor/cpu/cpu.h"
 

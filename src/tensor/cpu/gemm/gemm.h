@@ -1,6 +1,6 @@
 /* Matrix products of the CPU table. */
-#ifndef SOTTO_TENSOR_CPU_GEMM_H
-#define SOTTO_TENSOR_CPU_GEMM_H
+#ifndef SOTTO_TENSOR_CPU_GEMM_GEMM_H
+#define SOTTO_TENSOR_CPU_GEMM_GEMM_H
 
 #include "tensor/cpu/gemm/plan.h"
 

@@ -1,6 +1,6 @@
 /* Products of gathered matrices, with the kernels of all matrix products. */
-#ifndef SOTTO_TENSOR_CPU_PRODUCTS_H
-#define SOTTO_TENSOR_CPU_PRODUCTS_H
+#ifndef SOTTO_TENSOR_CPU_GEMM_PRODUCTS_H
+#define SOTTO_TENSOR_CPU_GEMM_PRODUCTS_H
 
 #include "tensor/cpu/gemm/gathered.h"
 

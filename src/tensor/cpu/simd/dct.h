@@ -10,8 +10,8 @@
  * where the product with the matrix has 64.
  *
  * For files that have defined LANES and vec, a vector of as many floats. */
-#ifndef SOTTO_TENSOR_CPU_FAST_DCT_H
-#define SOTTO_TENSOR_CPU_FAST_DCT_H
+#ifndef SOTTO_TENSOR_CPU_SIMD_DCT_H
+#define SOTTO_TENSOR_CPU_SIMD_DCT_H
 
 #include <stddef.h>
 #include <stdint.h>

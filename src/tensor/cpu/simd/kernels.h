@@ -4,8 +4,8 @@
  * file and the VARIANT; cpu.c picks the best set that the machine has. Kernels know nothing of
  * views, bf16 (widen and narrow aside) or threads: the drivers cut the work into blocks that do not
  * depend on the number of threads, and hand them over. */
-#ifndef SOTTO_TENSOR_CPU_KERNELS_H
-#define SOTTO_TENSOR_CPU_KERNELS_H
+#ifndef SOTTO_TENSOR_CPU_SIMD_KERNELS_H
+#define SOTTO_TENSOR_CPU_SIMD_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>

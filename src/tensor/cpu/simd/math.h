@@ -2,8 +2,8 @@
  *
  * Each polynomial is a weighted minimax fit made for this file; the errors given are the largest
  * found against double precision. No function branches, sets errno or traps. */
-#ifndef SOTTO_TENSOR_CPU_FAST_MATH_H
-#define SOTTO_TENSOR_CPU_FAST_MATH_H
+#ifndef SOTTO_TENSOR_CPU_SIMD_MATH_H
+#define SOTTO_TENSOR_CPU_SIMD_MATH_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Strips of operands: `width` rows of a matrix, or columns, side by side. */
-#ifndef SOTTO_TENSOR_CPU_FAST_STRIPS_H
-#define SOTTO_TENSOR_CPU_FAST_STRIPS_H
+#ifndef SOTTO_TENSOR_CPU_SIMD_STRIPS_H
+#define SOTTO_TENSOR_CPU_SIMD_STRIPS_H
 
 #include <stddef.h>
 #include <string.h>

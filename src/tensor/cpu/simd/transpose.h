@@ -1,6 +1,6 @@
 /* Transposition by 4 x 4 blocks in registers, the largest block that every instruction set has. */
-#ifndef SOTTO_TENSOR_CPU_FAST_TRANSPOSE_H
-#define SOTTO_TENSOR_CPU_FAST_TRANSPOSE_H
+#ifndef SOTTO_TENSOR_CPU_SIMD_TRANSPOSE_H
+#define SOTTO_TENSOR_CPU_SIMD_TRANSPOSE_H
 
 #include <stddef.h>
 #include <stdint.h>

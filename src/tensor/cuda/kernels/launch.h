@@ -1,8 +1,8 @@
 /* What the C side asks of the kernels: functions that issue kernels on a stream and return a
  * cudaError_t, 0 when all is well. ops.h does not compile under nvcc, so shapes are spelled here
  * again, where they need to be. An absent view has no data. */
-#ifndef SOTTO_TENSOR_CUDA_LAUNCH_H
-#define SOTTO_TENSOR_CUDA_LAUNCH_H
+#ifndef SOTTO_TENSOR_CUDA_KERNELS_LAUNCH_H
+#define SOTTO_TENSOR_CUDA_KERNELS_LAUNCH_H
 
 #include <stddef.h>
 #include <stdint.h>

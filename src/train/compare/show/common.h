@@ -1,7 +1,7 @@
 /* What makes runs of different lengths and speeds comparable: an end that all of them have reached,
  * and the time that each takes to a loss that all of them have reached. */
-#ifndef SOTTO_TRAIN_COMPARE_COMMON_H
-#define SOTTO_TRAIN_COMPARE_COMMON_H
+#ifndef SOTTO_TRAIN_COMPARE_SHOW_COMMON_H
+#define SOTTO_TRAIN_COMPARE_SHOW_COMMON_H
 
 #include "train/compare/jobs.h"
 #include "train/compare/show/curve.h"

@@ -1,6 +1,6 @@
 /* A metric over a run: what metrics.jsonl says of it, the seeds of the run together. */
-#ifndef SOTTO_TRAIN_COMPARE_CURVE_H
-#define SOTTO_TRAIN_COMPARE_CURVE_H
+#ifndef SOTTO_TRAIN_COMPARE_SHOW_CURVE_H
+#define SOTTO_TRAIN_COMPARE_SHOW_CURVE_H
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* What a comparison leaves in its folder: table, expectations, figures. */
-#ifndef SOTTO_TRAIN_COMPARE_PAGE_H
-#define SOTTO_TRAIN_COMPARE_PAGE_H
+#ifndef SOTTO_TRAIN_COMPARE_SHOW_PAGE_H
+#define SOTTO_TRAIN_COMPARE_SHOW_PAGE_H
 
 #include "train/compare/setup.h"
 #include "train/compare/show/common.h"

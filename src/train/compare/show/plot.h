@@ -1,7 +1,7 @@
 /* Curves as figures: data (TSV), gnuplot scripts, and what gnuplot makes of them (PNG and SVG), all
  * left in one folder so that a figure can be restyled by hand. */
-#ifndef SOTTO_TRAIN_COMPARE_PLOT_H
-#define SOTTO_TRAIN_COMPARE_PLOT_H
+#ifndef SOTTO_TRAIN_COMPARE_SHOW_PLOT_H
+#define SOTTO_TRAIN_COMPARE_SHOW_PLOT_H
 
 #include "train/compare/show/curve.h"
 

@@ -1,7 +1,7 @@
 /* Results as a table: a run a row, a metric a column; with several seeds mean +- standard
  * deviation. */
-#ifndef SOTTO_TRAIN_COMPARE_TABLE_H
-#define SOTTO_TRAIN_COMPARE_TABLE_H
+#ifndef SOTTO_TRAIN_COMPARE_SHOW_TABLE_H
+#define SOTTO_TRAIN_COMPARE_SHOW_TABLE_H
 
 #include <stdio.h>
 
