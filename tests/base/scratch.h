@@ -1,7 +1,7 @@
 /* What the tests of base and io share: cmocka, a folder that goes away, and assertions on a status.
  */
-#ifndef SOTTO_TESTS_SCRATCH_H
-#define SOTTO_TESTS_SCRATCH_H
+#ifndef SOTTO_TESTS_BASE_SCRATCH_H
+#define SOTTO_TESTS_BASE_SCRATCH_H
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,8 +2,8 @@
  * runs with all K together take all cases; with SOTTO_TEST_SHARE=K/N loops take every N-th case,
  * with 0/1 all cases. A test prints its K: the same K repeats a failure. Without K a run on the cpu
  * and without sanitizers takes all cases. */
-#ifndef SOTTO_TESTS_SHARE_H
-#define SOTTO_TESTS_SHARE_H
+#ifndef SOTTO_TESTS_BASE_SHARE_H
+#define SOTTO_TESTS_BASE_SHARE_H
 
 #include <stdbool.h>
 #include <stdio.h>

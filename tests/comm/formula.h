@@ -1,7 +1,7 @@
 /* What collectives cost on links that nobody else uses, written down from comm.h and links/route.h: for
  * `nodes` nodes of `each` workers with an adapter a worker. */
-#ifndef TEST_COMM_FORMULA_H
-#define TEST_COMM_FORMULA_H
+#ifndef SOTTO_TESTS_COMM_FORMULA_H
+#define SOTTO_TESTS_COMM_FORMULA_H
 
 #include <math.h>
 #include <stdbool.h>

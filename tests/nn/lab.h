@@ -1,6 +1,6 @@
 /* A tiny model with everything it takes to run it: device, pool, parameters, gradient. */
-#ifndef SOTTO_TESTS_LAB_H
-#define SOTTO_TESTS_LAB_H
+#ifndef SOTTO_TESTS_NN_LAB_H
+#define SOTTO_TESTS_NN_LAB_H
 
 #include "nn/tiny.h"
 

@@ -1,8 +1,8 @@
 /* A network over arrays of numbers, for tests: a linear layer, a norm over the micro-batch with
  * running statistics, and the library's head over classes. It has keys of its own and state that is
  * not trained. Its own layers compute on the host. */
-#ifndef SOTTO_TESTS_MLP_H
-#define SOTTO_TESTS_MLP_H
+#ifndef SOTTO_TESTS_NN_MLP_H
+#define SOTTO_TESTS_NN_MLP_H
 
 #include <math.h>
 

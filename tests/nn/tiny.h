@@ -1,7 +1,7 @@
 /* Models small enough for exhaustive tests: one of each kind, with everything an architecture can
  * have switched on. */
-#ifndef SOTTO_TESTS_TINY_H
-#define SOTTO_TESTS_TINY_H
+#ifndef SOTTO_TESTS_NN_TINY_H
+#define SOTTO_TESTS_NN_TINY_H
 
 #include "base/scratch.h"
 

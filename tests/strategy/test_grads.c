@@ -1,7 +1,7 @@
 /* Gradients that are added up in fp32 (strategy.grads): many micro-batches that all point the same
  * way move the parameters as in double precision, under every method, and no more bytes are sent
  * than with sums in bf16, which stop growing. */
-#include "strategy/overlap_reference.h"
+#include "strategy/overlap/overlap_reference.h"
 
 enum { MANY = 400, FEW_ROUNDS = 2 };
 

@@ -1,8 +1,8 @@
 /* One table of op x shape for four uses: fast against reference, reference against finite
  * differences, equal bits on any number of threads, and speed. An op is a list of operands and a
  * function that runs one of its passes on a device. */
-#ifndef SOTTO_TESTS_OP_CASES_H
-#define SOTTO_TESTS_OP_CASES_H
+#ifndef SOTTO_TESTS_TENSOR_OP_CASES_H
+#define SOTTO_TESTS_TENSOR_OP_CASES_H
 
 #include "tensor/ops.h"
 

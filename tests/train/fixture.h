@@ -1,6 +1,6 @@
 /* What tests of whole runs begin with: tokens to train on, and a configuration. */
-#ifndef SOTTO_TESTS_FIXTURE_H
-#define SOTTO_TESTS_FIXTURE_H
+#ifndef SOTTO_TESTS_TRAIN_FIXTURE_H
+#define SOTTO_TESTS_TRAIN_FIXTURE_H
 
 #include "nn/tiny.h"
 

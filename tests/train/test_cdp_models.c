@@ -3,7 +3,7 @@
  * its running statistics to rounding. (strategy/test_cdp does it with an MLP.) */
 #include "train/image_lab.h"
 
-#include "strategy/cdp_replay.h"
+#include "strategy/cdp/cdp_replay.h"
 #include "train/run/trainer.h"
 
 enum { STEPS = 4 };

@@ -1,7 +1,7 @@
 /* Checkpoints in the middle of dpu, acco-wp and acco, where gradients are computed and not applied
  * yet: the same workers go on with the same bits; another number of workers, or another method,
  * applies each of these gradients once. */
-#include "strategy/overlap_reference.h"
+#include "strategy/overlap/overlap_reference.h"
 #include "train/run/gather.h"
 
 /* What a run does between two checkpoints: round `from` to `to`, with a checkpoint before `middle`.

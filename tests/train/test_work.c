@@ -1,5 +1,5 @@
 /* Work over vectors takes time: what a round of each method reads and writes, to the byte. */
-#include "train/null_lab.h"
+#include "train/oracle/null_lab.h"
 
 #include <math.h>
 
