@@ -14,7 +14,7 @@
 
 #include "strategy/async/messages.h"
 #include "strategy/async/server_api.h"
-#include "strategy/decoupled/sparse.h"
+#include "strategy/replicate/sparse.h"
 
 enum task_state {
     TASK_FIRST,  /* everybody knows it without a word   */

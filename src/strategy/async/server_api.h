@@ -7,7 +7,7 @@
 #include <pthread.h>
 
 #include "strategy/async/messages.h"
-#include "strategy/decoupled/sparse.h"
+#include "strategy/replicate/sparse.h"
 #include "strategy/replicate/cosine.h"
 
 /* Whether a group evaluates what it pulls: until its next push, or where it has come to a meeting,

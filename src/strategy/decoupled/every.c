@@ -3,7 +3,7 @@
  * beside the optimizer's, and what groups have come apart stays: what is evaluated and saved is
  * their mean. */
 #include "strategy/decoupled/decoupled.h"
-#include "strategy/replicate/value_exchange.h"
+#include "strategy/decoupled/value_exchange.h"
 
 struct every_config {
     struct update_config update;

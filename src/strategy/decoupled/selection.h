@@ -4,7 +4,7 @@
 #define SOTTO_STRATEGY_DECOUPLED_SELECTION_H
 
 #include "strategy/decoupled/decoupled.h"
-#include "strategy/replicate/value_exchange.h"
+#include "strategy/decoupled/value_exchange.h"
 #include "tensor/ops.h"
 
 struct picked {

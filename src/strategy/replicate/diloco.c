@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "base/rng.h"
-#include "strategy/decoupled/sparse.h"
+#include "strategy/replicate/sparse.h"
 #include "strategy/replicate/cosine.h"
 #include "strategy/replicate/phases.h"
 #include "tensor/ops.h"

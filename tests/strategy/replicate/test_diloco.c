@@ -1,6 +1,6 @@
 /* diloco against its formula: outer optimizers, pruned outer gradients, dropped groups, schedules
  * of workers and uneven data; its identities, and the bytes that it sends. */
-#include "strategy/decoupled/sparse.h"
+#include "strategy/replicate/sparse.h"
 #include "strategy/replicate/replicate_lab.h"
 
 /* As in test_replicate: less than 1e-6 is rounding's. */

@@ -1,4 +1,4 @@
-#include "strategy/replicate/value_exchange.h"
+#include "strategy/decoupled/value_exchange.h"
 
 #include "tensor/ops.h"
 

@@ -1,7 +1,7 @@
 /* Values that the groups average where everybody knows whose they are: a sum of them, or signs, two
  * bits each, that everybody gathers and adds up in the order of the groups. */
-#ifndef SOTTO_STRATEGY_REPLICATE_VALUE_EXCHANGE_H
-#define SOTTO_STRATEGY_REPLICATE_VALUE_EXCHANGE_H
+#ifndef SOTTO_STRATEGY_DECOUPLED_VALUE_EXCHANGE_H
+#define SOTTO_STRATEGY_DECOUPLED_VALUE_EXCHANGE_H
 
 #include "strategy/decoupled/decoupled.h"
 

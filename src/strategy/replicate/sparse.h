@@ -6,8 +6,8 @@
  *
  * Values may travel as bf16: what is kept of a group's is rounded once, sums are made in fp32, and
  * a sum that is sent on is rounded, too, so that all have the same bits. */
-#ifndef SOTTO_STRATEGY_DECOUPLED_SPARSE_H
-#define SOTTO_STRATEGY_DECOUPLED_SPARSE_H
+#ifndef SOTTO_STRATEGY_REPLICATE_SPARSE_H
+#define SOTTO_STRATEGY_REPLICATE_SPARSE_H
 
 #include "strategy/vector_work.h"
 #include "tensor/owned.h"

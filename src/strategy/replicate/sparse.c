@@ -1,4 +1,4 @@
-#include "strategy/decoupled/sparse.h"
+#include "strategy/replicate/sparse.h"
 
 #include <math.h>
 #include <stdlib.h>
