@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "strategy/method.h"
 
 enum sotto_status strategy_open(struct strategy **out, const struct strategy_setup *setup)
@@ -23,16 +22,4 @@ enum sotto_status strategy_open(struct strategy **out, const struct strategy_set
     else
         *out = s;
     return st;
-}
-
-bool strategy_left(struct strategy *s, enum sotto_status st)
-{
-    struct status_note note;
-    status_save(&note, st);
-    if (!s->ops->leave || !s->ops->leave(s, st)) {
-        (void)status_raise(&note);
-        return false;
-    }
-    log_warn("%s; the other groups go on without it", note.text);
-    return true;
 }

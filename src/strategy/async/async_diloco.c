@@ -100,38 +100,11 @@ static int64_t every(const void *own)
     return ((const struct async_config *)own)->H;
 }
 
-static bool pushed(struct replicate *r, struct pushed *out)
-{
-    struct async_diloco *a = (struct async_diloco *)r;
-    return a->service && service_pushed(a->service, out);
-}
-
-static enum sotto_status write_pushes(struct replicate *r, const char *path)
-{
-    struct async_diloco *a = (struct async_diloco *)r;
-    TRY(async_await_rest(a));
-    return a->service ? service_write(a->service, path) : SOTTO_OK;
-}
-
-static enum sotto_status pushed_by(struct replicate *r, struct pushed_by *group)
-{
-    struct async_diloco *a = (struct async_diloco *)r;
-    TRY(async_await_rest(a));
-    if (a->service)
-        service_pushed_by(a->service, group);
-    return SOTTO_OK;
-}
-
-static enum sotto_status rest(struct replicate *r)
-{
-    return async_await_rest((struct async_diloco *)r);
-}
-
 static enum sotto_status truth(struct replicate *r, struct comm *across, struct view y)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
     struct device *dev = r->is.mesh->dev;
-    TRY(async_await_rest(a));
+    TRY(async_wait_idle(a));
     if (a->service)
         dev->ops->copy(dev, y, service_x0(a->service), r->count);
     return comm_broadcast(across, y, r->count, 0);
@@ -139,13 +112,13 @@ static enum sotto_status truth(struct replicate *r, struct comm *across, struct 
 
 static enum sotto_status end_service(void *arg)
 {
-    struct async_diloco *a = arg;
+    struct async *a = arg;
     return service_end(a->service, a->up);
 }
 
 static void free_async(struct replicate *r)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
     if (a->service) {
         (void)async_in_line(a, end_service); /* where that fails, so does the server */
         service_close(a->service);
@@ -157,7 +130,7 @@ static void free_async(struct replicate *r)
 }
 
 /* `up` and `down` as the worker has them, and in group 0 as the server has them. */
-static enum sotto_status open_ways(struct async_diloco *a)
+static enum sotto_status open_ways(struct async *a)
 {
     struct replicate *r = &a->base;
     struct mesh *mesh = r->is.mesh;
@@ -175,12 +148,15 @@ static enum sotto_status open_ways(struct async_diloco *a)
         return SOTTO_OK;
     TRY(mesh_twin(mesh, up, mine, &a->up));
     TRY(mesh_twin(mesh, a->down, lane, &down));
-    return service_open(&a->service, r, async_options(a), up, down, within, lane);
+    return service_open(&a->service, r, &a->setup, up, down, within, lane);
 }
 
 static enum sotto_status init(struct replicate *r)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
+    if (r->is.async_setup)
+        a->setup = *r->is.async_setup;
+    *r->is.async = a;
     TRY(replicate_buffer(r, &a->x0, MEMORY_OUTER));
     TRY(replicate_buffer(r, &a->delta, MEMORY_COMMUNICATION));
     const struct async_config *c = async_options(a);
@@ -196,19 +172,13 @@ static enum sotto_status init(struct replicate *r)
 
 static const struct replicate_ops ops = {
     .async = true,
-    .bytes = sizeof(struct async_diloco),
+    .bytes = sizeof(struct async),
     .init = init,
     .anchor = async_anchor,
     .begin = async_begin,
     .step = async_step,
     .visit = async_visit,
     .truth = truth,
-    .place = async_place,
-    .pushed = pushed,
-    .write_pushes = write_pushes,
-    .pushed_by = pushed_by,
-    .rest = rest,
-    .leave = async_leave,
     .free = free_async,
 };
 

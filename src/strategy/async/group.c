@@ -11,7 +11,7 @@ static double now(const struct replicate *r)
 }
 
 /* A word to the leader. */
-static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
+static enum sotto_status say(struct async *a, enum up_kind kind)
 {
     struct up_word w = {.kind = kind,
                         .rounds = a->rounds,
@@ -26,7 +26,7 @@ static enum sotto_status say(struct async_diloco *a, enum up_kind kind)
     return comm_send(a->up, word_of(&w), sizeof w, 0);
 }
 
-enum sotto_status async_in_line(struct async_diloco *a, lane_job *job)
+enum sotto_status async_in_line(struct async *a, lane_job *job)
 {
     struct lane *lane = a->base.is.across->lane;
     if (!lane)
@@ -37,9 +37,9 @@ enum sotto_status async_in_line(struct async_diloco *a, lane_job *job)
 
 static enum sotto_status await_rest(void *arg)
 {
-    struct async_diloco *a = arg;
+    struct async *a = arg;
     struct down_word w;
-    if (!a->service || !a->base.told.meet || a->rests)
+    if (!a->service || !a->round.meet || a->rests)
         return SOTTO_OK;
     TRY(comm_recv(a->down, word_of(&w), sizeof w, 0));
     assert(w.kind == DOWN_REST);
@@ -47,13 +47,13 @@ static enum sotto_status await_rest(void *arg)
     return SOTTO_OK;
 }
 
-enum sotto_status async_await_rest(struct async_diloco *a)
+enum sotto_status async_wait_idle(struct async *a)
 {
     return async_in_line(a, await_rest);
 }
 
 /* Everybody begins with the parameters that all have, on a data shard of its own. */
-static void first_task(struct async_diloco *a)
+static void first_task(struct async *a)
 {
     const int64_t H = async_options(a)->H, group = a->base.is.mesh->r;
     const int64_t left = a->rounds > 0 ? a->rounds - a->begins : H;
@@ -63,7 +63,7 @@ static void first_task(struct async_diloco *a)
 }
 
 /* Of a run that follows another one the server has another first task to give. */
-static enum sotto_status first_replayed(struct async_diloco *a)
+static enum sotto_status first_replayed(struct async *a)
 {
     struct async_journal journal;
     const char *replay = async_options(a)->replay;
@@ -78,7 +78,7 @@ static enum sotto_status first_replayed(struct async_diloco *a)
     return SOTTO_OK;
 }
 
-static enum sotto_status go(struct async_diloco *a)
+static enum sotto_status go(struct async *a)
 {
     if (a->state == TASK_FIRST) {
         first_task(a);
@@ -93,7 +93,7 @@ static enum sotto_status go(struct async_diloco *a)
 }
 
 /* The first worker of a group looks whether it is to meet the others or to keep what it has. */
-static enum sotto_status listen(struct async_diloco *a)
+static enum sotto_status listen(struct async *a)
 {
     int from;
     if (!async_speaks(a) || a->rung)
@@ -104,13 +104,13 @@ static enum sotto_status listen(struct async_diloco *a)
 }
 
 /* A push that would have to be made again costs time: not where a group can know without a word. */
-static enum sotto_status listen_again(struct async_diloco *a)
+static enum sotto_status listen_again(struct async *a)
 {
     return a->base.is.mesh->n_s > 1 ? SOTTO_OK : listen(a);
 }
 
 /* All of its workers were sent the word that the first one has. */
-static enum sotto_status hear(struct async_diloco *a)
+static enum sotto_status hear(struct async *a)
 {
     if (a->rung)
         return SOTTO_OK;
@@ -119,7 +119,7 @@ static enum sotto_status hear(struct async_diloco *a)
 }
 
 /* That is no reason to end a round. */
-static void take_cut(struct async_diloco *a)
+static void take_cut(struct async *a)
 {
     if (!a->rung || a->bell.kind != DOWN_CUT)
         return;
@@ -129,14 +129,14 @@ static void take_cut(struct async_diloco *a)
 
 static enum sotto_status begin(void *arg)
 {
-    struct async_diloco *a = arg;
+    struct async *a = arg;
     struct replicate *r = &a->base;
     TRY(await_rest(a));
     if (a->service)
         TRY(service_start(a->service));
-    if (a->service && r->told.save)
+    if (a->service && a->round.snapshot)
         service_hold(a->service, false);
-    r->told.pulled = r->told.evaluate = r->told.save = r->told.meet = r->apart = false;
+    a->round.pulled = a->round.evaluate = a->round.snapshot = a->round.meet = r->apart = false;
     if (!a->beside || a->goes) /* else since the last step */
         a->since = now(r);
     if (a->goes)
@@ -145,18 +145,17 @@ static enum sotto_status begin(void *arg)
     return r->idle ? SOTTO_OK : listen(a);
 }
 
-enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung)
+enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *meet)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
     const int64_t accumulate = r->is.config->accumulate;
     a->rounds = plan->rounds;
-    a->late = plan->late;
     if (a->state == TASK_FIRST) {
         a->begins = plan->step;
         a->begins_at = r->from.microbatch;
     }
     TRY(async_in_line(a, begin));
-    *rung = a->rung;
+    *meet = a->rung;
     r->data.own = a->beside;
     r->data.rank = (int)a->task.span.shard * r->is.mesh->n_s + r->is.mesh->s;
     r->data.microbatch = a->begins_at + (a->task.span.first + a->done - a->begins) * accumulate;
@@ -165,14 +164,14 @@ enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool
 
 static enum sotto_status read_delta(void *arg)
 {
-    struct async_diloco *a = arg;
+    struct async *a = arg;
     struct device *dev = a->base.is.dev;
     if (a->sparse.value)
         dev->ops->read(dev, a->sparse.value, a->delta.view, a->base.count);
     return device_check(dev);
 }
 
-static enum sotto_status send_delta(struct async_diloco *a)
+static enum sotto_status send_delta(struct async *a)
 {
     struct replicate *r = &a->base;
     size_t words;
@@ -187,7 +186,7 @@ static enum sotto_status send_delta(struct async_diloco *a)
 }
 
 /* g = x0 - x */
-static enum sotto_status push(struct async_diloco *a)
+static enum sotto_status push(struct async *a)
 {
     struct replicate *r = &a->base;
     TRY(work_copy(&r->on, a->delta.view, a->x0.view, r->count));
@@ -201,7 +200,7 @@ static enum sotto_status push(struct async_diloco *a)
     return SOTTO_OK;
 }
 
-static enum sotto_status take_task(struct async_diloco *a, const struct down_word *w)
+static enum sotto_status take_task(struct async *a, const struct down_word *w)
 {
     struct replicate *r = &a->base;
     if (w->task.span.steps > 0 && w->task.span.first < a->begins)
@@ -219,14 +218,14 @@ static enum sotto_status take_task(struct async_diloco *a, const struct down_wor
                                   .idle = computes ? 0 : a->waited + (now(r) - a->asked)};
     a->waited = 0;
     a->since = now(r);
-    r->told.step = w->step;
-    r->told.pulled = true;
-    r->told.evaluate = w->evaluate;
+    a->round.step = w->step;
+    a->round.pulled = true;
+    a->round.evaluate = w->evaluate;
     return SOTTO_OK;
 }
 
 /* The answer; or that it comes behind the meeting, or behind what is kept. */
-static enum sotto_status pull(struct async_diloco *a)
+static enum sotto_status pull(struct async *a)
 {
     struct down_word *w = &a->bell;
     do
@@ -243,23 +242,23 @@ static enum sotto_status pull(struct async_diloco *a)
 }
 
 /* The round ends with what was heard. */
-static enum sotto_status come(struct async_diloco *a)
+static enum sotto_status come(struct async *a)
 {
     struct replicate *r = &a->base;
     r->apart = true;
-    r->told.step = a->bell.step;
-    r->told.most = a->bell.most;
+    a->round.step = a->bell.step;
+    a->round.most = a->bell.most;
     if (a->bell.kind == DOWN_MARK) {
-        r->told.save = true;
+        a->round.snapshot = true;
         a->rung = false;
         return SOTTO_OK;
     }
-    r->told.meet = a->goes = true;
+    a->round.meet = a->goes = true;
     r->stop = a->bell.stop;
     return say(a, UP_CAME);
 }
 
-static void count(struct async_diloco *a)
+static void count(struct async *a)
 {
     const struct replicate *r = &a->base;
     a->push.microbatches += (int64_t)r->own.microbatches;
@@ -273,12 +272,12 @@ static void count(struct async_diloco *a)
 
 enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
     if (a->state == TASK_TRAINS) {
         TRY(replicate_local_step(r, plan->lr, scale));
         count(a);
         a->done++;
-        if (r->own.rung)
+        if (r->own.meet)
             TRY(hear(a));
         if (r->own.stop && !a->stops) {
             a->stops = true;
@@ -304,24 +303,13 @@ enum sotto_status async_step(struct replicate *r, const struct plan *plan, doubl
     return a->rung ? come(a) : SOTTO_OK;
 }
 
-int64_t async_place(struct replicate *r, int64_t step)
-{
-    const struct async_diloco *a = (const struct async_diloco *)r;
-    return a->state == TASK_FIRST ? step : a->task.span.first + a->done;
-}
-
 static enum sotto_status say_leave(void *a)
 {
     return say(a, UP_LEAVE);
 }
 
-/* A peer's failure is everybody's. */
-bool async_leave(struct replicate *r, enum sotto_status st)
+enum sotto_status async_leave(struct async *a)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
-    if (async_options(a)->lost != LOST_DROP || r->is.mesh->n_s > 1 || a->service ||
-        st == SOTTO_EPEER)
-        return false;
     a->state = TASK_NONE;
-    return async_in_line(a, say_leave) == SOTTO_OK;
+    return async_in_line(a, say_leave);
 }

@@ -7,8 +7,8 @@
  * micro-batches a round takes is not known before, nor is it when a task is pushed, so its workers
  * go on in data of their own, and the server gives out steps alone: how many, and at what rates.
  *
- * Between files: group.c is what it does,
- * group_visit.c what survives of it, async_diloco.c the method that it is. */
+ * Files: group.c trains, pushes and pulls; group_visit.c saves and loads; group_api.c serves the
+ * training loops (async.h); async_diloco.c is the method. */
 #ifndef SOTTO_STRATEGY_ASYNC_GROUP_H
 #define SOTTO_STRATEGY_ASYNC_GROUP_H
 
@@ -24,8 +24,10 @@ enum task_state {
     TASK_NONE    /* nothing is left                     */
 };
 
-struct async_diloco {
+struct async {
     struct replicate base;
+    struct async_setup setup;
+    struct async_round round; /* the last, or the one under way */
     struct comm *up, *down;
     struct buffer x0;     /* as it was pulled                             */
     struct buffer delta;  /* what the group has moved                     */
@@ -53,30 +55,28 @@ struct async_diloco {
     struct async_service *service; /* group 0's; owned                       */
 };
 
-static inline const struct async_config *async_options(const struct async_diloco *a)
+static inline const struct async_config *async_options(const struct async *a)
 {
     return replicate_options(&a->base);
 }
 
 /* The first worker of a group is the one that words are told and tells them. */
-static inline bool async_speaks(const struct async_diloco *a)
+static inline bool async_speaks(const struct async *a)
 {
     return a->base.is.mesh->s == 0;
 }
 
 /* As in replicate_ops. */
-enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *rung);
+enum sotto_status async_begin(struct replicate *r, const struct plan *plan, bool *meet);
 enum sotto_status async_step(struct replicate *r, const struct plan *plan, double scale);
-int64_t async_place(struct replicate *r, int64_t step);
-bool async_leave(struct replicate *r, enum sotto_status st);
 void async_anchor(struct replicate *r);
 enum sotto_status async_visit(struct replicate *r, struct state_visitor *v);
 
-/* In a meeting: returns when the server of group 0 rests, so that its state may be looked at. */
-enum sotto_status async_await_rest(struct async_diloco *a);
+/* Takes this worker's group out of the run (async_drop_group); on its first worker. */
+enum sotto_status async_leave(struct async *a);
 
-/* Runs a job (a struct async_diloco *) in the line of work that the steps are made in, whose the
+/* Runs a job (a struct async *) in the line of work that the steps are made in, whose the
  * ways to and from the server are; from the worker's own, while it waits. */
-enum sotto_status async_in_line(struct async_diloco *a, lane_job *job);
+enum sotto_status async_in_line(struct async *a, lane_job *job);
 
 #endif

@@ -5,7 +5,7 @@
 
 void async_anchor(struct replicate *r)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
+    struct async *a = (struct async *)r;
     r->is.dev->ops->copy(r->is.dev, a->x0.view, r->x, r->count);
     a->task = (struct async_task){0};
     a->push = (struct async_push){0};
@@ -18,13 +18,13 @@ void async_anchor(struct replicate *r)
 }
 
 /* Where the group is in its task. */
-static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor *v)
+static enum sotto_status visit_task(struct async *a, struct state_visitor *v)
 {
     struct async_task *t = &a->task;
     struct async_push *p = &a->push;
     const int groups = a->base.is.mesh->n_r;
     int64_t state = a->state;
-    if (a->base.told.save && state == TASK_WAITS && !a->bell.applied)
+    if (a->round.snapshot && state == TASK_WAITS && !a->bell.applied)
         state = TASK_PUSHES; /* what is on its way is lost where the run ends here */
     TRY(state_count(v, "state", &state, TASK_NONE));
     if (state_loading(v))
@@ -49,7 +49,7 @@ static enum sotto_status visit_task(struct async_diloco *a, struct state_visitor
 }
 
 /* Behind another method's steps. */
-static enum sotto_status visit_begins(struct async_diloco *a, struct state_visitor *v)
+static enum sotto_status visit_begins(struct async *a, struct state_visitor *v)
 {
     if (state_loading(v) ? !state_has(v, "begins") : a->begins == 0)
         return SOTTO_OK;
@@ -62,7 +62,7 @@ static enum sotto_status visit_begins(struct async_diloco *a, struct state_visit
 }
 
 /* Whose data the groups are in, which are not both. */
-static enum sotto_status visit_place(struct async_diloco *a, struct state_visitor *v)
+static enum sotto_status visit_place(struct async *a, struct state_visitor *v)
 {
     int64_t own = a->beside;
     if (state_loading(v) && !state_has(v, "own"))
@@ -79,7 +79,7 @@ static enum sotto_status visit_place(struct async_diloco *a, struct state_visito
                 own ? "by the steps of their tasks" : "of their own");
 }
 
-static enum sotto_status visit_group(struct async_diloco *a, struct state_visitor *v)
+static enum sotto_status visit_group(struct async *a, struct state_visitor *v)
 {
     struct replicate *r = &a->base;
     const struct mesh *mesh = r->is.mesh;
@@ -100,9 +100,9 @@ static enum sotto_status visit_group(struct async_diloco *a, struct state_visito
     return state_ignore(v, "task.");
 }
 
-static enum sotto_status visit_service(struct async_diloco *a, struct state_visitor *v)
+static enum sotto_status visit_service(struct async *a, struct state_visitor *v)
 {
-    if (a->base.told.save) /* that was kept before */
+    if (a->round.snapshot) /* that was kept before */
         return SOTTO_OK;
     if (state_loading(v) && a->state != TASK_FIRST && !state_has(v, "server."))
         return fail(SOTTO_EFORMAT, "group %d has begun, and there is nothing of the server's book",
@@ -120,8 +120,8 @@ static enum sotto_status visit_service(struct async_diloco *a, struct state_visi
 
 enum sotto_status async_visit(struct replicate *r, struct state_visitor *v)
 {
-    struct async_diloco *a = (struct async_diloco *)r;
-    TRY(async_await_rest(a));
+    struct async *a = (struct async *)r;
+    TRY(async_wait_idle(a));
     TRY(replicate_visit(r, v));
     if (!r->from.same)
         return SOTTO_OK;

@@ -24,14 +24,16 @@
  * dylu, and the last of each data shard). The steps that are left are given out by a run that goes
  * on.
  *
- * For a save nobody waits, where somebody keeps state (struct keeper): the leader sends a mark down
- * every way, and what it has itself is kept at that moment. A group that comes to the mark keeps
- * what it has, and goes on. Whatever was sent down before the mark is before it for both sides;
- * what was pushed, and not applied before it, is pushed again by the run that goes on from there.
+ * For a save nobody waits, where somebody keeps state (struct snapshot_hook): the leader sends a
+ * mark down every way, and what it has itself is kept at that moment. A group that comes to the
+ * mark keeps what it has, and goes on. Whatever was sent down before the mark is before it for both
+ * sides; what was pushed, and not applied before it, is pushed again by the run that goes on from
+ * there.
  */
 #ifndef SOTTO_STRATEGY_ASYNC_MESSAGES_H
 #define SOTTO_STRATEGY_ASYNC_MESSAGES_H
 
+#include "strategy/async/async.h"
 #include "strategy/async/outer.h"
 #include "strategy/async/server.h"
 #include "strategy/replicate/replicate.h"

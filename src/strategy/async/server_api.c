@@ -30,23 +30,23 @@ static double now(const struct async_service *v)
 enum sotto_status service_report(struct async_service *v, const struct async_push *p)
 {
     const struct async_entry *e = &v->server.journal.entry[v->server.version - 1];
-    const struct pushed one = {.number = v->server.version - 1,
-                               .group = p->group,
-                               .steps = e->span.steps,
-                               .staleness = v->server.version - 1 - e->version,
-                               .step = service_step(v),
-                               .tokens = p->tokens,
-                               .microbatches = p->microbatches,
-                               .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
-                               .seconds = p->seconds,
-                               .idle = p->idle,
-                               .cosine = v->cosine,
-                               .time = now(v)};
+    const struct applied_push one = {.number = v->server.version - 1,
+                                     .group = p->group,
+                                     .steps = e->span.steps,
+                                     .staleness = v->server.version - 1 - e->version,
+                                     .step = service_step(v),
+                                     .tokens = p->tokens,
+                                     .microbatches = p->microbatches,
+                                     .loss = p->targets > 0 ? p->loss / (double)p->targets : 0,
+                                     .seconds = p->seconds,
+                                     .idle = p->idle,
+                                     .cosine = v->cosine,
+                                     .time = now(v)};
     enum sotto_status st = SOTTO_OK;
     pthread_mutex_lock(&v->lock);
     if (v->n == v->room) {
         const int64_t room = v->room ? 2 * v->room : 256;
-        struct pushed *more = realloc(v->pushed, (size_t)room * sizeof *more);
+        struct applied_push *more = realloc(v->pushed, (size_t)room * sizeof *more);
         if (more) {
             v->pushed = more;
             v->room = room;
@@ -60,7 +60,7 @@ enum sotto_status service_report(struct async_service *v, const struct async_pus
     return st;
 }
 
-bool service_pushed(struct async_service *v, struct pushed *out)
+bool service_pushed(struct async_service *v, struct applied_push *out)
 {
     pthread_mutex_lock(&v->lock);
     const bool found = v->first < (v->held < 0 ? v->n : v->held);
@@ -104,20 +104,20 @@ enum sotto_status service_write(const struct async_service *v, const char *path)
     return v->leads ? journal_write(&v->server.journal, path) : SOTTO_OK;
 }
 
-void service_pushed_by(const struct async_service *v, struct pushed_by *group)
+void service_pushed_by(const struct async_service *v, struct push_totals *group)
 {
     for (int i = 0; v->leads && i < v->groups; i++) {
         const struct async_group *g = &v->server.group[i];
-        group[i] = (struct pushed_by){g->pushes, g->steps, g->staleness, g->seconds, g->idle};
+        group[i] = (struct push_totals){g->pushes, g->steps, g->staleness, g->seconds, g->idle};
     }
 }
 
 void service_count_due(struct async_service *v)
 {
-    if (v->r->is.eval_every > 0)
-        v->evaluated = service_step(v) / v->r->is.eval_every;
-    if (v->r->is.save_every > 0)
-        v->saved = service_step(v) / v->r->is.save_every;
+    if (v->setup->eval_every > 0)
+        v->evaluated = service_step(v) / v->setup->eval_every;
+    if (v->setup->save_every > 0)
+        v->saved = service_step(v) / v->setup->save_every;
 }
 
 static const struct async_config *options(const struct async_service *v)
@@ -127,7 +127,7 @@ static const struct async_config *options(const struct async_service *v)
 
 double service_save_seconds(const struct async_service *v)
 {
-    const double own = options(v)->save_seconds, all = v->r->is.save_seconds;
+    const double own = options(v)->save_seconds, all = v->setup->save_seconds;
     return own > 0 && all > 0 ? fmin(own, all) : own + all;
 }
 
@@ -239,16 +239,17 @@ static void free_service(struct async_service *v)
 }
 
 enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_config *config, struct comm *up,
-                               struct comm *down, struct comm *within, struct lane *lane)
+                               const struct async_setup *setup, struct comm *up, struct comm *down,
+                               struct comm *within, struct lane *lane)
 {
     struct async_service *v = calloc(1, sizeof *v);
     if (!v)
         return fail(SOTTO_ENOMEM, "no memory for a server");
     v->r = r;
+    v->setup = setup;
     v->held = -1;
     v->evaluates_at = v->saves_at = INFINITY;
-    v->eval_left = config->eval_seconds;
+    v->eval_left = options(v)->eval_seconds;
     v->save_left = service_save_seconds(v);
     v->lane = lane;
     v->up = up;
@@ -257,7 +258,7 @@ enum sotto_status service_open(struct async_service **out, struct replicate *r,
     v->groups = r->is.mesh->n_r;
     v->leads = r->is.mesh->s == 0;
     pthread_mutex_init(&v->lock, NULL);
-    const enum sotto_status st = init(v, config);
+    const enum sotto_status st = init(v, options(v));
     if (st != SOTTO_OK)
         free_service(v);
     else

@@ -17,6 +17,7 @@ enum evaluates { EVALUATES_NOT, EVALUATES_NEXT, EVALUATES_NOW };
 /* Its worker looks at it by what follows only. */
 struct async_service {
     struct replicate *r;
+    const struct async_setup *setup;
     struct lane *lane;
     struct comm *up, *down; /* received from, sent through */
     struct comm *within;    /* group 0's servers            */
@@ -49,7 +50,7 @@ struct async_service {
     double evaluates_at, saves_at; /* times of the clock; INFINITY: not by time */
     double eval_left, save_left;   /* seconds until then, at service_rest */
     pthread_mutex_t lock;          /* of what follows          */
-    struct pushed *pushed;         /* told to nobody yet       */
+    struct applied_push *pushed;   /* told to nobody yet       */
     int64_t n, room, first;        /* ... from this one on     */
     int64_t held;                  /* ... and not yet from this one on; -1: all of them */
 };
@@ -57,8 +58,8 @@ struct async_service {
 struct async_rules async_rules_of(const struct async_config *config, int groups);
 
 enum sotto_status service_open(struct async_service **out, struct replicate *r,
-                               const struct async_config *config, struct comm *up,
-                               struct comm *down, struct comm *within, struct lane *lane);
+                               const struct async_setup *setup, struct comm *up, struct comm *down,
+                               struct comm *within, struct lane *lane);
 /* Lets its job end, if need be: `up` is the worker's, in the line of work of its steps; and waits
  * for that. */
 enum sotto_status service_end(struct async_service *service, struct comm *up);
@@ -74,10 +75,10 @@ enum sotto_status service_start(struct async_service *service);
 struct view service_x0(const struct async_service *service);
 enum sotto_status service_visit(struct async_service *service, struct state_visitor *v);
 enum sotto_status service_write(const struct async_service *service, const char *path);
-void service_pushed_by(const struct async_service *service, struct pushed_by *group);
+void service_pushed_by(const struct async_service *service, struct push_totals *group);
 
 /* At any time. */
-bool service_pushed(struct async_service *service, struct pushed *out);
+bool service_pushed(struct async_service *service, struct applied_push *out);
 /* Of a mark: what is pushed behind it is told once its worker has kept what it has. */
 void service_hold(struct async_service *service, bool hold);
 

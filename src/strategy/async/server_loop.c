@@ -77,9 +77,9 @@ static enum sotto_status ring(struct async_service *v, bool stop)
     return SOTTO_OK;
 }
 
-static const struct keeper *keeper(const struct async_service *v)
+static const struct snapshot_hook *keeper(const struct async_service *v)
 {
-    const struct keeper *k = v->r->is.keeper;
+    const struct snapshot_hook *k = v->setup->hook;
     return k && k->keep ? k : NULL;
 }
 
@@ -161,13 +161,13 @@ static const struct async_config *options(const struct async_service *v)
 static bool save_is_due(struct async_service *v)
 {
     const bool by_time = passes_time(now(v), service_save_seconds(v), &v->saves_at);
-    return passes(service_step(v), v->r->is.save_every, &v->saved) || by_time;
+    return passes(service_step(v), v->setup->save_every, &v->saved) || by_time;
 }
 
 static bool evaluation_is_due(struct async_service *v)
 {
     const bool by_time = passes_time(now(v), options(v)->eval_seconds, &v->evaluates_at);
-    return passes(service_step(v), v->r->is.eval_every, &v->evaluated) || by_time;
+    return passes(service_step(v), v->setup->eval_every, &v->evaluated) || by_time;
 }
 
 /* They push what they have, and wait: nothing is given out any more. */

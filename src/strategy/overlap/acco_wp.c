@@ -28,7 +28,7 @@ static enum sotto_status apply_and_predict(void *arg)
     hide_theta(r, true);
     TRY(replicate_step(r, &o->plan, scale)); /* theta <- step(theta, gbar)      */
     hide_theta(r, false);
-    if (r->told.pulled)
+    if (overlap_pulled(o))
         TRY(replicate_publish(r)); /* est   <- theta, which is another  */
     else
         TRY(replicate_peek(r, o->plan.next_lr, scale)); /* est   <- peek(theta, gbar)      */

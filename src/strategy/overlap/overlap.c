@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "strategy/async/async.h"
 #include "strategy/history.h"
 #include "strategy/method.h"
 #include "tensor/ops.h"
@@ -81,6 +82,11 @@ enum sotto_status overlap_begin(struct overlap *o, const struct plan *plan, bool
 bool overlap_idle(const struct overlap *o)
 {
     return o->shard.replicate->idle;
+}
+
+bool overlap_pulled(const struct overlap *o)
+{
+    return o->shard.base.async && async_last_round(o->shard.base.async)->pulled;
 }
 
 /* Rounded once, where gradients are added up in fp32. */
@@ -189,10 +195,9 @@ enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scal
 static enum sotto_status sit_out(void *arg)
 {
     struct overlap *o = arg;
-    struct replicate *r = o->shard.replicate;
     shard_tell(&o->shard, &o->sent);
-    TRY(replicate_step(r, &o->plan, 0));
-    return r->told.pulled ? overlap_gather(o) : SOTTO_OK;
+    TRY(replicate_step(o->shard.replicate, &o->plan, 0));
+    return overlap_pulled(o) ? overlap_gather(o) : SOTTO_OK;
 }
 
 enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
@@ -204,7 +209,7 @@ enum sotto_status overlap_sit_out(struct overlap *o, struct round *out)
     TRY(device_failed(s->is.dev));
     TRY(lane_start(lane, sit_out, o));
     TRY(lane_wait(lane));
-    if (s->replicate->told.pulled)
+    if (overlap_pulled(o))
         overlap_take(o);
     shard_count_end(s, &o->sent, &o->round);
     *out = o->round;
@@ -244,7 +249,8 @@ enum sotto_status overlap_import(struct strategy *s, const float *flat)
 /* All workers save equally many, whose rounds may be fewer: of two counts at the most. */
 static int64_t saved_counts(const struct overlap *o, const struct state_visitor *v)
 {
-    const int64_t n = o->history->n, most = 2 * o->shard.replicate->told.most;
+    const struct async *a = o->shard.base.async;
+    const int64_t n = o->history->n, most = a ? 2 * async_last_round(a)->most : 0;
     return state_hashing(v) || n > most ? n : most;
 }
 
@@ -286,20 +292,16 @@ const int32_t *overlap_history(struct strategy *s, int64_t *count)
     return h->count;
 }
 
-/* What it has computed and not applied is lost with it. */
-bool overlap_leave(struct strategy *strategy, enum sotto_status st)
+enum sotto_status overlap_discard(struct strategy *strategy)
 {
     struct overlap *o = (struct overlap *)strategy;
     struct shard *s = &o->shard;
     const struct buffer *g = gradient(o);
-    (void)lane_wait(s->is.mesh->lane); /* whose job may be at the same */
-    if (!shard_leave(strategy, st))
-        return false;
     s->is.dev->ops->fill(s->is.dev, g->view, g->count, 0);
     s->empty = NULL;
     s->counts = (struct counts){0};
     s->carried = true;
-    return device_check(s->is.dev) == SOTTO_OK;
+    return device_check(s->is.dev);
 }
 
 static enum sotto_status open_history(struct overlap *o)

@@ -60,6 +60,9 @@ void overlap_take(struct overlap *o);
 /* A round ends: what was added since overlap_send is carried into the next. */
 enum sotto_status overlap_end(struct overlap *o, struct round *out);
 
+/* True if the step of this round has replaced the parameters by a server's (async_round.pulled). */
+bool overlap_pulled(const struct overlap *o);
+
 /* For the lane's jobs: the own slices of the gradient, summed over the workers, with the factor
  * that makes them the (clipped) average; and the own slices of parameters gathered. */
 enum sotto_status overlap_reduce(struct overlap *o, bool want_norm, double *scale);
@@ -72,12 +75,11 @@ void overlap_free(struct strategy *s);
 enum sotto_status overlap_import(struct strategy *s, const float *flat);
 enum sotto_status overlap_visit(struct strategy *s, struct state_visitor *v);
 const int32_t *overlap_history(struct strategy *s, int64_t *count);
-bool overlap_leave(struct strategy *s, enum sotto_status st);
+enum sotto_status overlap_discard(struct strategy *s);
 #define OVERLAP_OPS                                                                                \
     .bytes = sizeof(struct overlap), .init = overlap_init, .export = shard_export,                 \
-    .import = overlap_import, .history = overlap_history, .place = shard_place_in_run,             \
-    .pushed = shard_pushed, .write_pushes = shard_write_pushes, .pushed_by = shard_pushed_by,      \
-    .rest = shard_rest, .leave = overlap_leave, .free = overlap_free
+    .import = overlap_import, .history = overlap_history, .discard = overlap_discard,              \
+    .free = overlap_free
 #define OVERLAP_METHOD                                                                             \
     .axis = METHOD_SHARD, .resolve = overlap_resolve, .trial = overlap_trial, .timed = overlap_timed
 

@@ -26,12 +26,11 @@ struct replicate_setup {
     struct part *part;            /* copied; they cover the own vector, in order, side by side in
                                      its x; g is summed over the group's micro-batches */
     int n_part;
-    const struct owned *own;        /* what of the table's vector; outlives the method */
-    struct view x;                  /* the own vector                                 */
-    double data;                    /* this group's share of the data; 0: as all others' */
-    int64_t eval_every, save_every; /* as in strategy_setup */
-    double save_seconds;
-    const struct keeper *keeper;
+    const struct owned *own;               /* what of the table's vector; outlives the method */
+    struct view x;                         /* the own vector                                 */
+    double data;                           /* this group's share of the data; 0: as all others' */
+    const struct async_setup *async_setup; /* (optional) strategy_setup.async */
+    struct async **async; /* (optional) strategy.async, which an asynchronous method sets */
     /* (optional) The optimizer's state is not here: shows vector i of it, by the table's names. */
     enum sotto_status (*show)(void *owner, struct state_visitor *v, int i);
     void *owner;
@@ -46,7 +45,7 @@ struct replicate_own {
     double seconds;       /* plan.seconds, mean over the group */
     bool stop;            /* somebody in it wants to stop      */
     bool save;            /* ... says that a save is due       */
-    bool rung;            /* its first worker was told to meet */
+    bool meet;            /* a worker voted to meet the others (replicate_ops.begin) */
 };
 
 /* What `stop` has more in sums over workers or groups where a save is due, which one of them says:
@@ -70,21 +69,17 @@ struct replicate {
     bool apart;               /* the groups' parameters differ just now                   */
     bool idle;                /* this group sits out: it computes nothing                 */
     bool stop;                /* all groups have agreed to stop behind this round         */
+    bool save;                /* all groups have agreed to save behind this round */
     int64_t steps;            /* since the last agreement                                 */
     struct replicate_own own; /* of this round, from the shard method               */
     struct tally tally;
     bool saving;          /* a tally that was taken and not told yet says that a save is due */
     struct agreed agreed; /* rounds 0: not in this round                            */
-    struct {              /* async: what the next round trains on, by `begin`         */
+    struct {              /* what the round trains on, by `begin`         */
         bool own;         /* the worker goes on in its own data; otherwise: */
         int rank;
         int64_t microbatch;
     } data;
-    struct { /* ... and what a round tells: see struct round. `save` by tallies, too */
-        int64_t step;
-        bool pulled, evaluate, save, meet;
-        int64_t most; /* where they meet: no group has trained more rounds than these */
-    } told;
     struct { /* the run whose state is being loaded                      */
         int64_t groups;
         bool same;          /* of this method; otherwise members begin anew */
@@ -112,10 +107,9 @@ struct replicate_ops {
     enum sotto_status (*init)(struct replicate *r);
     /* (optional) The parameters were set: what is remembered of them starts here. */
     void (*anchor)(struct replicate *r);
-    /* (optional) async: a round begins, on the worker's own line: whether it trains at all
-     * (r->idle) and on what (r->data). *rung: the group is to meet the others; as its first worker
-     * was told, what is said here by the others does not count. */
-    enum sotto_status (*begin)(struct replicate *r, const struct plan *plan, bool *rung);
+    /* (optional) Begins a round, on the worker's own line: chooses whether the group trains
+     * (r->idle) and on which data (r->data). *meet: this worker's vote for replicate_own.meet. */
+    enum sotto_status (*begin)(struct replicate *r, const struct plan *plan, bool *meet);
     /* x <- the parameters after this round's step; the gradient is part.g * scale. */
     enum sotto_status (*step)(struct replicate *r, const struct plan *plan, double scale);
     /* (optional) Where `step` has left something to be done (r->left): all of it for stage k, the
@@ -128,13 +122,6 @@ struct replicate_ops {
     /* (optional) While groups differ (r->apart): y <- the real parameters, in the line of work that
      * `across` belongs to; called by all workers. Without it: the groups' mean. */
     enum sotto_status (*truth)(struct replicate *r, struct comm *across, struct view y);
-    /* (optional, all six) As in strategy_ops. */
-    int64_t (*place)(struct replicate *r, int64_t step);
-    bool (*pushed)(struct replicate *r, struct pushed *out);
-    enum sotto_status (*write_pushes)(struct replicate *r, const char *path);
-    enum sotto_status (*pushed_by)(struct replicate *r, struct pushed_by *group);
-    enum sotto_status (*rest)(struct replicate *r);
-    bool (*leave)(struct replicate *r, enum sotto_status st);
     /* (optional) What `init` made; also where that has failed half-way. */
     void (*free)(struct replicate *r);
 };

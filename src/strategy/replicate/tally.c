@@ -19,7 +19,7 @@ static void add(struct replicate *r)
 
 enum sotto_status replicate_step(struct replicate *r, const struct plan *plan, double scale)
 {
-    r->stop = r->told.save = false;
+    r->stop = r->save = false;
     r->agreed.rounds = 0;
     if (!r->ops->in_step)
         add(r);
@@ -49,7 +49,7 @@ void tally_tell(const struct tally *t, struct replicate *r)
                                 .microbatches = (int64_t)t->microbatches,
                                 .seconds = t->seconds / t->groups};
     r->stop = fmod(t->stop, STOP_SAVE) > 0;
-    r->told.save = t->stop >= STOP_SAVE;
+    r->save = t->stop >= STOP_SAVE;
 }
 
 enum sotto_status replicate_agree(struct replicate *r)

@@ -74,11 +74,7 @@ void shard_agree(struct shard *s, const struct counts *c, struct round *out)
     } else {
         out->agreed = r->agreed.rounds ? &r->agreed : NULL;
         out->stop = r->stop;
-        out->step = r->told.step;
-        out->pulled = r->told.pulled;
-        out->evaluate = r->told.evaluate;
-        out->save = r->told.save;
-        out->meet = r->told.meet;
+        out->save = r->save;
     }
 }
 
@@ -106,8 +102,8 @@ void shard_tell(struct shard *s, const struct counts *c)
                                                .targets = c->targets,
                                                .seconds = c->seconds / c->workers,
                                                .stop = fmod(c->stop, STOP_SAVE) > 0,
-                                               .save = fmod(c->stop, STOP_RUNG) >= STOP_SAVE,
-                                               .rung = c->stop >= STOP_RUNG};
+                                               .save = fmod(c->stop, STOP_MEET) >= STOP_SAVE,
+                                               .meet = c->stop >= STOP_MEET};
 }
 
 double shard_scale(const struct shard *s, const struct counts *all)

@@ -67,7 +67,6 @@ static const struct strategy_ops ops = {
     .export = shard_export,
     .import = shard_import,
     .visit = visit,
-    SHARD_ASYNC_OPS,
     .free = shard_free,
 };
 

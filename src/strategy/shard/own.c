@@ -96,10 +96,8 @@ enum sotto_status shard_replicate(struct shard *s, struct lane *lane, shard_plac
         .across = lane ? mesh->lane_replicate : mesh->replicate,
         .within = lane ? mesh->lane_shard : mesh->shard,
         .data = s->is.oracle->data,
-        .eval_every = s->is.eval_every,
-        .save_every = s->is.save_every,
-        .save_seconds = s->is.save_seconds,
-        .keeper = s->is.keeper,
+        .async_setup = s->is.async,
+        .async = &s->base.async,
         .part = part,
         .n_part = s->n_slice,
         .own = &s->own,
@@ -233,40 +231,4 @@ enum sotto_status shard_import(struct strategy *strategy, const float *flat)
     replicate_anchor(s->replicate);
     TRY(replicate_publish(s->replicate));
     return device_check(s->replicate->is.dev);
-}
-
-int64_t shard_place_in_run(struct strategy *strategy, int64_t step)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->place ? r->ops->place(r, step) : step;
-}
-
-bool shard_pushed(struct strategy *strategy, struct pushed *out)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->pushed && r->ops->pushed(r, out);
-}
-
-enum sotto_status shard_write_pushes(struct strategy *strategy, const char *path)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->write_pushes ? r->ops->write_pushes(r, path) : SOTTO_OK;
-}
-
-enum sotto_status shard_pushed_by(struct strategy *strategy, struct pushed_by *group)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->pushed_by ? r->ops->pushed_by(r, group) : SOTTO_OK;
-}
-
-enum sotto_status shard_rest(struct strategy *strategy)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->rest ? r->ops->rest(r) : SOTTO_OK;
-}
-
-bool shard_leave(struct strategy *strategy, enum sotto_status st)
-{
-    struct replicate *r = ((struct shard *)strategy)->replicate;
-    return r->ops->leave && r->ops->leave(r, st);
 }

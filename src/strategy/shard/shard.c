@@ -98,11 +98,11 @@ enum sotto_status shard_clear(struct shard *s)
 enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const struct buffer *g)
 {
     struct replicate *r = s->replicate;
-    bool rung = false;
+    bool meet = false;
     buffer_free(&s->whole);
     buffer_free(&s->mean);
     if (r->ops->begin) {
-        TRY(r->ops->begin(r, plan, &rung));
+        TRY(r->ops->begin(r, plan, &meet));
         s->next = r->data.own ? s->next : r->data.microbatch;
     }
     /* Gradients that came with a checkpoint are not computed again; groups that train apart cannot
@@ -112,7 +112,7 @@ enum sotto_status shard_begin(struct shard *s, const struct plan *plan, const st
         s->empty = g;
         s->counts = (struct counts){0};
     }
-    s->counts.stop = plan->stop + (plan->save ? STOP_SAVE : 0) + (rung ? STOP_RUNG : 0);
+    s->counts.stop = plan->stop + (plan->save ? STOP_SAVE : 0) + (meet ? STOP_MEET : 0);
     s->counts.workers = 1;
     s->counts.seconds = plan->seconds;
     s->carried = false;

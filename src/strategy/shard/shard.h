@@ -16,7 +16,7 @@ struct stage_job {
 struct counts {
     double loss; /* summed over targets */
     double targets, tokens, microbatches;
-    double stop;             /* workers that want to, STOP_SAVE and STOP_RUNG */
+    double stop;             /* workers that want to, STOP_SAVE and STOP_MEET */
     double workers, seconds; /* how many were counted, and their plan.seconds */
     double abandoned;        /* workers that have not finished their micro-batches */
     double parts; /* by counts_sum: micro-batches or targets of the gradient that was summed, which
@@ -24,8 +24,8 @@ struct counts {
 };
 enum { COUNTS = offsetof(struct counts, parts) / sizeof(double) };
 
-/* What counts.stop has more where a group was told to meet the others: more than all the rest. */
-#define STOP_RUNG 0x1p40
+/* What counts.stop has more where a worker votes to meet: more than all the rest. */
+#define STOP_MEET 0x1p40
 
 /* Owned elements side by side in one stage: where they lie there and in the own vector. */
 struct slice {
@@ -127,17 +127,6 @@ void shard_agree(struct shard *s, const struct counts *all, struct round *out);
 
 /* Hands a round's counts, summed over the group, to the replicate method, before its step. */
 void shard_tell(struct shard *s, const struct counts *c);
-
-/* Members' ops for replicate methods whose groups have no rounds in common. */
-int64_t shard_place_in_run(struct strategy *s, int64_t step);
-bool shard_pushed(struct strategy *s, struct pushed *out);
-enum sotto_status shard_write_pushes(struct strategy *s, const char *path);
-enum sotto_status shard_pushed_by(struct strategy *s, struct pushed_by *group);
-enum sotto_status shard_rest(struct strategy *s);
-bool shard_leave(struct strategy *s, enum sotto_status st);
-#define SHARD_ASYNC_OPS                                                                            \
-    .place = shard_place_in_run, .pushed = shard_pushed, .write_pushes = shard_write_pushes,       \
-    .pushed_by = shard_pushed_by, .rest = shard_rest, .leave = shard_leave
 
 /* Whose data the next micro-batches are. */
 int shard_data(const struct shard *s);

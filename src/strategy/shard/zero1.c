@@ -73,7 +73,6 @@ static const struct strategy_ops ops = {
     .export = shard_export,
     .import = import,
     .visit = visit,
-    SHARD_ASYNC_OPS,
     .free = shard_free,
 };
 

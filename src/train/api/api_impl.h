@@ -4,6 +4,7 @@
 #define SOTTO_TRAIN_API_API_IMPL_H
 
 #include "comm/worker.h"
+#include "strategy/async/async.h"
 #include "strategy/strategy.h"
 #include "train/cluster/cluster.h"
 #include "train/cluster/cost.h"
@@ -113,12 +114,13 @@ static inline bool embed_first_here(const struct sotto_worker *w)
 
 /* Groups that have no rounds in common. */
 struct embed_apart {
-    bool begun;              /* a round was made                                    */
-    bool trains;             /* groups do, each by itself                           */
-    bool met;                /* all have, and wait with training until all go on    */
-    bool over;               /* ... which they do not                               */
-    double origin;           /* of the clock: training began there, but for pauses  */
-    struct sotto_push *push; /* rank 0: that were not told of, [first, n); owned    */
+    bool begun;               /* a round was made                                    */
+    bool trains;              /* groups do, each by itself                           */
+    bool met;                 /* all have, and wait with training until all go on    */
+    bool over;                /* ... which they do not                               */
+    struct async_round round; /* the last                                           */
+    double origin;            /* of the clock: training began there, but for pauses  */
+    struct sotto_push *push;  /* rank 0: that were not told of, [first, n); owned    */
     size_t first, n, room;
 };
 
@@ -133,12 +135,12 @@ struct sotto_trainer {
     struct optim_config before; /* of the file that is loaded: kind and momentum */
     char method[OPTION_ROOM];   /* ... and what saved it                         */
     int64_t step;
-    double lr;                  /* negative: the schedule's */
-    bool stop;                  /* with the next round      */
-    bool keeps;                 /* what it saves must not be lost: sotto_train */
-    struct rescue rescue;       /* of it, on rank 0 ... */
+    double lr;                      /* negative: the schedule's */
+    bool stop;                      /* with the next round      */
+    bool keeps;                     /* what it saves must not be lost: sotto_train */
+    struct rescue rescue;           /* of it, on rank 0 ... */
     char elsewhere[FILE_PATH_ROOM]; /* ... and where it was saved instead; "": in its place */
-    double save_minutes;        /* between two saves by time; 0: none is */
+    double save_minutes;            /* between two saves by time; 0: none is */
     double save_at;             /* real time of the next save, on rank 0; INFINITY: not by time */
     struct status_note failure; /* after which nothing but destroy makes sense */
     struct meter meter;         /* runs in rounds           */
@@ -169,7 +171,7 @@ enum sotto_status trainer_settle(struct sotto_trainer *t);
 /* A round of a group that has none in common with others. */
 static inline bool trainer_is_apart(const struct sotto_trainer *t)
 {
-    return strategy_async(&t->worker->cluster->config->strategy);
+    return t->strategy->async != NULL;
 }
 enum sotto_status trainer_round_apart(struct sotto_trainer *t);
 enum sotto_status trainer_has_pushes(const struct sotto_trainer *t); /* refuses the others */

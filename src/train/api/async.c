@@ -32,7 +32,7 @@ static enum sotto_status meet(struct sotto_trainer *t)
     TRY(trainer_pause(t));
     a->met = true;
     a->over = t->round.stop;
-    TRY(t->strategy->ops->rest(t->strategy));
+    TRY(async_wait_idle(t->strategy->async));
     return comm_barrier(t->worker->worker->world); /* the last pushes are known */
 }
 
@@ -55,10 +55,10 @@ static enum sotto_status make_room(struct embed_apart *a)
 static enum sotto_status hear(struct sotto_trainer *t)
 {
     struct embed_apart *a = &t->apart;
-    struct pushed p;
+    struct applied_push p;
     if (t->worker->worker->rank > 0)
         return SOTTO_OK;
-    while (t->strategy->ops->pushed(t->strategy, &p)) {
+    while (async_take_push(t->strategy->async, &p)) {
         TRY(make_room(a));
         a->push[a->n++] = (struct sotto_push){.struct_size = sizeof *a->push,
                                               .number = p.number,
@@ -93,33 +93,36 @@ static void make_plan(struct sotto_trainer *t, int64_t at)
 enum sotto_status trainer_round_apart(struct sotto_trainer *t)
 {
     struct round *r = &t->round;
+    struct async_round *own = &t->apart.round;
     if (!t->apart.trains && (t->apart.over || t->step >= t->worker->cluster->config->train.steps)) {
-        *r = (struct round){.step = t->step, .idle = true, .meet = true, .stop = true};
+        *r = (struct round){.idle = true, .stop = true};
+        *own = (struct async_round){.step = t->step, .meet = true};
         t->plan.seconds = meter_read(&t->meter).seconds;
         return SOTTO_OK; /* nothing is left, as all workers know */
     }
     TRY(begin(t));
-    const int64_t at = t->strategy->ops->place(t->strategy, t->step);
+    const int64_t at = async_next_step(t->strategy->async, t->step);
     make_plan(t, at);
     *r = (struct round){0};
     meter_start(&t->meter);
     const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &t->plan, r),
                                          "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
-    if (st != SOTTO_OK && strategy_left(t->strategy, st))
+    if (st != SOTTO_OK && async_drop_group(t->strategy, st))
         *r = (struct round){.idle = true};
     else
         TRY(st);
     meter_stop(&t->meter);
-    if (r->meet || r->step > t->step) /* all meet at one step, though some have seen more */
-        t->step = r->step;
-    if (r->meet)
+    *own = *async_last_round(t->strategy->async);
+    if (own->meet || own->step > t->step) /* all meet at one step, though some have seen more */
+        t->step = own->step;
+    if (own->meet)
         TRY(meet(t));
     return hear(t);
 }
 
 enum sotto_status trainer_meets(const struct sotto_trainer *t, const char *call, bool pulled)
 {
-    if (!t->apart.trains || (pulled && t->round.pulled))
+    if (!t->apart.trains || (pulled && t->apart.round.pulled))
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
                 "sotto_trainer_%s behind a round of group %d alone: it is for rounds behind which "
@@ -152,5 +155,5 @@ enum sotto_status sotto_trainer_pushes(struct sotto_trainer *t, const char *path
     TRY(trainer_meets(t, "pushes", false));
     if (t->worker->worker->rank > 0)
         return SOTTO_OK;
-    return trainer_failed(t, t->strategy->ops->write_pushes(t->strategy, path));
+    return trainer_failed(t, async_write_journal(t->strategy->async, path));
 }

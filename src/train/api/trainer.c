@@ -137,15 +137,16 @@ enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker
     TRY_DONE(open_oracle(t, &problem));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
     t->before = (struct optim_config){.kind = OPTIM_SGD}; /* nobody knows yet */
+    const struct async_setup async = {.eval_every = c->train.eval_every,
+                                      .save_every = c->train.save_every,
+                                      .save_seconds = w->ops->go_on ? 0 : 60 * save_minutes};
     struct strategy_setup setup = {.config = &c->strategy,
                                    .optim = &c->optim,
                                    .oracle = &t->oracle.base,
                                    .dev = &t->dev,
                                    .mesh = &t->mesh,
                                    .before = &t->before,
-                                   .eval_every = c->train.eval_every,
-                                   .save_every = c->train.save_every,
-                                   .save_seconds = w->ops->go_on ? 0 : 60 * save_minutes};
+                                   .async = &async};
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, &t->oracle.base, &t->mesh));
     TRY_DONE(set_parameters(t, parameters));
@@ -229,6 +230,7 @@ static bool due(int64_t step, int64_t every)
 static struct sotto_round round_of(const struct sotto_trainer *t)
 {
     const struct round *r = &t->round;
+    const struct async_round *own = &t->apart.round; /* zeros where rounds are common */
     const struct train_config *c = &t->worker->cluster->config->train;
     const struct cost cost = meter_read(&t->meter);
     const bool apart = trainer_is_apart(t), done = t->step >= c->steps;
@@ -244,10 +246,10 @@ static struct sotto_round round_of(const struct sotto_trainer *t)
                                 .stop = r->stop && !(apart && done),
                                 .cost = embed_cost(&cost),
                                 .over = r->stop || (!apart && done),
-                                .evaluate = apart ? r->evaluate || r->stop
+                                .evaluate = apart ? own->evaluate || r->stop
                                                   : done || due(t->step, c->eval_every),
-                                .meet = r->meet || !apart,
-                                .pulled = r->pulled,
+                                .meet = own->meet || !apart,
+                                .pulled = own->pulled,
                                 .idle = r->idle};
 }
 

@@ -294,11 +294,10 @@ enum sotto_status save_write_counts(struct trainer *t)
 static enum sotto_status save_pushes(struct trainer *t)
 {
     char path[FILE_PATH_ROOM];
-    const struct strategy_ops *ops = t->strategy->ops;
-    if (!ops->write_pushes || !strategy_async(&t->run->config.strategy) || !leads(t))
+    if (!t->strategy->async || !leads(t))
         return SOTTO_OK;
     TRY(file_join(path, t->run->config.train.out, "pushes.tsv"));
-    save_warn(path, ops->write_pushes(t->strategy, path));
+    save_warn(path, async_write_journal(t->strategy->async, path));
     return SOTTO_OK;
 }
 

@@ -101,7 +101,7 @@ enum sotto_status snapshots_open(struct trainer *t)
     TRY(w->ops->lane(w, &s->lane));
     s->comm->lane = s->lane;
     if (!t->running.own.dev && !t->strategy->ops->history && run_keeps(t->run))
-        t->keeper = (struct keeper){.arg = s, .ready = ready, .keep = keep};
+        t->snapshot_hook = (struct snapshot_hook){.arg = s, .ready = ready, .keep = keep};
     return SOTTO_OK;
 }
 

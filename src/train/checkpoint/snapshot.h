@@ -1,7 +1,8 @@
 /* Checkpoints of groups without common rounds: each worker copies its state into host memory and
  * goes on; the copies travel to rank 0 and are written there beside the training. It does so when
- * it comes to the moment of the checkpoint (round.save), or where all meet: in virtual time, which
- * knows nothing of it, or where the checkpoint has something that workers make together. */
+ * it comes to the moment of the checkpoint (async_round.snapshot), or where all meet: in virtual
+ * time, which knows nothing of it, or where the checkpoint has something that workers make
+ * together. */
 #ifndef SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 #define SOTTO_TRAIN_CHECKPOINT_SNAPSHOT_H
 
@@ -9,8 +10,8 @@
 
 struct snapshots;
 
-/* Called by all workers, before the first round; sets t->keeper where they need not meet. The
- * trainer frees it, when the strategy is gone, and waits for what is under way. */
+/* Called by all workers, before the first round; sets t->snapshot_hook where they need not meet.
+ * The trainer frees it, when the strategy is gone, and waits for what is under way. */
 enum sotto_status snapshots_open(struct trainer *t);
 
 /* Takes one of a step; waits for the one before it, if that is still under way. By all workers,

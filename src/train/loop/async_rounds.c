@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "strategy/async/async.h"
 #include "train/checkpoint/snapshot.h"
 #include "train/loop/loop.h"
 #include "train/report/letters.h"
@@ -26,7 +27,7 @@ static enum sotto_status go_on(struct apart *a)
     return SOTTO_OK;
 }
 
-static void report(struct apart *a, const struct pushed *p)
+static void report(struct apart *a, const struct applied_push *p)
 {
     struct loop *l = a->l;
     struct trainer *t = l->t;
@@ -61,11 +62,11 @@ static enum sotto_status tell(struct apart *a)
     struct loop *l = a->l;
     struct trainer *t = l->t;
     const int64_t every = t->run->config.train.log_every;
-    struct pushed p;
+    struct applied_push p;
     struct letter e;
     if (!loop_leads(l))
         return SOTTO_OK;
-    while (t->strategy->ops->pushed(t->strategy, &p)) {
+    while (async_take_push(t->strategy->async, &p)) {
         t->pushed_tokens += p.tokens;
         t->pushed_samples += p.microbatches * t->run->config.train.batch;
         a->n++;
@@ -107,7 +108,9 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
 {
     struct trainer *t = a->l->t;
     const struct run_config *c = &t->run->config;
-    const int64_t at = t->strategy->ops->place(t->strategy, t->step);
+    struct async *async = t->strategy->async;
+    const struct async_round *r = async_last_round(async);
+    const int64_t at = async_next_step(async, t->step);
     const double seconds = meter_read(&t->meter).seconds;
     const struct plan plan = {.lr = optim_lr(&c->optim, at, t->rounds),
                               .next_lr = optim_lr(&c->optim, at + 1, t->rounds),
@@ -115,20 +118,20 @@ static enum sotto_status one_round(struct apart *a, struct round *out)
                               .rounds = t->rounds,
                               .stop = loop_asked(t->run) ||
                                       (c->train.seconds > 0 && seconds >= c->train.seconds),
-                              .late = c->train.seconds > 0 && !loop_asked(t->run),
                               .seconds = seconds};
+    async_truncate_tasks(async, c->train.seconds > 0 && !loop_asked(t->run));
     const enum sotto_status st = fail_in(t->strategy->ops->round(t->strategy, &plan, out),
                                          "group %d, step %lld: ", t->mesh.r, (long long)at + 1);
-    if (st != SOTTO_OK && strategy_left(t->strategy, st)) {
+    if (st != SOTTO_OK && async_drop_group(t->strategy, st)) {
         *out = (struct round){.idle = true};
         return SOTTO_OK;
     }
     TRY(st);
     if (!out->idle)
         loop_count(t, out);
-    if (out->meet || out->step > t->step) /* all meet at one step, though some have seen more */
-        t->step = out->step;
-    return out->evaluate ? evaluate_alone(a, out->step) : SOTTO_OK;
+    if (r->meet || r->step > t->step) /* all meet at one step, though some have seen more */
+        t->step = r->step;
+    return r->evaluate ? evaluate_alone(a, r->step) : SOTTO_OK;
 }
 
 /* What the slowest worker has taken, for all of them. If that is the time that there is, the run is
@@ -171,7 +174,7 @@ static enum sotto_status meet(struct apart *a, bool stop)
     loop_pause(t);
     TRY(letters_flush(a->letters));
     /* A checkpoint has the clocks at which all have met. */
-    TRY(t->strategy->ops->rest(t->strategy));
+    TRY(async_wait_idle(t->strategy->async));
     TRY(tell(a));
     if (stop)
         TRY(compare_clocks(a, &slowest));
@@ -187,15 +190,16 @@ static enum sotto_status meet(struct apart *a, bool stop)
 
 static enum sotto_status rounds(struct apart *a)
 {
+    const struct async_round *r = async_last_round(a->l->t->strategy->async);
     for (bool stop = false; !stop;) {
         struct round out = {0};
         TRY(one_round(a, &out));
         TRY(tell(a));
         TRY(snapshots_look(a->l->t->snapshots, false));
-        if (out.save)
-            TRY(save_alone(a, out.step));
+        if (r->snapshot)
+            TRY(save_alone(a, r->step));
         stop = out.stop;
-        if (out.meet || stop)
+        if (r->meet || stop)
             TRY(meet(a, stop));
     }
     return SOTTO_OK;

@@ -219,7 +219,7 @@ static void warn_under_way(const struct loop *l)
 static enum sotto_status count_pushes(const struct loop *l, struct run_result *result)
 {
     const struct trainer *t = l->t;
-    if (!strategy_async(&t->run->config.strategy) || !loop_leads(l))
+    if (!t->strategy->async || !loop_leads(l))
         return SOTTO_OK;
     warn_under_way(l);
     result->tokens = t->pushed_tokens;
@@ -227,7 +227,7 @@ static enum sotto_status count_pushes(const struct loop *l, struct run_result *r
     result->group = calloc((size_t)t->mesh.n_r, sizeof *result->group);
     if (!result->group)
         return fail(SOTTO_ENOMEM, "no memory for the report of %d groups", t->mesh.n_r);
-    return t->strategy->ops->pushed_by(t->strategy, result->group);
+    return async_totals(t->strategy->async, result->group);
 }
 
 enum sotto_status loop_conclude(struct loop *l)

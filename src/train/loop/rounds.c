@@ -257,7 +257,7 @@ static enum sotto_status go(struct loop *l)
     struct trainer *t = l->t;
     bool stop;
     TRY(begin(l, &stop));
-    if (strategy_async(&t->run->config.strategy))
+    if (t->strategy->async)
         return stop ? loop_end(l) : loop_async(l);
     TRY(loop_go_on(t));
     while (t->step < t->rounds && !stop) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "comm/mpi/mpi.h"
+#include "strategy/async/async.h"
 #include "tensor/ops.h"
 #include "train/plan/dry_run.h"
 #include "train/run/gather.h"
@@ -171,10 +172,10 @@ static enum sotto_status count_state(struct strategy *s, const struct mesh *mesh
 /* Groups without common rounds evaluate the real parameters, and save, where all meet. */
 static enum sotto_status try_meeting(struct strategy *s, struct plan plan)
 {
-    struct round round = {0};
+    struct round round;
     const struct view *theta;
     plan.stop = true;
-    while (!round.meet)
+    while (!async_last_round(s->async)->meet)
         TRY(s->ops->round(s, &plan, &round));
     return s->ops->gather(s, &theta);
 }
@@ -198,7 +199,7 @@ static enum sotto_status try_method(const struct trial_seat *seat, void *arg)
     account->asked = *seat->asked;
     *seat->asked = (struct asked){0};
     account->notes = *seat->notes;
-    if (strategy_async(&all->run->config.strategy))
+    if (s->async)
         TRY(try_meeting(s, plan));
     TRY(count_state(s, seat->mesh, &account->parcel));
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
@@ -263,7 +264,8 @@ static void add_worker(const struct accounts *t, int rank, int slots, struct est
     const struct account *a = of_rank(t, rank);
     for (int c = 0; c < MEMORY_CATEGORIES; c++)
         out->bytes[c] += (double)a->memory[c];
-    if (t->run->model.state.n) { /* a worker's own, and the mean (running_stats.h); notes (model_oracle.h) */
+    if (t->run->model.state
+            .n) { /* a worker's own, and the mean (running_stats.h); notes (model_oracle.h) */
         const int states = 2 + (a->notes ? slots + 2 : 0);
         out->bytes[MEMORY_PARAMETERS] += states * 4.0 * (double)table_count(&t->run->model.state);
     }

@@ -100,7 +100,7 @@ static void put_int(json_t *o, const char *key, int64_t value)
 }
 
 /* How many pushes, how stale they were on average, and the share of its time that it waited. */
-static void put_pushes(json_t *o, const struct pushed_by *p)
+static void put_pushes(json_t *o, const struct push_totals *p)
 {
     put_int(o, "pushes", p->pushes);
     put(o, "staleness", p->pushes > 0 ? (double)p->staleness / (double)p->pushes : NAN);
@@ -108,9 +108,9 @@ static void put_pushes(json_t *o, const struct pushed_by *p)
 }
 
 /* Of all groups, and of each in "by_group". */
-static void put_groups(json_t *o, const struct pushed_by *group, int n)
+static void put_groups(json_t *o, const struct push_totals *group, int n)
 {
-    struct pushed_by all = {0};
+    struct push_totals all = {0};
     json_t *each = json_array();
     for (int i = 0; i < n; i++) {
         json_t *one = json_object();

@@ -15,6 +15,7 @@
 #include "io/metrics.h"
 #include "io/rundir.h"
 #include "io/state.h"
+#include "strategy/async/async.h"
 #include "train/cluster/cluster.h"
 #include "train/cluster/cost.h"
 #include "train/oracle/model_oracle.h"
@@ -91,7 +92,7 @@ struct run_result {
     struct best best;
     uint64_t hash;                /* of parameters and state                    */
     struct worker_report *worker; /* (size)                                     */
-    struct pushed_by *group;      /* (groups) where they have no rounds in common; else NULL */
+    struct push_totals *group;    /* (groups) where they have no rounds in common; else NULL */
 };
 
 struct run {

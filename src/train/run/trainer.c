@@ -110,6 +110,12 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     TRY_DONE(device_open(&t->dev, c->train.device, &t->memory, threads));
     TRY_DONE(open_oracle(t));
     TRY_DONE(mesh_open(&t->mesh, w, c->strategy.groups, &t->dev));
+    const struct async_setup async = {
+        .eval_every = run->valid ? c->train.eval_every : 0,
+        .save_every = c->train.save_every,
+        .save_seconds = run_keeps(run) && !w->ops->go_on ? 60 * c->train.save_minutes : 0,
+        .hook = &t->snapshot_hook,
+    };
     struct strategy_setup setup = {
         .config = &c->strategy,
         .optim = &c->optim,
@@ -117,10 +123,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
         .dev = &t->dev,
         .mesh = &t->mesh,
         .before = run->before ? &run->before->optim : NULL,
-        .eval_every = run->valid ? c->train.eval_every : 0,
-        .save_every = c->train.save_every,
-        .save_seconds = run_keeps(run) && !w->ops->go_on ? 60 * c->train.save_minutes : 0,
-        .keeper = &t->keeper,
+        .async = &async,
     };
     TRY_DONE(strategy_open(&t->strategy, &setup));
     TRY_DONE(meter_init(&t->meter, w, t->oracle, &t->mesh));
@@ -143,9 +146,8 @@ enum sotto_status trainer_fail(struct trainer *t, enum sotto_status st)
     if (st == SOTTO_OK || t->failed)
         return st;
     t->failed = true;
-    const bool apart = t->strategy->ops->place; /* where t->step is no step of this group's */
-    st = diverged_advise(st, &run->config,
-                         apart ? t->strategy->ops->place(t->strategy, t->step) : t->step);
+    const struct async *async = t->strategy->async; /* t->step is no step of its group's */
+    st = diverged_advise(st, &run->config, async ? async_next_step(async, t->step) : t->step);
     if (st == SOTTO_ENUMERIC)
         run->diverged = t->step;
     status_save(&note, st);

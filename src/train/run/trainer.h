@@ -22,7 +22,7 @@ struct trainer {
     struct null_oracle null_oracle;
     struct oracle *oracle; /* ... is this */
     struct mesh mesh;
-    struct keeper keeper; /* the strategy's, which these outlive; set by snapshots_open */
+    struct snapshot_hook snapshot_hook; /* outlives the strategy; set by snapshots_open */
     struct snapshots *snapshots;
     void (*free_snapshots)(struct snapshots *s);
     struct strategy *strategy;
@@ -66,7 +66,7 @@ enum sotto_status trainer_load(struct trainer *t);
 enum sotto_status trainer_hash(struct trainer *t, uint64_t *out);
 
 /* The loss over the held-out data, each worker of `among` taking its share; the same on all. It is
- * the world or, where a group has what it may evaluate by itself (round.evaluate), that. */
+ * the world or, where a group has what it may evaluate by itself (async_round.evaluate), that. */
 enum sotto_status trainer_evaluate(struct trainer *t, struct comm *among, struct evaluation *out);
 
 #endif

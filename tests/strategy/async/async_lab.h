@@ -27,13 +27,13 @@ struct lab {
     const struct link_model *links;
     const char *from, *to; /* files of state: begun from, written at the `save`-th meeting */
     int save;
-    bool ends_there;            /* nothing follows that save */
-    int fails;                  /* rank, in its third round; 0: none */
-    int64_t fails_after;        /* rounds, others than two; 0: two   */
-    const char *pushes;         /* file */
-    const char *counts;         /* file, of sharding that goes by time */
-    bool cosine;                /* it is asked for */
-    struct keeper keeper[MOST]; /* (optional) of each worker */
+    bool ends_there;                   /* nothing follows that save */
+    int fails;                         /* rank, in its third round; 0: none */
+    int64_t fails_after;               /* rounds, others than two; 0: two   */
+    const char *pushes;                /* file */
+    const char *counts;                /* file, of sharding that goes by time */
+    bool cosine;                       /* it is asked for */
+    struct snapshot_hook keeper[MOST]; /* (optional) of each worker */
     /* (optional) A worker is to keep what it has; before a micro-batch of threads. */
     enum sotto_status (*keep)(struct lab *lab, struct pupil *p);
     enum sotto_status (*before)(struct lab *lab, struct worker *w);
@@ -42,7 +42,7 @@ struct lab {
     float x[COUNT];
     int meetings, evaluations;
     int64_t step[SAVES], evaluated[PUSHES];
-    struct pushed pushed[PUSHES];
+    struct applied_push pushed[PUSHES];
     int n_pushed;
     int64_t samples;               /* micro-batches of all workers */
     double seconds;                /* of rank 0                    */
@@ -103,7 +103,8 @@ static inline enum sotto_status lab_load(const struct lab *lab, struct strategy 
 
 static inline void lab_drain(struct lab *lab, struct strategy *s)
 {
-    while (lab->n_pushed < PUSHES && s->ops->pushed(s, &lab->pushed[lab->n_pushed]))
+    while (s->async && lab->n_pushed < PUSHES &&
+           async_take_push(s->async, &lab->pushed[lab->n_pushed]))
         lab->n_pushed++;
 }
 
@@ -138,9 +139,10 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
     struct worker *w = p->worker;
     float x[COUNT], all[MOST][COUNT];
     int64_t steps[MOST];
-    TRY(comm_gather_bytes(w->world, steps, &r->step, sizeof r->step));
+    const int64_t step = async_last_round(s->async)->step;
+    TRY(comm_gather_bytes(w->world, steps, &step, sizeof step));
     for (int i = 0; i < w->size; i++)
-        if (steps[i] != r->step)
+        if (steps[i] != step)
             return fail(SOTTO_EINVAL, "ranks %d and %d meet at other steps", w->rank, i);
     TRY(mesh_rest(&p->mesh)); /* its server aside */
     TRY(s->ops->export(s, x));
@@ -153,10 +155,10 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
     TRY(comm_barrier(w->world));
     if (w->rank == 0) {
         memcpy(lab->x, x, sizeof x);
-        lab->step[lab->meetings++] = r->step;
+        lab->step[lab->meetings++] = step;
         lab_drain(lab, s);
         if (lab->pushes)
-            TRY(s->ops->write_pushes(s, lab->pushes));
+            TRY(async_write_journal(s->async, lab->pushes));
         if (lab->counts)
             TRY(lab_write_counts(lab, w->size));
     }
@@ -172,7 +174,7 @@ static inline enum sotto_status lab_meet(struct lab *lab, struct pupil *p, const
 static inline void lab_note(struct lab *lab, const struct pupil *p)
 {
     const struct replicate *r = ((const struct shard *)p->s)->replicate;
-    const struct async_diloco *a = (const struct async_diloco *)r;
+    const struct async *a = p->s->async;
     float x[COUNT], *to = lab->moved[p->mesh.r][lab->n_moved[p->worker->rank]++];
     read_floats(r->is.dev, a->delta.view, r->count, x);
     for (struct piece q = {0}; owned_next(r->is.own, (struct range){0, COUNT}, &q);)
@@ -184,32 +186,33 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
 {
     struct strategy *s = p->s;
     struct worker *w = p->worker;
-    const int64_t at = lab->diloco ? n : s->ops->place(s, n);
+    const int64_t at = lab->diloco ? n : async_next_step(s->async, n);
     struct plan plan = {.lr = lab_lr(at),
                         .next_lr = lab_lr(at + 1),
                         .rounds = lab->rounds,
                         .step = n,
                         .stop = lab->stop_at && w->rank == 0 && n + 1 >= lab->stop_at};
     if (lab->fails && w->rank == lab->fails && n == (lab->fails_after ? lab->fails_after : 2) &&
-        s->ops->leave(s, SOTTO_EIO)) {
+        async_drop_group(s, fail(SOTTO_EIO, "the disk is gone"))) {
         *r = (struct round){.idle = true};
         return SOTTO_OK;
     }
     if (lab->fails && w->rank == lab->fails && n == (lab->fails_after ? lab->fails_after : 2))
         return fail(SOTTO_EIO, "the disk is gone");
-    const struct async_diloco *a = (const void *)((const struct shard *)s)->replicate;
+    const struct async *a = s->async;
+    const struct async_round *own = a ? async_last_round(a) : NULL;
     const int64_t done = lab->moved ? a->done : 0;
     TRY(s->ops->round(s, &plan, r));
     if (lab->moved && done > 0 && a->done == 0)
         lab_note(lab, p);
     pthread_mutex_lock(&lab->lock);
     lab->samples += p->mesh.s == 0 && !lab->diloco ? r->own_microbatches : 0;
-    if (r->evaluate && p->mesh.s == 0)
-        lab->evaluated[lab->evaluations++] = r->step;
+    if (own && own->evaluate && p->mesh.s == 0)
+        lab->evaluated[lab->evaluations++] = own->step;
     pthread_mutex_unlock(&lab->lock);
-    if (r->evaluate && r->meet)
+    if (own && own->evaluate && own->meet)
         return fail(SOTTO_EINVAL, "a group is to evaluate by itself where all meet");
-    if (r->evaluate) { /* by the group alone */
+    if (own && own->evaluate) { /* by the group alone */
         const struct view *theta;
         TRY(s->ops->gather(s, &theta));
     }
@@ -245,9 +248,10 @@ static inline enum sotto_status lab_train(struct pupil *p, void *arg)
             ends = true;
             TRY(p->s->ops->export(p->s, w->rank ? NULL : lab->x));
         }
-        if (r.save)
+        const struct async_round *own = p->s->async ? async_last_round(p->s->async) : NULL;
+        if (own && own->snapshot)
             TRY(lab->keep(lab, p));
-        if (!r.meet)
+        if (!own || !own->meet)
             continue;
         if (w->ops->pause)
             w->ops->pause(w);
@@ -324,15 +328,16 @@ static inline enum sotto_status lab_work(struct worker *w, void *arg)
     else if (strategy_elastic(&p->config))
         q->base.ops = &slow_ops;
     if (st == SOTTO_OK) {
+        const struct async_setup async = {.eval_every = lab->eval_every,
+                                          .save_every = lab->save_every,
+                                          .save_seconds = lab->save_seconds,
+                                          .hook = &lab->keeper[w->rank]};
         struct strategy_setup setup = {.config = &p->config,
                                        .optim = &p->optim,
                                        .oracle = &q->base,
                                        .dev = &p->dev,
                                        .mesh = &p->mesh,
-                                       .eval_every = lab->eval_every,
-                                       .save_every = lab->save_every,
-                                       .save_seconds = lab->save_seconds,
-                                       .keeper = &lab->keeper[w->rank]};
+                                       .async = &async};
         st = strategy_open(&p->s, &setup);
     }
     if (st == SOTTO_OK) {

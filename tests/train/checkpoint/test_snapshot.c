@@ -107,7 +107,7 @@ static void nobody_waits(void **state)
         for (int i = 0; i < MOST; i++) {
             k.server[i] = (struct server){&k, i};
             k.lab.keeper[i] =
-                (struct keeper){.arg = &k.server[i], .ready = ready, .keep = keep_server};
+                (struct snapshot_hook){.arg = &k.server[i], .ready = ready, .keep = keep_server};
         }
         k.lab.keep = keep;
         k.lab.before = hold;
