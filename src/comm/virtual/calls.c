@@ -9,7 +9,7 @@ static struct group *group_of(struct trip *trip)
 }
 
 /* The last to come need not have begun to wait. */
-void virtual_let_go(struct trip *trip, double time)
+static void let_go(struct trip *trip, double time)
 {
     struct group *g = group_of(trip);
     g->over = true;
@@ -35,9 +35,11 @@ static enum sotto_status set_out(struct group *g)
         call.call = COMM_ALLGATHER;
         call.bytes *= g->size;
     }
-    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free)
+    if (g->sim->net && o->call != CALL_SPLIT && !g->sim->current->free) {
+        g->trip.over = let_go;
         return trip_start(&g->trip, &g->way, call, g->met);
-    virtual_let_go(&g->trip, g->met);
+    }
+    let_go(&g->trip, g->met);
     return SOTTO_OK;
 }
 
@@ -69,7 +71,7 @@ static enum sotto_status meet_all(struct group *g)
         st = set_out(g);
     if (st != SOTTO_OK) {
         status_save(&g->failure, st);
-        virtual_let_go(&g->trip, g->met);
+        let_go(&g->trip, g->met);
     }
     return SOTTO_OK;
 }

@@ -4,6 +4,16 @@
 
 #include "comm/virtual/virtual_impl.h"
 
+void virtual_free_messages(struct message *m)
+{
+    while (m) {
+        struct message *next = m->next;
+        payload_free(&m->payload);
+        free(m);
+        m = next;
+    }
+}
+
 /* Messages of devices keep their memory there, and so have a list of their own. */
 static enum sotto_status take_message(struct comm *c, struct view x, size_t count,
                                       struct message **out)

@@ -78,11 +78,15 @@ const char *virtual_call_name(int call);
 /* All have come to a collective: moves the data. */
 enum sotto_status virtual_complete(struct group *g);
 
+/* A group of `size` ranks, whose communicators have these ops; NULL without memory. Its workers are
+ * still to be set, all of them, and then its way opened. */
+struct group *virtual_make_group(struct virtual_sim *sim, const struct comm_ops *ops, int size);
+void virtual_set_worker(struct group *g, int rank, int worker, int node);
+void virtual_open_way(struct group *g);
+void virtual_free_group(struct group *g);
+
 /* New groups, one a color. Either all are made or none. */
 enum sotto_status virtual_make_split(struct group *g);
-
-/* The collective has come through: all go on. */
-void virtual_let_go(struct trip *trip, double time);
 
 /* A lane's process comes to a collective without running: `left` is told when it was met and when
  * it is over, which may be later than now, or why it failed. False where it would be the last one
