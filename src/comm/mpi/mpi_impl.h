@@ -9,6 +9,9 @@
 
 const char *mpi_started(const struct comm *world);
 
+/* The value of an environment variable; 0 where that is not set. */
+int mpi_env_number(const char *variable);
+
 /* How many processes were started together, this one included; 0: by a launcher that does not
  * say. */
 int mpi_launched_size(void);
@@ -193,6 +196,10 @@ enum sotto_status mpi_meet(struct mpi_member *all, double limit);
 
 /* True if two ranks of a world of `size` exchange such a message: each with 64 others at most. */
 bool mpi_meets(int size, int a, int b);
+
+/* Waits until it is this rank's turn to report what may have failed on all ranks; false: another
+ * rank has ended the job meanwhile. */
+bool mpi_await_turn(int rank);
 
 /* Ends the processes of all ranks, this one included, when what they logged has been read. */
 void mpi_end_job(void);
