@@ -111,7 +111,7 @@ static enum sotto_status open_state(struct bench *b)
 static void make_batch(struct bench *b)
 {
     struct rng rng = rng_make(1, 0);
-    const bool tokens = b->model.sample.kind == SAMPLE_TOKENS;
+    const bool tokens = b->model.sample.content == SAMPLE_TOKENS;
     const uint64_t classes = tokens ? (uint64_t)b->c.vocab : 10;
     for (int i = 0; i < b->batch.rows * b->batch.t; i++) {
         if (tokens)
@@ -146,11 +146,11 @@ static enum sotto_status open_bench(struct bench *b)
         profile_start(&b->dev);
     pool_init(&b->pool, &b->dev, MEMORY_ACTIVATIONS);
     size_t count = table_count(&b->model.table);
-    TRY(tape_init(&b->tape, &b->model, &b->dev, &b->pool,
-                  (struct extent){b->c.batch, b->model.sample.kind == SAMPLE_TOKENS ? b->c.seq : 1,
-                                  (enum dtype)b->c.activations,
-                                  device_keeps(b->c.device, b->c.threads)},
-                  false));
+    TRY(tape_init(
+        &b->tape, &b->model, &b->dev, &b->pool,
+        (struct extent){b->c.batch, b->model.sample.content == SAMPLE_TOKENS ? b->c.seq : 1,
+                        (enum dtype)b->c.activations, device_keeps(b->c.device, b->c.threads)},
+        false));
     const enum dtype type = b->c.mixed ? DTYPE_BF16 : DTYPE_F32;
     TRY(buffer_init(&b->theta, &b->dev, type, count, MEMORY_PARAMETERS));
     TRY(buffer_init(&b->grad, &b->dev, type, count, MEMORY_GRADIENTS));

@@ -93,7 +93,6 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
     struct tape tape = {0};
     struct batch batch;
     struct safetensors_writer w;
-    const bool images = l->model.sample.kind != SAMPLE_TOKENS;
     TRY(safetensors_writer_init(&w));
     enum sotto_status st = batch_init_of(&batch, &l->model.sample, c->batch, t);
     float *logits = malloc((size_t)c->batch * (size_t)t * (size_t)vocab * sizeof *logits);
@@ -111,7 +110,8 @@ static enum sotto_status write_logits(struct loaded *l, const struct loader *loa
     for (int k = 0; k < l->model.n_stage && st == SOTTO_OK; k++)
         st = tape_forward(&tape, k, l->theta);
     if (st == SOTTO_OK)
-        st = (images ? put_images : put_logits)(&w, c->logits, &batch, logits, vocab);
+        st = (l->model.sample.content == SAMPLE_TOKENS ? put_logits : put_images)(
+            &w, c->logits, &batch, logits, vocab);
     if (tape.model)
         tape_free(&tape);
     free(logits);
@@ -168,7 +168,7 @@ static enum sotto_status choose_length(const struct loaded *l, const struct load
         return fail(SOTTO_EINVAL, "seq = %d is longer than the model's %d positions", asked,
                     l->model.config.positions);
     *t = asked ? asked : resume_trained_length(model, l->model.config.positions);
-    if (!asked && !loader_instructs(loader) && loader_tokens(loader) <= *t)
+    if (!asked && !loader->instructs && loader_tokens(loader) <= *t)
         *t = loader_tokens(loader) > 1 ? (int)loader_tokens(loader) - 1 : 1;
     return loader_check(loader, 1, *t);
 }
@@ -182,9 +182,9 @@ static enum sotto_status on_data(struct loaded *l, const struct eval_options *o,
     const bool held_out = *o->data.valid || o->data.holdout > 0;
     TRY(loader_open(&loader, &o->data, held_out ? DATA_VALID : DATA_TRAIN, l->tokenizer));
     enum sotto_status st = SOTTO_OK;
-    if (loader_vocab(loader) > l->model.config.vocab)
+    if (loader->vocab > l->model.config.vocab)
         st = fail(SOTTO_EINVAL, "the data use a vocabulary of %lld tokens, the model has %d",
-                  (long long)loader_vocab(loader), l->model.config.vocab);
+                  (long long)loader->vocab, l->model.config.vocab);
     if (st == SOTTO_OK)
         st = choose_length(l, loader, model, c->seq, &t);
     struct evaluation e;
@@ -256,6 +256,8 @@ static enum sotto_status on_images(struct loaded *l, const struct eval_options *
     const struct eval_config *c = &o->eval;
     struct loader *loader;
     struct evaluation e;
+    TRY(refuse_text(c));
+    TRY(refuse_changes(&o->data));
     TRY(open_images(l, &o->data, model, &loader));
     enum sotto_status st = check_classes(images_set(loader), classes_of(l));
     if (st == SOTTO_OK)
@@ -305,13 +307,9 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     const char *model = n_words ? words[0] : o->eval.model;
     TRY(loaded_open(&l, model, o->data.tokenizer, o->data.image_size, o->eval.device,
                     o->eval.threads));
-    const bool images = l.model.sample.kind != SAMPLE_TOKENS;
-    enum sotto_status st = data_refuse(&o->data, images);
-    if (st == SOTTO_OK && images)
-        st = refuse_text(&o->eval);
-    if (st == SOTTO_OK && images)
-        st = refuse_changes(&o->data);
-    if (st == SOTTO_OK && images)
+    const struct sample_kind *kind = model_config_kind(&l.model.config);
+    enum sotto_status st = data_refuse(&o->data, kind);
+    if (st == SOTTO_OK && !kind->sequences)
         st = on_images(&l, o, model);
     else if (st == SOTTO_OK && data)
         st = on_data(&l, o, model);

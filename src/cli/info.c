@@ -93,10 +93,10 @@ static enum sotto_status complete(struct model_config *m, const struct info_conf
 /* Sizes of [model], which only language models have. */
 static void print_sizes(const struct model_config *m)
 {
-    if (model_config_image((struct model_config *)m)) /* only read */
-        printf("  %6s %6s %6s %7s", "-", "-", "-", "-");
-    else
+    if (model_config_kind(m)->sequences)
         printf("  %6d %6d %6d %7d", m->layers, m->width, m->heads, m->vocab);
+    else
+        printf("  %6s %6s %6s %7s", "-", "-", "-", "-");
 }
 
 static enum sotto_status print_presets(const struct info_config *c)
@@ -129,7 +129,7 @@ static enum sotto_status print_memory(const struct model *model, const struct in
         (struct estimate_what){.e = e, .slots = 1, .recompute = c->recompute, .evaluates = true},
         &m));
     const double rest = m.activations + m.scratch + 4 * n;
-    if (model->sample.kind == SAMPLE_TOKENS)
+    if (model_config_kind(&model->config)->sequences)
         printf("\nmemory of one worker with adamw, %d x %d tokens a micro-batch, MB:\n", c->batch,
                t);
     else
@@ -229,7 +229,7 @@ static enum sotto_status print_model(const char *name, const struct info_config 
 {
     struct model_config m = {0};
     struct model model;
-    char path[FILE_PATH_ROOM];
+    char path[FILE_PATH_ROOM], why[64];
     TRY(file_join(path, name, "config.json"));
     if (file_exists(path)) {
         TRY(weights_config(&m, name));
@@ -238,10 +238,9 @@ static enum sotto_status print_model(const char *name, const struct info_config 
         TRY(fail_in(model_config_resolve(&m), "%s is neither a model folder nor a preset: ", name));
         TRY(complete(&m, c));
     }
-    if (model_config_image(&m))
-        TRY(refuse(c, of_text, "the model reads images"));
-    else
-        TRY(refuse(c, of_images, "the model reads text"));
+    const struct sample_kind *kind = model_config_kind(&m);
+    snprintf(why, sizeof why, "the model reads %s", kind->noun);
+    TRY(refuse(c, kind->sequences ? of_images : of_text, why));
     TRY(model_init(&model, &m, stages(c), 1));
     describe(name, &model, &m);
     enum sotto_status st = print_memory(&model, c);

@@ -12,6 +12,12 @@
 
 static void print_images(const struct run *run)
 {
+    const struct model *m = &run->model;
+    printf("model: %s over images of %d x %d x %d: %.2f million parameters\n",
+           archs[m->config.arch]->name, m->sample.dims[0], m->sample.dims[1], m->sample.dims[2],
+           (double)run->table->parameters / 1e6);
+    if (!run->train)
+        return;
     const struct image_set *set = images_set(run->train);
     const struct image_norm *norm = images_norm(run->train);
     char mean[OPTION_ROOM], std[OPTION_ROOM];
@@ -22,6 +28,20 @@ static void print_images(const struct run *run)
            (long long)loader_tokens(run->train), set->classes, set->n_sources,
            set->n_sources == 1 ? "" : "s", mean, std, run->config.train.batch,
            run->config.strategy.accumulate);
+}
+
+static void print_text(const struct run *run)
+{
+    const struct model_config *m = &run->model.config;
+    const struct train_config *t = &run->config.train;
+    const struct loader *data = run->train;
+    printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
+           m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
+    if (data)
+        printf("data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and "
+               "worker\n",
+               (long long)loader_tokens(data), data->sources, data->sources == 1 ? "" : "s",
+               t->batch, t->seq, run->config.strategy.accumulate);
 }
 
 /* Threads that take turns. */
@@ -36,28 +56,16 @@ static void print_crowd(const struct cluster *c)
 
 static void print_header(const struct run *run)
 {
-    const struct model_config *m = &run->model.config;
     const struct train_config *t = &run->config.train;
     const int groups = run->config.strategy.groups;
     char method[OPTION_ROOM], cluster[CLUSTER_ROOM], device[RUN_DEVICE_ROOM];
     if (t->oracle == ORACLE_NULL)
         printf("null oracle: %.2f million parameters in %d stages\n",
                (double)run->table->parameters / 1e6, run->table->n_stage);
-    else if (run_has_images(run))
-        printf("model: %s over images of %d x %d x %d: %.2f million parameters\n",
-               archs[m->arch]->name, run->model.sample.dims[0], run->model.sample.dims[1],
-               run->model.sample.dims[2], (double)run->table->parameters / 1e6);
+    else if (run_kind(run)->sequences)
+        print_text(run);
     else
-        printf("model: %d layers, width %d, %d heads, vocabulary %d: %.2f million parameters\n",
-               m->layers, m->width, m->heads, m->vocab, (double)run->table->parameters / 1e6);
-    if (run->train && run_has_images(run))
         print_images(run);
-    else if (run->train)
-        printf(
-            "data: %lld tokens in %d source%s; %d x %d tokens a micro-batch, %d a step and worker\n",
-            (long long)loader_tokens(run->train), loader_sources(run->train),
-            loader_sources(run->train) == 1 ? "" : "s", t->batch, t->seq,
-            run->config.strategy.accumulate);
     run_describe_device(run, device);
     if (t->oracle != ORACLE_NULL)
         printf("device: %s\n", device);
@@ -131,6 +139,7 @@ static void print_options(const struct run *run)
 static int64_t print_length(const struct run *run)
 {
     const struct train_config *t = &run->config.train;
+    const struct sample_kind *kind = run_kind(run);
     const bool elastic = strategy_elastic(&run->config.strategy);
     const int64_t samples = (int64_t)run->cluster.size * run->config.strategy.accumulate * t->batch;
     const int64_t rounds = budget_rounds(t, &(struct budget_spent){0}, samples);
@@ -138,8 +147,8 @@ static int64_t print_length(const struct run *run)
     if (rounds < BUDGET_UNKNOWN)
         printf("%s%lld rounds, each of %s%lld %s", elastic && t->steps < 0 ? "about " : "",
                (long long)rounds, elastic ? "at least " : "", (long long)samples,
-               run_has_images(run) ? "images" : "samples");
-    if (rounds < BUDGET_UNKNOWN && !run_has_images(run))
+               kind->sequences ? "samples" : kind->unit);
+    if (rounds < BUDGET_UNKNOWN && kind->sequences)
         printf(" (%lld tokens)", (long long)(samples * t->seq));
     if (t->seconds > 0)
         printf("%s%g s", rounds < BUDGET_UNKNOWN ? ", at most " : "", t->seconds);

@@ -84,7 +84,7 @@ void progress_step(struct progress *p, const struct run_step *s, const char *bef
         fprintf(p->out, "/%lld (%.0f%%)", (long long)s->steps,
                 100.0 * (double)s->step / (double)s->steps);
     fprintf(p->out, "  loss %.4f  lr %.3g  %.0f %s/s%s", s->round.loss, s->lr, s->tokens_per_s,
-            run_has_images(s->trainer->run) ? "images" : "tokens", exposed);
+            run_kind(s->trainer->run)->unit, exposed);
     if (s->steps < BUDGET_UNKNOWN) {
         clock_text(s->eta, left);
         fprintf(p->out, "  %s left", left);
@@ -104,12 +104,12 @@ static void evaluated(void *arg, int64_t at, const struct evaluation *e)
     const double share = 100.0 / (double)e->targets;
     progress_end(p);
     fprintf(p->out, "step %lld: held-out loss %.4f, ", (long long)at, e->loss);
-    if (e->images)
-        fprintf(p->out, "top-1 %.2f%%, top-5 %.2f%% of %lld images\n", share * (double)e->hits,
-                share * (double)e->near, (long long)e->targets);
-    else
+    if (sample_kinds[e->content].sequences)
         fprintf(p->out, "perplexity %.2f, accuracy %.1f%% over %lld tokens\n", exp(e->loss),
                 share * (double)e->hits, (long long)e->targets);
+    else
+        fprintf(p->out, "top-1 %.2f%%, top-5 %.2f%% of %lld images\n", share * (double)e->hits,
+                share * (double)e->near, (long long)e->targets);
     fflush(p->out);
 }
 

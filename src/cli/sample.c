@@ -124,7 +124,7 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     enum sotto_status st =
         loaded_open(&l, n_words ? words[0] : c->model, c->tokenizer, 0, c->device, c->threads);
     const bool open = st == SOTTO_OK;
-    if (open && l.model.sample.kind != SAMPLE_TOKENS)
+    if (open && !model_config_kind(&l.model.config)->sequences)
         st = fail(SOTTO_EINVAL, "%s holds a model of images: there is no text to draw from it",
                   n_words ? words[0] : c->model);
     else if (open && !l.tokenizer)

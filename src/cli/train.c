@@ -96,7 +96,7 @@ static void print_report(const struct run *run)
     }
     print_memory(run->cluster.size > 1 ? "the largest worker" : "the worker", r.memory,
                  r.memory_total);
-    if (run_has_images(run))
+    if (!run_kind(run)->sequences)
         printf("%lld images in %.2f s: %.1f images/s\n", (long long)s->samples, s->seconds,
                (double)s->samples * rate);
     else

@@ -57,23 +57,25 @@ static const struct option options[] = {
     OPTION_TEXT(struct data_config, std, "", "the same for what they are divided by"),
 };
 
-/* Keys that have no meaning for the other kind. */
-static const char *const of_text[] = {"tokenizer", "vocab",        "text_key", "cache",
-                                      "stories",   "stories_seed", NULL};
-static const char *const of_images[] = {"image_size", "resize", "crop", "flip",
-                                        "mean",       "std",    NULL};
+/* Keys that have no meaning for samples of another content. */
+static const char *const only_for[][8] = {
+    [SAMPLE_TOKENS] = {"tokenizer", "vocab", "text_key", "cache", "stories", "stories_seed"},
+    [SAMPLE_FLOATS] = {"image_size", "resize", "crop", "flip", "mean", "std"},
+};
 
-enum sotto_status data_refuse(const struct data_config *c, bool images)
+enum sotto_status data_refuse(const struct data_config *c, const struct sample_kind *kind)
 {
-    for (const char *const *key = images ? of_text : of_images; *key; key++)
+    const enum sample_content other =
+        kind == &sample_kinds[SAMPLE_TOKENS] ? SAMPLE_FLOATS : SAMPLE_TOKENS;
+    for (const char *const *key = only_for[other]; *key; key++)
         for (size_t i = 0; i < sizeof options / sizeof *options; i++)
             if (strcmp(options[i].key, *key) == 0 && !option_is_default(&options[i], c))
                 return fail(SOTTO_EINVAL,
                             "data.%s has no effect: it is for %s, and the model reads %s", *key,
-                            images ? "text" : "images", images ? "images" : "text");
-    if (c->format != DATA_AUTO && data_format_is_images(c->format) != images)
+                            sample_kinds[other].noun, kind->noun);
+    if (c->format != DATA_AUTO && data_format_content(c->format) == other)
         return fail(SOTTO_EINVAL, "data.format = %s, but the model reads %s", formats[c->format],
-                    images ? "images" : "text");
+                    kind->noun);
     return SOTTO_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/option/option.h"
+#include "tensor/batch.h"
 
 enum data_format {
     DATA_AUTO,
@@ -13,14 +14,14 @@ enum data_format {
     DATA_TOKENS,
     DATA_RAW16,
     DATA_STORIES,
-    DATA_CIFAR10, /* from here on: images */
+    DATA_CIFAR10, /* this format and the following hold images */
     DATA_CIFAR100,
     DATA_IDX,
     DATA_IMAGES
 };
-static inline bool data_format_is_images(int format)
+static inline enum sample_content data_format_content(int format)
 {
-    return format >= DATA_CIFAR10 && format <= DATA_IMAGES;
+    return format >= DATA_CIFAR10 && format <= DATA_IMAGES ? SAMPLE_FLOATS : SAMPLE_TOKENS;
 }
 enum data_resize { DATA_RESIZE_AUTO, DATA_CROP, DATA_STRETCH };
 enum data_sharding { DATA_IID, DATA_BY_SOURCE };
@@ -50,8 +51,8 @@ struct data_config {              /* [data] */
 struct option_section data_section(struct data_config *config);
 void data_defaults(struct data_config *config);
 
-/* Refuses keys that are set and are for the other kind of data. */
-enum sotto_status data_refuse(const struct data_config *config, bool images);
+/* Refuses keys that the user set and that have no meaning for samples of this kind. */
+enum sotto_status data_refuse(const struct data_config *config, const struct sample_kind *kind);
 
 /* Whether holdout is another than the default, which may have nothing to hold out from. */
 bool data_says_holdout(const struct data_config *config);

@@ -21,7 +21,10 @@ struct loader_place {
 /* Read-only once open: shared by all workers of a process. Members embed it first. */
 struct loader {
     const struct loader_ops *ops;
-    struct sample sample; /* what it fills batches with; all 0: tokens */
+    struct sample sample; /* of its batches; all 0: tokens                          */
+    int sources;          /* of the split                                           */
+    bool instructs;       /* instruction data, not running text                     */
+    int64_t vocab;        /* largest token that may occur, plus 1; 0: no tokens     */
 };
 
 struct loader_ops {
@@ -52,11 +55,6 @@ static inline void loader_close(struct loader *loader)
 /* The tokenizer that `config` asks for: read, or trained on its training data (at most 64 MB of
  * it). NULL with SOTTO_OK when the data are token files and none is named. */
 enum sotto_status loader_tokenizer(struct tokenizer **out, const struct data_config *config);
-
-/* Of tokens: largest id + 1 that may occur, and sources. */
-int64_t loader_vocab(const struct loader *loader);
-int loader_sources(const struct loader *loader);
-bool loader_instructs(const struct loader *loader); /* instruction data, not running text */
 
 /* Tokens in all, or images. */
 static inline int64_t loader_tokens(const struct loader *loader)

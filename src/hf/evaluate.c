@@ -1,5 +1,6 @@
 #include "hf/evaluate.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -18,7 +19,7 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
                            struct evaluation_range range, struct evaluation *out)
 {
     const int rows = range.rows, t = range.t;
-    *out = (struct evaluation){.images = model->sample.kind != SAMPLE_TOKENS};
+    *out = (struct evaluation){.content = model->sample.content};
     const int64_t n = loader_batches(loader, rows, t);
     const int64_t want = range.batches > 0 && range.batches < n ? range.batches : n;
     struct tape tape;
@@ -53,6 +54,11 @@ enum sotto_status evaluate(const struct model *model, struct device *dev, struct
     batch_free(&batch);
     out->loss = out->targets ? loss / (double)out->targets : 0;
     return st;
+}
+
+double evaluation_score(const struct evaluation *e)
+{
+    return sample_kinds[e->content].sequences ? exp(e->loss) : (double)e->near / (double)e->targets;
 }
 
 enum sotto_status evaluation_check(const struct evaluation *e)

@@ -8,10 +8,13 @@
 struct evaluation {
     double loss; /* mean over targets; perplexity = exp(loss) */
     int64_t targets;
-    int64_t hits; /* targets that were the most likely token or class   */
-    int64_t near; /* ... and those that were among the likeliest five   */
-    bool images;  /* targets are classes of images, not tokens          */
+    int64_t hits; /* targets that were the most likely token or class */
+    int64_t near; /* targets that were among the five most likely     */
+    enum sample_content content;
 };
+
+/* The figure that the kind of the samples names `score`: perplexity, or the share of `near`. */
+double evaluation_score(const struct evaluation *e);
 
 /* Which micro-batches of `rows` x `t`, in order: up to `batches` of them (0: all), evenly spread
  * over the data, and of these every `parts`-th from `part` on, so that several workers can share

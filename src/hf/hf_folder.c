@@ -262,7 +262,7 @@ static enum sotto_status write_config(const struct hf_folder *f, const struct mo
         json = json_deep_copy(f->config);
     } else {
         TRY(model_config_to_json(&model->config, &json));
-        if (model->sample.kind == SAMPLE_TOKENS) {
+        if (model_config_kind(&model->config)->sequences) {
             json_object_set_new(json, "bos_token_id", id_or_null(f->begin));
             json_object_set_new(json, "eos_token_id", id_or_null(f->end));
             json_object_set_new(json, "pad_token_id", json_null());

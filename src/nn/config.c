@@ -92,6 +92,12 @@ struct image_sizes *model_config_image(struct model_config *c)
     return arch && arch->image ? arch->image(c) : NULL;
 }
 
+const struct sample_kind *model_config_kind(const struct model_config *c)
+{
+    const struct arch *arch = archs[c->arch];
+    return &sample_kinds[arch && arch->image ? SAMPLE_FLOATS : SAMPLE_TOKENS];
+}
+
 bool model_config_is_open(const struct model_config *c)
 {
     const struct image_sizes *s = model_config_image((struct model_config *)c); /* only read */

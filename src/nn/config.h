@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/option/option.h"
 #include "nn/arch/arch.h"
+#include "tensor/batch.h"
 
 enum { ARCH_ROOM = 1024 }; /* bytes of their own configurations */
 enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
@@ -50,7 +51,10 @@ int model_config_arch(const struct model_config *config);
  */
 enum sotto_status model_config_resolve(struct model_config *config);
 
-/* Where a model over images has their sizes; NULL: it is a language model. */
+/* The kind of the model's samples: images if it has sizes of images. */
+const struct sample_kind *model_config_kind(const struct model_config *config);
+
+/* The sizes of the images of a model over images, in its own configuration; NULL: it reads text. */
 struct image_sizes *model_config_image(struct model_config *config);
 
 /* Takes what such a model leaves open from the data, which it must suit. */

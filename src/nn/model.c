@@ -148,7 +148,7 @@ void model_stage_needs(const struct model *m, int k, bool *needs)
 
 struct extent model_extent(const struct model *m, int rows, int t, enum dtype type)
 {
-    const bool tokens = m->sample.kind == SAMPLE_TOKENS;
+    const bool tokens = m->sample.content == SAMPLE_TOKENS;
     return (struct extent){rows, tokens ? t : m->sample.positions, type, false};
 }
 

@@ -70,7 +70,7 @@ enum sotto_status tape_init(struct tape *tape, const struct model *model, struct
     *tape = (struct tape){
         .model = model, .dev = dev, .pool = pool, .most = most, .recompute = recompute};
     const struct sample *sample = &model->sample;
-    if (sample->kind != SAMPLE_TOKENS) /* as the model cuts it */
+    if (sample->content != SAMPLE_TOKENS) /* as the model cuts it */
         tape->most.t = sample->positions;
     const size_t input = (size_t)most.rows * sample_count(sample, most.t);
     const size_t targets = (size_t)most.rows * (size_t)sample_targets(sample, most.t);
@@ -141,11 +141,11 @@ static enum sotto_status check_tokens(const struct tape *tape, const struct batc
 static enum sotto_status check_batch(const struct tape *tape, const struct batch *batch)
 {
     const struct sample *want = &tape->model->sample, *have = &batch->sample;
-    if (have->kind != want->kind)
+    if (have->content != want->content)
         return fail(SOTTO_EINVAL, "the model is computed from %s, the batch has %s",
-                    want->kind == SAMPLE_TOKENS ? "tokens" : "numbers",
-                    have->kind == SAMPLE_TOKENS ? "tokens" : "numbers");
-    if (want->kind == SAMPLE_TOKENS)
+                    want->content == SAMPLE_TOKENS ? "tokens" : "numbers",
+                    have->content == SAMPLE_TOKENS ? "tokens" : "numbers");
+    if (want->content == SAMPLE_TOKENS)
         return check_tokens(tape, batch);
     for (int d = 0; d < SAMPLE_DIMS; d++)
         if (have->dims[d] != want->dims[d])
@@ -161,7 +161,7 @@ static enum sotto_status check_batch(const struct tape *tape, const struct batch
 enum sotto_status tape_begin(struct tape *tape, const struct batch *batch, enum tape_mode mode,
                              float scale)
 {
-    const bool tokens = tape->model->sample.kind == SAMPLE_TOKENS;
+    const bool tokens = tape->model->sample.content == SAMPLE_TOKENS;
     assert(mode != TAPE_TRAIN || scale != 0);
     TRY(check_batch(tape, batch));
     drop_all(tape);

@@ -46,7 +46,7 @@ static void values_and_labels(void **state)
     struct loader *train = open_images(cifar_folder(), DATA_TRAIN), *valid;
     struct batch b;
     assert_int_equal(loader_tokens(train), 53);
-    assert_int_equal(train->sample.kind, SAMPLE_FLOATS);
+    assert_int_equal(train->sample.content, SAMPLE_FLOATS);
     assert_int_equal(train->sample.dims[0] * train->sample.dims[1] * train->sample.dims[2], 3072);
     assert_int_equal(images_set(train)->classes, 10);
     assert_ok(batch_init_of(&b, &train->sample, 8, 1));

@@ -168,7 +168,7 @@ static void batches_are_padded_to_their_longest(void **state)
     assert_memory_equal(batch.tokens, tokens, sizeof tokens);
     assert_memory_equal(batch.targets, targets, sizeof targets);
     assert_int_equal(loader_tokens(loader), 4 + 7);
-    assert_int_equal(loader_vocab(loader), 257);
+    assert_int_equal(loader->vocab, 257);
     batch_free(&batch);
     free(ids.data);
     loader_close(loader);

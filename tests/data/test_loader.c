@@ -253,8 +253,8 @@ static void train_and_valid_do_not_overlap(void **state)
     }
     assert_int_equal(loader_tokens(train), 900);
     assert_int_equal(loader_tokens(valid), 100);
-    assert_int_equal(loader_vocab(train), 1000);
-    assert_int_equal(loader_sources(train), 2);
+    assert_int_equal(train->vocab, 1000);
+    assert_int_equal(train->sources, 2);
     assert_true(in_train[20] && in_train[539] && in_train[600] && in_valid[540 + 7] &&
                 in_valid[990]);
     loader_close(train);

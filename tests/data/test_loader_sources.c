@@ -48,7 +48,7 @@ static void expect(const struct data_config *config, const char *want)
     struct loader *loader = open_loader(config, DATA_TRAIN, tokenizer);
     read_all(loader, got);
     assert_string_equal(got, want);
-    assert_int_equal(loader_vocab(loader), 257);
+    assert_int_equal(loader->vocab, 257);
     loader_close(loader);
 }
 
@@ -100,7 +100,7 @@ static void folders_are_their_files(void **state)
     config.holdout = 0;
     expect(&config, "one~two~three~four~");
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
-    assert_int_equal(loader_sources(loader), 4);
+    assert_int_equal(loader->sources, 4);
     loader_close(loader);
 }
 
@@ -126,7 +126,7 @@ static void holdout_begins_with_a_document(void **state)
     assert_int_equal(loader_open_rest(&rest, loader), SOTTO_OK);
     read_all(rest, got);
     assert_string_equal(got, "ccccccc~ddd~");
-    assert_int_equal(loader_vocab(rest), loader_vocab(loader));
+    assert_int_equal(rest->vocab, loader->vocab);
     loader_close(rest);
     read_all(loader, got); /* and is not the rest's to free */
     assert_string_equal(got, "aaaaaaaaa~bbbbbbb~");
@@ -184,7 +184,7 @@ static void cache_is_keyed_by_what_matters(void **state)
     struct tokenizer *other;
     assert_int_equal(tokenizer_train(&other, &how, &text, &size, 1), SOTTO_OK);
     struct loader *loader = open_loader(&config, DATA_TRAIN, other);
-    assert_int_equal(loader_vocab(loader), tokenizer_vocab_size(other));
+    assert_int_equal(loader->vocab, tokenizer_vocab_size(other));
     assert_int_equal(count_files("cache/deep"), 3);
     loader_close(loader);
     tokenizer_close(other);
@@ -310,7 +310,7 @@ static void mixed_sources_and_vocabularies(void **state)
     struct data_config config = config_for(both);
     config.holdout = 0;
     struct loader *loader = open_loader(&config, DATA_TRAIN, tokenizer);
-    assert_int_equal(loader_vocab(loader), 6000);
+    assert_int_equal(loader->vocab, 6000);
     assert_int_equal(loader_tokens(loader), 55);
     loader_close(loader);
     const uint8_t raw[] = {1, 0, 255, 1, 3, 0, 4, 0}; /* largest id 511 */
@@ -318,7 +318,7 @@ static void mixed_sources_and_vocabularies(void **state)
     config.holdout = 0;
     config.format = DATA_RAW16;
     loader = open_loader(&config, DATA_TRAIN, NULL);
-    assert_int_equal(loader_vocab(loader), 512);
+    assert_int_equal(loader->vocab, 512);
     loader_close(loader);
 }
 
@@ -484,13 +484,13 @@ static void stories_are_sources(void **state)
     config.stories = 20;
     config.sharding = DATA_BY_SOURCE;
     struct loader *train = open_loader(&config, DATA_TRAIN, tokenizer);
-    assert_int_equal(loader_sources(train), 5);
+    assert_int_equal(train->sources, 5);
     assert_int_equal(loader_check(train, 5, 256), SOTTO_OK);
     strcpy(config.train, "stories");
     strcpy(config.valid, "stories");
     struct loader *mixed = open_loader(&config, DATA_TRAIN, tokenizer);
     struct loader *valid = open_loader(&config, DATA_VALID, tokenizer);
-    assert_int_equal(loader_sources(mixed), 1);
+    assert_int_equal(mixed->sources, 1);
     assert_true(loader_tokens(mixed) > loader_tokens(valid));
     struct batch a, b; /* the first document of one is not that of the other */
     assert_int_equal(batch_init(&a, 1, 100), SOTTO_OK);

@@ -108,7 +108,7 @@ static void as_data(const char *path)
     config.holdout = 0.25;
     if (loader_open(&loader, &config, DATA_TRAIN, tokenizer()) != SOTTO_OK)
         return;
-    const int64_t vocab = loader_vocab(loader);
+    const int64_t vocab = loader->vocab;
     if (vocab <= 1 << 20 && loader_check(loader, 1, T) == SOTTO_OK) {
         must(batch_init(&batch, ROWS, T));
         int64_t n = loader_batches(loader, ROWS, T);

@@ -217,7 +217,7 @@ static inline enum sotto_status mlp_build(struct model *m)
     head->vocab = c->classes;
     head->norm = (struct norm_part){NORM_LAYER, model_ones(m, c->hidden, "norm.weight"), -1, 1e-5f};
     head->w = model_matrix(m, 0.3, c->classes, c->hidden, "head.weight");
-    m->sample = (struct sample){.kind = SAMPLE_FLOATS,
+    m->sample = (struct sample){.content = SAMPLE_FLOATS,
                                 .dims = {c->height, c->width, c->channels},
                                 .targets = 1,
                                 .positions = 1};

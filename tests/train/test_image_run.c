@@ -49,7 +49,7 @@ static void trains(void **state)
     const struct run_result r =
         train("many", (const char *[]){"train.steps=60", "train.eval_every=30", NULL});
     assert_int_equal(r.evaluation.targets, TEST);
-    assert_true(r.evaluation.images && r.samples == 240 && r.tokens == 240);
+    assert_true(r.evaluation.content == SAMPLE_FLOATS && r.samples == 240 && r.tokens == 240);
     assert_true(r.evaluation.loss < 0.5 * first.evaluation.loss);
     assert_true(r.evaluation.hits >= TEST - 1 && r.evaluation.near == TEST); /* of four classes */
     struct loaded l;

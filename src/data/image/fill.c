@@ -11,11 +11,6 @@ const struct images *images_of(const struct loader *loader)
     return (const struct images *)loader;
 }
 
-bool loader_has_images(const struct loader *loader)
-{
-    return loader->ops == &images_ops;
-}
-
 const struct image_set *images_set(const struct loader *loader)
 {
     return &images_of(loader)->set;
@@ -91,7 +86,7 @@ static void put(const struct images *l, struct batch *batch, int row, int64_t at
 
 static void begin_batch(const struct images *l, struct batch *batch, int rows)
 {
-    assert(rows > 0 && rows <= batch->room && batch->sample.kind == SAMPLE_FLOATS);
+    assert(rows > 0 && rows <= batch->room && batch->sample.content == SAMPLE_FLOATS);
     batch->sample = l->base.sample;
     batch->rows = rows;
     batch->t = 1;

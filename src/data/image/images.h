@@ -42,7 +42,6 @@ enum sotto_status images_open(struct loader **out, const struct data_config *con
 enum sotto_status images_open_valid(struct loader **out, const struct loader *train,
                                     const struct data_config *config);
 
-bool loader_has_images(const struct loader *loader);
 const struct image_set *images_set(const struct loader *loader);
 const struct image_norm *images_norm(const struct loader *loader);
 

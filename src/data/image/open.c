@@ -29,6 +29,7 @@ static enum sotto_status cut(struct images *l, enum data_split split)
                         l->set.source[s], (long long)(last - first), l->held_out);
         l->before[s + 1] = l->before[s] + l->end[s] - l->begin[s];
     }
+    l->base.sources = n;
     return SOTTO_OK;
 }
 
@@ -103,7 +104,7 @@ static enum sotto_status set_norm(struct images *l, const struct image_norm *nor
     l->norm = *norm;
     for (int c = 0; c < l->set.channels; c++)
         norm_table(norm, c, l->value[c]);
-    l->base.sample = (struct sample){.kind = SAMPLE_FLOATS,
+    l->base.sample = (struct sample){.content = SAMPLE_FLOATS,
                                      .dims = {l->set.height, l->set.width, l->set.channels},
                                      .targets = 1,
                                      .positions = 1};
@@ -267,7 +268,9 @@ enum data_format images_recognise(const struct data_config *config)
     const char *words = config->train;
     char word[FILE_PATH_ROOM];
     if (config->format != DATA_AUTO)
-        return data_format_is_images(config->format) ? (enum data_format)config->format : DATA_AUTO;
+        return data_format_content(config->format) == SAMPLE_FLOATS
+                   ? (enum data_format)config->format
+                   : DATA_AUTO;
     if (data_word(&words, word) != SOTTO_OK || !*word)
         return DATA_AUTO;
     return image_format_of(word);

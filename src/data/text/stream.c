@@ -24,9 +24,10 @@ static enum sotto_status make_room(struct stream *loader, int n)
 
 static void count_source(struct stream *loader)
 {
-    const struct source *source = &loader->sources[loader->count];
-    loader->before[loader->count + 1] = loader->before[loader->count] + source->end - source->begin;
-    loader->count++;
+    const struct source *source = &loader->sources[loader->base.sources];
+    loader->before[loader->base.sources + 1] =
+        loader->before[loader->base.sources] + source->end - source->begin;
+    loader->base.sources++;
 }
 
 static enum sotto_status open_sources(struct stream *loader, const struct source_spec *specs, int n,
@@ -36,15 +37,15 @@ static enum sotto_status open_sources(struct stream *loader, const struct source
     TRY(make_room(loader, n));
     for (int i = 0; i < n; i++) {
         struct source *source = &loader->sources[i];
-        if ((specs[i].format == DATA_INSTRUCT) != loader->instruct)
+        if ((specs[i].format == DATA_INSTRUCT) != loader->base.instructs)
             return fail(SOTTO_EINVAL,
                         "%s and %s do not mix: one has instructions, the other running text",
                         specs[0].path, specs[i].path);
         TRY(source_open(source, &specs[i], loader->holdout, split, config->cache, tokenizer));
         count_source(loader);
         int64_t vocab = is_text(&specs[i]) ? tokenizer_vocab_size(tokenizer) : source->tokens.vocab;
-        if (vocab > loader->vocab)
-            loader->vocab = vocab;
+        if (vocab > loader->base.vocab)
+            loader->base.vocab = vocab;
     }
     return SOTTO_OK;
 }
@@ -68,7 +69,7 @@ enum sotto_status loader_open(struct loader **out, const struct data_config *con
     }
     loader->base.ops = &stream_ops;
     loader->holdout = holdout;
-    loader->instruct = specs[0].format == DATA_INSTRUCT;
+    loader->base.instructs = specs[0].format == DATA_INSTRUCT;
     loader->sharding = (enum data_sharding)config->sharding;
     if (tokenizer && tokenizer_end(tokenizer) >= 0)
         loader->pad = tokenizer_end(tokenizer);
@@ -91,9 +92,9 @@ enum sotto_status loader_open_rest(struct loader **out, const struct loader *fro
     if (!loader)
         return fail(SOTTO_ENOMEM, "no memory for a loader");
     *loader = *train;
-    loader->count = 0;
-    TRY_DONE(make_room(loader, train->count));
-    for (int i = 0; i < train->count; i++) {
+    loader->base.sources = 0;
+    TRY_DONE(make_room(loader, train->base.sources));
+    for (int i = 0; i < train->base.sources; i++) {
         TRY_DONE(source_borrow_rest(&loader->sources[i], &train->sources[i], train->holdout));
         count_source(loader);
     }
@@ -109,23 +110,18 @@ void stream_close(struct loader *base)
     struct stream *loader = (struct stream *)base;
     if (!loader)
         return;
-    for (int i = 0; i < loader->count; i++)
+    for (int i = 0; i < loader->base.sources; i++)
         source_close(&loader->sources[i]);
     free(loader->sources);
     free(loader->before);
     free(loader);
 }
 
-int64_t loader_vocab(const struct loader *loader)
-{
-    return stream_of(loader)->vocab;
-}
-
 int64_t stream_tokens(const struct loader *base)
 {
     const struct stream *loader = stream_of(base);
     int64_t sum = 0;
-    for (int i = 0; i < loader->count; i++) {
+    for (int i = 0; i < loader->base.sources; i++) {
         const struct source *s = &loader->sources[i];
         sum += s->instruct ? s->examples.start[s->end] - s->examples.start[s->begin]
                            : s->end - s->begin;
@@ -133,21 +129,13 @@ int64_t stream_tokens(const struct loader *base)
     return sum;
 }
 
-int loader_sources(const struct loader *loader)
-{
-    return stream_of(loader)->count;
-}
-
-bool loader_instructs(const struct loader *loader)
-{
-    return stream_of(loader)->instruct;
-}
-
 struct loader_cuts loader_cuts(const struct loader *base, int t)
 {
-    const struct stream *loader = stream_of(base);
     struct loader_cuts sum = {0};
-    for (int s = 0; s < loader->count && loader->instruct; s++)
+    if (!base->instructs)
+        return sum;
+    const struct stream *loader = stream_of(base);
+    for (int s = 0; s < loader->base.sources; s++)
         for (int64_t i = loader->sources[s].begin; i < loader->sources[s].end; i++) {
             struct instruct_cut cut = instruct_cut(&loader->sources[s].examples, i, t);
             sum.examples++;
@@ -196,7 +184,7 @@ void loader_warn_turn(const struct loader *loader, const struct tokenizer *token
 {
     char *end;
     size_t size;
-    if (!tokenizer || !loader_instructs(loader) || !tokenizer_turn_guessed(tokenizer))
+    if (!tokenizer || !loader->instructs || !tokenizer_turn_guessed(tokenizer))
         return;
     const int id = tokenizer_turn_end(tokenizer);
     if (id < 0 || tokenizer_decode(tokenizer, &id, 1, &end, &size) != SOTTO_OK) {

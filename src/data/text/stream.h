@@ -10,13 +10,10 @@
 struct stream {
     struct loader base;
     struct source *sources;
-    int count;
-    int64_t *before; /* (count + 1): tokens, or examples, of the split in the sources before */
-    bool instruct;
+    int64_t *before; /* (sources + 1): tokens, or examples, of the split in earlier sources */
     enum data_sharding sharding;
     double holdout; /* 0: all of the sources is in the split */
-    int64_t vocab;
-    int pad; /* the token of padded positions */
+    int pad;        /* the token of padded positions */
 };
 
 extern const struct loader_ops stream_ops;

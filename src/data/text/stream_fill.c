@@ -11,7 +11,7 @@
 
 static struct share reads(const struct stream *loader, int rank, int size)
 {
-    return share_of(loader->sharding, loader->count, rank, size);
+    return share_of(loader->sharding, loader->base.sources, rank, size);
 }
 
 static int64_t share_count(const struct stream *loader, struct share s)
@@ -50,7 +50,7 @@ static enum sotto_status too_short(const struct stream *loader, struct share s, 
 
 static enum sotto_status check_share(const struct stream *loader, struct share s, int t)
 {
-    if (!loader->instruct && share_count(loader, s) <= t)
+    if (!loader->base.instructs && share_count(loader, s) <= t)
         return too_short(loader, s, t);
     return SOTTO_OK;
 }
@@ -66,7 +66,7 @@ static enum sotto_status stream_check(const struct loader *base, int size, int t
 /* The source that holds element `at` of the whole stream. */
 static int source_at(const struct stream *loader, int64_t at)
 {
-    int low = 0, high = loader->count;
+    int low = 0, high = loader->base.sources;
     while (high - low > 1) {
         int middle = (low + high) / 2;
         if (loader->before[middle] <= at)
@@ -144,10 +144,10 @@ static int64_t place_of(const struct stream *loader, const struct order *o, int 
     const int64_t base = loader->before[o->share.first], count = share_count(loader, o->share);
     const int64_t g = o->g + row;
     if (!o->shuffled)
-        return base + g * (loader->instruct ? 1 : o->t);
-    const int64_t total = loader->instruct ? count : windows(count, o->t);
+        return base + g * (loader->base.instructs ? 1 : o->t);
+    const int64_t total = loader->base.instructs ? count : windows(count, o->t);
     const int64_t k = share_visit(o->share, o->seed, g, total);
-    if (loader->instruct)
+    if (loader->base.instructs)
         return base + k;
     return base + k * o->t +
            window_offset(count, o->t, o->seed, share_draw(DRAW_OFFSET, o->share, g / total));
@@ -159,7 +159,7 @@ static enum sotto_status fill(const struct stream *loader, const struct order *o
     assert(rows > 0 && o->t > 0 && (int64_t)rows * o->t <= batch->room);
     batch->rows = rows;
     batch->t = o->t;
-    if (loader->instruct) {
+    if (loader->base.instructs) {
         batch->t = 1;
         for (int row = 0; row < rows; row++) {
             int64_t i;
@@ -170,7 +170,7 @@ static enum sotto_status fill(const struct stream *loader, const struct order *o
     }
     for (int row = 0; row < rows; row++) {
         int64_t at = place_of(loader, o, row);
-        if (loader->instruct)
+        if (loader->base.instructs)
             fill_example(loader, at, o->t, batch, row);
         else
             TRY(fill_window(loader, at, batch, row));
@@ -195,8 +195,8 @@ static enum sotto_status stream_fill(const struct loader *base, struct loader_pl
 
 static int64_t sequences_in_order(const struct stream *loader, int t)
 {
-    int64_t count = loader->before[loader->count];
-    return loader->instruct ? count : (count - 1) / t;
+    int64_t count = loader->before[loader->base.sources];
+    return loader->base.instructs ? count : (count - 1) / t;
 }
 
 static int64_t stream_batches(const struct loader *base, int rows, int t)
@@ -208,7 +208,7 @@ static enum sotto_status stream_fill_in_order(const struct loader *base, int64_t
                                               int t, struct batch *batch)
 {
     const struct stream *loader = stream_of(base);
-    struct share all = {0, loader->count, 0, 1};
+    struct share all = {0, loader->base.sources, 0, 1};
     TRY(check_share(loader, all, t));
     int64_t left = sequences_in_order(loader, t) - index * rows;
     assert(index >= 0 && left > 0);

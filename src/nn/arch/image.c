@@ -104,7 +104,7 @@ void image_write(const struct image_sizes *s, json_t *json)
 
 struct sample image_sample(const struct image_sizes *s, int positions)
 {
-    return (struct sample){.kind = SAMPLE_FLOATS,
+    return (struct sample){.content = SAMPLE_FLOATS,
                            .dims = {s->height, s->width, s->channels},
                            .targets = 1,
                            .positions = positions};

@@ -39,8 +39,7 @@ static enum sotto_status visit_data(struct trainer *t, struct state_visitor *v)
     if (tokens != now && t->worker->rank == 0)
         log_warn("the training data have %lld %s, and had %lld when the checkpoint was made: "
                  "what follows is not what would have followed then",
-                 (long long)now, t->run->model.sample.kind == SAMPLE_TOKENS ? "tokens" : "images",
-                 (long long)tokens);
+                 (long long)now, run_kind(t->run)->unit, (long long)tokens);
     return SOTTO_OK;
 }
 

@@ -60,10 +60,11 @@ static void report(struct trainer *t, const struct run_step *s, const struct cos
     put(m, "train/lr", s->lr);
     if (s->round.grad_norm >= 0)
         put(m, "train/grad_norm", s->round.grad_norm);
-    if (!run_has_images(t->run))
+    const bool sequences = run_kind(t->run)->sequences;
+    if (sequences)
         put_int(m, "train/tokens", s->tokens);
     put_int(m, "train/samples", s->samples);
-    put(m, run_has_images(t->run) ? "speed/samples_per_s" : "speed/tokens_per_s", s->tokens_per_s);
+    put(m, sequences ? "speed/tokens_per_s" : "speed/samples_per_s", s->tokens_per_s);
     put(m, "speed/seconds", s->seconds);
     put(m, "time/seconds", s->slowest);
     if (s->cosine.n)
@@ -172,15 +173,14 @@ void loop_tell_evaluation(struct loop *l, int64_t step, double seconds, const st
 {
     struct run *run = l->t->run;
     struct metrics *m = &run->metrics;
+    char score[32];
     metrics_begin(m, step);
     if (seconds >= 0)
         put(m, "time/seconds", seconds);
+    snprintf(score, sizeof score, "eval/%s", run_kind(run)->score);
     put(m, "eval/loss", e->loss);
-    if (!e->images)
-        put(m, "eval/perplexity", exp(e->loss));
+    put(m, score, evaluation_score(e));
     put(m, "eval/accuracy", (double)e->hits / (double)e->targets);
-    if (e->images)
-        put(m, "eval/top5", (double)e->near / (double)e->targets);
     write_metrics(run);
     if (run->watch.evaluated)
         run->watch.evaluated(run->watch.arg, step, e);

@@ -59,7 +59,7 @@ static enum sotto_status open_train(struct run *run, const char *from)
 /* A model of text may be given images, which would be read as tokens or as no text. */
 static enum sotto_status refuse_images(const struct data_config *c)
 {
-    TRY(data_refuse(c, false));
+    TRY(data_refuse(c, &sample_kinds[SAMPLE_TOKENS]));
     if (images_recognise(c) == DATA_AUTO)
         return SOTTO_OK;
     return fail(SOTTO_EINVAL,
@@ -86,7 +86,7 @@ static enum sotto_status open_images(struct run *run, const char *from)
     const struct image_sizes *wants = model_config_image(&run->config.model);
     struct image_processor processor;
     struct class_names names = {0};
-    TRY(data_refuse(c, true));
+    TRY(data_refuse(c, &sample_kinds[SAMPLE_FLOATS]));
     TRY(processor_read(&processor, from));
     if (*from)
         TRY(class_names_open(&names, from, wants->classes));
@@ -112,9 +112,7 @@ enum sotto_status run_open_data(struct run *run, const char *from)
         return fail(SOTTO_EINVAL, "train.head has no effect: training starts from no model over "
                                   "images");
     TRY((model_config_image(&run->config.model) ? open_images : open_text)(run, from));
-    const int sources = loader_has_images(run->train) ? images_set(run->train)->n_sources
-                                                      : loader_sources(run->train),
-              workers = run->cluster.size;
+    const int sources = run->train->sources, workers = run->cluster.size;
     if (run->config.data.sharding == DATA_BY_SOURCE && sources < workers && run->cluster.leads)
         log_warn("data.sharding = source: %d workers share %d source%s, so some read the same",
                  workers, sources, sources == 1 ? "" : "s");

@@ -95,10 +95,9 @@ static enum sotto_status open_config(struct run *run, const char *from, bool res
 static enum sotto_status choose_stages(const struct run *run, int *stages)
 {
     const struct model_config *m = &run->config.model;
-    const bool images = m->arch && model_config_image((struct model_config *)m); /* only read */
     struct model chain;
     *stages = run->cluster.size > 1 ? m->layers : 1;
-    if (!images || run->cluster.size == 1)
+    if (model_config_kind(m)->sequences || run->cluster.size == 1)
         return SOTTO_OK;
     TRY(model_init(&chain, m, 1, 1));
     *stages = (chain.n_layer + 1) / 2;
@@ -141,7 +140,8 @@ static enum sotto_status open_null(struct run *run)
         if (model_config_is_open(&c->model))
             return fail(SOTTO_EINVAL,
                         "train.oracle = null needs null.parameters, or a model with %s",
-                        model_config_image(&c->model) ? "the sizes of its images" : "model.vocab");
+                        model_config_kind(&c->model)->sequences ? "model.vocab"
+                                                                : "the sizes of its images");
         TRY(model_config_check(&c->model));
     }
     if (!c->train.seq)
@@ -159,23 +159,18 @@ static enum sotto_status check_computes(const struct train_config *t)
     return SOTTO_OK;
 }
 
-/* Images have no length: each is a sample with one target. */
-static enum sotto_status check_images(const struct train_config *t)
+/* Refuses a length that samples have not got, or that is longer than the model's positions. */
+static enum sotto_status check_length(const struct train_config *t, const struct model_config *m)
 {
-    if (t->seq > 1)
-        return fail(SOTTO_EINVAL, "train.seq = %d has no effect: the model reads images", t->seq);
-    if (t->tokens)
+    const struct sample_kind *kind = model_config_kind(m);
+    if (!kind->sequences && t->seq > 1)
+        return fail(SOTTO_EINVAL, "train.seq = %d has no effect: the model reads %s", t->seq,
+                    kind->noun);
+    if (!kind->sequences && t->tokens)
         return fail(SOTTO_EINVAL,
-                    "train.tokens = %lld: the model reads images, which train.samples counts",
-                    (long long)t->tokens);
-    return SOTTO_OK;
-}
-
-static enum sotto_status check_length(const struct train_config *t, struct model_config *m)
-{
-    if (model_config_image(m))
-        return check_images(t);
-    if (t->seq > m->positions)
+                    "train.tokens = %lld: the model reads %s, which train.samples counts",
+                    (long long)t->tokens, kind->noun);
+    if (kind->sequences && t->seq > m->positions)
         return fail(SOTTO_EINVAL, "train.seq = %d is longer than the model's %d positions", t->seq,
                     m->positions);
     return SOTTO_OK;
@@ -185,13 +180,11 @@ static enum sotto_status check_length(const struct train_config *t, struct model
 static enum sotto_status check_vocab(struct run *run)
 {
     struct run_config *c = &run->config;
-    if (model_config_image(&c->model))
-        return SOTTO_OK; /* run_open_data has seen to it */
     int64_t vocab = run->tokenizer ? tokenizer_vocab_size(run->tokenizer) : 0;
-    if (loader_vocab(run->train) > vocab)
-        vocab = loader_vocab(run->train);
-    if (run->valid && loader_vocab(run->valid) > vocab)
-        vocab = loader_vocab(run->valid);
+    if (run->train->vocab > vocab)
+        vocab = run->train->vocab;
+    if (run->valid && run->valid->vocab > vocab)
+        vocab = run->valid->vocab;
     if (!c->model.vocab)
         c->model.vocab = (int)vocab;
     if (vocab > c->model.vocab)
@@ -206,14 +199,13 @@ static enum sotto_status check_vocab(struct run *run)
 static enum sotto_status open_model(struct run *run)
 {
     struct run_config *c = &run->config;
-    const bool images = model_config_image(&c->model);
     TRY(check_vocab(run));
     TRY(model_config_check(&c->model));
     if (!c->train.seq)
-        c->train.seq = images ? 1 : c->model.positions;
+        c->train.seq = model_config_kind(&c->model)->sequences ? c->model.positions : 1;
     TRY(check_length(&c->train, &c->model));
     TRY(loader_check(run->train, run->cluster.size, c->train.seq));
-    if (run->cluster.leads && !images) {
+    if (run->cluster.leads) {
         loader_warn_cuts(run->train, c->train.seq, c->model.positions);
         loader_warn_turn(run->train, run->tokenizer);
     }
@@ -294,10 +286,9 @@ static enum sotto_status open_start(struct run *run, const char *from)
     if (run->cluster.leads)
         TRY(hf_folder_open(&run->folder, &run->model, from, run->tokenizer, run->tokenizer_from,
                            run->head.anew, (enum save_dtype)run->config.train.save_dtype));
-    if (run->cluster.leads && run->model.sample.kind == SAMPLE_TOKENS && run->tokenizer &&
-        loader_instructs(run->train))
+    if (run->cluster.leads && run->tokenizer && run->train->instructs)
         TRY(hf_folder_add_end(&run->folder, tokenizer_turn_end(run->tokenizer)));
-    if (run->cluster.leads && run->model.sample.kind != SAMPLE_TOKENS) {
+    if (run->cluster.leads && !run_kind(run)->sequences) {
         TRY(run_describe_images(run, from));
         TRY(run_describe_classes(run));
     }

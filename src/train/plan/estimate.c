@@ -127,7 +127,7 @@ enum sotto_status estimate_model(const struct model *model, struct estimate_what
 {
     const int rows = what.e.rows;
     const int each = (int)sample_count(&model->sample, what.e.t);
-    const int tried = model->sample.kind == SAMPLE_TOKENS ? TOKENS_TRIED : PIXELS_TRIED;
+    const int tried = model->sample.content == SAMPLE_TOKENS ? TOKENS_TRIED : PIXELS_TRIED;
     const int most = tried / each > 2 ? tried / each / 2 * 2 : 2;
     if (rows <= most)
         return try_model(model, &what, out);
@@ -403,9 +403,9 @@ static const char *what_helps(const struct run *run, const struct estimate *e)
                    : "A smaller model, or MPI ranks on several machines with strategy = fsdp";
     if (mostly_threads(run, e))
         return "A smaller train.threads, each of which has scratch of its own";
-    return run_has_images(run)
-               ? "A smaller train.batch, or train.recompute with more train.stages"
-               : "A smaller train.batch or train.seq, or train.recompute with more train.stages";
+    return run_kind(run)->sequences
+               ? "A smaller train.batch or train.seq, or train.recompute with more train.stages"
+               : "A smaller train.batch, or train.recompute with more train.stages";
 }
 
 void estimate_choose(struct run *run, const struct available *a)

@@ -55,7 +55,7 @@ static void name_model(const struct run *run, char out[OPTION_ROOM])
     strcpy(preset.preset, m->preset);
     if (run->config.train.oracle == ORACLE_NULL)
         strcpy(out, "null oracle");
-    else if (run_has_images(run))
+    else if (!run_kind(run)->sequences)
         snprintf(out, OPTION_ROOM, "%s", archs[m->arch]->name);
     else if (*m->preset && model_config_resolve(&preset) == SOTTO_OK && has_sizes(m, &preset))
         strcpy(out, m->preset);

@@ -5,7 +5,7 @@
 
 /* What travels, in fp32 pairs. */
 struct words {
-    double step, seconds, loss, targets, hits, near, images;
+    double step, seconds, loss, targets, hits, near, content;
     double mark; /* not a letter: all of this group's that were sent so far are before it */
 };
 enum { WORDS = sizeof(struct words) / sizeof(float) };
@@ -114,7 +114,7 @@ enum sotto_status letters_send(struct letters *l, const struct letter *letter)
                             .targets = (double)e->targets,
                             .hits = (double)e->hits,
                             .near = (double)e->near,
-                            .images = e->images};
+                            .content = e->content};
     return post(l, &w);
 }
 
@@ -134,7 +134,7 @@ enum sotto_status letters_next(struct letters *l, struct letter *out, bool *foun
                                           .targets = (int64_t)w->targets,
                                           .hits = (int64_t)w->hits,
                                           .near = (int64_t)w->near,
-                                          .images = w->images != 0}};
+                                          .content = (enum sample_content)w->content}};
     l->arrived = e->next;
     free(e);
     return SOTTO_OK;

@@ -132,16 +132,14 @@ static void fill(json_t *o, const struct run *run)
 {
     const struct run_result *s = &run->result;
     const struct report r = report_of(run);
+    const struct sample_kind *kind = run_kind(run);
     report_about(o, run);
     json_object_set_new(o, "complete", json_boolean(s->complete));
     put(o, "loss", s->loss);
     if (s->evaluation.targets) {
         put(o, "eval_loss", s->evaluation.loss);
-        if (!run_has_images(run))
-            put(o, "perplexity", exp(s->evaluation.loss));
+        put(o, kind->score, evaluation_score(&s->evaluation));
         put(o, "accuracy", (double)s->evaluation.hits / (double)s->evaluation.targets);
-        if (run_has_images(run))
-            put(o, "top5", (double)s->evaluation.near / (double)s->evaluation.targets);
     }
     if (s->best.step) {
         put_int(o, "best_step", s->best.step);
@@ -153,12 +151,12 @@ static void fill(json_t *o, const struct run *run)
         put_groups(o, s->group, run->config.strategy.groups);
     put_int(o, "workers", run->cluster.size);
     put_int(o, "steps", s->step);
-    if (!run_has_images(run))
+    if (kind->sequences)
         put_int(o, "tokens", s->tokens);
     put_int(o, "samples", s->samples);
     put(o, "seconds", s->seconds);
     put(o, "samples_per_s", (double)s->samples / s->seconds);
-    if (!run_has_images(run))
+    if (kind->sequences)
         put(o, "tokens_per_s", (double)s->tokens / s->seconds);
     put(o, "compute", r.cost.compute);
     put(o, "update", r.cost.update);

@@ -138,7 +138,6 @@ struct run {
     struct run_result result; /* of rank 0 */
 };
 
-/* Whether a sample is an image with one target, so that what counts tokens counts images. */
 /* Groups of a run of so many rounds that would exchange for the first time behind its end: it is
  * said what becomes of that. Whether it was. */
 bool run_warn_rare(const struct run *run, int64_t rounds);
@@ -146,9 +145,10 @@ bool run_warn_rare(const struct run *run, int64_t rounds);
 /* Warns of options of the method that make little sense for the run's model and optimizer. */
 void run_warn_strategy(const struct run *run);
 
-static inline bool run_has_images(const struct run *run)
+/* The kind of the model's samples: its words in messages, and whether tokens are counted. */
+static inline const struct sample_kind *run_kind(const struct run *run)
 {
-    return run->model.sample.kind != SAMPLE_TOKENS;
+    return &sample_kinds[run->model.sample.content];
 }
 
 /* What computes: "cpu (v4)", "cuda (NVIDIA H200)". */

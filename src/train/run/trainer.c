@@ -24,8 +24,8 @@ static enum sotto_status agree_start(struct run *run, struct worker *w)
     if (!run->cluster.mpi)
         return SOTTO_OK;
     TRY(run_agree(run, w->world));
-    snprintf(text, sizeof text, "%lld training tokens or images",
-             (long long)loader_tokens(run->train));
+    snprintf(text, sizeof text, "%lld training %s", (long long)loader_tokens(run->train),
+             run_kind(run)->unit);
     return comm_agree(w->world, "what training begins with", text);
 }
 
@@ -217,6 +217,6 @@ enum sotto_status trainer_evaluate(struct trainer *t, struct comm *among, struct
                     (double)job.e.near};
     TRY(comm_sum(among, all, 4));
     *out = (struct evaluation){all[1] > 0 ? all[0] / all[1] : 0, (int64_t)all[1], (int64_t)all[2],
-                               (int64_t)all[3], run_has_images(t->run)};
+                               (int64_t)all[3], t->run->model.sample.content};
     return evaluation_check(out);
 }
