@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
-static double now(const struct clock *clock)
+static double read_monotonic(const struct clock *clock)
 {
     (void)clock;
     struct timespec t;
@@ -12,7 +12,7 @@ static double now(const struct clock *clock)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-const struct clock clock_real = {now};
+const struct clock clock_real = {read_monotonic};
 
 void clock_text(double seconds, char out[CLOCK_TEXT_ROOM])
 {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *kind_of(mode_t mode)
+static const char *describe_kind(mode_t mode)
 {
     return S_ISDIR(mode)    ? "directory"
            : S_ISFIFO(mode) ? "pipe"
@@ -29,7 +29,7 @@ enum sotto_status file_open(int *fd, const char *path, int flags)
     if (fstat(*fd, &info) != 0)
         st = fail_errno(SOTTO_EIO, "cannot stat %s", path);
     else if (!S_ISREG(info.st_mode))
-        st = fail(SOTTO_EIO, "%s is a %s, want a regular file", path, kind_of(info.st_mode));
+        st = fail(SOTTO_EIO, "%s is a %s, want a regular file", path, describe_kind(info.st_mode));
     if (st != SOTTO_OK) {
         close(*fd);
         *fd = -1;
@@ -81,7 +81,7 @@ void file_map_close(struct file_map *map)
     *map = (struct file_map){0};
 }
 
-static enum sotto_status open_stream(FILE **in, const char *path)
+static enum sotto_status open_input(FILE **in, const char *path)
 {
     int fd;
     *in = stdin;
@@ -101,7 +101,7 @@ enum sotto_status file_read(const char *path, size_t limit, char **data, size_t 
     *data = NULL;
     *size = 0;
     FILE *in;
-    TRY(open_stream(&in, path));
+    TRY(open_input(&in, path));
     enum sotto_status st = SOTTO_OK;
     size_t room = 0, used = 0;
     char *text = NULL;
@@ -186,7 +186,7 @@ enum sotto_status file_put(struct file_draft *draft, const void *data, size_t by
     return SOTTO_OK;
 }
 
-static void parent_of(const char *path, char parent[FILE_PATH_ROOM])
+static void find_parent(const char *path, char parent[FILE_PATH_ROOM])
 {
     const char *slash = strrchr(path, '/');
     if (!slash)
@@ -214,7 +214,7 @@ enum sotto_status file_commit(struct file_draft *draft)
         return st;
     }
     char parent[FILE_PATH_ROOM];
-    parent_of(draft->path, parent);
+    find_parent(draft->path, parent);
     return file_sync_directory(parent);
 }
 
@@ -304,7 +304,7 @@ enum sotto_status file_sync_directory(const char *path)
     return SOTTO_OK;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *where)
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *where)
 {
     (void)info, (void)kind, (void)where;
     return remove(path);
@@ -312,12 +312,12 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
 
 enum sotto_status file_remove_tree(const char *path)
 {
-    if (nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
         return fail_errno(SOTTO_EIO, "cannot remove %s", path);
     return SOTTO_OK;
 }
 
-static enum sotto_status copy(const char *from, const char *to)
+static enum sotto_status copy_whole(const char *from, const char *to)
 {
     struct file_map map;
     TRY(file_map_open(&map, from));
@@ -334,7 +334,7 @@ enum sotto_status file_link(const char *from, const char *to)
     snprintf(temporary, sizeof temporary, "%s.%ld.link", to, (long)getpid());
     unlink(temporary);
     if (link(from, temporary) != 0)
-        return copy(from, to);
+        return copy_whole(from, to);
     if (rename(temporary, to) != 0) {
         enum sotto_status st = fail_errno(SOTTO_EIO, "cannot replace %s", to);
         unlink(temporary);

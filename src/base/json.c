@@ -1,10 +1,10 @@
 #include "base/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "base/real.h"
 
 enum sotto_status json_parse(json_t **root, const char *text, size_t size, const char *name)
 {
@@ -37,7 +37,7 @@ const char *json_kind(const json_t *value)
     return value ? kind[json_typeof(value)] : "nothing";
 }
 
-static enum sotto_status wrong(const json_t *object, const char *key, const char *want)
+static enum sotto_status fail_member(const json_t *object, const char *key, const char *want)
 {
     if (!json_is_object(object))
         return fail(SOTTO_EFORMAT, "want an object with \"%s\", got %s", key, json_kind(object));
@@ -49,7 +49,7 @@ enum sotto_status json_get_int(const json_t *object, const char *key, int64_t *o
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
-        return wrong(object, key, "an integer");
+        return fail_member(object, key, "an integer");
     *out = json_integer_value(value);
     return SOTTO_OK;
 }
@@ -58,7 +58,7 @@ enum sotto_status json_get_text(const json_t *object, const char *key, const cha
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_string(value))
-        return wrong(object, key, "a string");
+        return fail_member(object, key, "a string");
     *out = json_string_value(value);
     return SOTTO_OK;
 }
@@ -66,13 +66,13 @@ enum sotto_status json_get_text(const json_t *object, const char *key, const cha
 enum sotto_status json_get_array(const json_t *object, const char *key, json_t **out)
 {
     *out = json_object_get(object, key);
-    return json_is_array(*out) ? SOTTO_OK : wrong(object, key, "an array");
+    return json_is_array(*out) ? SOTTO_OK : fail_member(object, key, "an array");
 }
 
 enum sotto_status json_get_object(const json_t *object, const char *key, json_t **out)
 {
     *out = json_object_get(object, key);
-    return json_is_object(*out) ? SOTTO_OK : wrong(object, key, "an object");
+    return json_is_object(*out) ? SOTTO_OK : fail_member(object, key, "an object");
 }
 
 bool json_get_bool_or(const json_t *object, const char *key, bool fallback)
@@ -81,18 +81,27 @@ bool json_get_bool_or(const json_t *object, const char *key, bool fallback)
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
+void json_print_real(char out[JSON_REAL_ROOM], double value)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(out, JSON_REAL_ROOM, "%.*g", digits, value);
+        if (strtod(out, NULL) == value)
+            break;
+    }
+}
+
 /* One string, number or other character of `p`, written to `to`; both go behind it. A number with a
  * point or an exponent becomes shorter, and keeps one, since without it would be an integer. */
-static void shorten_one(const char **p, char **to)
+static void shorten_token(const char **p, char **to)
 {
     size_t n = strspn(*p, "+-.0123456789eE");
-    char text[REAL_ROOM + 2];
+    char text[JSON_REAL_ROOM + 2];
     if (**p == '"') {
         for (n = 1; (*p)[n] != '"'; n++)
             n += (*p)[n] == '\\';
         n++;
     } else if (strcspn(*p, ".eE") < n) {
-        real_print(text, strtod(*p, NULL));
+        json_print_real(text, strtod(*p, NULL));
         if (!strpbrk(text, ".e"))
             strcat(text, ".0");
         const size_t length = strlen(text);
@@ -110,11 +119,11 @@ static void shorten_one(const char **p, char **to)
 }
 
 /* Each number as the shortest text that reads back the same: 0.1, not 0.10000000000000001. */
-static char *shortened(char *text)
+static char *shorten_numbers(char *text)
 {
     char *to = text;
     for (const char *p = text; p && *p;)
-        shorten_one(&p, &to);
+        shorten_token(&p, &to);
     if (to)
         *to = '\0';
     return text;
@@ -122,7 +131,7 @@ static char *shortened(char *text)
 
 enum sotto_status json_save(const json_t *root, const char *path, int indent)
 {
-    char *text = shortened(
+    char *text = shorten_numbers(
         json_dumps(root, JSON_INDENT(indent) | JSON_REAL_PRECISION(17) | JSON_ENCODE_ANY));
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory to write %s", path);

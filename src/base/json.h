@@ -22,6 +22,10 @@ enum sotto_status json_get_array(const json_t *object, const char *key, json_t *
 enum sotto_status json_get_object(const json_t *object, const char *key, json_t **out);
 bool json_get_bool_or(const json_t *object, const char *key, bool fallback);
 
+/* Prints a number as the shortest text, of six digits or more, that reads back to the same bits. */
+enum { JSON_REAL_ROOM = 32 };
+void json_print_real(char out[JSON_REAL_ROOM], double value);
+
 /* Writes the document to `path` atomically, indented by `indent` spaces (0: one line). */
 enum sotto_status json_save(const json_t *root, const char *path, int indent);
 

@@ -5,7 +5,7 @@
 
 #include "base/machine/cores.h"
 
-void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+void philox_4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
     uint32_t k0 = key[0], k1 = key[1];
@@ -25,12 +25,12 @@ void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
     out[3] = c3;
 }
 
-static void block_at(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
+static void draw_block(uint64_t seed, uint64_t stream, uint64_t block, uint32_t out[4])
 {
     const uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
                                  (uint32_t)(stream >> 32)};
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    philox(counter, key, out);
+    philox_4x32(counter, key, out);
 }
 
 struct rng rng_make(uint64_t seed, uint64_t stream)
@@ -41,7 +41,7 @@ struct rng rng_make(uint64_t seed, uint64_t stream)
 uint32_t rng_u32(struct rng *rng)
 {
     if (rng->left == 0) {
-        block_at(rng->seed, rng->stream, rng->block++, rng->word);
+        draw_block(rng->seed, rng->stream, rng->block++, rng->word);
         rng->left = 4;
     }
     return rng->word[4 - rng->left--];
@@ -98,7 +98,7 @@ void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std
 #pragma omp parallel for schedule(static) num_threads(count >= MANY ? cores_allowed("") : 1)
     for (size_t i = 0; i < pairs; i++) {
         uint32_t word[4];
-        block_at(rng->seed, rng->stream, first + i, word);
+        draw_block(rng->seed, rng->stream, first + i, word);
         normal_pair(word, mean, std, out + 2 * i, count - 2 * i);
     }
     rng->block = first + pairs;
@@ -107,7 +107,7 @@ void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std
 uint64_t rng_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t word[4];
-    block_at(seed, stream, index, word);
+    draw_block(seed, stream, index, word);
     return word[0] | (uint64_t)word[1] << 32;
 }
 

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 /* The bijection itself, for the known answers. */
-void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+void philox_4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 struct rng {
     uint64_t seed;   /* key                                         */

@@ -13,7 +13,7 @@ static const char *const schedule_names[] = {"constant", "linear", "cosine", "ws
 
 /* One that a method may have its own default for. */
 #define OPTION_SAID(S, field, kind, initial, about)                                                \
-    OPTION_OF(S, field, kind, initial, about), .said = offsetof(S, field##_said)
+    OPTION_OF(S, field, kind, initial, about), .set_flag = offsetof(S, field##_said)
 
 #define S struct optim_config
 static const struct option options[] = {

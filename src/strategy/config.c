@@ -336,6 +336,6 @@ void strategy_unsay(struct strategy_config *c)
     const struct method *m;
     for (int i = 0; (m = method_at(i)); i++)
         for (int k = 0; k < m->n_options; k++)
-            if (m->options[k].said)
-                *(bool *)((char *)method_config(c, m) + m->options[k].said) = false;
+            if (m->options[k].set_flag)
+                *(bool *)((char *)method_config(c, m) + m->options[k].set_flag) = false;
 }

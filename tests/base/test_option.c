@@ -501,7 +501,7 @@ static void said(void **state)
     } m;
     static const struct option table[] = {
         {OPTION_OF(struct modest, lr, OPTION_TYPE_REAL, "0.1", "rate"), .max = 1,
-         .said = offsetof(struct modest, lr_said)},
+         .set_flag = offsetof(struct modest, lr_said)},
     };
     const struct option_section s = OPTION_SECTION("optim", "how", table, &m);
     m.lr_said = true;

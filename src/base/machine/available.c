@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/machine/control_group.h"
 
-static void limit(struct available *a, double bytes, const char *by)
+static void lower_limit(struct available *a, double bytes, const char *by)
 {
     if (bytes < 0)
         bytes = 0;
@@ -19,13 +19,13 @@ static void limit(struct available *a, double bytes, const char *by)
 }
 
 /* Negative: there is none. */
-static double in_group(const char *folder, const char *file, const char *key)
+static double read_group_value(const char *folder, const char *file, const char *key)
 {
     double value;
     return control_group_numbers(folder, file, key, 1, &value) ? value : -1;
 }
 
-static void limit_by_group(void *arg, const char *folder, int version)
+static void limit_memory_by_group(void *arg, const char *folder, int version)
 {
     static const struct {
         const char *limit, *usage, *reclaimable, *name;
@@ -34,10 +34,11 @@ static void limit_by_group(void *arg, const char *folder, int version)
          "the control group's memory.limit_in_bytes"},
         {"memory.max", "memory.current", "inactive_file ", "the control group's memory.max"}};
     const int v = version - 1;
-    double most = in_group(folder, files[v].limit, ""), used = in_group(folder, files[v].usage, "");
-    double cache = in_group(folder, "memory.stat", files[v].reclaimable);
+    double most = read_group_value(folder, files[v].limit, ""),
+           used = read_group_value(folder, files[v].usage, "");
+    double cache = read_group_value(folder, "memory.stat", files[v].reclaimable);
     if (most >= 0 && used >= 0)
-        limit(arg, most - used + (cache > 0 ? cache : 0), files[v].name);
+        lower_limit(arg, most - used + (cache > 0 ? cache : 0), files[v].name);
 }
 
 static void limit_by_address_space(struct available *a, const char *root)
@@ -48,9 +49,9 @@ static void limit_by_address_space(struct available *a, const char *root)
         snprintf(path, sizeof path, "%s/proc/self/statm", root) >= FILE_PATH_ROOM)
         return;
     double pages;
-    if (numbers_in(path, "", 1, &pages))
-        limit(a, (double)most.rlim_cur - pages * (double)sysconf(_SC_PAGESIZE),
-              "the limit on address space (ulimit -v)");
+    if (control_file_numbers(path, "", 1, &pages))
+        lower_limit(a, (double)most.rlim_cur - pages * (double)sysconf(_SC_PAGESIZE),
+                    "the limit on address space (ulimit -v)");
 }
 
 struct available available_memory(const char *root)
@@ -59,10 +60,10 @@ struct available available_memory(const char *root)
     char path[FILE_PATH_ROOM];
     if (snprintf(path, sizeof path, "%s/proc/meminfo", root) < FILE_PATH_ROOM) {
         double free_kb;
-        if (numbers_in(path, "MemAvailable:", 1, &free_kb))
-            limit(&a, 1024 * free_kb, "this machine");
+        if (control_file_numbers(path, "MemAvailable:", 1, &free_kb))
+            lower_limit(&a, 1024 * free_kb, "this machine");
     }
-    control_group_each(root, "memory", limit_by_group, &a);
+    control_group_each(root, "memory", limit_memory_by_group, &a);
     limit_by_address_space(&a, root);
     return a;
 }

@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 
-int numbers_in(const char *path, const char *key, int n, double *out)
+int control_file_numbers(const char *path, const char *key, int n, double *out)
 {
     char *text, *end;
     size_t size;
@@ -31,7 +31,7 @@ int numbers_in(const char *path, const char *key, int n, double *out)
 int control_group_numbers(const char *folder, const char *file, const char *key, int n, double *out)
 {
     char path[FILE_PATH_ROOM];
-    return file_join(path, folder, file) == SOTTO_OK ? numbers_in(path, key, n, out) : 0;
+    return file_join(path, folder, file) == SOTTO_OK ? control_file_numbers(path, key, n, out) : 0;
 }
 
 /* `group` below its mount, and those above it. */
@@ -54,7 +54,7 @@ static void visit_up(const char *root, const char *mount, const char *group, int
 }
 
 /* `name` is one of `names`, which commas separate: "cpu" is none of "cpuset,cpuacct". */
-static bool named(const char *names, const char *name)
+static bool lists_name(const char *names, const char *name)
 {
     const size_t length = strlen(name);
     for (; *names; names += strcspn(names, ","), names += *names == ',')
@@ -82,7 +82,7 @@ void control_group_each(const char *root, const char *controller, control_group_
             group = "";
         if (strcmp(line, "0:") == 0)
             visit_up(root, "/sys/fs/cgroup", group, 2, visit, arg);
-        else if (named(names + 1, controller))
+        else if (lists_name(names + 1, controller))
             visit_up(root, mount, group, 1, visit, arg);
     }
     free(text);

@@ -13,7 +13,7 @@ void control_group_each(const char *root, const char *controller, control_group_
 
 /* How many numbers, of at most `n`, stand behind `key` in a file of "key number ..." lines; key ""
  * is the file's first line. 0: there are none, or "max" stands there. */
-int numbers_in(const char *path, const char *key, int n, double *out);
+int control_file_numbers(const char *path, const char *key, int n, double *out);
 
 /* The same of a group's file. */
 int control_group_numbers(const char *folder, const char *file, const char *key, int n,

@@ -27,7 +27,7 @@ int cores_bound(void)
     return bound > 0 ? bound : 1;
 }
 
-static void limit_by_group(void *arg, const char *folder, int version)
+static void limit_cores_by_group(void *arg, const char *folder, int version)
 {
     double *cores = arg, quota[2]; /* microseconds of a period, the period's */
     const int found =
@@ -41,7 +41,7 @@ static void limit_by_group(void *arg, const char *folder, int version)
 int cores_quota(const char *root)
 {
     double cores = INT_MAX;
-    control_group_each(root, "cpu", limit_by_group, &cores);
+    control_group_each(root, "cpu", limit_cores_by_group, &cores);
     return cores < INT_MAX ? (int)cores : 0;
 }
 
@@ -51,7 +51,7 @@ int cores_allowed(const char *root)
     return quota && quota < bound ? quota : bound;
 }
 
-static void *wait_for_all(void *gate)
+static void *wait_at_gate(void *gate)
 {
     pthread_mutex_lock(gate);
     pthread_mutex_unlock(gate);
@@ -67,7 +67,7 @@ enum sotto_status cores_try_threads(int n)
     int started = 0, error = thread ? 0 : ENOMEM;
     pthread_mutex_lock(&gate);
     while (started < n && !error) {
-        error = pthread_create(&thread[started], NULL, wait_for_all, &gate);
+        error = pthread_create(&thread[started], NULL, wait_at_gate, &gate);
         started += !error;
     }
     pthread_mutex_unlock(&gate);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-static void *field(const struct option *option, const void *config)
+static void *option_field(const struct option *option, const void *config)
 {
     return (char *)config + option->offset;
 }
@@ -86,7 +86,7 @@ bool option_bool(const char *text, bool *out)
     return false;
 }
 
-static void list_names(const char *const *names, char *out, size_t room)
+static void join_names(const char *const *names, char *out, size_t room)
 {
     size_t used = 0;
     out[0] = '\0';
@@ -125,21 +125,21 @@ static enum sotto_status assign_enum(const struct option *o, void *to, const cha
         }
     }
     char known[256];
-    list_names(o->names, known, sizeof known);
+    join_names(o->names, known, sizeof known);
     return fail(SOTTO_EINVAL, "%s = %.80s: want one of %s", name, value, known);
 }
 
-static void mark(const struct option *o, void *config, bool said)
+static void mark_set(const struct option *o, void *config, bool set)
 {
-    if (o->said)
-        *(bool *)((char *)config + o->said) = said;
+    if (o->set_flag)
+        *(bool *)((char *)config + o->set_flag) = set;
 }
 
-static enum sotto_status assign(const struct option *o, void *config, const char *value,
-                                const char *name)
+static enum sotto_status assign_value(const struct option *o, void *config, const char *value,
+                                      const char *name)
 {
-    void *to = field(o, config);
-    mark(o, config, true);
+    void *to = option_field(o, config);
+    mark_set(o, config, true);
     switch (o->type) {
     case OPTION_TYPE_INT:
     case OPTION_TYPE_LONG:
@@ -167,16 +167,16 @@ void option_defaults(const struct option_section *sections, int n)
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < sections[s].count; i++) {
             const struct option *o = &sections[s].table[i];
-            enum sotto_status st = assign(o, sections[s].config, o->preset, o->key);
+            enum sotto_status st = assign_value(o, sections[s].config, o->preset, o->key);
             assert(st == SOTTO_OK && "an option's default must be a legal value");
             (void)st;
-            mark(o, sections[s].config, false);
+            mark_set(o, sections[s].config, false);
         }
     }
 }
 
 /* Whether `was` ("section.key=default") is the key, with its section or without. */
-static bool is_gone(const char *was, const char *key)
+static bool names_former_key(const char *was, const char *key)
 {
     const char *bare = strchr(was, '.') + 1;
     const size_t length = strlen(key), whole = strcspn(was, "=");
@@ -185,13 +185,13 @@ static bool is_gone(const char *was, const char *key)
 }
 
 /* A key that is no more: with its default it says nothing. */
-static enum sotto_status gone_key(const struct option_section *sections, int n, const char *key,
-                                  const char *value, bool *gone)
+static enum sotto_status check_former_key(const struct option_section *sections, int n,
+                                          const char *key, const char *value, bool *gone)
 {
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < sections[s].count; i++) {
             const struct option *o = &sections[s].table[i];
-            if (!o->was || !is_gone(o->was, key))
+            if (!o->was || !names_former_key(o->was, key))
                 continue;
             *gone = true;
             if (strcmp(strchr(o->was, '=') + 1, value) == 0)
@@ -208,7 +208,7 @@ bool option_in_use(const struct option_section *s)
     return !s->used || s->used(s->of, s->name);
 }
 
-static const struct option *find(const struct option_section *s, const char *key)
+static const struct option *section_option(const struct option_section *s, const char *key)
 {
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->table[i].key, key) == 0)
@@ -219,7 +219,7 @@ static const struct option *find(const struct option_section *s, const char *key
 bool option_depends(const struct option_section *sections, int n, const char *key)
 {
     for (int s = 0; s < n; s++)
-        if (sections[s].used && find(&sections[s], key))
+        if (sections[s].used && section_option(&sections[s], key))
             return true;
     return false;
 }
@@ -227,7 +227,7 @@ bool option_depends(const struct option_section *sections, int n, const char *ke
 bool option_is_used(const struct option_section *sections, int n, const char *key)
 {
     for (int s = 0; s < n; s++)
-        if (find(&sections[s], key) && option_in_use(&sections[s]))
+        if (section_option(&sections[s], key) && option_in_use(&sections[s]))
             return true;
     return false;
 }
@@ -240,18 +240,18 @@ static int list_sections(const struct option_section *sections, int n, const cha
     int found = 0;
     *out = '\0';
     for (int s = 0; s < n && used < room; s++)
-        if (find(&sections[s], key))
+        if (section_option(&sections[s], key))
             used += (size_t)snprintf(
                 out + used, room - used, "%s%s%s%s%s%s", found++ ? ", " : "", *end ? "'" : "",
                 sections[s].name, *sections[s].name ? end : "", *end ? key : "", *end ? "'" : "");
     return found;
 }
 
-static enum sotto_status unknown_key(const struct option_section *sections, int n, const char *key,
-                                     const char *value)
+static enum sotto_status refuse_key(const struct option_section *sections, int n, const char *key,
+                                    const char *value)
 {
     bool gone = false;
-    TRY(gone_key(sections, n, key, value, &gone));
+    TRY(check_former_key(sections, n, key, value, &gone));
     if (gone)
         return SOTTO_OK;
     const char *dot = strrchr(key, '.'), *bare = dot ? dot + 1 : key;
@@ -259,7 +259,7 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
     if (dot && list_sections(sections, n, bare, ".", others, sizeof others) > 0)
         return fail(SOTTO_EINVAL, "unknown key '%s': did you mean %s?", key, others);
     for (int s = 0; s < n && dot; s++) /* "strategy" under [train] */
-        if (strcmp(sections[s].name, bare) == 0 && find(&sections[s], "preset"))
+        if (strcmp(sections[s].name, bare) == 0 && section_option(&sections[s], "preset"))
             return fail(SOTTO_EINVAL, "unknown key '%s': did you mean '%s.preset'?", key, bare);
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
@@ -275,7 +275,7 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
             best = sections[s].table[i].key;
             section = sections[s].name;
         }
-        if (!dot && find(&sections[s], "preset") &&
+        if (!dot && section_option(&sections[s], "preset") &&
             option_distance(key, sections[s].name) < nearest) { /* "strategy" alone */
             nearest = option_distance(key, sections[s].name);
             best = sections[s].name;
@@ -289,7 +289,7 @@ static enum sotto_status unknown_key(const struct option_section *sections, int 
 }
 
 /* "section.key", or "section" for "section.preset". */
-static const char *inside(const struct option_section *s, const char *key)
+static const char *key_in_section(const struct option_section *s, const char *key)
 {
     const size_t length = strlen(s->name);
     if (!length || strncmp(key, s->name, length) != 0)
@@ -326,10 +326,10 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
     const struct option_section *found = NULL, *other = NULL;
     char who[512];
     for (int s = 0; s < n; s++) {
-        if (!find(&sections[s], key) || !option_in_use(&sections[s]))
+        if (!section_option(&sections[s], key) || !option_in_use(&sections[s]))
             continue;
         if (!*sections[s].name)
-            return assign(find(&sections[s], key), sections[s].config, value, key);
+            return assign_value(section_option(&sections[s], key), sections[s].config, value, key);
         if (found && !found->used == !sections[s].used)
             return refuse_ambiguous(sections, n, key, value, found, &sections[s]);
         const bool wins = !found || found->used;
@@ -337,13 +337,13 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
         found = wins ? &sections[s] : found;
     }
     const enum sotto_status st =
-        found ? assign(find(found, key), found->config, value, key) : SOTTO_OK;
+        found ? assign_value(section_option(found, key), found->config, value, key) : SOTTO_OK;
     if (st != SOTTO_OK && other)
         return fail_in(st, "'%s' is %s.%s, not %s.%s: ", key, found->name, key, other->name, key);
     if (found)
         return st;
     if (!option_depends(sections, n, key))
-        return unknown_key(sections, n, key, value);
+        return refuse_key(sections, n, key, value);
     const int others = list_sections(sections, n, key, "", who, sizeof who);
     char whole[512];
     list_sections(sections, n, key, ".", whole, sizeof whole);
@@ -356,21 +356,21 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
                              const char *value)
 {
     for (int s = 0; s < n; s++) {
-        const char *bare = inside(&sections[s], key);
-        const struct option *o = bare ? find(&sections[s], bare) : NULL;
+        const char *bare = key_in_section(&sections[s], key);
+        const struct option *o = bare ? section_option(&sections[s], bare) : NULL;
         if (o)
-            return assign(o, sections[s].config, value, key);
+            return assign_value(o, sections[s].config, value, key);
     }
     return set_bare(sections, n, key, value);
 }
 
-struct target { /* where option_load_text puts what it reads */
+struct load_target { /* where option_load_text puts what it reads */
     const struct option_section *sections;
     int n;
     bool last; /* the time for keys that depend on others */
 };
 
-static bool known_section(const struct target *t, const char *name)
+static bool has_section(const struct load_target *t, const char *name)
 {
     for (int s = 0; s < t->n; s++)
         if (strcmp(t->sections[s].name, name) == 0)
@@ -378,7 +378,7 @@ static bool known_section(const struct target *t, const char *name)
     return false;
 }
 
-static enum sotto_status unknown_section(const struct target *t, const char *name)
+static enum sotto_status refuse_section(const struct load_target *t, const char *name)
 {
     const char *best = NULL;
     int nearest = OPTION_FAR;
@@ -394,12 +394,12 @@ static enum sotto_status unknown_section(const struct target *t, const char *nam
     return fail(SOTTO_EINVAL, "unknown section [%s]", name);
 }
 
-static enum sotto_status load_one(void *arg, const char *section, const char *bare,
+static enum sotto_status load_key(void *arg, const char *section, const char *bare,
                                   const char *value)
 {
-    const struct target *t = arg;
+    const struct load_target *t = arg;
     if (!bare)
-        return known_section(t, section) ? SOTTO_OK : unknown_section(t, section);
+        return has_section(t, section) ? SOTTO_OK : refuse_section(t, section);
     if ((!*section && option_depends(t->sections, t->n, bare)) != t->last)
         return SOTTO_OK;
     char key[2 * OPTION_ROOM];
@@ -410,8 +410,8 @@ static enum sotto_status load_one(void *arg, const char *section, const char *ba
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
                                    const char *name)
 {
-    struct target t = {sections, n, false};
-    TRY(option_read_text(text, name, NULL, load_one, &t));
+    struct load_target t = {sections, n, false};
+    TRY(option_read_text(text, name, NULL, load_key, &t));
     t.last = true;
-    return option_read_text(text, name, NULL, load_one, &t);
+    return option_read_text(text, name, NULL, load_key, &t);
 }

@@ -45,8 +45,8 @@ struct option {
     const char *was; /* "worker.per_node=0": a key whose place this one took, with its default,
                         which old files hold and which is no error; NULL: none */
     bool file;       /* text: the name of a file */
-    size_t said;     /* where a bool of the struct tells whether it was set, by whatever value, or
-                        has its default; 0: nowhere */
+    size_t set_flag; /* offset of a bool in the struct: true if the option was set, to any value;
+                        0: none */
 };
 
 #define OPTION_OF(S, field, kind, initial, about)                                                  \

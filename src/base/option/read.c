@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *trim(char *text)
+static char *trim_blanks(char *text)
 {
     while (*text == ' ' || *text == '\t')
         text++;
@@ -40,7 +40,7 @@ static void cut_comment(char *line)
 }
 
 /* Takes the quotes off a value that has them, in place: \" \\ \n \r \t inside. */
-static enum sotto_status unquote(char *value)
+static enum sotto_status unquote_value(char *value)
 {
     static const char letter[] = "nrt", meant[] = "\n\r\t";
     if (*value != '"')
@@ -63,11 +63,11 @@ static enum sotto_status unquote(char *value)
 }
 
 /* One line: `each` is told of a heading and of a key. */
-static enum sotto_status read_line(char *line, char section[OPTION_ROOM], option_each *each,
-                                   void *arg)
+static enum sotto_status read_ini_line(char *line, char section[OPTION_ROOM], option_each *each,
+                                       void *arg)
 {
     cut_comment(line);
-    char *text = trim(line);
+    char *text = trim_blanks(line);
     size_t length = strlen(text);
     if (length == 0)
         return SOTTO_OK;
@@ -75,42 +75,42 @@ static enum sotto_status read_line(char *line, char section[OPTION_ROOM], option
         if (text[length - 1] != ']' || length - 2 >= OPTION_ROOM)
             return fail(SOTTO_EFORMAT, "malformed section '%.80s'", text);
         text[length - 1] = '\0';
-        strcpy(section, trim(text + 1));
+        strcpy(section, trim_blanks(text + 1));
         return each(arg, section, NULL, NULL);
     }
     char *equals = strchr(text, '=');
     if (!equals)
         return fail(SOTTO_EFORMAT, "want 'key = value', got '%.80s'", text);
     *equals = '\0';
-    const char *key = trim(text);
+    const char *key = trim_blanks(text);
     if (strlen(key) >= OPTION_ROOM)
         return fail(SOTTO_EFORMAT, "key of %zu characters is too long", strlen(key));
-    char *value = trim(equals + 1);
-    TRY(unquote(value));
+    char *value = trim_blanks(equals + 1);
+    TRY(unquote_value(value));
     return each(arg, section, key, value);
 }
 
 /* A key that was read, and where. */
-struct place {
+struct key_place {
     char *key;   /* with its section */
     size_t bare; /* where the key itself begins */
     int line;
 };
 
-struct reader {
+struct ini_reader {
     const char *repeats; /* see option.h */
     option_each *each;
     void *arg;
-    struct place *places;
+    struct key_place *places;
     size_t count, room;
     int line;
 };
 
-static enum sotto_status remember(struct reader *r, const char *section, const char *key)
+static enum sotto_status remember_key(struct ini_reader *r, const char *section, const char *key)
 {
     if (r->count == r->room) {
         const size_t room = 2 * r->room + 64;
-        struct place *more = realloc(r->places, room * sizeof *more);
+        struct key_place *more = realloc(r->places, room * sizeof *more);
         if (!more)
             return fail(SOTTO_ENOMEM, "no memory for %zu keys", room);
         r->places = more;
@@ -121,33 +121,33 @@ static enum sotto_status remember(struct reader *r, const char *section, const c
     if (!whole)
         return fail(SOTTO_ENOMEM, "no memory for the key %s", key);
     const int length = snprintf(whole, bytes, "%s%s%s", section, *section ? "." : "", key);
-    r->places[r->count++] = (struct place){whole, (size_t)length - strlen(key), r->line};
+    r->places[r->count++] = (struct key_place){whole, (size_t)length - strlen(key), r->line};
     return SOTTO_OK;
 }
 
-static enum sotto_status read_one(void *arg, const char *section, const char *key,
-                                  const char *value)
+static enum sotto_status take_ini_key(void *arg, const char *section, const char *key,
+                                      const char *value)
 {
-    struct reader *r = arg;
+    struct ini_reader *r = arg;
     if (key && !(r->repeats && strcmp(key, r->repeats) == 0))
-        TRY(remember(r, section, key));
+        TRY(remember_key(r, section, key));
     return r->each(r->arg, section, key, value);
 }
 
-static int by_key(const void *a, const void *b)
+static int compare_places(const void *a, const void *b)
 {
-    const struct place *x = a, *y = b;
+    const struct key_place *x = a, *y = b;
     const int order = strcmp(x->key, y->key);
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
 /* Sorted, since a file may be long. */
-static enum sotto_status refuse_twice(struct reader *r)
+static enum sotto_status refuse_twice(struct ini_reader *r)
 {
     if (r->count)
-        qsort(r->places, r->count, sizeof *r->places, by_key);
+        qsort(r->places, r->count, sizeof *r->places, compare_places);
     for (size_t i = 1; i < r->count; i++) {
-        const struct place *first = &r->places[i - 1], *second = &r->places[i];
+        const struct key_place *first = &r->places[i - 1], *second = &r->places[i];
         if (strcmp(first->key, second->key) == 0) {
             r->line = second->line;
             return fail(SOTTO_EINVAL, "'%.200s' is set a second time, after line %d",
@@ -160,7 +160,7 @@ static enum sotto_status refuse_twice(struct reader *r)
 enum sotto_status option_read_text(const char *text, const char *name, const char *repeats,
                                    option_each *each, void *arg)
 {
-    struct reader r = {.repeats = repeats, .each = each, .arg = arg};
+    struct ini_reader r = {.repeats = repeats, .each = each, .arg = arg};
     char section[OPTION_ROOM] = "";
     enum sotto_status st = SOTTO_OK;
     if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark that some editors put first */
@@ -169,7 +169,8 @@ enum sotto_status option_read_text(const char *text, const char *name, const cha
         const char *end = strchrnul(text, '\n');
         char *line = strndup(text, (size_t)(end - text));
         r.line++;
-        st = line ? read_line(line, section, read_one, &r) : fail(SOTTO_ENOMEM, "no memory");
+        st =
+            line ? read_ini_line(line, section, take_ini_key, &r) : fail(SOTTO_ENOMEM, "no memory");
         free(line);
         text = *end ? end + 1 : end;
     }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/real.h"
+#include "base/json.h"
 
 enum sotto_status option_file(const char *path, char **text)
 {
@@ -38,14 +38,14 @@ static bool is_flag(const struct option_section *sections, int n, const char *ke
 }
 
 /* Where option_parse stands. */
-struct reading {
+struct option_words {
     const struct option_section *sections;
     int n;
     bool last;  /* the time for keys that depend on others */
     bool *left; /* NULL: nothing may be left out           */
 };
 
-static enum sotto_status take(struct reading *r, const char *key, const char *value)
+static enum sotto_status take_option(struct option_words *r, const char *key, const char *value)
 {
     if (option_depends(r->sections, r->n, key) != r->last)
         return SOTTO_OK;
@@ -56,7 +56,7 @@ static enum sotto_status take(struct reading *r, const char *key, const char *va
     return fail_in(option_set(r->sections, r->n, key, value), "command line: ");
 }
 
-static enum sotto_status read_options(struct reading *r, int argc, const char *const *argv,
+static enum sotto_status read_options(struct option_words *r, int argc, const char *const *argv,
                                       const char **rest, int *n_rest)
 {
     bool ended = false;
@@ -84,7 +84,7 @@ static enum sotto_status read_options(struct reading *r, int argc, const char *c
             value = argv[++i];
         if (!value)
             return fail(SOTTO_EINVAL, "--%s wants a value", key);
-        TRY(take(r, key, value));
+        TRY(take_option(r, key, value));
     }
     return SOTTO_OK;
 }
@@ -93,7 +93,7 @@ enum sotto_status option_parse_known(const struct option_section *sections, int 
                                      const char *const *argv, const char **rest, int *n_rest,
                                      bool *left)
 {
-    struct reading r = {sections, n, false, left};
+    struct option_words r = {sections, n, false, left};
     TRY(read_options(&r, argc, argv, rest, n_rest));
     r.last = true;
     return read_options(&r, argc, argv, rest, n_rest);
@@ -116,7 +116,7 @@ const char *option_print(const struct option *option, const void *config, char r
         snprintf(room, OPTION_ROOM, "%lld", (long long)*(const int64_t *)from);
         return room;
     case OPTION_TYPE_REAL:
-        real_print(room, *(const double *)from);
+        json_print_real(room, *(const double *)from);
         return room;
     case OPTION_TYPE_BOOL:
         return *(const bool *)from ? "true" : "false";

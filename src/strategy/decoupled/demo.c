@@ -29,11 +29,11 @@ static const struct option options[] = {
     {OPTION_OF(S, rate, OPTION_TYPE_REAL, TEXT(DEMO_RATE),
                "share of the coefficients of each chunk or tile that is sent, rounded down, at "
                "least one"),
-     .min = 1e-12, .max = 1, .said = offsetof(S, rate_said)},
+     .min = 1e-12, .max = 1, .set_flag = offsetof(S, rate_said)},
     {OPTION_OF(S, top, OPTION_TYPE_INT, "0",
                "coefficients of each chunk or tile that are sent, or all that it has; 0: by rate; "
                "chunk = 64, top = 32 is the published optimizer's default"),
-     .max = TILE_SIDE * TILE_SIDE, .said = offsetof(S, top_said)},
+     .max = TILE_SIDE * TILE_SIDE, .set_flag = offsetof(S, top_said)},
     OPTION_ENUM(
         S, shape, "auto", shapes,
         "flat: chunks of what a worker owns; tile: tiles of tensors, where each worker owns "
