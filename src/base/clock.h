@@ -1,5 +1,5 @@
-/* The time as a run sees it. Whatever measures or waits asks its worker's clock, so that a
- * simulated cluster can put a virtual one here. */
+/* The time of a run. Code that measures or waits uses its worker's clock, so a simulated cluster
+ * can pass a virtual clock. */
 #ifndef SOTTO_BASE_CLOCK_H
 #define SOTTO_BASE_CLOCK_H
 
@@ -15,7 +15,7 @@ static inline double clock_now(const struct clock *clock)
     return clock->now(clock);
 }
 
-/* Writes a duration as people read it: "2h03m", "4m10s", "12s". */
+/* Writes a duration as text: "2h03m", "4m10s", "12s". */
 #define CLOCK_TEXT_ROOM 32
 void clock_text(double seconds, char out[CLOCK_TEXT_ROOM]);
 

@@ -22,7 +22,7 @@ static const char *describe_kind(mode_t mode)
 enum sotto_status file_open(int *fd, const char *path, int flags)
 {
     struct stat info;
-    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666); /* a pipe is not waited for */
+    *fd = open(path, flags | O_CLOEXEC | O_NONBLOCK, 0666); /* returns at once for a pipe */
     if (*fd < 0)
         return fail_errno(SOTTO_EIO, flags & O_CREAT ? "cannot create %s" : "cannot open %s", path);
     enum sotto_status st = SOTTO_OK;
@@ -154,8 +154,8 @@ enum sotto_status file_read_text(const char *path, size_t limit, char **text)
     return st;
 }
 
-/* Puts the file that `path` leads to through symbolic links, if there is one, into draft->path.
- * Returns true if it is a device, a pipe or a socket, which a rename would replace by a file. */
+/* Follows the symbolic links of `path` and stores the target in draft->path. Returns true for a
+ * device, pipe or socket: a rename would replace such a target by a file. */
 static bool follow_links(struct file_draft *draft, const char *path)
 {
     struct stat about;
@@ -198,7 +198,7 @@ static void find_parent(const char *path, char parent[FILE_PATH_ROOM])
 enum sotto_status file_commit(struct file_draft *draft)
 {
     enum sotto_status st = SOTTO_OK;
-    if (ferror(draft->stream)) /* of a write whose result nobody looked at */
+    if (ferror(draft->stream)) /* a caller ignored the result of a write */
         st = fail(SOTTO_EIO, "cannot write %s: an earlier write failed", draft->path);
     else if (fflush(draft->stream) != 0 || (!draft->direct && fsync(fileno(draft->stream)) != 0))
         st = fail_errno(SOTTO_EIO, "cannot write %s", draft->path);
@@ -244,7 +244,7 @@ bool file_exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* The length of a path without slashes at its end. */
+/* Returns the length of a path without the slashes at its end. */
 static size_t length_to_slashes(const char *path)
 {
     size_t length = strlen(path);
@@ -340,7 +340,7 @@ enum sotto_status file_link(const char *from, const char *to)
         unlink(temporary);
         return st;
     }
-    unlink(temporary); /* rename does nothing when both names are the same file already */
+    unlink(temporary); /* rename does nothing if both names already are the same file */
     return SOTTO_OK;
 }
 

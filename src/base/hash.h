@@ -8,7 +8,7 @@
 
 #define HASH_START 0xcbf29ce484222325u
 
-/* Goes on from `hash`, HASH_START at first. */
+/* Extends `hash` by `bytes` bytes; the first call passes HASH_START. */
 static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *p = data;

@@ -90,8 +90,9 @@ void json_print_real(char out[JSON_REAL_ROOM], double value)
     }
 }
 
-/* One string, number or other character of `p`, written to `to`; both go behind it. A number with a
- * point or an exponent becomes shorter, and keeps one, since without it would be an integer. */
+/* Copies a string, number or other character from `*p` to `*to` and advances both. A number with a
+ * point or an exponent is shortened and keeps its point: without a point, readers would take the
+ * number for an integer. */
 static void shorten_token(const char **p, char **to)
 {
     size_t n = strspn(*p, "+-.0123456789eE");
@@ -118,7 +119,8 @@ static void shorten_token(const char **p, char **to)
     *p += n;
 }
 
-/* Each number as the shortest text that reads back the same: 0.1, not 0.10000000000000001. */
+/* Shortens each number to the shortest text that reads back the same: 0.1, not
+ * 0.10000000000000001. */
 static char *shorten_numbers(char *text)
 {
     char *to = text;
@@ -136,7 +138,7 @@ enum sotto_status json_save(const json_t *root, const char *path, int indent)
     if (!text)
         return fail(SOTTO_ENOMEM, "no memory to write %s", path);
     size_t length = strlen(text);
-    text[length] = '\n'; /* the terminator's place: the file needs none */
+    text[length] = '\n'; /* in place of the terminating NUL */
     enum sotto_status st = file_write(path, text, length + 1);
     free(text);
     return st;

@@ -1,5 +1,5 @@
-/* What sotto asks of JSON (jansson): documents with a size limit, and members fetched by name and
- * type with an error that says which member was wrong and how. */
+/* JSON files and their members, with jansson: documents with a size limit, and members fetched by
+ * name and type. An error names the member and its type. */
 #ifndef SOTTO_BASE_JSON_H
 #define SOTTO_BASE_JSON_H
 
@@ -12,10 +12,10 @@
 /* Parses the file; `*root` is a new reference. */
 enum sotto_status json_open(json_t **root, const char *path, size_t limit);
 
-/* Parses memory; `name` is used in messages. */
+/* Parses `size` bytes of text; `name` is used in messages. */
 enum sotto_status json_parse(json_t **root, const char *text, size_t size, const char *name);
 
-/* Members of an object. */
+/* Fetch a member of an object; SOTTO_EFORMAT if the member is missing or has another type. */
 enum sotto_status json_get_int(const json_t *object, const char *key, int64_t *out);
 enum sotto_status json_get_text(const json_t *object, const char *key, const char **out);
 enum sotto_status json_get_array(const json_t *object, const char *key, json_t **out);
@@ -29,7 +29,7 @@ void json_print_real(char out[JSON_REAL_ROOM], double value);
 /* Writes the document to `path` atomically, indented by `indent` spaces (0: one line). */
 enum sotto_status json_save(const json_t *root, const char *path, int indent);
 
-/* "object", "array", "string", ... for messages. */
+/* Returns "object", "array", "string", ... for messages. */
 const char *json_kind(const json_t *value);
 
 #endif

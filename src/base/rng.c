@@ -62,7 +62,7 @@ uint64_t rng_below(struct rng *rng, uint64_t bound)
 {
     assert(bound > 0);
     uint64_t reject =
-        (0 - bound) % bound; /* 2^64 mod bound: the values that would be drawn twice */
+        (0 - bound) % bound; /* 2^64 mod bound: these values would make some results more likely */
     uint64_t value;
     do
         value = rng_u64(rng);
@@ -70,7 +70,7 @@ uint64_t rng_below(struct rng *rng, uint64_t bound)
     return value % bound;
 }
 
-/* Two numbers of a block's four words: Box-Muller, both halves used. */
+/* Makes two numbers from a block's four words: Box-Muller, both halves used. */
 static void normal_pair(const uint32_t word[4], float mean, float std, float *out, size_t count)
 {
     const uint64_t a = word[0] | (uint64_t)word[1] << 32, b = word[2] | (uint64_t)word[3] << 32;
@@ -83,10 +83,10 @@ static void normal_pair(const uint32_t word[4], float mean, float std, float *ou
 
 void rng_normal(struct rng *rng, float *out, size_t count, float mean, float std)
 {
-    enum { MANY = 1 << 16 }; /* for which threads are worth waking */
+    enum { MANY = 1 << 16 }; /* numbers that are worth waking threads for */
     const size_t pairs = (count + 1) / 2;
     const uint64_t first = rng->block;
-    if (rng->left) { /* in the middle of a block, so that each pair lies in two */
+    if (rng->left) { /* starts inside a block: each pair spans two blocks */
         for (size_t i = 0; i < pairs; i++) {
             uint32_t word[4];
             for (int k = 0; k < 4; k++)
@@ -139,7 +139,8 @@ uint32_t shuffle_at(const struct shuffle *s, uint32_t i)
     return i;
 }
 
-/* A four-round Feistel network over the next power of four, walked until it falls below count. */
+/* A four-round Feistel network over the next power of four, repeated until the result is below
+ * count. */
 uint64_t rng_permute(uint64_t seed, uint64_t stream, uint64_t i, uint64_t count)
 {
     assert(i < count);

@@ -1,4 +1,4 @@
-/* Which sanitizers a file is compiled for: gcc says so with macros, clang with __has_feature. */
+/* The sanitizers that a file is compiled for: gcc defines macros, clang has __has_feature. */
 #ifndef SOTTO_BASE_SANITIZED_H
 #define SOTTO_BASE_SANITIZED_H
 

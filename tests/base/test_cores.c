@@ -96,7 +96,7 @@ static void threads_that_cannot_be(void **state)
     limit = before;
     limit.rlim_cur = (rlim_t)1 << 30;
     assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
-    assert_fails(cores_try_threads(MANY), SOTTO_ENOMEM, "cannot start 30000 threads beside");
+    assert_fails(cores_try_threads(MANY), SOTTO_ENOMEM, "cannot start 30000 more threads");
     assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
     assert_ok(cores_try_threads(3)); /* all have ended */
 #else

@@ -240,11 +240,11 @@ static void sections_in_use(void **state)
     bool left = false;
     option_defaults(s, 3);
     assert_fails(option_set(s, 3, "depth", "5"), SOTTO_EINVAL,
-                 "key 'depth' belongs to red, blue, and these are not chosen");
+                 "key 'depth' belongs to red, blue, which are not chosen");
     assert_fails(option_set(s, 3, "green.depth", "5"), SOTTO_EINVAL,
                  "unknown key 'green.depth': did you mean 'red.depth', 'blue.depth'?");
     assert_ok(option_set(s, 3, "red.depth", "5")); /* in full it is clear */
-    assert_fails(option_parse(s, 3, 1, line, rest, &n_rest), SOTTO_EINVAL, "these are not chosen");
+    assert_fails(option_parse(s, 3, 1, line, rest, &n_rest), SOTTO_EINVAL, "which are not chosen");
     assert_ok(option_parse_known(s, 3, 1, line, rest, &n_rest, &left));
     assert_true(left && c.red.depth == 5 && c.blue.depth == 2);
     left = false;
@@ -291,7 +291,7 @@ static void ambiguous_keys(void **state)
     struct all a;
     make(&a);
     assert_fails(set(&a, "warmup", "1"), SOTTO_EINVAL,
-                 "ambiguous: say optim.warmup or data.warmup");
+                 "ambiguous: use optim.warmup or data.warmup");
     assert_ok(set(&a, "data.warmup", "9"));
     assert_int_equal(a.data.warmup, 9);
     assert_int_equal(a.optim.warmup, 0);
@@ -346,7 +346,7 @@ static void file_errors(void **state)
         {"= 3\n", "my.ini:1: unknown key ''", SOTTO_EINVAL},
         {"name = \"open\n", "my.ini:1: want one \"quoted\" text, got no closing quote",
          SOTTO_EFORMAT},
-        {"name = \"a\" b\n", "got more behind it", SOTTO_EFORMAT},
+        {"name = \"a\" b\n", "got more text after it", SOTTO_EFORMAT},
         {"warmup = 1\n", "ambiguous", SOTTO_EINVAL},
         {"steps = 3\n[optim]\nlr = 1\n[data]\nsteps = 2\n\n[optim]\nlr = 1\n",
          "my.ini:8: 'lr' is set a second time, after line 3", SOTTO_EINVAL},

@@ -17,7 +17,7 @@ fails_with "demo.momentum = 0.9: want one of plain, scaled" "${train[@]}" --stra
 fails_with "wants a value" "${train[@]}" --batch
 fails_with "unknown preset 'nanoo': did you mean 'nano'?" "${train[@]}" --model.preset=nanoo
 fails_with "unknown preset 'llama', which is an architecture: --model.arch=llama, " "${train[@]}" --model=llama
-fails_with "ambiguous: say model.preset or strategy.preset; 'llama' is a value of model.arch, too" "${train[@]}" --preset=llama
+fails_with "ambiguous: use model.preset or strategy.preset; 'llama' is also a value of model.arch" "${train[@]}" --preset=llama
 fails_with "No such file" "$sotto" train missing.ini
 fails_with "No such file" "${train[@]}" --data.train=missing.txt --data.format=text
 printf '[train]\nsteps = 3\nbach = 2\n' >bad.ini
@@ -41,7 +41,7 @@ says 'A smaller model, fewer workers, or a shard method that gives each a part'
 if (ulimit -v 4000000 && "$sotto" version) >/dev/null 2>&1; then # sanitizers reserve more than that
     (ulimit -v 4000000 && fails_with "the limit on address space (ulimit -v) has" "${train[@]}" "${large[@]}") || exit 1
     (ulimit -v 4000000 && fails_with "no memory for" "${train[@]}" --batch=1048576 --check_memory=false) || exit 1
-    (ulimit -s 8192 -v 4000000 && fails_with "train.threads: cannot start 1023 threads beside this one, only " "${train[@]}" --threads=1024) || exit 1
+    (ulimit -s 8192 -v 4000000 && fails_with "train.threads: cannot start 1023 more threads, only " "${train[@]}" --threads=1024) || exit 1
     (ulimit -s 1024 && succeeds "${train[@]}" --threads=2 --out=small-stack) || exit 1
 fi
 [ ! -e run ] || die "refused runs left $(ls -dA run run/*)"

@@ -194,7 +194,7 @@ refused 'worker.step is for train.time = virtual' --worker.step=10ms
 refused "key 'tau' belongs to $(owners tau), and these are not chosen" --tau=3
 refused 'null.parameters is for train.oracle = null' --null.parameters=1000
 refused 'null.activation_bytes is for train.oracle = null' --activation_bytes=1000
-refused 'null.activations is no longer an option: say null.activation_bytes' --null.activations=1000
+refused 'null.activations is no longer an option: use null.activation_bytes' --null.activations=1000
 refused 'worker.step = 10parsec: want a time such as 50ms' --time=virtual --worker.step=10parsec
 refused "link.inter: link 'fast': want BANDWIDTH,LATENCY such as" --link.inter=fast
 refused "link.intra: link '100Mbit': want BANDWIDTH,LATENCY such as" --time=virtual --link.intra=100Mbit

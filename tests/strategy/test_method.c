@@ -101,7 +101,7 @@ static void has_its_own_options(void **state)
                  "strategy.preset = toi: no such method; did you mean 'toy'?");
     lab = (struct lab){.options = {"gain=3"}};
     assert_fails(configure(&lab, &config), SOTTO_EINVAL,
-                 "key 'gain' belongs to toy, and that is not chosen");
+                 "key 'gain' belongs to toy, which is not chosen");
     lab = (struct lab){.options = {"toy.gain=3"}};
     assert_fails(configure(&lab, &config), SOTTO_EINVAL,
                  "toy.gain = 3 has no effect: the method is ddp x sync");

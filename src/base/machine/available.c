@@ -18,7 +18,7 @@ static void lower_limit(struct available *a, double bytes, const char *by)
         *a = (struct available){bytes, by};
 }
 
-/* Negative: there is none. */
+/* Returns a group's value, or -1 if there is none. */
 static double read_group_value(const char *folder, const char *file, const char *key)
 {
     double value;

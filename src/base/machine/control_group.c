@@ -34,12 +34,12 @@ int control_group_numbers(const char *folder, const char *file, const char *key,
     return file_join(path, folder, file) == SOTTO_OK ? control_file_numbers(path, key, n, out) : 0;
 }
 
-/* `group` below its mount, and those above it. */
+/* Visits `group` below `mount`, then each parent up to the mount. */
 static void visit_up(const char *root, const char *mount, const char *group, int version,
                      control_group_visitor *visit, void *arg)
 {
     char folder[2 * FILE_PATH_ROOM];
-    if (strstr(group, "/..")) /* outside of what this container sees */
+    if (strstr(group, "/..")) /* outside this container's view */
         group = "";
     if (snprintf(folder, FILE_PATH_ROOM, "%s%s%s", root, mount, group) >= FILE_PATH_ROOM)
         return;
@@ -53,7 +53,7 @@ static void visit_up(const char *root, const char *mount, const char *group, int
     }
 }
 
-/* `name` is one of `names`, which commas separate: "cpu" is none of "cpuset,cpuacct". */
+/* True if the comma-separated list `names` contains `name`: "cpu" is not in "cpuset,cpuacct". */
 static bool lists_name(const char *names, const char *name)
 {
     const size_t length = strlen(name);

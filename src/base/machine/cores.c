@@ -16,7 +16,8 @@ int cores_bound(void)
 {
     enum { CORES_MOST = 1 << 16 };
     int bound = 0;
-    for (int most = CPU_SETSIZE; !bound && most <= CORES_MOST; most *= 2) { /* as the kernel asks */
+    for (int most = CPU_SETSIZE; !bound && most <= CORES_MOST; most *= 2) { /* the kernel may want a
+                                                                               larger set */
         cpu_set_t *set = CPU_ALLOC((size_t)most);
         if (set && sched_getaffinity(0, CPU_ALLOC_SIZE((size_t)most), set) == 0)
             bound = CPU_COUNT_S(CPU_ALLOC_SIZE((size_t)most), set);
@@ -29,7 +30,7 @@ int cores_bound(void)
 
 static void limit_cores_by_group(void *arg, const char *folder, int version)
 {
-    double *cores = arg, quota[2]; /* microseconds of a period, the period's */
+    double *cores = arg, quota[2]; /* microseconds: of work in a period; of the period */
     const int found =
         version == 2 ? control_group_numbers(folder, "cpu.max", "", 2, quota)
                      : control_group_numbers(folder, "cpu.cfs_quota_us", "", 1, quota) +
@@ -77,7 +78,7 @@ enum sotto_status cores_try_threads(int n)
     if (!error)
         return SOTTO_OK;
     return fail(SOTTO_ENOMEM,
-                "cannot start %d thread%s beside this one, only %d: %s. Fewer of them, or a higher "
-                "limit (ulimit -u of processes, ulimit -v of memory)",
+                "cannot start %d more thread%s, only %d: %s. Use fewer threads, or raise the limit "
+                "(ulimit -u for processes, ulimit -v for memory)",
                 n, n == 1 ? "" : "s", started, strerror(error));
 }

@@ -1,11 +1,12 @@
-/* Options told to people: what they take, and the lines of --help. */
+/* Descriptions of options: values, the lines of --help, and the known name closest to a mistyped
+ * name. */
 #include <string.h>
 
 #include "base/option/option.h"
 
 static size_t describe_range(const struct option *o, const char *what, char *out, size_t room)
 {
-    if (o->max >= 1e15) /* no limit that anybody would meet */
+    if (o->max >= 1e15) /* no limit in practice */
         return (size_t)snprintf(out, room, "%s from %.10g", what, o->min);
     return (size_t)snprintf(out, room, "%s %.10g..%.10g", what, o->min, o->max);
 }
@@ -40,7 +41,7 @@ enum { WIDTH = 80, INDENT = 29 };
 
 #define GLUE '\t' /* a blank at which no line ends */
 
-/* Of the next word; a list of names that no line has room for is cut behind one of them. */
+/* Returns the length of the next word. A list of names longer than a line is cut after a '|'. */
 static int word_length(const char *text, int room)
 {
     const int length = (int)strcspn(text, " ");
@@ -101,12 +102,12 @@ static int lesser_of(int a, int b)
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, replacements and swaps of neighbours that make b of a. Words longer than
- * the rows are cut, which is far beyond any name. */
+/* Returns the insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+ * Both are cut at ROOM characters, far more than any name has. */
 static int count_edits(const char *a, const char *b)
 {
     enum { ROOM = 48 };
-    int rows[3][ROOM + 1]; /* of i - 2, i - 1 and i characters of a, taken in turns */
+    int rows[3][ROOM + 1]; /* of i - 2, i - 1 and i characters of a, used in turns */
     const int m = (int)strnlen(a, ROOM), n = (int)strnlen(b, ROOM);
     for (int j = 0; j <= n; j++)
         rows[0][j] = j;
@@ -130,7 +131,7 @@ int option_distance(const char *word, const char *name)
     const int d = count_edits(word, name), near = length == 2 ? 1 : (int)(length / 3);
     if (d <= near)
         return d;
-    /* The beginning of a name is near too, but less than any slip of the fingers. */
+    /* The beginning of a name is near too, but less than any typing error. */
     return length >= 3 && strncmp(word, name, length) == 0 ? OPTION_FAR - 1 : OPTION_FAR;
 }
 

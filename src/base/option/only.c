@@ -8,11 +8,11 @@ static const struct option *rule_option(const struct option_section *s, const ch
     for (int i = 0; i < s->count; i++)
         if (strcmp(s->table[i].key, key) == 0)
             return &s->table[i];
-    assert(0 && "a rule names an option that there is not");
+    assert(0 && "a rule names an unknown option");
     return NULL;
 }
 
-/* One option as a section of its own. */
+/* Returns a section of one option. */
 static struct option_section single_section(const struct option *o, void *config)
 {
     return (struct option_section)OPTION_SECTION_OF("", "", o, 1, config);
@@ -35,7 +35,7 @@ bool option_is_default(const struct option *o, const void *config)
     return strcmp(option_print(o, config, now), option_print(&at, &value, preset)) == 0;
 }
 
-/* Whether a list with commas names it. */
+/* True if the comma-separated `list` contains `name`. */
 static bool lists_value(const char *list, const char *name)
 {
     const size_t length = strlen(name);

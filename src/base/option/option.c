@@ -12,7 +12,8 @@ static void *option_field(const struct option *option, const void *config)
     return (char *)config + option->offset;
 }
 
-/* "64k" -> 64000. Suffixes are decimal: a count of tokens, not of bytes. */
+/* Consumes a suffix and returns its factor: "64k" -> 64000. Suffixes are decimal because they count
+ * tokens, not bytes. */
 static int64_t take_suffix(char **end)
 {
     switch (**end) {
@@ -37,7 +38,7 @@ static bool parse_real(const char *text, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
-/* Also "1/32". */
+/* Parses a number or a fraction such as "1/32". */
 static bool parse_fraction(const char *text, double *out)
 {
     const char *slash = strchr(text, '/');
@@ -53,8 +54,8 @@ static bool parse_fraction(const char *text, double *out)
     return isfinite(*out);
 }
 
-/* Digits are exact; "1e6" and "1.5M" go through a double, which beyond 64 bits is left to the
- * caller's range check: `*value` means nothing then. */
+/* Parses a whole number. Digits are exact; "1e6" and "1.5M" are converted through a double. For a
+ * number beyond 64 bits `*value` is 0 and the caller's range check on `*out` fails. */
 static bool parse_whole(const char *text, double *out, int64_t *value)
 {
     char *end;
@@ -175,7 +176,7 @@ void option_defaults(const struct option_section *sections, int n)
     }
 }
 
-/* Whether `was` ("section.key=default") is the key, with its section or without. */
+/* True if `was` ("section.key=default") names the key, with or without its section. */
 static bool names_former_key(const char *was, const char *key)
 {
     const char *bare = strchr(was, '.') + 1;
@@ -184,7 +185,8 @@ static bool names_former_key(const char *was, const char *key)
            (length == whole - (size_t)(bare - was) && strncmp(bare, key, length) == 0);
 }
 
-/* A key that is no more: with its default it says nothing. */
+/* Accepts a former key with its default, which has no effect; refuses another value. `*gone` is set
+ * if the key is a former key. */
 static enum sotto_status check_former_key(const struct option_section *sections, int n,
                                           const char *key, const char *value, bool *gone)
 {
@@ -196,7 +198,7 @@ static enum sotto_status check_former_key(const struct option_section *sections,
             *gone = true;
             if (strcmp(strchr(o->was, '=') + 1, value) == 0)
                 return SOTTO_OK;
-            return fail(SOTTO_EINVAL, "%s is no longer an option: say %s.%s (%s)", key,
+            return fail(SOTTO_EINVAL, "%s is no longer an option: use %s.%s (%s)", key,
                         sections[s].name, o->key, o->help);
         }
     }
@@ -232,7 +234,7 @@ bool option_is_used(const struct option_section *sections, int n, const char *ke
     return false;
 }
 
-/* The sections that have the key, for messages. */
+/* Lists the sections that have the key, for messages, and returns their number. */
 static int list_sections(const struct option_section *sections, int n, const char *key,
                          const char *end, char *out, size_t room)
 {
@@ -264,7 +266,7 @@ static enum sotto_status refuse_key(const struct option_section *sections, int n
     const char *best = NULL, *section = "";
     int nearest = OPTION_FAR;
     for (int s = 0; s < n; s++) {
-        /* A key of the section that was named wins over an equally near one elsewhere. */
+        /* A key of the named section wins over an equally near key of another section. */
         size_t length = strlen(sections[s].name);
         bool same = dot && (size_t)(dot - key) == length && !strncmp(key, sections[s].name, length);
         for (int i = 0; i < sections[s].count; i++) {
@@ -288,7 +290,7 @@ static enum sotto_status refuse_key(const struct option_section *sections, int n
                 *section ? "." : "", best);
 }
 
-/* "section.key", or "section" for "section.preset". */
+/* Returns the key inside section `s` of "section.key", "preset" for "section", or NULL. */
 static const char *key_in_section(const struct option_section *s, const char *key)
 {
     const size_t length = strlen(s->name);
@@ -297,8 +299,8 @@ static const char *key_in_section(const struct option_section *s, const char *ke
     return key[length] == '.' ? key + length + 1 : key[length] ? NULL : "preset";
 }
 
-/* Refuses a key of two sections, and says which option takes the value by its name, where one alone
- * does: "--preset=llama" is meant for model.arch; "--preset=gpt2" may be, and is a model too. */
+/* Refuses a key of two sections. If exactly one option has `value` among its names, the message
+ * suggests that option: "--preset=llama" is probably meant for model.arch. */
 static enum sotto_status refuse_ambiguous(const struct option_section *sections, int n,
                                           const char *key, const char *value,
                                           const struct option_section *a,
@@ -313,10 +315,10 @@ static enum sotto_status refuse_ambiguous(const struct option_section *sections,
             while (o->type == OPTION_TYPE_ENUM && o->names[k] && strcmp(o->names[k], value) != 0)
                 k++;
             if (o->type == OPTION_TYPE_ENUM && o->names[k] && takers++ == 0)
-                snprintf(taker, sizeof taker, "; '%.80s' is a value of %s.%s, too", value,
+                snprintf(taker, sizeof taker, "; '%.80s' is also a value of %s.%s", value,
                          sections[s].name, o->key);
         }
-    return fail(SOTTO_EINVAL, "key '%s' is ambiguous: say %s.%s or %s.%s%s", key, a->name, key,
+    return fail(SOTTO_EINVAL, "key '%s' is ambiguous: use %s.%s or %s.%s%s", key, a->name, key,
                 b->name, key, takers == 1 ? taker : "");
 }
 
@@ -324,7 +326,7 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
                                   const char *value)
 {
     const struct option_section *found = NULL, *other = NULL;
-    char who[512];
+    char owners[512];
     for (int s = 0; s < n; s++) {
         if (!section_option(&sections[s], key) || !option_in_use(&sections[s]))
             continue;
@@ -344,12 +346,11 @@ static enum sotto_status set_bare(const struct option_section *sections, int n, 
         return st;
     if (!option_depends(sections, n, key))
         return refuse_key(sections, n, key, value);
-    const int others = list_sections(sections, n, key, "", who, sizeof who);
+    const int others = list_sections(sections, n, key, "", owners, sizeof owners);
     char whole[512];
     list_sections(sections, n, key, ".", whole, sizeof whole);
-    return fail(SOTTO_EINVAL, "key '%s' belongs to %s, and %s not chosen%s%s", key, who,
-                others > 1 ? "these are" : "that is",
-                others > 1 ? "; whole, it is one of " : "; whole, it is ", whole);
+    return fail(SOTTO_EINVAL, "key '%s' belongs to %s, which %s not chosen; with its section: %s",
+                key, owners, others > 1 ? "are" : "is", whole);
 }
 
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
@@ -364,10 +365,10 @@ enum sotto_status option_set(const struct option_section *sections, int n, const
     return set_bare(sections, n, key, value);
 }
 
-struct load_target { /* where option_load_text puts what it reads */
+struct load_target { /* destination of option_load_text */
     const struct option_section *sections;
     int n;
-    bool last; /* the time for keys that depend on others */
+    bool last; /* true: only keys that depend on others are set */
 };
 
 static bool has_section(const struct load_target *t, const char *name)

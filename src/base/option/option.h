@@ -1,12 +1,13 @@
-/* Option tables: one table a module says key, type, default, range and help of each field of its
- * configuration struct, and parsing, --help, the run header and checkpoint metadata come out of it.
+/* Option tables: each module has one table with key, type, default, range and help of each field of
+ * its configuration struct. Parsing, --help, the run header and checkpoint metadata are derived
+ * from the tables.
  *
  *     static const struct option table[] = {
  *         OPTION_INT(struct optim_config, warmup, "0", 0, 1e9, "rounds of linear warm-up"),
  *
- * A program collects tables into sections; `--optim.warmup=10` on the command line equals
- * `warmup = 10` under `[optim]` in a file. A bare `--warmup=10` works where only one section in use
- * has it, and `--model=nano` is `--model.preset=nano`. */
+ * A program collects tables into sections; `--optim.warmup=10` on the command line equals `warmup =
+ * 10` under `[optim]` in a file. A bare `--warmup=10` works if only one section in use has the key,
+ * and `--model=nano` is `--model.preset=nano`. */
 #ifndef SOTTO_BASE_OPTION_OPTION_H
 #define SOTTO_BASE_OPTION_OPTION_H
 
@@ -17,10 +18,10 @@
 
 #include "base/status.h"
 
-/* Sizes of text fields, terminator included: a path or a word, and what may be long (lists of files
- * or of workers, prompts). The latter is as much as Linux passes in one argument, so whatever
- * arrives on the command line fits. Configurations are copied by value; those with long fields
- * belong on the heap where the stack is a worker's. */
+/* Sizes of text fields, terminator included: OPTION_ROOM for a path or a word, OPTION_LONG_ROOM for
+ * long texts (lists of files or of workers, prompts). The long size is the longest argument that
+ * Linux passes, so any value from the command line fits. Configurations are copied by value; a
+ * configuration with long fields belongs on the heap in threads with a small stack. */
 #define OPTION_ROOM 1024
 #define OPTION_LONG_ROOM (128 * 1024)
 
@@ -37,16 +38,16 @@ struct option {
     const char *key;
     enum option_type type;
     size_t offset;
-    const char *preset;       /* default, as it would be typed */
+    const char *preset;       /* default, as typed on the command line */
     double min, max;          /* numbers: allowed range, both ends included */
     const char *const *names; /* enum: NULL-terminated */
     const char *help;
     size_t room;     /* text: size of the field */
-    const char *was; /* "worker.per_node=0": a key whose place this one took, with its default,
-                        which old files hold and which is no error; NULL: none */
+    const char *was; /* "worker.per_node=0": a former key that this option replaced, with its
+                        default. Old files may hold the former key with that default. NULL: none */
     bool file;       /* text: the name of a file */
-    size_t set_flag; /* offset of a bool in the struct: true if the option was set, to any value;
-                        0: none */
+    size_t set_flag; /* offset of a bool in the struct, which is true if the option was set, to any
+                        value; 0: none */
 };
 
 #define OPTION_OF(S, field, kind, initial, about)                                                  \
@@ -81,7 +82,7 @@ struct option {
         OPTION_OF(S, field, OPTION_TYPE_ENUM, initial, about), .names = values                     \
     }
 
-/* An integer that took the place of another key. */
+/* An integer option that replaced another key. */
 #define OPTION_INT_WAS(S, field, initial, least, most, about, former)                              \
     {                                                                                              \
         OPTION_OF(S, field, OPTION_TYPE_INT, initial, about), .min = least, .max = most,           \
@@ -89,18 +90,18 @@ struct option {
     }
 
 struct option_section {
-    const char *name; /* "" : its keys have no prefix */
+    const char *name; /* "": keys without a prefix */
     const char *about;
     const struct option *table;
     int count;
     void *config; /* the struct that the table describes */
-    /* (optional) Whether its keys have a use just now: only then they may go without the section's
-     * name, and only then they are dumped. Default: always. */
+    /* (optional) True if the section's keys have an effect in this configuration. Only then the
+     * keys work without the section's name and are dumped. NULL: always true. */
     bool (*used)(const void *of, const char *name);
     const void *of;
 };
 
-/* One that is always in use; OPTION_SECTION_OF: of a table that another file has. */
+/* A section that is always in use; OPTION_SECTION_OF takes a table from another file. */
 #define OPTION_SECTION_OF(title, text, options, n, fields)                                         \
     {                                                                                              \
         .name = title, .about = text, .table = options, .count = n, .config = fields               \
@@ -111,80 +112,81 @@ struct option_section {
 /* Sets every field to its default. */
 void option_defaults(const struct option_section *sections, int n);
 
-/* Sets one key ("section.key", or "key" where it is unambiguous: of two sections, one that is
- * always in use goes before one that is chosen). */
+/* Sets one key: "section.key", or "key" if the key is unambiguous. Of two sections with the key, a
+ * section that is always in use takes precedence over a chosen section. */
 enum sotto_status option_set(const struct option_section *sections, int n, const char *key,
                              const char *value);
 
-/* Reads an INI file. Errors carry "path:line: ". A value may be in double quotes, which keep '#',
- * ';' and blanks at its ends. */
+/* Reads an INI file. Error messages begin with "path:line: ". A value may be in double quotes,
+ * which preserve '#', ';' and blanks at both ends. */
 enum sotto_status option_load(const struct option_section *sections, int n, const char *path);
 enum sotto_status option_load_text(const struct option_section *sections, int n, const char *text,
                                    const char *name);
 
-/* The reader beneath, for files of another form: `each` is told of every heading (key and value
- * NULL) and of every key with the section that it stands in ("": none yet). A key that a section
- * has twice is refused in the end, unless it is `repeats` (NULL: none). */
+/* Reads INI text of any form: calls `each` for every heading (key and value NULL) and for every key
+ * with its section ("" before the first heading). A key that a section sets twice is refused after
+ * the last line, unless the key is `repeats` (NULL: none). */
 typedef enum sotto_status option_each(void *arg, const char *section, const char *key,
                                       const char *value);
 enum sotto_status option_read_text(const char *text, const char *name, const char *repeats,
                                    option_each *each, void *arg);
 
-/* The text of a configuration file, which the caller frees; one with a zero byte is refused. */
+/* Reads the text of a configuration file, which the caller frees; a zero byte is an error. */
 enum sotto_status option_file(const char *path, char **text);
 
-/* Takes "--key=value", "--key value" and "--flag" (a bool); other words, and all behind a "--", go
- * to `rest` (room for argc pointers), whose number is `*n_rest`. */
+/* Parses "--key=value", "--key value" and "--flag" (a bool). Other words, and all words after a
+ * "--", are stored in `rest` (room for argc pointers), their number in `*n_rest`. */
 enum sotto_status option_parse(const struct option_section *sections, int n, int argc,
                                const char *const *argv, const char **rest, int *n_rest);
 
-/* The same but for keys without a section's name of which no section in use has any: they are left
- * out, and `*left` says so. A configuration beneath may choose. */
+/* Parses as option_parse does, but skips a key without a section's name that no section in use has,
+ * and sets `*left`. A configuration with lower precedence may choose such a section. */
 enum sotto_status option_parse_known(const struct option_section *sections, int n, int argc,
                                      const char *const *argv, const char **rest, int *n_rest,
                                      bool *left);
 
 bool option_in_use(const struct option_section *section);
 
-/* Whether the key has no section's name and what it means depends on which sections are in use. Of
- * several options these are to be set last. */
+/* True if the key has no section's name and its meaning depends on the sections in use. Such
+ * options must be set last. */
 bool option_depends(const struct option_section *sections, int n, const char *key);
-/* ... and whether one in use has it. */
+/* True if a section in use has the key. */
 bool option_is_used(const struct option_section *sections, int n, const char *key);
 
-/* Whether the text is a truth value, and which. */
+/* True if the text is a truth value, which is stored in `*out`. */
 bool option_bool(const char *text, bool *out);
 
-/* A word of a command line as a shell takes it. */
+/* Writes a word quoted for a shell. */
 void option_put_word(const char *word, FILE *out);
 
-/* The same in memory, for messages; it is cut short where there is no room. Returns `out`. */
+/* Writes a word quoted for a shell to `out`, cut to `room` bytes, for messages. Returns `out`. */
 const char *option_word(const char *word, char *out, size_t room);
 
-/* The value of an option as it would be typed: the field itself where it is text, else printed into
- * `room`. */
+/* Returns the value of an option as typed: the field itself if it is text, else text in `room`. */
 const char *option_print(const struct option *option, const void *config, char room[OPTION_ROOM]);
 
-/* The whole configuration as INI text that option_load_text takes back. The caller frees it; NULL
- * without memory. */
+/* Returns the whole configuration as INI text for option_load_text. The caller frees the text; NULL
+ * if memory is exhausted. */
 char *option_dump(const struct option_section *sections, int n);
 
-/* What an option takes: "integer 0..10; default 3". */
+/* Describes the values of an option: "integer 0..10; default 3". */
 void option_describe(const struct option *option, char *out, size_t room);
 
-/* The help text, in 80 columns: each option with its help, range and default. */
+/* Print the help in 80 columns: each option with its text, range and default. */
 void option_help(const struct option_section *sections, int n, FILE *out);
 void option_help_one(const struct option_section *section, const struct option *option, FILE *out);
 
-/* Words of `text` from column `at` on, in lines that end before column 80 and begin at `indent`. */
+/* Writes the words of `text` from column `at` on, in lines that end before column 80 and are
+ * indented by `indent`. */
 void option_wrap(const char *text, int at, int indent, FILE *out);
 
-/* How many slips of the fingers lie between a word and a name: at most a third of the word is near,
- * or that the name begins with it; OPTION_FAR if it is not near. */
+/* Returns the number of typing errors between a word and a name. A name is near if the errors are
+ * at most a third of the word's letters, or if the name begins with the word; OPTION_FAR: not
+ * near. */
 enum { OPTION_FAR = 1000 };
 int option_distance(const char *word, const char *name);
 
-/* The name in `names` (NULL-terminated) nearest to `word`, or NULL if none is near. */
+/* Returns the name in `names` (NULL-terminated) nearest to `word`, or NULL if none is near. */
 const char *option_closest(const char *word, const char *const *names);
 
 #endif

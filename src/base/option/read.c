@@ -1,5 +1,5 @@
 /* The reader of INI files: sections, keys, comments and quoted values. A key that is set twice is
- * refused: one of the two would have no effect. */
+ * refused, because one of the two lines would have no effect. */
 #define _GNU_SOURCE /* strchrnul, strndup */
 #include "base/option/option.h"
 
@@ -16,11 +16,12 @@ static char *trim_blanks(char *text)
     return text;
 }
 
-/* Cuts a comment: '#' or ';' at the start of the line or behind white space, but not in a quoted
+/* Cuts a comment: '#' or ';' at the start of the line or after white space, but not in a quoted
  * value. */
 static void cut_comment(char *line)
 {
-    bool opens = false, quoted = false; /* a '"' here would begin a quoted value; we are in one */
+    bool opens = false, quoted = false; /* opens: a '"' at p would begin a quoted value; quoted: p
+                                           is inside a quoted value */
     for (char *p = line; *p; p++) {
         if (quoted) {
             if (*p == '\\' && p[1])
@@ -39,7 +40,7 @@ static void cut_comment(char *line)
     }
 }
 
-/* Takes the quotes off a value that has them, in place: \" \\ \n \r \t inside. */
+/* Removes the quotes of a quoted value in place; \" \\ \n \r \t are escapes. */
 static enum sotto_status unquote_value(char *value)
 {
     static const char letter[] = "nrt", meant[] = "\n\r\t";
@@ -57,12 +58,12 @@ static enum sotto_status unquote_value(char *value)
     }
     if (*p != '"' || p[1] != '\0')
         return fail(SOTTO_EFORMAT, "want one \"quoted\" text, got %s",
-                    *p ? "more behind it" : "no closing quote");
+                    *p ? "more text after it" : "no closing quote");
     *to = '\0';
     return SOTTO_OK;
 }
 
-/* One line: `each` is told of a heading and of a key. */
+/* Parses one line and calls `each` for a heading or a key. */
 static enum sotto_status read_ini_line(char *line, char section[OPTION_ROOM], option_each *each,
                                        void *arg)
 {
@@ -90,10 +91,10 @@ static enum sotto_status read_ini_line(char *line, char section[OPTION_ROOM], op
     return each(arg, section, key, value);
 }
 
-/* A key that was read, and where. */
+/* A key and its line. */
 struct key_place {
     char *key;   /* with its section */
-    size_t bare; /* where the key itself begins */
+    size_t bare; /* offset of the key after the section's name */
     int line;
 };
 
@@ -141,7 +142,7 @@ static int compare_places(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-/* Sorted, since a file may be long. */
+/* Refuses a key that is set twice. Sorts the keys first, since a file may be long. */
 static enum sotto_status refuse_twice(struct ini_reader *r)
 {
     if (r->count)
@@ -163,7 +164,7 @@ enum sotto_status option_read_text(const char *text, const char *name, const cha
     struct ini_reader r = {.repeats = repeats, .each = each, .arg = arg};
     char section[OPTION_ROOM] = "";
     enum sotto_status st = SOTTO_OK;
-    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the mark that some editors put first */
+    if (strncmp(text, "\xef\xbb\xbf", 3) == 0) /* the byte order mark of some editors */
         text += 3;
     while (*text && st == SOTTO_OK) {
         const char *end = strchrnul(text, '\n');

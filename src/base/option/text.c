@@ -1,4 +1,4 @@
-/* The outward side of option tables: files, the command line and dumps. */
+/* Option tables and text: configuration files, the command line and dumps. */
 #define _GNU_SOURCE /* open_memstream */
 #include "base/option/option.h"
 
@@ -37,12 +37,12 @@ static bool is_flag(const struct option_section *sections, int n, const char *ke
     return false;
 }
 
-/* Where option_parse stands. */
+/* The state of option_parse. */
 struct option_words {
     const struct option_section *sections;
     int n;
-    bool last;  /* the time for keys that depend on others */
-    bool *left; /* NULL: nothing may be left out           */
+    bool last;  /* true: only keys that depend on others are set */
+    bool *left; /* set if a key was skipped; NULL: no key may be skipped */
 };
 
 static enum sotto_status take_option(struct option_words *r, const char *key, const char *value)
@@ -158,7 +158,7 @@ const char *option_word(const char *word, char *out, size_t room)
     return out;
 }
 
-/* Quotes a value that would not come back from a file as it is. */
+/* Writes a value, quoted if the plain text would be read back differently. */
 static void dump_value(const char *value, FILE *out)
 {
     size_t length = strlen(value);
@@ -198,8 +198,7 @@ char *option_dump(const struct option_section *sections, int n)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    for (int named = 0; named < 2;
-         named++) /* keys without a section come before the first heading */
+    for (int named = 0; named < 2; named++) /* keys without a section precede the first heading */
         for (int s = 0; s < n; s++)
             if ((*sections[s].name != '\0') == named && option_in_use(&sections[s]))
                 dump_section(&sections[s], out);

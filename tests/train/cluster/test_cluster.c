@@ -608,8 +608,8 @@ static void gone_key(void **state)
     run_sections(&c, s);
     option_defaults(s, RUN_SECTIONS);
     assert_fails(option_set(s, RUN_SECTIONS, "worker.per_node", "2"), SOTTO_EINVAL,
-                 "worker.per_node is no longer an option: say train.nodes (");
-    assert_fails(option_set(s, RUN_SECTIONS, "per_node", "2"), SOTTO_EINVAL, "say train.nodes (");
+                 "worker.per_node is no longer an option: use train.nodes (");
+    assert_fails(option_set(s, RUN_SECTIONS, "per_node", "2"), SOTTO_EINVAL, "use train.nodes (");
     assert_ok(option_load_text(s, RUN_SECTIONS, "[worker]\nper_node = 0\n", "old"));
     assert_int_equal(c.train.nodes, 0);
 }
