@@ -1,20 +1,21 @@
-/* A device's acts in a time step. */
+/* Lists a device's acts in a time step. */
 #include <stddef.h>
 
 #include "strategy/cdp/schedule/moves.h"
 
-struct list {
+struct act_list {
     struct cdp_act *act;
     int n;
 };
 
-static void put_move(struct list *l, enum cdp_do what, const struct cdp_move *move)
+static void put_move(struct act_list *l, enum cdp_do what, const struct cdp_move *move)
 {
     l->act[l->n++] = (struct cdp_act){.what = what, .move = *move};
 }
 
-/* Messages that became ready behind the time step before: tasks need them now or next. */
-static void put_sends(const struct cdp_schedule *s, int device, int64_t time, struct list *l)
+/* Lists the sends of messages that became ready after time step `time` - 1, for tasks of this time
+ * step or of the next. */
+static void put_sends(const struct cdp_schedule *s, int device, int64_t time, struct act_list *l)
 {
     struct cdp_task task;
     struct cdp_move move[CDP_NEEDS];
@@ -30,9 +31,9 @@ static void put_sends(const struct cdp_schedule *s, int device, int64_t time, st
             put_move(l, CDP_SEND, move);
 }
 
-/* In the order that they were sent in. */
+/* Lists receives in the order of the sends. */
 static void put_receives(const struct cdp_schedule *s, int device, const struct cdp_task *task,
-                         int64_t time, struct list *l)
+                         int64_t time, struct act_list *l)
 {
     struct cdp_move move[CDP_NEEDS];
     const int count = task ? cdp_needs(s, task, time, move) : 0;
@@ -43,12 +44,12 @@ static void put_receives(const struct cdp_schedule *s, int device, const struct 
             put_move(l, CDP_RECEIVE, move);
 }
 
-static void put_run(struct list *l, const struct cdp_task *task)
+static void put_run(struct act_list *l, const struct cdp_task *task)
 {
     l->act[l->n++] = (struct cdp_act){.what = CDP_RUN, .task = *task};
 }
 
-static void put_updates(const struct cdp_schedule *s, int device, int64_t time, struct list *l)
+static void put_updates(const struct cdp_schedule *s, int device, int64_t time, struct act_list *l)
 {
     struct cdp_task task;
     for (int j = s->n - 1; j >= 0; j--)
@@ -58,9 +59,9 @@ static void put_updates(const struct cdp_schedule *s, int device, int64_t time, 
             l->act[l->n++] = (struct cdp_act){.what = CDP_UPDATE, .update = {task.step, j}};
 }
 
-/* dp, sync: a hop of each stage. */
+/* dp, sync: lists a hop of each stage. */
 static void put_hops(const struct cdp_schedule *s, int device, int64_t time, int64_t late,
-                     struct list *l)
+                     struct act_list *l)
 {
     struct cdp_move move;
     for (int j = s->n - 1; j >= 0; j--)
@@ -72,7 +73,7 @@ static void put_hops(const struct cdp_schedule *s, int device, int64_t time, int
 }
 
 static void put_hop_updates(const struct cdp_schedule *s, int device, int64_t time, int64_t late,
-                            struct list *l)
+                            struct act_list *l)
 {
     struct cdp_task task;
     for (int j = s->n - 1; j >= 0 && device == s->n - 1; j--)
@@ -80,7 +81,7 @@ static void put_hop_updates(const struct cdp_schedule *s, int device, int64_t ti
             l->act[l->n++] = (struct cdp_act){.what = CDP_UPDATE, .update = {task.step, j}};
 }
 
-static int acts_chained(const struct cdp_schedule *s, int device, int64_t time, struct list *l)
+static int acts_chained(const struct cdp_schedule *s, int device, int64_t time, struct act_list *l)
 {
     struct cdp_task task;
     put_hops(s, device, time, 0, l);
@@ -96,7 +97,7 @@ static int acts_chained(const struct cdp_schedule *s, int device, int64_t time, 
 
 int cdp_acts(const struct cdp_schedule *s, int device, int64_t time, struct cdp_act *out)
 {
-    struct list l = {out, 0};
+    struct act_list l = {out, 0};
     struct cdp_task task;
     if (s->placement == CDP_DP && s->rule == CDP_SYNC)
         return acts_chained(s, device, time, &l);
@@ -107,7 +108,7 @@ int cdp_acts(const struct cdp_schedule *s, int device, int64_t time, struct cdp_
         if (busy)
             put_run(&l, &task);
     } else {
-        for (int back = 1; back >= 0; back--) /* as cdp_tasks has them */
+        for (int back = 1; back >= 0; back--) /* in the order of cdp_tasks */
             for (int i = 0; i < s->n; i++)
                 if (cdp_micro_task(s, i, time, &task) && task.backward == back)
                     put_run(&l, &task);
@@ -120,7 +121,8 @@ int cdp_pending(const struct cdp_schedule *s, int device, int64_t time, struct c
 {
     struct cdp_task task;
     struct cdp_move move[CDP_NEEDS];
-    int n = 0; /* nothing takes more than two time steps, so it is for this one */
+    int n =
+        0; /* no message takes more than two time steps: only the task of `time` can wait for one */
     if (s->placement == CDP_SINGLE || !cdp_tasks(s, device, time, &task))
         return 0;
     const int count = cdp_needs(s, &task, time, move);

@@ -1,17 +1,17 @@
-/* Plain data parallelism, by messages from device to device. When all have done their backward of
- * stage j, the sum goes 0 -> 1 -> ... -> n-1, which updates, and the new parameters go
- * n-1 -> 0 -> 1 -> ... -> n-2: one hop in a time step and, once the step's last task is done, what
- * is left of them one behind another before the next step begins. */
+/* Plain data parallelism, by messages from device to device. When all devices have done their
+ * backward of stage j, the sum goes 0 -> 1 -> ... -> n-1, which updates the stage, and the new
+ * parameters go n-1 -> 0 -> 1 -> ... -> n-2: one hop in a time step. Hops that are left after the
+ * step's last task follow each other before the next step begins. */
 #include "strategy/cdp/schedule/moves.h"
 
-/* Of the step that `time` belongs to: hops from the backward of the stage to now, and to the
- * update. */
-struct chain {
+/* The chain's position: the training step, and the hops from the stage's backward to now (`done`)
+ * and to the update (`update`). */
+struct chain_hops {
     int64_t step, done, update;
 };
 
 static bool chain_at(const struct cdp_schedule *s, int stage, int64_t time, int64_t late,
-                     struct chain *out)
+                     struct chain_hops *out)
 {
     struct cdp_task task;
     if (!cdp_micro_task(s, 0, time, &task))
@@ -27,7 +27,7 @@ static bool chain_at(const struct cdp_schedule *s, int stage, int64_t time, int6
 bool cdp_hop(const struct cdp_schedule *s, int stage, int64_t time, int64_t late,
              struct cdp_move *out)
 {
-    struct chain c;
+    struct chain_hops c;
     if (!chain_at(s, stage, time, late, &c))
         return false;
     *out = (struct cdp_move){.stage = stage, .step = c.step, .after = time - !late};
@@ -49,6 +49,6 @@ bool cdp_hop(const struct cdp_schedule *s, int stage, int64_t time, int64_t late
 
 bool cdp_hop_update(const struct cdp_schedule *s, int stage, int64_t time, int64_t late)
 {
-    struct chain c;
+    struct chain_hops c;
     return chain_at(s, stage, time, late, &c) && c.done == c.update;
 }

@@ -2,17 +2,18 @@
 
 #include "strategy/cdp/schedule/moves.h"
 
-static int64_t length(const struct cdp_schedule *s) /* of a training step */
+static int64_t step_length(const struct cdp_schedule *s) /* time steps of a training step */
 {
     return cdp_end(s, s->first + 1) - cdp_end(s, s->first);
 }
 
-/* Whether a micro-batch has gone forward through a stage and not yet back, by the end of a time
- * step and at its beginning; and where that is. */
-static bool saved(const struct cdp_schedule *s, int micro, int stage, int64_t time, int *device)
+/* True if the activation of a micro-batch at a stage is saved during a time step: from the stage's
+ * forward until its backward is done. `device`: where. */
+static bool activation_saved(const struct cdp_schedule *s, int micro, int stage, int64_t time,
+                             int *device)
 {
     const int64_t since = time - cdp_time(s, s->first, micro, stage, false);
-    const int64_t step = s->first + (since < 0 ? 0 : since / length(s));
+    const int64_t step = s->first + (since < 0 ? 0 : since / step_length(s));
     *device = cdp_device(s, step, micro, stage);
     return since >= 0 && (s->steps < 0 || step < s->steps) &&
            time <= cdp_time(s, step, micro, stage, true);
@@ -28,12 +29,12 @@ int cdp_activations(const struct cdp_schedule *s, int device, int64_t time)
             if (device >= 0 &&
                 ((by_micro && i != device) || (by_stage && j != cdp_stage_of(s, device))))
                 continue;
-            n += saved(s, i, j, time, &at) && (device < 0 || at == device);
+            n += activation_saved(s, i, j, time, &at) && (device < 0 || at == device);
         }
     return n;
 }
 
-static void most(int *out, int n)
+static void raise_to(int *out, int n)
 {
     *out = n > *out ? n : *out;
 }
@@ -61,8 +62,8 @@ static void count_move(const struct cdp_move *m, struct cdp_count *out)
     }
 }
 
-/* The messages of a device's acts in front of a time step and behind its tasks. A chain's hops lie
- * between two time steps where they come behind a task. */
+/* Counts the messages of a device's acts in front of a time step and after its tasks. A chain's
+ * hops after a task fall between two time steps. */
 static void count_acts(const struct cdp_schedule *s, int device, int64_t time, struct cdp_act *act,
                        struct cdp_count *out)
 {
@@ -76,8 +77,8 @@ static void count_acts(const struct cdp_schedule *s, int device, int64_t time, s
         count_move(&act[k].move, out);
         *(ran ? &behind : &sent) += 1;
     }
-    most(&out->most, sent);
-    most(&out->most, behind);
+    raise_to(&out->most, sent);
+    raise_to(&out->most, behind);
 }
 
 static void count_held(const struct cdp_schedule *s, int device, int64_t time,
@@ -89,12 +90,12 @@ static void count_held(const struct cdp_schedule *s, int device, int64_t time,
         versions += cdp_holds(s, device, j, time, version);
         states += device == cdp_state_place(s, j, time);
     }
-    most(&out->versions, versions);
-    most(&out->states, states);
-    most(&out->activations, cdp_activations(s, device, time));
+    raise_to(&out->versions, versions);
+    raise_to(&out->states, states);
+    raise_to(&out->activations, cdp_activations(s, device, time));
 }
 
-/* Hops behind the tasks of a time step. */
+/* Returns the hops after the tasks of a time step. */
 static int count_hops(const struct cdp_schedule *s, int64_t time)
 {
     struct cdp_move move;
@@ -113,12 +114,12 @@ void cdp_count(const struct cdp_schedule *s, struct cdp_act *scratch, struct cdp
     const bool chain = s->placement == CDP_DP && s->rule == CDP_SYNC;
     const int64_t begin = cdp_time(s, s->first + 2, 0, 0, false);
     *out = (struct cdp_count){.devices = cdp_devices(s)};
-    for (int64_t time = begin; time < begin + length(s); time++) {
+    for (int64_t time = begin; time < begin + step_length(s); time++) {
         for (int d = 0; d < out->devices; d++) {
             count_acts(s, d, time, scratch, out);
             count_held(s, d, time, out);
         }
-        most(&out->all, cdp_activations(s, -1, time));
-        most(&out->hops, chain ? count_hops(s, time) : out->most > 0);
+        raise_to(&out->all, cdp_activations(s, -1, time));
+        raise_to(&out->hops, chain ? count_hops(s, time) : out->most > 0);
     }
 }

@@ -1,4 +1,4 @@
-/* What a schedule takes, counted in it: memory, messages, devices, in a steady training step. */
+/* Counts what a schedule costs in a steady training step: memory, messages, devices. */
 #ifndef SOTTO_STRATEGY_CDP_SCHEDULE_COUNT_H
 #define SOTTO_STRATEGY_CDP_SCHEDULE_COUNT_H
 
@@ -6,25 +6,30 @@
 
 struct cdp_count {
     int devices;
-    int activations; /* most that a device has at once, in activations of one stage: n are those of
-                      * one micro-batch; what its tasks in that time step are at is included */
-    int all;         /* the same for all devices together */
-    int versions;    /* most that a device has at once, in parameters of one stage: n are a model */
-    int states;      /* as many for the optimizer's state */
-    int64_t activation, gradient; /* messages of a training step: activations and their gradients */
-    int64_t sum, parameters; /* sums of gradients, parameters, each of one stage; those in states
-                              * too (CDP_STATE), so that they are what is sent in all */
-    int64_t optimizer;       /* states of one stage */
-    int64_t state;           /* messages that the latter and all beside them are sent in */
-    int most;                /* messages that a device sends between two time steps               */
-    int hops; /* and that wait for each other, one behind another, between two of them */
+    /* largest number of saved activations on a device, each of one stage: n are a whole
+     * micro-batch; activations of running tasks are included */
+    int activations;
+    int all; /* the same, of all devices together */
+    /* largest number of versions on a device, each of one stage's parameters: n are a whole
+     * model */
+    int versions;
+    int states; /* the same for optimizer states */
+    int64_t activation,
+        gradient; /* messages of a training step: activations, gradients of activations */
+    /* sums of gradients and parameters that are sent, each of one stage, those inside state
+     * messages (CDP_STATE) included */
+    int64_t sum, parameters;
+    int64_t optimizer; /* optimizer states of one stage that are sent */
+    int64_t state; /* state messages: each has an optimizer state, and sums or parameters with it */
+    int most;      /* largest number of messages that a device sends between two time steps */
+    int hops;      /* longest row of messages between two time steps that wait for each other */
 };
 
-/* `s` without an end; scratch: (CDP_ACTS(n)). */
+/* Counts schedule `s`, which has no end. `scratch`: (CDP_ACTS(n)). */
 void cdp_count(const struct cdp_schedule *s, struct cdp_act *scratch, struct cdp_count *out);
 
-/* Activations of stages that a device has in a time step, those of its tasks included; device -1:
- * all of them. */
+/* Returns the saved activations of a device in a time step, those of its running tasks included;
+ * device -1: of all devices. */
 int cdp_activations(const struct cdp_schedule *s, int device, int64_t time);
 
 #endif

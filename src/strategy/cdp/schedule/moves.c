@@ -1,8 +1,8 @@
 #include "strategy/cdp/schedule/moves.h"
 
-/* dp: micro-batch i takes over the sum of those before it, and the parameters from the device
- * before it when that has used them. Where i is the first to use what the last device has just
- * made, it has them from there. */
+/* dp: micro-batch i receives the sum of the micro-batches before i, and the parameters from the
+ * device before, after that device has used them. If micro-batch i is the first user of a new
+ * version, the parameters arrive from the last device, which has just made them. */
 static int needs_dp(const struct cdp_schedule *s, const struct cdp_task *t, int64_t time,
                     struct cdp_move *out)
 {
@@ -26,7 +26,8 @@ static int needs_dp(const struct cdp_schedule *s, const struct cdp_task *t, int6
     return i < last && t->step > s->first;
 }
 
-/* What passes the border beside the stage, where the task before is another device's. */
+/* Lists the activation, or its gradient, that crosses the stage's border from the device of the
+ * task before. */
 static int needs_edge(const struct cdp_schedule *s, const struct cdp_task *t, int64_t time,
                       struct cdp_move *out)
 {
@@ -44,9 +45,9 @@ static int needs_edge(const struct cdp_schedule *s, const struct cdp_task *t, in
     return 1;
 }
 
-/* mp: the devices of a stage in turn, as those of dp. In the last turn of a step each takes over
- * the sum of those before it. A version that a device has not had comes from the one before it,
- * except where it was made or came with the state. */
+/* mp: a stage's devices take turns, as devices do in dp. In the last turn of a step each device
+ * receives the sum of the devices before. A version that is new to a device arrives from the device
+ * before, unless the version was made here or arrived with the state. */
 static int needs_mp(const struct cdp_schedule *s, const struct cdp_task *t, int64_t time,
                     struct cdp_move *out)
 {
@@ -64,7 +65,8 @@ static int needs_mp(const struct cdp_schedule *s, const struct cdp_task *t, int6
         out->add = i >= m;
         return i > t->stage;
     }
-    const int64_t step = i < m ? t->step - 1 : t->step; /* of the device's micro-batch before */
+    const int64_t step =
+        i < m ? t->step - 1 : t->step; /* step of the device's previous micro-batch */
     out->what = CDP_PARAMETERS;
     out->version = t->version;
     return step >= s->first && i != m - 1 &&

@@ -52,6 +52,6 @@ int cdp_slots(const struct cdp_schedule *s, int device)
 
 int64_t cdp_end(const struct cdp_schedule *s, int64_t step)
 {
-    /* behind the first stage's backward of the last micro-batch */
+    /* the last task is the last micro-batch's backward of stage 0 */
     return cdp_time(s, step, s->n - 1, 0, true) + 1;
 }

@@ -1,14 +1,14 @@
-/* What is computed when, and where. */
+/* Returns when and where every task of the schedule runs. */
 #include "strategy/cdp/schedule/moves.h"
 
-/* Time steps from a micro-batch's begin to the next one's, and from a step's begin to the next
- * one's. 1F1B empties its pipeline in between. */
-static int64_t shift(const struct cdp_schedule *s)
+/* Time steps from the begin of a micro-batch to the begin of the next, and from step to step. 1F1B
+ * empties its pipeline between two steps. */
+static int64_t micro_shift(const struct cdp_schedule *s)
 {
     return s->rule == CDP_SYNC && s->placement != CDP_PP ? 0 : 2;
 }
 
-static int64_t period(const struct cdp_schedule *s)
+static int64_t step_period(const struct cdp_schedule *s)
 {
     return s->rule == CDP_SYNC && s->placement == CDP_PP ? 4 * s->n - 2 : 2 * s->n;
 }
@@ -23,7 +23,7 @@ int cdp_wrap(int64_t a, int n)
     return (int)((a % n + n) % n);
 }
 
-static int place(const struct cdp_schedule *s, int64_t step, int micro, int stage)
+static int micro_place(const struct cdp_schedule *s, int64_t step, int micro, int stage)
 {
     return cdp_wrap(step * s->n + micro, cdp_places(s, stage));
 }
@@ -36,7 +36,7 @@ int64_t cdp_version(const struct cdp_schedule *s, int64_t step, int micro, int s
 
 int64_t cdp_time(const struct cdp_schedule *s, int64_t step, int micro, int stage, bool backward)
 {
-    return (step - s->first) * period(s) + micro * shift(s) +
+    return (step - s->first) * step_period(s) + micro * micro_shift(s) +
            (backward ? 2 * s->n - 1 - stage : stage);
 }
 
@@ -47,56 +47,57 @@ int cdp_device(const struct cdp_schedule *s, int64_t step, int micro, int stage)
         return 0;
     case CDP_PP:
         return stage;
-    case CDP_MP: /* behind those of the stages before */
-        return stage * s->n - stage * (stage - 1) / 2 + place(s, step, micro, stage);
+    case CDP_MP: /* devices are numbered stage by stage */
+        return stage * s->n - stage * (stage - 1) / 2 + micro_place(s, step, micro, stage);
     default:
         return micro;
     }
 }
 
-static int slot(const struct cdp_schedule *s, const struct cdp_task *t)
+static int task_slot(const struct cdp_schedule *s, const struct cdp_task *t)
 {
     switch (s->placement) {
     case CDP_SINGLE:
         return t->micro;
     case CDP_PP:
-        return place(s, t->step, t->micro, t->stage);
+        return micro_place(s, t->step, t->micro, t->stage);
     default:
         return 0;
     }
 }
 
-static bool opens(const struct cdp_schedule *s, const struct cdp_task *t)
+static bool task_opens(const struct cdp_schedule *s, const struct cdp_task *t)
 {
     if (s->placement == CDP_DP && s->rule == CDP_SYNC)
         return true;
-    if (s->placement == CDP_MP) /* the device has had none of the step, nor a sum of others */
+    if (s->placement == CDP_MP) /* the device's first micro-batch of the step, and no sum has
+                                   arrived from other devices */
         return t->micro < cdp_places(s, t->stage) && t->micro <= t->stage;
     return t->micro == 0;
 }
 
 bool cdp_micro_task(const struct cdp_schedule *s, int micro, int64_t time, struct cdp_task *out)
 {
-    const int64_t u = time - micro * shift(s), p = u % period(s);
+    const int64_t u = time - micro * micro_shift(s), p = u % step_period(s);
     if (u < 0 || p >= 2 * s->n)
         return false;
-    *out = (struct cdp_task){.step = s->first + u / period(s), .micro = micro};
+    *out = (struct cdp_task){.step = s->first + u / step_period(s), .micro = micro};
     if (s->steps >= 0 && out->step >= s->steps)
         return false;
     out->backward = p >= s->n;
     out->stage = (int)(out->backward ? 2 * s->n - 1 - p : p);
     out->version = cdp_version(s, out->step, micro, out->stage);
-    out->slot = slot(s, out);
-    out->opens = out->backward && opens(s, out);
+    out->slot = task_slot(s, out);
+    out->opens = out->backward && task_opens(s, out);
     return true;
 }
 
 bool cdp_stage_task(const struct cdp_schedule *s, int stage, int64_t time, struct cdp_task *out)
 {
-    /* The stage's forwards are in every other time step and its backwards in those between. */
+    /* The stage's forwards are in every other time step and its backwards between them. */
     const int64_t forward = time - stage, backward = time - (2 * s->n - 1 - stage);
     const int64_t u = forward % 2 == 0 ? forward : backward;
-    return u >= 0 && cdp_micro_task(s, (int)(u % period(s) / 2 % s->n), time, out) &&
+    return u >= 0 && cdp_micro_task(s, (int)(u % step_period(s) / 2 % s->n), time, out) &&
            out->stage == stage;
 }
 
