@@ -49,7 +49,7 @@ static enum sotto_status end_workers(enum sotto_status st)
 {
     struct status_note note;
     status_save(&note, st);
-    mpi_refuse(&note);
+    mpi_abort_unstarted(&note);
     return status_raise(&note);
 }
 

@@ -87,7 +87,7 @@ static void print_way_on(void *arg, const struct comm *world)
 {
     const struct compare_command *c = ((struct watched *)arg)->command;
     printf("to go on: ");
-    mpi_put_launcher(world, stdout);
+    mpi_print_launcher(world, stdout);
     option_put_word(c->program, stdout);
     printf(" compare");
     for (int i = 0; i < c->argc; i++) {

@@ -121,7 +121,7 @@ static void print_idle(const struct run *run)
 /* What a command to go on lacks, between two texts; nothing where that is nothing. */
 static void put_lacking(const struct run *run, const char *before, const char *behind, FILE *out)
 {
-    const char *lacks = mpi_launcher_lacks(run->cluster.mpi);
+    const char *lacks = mpi_launcher_missing(run->cluster.mpi);
     if (lacks)
         fprintf(out, "%s%s%s", before, lacks, behind);
 }
@@ -176,7 +176,7 @@ struct signal_words {
 static void last_word(void *arg, const struct run *run, enum sotto_status st)
 {
     const struct signal_words *w = arg;
-    const char *gone = run->cluster.mpi && !w->stopped ? mpi_lost(run->cluster.mpi) : NULL;
+    const char *gone = run->cluster.mpi && !w->stopped ? mpi_lost_rank(run->cluster.mpi) : NULL;
     if (gone)
         fprintf(stderr, "sotto: %s is gone\n", gone);
     print_way_on(run, w->stopped ? SOTTO_ESTOPPED : gone ? SOTTO_EPEER : st, stderr);
@@ -186,7 +186,7 @@ static void last_word(void *arg, const struct run *run, enum sotto_status st)
 static const char *find_lost(const void *arg)
 {
     const struct comm *mpi = arg;
-    const char *name = mpi_lost(mpi);
+    const char *name = mpi_lost_rank(mpi);
     const bool first = name && strcmp(name, mpi_rank_name(mpi, 0)) == 0;
     return !name || mpi->rank == 0 || (mpi->rank == 1 && first) ? name : "";
 }
@@ -493,7 +493,7 @@ static enum sotto_status train(struct run *run, const struct train_command *c)
     watch.from = c->from;
     TRY(run_open(run, &c->run, &watch));
     if (run->cluster.mpi)
-        mpi_know_lines(run->cluster.mpi);
+        mpi_record_connections(run->cluster.mpi);
     set_words(&words, run->checkpoint);
     if (run->cluster.leads)
         plan_begin(run);

@@ -8,8 +8,8 @@
  *
  * Views are of host memory or of the device of that line of work, behind whose ops a call begins
  * and whose next ops find what it received. Collectives and messages of ranks that share a device
- * are its ops where the backend has them (`far`, `send_far`); all else passes through host memory
- * (staging.h), which is all that backends see.
+ * are its ops where the backend has them (`on_device`, `send_device`); all else passes through host
+ * memory (staging.h), which is all that backends see.
  *
  * Sums have one order whatever the backend, the call and the way it goes (ring.h). Block b of
  * `size` blocks belongs to rank b, at place j of node k (layout.h). Every node sums its ranks'
@@ -43,8 +43,8 @@ enum comm_call {
 const char *comm_call_name(enum comm_call call);
 
 /* What a rank did, by kind of call. Bytes are those it sends to others, booked where they go.
- * Collectives count as ring.h sends them, whatever the backend (tally.h). */
-struct comm_tally { /* read by others while a lane still counts */
+ * Collectives count as ring.h sends them, whatever the backend (stats.h). */
+struct comm_stats { /* read by others while a lane still counts */
     _Atomic int64_t calls;
     _Atomic int64_t inside, between; /* bytes to a rank on the same node, on another node */
     _Atomic double seconds;          /* in the call ...                                   */
@@ -77,11 +77,11 @@ struct comm_ops {
      * that it issues next, without a wait. What one of them sends any of them and of the three
      * above receives, and the other way round. `room` is in elements, *came in bytes. Without them:
      * through the host. */
-    enum sotto_status (*send_far)(struct comm *c, struct view x, size_t count, int to);
-    enum sotto_status (*recv_far)(struct comm *c, struct view x, size_t room, int from,
-                                  size_t *came);
-    enum sotto_status (*recv_any_far)(struct comm *c, struct view x, size_t room, const bool *among,
-                                      double until, int *from, size_t *came);
+    enum sotto_status (*send_device)(struct comm *c, struct view x, size_t count, int to);
+    enum sotto_status (*recv_device)(struct comm *c, struct view x, size_t room, int from,
+                                     size_t *came);
+    enum sotto_status (*recv_any_device)(struct comm *c, struct view x, size_t room,
+                                         const bool *among, double until, int *from, size_t *came);
     /* (optional) Both at once. Without it: send, then recv; for backends whose send does not wait.
      */
     enum sotto_status (*exchange)(struct comm *c, const void *out, size_t bytes, int to, void *in,
@@ -102,8 +102,8 @@ struct comm_ops {
      * begun behind the ops of every rank's c->dev, and done for those that they issue next, without
      * a wait for either. For at most RANKS_MOST ranks. Without it, or where it is not done, which
      * all ranks find: through the host. */
-    enum sotto_status (*far)(struct comm *c, enum comm_call call, struct view y, struct view x,
-                             size_t count, int root, bool *done);
+    enum sotto_status (*on_device)(struct comm *c, enum comm_call call, struct view y,
+                                   struct view x, size_t count, int root, bool *done);
     enum sotto_status (*barrier)(struct comm *c);
     /* A communicator of the ranks that give the same color, ordered by rank here. */
     enum sotto_status (*split)(struct comm *c, int color, struct comm **out);
@@ -112,7 +112,7 @@ struct comm_ops {
      * work. */
     void (*abort)(struct comm *c, const struct status_note *note);
     /* (optional) A rank's name in messages, which is the world's. Without it: "rank 1". */
-    const char *(*who)(const struct comm *c, int rank);
+    const char *(*rank_name)(const struct comm *c, int rank);
     void (*free)(struct comm *c);
 };
 
@@ -126,12 +126,12 @@ struct comm { /* what every call touches comes first, and the tallies of all of 
     bool twinned;          /* it has a twin, or is one: its own rank may send to it */
     struct comm_wait wait; /* of the call under way: empty until the backend says otherwise */
     struct device *dev;    /* of that line of work; NULL: host memory only; not owned */
-    struct {               /* tally.h's: ranks on this one's node, how many and between which two */
+    struct {               /* stats.h's: ranks on this one's node, how many and between which two */
         int count, begin, end; /* 0: not counted yet */
     } near;
     _Atomic int64_t staged; /* bytes between dev and the host, both ways; read as the tallies are */
     const int *node;        /* (size): the node that each rank runs on; owned by the backend */
-    struct comm_tally tally[COMM_CALLS];
+    struct comm_stats stats[COMM_CALLS];
 };
 
 enum sotto_status comm_send(struct comm *c, struct view x, size_t count, int to);

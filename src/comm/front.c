@@ -1,4 +1,4 @@
-/* The front of all communicators: arguments and seconds; the bytes are counted by tally.c. */
+/* The front of all communicators: arguments and seconds; the bytes are counted by stats.c. */
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "comm/lane.h"
 #include "comm/staging.h"
-#include "comm/tally.h"
+#include "comm/stats.h"
 #include "tensor/ops.h"
 
 const char *comm_call_name(enum comm_call call)
@@ -31,7 +31,7 @@ static double enter(struct comm *c)
 /* Counts a call from begin to end. */
 static void count_seconds(struct comm *c, enum comm_call call, double begin, double end)
 {
-    struct comm_tally *t = &c->tally[call];
+    struct comm_stats *t = &c->stats[call];
     struct comm_wait *wait = &c->wait; /* as far as it lies in the call: clocks are read twice */
     wait->from = fmin(fmax(wait->from, begin), end);
     wait->to = fmin(fmax(wait->to, wait->from), end);
@@ -39,7 +39,7 @@ static void count_seconds(struct comm *c, enum comm_call call, double begin, dou
     t->seconds = t->seconds + (end - begin); /* one line of work writes */
     t->waiting = t->waiting + (wait->to - wait->from);
     if (c->lane)
-        lane_kept(c->lane, begin, *wait, end);
+        lane_count_call(c->lane, begin, *wait, end);
 }
 
 /* ... that took until now. */
@@ -51,7 +51,7 @@ static void count_call(struct comm *c, enum comm_call call, double begin)
 /* Whether a message of x, or into it, need not leave the device. */
 static bool message_stays(const struct comm *c, struct view x)
 {
-    return c->ops->send_far && c->dev && x.data && x.place == PLACE_DEVICE;
+    return c->ops->send_device && c->dev && x.data && x.place == PLACE_DEVICE;
 }
 
 typedef enum sotto_status send_op(struct comm *c, const void *data, size_t bytes, int to);
@@ -70,9 +70,9 @@ static enum sotto_status send_by(struct comm *c, send_op *send, struct view x, s
     assert(to >= 0 && to < c->size && (to != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type);
-    TRY(message_stays(c, x) ? c->ops->send_far(c, x, count, to)
+    TRY(message_stays(c, x) ? c->ops->send_device(c, x, count, to)
                             : send_staged(c, send, x, count, to));
-    tally_message(c, COMM_SEND, bytes, to);
+    stats_count_message(c, COMM_SEND, bytes, to);
     count_call(c, COMM_SEND, begin);
     return SOTTO_OK;
 }
@@ -110,7 +110,7 @@ enum sotto_status comm_recv(struct comm *c, struct view x, size_t count, int fro
     assert(from >= 0 && from < c->size && (from != c->rank || c->twinned));
     double begin = enter(c);
     size_t bytes = count * dtype_size(x.type), came = 0;
-    TRY(message_stays(c, x) ? c->ops->recv_far(c, x, count, from, &came)
+    TRY(message_stays(c, x) ? c->ops->recv_device(c, x, count, from, &came)
                             : recv_staged(c, x, count, from, &came));
     count_call(c, COMM_RECV, begin);
     return came == bytes ? SOTTO_OK : comm_wrong_length(c, bytes, came, from);
@@ -152,7 +152,7 @@ enum sotto_status comm_recv_some(struct comm *c, struct view x, size_t room, con
     *came = 0;
     if (!has_sender(c, among))
         return comm_all_ended(c);
-    TRY(message_stays(c, x) ? c->ops->recv_any_far(c, x, room, among, until, from, &bytes)
+    TRY(message_stays(c, x) ? c->ops->recv_any_device(c, x, room, among, until, from, &bytes)
                             : recv_any_staged(c, x, room, among, until, from, &bytes));
     count_call(c, COMM_RECV, begin);
     if (*from >= 0 && (bytes > room * unit || bytes % unit))
@@ -192,7 +192,7 @@ enum sotto_status comm_exchange(struct comm *c, struct view out, size_t count, i
     }
     if (bytes <= room * unit)
         staging_give(c, in, host_in, bytes / unit);
-    tally_message(c, COMM_EXCHANGE, count * unit, to);
+    stats_count_message(c, COMM_EXCHANGE, count * unit, to);
     count_call(c, COMM_EXCHANGE, begin);
     if (bytes > room * unit || bytes % unit)
         return comm_wrong_length(c, room * unit, bytes, from);
@@ -231,8 +231,8 @@ static enum sotto_status collect_staged(struct comm *c, enum comm_call call, str
  * has no view. */
 static bool stays(const struct comm *c, struct view y, struct view x, size_t count)
 {
-    return c->ops->far && c->dev && c->dev->ops->sum_ranks && c->size <= RANKS_MOST && count > 0 &&
-           (y.data || x.data) && (!y.data || y.place == PLACE_DEVICE) &&
+    return c->ops->on_device && c->dev && c->dev->ops->sum_ranks && c->size <= RANKS_MOST &&
+           count > 0 && (y.data || x.data) && (!y.data || y.place == PLACE_DEVICE) &&
            (!x.data || x.place == PLACE_DEVICE);
 }
 
@@ -242,7 +242,7 @@ static enum sotto_status collect_far(struct comm *c, enum comm_call call, struct
     *done = false;
     if (!stays(c, y, x, count))
         return SOTTO_OK;
-    TRY(c->ops->far(c, call, y, x, count, root, done));
+    TRY(c->ops->on_device(c, call, y, x, count, root, done));
     return *done ? device_failed(c->dev) : SOTTO_OK;
 }
 
@@ -277,11 +277,11 @@ void comm_count(struct comm *c, enum comm_call call, enum dtype type, size_t cou
                 double end)
 {
     if (call == COMM_ALLREDUCE)
-        tally_allreduce(c, type, count);
+        stats_count_allreduce(c, type, count);
     else if (call == COMM_REDUCE_SCATTER)
-        tally_reduce_scatter(c, type, count);
+        stats_count_reduce_scatter(c, type, count);
     else
-        tally_allgather(c, count, dtype_size(type));
+        stats_count_allgather(c, count, dtype_size(type));
     count_seconds(c, call, begin, end);
 }
 
@@ -325,7 +325,7 @@ enum sotto_status comm_broadcast(struct comm *c, struct view x, size_t count, in
     double begin = enter(c);
     if (c->size > 1)
         TRY(broadcast_any(c, x, count, root));
-    tally_broadcast(c, count * dtype_size(x.type), root);
+    stats_count_broadcast(c, count * dtype_size(x.type), root);
     count_call(c, COMM_BROADCAST, begin);
     return SOTTO_OK;
 }
@@ -370,7 +370,7 @@ void comm_free(struct comm *c)
 /* Counts an all-gather of `bytes` from each rank. */
 static void count_gather(struct comm *c, size_t bytes, double begin)
 {
-    tally_allgather(c, bytes * (size_t)c->size, 1);
+    stats_count_allgather(c, bytes * (size_t)c->size, 1);
     count_call(c, COMM_ALLGATHER, begin);
 }
 
@@ -430,8 +430,8 @@ static void first_difference(const char *a, const char *b, char *line, size_t ro
 
 void comm_name(const struct comm *c, int rank, char out[COMM_NAME_ROOM])
 {
-    if (c->ops->who)
-        snprintf(out, COMM_NAME_ROOM, "%s", c->ops->who(c, rank));
+    if (c->ops->rank_name)
+        snprintf(out, COMM_NAME_ROOM, "%s", c->ops->rank_name(c, rank));
     else
         snprintf(out, COMM_NAME_ROOM, "rank %d", rank);
 }

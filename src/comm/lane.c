@@ -58,7 +58,7 @@ enum sotto_status lane_wait(struct lane *lane)
 
 /* What of the call passed while somebody waited for the lane. Jobs end before lane_wait does, so
  * the wait is still known here. */
-void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double end)
+void lane_count_call(struct lane *lane, double begin, struct comm_wait wait, double end)
 {
     for (; lane; lane = lane->above) {
         const double since = lane->since;
@@ -73,7 +73,7 @@ void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double en
     }
 }
 
-void lane_worked(struct lane *lane, double begin, double end)
+void lane_count_work(struct lane *lane, double begin, double end)
 {
     for (; lane; lane = lane->above) {
         const double since = lane->since;
@@ -185,7 +185,7 @@ static void close_lane(struct lane *lane)
 static const struct lane_ops thread_lane_ops = {
     .start = start, .done = done, .wait = wait_but, .close = close_lane};
 
-enum sotto_status lane_thread(struct lane **out)
+enum sotto_status lane_open_thread(struct lane **out)
 {
     struct thread_lane *l = calloc(1, sizeof *l);
     *out = NULL;

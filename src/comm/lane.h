@@ -40,11 +40,11 @@ struct lane_ops {
     /* (optional, both) Where lanes stand still in a pause: how many seconds of what was
      * under way when it began are still to come behind it; and, for a run that goes on from what
      * was saved there, waits for them. */
-    double (*owed)(const struct lane *lane);
-    void (*owe)(struct lane *lane, double seconds);
+    double (*seconds_left)(const struct lane *lane);
+    void (*delay)(struct lane *lane, double seconds);
     /* (optional) What its jobs send is no part of the training, and takes no time where that is
      * modelled. */
-    void (*observe)(struct lane *lane);
+    void (*set_untimed)(struct lane *lane);
 };
 
 struct lane {
@@ -64,10 +64,10 @@ struct lane {
 
 /* For communicators: a call of the lane lasted from begin to end and waited for others meanwhile.
  */
-void lane_kept(struct lane *lane, double begin, struct comm_wait wait, double end);
+void lane_count_call(struct lane *lane, double begin, struct comm_wait wait, double end);
 
 /* For whoever works over vectors in a job of the lane. */
-void lane_worked(struct lane *lane, double begin, double end);
+void lane_count_work(struct lane *lane, double begin, double end);
 
 /* For backends. */
 void lane_init(struct lane *lane, const struct lane_ops *ops, const struct clock *clock);
@@ -93,6 +93,6 @@ enum sotto_status lane_wait_but(struct lane *lane, size_t left);
 void lane_close(struct lane *lane); /* NULL is fine */
 
 /* A lane that is a thread. */
-enum sotto_status lane_thread(struct lane **out);
+enum sotto_status lane_open_thread(struct lane **out);
 
 #endif

@@ -22,9 +22,9 @@ struct worker_ops {
      * written, over the memory's bandwidth at the worker's speed, without jitter. */
     enum sotto_status (*move)(struct worker *w, lane_job *work, void *arg, double bytes);
     /* (optional) Before a worker looks at what its lanes have done by now. */
-    void (*meet)(struct worker *w);
-    /* (optional) A pause begins, of which the training's time is to know nothing: until go_on what
-     * this worker sends takes no time, and what its lanes have under way stands still. */
+    void (*sync_clock)(struct worker *w);
+    /* (optional) A pause begins, of which the training's time is to know nothing: until end_pause
+     * what this worker sends takes no time, and what its lanes have under way stands still. */
     void (*pause)(struct worker *w);
     /* (optional) Ends a pause, in which all workers have met: they go on together, each as much
      * later than the first as its `seconds`, the time that it has trained, are more, so that a
@@ -32,7 +32,7 @@ struct worker_ops {
      * that is later: a resumed run goes on at the time of the clock at which its checkpoint was
      * made, since sums of times are rounded otherwise at another time. Called by all workers.
      * Without it: they go on as they are. */
-    enum sotto_status (*go_on)(struct worker *w, double seconds, double least);
+    enum sotto_status (*end_pause)(struct worker *w, double seconds, double least);
 };
 
 struct worker {

@@ -142,15 +142,15 @@ void mesh_owed(const struct mesh *mesh, double owed[MESH_LANES])
 {
     for (int i = 0; i < MESH_LANES; i++) {
         const struct lane *lane = i < mesh->n_lane && !mesh->serves[i] ? mesh->lanes[i] : NULL;
-        owed[i] = lane && lane->ops->owed ? lane->ops->owed(lane) : 0;
+        owed[i] = lane && lane->ops->seconds_left ? lane->ops->seconds_left(lane) : 0;
     }
 }
 
 void mesh_owe(struct mesh *mesh, const double owed[MESH_LANES])
 {
     for (int i = 0; i < mesh->n_lane; i++)
-        if (owed[i] > 0 && mesh->lanes[i]->ops->owe)
-            mesh->lanes[i]->ops->owe(mesh->lanes[i], owed[i]);
+        if (owed[i] > 0 && mesh->lanes[i]->ops->delay)
+            mesh->lanes[i]->ops->delay(mesh->lanes[i], owed[i]);
 }
 
 enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
@@ -166,7 +166,7 @@ enum sotto_status mesh_abort(struct mesh *mesh, enum sotto_status st)
 static void add(struct mesh_account *a, const struct comm *c)
 {
     for (int i = 0; i < COMM_CALLS; i++) {
-        const struct comm_tally *t = &c->tally[i];
+        const struct comm_stats *t = &c->stats[i];
         const double waiting = t->waiting, wire = t->seconds - waiting;
         a->wire += wire;
         a->waited_others += c->lane ? 0 : waiting;
@@ -179,8 +179,8 @@ static void add(struct mesh_account *a, const struct comm *c)
 struct mesh_account mesh_account_lanes(const struct mesh *mesh)
 {
     struct mesh_account a = {0};
-    if (mesh->worker->ops->meet)
-        mesh->worker->ops->meet(mesh->worker);
+    if (mesh->worker->ops->sync_clock)
+        mesh->worker->ops->sync_clock(mesh->worker);
     for (int i = 0; i < mesh->n_comm; i++)
         if (mesh->comm[i]->lane)
             add(&a, mesh->comm[i]);

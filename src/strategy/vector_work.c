@@ -15,7 +15,7 @@ enum sotto_status work_run(const struct work *on, lane_job *job, void *arg, doub
     }
     const double end = clock_now(w->clock);
     if (on->lane)
-        lane_worked(on->lane, begin, end);
+        lane_count_work(on->lane, begin, end);
     else
         mesh->worked += end - begin;
     return SOTTO_OK;

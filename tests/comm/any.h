@@ -83,7 +83,7 @@ static inline enum sotto_status any_served(struct worker *w)
     if (st == SOTTO_OK)
         st = lane_wait(lane);
     lane_close(lane);
-    const struct comm_tally *t = &s.c->tally[COMM_RECV];
+    const struct comm_stats *t = &s.c->stats[COMM_RECV];
     const int64_t want = w->rank ? ANY_PUSHES : 2 * s.pushes;
     if (st == SOTTO_OK && t->calls != want)
         st = fail(SOTTO_EINVAL, "%lld receives are counted, not %lld", (long long)t->calls,
@@ -225,7 +225,7 @@ static inline enum sotto_status any_twinned(struct worker *w)
     if (st == SOTTO_OK && w->size == 1 && strcmp(w->ops->name, "virtual") == 0 &&
         clock_now(w->clock) != begin)
         st = fail(SOTTO_EINVAL, "messages to oneself take %g s", clock_now(w->clock) - begin);
-    const struct comm_tally *sent = &up->tally[COMM_SEND];
+    const struct comm_stats *sent = &up->stats[COMM_SEND];
     const int64_t bytes = w->rank ? ANY_PUSHES * (10 * w->rank + 1) * (int64_t)sizeof(float) : 0;
     if (st == SOTTO_OK && sent->inside + sent->between != bytes) /* none to oneself */
         st = fail(SOTTO_EINVAL, "rank %d is said to send %lld bytes", w->rank,
@@ -272,8 +272,8 @@ static inline enum sotto_status any_posted(struct worker *w)
         if (st == SOTTO_OK && w->rank)
             st = any_expect_posted(c, x);
     }
-    if (st == SOTTO_OK && w->rank == 0 && c->tally[COMM_SEND].calls != 6 * (w->size - 1))
-        st = fail(SOTTO_EINVAL, "%lld sends are counted", (long long)c->tally[COMM_SEND].calls);
+    if (st == SOTTO_OK && w->rank == 0 && c->stats[COMM_SEND].calls != 6 * (w->size - 1))
+        st = fail(SOTTO_EINVAL, "%lld sends are counted", (long long)c->stats[COMM_SEND].calls);
     comm_free(c);
     free(x);
     return st;

@@ -131,7 +131,7 @@ static enum sotto_status tie(struct worker *w, void *arg)
         st = lane_start(lane, send_now, w->world);
     else if (st == SOTTO_OK)
         st = lane_start(lane, expect_all, &t);
-    w->ops->meet(w); /* the lane runs, not its worker for it */
+    w->ops->sync_clock(w); /* the lane runs, not its worker for it */
     if (st == SOTTO_OK)
         st = lane_wait(lane);
     lane_close(lane);
@@ -214,7 +214,7 @@ static enum sotto_status pause_worker(struct worker *w, void *arg)
             CHECK(x == (float)i, "message %g comes as number %d", (double)x, i);
         }
     }
-    return w->ops->go_on(w, now(w), 0);
+    return w->ops->end_pause(w, now(w), 0);
 }
 
 static void a_pause_keeps_order(void **state)

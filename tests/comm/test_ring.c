@@ -76,7 +76,7 @@ static const struct ring_ops transport = {start_send, start_recv, wait_send,
 static enum sotto_status compare(struct traced *t, enum comm_call call, struct view y,
                                  struct view want, size_t count)
 {
-    struct comm_tally *booked = &t->c->tally[call];
+    struct comm_stats *booked = &t->c->stats[call];
     CHECK(
         t->inside == booked->inside && t->between == booked->between,
         "%s of %zu elements of %zu bytes, rank %d of %d: sent %lld and %lld, booked %lld and %lld",

@@ -257,8 +257,8 @@ static enum sotto_status count_bytes(struct worker *w, void *arg)
     (void)arg;
     static float x[4][20000];
     struct view v = view_of(x[w->rank], DTYPE_F32);
-    const struct comm_tally *all = &w->world->tally[COMM_ALLREDUCE],
-                            *gather = &w->world->tally[COMM_ALLGATHER];
+    const struct comm_stats *all = &w->world->stats[COMM_ALLREDUCE],
+                            *gather = &w->world->stats[COMM_ALLGATHER];
     TRY(comm_allreduce(w->world, v, v, 20000));
     TRY(comm_allgather(w->world, v, view_at(v, comm_block(20000, 4, w->rank).begin), 20000));
     CHECK(all->calls == 1 && all->inside == 80000 && all->between == 40000,
@@ -285,7 +285,7 @@ static enum sotto_status count_broadcast(struct worker *w, void *arg)
     static const int64_t inside[2][4] = {{0, 0, 0, 0}, {0, 0, 80000, 0}};
     static const int64_t between[2][4] = {{0, 800, 0, 400}, {0, 80000, 0, 80000}};
     static float x[4][20000];
-    const struct comm_tally *t = &w->world->tally[COMM_BROADCAST];
+    const struct comm_stats *t = &w->world->stats[COMM_BROADCAST];
     int64_t before[2] = {0, 0};
     (void)arg;
     for (int large = 0; large < 2; large++) {

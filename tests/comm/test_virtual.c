@@ -77,9 +77,9 @@ static enum sotto_status measure(struct worker *w, void *arg)
     TRY(comm_barrier(w->world));
     at += ceil(log2(n)) * formula_slower(f, 0);
     CHECK(near(now(w), at), "barrier ends at %.15g, not %.15g", now(w), at);
-    const struct comm_tally *t = &w->world->tally[COMM_ALLREDUCE];
+    const struct comm_stats *t = &w->world->stats[COMM_ALLREDUCE];
     double took = 2 * turn + (w->rank == w->size / 2 ? 0 : k->late);
-    CHECK(near(t->seconds, took), "the tally has %.15g s, not %.15g", t->seconds, took);
+    CHECK(near(t->seconds, took), "the stats have %.15g s, not %.15g", t->seconds, took);
     double numbers[3] = {0};
     at = now(w);
     TRY(comm_sum(w->world, numbers, 3));
@@ -247,7 +247,7 @@ static enum sotto_status early_worker(struct worker *w, void *arg)
     TRY(side_start(&s));
     TRY(lane_wait(s.lane));
     const double waited = w->rank ? 0 : 1;
-    const struct comm_tally *t = &s.c->tally[COMM_ALLREDUCE];
+    const struct comm_stats *t = &s.c->stats[COMM_ALLREDUCE];
     CHECK(now(w) == 2.25 && s.lane->busy == waited + 0.25, "worker %d: ends at %g, busy %g",
           w->rank, now(w), s.lane->busy);
     CHECK(s.lane->others == waited && s.lane->wire == 0.25, "worker %d: for others %g, wire %g",
@@ -1025,9 +1025,9 @@ static void jobs_begin_when_started(void **state)
     assert_ok(engine_virtual(&config, stamping_worker, NULL));
 }
 
-/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1 and another one after it;
- * worker 1 at 3. They go on at 3 and 4; the job, of which 3 seconds were left, is done at 6, and the
- * other one, of a second, at 7. */
+/* Worker 0 comes to a pause at 2, with a job of its lane under way since 1 and another one after
+ * it; worker 1 at 3. They go on at 3 and 4; the job, of which 3 seconds were left, is done at 6,
+ * and the other one, of a second, at 7. */
 static enum sotto_status pausing_worker(struct worker *w, void *arg)
 {
     (void)arg;
@@ -1040,7 +1040,7 @@ static enum sotto_status pausing_worker(struct worker *w, void *arg)
     TRY(compute(w, 1 + w->rank));
     const double trained = now(w);
     w->ops->pause(w);
-    TRY(w->ops->go_on(w, trained, 0));
+    TRY(w->ops->end_pause(w, trained, 0));
     CHECK(now(w) == 3 + w->rank, "worker %d goes on at %g", w->rank, now(w));
     TRY(lane_wait_but(lane, 1));
     CHECK(now(w) == (w->rank ? 4 : 6), "worker %d has its exchange at %g", w->rank, now(w));

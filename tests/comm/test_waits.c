@@ -21,7 +21,7 @@ static enum sotto_status compute(struct worker *w, double seconds)
 static enum sotto_status check_call(const struct worker *w, enum comm_call call, double waiting,
                                     double seconds)
 {
-    const struct comm_tally *t = &w->world->tally[call];
+    const struct comm_stats *t = &w->world->stats[call];
     CHECK(near(t->waiting, waiting) && near(t->seconds, seconds),
           "rank %d, %s: waits %.12g of %.12g s, not %.12g of %.12g", w->rank, comm_call_name(call),
           t->waiting, t->seconds, waiting, seconds);
@@ -130,11 +130,11 @@ static enum sotto_status sleepy_worker(struct worker *w, void *arg)
     const struct view v = view_of(x, DTYPE_F32);
     const struct timespec nap = {0, 50000000};
     TRY(comm_barrier(w->world));
-    const double before = w->world->tally[COMM_ALLREDUCE].waiting;
+    const double before = w->world->stats[COMM_ALLREDUCE].waiting;
     if (w->rank == 1)
         nanosleep(&nap, NULL);
     TRY(comm_allreduce(w->world, v, v, 4));
-    const double waited = w->world->tally[COMM_ALLREDUCE].waiting - before;
+    const double waited = w->world->stats[COMM_ALLREDUCE].waiting - before;
     CHECK(w->rank == 1 || waited > 0.04, "rank %d waited %g s", w->rank, waited);
     CHECK(w->rank != 1 || waited < 0.04, "the last one waited %g s", waited);
     if (w->rank == 1)
@@ -143,8 +143,8 @@ static enum sotto_status sleepy_worker(struct worker *w, void *arg)
         return comm_send(w->world, v, 4, 0);
     if (w->rank == 0)
         TRY(comm_recv(w->world, v, 4, 1));
-    CHECK(w->rank != 0 || w->world->tally[COMM_RECV].waiting > 0.04, "the receiver waited %g s",
-          w->world->tally[COMM_RECV].waiting);
+    CHECK(w->rank != 0 || w->world->stats[COMM_RECV].waiting > 0.04, "the receiver waited %g s",
+          w->world->stats[COMM_RECV].waiting);
     return SOTTO_OK;
 }
 

@@ -126,16 +126,16 @@ static const struct oracle_ops given_ops = {.begin = given_begin,
 static inline int64_t given_sent(const struct strategy *s)
 {
     const struct mesh *mesh = ((const struct shard *)s)->is.mesh;
-    const struct comm_tally *own = &mesh->replicate->tally[COMM_ALLGATHER];
-    const struct comm_tally *beside = &mesh->lane_replicate->tally[COMM_ALLGATHER];
+    const struct comm_stats *own = &mesh->replicate->stats[COMM_ALLGATHER];
+    const struct comm_stats *beside = &mesh->lane_replicate->stats[COMM_ALLGATHER];
     return own->inside + own->between + beside->inside + beside->between;
 }
 
 static inline int64_t given_calls(const struct strategy *s)
 {
     const struct mesh *mesh = ((const struct shard *)s)->is.mesh;
-    return mesh->replicate->tally[COMM_ALLGATHER].calls +
-           mesh->lane_replicate->tally[COMM_ALLGATHER].calls;
+    return mesh->replicate->stats[COMM_ALLGATHER].calls +
+           mesh->lane_replicate->stats[COMM_ALLGATHER].calls;
 }
 
 static inline enum sotto_status given_train(struct given_oracle *o, struct strategy *s, int rank)

@@ -75,7 +75,7 @@ static enum sotto_status count_bytes(struct seat *seat)
     int64_t *sent = seat->lab->arg;
     for (size_t i = 0; i < sizeof comms / sizeof *comms && seat->worker->rank == 0; i++)
         for (int op = 0; op < COMM_CALLS; op++)
-            *sent += comms[i]->tally[op].inside + comms[i]->tally[op].between;
+            *sent += comms[i]->stats[op].inside + comms[i]->stats[op].between;
     return SOTTO_OK;
 }
 

@@ -260,7 +260,7 @@ const struct comm_ops mpi_native_calls = {
     .reduce_scatter = native_reduce_scatter,
     .allgather = native_allgather,
     .broadcast = native_broadcast,
-    .far = mpi_far,
+    .on_device = mpi_far,
     .barrier = native_barrier,
 };
 
@@ -277,7 +277,7 @@ const struct comm_ops mpi_ring_calls = {
     .reduce_scatter = reduce_scatter,
     .allgather = allgather,
     .broadcast = native_broadcast,
-    .far = mpi_far,
+    .on_device = mpi_far,
     .barrier = native_barrier,
 };
 

@@ -59,7 +59,7 @@ static void set_out(struct mpi_member *m, struct parcel_list *l)
 {
     struct device *dev = m->base.dev;
     l->t.nccl = &m->shared->nccl;
-    l->t.comm = &m->far.comm;
+    l->t.comm = &m->on_device.comm;
     const size_t bytes = offsetof(struct transfers, at) + (size_t)l->t.n * sizeof l->t.at[0];
     if (l->t.n)
         dev->ops->call(dev, transfer_now, l->v, l->t.n, &l->t, bytes);
@@ -258,7 +258,7 @@ static enum sotto_status join(struct mpi_member *m)
 {
     struct device *dev = m->base.dev;
     const struct nccl *n = &m->shared->nccl;
-    struct joining j = {n, &m->far.comm, {{0}}, m->base.size, m->base.rank};
+    struct joining j = {n, &m->on_device.comm, {{0}}, m->base.size, m->base.rank};
     if (m->base.rank == 0)
         TRY(nccl_check(n, n->get_id(&j.id), "begin"));
     MPI_DO(m, "begin NCCL", MPI_Ibcast, &j.id, (int)sizeof j.id, MPI_BYTE, 0, m->comm);
@@ -302,7 +302,7 @@ static enum sotto_status decide(struct mpi_member *m)
         return fail(SOTTO_EINVAL, "comm.nccl = on: rank %d %s%s%s", who, why,
                     who == m->base.rank && !mine.loaded ? ": " : "",
                     who == m->base.rank && !mine.loaded ? s->nccl.why : "");
-    m->far.way = who < 0 ? MPI_FAR_NCCL : MPI_FAR_HOST;
+    m->on_device.way = who < 0 ? MPI_FAR_NCCL : MPI_FAR_HOST;
     return who < 0 ? join(m) : SOTTO_OK;
 }
 
@@ -314,9 +314,9 @@ enum sotto_status mpi_far(struct comm *c, enum comm_call call, struct view y, st
     *done = false;
     if (m->shared->config.nccl == MPI_NCCL_OFF)
         return SOTTO_OK;
-    if (m->far.way == MPI_FAR_UNKNOWN)
+    if (m->on_device.way == MPI_FAR_UNKNOWN)
         TRY(decide(m));
-    if (m->far.way == MPI_FAR_HOST)
+    if (m->on_device.way == MPI_FAR_HOST)
         return SOTTO_OK;
     *done = true;
     TRY(mpi_open_call(m, call, count, dtype_size(y.type), root));
@@ -329,8 +329,8 @@ enum sotto_status mpi_far(struct comm *c, enum comm_call call, struct view y, st
     } else if (call == COMM_ALLGATHER) {
         far_allgather(m, &s, y, x);
     } else {
-        const struct broadcasting b = {&m->shared->nccl, &m->far.comm, count * dtype_size(y.type),
-                                       root};
+        const struct broadcasting b = {&m->shared->nccl, &m->on_device.comm,
+                                       count * dtype_size(y.type), root};
         c->dev->ops->call(c->dev, broadcast_now, &y, 1, &b, sizeof b);
     }
     return SOTTO_OK;
@@ -338,12 +338,12 @@ enum sotto_status mpi_far(struct comm *c, enum comm_call call, struct view y, st
 
 void mpi_far_close(struct mpi_member *m)
 {
-    if (!m->far.comm)
+    if (!m->on_device.comm)
         return;
     if (m->base.dev) /* otherwise it was closed, when all was done */
         (void)device_check(m->base.dev);
-    (void)m->shared->nccl.destroy(m->far.comm);
-    m->far.comm = NULL;
+    (void)m->shared->nccl.destroy(m->on_device.comm);
+    m->on_device.comm = NULL;
 }
 
 #endif

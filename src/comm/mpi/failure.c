@@ -35,7 +35,7 @@ bool mpi_await_turn(int rank)
     return rank == 0 || nanosleep(&(struct timespec){1, more}, NULL) == 0;
 }
 
-bool mpi_says_failure(const struct comm *world)
+bool mpi_reports_failure(const struct comm *world)
 {
     struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     if (s->turn == MPI_TURN_UNKNOWN)

@@ -56,10 +56,10 @@ enum sotto_status mpi_check_launcher(void);
  * rank can read it, else what is known of it, and the option that leaves ranks the time to stop in
  * after Ctrl-C; nothing where `world` is NULL or was not started so.
  */
-void mpi_put_launcher(const struct comm *world, FILE *out);
+void mpi_print_launcher(const struct comm *world, FILE *out);
 
 /* What must be added to that by hand, "with the same -H or --hostfile"; NULL: nothing. */
-const char *mpi_launcher_lacks(const struct comm *world);
+const char *mpi_launcher_missing(const struct comm *world);
 
 /* The MPI library and its version, "Open MPI v5.0.7"; empty: this build has none. */
 void mpi_describe(char *out, size_t room);
@@ -77,10 +77,10 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config);
 
 /* The world of what MPI's launcher has started, ring; NULL: this process was started alone. Refuses
  * what mpi_check_launcher does. */
-enum sotto_status mpi_join(struct comm **out);
+enum sotto_status mpi_join_world(struct comm **out);
 
 /* Whether this rank of a world runs on this machine, whatever the nodes. */
-bool mpi_beside(const struct comm *world, int rank);
+bool mpi_same_machine(const struct comm *world, int rank);
 
 /* "rank 1", followed by "(host ub)" where ranks are on several machines. */
 enum { MPI_NAME_ROOM = 96 };
@@ -88,18 +88,18 @@ const char *mpi_rank_name(const struct comm *world, int rank);
 
 /* True if this rank is to say what has failed: rank 0 is at once, another when ranks before it have
  * had the time to say the same for all and to end the job. */
-bool mpi_says_failure(const struct comm *world);
+bool mpi_reports_failure(const struct comm *world);
 
 /* Who is gone, by name, "a rank on host ub" where that is all that is known; NULL: none is seen to
- * be. May be called in a signal's handler, once mpi_know_lines has been, which takes the
+ * be. May be called in a signal's handler, once mpi_record_connections has been, which takes the
  * connections between machines that there are by then for those that stay. */
-const char *mpi_lost(const struct comm *world);
-void mpi_know_lines(const struct comm *world);
+const char *mpi_lost_rank(const struct comm *world);
+void mpi_record_connections(const struct comm *world);
 
 /* For a rank that fails before it has started MPI: not every launcher ends the others, which would
  * wait for this one for ever. Starts MPI to log the note and end all ranks, this one included; does
  * nothing where there was no launcher or MPI was started before. The log says which rank it is,
  * unless it is rank 0 and the note is of no file. */
-void mpi_refuse(const struct status_note *note);
+void mpi_abort_unstarted(const struct status_note *note);
 
 #endif

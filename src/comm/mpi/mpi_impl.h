@@ -173,7 +173,7 @@ struct mpi_member {
     struct {
         enum mpi_far_way way;
         void *comm; /* NCCL's */
-    } far;
+    } on_device;
     void *scratch;
     size_t room; /* bytes of scratch */
     struct mpi_posted *posted, *idle;

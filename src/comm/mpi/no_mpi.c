@@ -12,7 +12,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
                 "-DSOTTO_MPI=ON, without SOTTO_STATIC");
 }
 
-bool mpi_beside(const struct comm *world, int rank)
+bool mpi_same_machine(const struct comm *world, int rank)
 {
     (void)world, (void)rank;
     return true;
@@ -24,7 +24,7 @@ const char *mpi_rank_name(const struct comm *world, int rank)
     return "";
 }
 
-bool mpi_says_failure(const struct comm *world)
+bool mpi_reports_failure(const struct comm *world)
 {
     (void)world;
     return true;
@@ -36,18 +36,18 @@ const char *mpi_started(const struct comm *world)
     return "";
 }
 
-const char *mpi_lost(const struct comm *world)
+const char *mpi_lost_rank(const struct comm *world)
 {
     (void)world;
     return NULL;
 }
 
-void mpi_know_lines(const struct comm *world)
+void mpi_record_connections(const struct comm *world)
 {
     (void)world;
 }
 
-void mpi_refuse(const struct status_note *note)
+void mpi_abort_unstarted(const struct status_note *note)
 {
     (void)note;
 }

@@ -136,7 +136,7 @@ static bool is_connected(int file)
            info.tcpi_state == TCP_ESTABLISHED;
 }
 
-void mpi_know_lines(const struct comm *world)
+void mpi_record_connections(const struct comm *world)
 {
     const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     struct mpi_peers *p = (struct mpi_peers *)&s->peers;
@@ -155,7 +155,7 @@ void mpi_know_lines(const struct comm *world)
     p->lines = n;
 }
 
-const char *mpi_lost(const struct comm *world)
+const char *mpi_lost_rank(const struct comm *world)
 {
     const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     const struct mpi_peers *p = &s->peers;

@@ -93,7 +93,7 @@ static void put_as_known(const struct comm *world, FILE *out)
 {
     int here = 0;
     for (int r = 0; r < world->size; r++)
-        here += mpi_beside(world, r);
+        here += mpi_same_machine(world, r);
     fputs(mpi_launcher(), out);
     put_launcher_options(out, here);
     if (binding() && under_mpirun())
@@ -107,7 +107,7 @@ static void put_as_known(const struct comm *world, FILE *out)
     fprintf(out, " -n %d ", world->size);
 }
 
-void mpi_put_launcher(const struct comm *world, FILE *out)
+void mpi_print_launcher(const struct comm *world, FILE *out)
 {
     if (!world || !mpi_launcher())
         return;
@@ -117,12 +117,12 @@ void mpi_put_launcher(const struct comm *world, FILE *out)
         put_as_known(world, out);
 }
 
-const char *mpi_launcher_lacks(const struct comm *world)
+const char *mpi_launcher_missing(const struct comm *world)
 {
     if (!world || !under_mpirun() || *mpi_started(world) || host_file())
         return NULL;
     return mpi_env_number("OMPI_COMM_WORLD_SIZE") ? "with the same -H or --hostfile"
-                                          : "with the same -hosts or -f";
+                                                  : "with the same -hosts or -f";
 }
 
 /* The words that started this program, as a shell would want them. */
@@ -172,7 +172,7 @@ enum sotto_status mpi_check_launcher(void)
     return st;
 }
 
-enum sotto_status mpi_join(struct comm **out)
+enum sotto_status mpi_join_world(struct comm **out)
 {
     *out = NULL;
     TRY(mpi_check_launcher());

@@ -196,7 +196,7 @@ static int find_node(const struct mpi_shared *s, int size, int nodes)
     return node;
 }
 
-bool mpi_beside(const struct comm *world, int rank)
+bool mpi_same_machine(const struct comm *world, int rank)
 {
     const struct mpi_shared *s = ((const struct mpi_member *)world)->shared;
     return s->host[rank] == s->host[s->rank];
@@ -256,7 +256,7 @@ static enum sotto_status twin(struct comm *c, struct comm **out)
 static void give_up(struct comm *c, const struct status_note *note)
 {
     const struct mpi_member *m = (const struct mpi_member *)c;
-    if (mpi_says_failure(c))
+    if (mpi_reports_failure(c))
         log_error("%s: %s", mpi_rank_name(c, m->shared->rank), note->text);
     mpi_end_job();
 }
@@ -288,7 +288,7 @@ enum sotto_status mpi_world(struct comm **out, const struct mpi_config *config)
     s->ops = config->collectives == MPI_COLLECTIVES_RING ? mpi_ring_calls : mpi_native_calls;
     s->ops.split = split;
     s->ops.twin = twin;
-    s->ops.who = mpi_who;
+    s->ops.rank_name = mpi_who;
     s->ops.abort = give_up;
     s->ops.free = free_member;
     s->config = *config;
@@ -343,7 +343,7 @@ static void name_before_start(int rank, enum sotto_status code, char out[MPI_NAM
         snprintf(out, MPI_NAME_ROOM, "rank %d: ", rank);
 }
 
-void mpi_refuse(const struct status_note *note)
+void mpi_abort_unstarted(const struct status_note *note)
 {
     int started = 0;
     bool ours;

@@ -35,13 +35,14 @@ static enum sotto_status open_call(struct member *m, struct offer mine)
                 "%s of %zu elements of %zu bytes",
                 m->base.rank, comm_call_name(mine.call), mine.count, mine.unit, r,
                 comm_call_name(o->call), o->count, o->unit);
-        if (o->far != mine.far)
+        if (o->on_device != mine.on_device)
             return fail(SOTTO_EPEER,
                         "workers call different things: the vectors of rank %d are the %s's, those "
                         "of rank %d the %s's",
-                        m->base.rank, mine.far ? "device" : "host", r, o->far ? "device" : "host");
+                        m->base.rank, mine.on_device ? "device" : "host", r,
+                        o->on_device ? "device" : "host");
     }
-    for (int r = 0; r < g->size && mine.far; r++)
+    for (int r = 0; r < g->size && mine.on_device; r++)
         device_follow(m->base.dev, g->offer[r].ready);
     return SOTTO_OK;
 }
@@ -60,10 +61,10 @@ static enum sotto_status close_call(struct member *m, size_t bytes)
     for (int r = 0; r < g->size; r++)
         last = g->offer[r].since > last ? g->offer[r].since : last;
     m->base.wait.to = last;
-    if (mine->far)
+    if (mine->on_device)
         g->done[m->base.rank] = device_mark(m->base.dev);
     threads_meet_again(m);
-    if (mine->far) {
+    if (mine->on_device) {
         follow_done(m);
         threads_meet_again(m); /* who goes now may close the device that its mark is of */
     }
@@ -175,7 +176,7 @@ enum sotto_status threads_far(struct comm *c, enum comm_call call, struct view y
                                     .count = count,
                                     .unit = unit,
                                     .root = root,
-                                    .far = true,
+                                    .on_device = true,
                                     .ready = device_mark(c->dev)}));
     collect_on(c->dev, m, call, y, count, root);
     return close_call(m, count * unit);

@@ -23,7 +23,7 @@ struct team {
 static enum sotto_status open_lane(struct worker *w, struct lane **out)
 {
     (void)w;
-    return lane_thread(out);
+    return lane_open_thread(out);
 }
 
 static enum sotto_status compute(struct worker *w, lane_job *work, void *arg, double seconds)

@@ -27,8 +27,8 @@ struct offer {
     struct view x, y;
     size_t count, unit;
     int root;
-    double since; /* when it came */
-    bool far;     /* its views are a device's, and there from `ready` on */
+    double since;   /* when it came */
+    bool on_device; /* its views are a device's, and there from `ready` on */
     struct device_mark ready;
 };
 

@@ -147,7 +147,7 @@ enum sotto_status virtual_far(struct comm *c, enum comm_call call, struct view y
                                      .count = count,
                                      .unit = dtype_size(y.type),
                                      .root = root,
-                                     .far = true,
+                                     .on_device = true,
                                      .ready = device_mark(c->dev)},
                       y, x);
 }

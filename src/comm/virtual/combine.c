@@ -37,11 +37,11 @@ static enum sotto_status check_offers(const struct group *g)
             o->unit);
     }
     for (int r = 1; r < g->size; r++)
-        if (g->offer[r].far != a->far)
+        if (g->offer[r].on_device != a->on_device)
             return fail(SOTTO_EPEER,
                         "workers call different things: the vectors of rank 0 are the %s's, those "
                         "of rank %d the %s's",
-                        a->far ? "device" : "host", r, a->far ? "host" : "device");
+                        a->on_device ? "device" : "host", r, a->on_device ? "host" : "device");
     return SOTTO_OK;
 }
 
@@ -169,5 +169,5 @@ static enum sotto_status combine_far(struct group *g)
 enum sotto_status virtual_complete(struct group *g)
 {
     TRY(check_offers(g));
-    return g->offer[0].far ? combine_far(g) : combine(g, NULL);
+    return g->offer[0].on_device ? combine_far(g) : combine(g, NULL);
 }

@@ -253,7 +253,7 @@ static void wait_for(struct virtual_lane *l, size_t left, const char *what)
 static void wait_until(struct virtual_lane *l, double from, double until)
 {
     if (until > from)
-        lane_kept(&l->base, from, (struct comm_wait){from, from}, until);
+        lane_count_call(&l->base, from, (struct comm_wait){from, from}, until);
 }
 
 static enum sotto_status wait_but(struct lane *lane, size_t left)
@@ -351,9 +351,9 @@ static const struct lane_ops virtual_lane_ops = {.start = start,
                                                  .done = done,
                                                  .wait = wait_but,
                                                  .close = close_lane,
-                                                 .owed = owed,
-                                                 .owe = owe,
-                                                 .observe = observe};
+                                                 .seconds_left = owed,
+                                                 .delay = owe,
+                                                 .set_untimed = observe};
 
 enum sotto_status virtual_lane_open(struct virtual_sim *sim, int rank, struct virtual_lane **all,
                                     struct lane **out)

@@ -77,10 +77,10 @@ enum sotto_status payload_fill(struct payload *p, struct depot *depot, struct co
 {
     p->bytes = count * dtype_size(x.type);
     p->empty = !x.data || !p->bytes;
-    p->far = !p->empty && is_far(x) && far_room(p, depot, c, p->bytes);
+    p->on_device = !p->empty && is_far(x) && far_room(p, depot, c, p->bytes);
     if (p->empty)
         return SOTTO_OK;
-    if (p->far)
+    if (p->on_device)
         return copy_far(depot, c->dev, (struct view){p->copy.view.data, x.type, PLACE_DEVICE}, x,
                         count);
     TRY(host_room(p, p->bytes));
@@ -94,9 +94,9 @@ enum sotto_status payload_take(const struct payload *p, struct depot *depot, str
     const struct view from = {p->copy.view.data, y.type, PLACE_DEVICE};
     if (p->empty || !y.data)
         return SOTTO_OK;
-    if (p->far && is_far(y))
+    if (p->on_device && is_far(y))
         return copy_far(depot, c->dev, y, from, count);
-    if (!p->far) {
+    if (!p->on_device) {
         staging_copy(c, y, view_of(p->host, y.type), count);
         return SOTTO_OK;
     }

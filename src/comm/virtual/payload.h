@@ -19,8 +19,8 @@ void depot_close(struct depot *depot);
 
 struct payload {
     size_t bytes;
-    bool far;   /* in `copy` */
-    bool empty; /* only its size was declared */
+    bool on_device; /* in `copy` */
+    bool empty;     /* only its size was declared */
     void *host;
     size_t room; /* of host */
     struct buffer copy;

@@ -14,7 +14,7 @@ struct offer {
     int root;
     int color;         /* split */
     struct comm **out; /* split */
-    bool far;          /* its views are a device's, and there from `ready` on */
+    bool on_device;    /* its views are a device's, and there from `ready` on */
     struct device_mark ready;
 };
 

@@ -139,7 +139,7 @@ enum sotto_status trainer_create(struct sotto_trainer **out, struct sotto_worker
     t->before = (struct optim_config){.kind = OPTIM_SGD}; /* nobody knows yet */
     const struct async_setup async = {.eval_every = c->train.eval_every,
                                       .save_every = c->train.save_every,
-                                      .save_seconds = w->ops->go_on ? 0 : 60 * save_minutes};
+                                      .save_seconds = w->ops->end_pause ? 0 : 60 * save_minutes};
     struct strategy_setup setup = {.config = &c->strategy,
                                    .optim = &c->optim,
                                    .oracle = &t->oracle.base,

@@ -35,7 +35,7 @@ enum sotto_status sotto_mpi_open(struct sotto_mpi **out)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return fail(SOTTO_ENOMEM, "no memory for a place in MPI");
-    enum sotto_status st = mpi_join(&(*out)->world);
+    enum sotto_status st = mpi_join_world(&(*out)->world);
     if (st != SOTTO_OK) {
         free(*out);
         *out = NULL;

@@ -96,7 +96,7 @@ enum sotto_status snapshots_open(struct trainer *t)
     if (leads(s))
         TRY(meter_init(&s->common.meter, w, NULL, NULL));
     TRY(comm_duplicate(w->world, &s->comm));
-    if (w->ops->go_on)
+    if (w->ops->end_pause)
         return SOTTO_OK;
     TRY(w->ops->lane(w, &s->lane));
     s->comm->lane = s->lane;

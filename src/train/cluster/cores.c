@@ -17,7 +17,7 @@ static int beside(const struct cluster *c, int rank)
 {
     int n = 0;
     for (int r = 0; r < rank; r++)
-        n += !c->mpi || mpi_beside(c->mpi, r);
+        n += !c->mpi || mpi_same_machine(c->mpi, r);
     return n;
 }
 
@@ -60,7 +60,7 @@ static enum sotto_status find_ranks_around(struct cluster *c)
         memset(&mine, 0xff, sizeof mine); /* more than it holds */
     const enum sotto_status st = comm_gather_bytes(c->mpi, all, &mine, sizeof mine);
     for (int r = 0; r < mpi->size; r++)
-        if (!mpi_beside(mpi, r))
+        if (!mpi_same_machine(mpi, r))
             all[r] = (struct cluster_mask){0};
     cluster_count_around(c, all, mpi->size, mpi->rank);
     free(all);

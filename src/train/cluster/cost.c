@@ -141,9 +141,9 @@ void meter_forget_lanes(struct meter *m)
 enum sotto_status meter_go_on(struct meter *m)
 {
     struct worker *w = m->worker;
-    if (!w->ops->go_on)
+    if (!w->ops->end_pause)
         return SOTTO_OK;
-    TRY(w->ops->go_on(w, meter_read(m).seconds, m->least));
+    TRY(w->ops->end_pause(w, meter_read(m).seconds, m->least));
     mesh_owe(m->mesh, m->owed);
     memset(m->owed, 0, sizeof m->owed);
     keep_lanes(m);
@@ -169,7 +169,7 @@ enum sotto_status meter_tell(struct meter *m, struct meter_row *row)
     TRY(mesh_rest(m->mesh)); /* what is on its way now is saved with its result ... */
     row->cost = meter_read(m);
     mesh_owed(m->mesh, row->owed);
-    if (!m->worker->ops->go_on)
+    if (!m->worker->ops->end_pause)
         return SOTTO_OK;
     row->cost.wire += /* ... and what it takes is waited for after the pause */
         mesh_account_lanes(m->mesh).wire - m->beside;

@@ -239,7 +239,7 @@ enum sotto_status compare_run(const struct spec *spec, const struct compare_how 
     struct status_note note;
     int none = -1;
     TRY(jobs_list(&jobs, spec));
-    enum sotto_status st = mpi_join(&world);
+    enum sotto_status st = mpi_join_world(&world);
     jobs.workers = world ? world->size : 0; /* another number of ranks makes another run */
     if (st == SOTTO_OK && world && world->rank != 0) {
         st = follow(&jobs, world, how);

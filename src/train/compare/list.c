@@ -65,7 +65,7 @@ enum sotto_status compare_list(const struct spec *spec, FILE *out)
     struct comm *world;
     int n;
     TRY(page_columns(spec, list, columns, &n));
-    TRY(mpi_join(&world));
+    TRY(mpi_join_world(&world));
     enum sotto_status st = check_runs(spec, world);
     if (st == SOTTO_OK && (!world || world->rank == 0))
         st = print_list(spec, out);

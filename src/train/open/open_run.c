@@ -391,7 +391,7 @@ static enum sotto_status count_sharing(struct run *run, const struct device *dev
         return fail(SOTTO_ENOMEM, "no memory for %d ranks", mpi->size);
     const enum sotto_status st = comm_gather_bytes(mpi, all, &mine, sizeof mine);
     for (int r = 0; r < mpi->size && mine >= 0; r++)
-        run->sharing += r != mpi->rank && mpi_beside(mpi, r) && all[r] == mine;
+        run->sharing += r != mpi->rank && mpi_same_machine(mpi, r) && all[r] == mine;
     free(all);
     return st;
 }

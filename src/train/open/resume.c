@@ -299,7 +299,7 @@ static void put_option(void *arg, const char *key, const char *old_value, const 
 
 void resume_plainly(const struct run *run, FILE *out)
 {
-    mpi_put_launcher(run->cluster.mpi, out);
+    mpi_print_launcher(run->cluster.mpi, out);
     option_put_word(run->watch.program ? run->watch.program : "sotto", out);
     fputs(" train --resume ", out);
     option_put_word(run_place(run), out);

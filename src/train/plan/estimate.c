@@ -310,7 +310,7 @@ static enum sotto_status estimate_with(const struct run *run, int threads, struc
     if (st == SOTTO_OK)
         st = try_models(&t, what);
     for (int r = 0; r < cluster->size && st == SOTTO_OK; r++)
-        if (!cluster->mpi || mpi_beside(cluster->mpi, r))
+        if (!cluster->mpi || mpi_same_machine(cluster->mpi, r))
             add_worker(&t, r, slots, out);
     for (int k = 0; k < MEMORY_CATEGORIES; k++)
         out->total += out->bytes[k];

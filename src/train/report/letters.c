@@ -39,8 +39,8 @@ enum sotto_status letters_open(struct letters **out, struct worker *w, int group
     TRY(w->ops->lane(w, &l->lane));
     if (w->rank > 0)
         l->comm->lane = l->lane;
-    if (l->lane->ops->observe)
-        l->lane->ops->observe(l->lane);
+    if (l->lane->ops->set_untimed)
+        l->lane->ops->set_untimed(l->lane);
     return SOTTO_OK;
 }
 

@@ -42,8 +42,8 @@ enum sotto_status roundup_open(struct roundup **out, struct worker *w)
         return SOTTO_OK;
     TRY(comm_duplicate(w->world, &r->comm));
     TRY(w->ops->lane(w, &r->lane));
-    if (r->lane->ops->observe)
-        r->lane->ops->observe(r->lane);
+    if (r->lane->ops->set_untimed)
+        r->lane->ops->set_untimed(r->lane);
     return SOTTO_OK;
 }
 

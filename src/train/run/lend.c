@@ -212,7 +212,7 @@ enum sotto_status lent_begin(struct lent *l)
 {
     if (!l->comm || l->comm->rank > 0)
         return SOTTO_OK;
-    TRY(lane_thread(&l->lane));
+    TRY(lane_open_thread(&l->lane));
     return lane_start(l->lane, answer_asking, l);
 }
 

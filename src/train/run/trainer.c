@@ -113,7 +113,7 @@ enum sotto_status trainer_open(struct trainer *t, struct run *run, struct worker
     const struct async_setup async = {
         .eval_every = run->valid ? c->train.eval_every : 0,
         .save_every = c->train.save_every,
-        .save_seconds = run_keeps(run) && !w->ops->go_on ? 60 * c->train.save_minutes : 0,
+        .save_seconds = run_keeps(run) && !w->ops->end_pause ? 60 * c->train.save_minutes : 0,
         .hook = &t->snapshot_hook,
     };
     struct strategy_setup setup = {
@@ -151,7 +151,7 @@ enum sotto_status trainer_fail(struct trainer *t, enum sotto_status st)
     if (st == SOTTO_ENUMERIC)
         run->diverged = t->step;
     status_save(&note, st);
-    if (run->cluster.mpi && run->watch.failed && mpi_says_failure(run->cluster.mpi))
+    if (run->cluster.mpi && run->watch.failed && mpi_reports_failure(run->cluster.mpi))
         run->watch.failed(run->watch.arg, run, st);
     status_raise(&note);
     return mesh_abort(&t->mesh, st);

@@ -308,7 +308,7 @@ static void test_bytes(struct comm *c, enum dtype type, size_t count)
     struct view x = vector(type, count), y = vector(type, count);
     fill(x, count, c->rank);
     for (int k = 0; k < 3; k++) {
-        const struct comm_tally *t = &c->tally[calls[k]];
+        const struct comm_stats *t = &c->stats[calls[k]];
         const int64_t inside = t->inside, between = t->between;
         left[0] = left[1] = 0;
         watched = c;
@@ -430,7 +430,7 @@ static void test_lane(struct comm *c)
     struct lane *lane;
     struct lane_work work = {.times = 100};
     OK(comm_duplicate(c, &work.comm));
-    OK(lane_thread(&lane));
+    OK(lane_open_thread(&lane));
     OK(lane_start(lane, reduce_often, &work));
     for (int k = 0; k < 50; k++) {
         test_allgather(c, DTYPE_F32, 1023, k % 2);
@@ -450,7 +450,7 @@ static void test_idle(struct comm *c, const char *name)
     struct lane_work work = {.times = 1};
     double busy = 1;
     OK(comm_duplicate(c, &work.comm));
-    OK(lane_thread(&lane));
+    OK(lane_open_thread(&lane));
     for (int attempt = 0; attempt < 3 && busy > 0; attempt++) {
         for (int k = 0; k < 4; k++) /* compared calls are over */
             OK(comm_barrier(work.comm));
@@ -574,7 +574,7 @@ static void test_nodes(void)
     check(world->rank == rank / 2 + rank % 2 * half, "MPI's rank %d is rank %d", rank, world->rank);
     for (int r = 0; r < size; r++) {
         const bool same = (r < half) == (world->rank < half);
-        check(mpi_beside(world, r) == same, "rank %d beside rank %d", r, world->rank);
+        check(mpi_same_machine(world, r) == same, "rank %d beside rank %d", r, world->rank);
         check((world->node[r] == world->node[world->rank]) == same, "the node of rank %d", r);
     }
     for (int nodes = 0; nodes <= size; nodes++) {
@@ -587,7 +587,7 @@ static void test_nodes(void)
         check(size % want ? l.nodes == 1 && l.each == size
                           : l.nodes == want && l.each == size / want,
               "%d nodes: %d x %d", nodes, l.nodes, l.each);
-        check(mpi_beside(c, 0) == (c->rank < half), "%d nodes: rank 0 beside rank %d", nodes,
+        check(mpi_same_machine(c, 0) == (c->rank < half), "%d nodes: rank 0 beside rank %d", nodes,
               c->rank);
         test_calls(c, true, 20000);
         comm_free(c);
@@ -606,7 +606,7 @@ static void test_abort(void)
     struct comm *c;
     struct lane *lane;
     OK(comm_duplicate(world, &c));
-    OK(lane_thread(&lane));
+    OK(lane_open_thread(&lane));
     if (world->rank == world->size - 1) {
         nanosleep(&(struct timespec){0, 200000000}, NULL);
         check(false, "the disk is full");
@@ -766,7 +766,7 @@ static enum sotto_status send_to_self(void *stream, const struct view *v, const 
 static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t count)
 {
     const struct mpi_member *m = (const struct mpi_member *)c;
-    const struct to_self t = {&m->shared->nccl, &m->far.comm, count * sizeof(float), 3};
+    const struct to_self t = {&m->shared->nccl, &m->on_device.comm, count * sizeof(float), 3};
     struct buffer x, y;
     bool done;
     float *host = malloc(count * sizeof *host);
@@ -777,8 +777,8 @@ static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t c
         host[i] = value(3, i);
     dev->ops->write(dev, x.view, host, count);
     for (int round = 1; round <= 20; round++) {
-        TRY(c->ops->far(c, COMM_BROADCAST, x.view, x.view, count, 0, &done));
-        CHECK(done && m->far.way == MPI_FAR_NCCL, "not by NCCL");
+        TRY(c->ops->on_device(c, COMM_BROADCAST, x.view, x.view, count, 0, &done));
+        CHECK(done && m->on_device.way == MPI_FAR_NCCL, "not by NCCL");
         const struct view both[] = {x.view, y.view};
         dev->ops->fill(dev, y.view, count, 99);
         dev->ops->call(dev, send_to_self, both, 2, &t, sizeof t);
@@ -787,7 +787,7 @@ static enum sotto_status self_calls(struct comm *c, struct device *dev, size_t c
         dev->ops->scale(dev, y.view, (float)round, count);
         TRY(device_failed(dev));
         dev->ops->read(dev, host, y.view, count);
-        CHECK(m->far.comm, "without NCCL's communicator");
+        CHECK(m->on_device.comm, "without NCCL's communicator");
         for (size_t i = 0; i < count; i++)
             CHECK(host[i] == (float)round * value(3, i), "round %d: [%zu] is %g", round, i,
                   host[i]);
@@ -828,7 +828,7 @@ static void test_self(void)
                  &(struct mpi_config){.collectives = MPI_COLLECTIVES_RING, .nccl = MPI_NCCL_ON}));
     OK(comm_duplicate(own.comm, &beside.comm));
     OK(device_open(&beside.dev, device, &beside.memory, 1));
-    OK(lane_thread(&lane));
+    OK(lane_open_thread(&lane));
     OK(lane_start(lane, self_in_lane, &beside));
     OK(self_calls(own.comm, &own.dev, 1 << 20));
     OK(lane_wait(lane));

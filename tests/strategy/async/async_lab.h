@@ -221,7 +221,7 @@ static inline enum sotto_status lab_round(struct lab *lab, struct pupil *p, int6
 
 static inline enum sotto_status lab_go_on(struct worker *w, double seconds)
 {
-    return w->ops->go_on ? w->ops->go_on(w, seconds, 0) : SOTTO_OK;
+    return w->ops->end_pause ? w->ops->end_pause(w, seconds, 0) : SOTTO_OK;
 }
 
 static inline enum sotto_status lab_train(struct pupil *p, void *arg)

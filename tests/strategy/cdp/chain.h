@@ -102,8 +102,9 @@ static inline enum sotto_status chain_spend(struct chain *c)
 {
     if (c->seconds > 0)
         TRY(c->worker->ops->compute(c->worker, NULL, NULL, c->seconds));
-    if (c->watch && c->worker->ops->meet)
-        c->worker->ops->meet(c->worker); /* nothing is done that another may watch too early */
+    if (c->watch && c->worker->ops->sync_clock)
+        c->worker->ops->sync_clock(
+            c->worker); /* nothing is done that another may watch too early */
     return SOTTO_OK;
 }
 

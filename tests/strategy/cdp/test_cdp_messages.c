@@ -98,7 +98,7 @@ static int64_t collectives(struct seat *p, struct worker *w)
     int64_t sum = 0;
     for (int call = COMM_EXCHANGE; call < COMM_CALLS; call++)
         for (int i = 0; i <= p->mesh.n_comm; i++)
-            sum += comm_of(p, w, i)->tally[call].calls;
+            sum += comm_of(p, w, i)->stats[call].calls;
     return sum;
 }
 
@@ -136,7 +136,7 @@ static enum sotto_status watch(struct chain *chain, int slot, int k, bool backwa
     w->ends[rank] = backward;
     w->most[rank] = w->live[rank] > w->most[rank] ? w->live[rank] : w->most[rank];
     TRY(worker->ops->compute(worker, NULL, NULL, chain->seconds));
-    worker->ops->meet(worker);
+    worker->ops->sync_clock(worker);
     if (strcmp(w->is.placement, "zero") == 0 && clock_now(worker->clock) > 2 * FIRST * w->is.n)
         TRY(one_to_one(w, rank, k));
     return SOTTO_OK;

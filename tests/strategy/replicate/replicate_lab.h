@@ -179,7 +179,7 @@ static inline int64_t lab_calls(const struct mesh *mesh)
 {
     int64_t n = 0;
     for (int i = 0; i < 2; i++) {
-        const struct comm_tally *t = (i ? mesh->lane_replicate : mesh->replicate)->tally;
+        const struct comm_stats *t = (i ? mesh->lane_replicate : mesh->replicate)->stats;
         n += t[COMM_ALLREDUCE].calls + t[COMM_ALLGATHER].calls;
     }
     return n;

@@ -371,7 +371,7 @@ static enum sotto_status sum_pruned(struct worker *w, void *arg)
     for (int i = 0; i < LONG && st == SOTTO_OK; i++)
         if (fabsf(s.value[i] - want[i]) > 1e-3f) /* of sums up to 2000, in another order */
             st = fail(SOTTO_EINVAL, "sum %d is %g, not %g", i, s.value[i], want[i]);
-    const double sent = (double)w->world->tally[COMM_EXCHANGE].inside;
+    const double sent = (double)w->world->stats[COMM_EXCHANGE].inside;
     const double dense = 8.0 * LONG * (w->size - 1) / w->size;
     double any = 0;
     for (int i = 0; i < LONG; i++)

@@ -73,7 +73,7 @@ static enum sotto_status train(struct pupil *p, void *arg)
     if (mesh->n_s * mesh->n_r > 1)
         assert_ptr_equal(p->q->read_on, mesh->lane->dev);
     if (w->rank == 0)
-        c->across = mesh->lane_replicate->tally[COMM_ALLREDUCE].inside;
+        c->across = mesh->lane_replicate->stats[COMM_ALLREDUCE].inside;
     return SOTTO_OK;
 }
 

@@ -250,7 +250,7 @@ static enum sotto_status sum_up(struct worker *w, void *arg)
     TRY(comm_sum(w->world, x, NUMBERS));
     if (x[0] != n || x[1] != n * (n - 1) / 2 || x[2] != -x[1] || x[3] != n / 2 || x[4] != 1)
         return fail(SOTTO_EINVAL, "the sums are %g %g %g %g %a", x[0], x[1], x[2], x[3], x[4]);
-    const struct comm_tally *t = &w->world->tally[COMM_ALLGATHER];
+    const struct comm_stats *t = &w->world->stats[COMM_ALLGATHER];
     if (t->calls != 1 || t->inside != (int64_t)sizeof x * (w->size - 1))
         return fail(SOTTO_EINVAL, "%lld bytes were counted", (long long)t->inside);
     struct formula f = {.nodes = 1, .each = w->size};

@@ -1,8 +1,8 @@
-#include "comm/tally.h"
+#include "comm/stats.h"
 
-void tally_message(struct comm *c, enum comm_call call, size_t bytes, int to)
+void stats_count_message(struct comm *c, enum comm_call call, size_t bytes, int to)
 {
-    struct comm_tally *t = &c->tally[call];
+    struct comm_stats *t = &c->stats[call];
     if (to == c->rank) /* a lane to the worker that it belongs to, of the same process */
         return;
     if (c->node[to] == c->node[c->rank])
@@ -48,8 +48,8 @@ static void count_rounds(struct comm *c, enum comm_call call, size_t count, size
 {
     for (int far = 1; far < c->size; far *= 2) {
         const int n = far < c->size - far ? far : c->size - far;
-        tally_message(c, call, comm_blocks(count, c->size, c->rank, n) * unit,
-                      (c->rank - far + c->size) % c->size);
+        stats_count_message(c, call, comm_blocks(count, c->size, c->rank, n) * unit,
+                            (c->rank - far + c->size) % c->size);
     }
 }
 
@@ -76,8 +76,8 @@ static void count_direct(struct comm *c, enum comm_call call, size_t count, size
            inside = each * (size_t)(c->near.count - 1);
     for (int r = c->near.begin; r < c->near.end && (size_t)r < longer; r++)
         inside += r != c->rank && c->node[r] == c->node[c->rank];
-    c->tally[call].inside += (int64_t)(inside * unit);
-    c->tally[call].between += (int64_t)((all - inside) * unit);
+    c->stats[call].inside += (int64_t)(inside * unit);
+    c->stats[call].between += (int64_t)((all - inside) * unit);
 }
 
 /* Inside its node a rank passes on all slices but its own, then across all blocks of its slice but
@@ -89,8 +89,8 @@ static void count_scatter(struct comm *c, enum comm_call call, enum dtype type, 
         count_direct(c, call, count, unit);
         return;
     }
-    tally_message(c, call, (count - slice) * unit, next_place(c));
-    tally_message(c, call, (slice - block_count(c, count, c->rank)) * unit, next_node(c));
+    stats_count_message(c, call, (count - slice) * unit, next_place(c));
+    stats_count_message(c, call, (slice - block_count(c, count, c->rank)) * unit, next_node(c));
 }
 
 /* Across a rank passes on all blocks of its slice but the next one's, then inside all slices but
@@ -98,15 +98,15 @@ static void count_scatter(struct comm *c, enum comm_call call, enum dtype type, 
 static void count_gather(struct comm *c, enum comm_call call, size_t count, size_t unit)
 {
     const int each = c->layout.each, place = c->rank % each;
-    tally_message(c, call,
-                  (slice_count(c, count, place) - block_count(c, count, next_node(c))) * unit,
-                  next_node(c));
-    tally_message(c, call, (count - slice_count(c, count, (place + 1) % each)) * unit,
-                  next_place(c));
+    stats_count_message(c, call,
+                        (slice_count(c, count, place) - block_count(c, count, next_node(c))) * unit,
+                        next_node(c));
+    stats_count_message(c, call, (count - slice_count(c, count, (place + 1) % each)) * unit,
+                        next_place(c));
 }
 
 /* A small one gathers the whole vectors. */
-void tally_allreduce(struct comm *c, enum dtype type, size_t count)
+void stats_count_allreduce(struct comm *c, enum dtype type, size_t count)
 {
     const size_t unit = dtype_size(type), all = count * (size_t)c->size;
     if (small(all * unit)) {
@@ -117,12 +117,12 @@ void tally_allreduce(struct comm *c, enum dtype type, size_t count)
     count_gather(c, COMM_ALLREDUCE, count, unit);
 }
 
-void tally_reduce_scatter(struct comm *c, enum dtype type, size_t count)
+void stats_count_reduce_scatter(struct comm *c, enum dtype type, size_t count)
 {
     count_scatter(c, COMM_REDUCE_SCATTER, type, count);
 }
 
-void tally_allgather(struct comm *c, size_t count, size_t unit)
+void stats_count_allgather(struct comm *c, size_t count, size_t unit)
 {
     if (small(count * unit))
         count_rounds(c, COMM_ALLGATHER, count, unit);
@@ -133,14 +133,14 @@ void tally_allgather(struct comm *c, size_t count, size_t unit)
 /* A small one goes down a tree, distances halving: who is `turn` ranks behind the root has it from
  * turn less its lowest bit, and sends it on by every lower bit. A large one is passed on along the
  * ring, in pieces: everyone but the last sends it once. */
-void tally_broadcast(struct comm *c, size_t bytes, int root)
+void stats_count_broadcast(struct comm *c, size_t bytes, int root)
 {
     const int turn = (c->rank - root + c->size) % c->size;
     if (!small(bytes * (size_t)c->size)) {
         if (turn + 1 < c->size)
-            tally_message(c, COMM_BROADCAST, bytes, (c->rank + 1) % c->size);
+            stats_count_message(c, COMM_BROADCAST, bytes, (c->rank + 1) % c->size);
         return;
     }
     for (int bit = 1; turn + bit < c->size && !(turn & bit); bit *= 2)
-        tally_message(c, COMM_BROADCAST, bytes, (c->rank + bit) % c->size);
+        stats_count_message(c, COMM_BROADCAST, bytes, (c->rank + bit) % c->size);
 }
