@@ -1,6 +1,8 @@
 #include "nn/config.h"
 
+#include <assert.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/option/only.h"
@@ -62,6 +64,72 @@ int model_config_arch(const struct model_config *c)
 {
     const struct model_preset *preset = c->arch ? NULL : find_preset(c->preset);
     return preset ? preset->config.arch : c->arch;
+}
+
+/* True if the section `name` is that of the architecture that the configuration names. */
+static bool arch_is_chosen(const void *config, const char *name)
+{
+    const int arch = model_config_arch(config);
+    return arch != ARCH_UNSET && strcmp(archs[arch]->name, name) == 0;
+}
+
+struct option_section arch_section(struct model_config *c, const struct arch *arch)
+{
+    struct option_section section = OPTION_SECTION_OF(arch->name, arch->about, arch->options,
+                                                      arch->n_options, arch_config(c, arch));
+    section.used = arch_is_chosen;
+    section.of = c;
+    return section;
+}
+
+enum sotto_status arch_refuse(const struct model_config *c, const struct arch *arch)
+{
+    static const unsigned char nothing[ARCH_ROOM]; /* not even defaults were set */
+    const void *own = arch_own(c, arch);
+    if (memcmp(own, nothing, arch->config_bytes) == 0)
+        return SOTTO_OK;
+    for (int i = 0; i < arch->n_options; i++)
+        if (!option_is_default(&arch->options[i], own))
+            return fail(SOTTO_EINVAL, "%s.%s has no effect: the model is %s, not %s", arch->name,
+                        arch->options[i].key, archs[c->arch]->name, arch->name);
+    return SOTTO_OK;
+}
+
+/* Sets the architecture's options that the user left open to those of a preset's `keys`, which are
+ * "key=value key=value". */
+static enum sotto_status inherit_keys(struct model_config *c, const struct arch *arch,
+                                      const char *keys)
+{
+    const struct option_section section = arch_section(c, arch);
+    while (*keys) {
+        char key[64], value[64], full[128];
+        int used = 0, i = 0;
+        if (sscanf(keys, " %63[^=]=%63[^ ]%n", key, value, &used) != 2)
+            return fail(SOTTO_EINVAL, "a preset of %s has the keys '%s'", arch->name, keys);
+        keys += used;
+        while (i < arch->n_options && strcmp(arch->options[i].key, key) != 0)
+            i++;
+        if (i < arch->n_options && !option_is_default(&arch->options[i], section.config))
+            continue;
+        snprintf(full, sizeof full, "%s.%s", arch->name, key);
+        TRY(option_set(&section, 1, full, value));
+    }
+    return SOTTO_OK;
+}
+
+void model_sections(struct model_config *c, struct option_section out[MODEL_SECTIONS])
+{
+    int n = 0;
+    out[n++] = (struct option_section)OPTION_SECTION_OF(
+        "model", "what is trained: a preset, and sizes that override it", model_options,
+        model_options_count, c);
+    for (int i = ARCH_UNSET + 1; i < ARCH_COUNT; i++) {
+        assert((int)archs[i]->number == i && archs[i]->config_bytes <= ARCH_ROOM);
+        if (archs[i]->n_options)
+            out[n++] = arch_section(c, archs[i]);
+    }
+    while (n < MODEL_SECTIONS)
+        out[n++] = (struct option_section){.name = "", .about = ""};
 }
 
 static bool among(const char *key, const char *const *names)
@@ -136,7 +204,7 @@ enum sotto_status model_config_resolve(struct model_config *c)
         if (same || archs[c->arch]->text)
             text_inherit(c, &found->config);
         if (same && found->own)
-            TRY(arch_inherit(c, archs[c->arch], found->own));
+            TRY(inherit_keys(c, archs[c->arch], found->own));
     }
     if (!c->arch)
         return fail(SOTTO_EINVAL, "model.arch is needed without a preset");

@@ -10,7 +10,7 @@
 #include "nn/arch/arch.h"
 #include "tensor/batch.h"
 
-enum { ARCH_ROOM = 1024 }; /* bytes of their own configurations */
+enum { ARCH_ROOM = 256 }; /* bytes of an architecture's own configuration */
 enum model_tied { TIED_UNSET, TIED_YES, TIED_NO };
 
 /* [model]. A field that is 0, "" or unset is filled in by model_config_resolve. */
@@ -24,8 +24,26 @@ struct model_config {
     char activation[OPTION_ROOM]; /* as Hugging Face names them                       */
     double norm_eps, rope_theta, init_std;
     int tied; /* enum model_tied: the output projection is the token embedding */
-    _Alignas(max_align_t) unsigned char own[ARCH_ROOM]; /* architectures' own, see nn/arch/arch.h */
+    /* The configurations that architectures have of their own, by enum model_arch. */
+    _Alignas(max_align_t) unsigned char own[ARCH_COUNT][ARCH_ROOM];
 };
+
+/* The architecture's own configuration in `config`. */
+static inline void *arch_config(struct model_config *config, const struct arch *arch)
+{
+    return config->own[arch->number];
+}
+
+static inline const void *arch_own(const struct model_config *config, const struct arch *arch)
+{
+    return config->own[arch->number];
+}
+
+/* The architecture's own section; its options are those of arch_config. */
+struct option_section arch_section(struct model_config *config, const struct arch *arch);
+
+/* Refuses options of `arch` that the user set, since the model has another architecture. */
+enum sotto_status arch_refuse(const struct model_config *config, const struct arch *arch);
 
 extern const struct option model_options[];
 extern const int model_options_count;

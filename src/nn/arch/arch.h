@@ -37,9 +37,10 @@ struct arch_rename {
 };
 
 struct arch {
-    const char *name;     /* as above */
-    const char *about;    /* a paragraph for --help */
-    const char *hf_class; /* in config.json's "architectures" */
+    enum model_arch number; /* its place in archs[]; ARCH_UNSET: it has none */
+    const char *name;       /* Hugging Face's model_type */
+    const char *about;      /* a paragraph for --help */
+    const char *hf_class;   /* in config.json's "architectures" */
     /* (optional) Keys of its own, with its own defaults, beside those of [model] that all share:
      * the section of its name. Where their values are kept, arch_own tells. */
     const struct option *options;
@@ -82,18 +83,6 @@ enum { IMAGE_SIDE = 1 << 14, IMAGE_CHANNELS = 4, IMAGE_CLASSES = 1 << 20 };
 #define ARCH_DECLARE(id, name) extern const struct arch arch_##name;
 ARCHS(ARCH_DECLARE)
 extern const struct arch *const archs[]; /* by enum model_arch; [0]: none */
-
-/* Where an architecture's own configuration is, and its section. */
-void *arch_config(struct model_config *config, const struct arch *arch);
-const void *arch_own(const struct model_config *config, const struct arch *arch);
-struct option_section arch_section(struct model_config *config, const struct arch *arch);
-
-/* Refuses keys of an architecture that was not chosen. */
-enum sotto_status arch_refuse(const struct model_config *config, const struct arch *arch);
-
-/* What the user left open of an architecture's own keys, from a preset's "key=value key=value". */
-enum sotto_status arch_inherit(struct model_config *config, const struct arch *arch,
-                               const char *keys);
 
 /* Of language models: what the user left open from a preset, sizes that follow from others, and
  * whether they go together. */

@@ -178,6 +178,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_gpt2 = {
+    .number = ARCH_GPT2,
     .name = "gpt2",
     .about = "GPT-2 (2019): learned positions, layer norm before each sublayer, GELU",
     .hf_class = "GPT2LMHeadModel",

@@ -122,6 +122,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_gpt_neo = {
+    .number = ARCH_GPT_NEO,
     .name = "gpt_neo",
     .about =
         "GPT-Neo (2021): as GPT-2, with layers that attend globally or within a window (window, pattern)",

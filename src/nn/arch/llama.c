@@ -196,6 +196,7 @@ static json_t *to_json(const struct model_config *c)
 }
 
 const struct arch arch_llama = {
+    .number = ARCH_LLAMA,
     .name = "llama",
     .about =
         "Llama (2023): rotary positions, RMS norm, SwiGLU, fewer key/value heads where kv_heads says so",

@@ -116,7 +116,8 @@ static bool alone(const struct model_config *c)
     return true;
 }
 
-const struct arch arch_mlp = {.name = "mlp",
+const struct arch arch_mlp = {.number = ARCH_MLP,
+                              .name = "mlp",
                               .about = "dense layers over the pixels of images",
                               .hf_class = "SottoMLP",
                               ARCH_OPTIONS(struct mlp_config, options),

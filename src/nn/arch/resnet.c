@@ -336,7 +336,8 @@ static bool alone(const struct model_config *c)
     return r->stem == STEM_CIFAR;
 }
 
-const struct arch arch_resnet = {.name = "resnet",
+const struct arch arch_resnet = {.number = ARCH_RESNET,
+                                 .name = "resnet",
                                  .about =
                                      "ResNet (2015): residual blocks of convolutions over images",
                                  .hf_class = "ResNetForImageClassification",

@@ -1,4 +1,6 @@
 /* What language models share: sizes of a transformer, and what follows from them. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "nn/config.h"
@@ -90,4 +92,13 @@ bool model_config_local(const struct model_config *c, int i)
 {
     size_t length = strlen(c->pattern);
     return length && c->pattern[(size_t)i % length] == 'l';
+}
+
+float *arch_frequencies(const struct model_config *c)
+{
+    int half = c->head_width / 2;
+    float *f = malloc((size_t)half * sizeof *f);
+    for (int i = 0; f && i < half; i++)
+        f[i] = (float)(1.0 / pow(c->rope_theta, 2.0 * i / c->head_width));
+    return f;
 }

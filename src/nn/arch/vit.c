@@ -238,7 +238,8 @@ static const struct arch_rename renames[] = {
 static const char *const keys[] = {"layers",   "width",      "heads", "mlp_width",
                                    "norm_eps", "activation", NULL};
 
-const struct arch arch_vit = {.name = "vit",
+const struct arch arch_vit = {.number = ARCH_VIT,
+                              .name = "vit",
                               .about = "ViT (2020): a transformer over the patches of an image",
                               .hf_class = "ViTForImageClassification",
                               ARCH_OPTIONS(struct vit_config, options),
