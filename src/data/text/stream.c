@@ -8,6 +8,44 @@
 #include "base/log.h"
 #include "data/text/stream.h"
 
+static void stream_close(struct loader *base)
+{
+    struct stream *loader = (struct stream *)base;
+    if (!loader)
+        return;
+    for (int i = 0; i < loader->base.sources; i++)
+        source_close(&loader->sources[i]);
+    free(loader->sources);
+    free(loader->before);
+    free(loader);
+}
+
+static int64_t stream_tokens(const struct loader *base)
+{
+    const struct stream *loader = (const struct stream *)base;
+    int64_t sum = 0;
+    for (int i = 0; i < loader->base.sources; i++) {
+        const struct source *s = &loader->sources[i];
+        sum += s->instruct ? s->examples.start[s->end] - s->examples.start[s->begin]
+                           : s->end - s->begin;
+    }
+    return sum;
+}
+
+static const struct loader_ops stream_ops = {.fill = stream_fill,
+                                             .batches = stream_batches,
+                                             .fill_in_order = stream_fill_in_order,
+                                             .share = stream_share,
+                                             .amount = stream_tokens,
+                                             .check = stream_check,
+                                             .close = stream_close};
+
+static const struct stream *stream_of(const struct loader *loader)
+{
+    assert(loader->ops == &stream_ops);
+    return (const struct stream *)loader;
+}
+
 static bool is_text(const struct source_spec *spec)
 {
     return spec->format != DATA_TOKENS && spec->format != DATA_RAW16;
@@ -103,30 +141,6 @@ done:
     if (st != SOTTO_OK)
         stream_close((struct loader *)loader);
     return st;
-}
-
-void stream_close(struct loader *base)
-{
-    struct stream *loader = (struct stream *)base;
-    if (!loader)
-        return;
-    for (int i = 0; i < loader->base.sources; i++)
-        source_close(&loader->sources[i]);
-    free(loader->sources);
-    free(loader->before);
-    free(loader);
-}
-
-int64_t stream_tokens(const struct loader *base)
-{
-    const struct stream *loader = stream_of(base);
-    int64_t sum = 0;
-    for (int i = 0; i < loader->base.sources; i++) {
-        const struct source *s = &loader->sources[i];
-        sum += s->instruct ? s->examples.start[s->end] - s->examples.start[s->begin]
-                           : s->end - s->begin;
-    }
-    return sum;
 }
 
 struct loader_cuts loader_cuts(const struct loader *base, int t)

@@ -1,8 +1,6 @@
-/* What an open loader of tokens holds: a stream; for stream*.c only. */
+/* An open loader of tokens: a stream of sources, for stream.c and stream_fill.c only. */
 #ifndef SOTTO_DATA_TEXT_STREAM_H
 #define SOTTO_DATA_TEXT_STREAM_H
-
-#include <assert.h>
 
 #include "data/loader.h"
 #include "data/text/source.h"
@@ -16,14 +14,13 @@ struct stream {
     int pad;        /* the token of padded positions */
 };
 
-extern const struct loader_ops stream_ops;
-void stream_close(struct loader *loader);
-int64_t stream_tokens(const struct loader *loader);
-
-static inline const struct stream *stream_of(const struct loader *loader)
-{
-    assert(loader->ops == &stream_ops);
-    return (const struct stream *)loader;
-}
+/* Members of its op table, as in data/loader.h. */
+enum sotto_status stream_fill(const struct loader *loader, struct loader_place place, int rows,
+                              int t, struct batch *batch);
+int64_t stream_batches(const struct loader *loader, int rows, int t);
+enum sotto_status stream_fill_in_order(const struct loader *loader, int64_t index, int rows, int t,
+                                       struct batch *batch);
+double stream_share(const struct loader *loader, int rank, int size);
+enum sotto_status stream_check(const struct loader *loader, int size, int t);
 
 #endif

@@ -19,9 +19,9 @@ static int64_t share_count(const struct stream *loader, struct share s)
     return loader->before[s.last] - loader->before[s.first];
 }
 
-static double stream_share(const struct loader *base, int rank, int size)
+double stream_share(const struct loader *base, int rank, int size)
 {
-    const struct stream *loader = stream_of(base);
+    const struct stream *loader = (const struct stream *)base;
     struct share s = reads(loader, rank, size);
     return (double)share_count(loader, s) / s.members;
 }
@@ -55,9 +55,9 @@ static enum sotto_status check_share(const struct stream *loader, struct share s
     return SOTTO_OK;
 }
 
-static enum sotto_status stream_check(const struct loader *base, int size, int t)
+enum sotto_status stream_check(const struct loader *base, int size, int t)
 {
-    const struct stream *loader = stream_of(base);
+    const struct stream *loader = (const struct stream *)base;
     for (int rank = 0; rank < size; rank++)
         TRY(check_share(loader, reads(loader, rank, size), t));
     return SOTTO_OK;
@@ -181,10 +181,10 @@ static enum sotto_status fill(const struct stream *loader, const struct order *o
     return SOTTO_OK;
 }
 
-static enum sotto_status stream_fill(const struct loader *base, struct loader_place place, int rows,
-                                     int t, struct batch *batch)
+enum sotto_status stream_fill(const struct loader *base, struct loader_place place, int rows, int t,
+                              struct batch *batch)
 {
-    const struct stream *loader = stream_of(base);
+    const struct stream *loader = (const struct stream *)base;
     assert(place.index >= 0 && place.rank >= 0 && place.rank < place.size);
     struct share share = reads(loader, place.rank, place.size);
     TRY(check_share(loader, share, t));
@@ -199,15 +199,15 @@ static int64_t sequences_in_order(const struct stream *loader, int t)
     return loader->base.instructs ? count : (count - 1) / t;
 }
 
-static int64_t stream_batches(const struct loader *base, int rows, int t)
+int64_t stream_batches(const struct loader *base, int rows, int t)
 {
-    return (sequences_in_order(stream_of(base), t) + rows - 1) / rows;
+    return (sequences_in_order((const struct stream *)base, t) + rows - 1) / rows;
 }
 
-static enum sotto_status stream_fill_in_order(const struct loader *base, int64_t index, int rows,
-                                              int t, struct batch *batch)
+enum sotto_status stream_fill_in_order(const struct loader *base, int64_t index, int rows, int t,
+                                       struct batch *batch)
 {
-    const struct stream *loader = stream_of(base);
+    const struct stream *loader = (const struct stream *)base;
     struct share all = {0, loader->base.sources, 0, 1};
     TRY(check_share(loader, all, t));
     int64_t left = sequences_in_order(loader, t) - index * rows;
@@ -215,11 +215,3 @@ static enum sotto_status stream_fill_in_order(const struct loader *base, int64_t
     struct order order = {.share = all, .g = index * rows, .t = t};
     return fill(loader, &order, left < rows ? (int)left : rows, batch);
 }
-
-const struct loader_ops stream_ops = {.fill = stream_fill,
-                                      .batches = stream_batches,
-                                      .fill_in_order = stream_fill_in_order,
-                                      .share = stream_share,
-                                      .amount = stream_tokens,
-                                      .check = stream_check,
-                                      .close = stream_close};
