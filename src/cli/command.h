@@ -29,6 +29,9 @@ struct command {
      * CLI_CONFIG_ROOM bytes. Default: none. */
     int (*sections)(void *config, struct option_section *out);
     enum sotto_status (*run)(void *config, const char *const *words, int n_words);
+    /* (optional) Called in place of `run`, with all commands, which end with NULL. */
+    enum sotto_status (*describe)(const struct command *const *all, void *config,
+                                  const char *const *words, int n_words);
     /* (optional) Told what the program was started as, and with what behind the command's name, for
      * the commands that are printed; the texts stay. */
     void (*started_as)(void *config, const char *program, int argc, const char *const *argv);
@@ -54,8 +57,11 @@ enum { CLI_SECTIONS = 48 };
 extern const struct command command_train, command_eval, command_sample, command_tokenize,
     command_info, command_compare, command_man, command_completion;
 
-/* The i-th subcommand; NULL behind the last. */
-const struct command *command_at(int i);
+/* Runs the command of the table `all` (which ends with NULL) that argv[0] names; `program`: the
+ * name that the user started, for commands that are printed. */
+enum sotto_status command_run(const struct command *const *all, const char *program, int argc,
+                              const char *const *argv);
+
 int command_sections(const struct command *c, void *config, struct option_section *out);
 
 /* --help; topic NULL: in short, "all": everything, or the name of a section or of an option. */

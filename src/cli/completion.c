@@ -104,15 +104,15 @@ static void put_topics(const struct command *c, const struct option_section *sec
     printf(" ;;\n");
 }
 
-static void put_table(const char *function, void *config,
+static void put_table(const struct command *const *all, const char *function, void *config,
                       void (*each)(const struct command *c, const struct option_section *sections,
                                    int n))
 {
     struct option_section sections[CLI_SECTIONS];
     printf("%s() {\n    case $1 in\n", function);
-    for (int i = 0; command_at(i); i++) {
-        const int n = command_sections(command_at(i), config, sections);
-        each(command_at(i), sections, n);
+    for (int i = 0; all[i]; i++) {
+        const int n = command_sections(all[i], config, sections);
+        each(all[i], sections, n);
     }
     printf("    esac\n}\n");
 }
@@ -148,18 +148,19 @@ static const char rules[] =
     "}\n"
     "complete -F _sotto sotto\n";
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status print_completion(const struct command *const *all, void *config,
+                                          const char *const *words, int n_words)
 {
     if (n_words > 1 || (n_words == 1 && strcmp(words[0], "bash") != 0))
         return fail(SOTTO_EINVAL, "completion knows bash, not '%s'", words[n_words - 1]);
     printf("# completion of sotto for bash, made by `sotto completion`\n_sotto_commands='help "
            "version");
-    for (int i = 0; command_at(i); i++)
-        printf(" %s", command_at(i)->name);
+    for (int i = 0; all[i]; i++)
+        printf(" %s", all[i]->name);
     printf("'\n");
-    put_table("_sotto_options", config, put_section_options);
-    put_table("_sotto_values", config, put_values);
-    put_table("_sotto_topics", config, put_topics);
+    put_table(all, "_sotto_options", config, put_section_options);
+    put_table(all, "_sotto_values", config, put_values);
+    put_table(all, "_sotto_topics", config, put_topics);
     fputs(rules, stdout);
     return SOTTO_OK;
 }
@@ -169,5 +170,5 @@ const struct command command_completion = {
     .summary = "print the completion of commands and options for bash",
     .usage = "[bash]",
     .example = "  . <(sotto completion)",
-    .run = run_it,
+    .describe = print_completion,
 };

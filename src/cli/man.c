@@ -54,16 +54,17 @@ static void put_option(const struct option_section *section, const struct option
 }
 
 /* Sections that a command shares with one before it are told once, there. */
-static const struct command *told_by(const struct command *c, const struct option *table)
+static const struct command *told_by(const struct command *const *all, const struct command *c,
+                                     const struct option *table)
 {
     struct option_section sections[CLI_SECTIONS];
     void *config = calloc(1, CLI_CONFIG_ROOM);
     const struct command *found = NULL;
-    for (int i = 0; config && !found && command_at(i) != c; i++) {
-        const int n = command_sections(command_at(i), config, sections);
+    for (int i = 0; config && !found && all[i] != c; i++) {
+        const int n = command_sections(all[i], config, sections);
         for (int s = 0; s < n; s++)
             if (sections[s].table == table)
-                found = command_at(i);
+                found = all[i];
     }
     free(config);
     return found;
@@ -76,7 +77,8 @@ static void put_usage(const struct command *c)
     fputs(*c->usage ? "\n" : "", stdout);
 }
 
-static void put_command(const struct command *c, const struct option_section *sections, int n)
+static void put_command(const struct command *const *all, const struct command *c,
+                        const struct option_section *sections, int n)
 {
     printf(".SH SOTTO %s\n", c->name);
     put(c->summary);
@@ -88,7 +90,7 @@ static void put_command(const struct command *c, const struct option_section *se
     for (int s = 0; s < n; s++) {
         if (sections[s].count == 0)
             continue;
-        const struct command *before = told_by(c, sections[s].table);
+        const struct command *before = told_by(all, c, sections[s].table);
         printf(".SS ");
         if (*sections[s].name)
             printf("[%s] ", sections[s].name);
@@ -101,7 +103,8 @@ static void put_command(const struct command *c, const struct option_section *se
     }
 }
 
-static enum sotto_status run_it(void *config, const char *const *words, int n_words)
+static enum sotto_status print_page(const struct command *const *all, void *config,
+                                    const char *const *words, int n_words)
 {
     struct option_section sections[CLI_SECTIONS];
     if (n_words > 0)
@@ -109,16 +112,16 @@ static enum sotto_status run_it(void *config, const char *const *words, int n_wo
     printf(".TH SOTTO 1 \"\" \"sotto %s\" \"User Commands\"\n.SH NAME\nsotto \\- trains neural "
            "networks over quiet networks\n.SH SYNOPSIS\n",
            sotto_version());
-    for (int i = 0; command_at(i); i++) {
+    for (int i = 0; all[i]; i++) {
         printf("%s", i ? ".br\n" : "");
-        put_usage(command_at(i));
+        put_usage(all[i]);
     }
     printf(".SH DESCRIPTION\nTrains language models, and compares methods that train them, where "
            "the links between\nworkers are slow: as threads, as ranks of MPI, or as a simulated "
            "cluster.\nOptions are given as\n.BI \\-\\-section.key= value\non the command line or as"
            "\n.IB key \" = \" value\nunder\n.RI [ section ]\nin a file; the command line wins.\n");
-    for (int i = 0; command_at(i); i++)
-        put_command(command_at(i), sections, command_sections(command_at(i), config, sections));
+    for (int i = 0; all[i]; i++)
+        put_command(all, all[i], sections, command_sections(all[i], config, sections));
     printf(".SH FILES\n.TP\n.I RUN/config.json, model.safetensors, tokenizer.json\nThe newest "
            "checkpoint, as a Hugging Face model folder.\n.TP\n.I RUN/checkpoints/step\\-N\nA "
            "checkpoint, with the whole configuration in sotto.ini.\n.TP\n.I "
@@ -132,5 +135,5 @@ const struct command command_man = {
     .summary = "print the manual page",
     .usage = "",
     .example = "  sotto man | man -l -",
-    .run = run_it,
+    .describe = print_page,
 };
