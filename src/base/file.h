@@ -54,6 +54,11 @@ void file_abort(struct file_draft *draft);
 /* A small file in one call: open, put, commit. */
 enum sotto_status file_write(const char *path, const void *data, size_t bytes);
 
+/* Writes `bytes` at the end of the log file that is open at `fd` (O_APPEND), all of them or none:
+ * if the disk has room for a part, the file is cut back to its size before. `path`: for messages.
+ */
+enum sotto_status file_append(int fd, const char *path, const void *data, size_t bytes);
+
 bool file_exists(const char *path);
 bool file_is_directory(const char *path);
 bool file_same_name(const char *a, const char *b);         /* ignores slashes at the end */

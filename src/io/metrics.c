@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "io/append.h"
 
 #define LINE_BYTES ((size_t)1 << 11) /* about fifty numbers; a longer line grows its buffer */
 
@@ -166,7 +165,7 @@ static enum sotto_status write_step(struct metrics *m)
     if (m->no_memory)
         st = fail(SOTTO_ENOMEM, "no memory for the metrics of step %" PRId64, m->step);
     else
-        st = append_whole(m->file, m->path, m->line, m->used);
+        st = file_append(m->file, m->path, m->line, m->used);
     enum sotto_status events = tfevents_write(&m->events, wall_time(), m->step);
     return st == SOTTO_OK ? events : st;
 }

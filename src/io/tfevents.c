@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/append.h"
-
 /* protobuf wire types */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
@@ -93,7 +91,7 @@ static enum sotto_status write_record(struct tfevents *t, uint8_t *end)
     put_fixed(t->record, length, 8);
     put_fixed(t->record + 8, crc32c_masked(t->record, 8), 4);
     end = put_fixed(end, crc32c_masked(payload, length), 4);
-    return append_whole(t->file, t->path, t->record, (size_t)(end - t->record));
+    return file_append(t->file, t->path, t->record, (size_t)(end - t->record));
 }
 
 static enum sotto_status write_opening(struct tfevents *t, double wall_time, int64_t first_step)
