@@ -47,7 +47,7 @@ says '^  optimizer state sent +6.000 models$' # 2n(n-1) moves of a quarter
 
 fails_with "1f1b is a pipeline: --placement=pp, not dp" "$sotto" info --schedule=1f1b --placement=dp --stages=2
 fails_with "the schedule of --placement=pp without cycles is 1f1b" "$sotto" info --schedule=dp --placement=pp --stages=2
-fails_with "with sync all micro-batches want a stage at once" "$sotto" info --schedule=dp --placement=zero --stages=2
+fails_with "with sync all micro-batches use a stage at the same time" "$sotto" info --schedule=dp --placement=zero --stages=2
 fails_with "a schedule of 65 stages cannot be drawn: 64 at most" "$sotto" info --schedule=cdp-v2 --stages=65
 fails_with "say which, with --schedule" "$sotto" info --svg=x.svg
 fails_with "say which, with --schedule" "$sotto" info --placement=mp

@@ -1,7 +1,7 @@
-/* What a step of cyclic data parallelism has counted, and how everybody comes to know it: each
- * worker sends its few numbers to the one that computes the last loss as soon as it has them, and
- * that one sends their sum to all. They are in the mesh's lane, beside the computing; who makes an
- * update has them first, so that nothing moves when a loss is no number. */
+/* Counts of a step of cyclic data parallelism, summed over the workers: each worker sends its
+ * counts to the worker that computes the step's last loss as soon as they are complete, and that
+ * worker sends the sum to all. Messages are in the mesh's lane, in parallel with the computing. A
+ * worker waits for the sum before an update, so that nothing moves if a loss is not a number. */
 #include "strategy/cdp/cdp.h"
 
 #include <assert.h>
@@ -9,18 +9,18 @@
 
 #include "tensor/ops.h"
 
-static enum sotto_status tell(struct cdp *c, lane_job *job, void *arg)
+static enum sotto_status start_report_job(struct cdp *c, lane_job *job, void *arg)
 {
     TRY(lane_start(c->shard.is.mesh->lane, job, arg));
-    c->told++;
+    c->sums.jobs++;
     return SOTTO_OK;
 }
 
-static enum sotto_status count(void *arg)
+static enum sotto_status count_loss_job(void *arg)
 {
     const struct cdp_flight *f = arg;
     struct cdp *c = f->cdp;
-    struct counts *n = &c->own[f->step & 1];
+    struct counts *n = &c->sums.own[f->step & 1];
     struct oracle_result r;
     TRY(oracle_result(c->shard.is.oracle, f->slot, c->shard.is.mesh->lane->dev, &r));
     if (!isfinite(r.loss))
@@ -33,21 +33,21 @@ static enum sotto_status count(void *arg)
     return SOTTO_OK;
 }
 
-enum sotto_status cdp_note(struct cdp *c, struct cdp_flight *f)
+enum sotto_status cdp_count_loss(struct cdp *c, struct cdp_flight *f)
 {
-    TRY(tell(c, count, f));
-    f->counted = c->told;
+    TRY(start_report_job(c, count_loss_job, f));
+    f->counted = c->sums.jobs;
     return SOTTO_OK;
 }
 
-/* Doubles travel as pairs of floats. */
-static struct view numbers(struct counts *n)
+/* Doubles are sent as pairs of floats. */
+static struct view counts_view(struct counts *n)
 {
     return view_of(n, DTYPE_F32);
 }
 enum { WORDS = COUNTS * sizeof(double) / sizeof(float) };
 
-static void add(struct counts *sum, const struct counts *n)
+static void add_counts(struct counts *sum, const struct counts *n)
 {
     sum->loss += n->loss;
     sum->targets += n->targets;
@@ -58,20 +58,21 @@ static void add(struct counts *sum, const struct counts *n)
     sum->seconds += n->seconds;
 }
 
-/* In the order of devices, which in dp is that of micro-batches. */
-static enum sotto_status collect(struct cdp *c, const struct counts *own, struct counts *total)
+/* Receives all counts in the order of devices, which in dp is the order of micro-batches. */
+static enum sotto_status collect_counts(struct cdp *c, const struct counts *own,
+                                        struct counts *total)
 {
     struct comm *group = c->shard.is.mesh->lane_shard;
     struct counts sum = {0};
     for (int d = 0; d < c->devices; d++) {
         struct counts n = *own;
         if (d != c->device)
-            TRY(comm_recv(group, numbers(&n), WORDS, d));
-        add(&sum, &n);
+            TRY(comm_recv(group, counts_view(&n), WORDS, d));
+        add_counts(&sum, &n);
     }
     for (int d = 0; d < c->devices; d++)
         if (d != c->device)
-            TRY(comm_send(group, numbers(&sum), WORDS, d));
+            TRY(comm_send(group, counts_view(&sum), WORDS, d));
     *total = sum;
     return SOTTO_OK;
 }
@@ -81,68 +82,69 @@ static int last_device(const struct cdp *c, int64_t step)
     return cdp_device(&c->is, step, c->is.n - 1, c->is.n - 1);
 }
 
-/* Steps are reported one behind the other, so the lane knows which it is. */
-static enum sotto_status report(void *arg)
+/* Sends the counts of step `sending`: steps are reported in order. */
+static enum sotto_status send_counts_job(void *arg)
 {
     struct cdp *c = arg;
-    const int64_t step = c->telling++;
-    struct counts *own = &c->own[step & 1];
+    const int64_t step = c->sums.sending++;
+    struct counts *own = &c->sums.own[step & 1];
     const int last = last_device(c, step);
     if (c->device == last)
-        TRY(collect(c, own, &c->total[step & 1]));
+        TRY(collect_counts(c, own, &c->sums.total[step & 1]));
     else
-        TRY(comm_send(c->shard.is.mesh->lane_shard, numbers(own), WORDS, last));
+        TRY(comm_send(c->shard.is.mesh->lane_shard, counts_view(own), WORDS, last));
     *own = (struct counts){0};
     return SOTTO_OK;
 }
 
-static enum sotto_status hear(void *arg)
+static enum sotto_status receive_total_job(void *arg)
 {
     struct cdp *c = arg;
-    const int64_t step = c->hearing++;
-    struct counts *total = &c->total[step & 1];
+    const int64_t step = c->sums.receiving++;
+    struct counts *total = &c->sums.total[step & 1];
     const int last = last_device(c, step);
     if (c->device != last)
-        TRY(comm_recv(c->shard.is.mesh->lane_shard, numbers(total), WORDS, last));
+        TRY(comm_recv(c->shard.is.mesh->lane_shard, counts_view(total), WORDS, last));
     total->parts = c->shard.is.config->weight == WEIGHT_TOKENS ? total->targets : c->is.n;
     return SOTTO_OK;
 }
 
-/* Only of the step that the round makes: between rounds lanes come to rest. */
-enum sotto_status cdp_hear(struct cdp *c)
+/* Called only for the step of the round, since lanes are at rest between rounds. */
+enum sotto_status cdp_receive_total(struct cdp *c)
 {
-    TRY(tell(c, hear, c));
-    c->agreed = c->told;
+    TRY(start_report_job(c, receive_total_job, c));
+    c->sums.total_job = c->sums.jobs;
     return SOTTO_OK;
 }
 
-enum sotto_status cdp_report(struct cdp *c, int64_t step)
+enum sotto_status cdp_send_counts(struct cdp *c, int64_t step)
 {
-    struct counts *own = &c->own[step & 1];
-    assert(step == c->reported + 1);
-    own->workers = 1; /* the lane adds to other fields, and reads these behind its start */
-    own->stop = c->plan ? c->plan->stop + (c->plan->save ? STOP_SAVE : 0) : 0;
-    own->seconds = c->plan ? c->plan->seconds : 0;
-    TRY(tell(c, report, c));
-    c->reported = step;
-    return step == c->t ? cdp_hear(c) : SOTTO_OK;
+    struct counts *own = &c->sums.own[step & 1];
+    assert(step == c->sums.reported + 1);
+    own->workers =
+        1; /* the lane writes other fields of `own`, and reads these two after the start */
+    own->stop = c->round.plan ? c->round.plan->stop + (c->round.plan->save ? STOP_SAVE : 0) : 0;
+    own->seconds = c->round.plan ? c->round.plan->seconds : 0;
+    TRY(start_report_job(c, send_counts_job, c));
+    c->sums.reported = step;
+    return step == c->t ? cdp_receive_total(c) : SOTTO_OK;
 }
 
-enum sotto_status cdp_counted(struct cdp *c, uint64_t job)
+enum sotto_status cdp_wait_report(struct cdp *c, uint64_t job)
 {
-    return lane_wait_but(c->shard.is.mesh->lane, (size_t)(c->told - job));
+    return lane_wait_but(c->shard.is.mesh->lane, (size_t)(c->sums.jobs - job));
 }
 
-enum sotto_status cdp_agree(struct cdp *c)
+enum sotto_status cdp_wait_total(struct cdp *c)
 {
-    return cdp_counted(c, c->agreed);
+    return cdp_wait_report(c, c->sums.total_job);
 }
 
-/* The lane may be waiting for the step behind this one, so this is on the worker's own line. */
-enum sotto_status cdp_norm(struct cdp *c, struct round *out)
+/* Runs on the worker's own line: the lane may be waiting for the following step. */
+enum sotto_status cdp_sum_norm(struct cdp *c, struct round *out)
 {
     struct comm *group = c->shard.is.mesh->shard;
-    double sum = c->squares, theirs;
+    double sum = c->round.squares, theirs;
     enum { PAIR = sizeof(double) / sizeof(float) };
     if (c->device > 0)
         return comm_send(group, view_of(&sum, DTYPE_F32), PAIR, 0);

@@ -1,17 +1,18 @@
-/* Memory of the stages that a worker of cyclic data parallelism has, and how a stage comes into it
- * with its state.
+/* Memory of the stages of a worker of cyclic data parallelism, and the state of a stage that
+ * arrives there.
  *
- * In fp32 the newest version is the truth itself where that is; the one before it is copied aside
- * when a step moves it. In mixed precision both are bf16, a step writes the one into the other's
- * place, and the truth goes with the optimizer's state. */
+ * In fp32 the newest version and the true parameters are the same vector; the version before is
+ * copied when a step moves them. In mixed precision both versions are bf16, a step writes the
+ * newest in the place of the oldest, and the true fp32 parameters move with the optimizer's state.
+ */
 #include "strategy/cdp/cdp.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-/* Room for a stage like `st`, and `older` elements of the version before. */
-static enum sotto_status open_room(struct cdp *c, struct cdp_room *room, const struct cdp_stage *st,
-                                   size_t older)
+/* Opens a room for a stage like `st`, with `older` elements for the version before. */
+static enum sotto_status open_stage_room(struct cdp *c, struct cdp_room *room,
+                                         const struct cdp_stage *st, size_t older)
 {
     const struct strategy_setup *is = &c->shard.is;
     const enum dtype type = strategy_type(is->config), sums = strategy_grad_type(is->config);
@@ -32,46 +33,56 @@ static enum sotto_status open_room(struct cdp *c, struct cdp_room *room, const s
     return SOTTO_OK;
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t larger_count(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
 
-/* zero: for every other stage each. */
-static enum sotto_status open_in_turn(struct cdp *c)
+/* zero: opens rooms that stages of even and odd number use in turn. */
+static enum sotto_status open_rooms_in_turn(struct cdp *c)
 {
     for (int i = 0; i < c->rooms; i++) {
         struct cdp_stage any = {.owned = true};
         size_t older = 0;
         for (int k = i; k < c->is.n; k += c->rooms) {
             const struct cdp_stage *st = &c->stage[k];
-            any.count = larger(any.count, st->count);
-            older = larger(older, st->two ? st->count : 0);
+            any.count = larger_count(any.count, st->count);
+            older = larger_count(older, st->two ? st->count : 0);
         }
-        TRY(open_room(c, &c->room[i], &any, older));
+        TRY(open_stage_room(c, &c->room[i], &any, older));
     }
     for (int k = 0; k < c->is.n; k++)
         if (cdp_stage_home(c, k) == c->device)
-            cdp_enter_room(&c->stage[k], cdp_free_room(c, k));
+            cdp_enter_room(&c->stage[k], cdp_vacant_room(c, k));
+    return SOTTO_OK;
+}
+
+static enum sotto_status open_stage_rooms(struct cdp *c)
+{
+    if (c->is.placement == CDP_ZERO)
+        return open_rooms_in_turn(c);
+    for (int k = 0; k < c->is.n; k++) {
+        struct cdp_stage *st = &c->stage[k];
+        if (!st->here)
+            continue;
+        TRY(open_stage_room(c, &c->room[k], st, st->two ? st->count : 0));
+        cdp_enter_room(st, &c->room[k]);
+    }
     return SOTTO_OK;
 }
 
 enum sotto_status cdp_rooms_open(struct cdp *c)
 {
-    const bool zero = c->is.placement == CDP_ZERO;
-    c->rooms = !zero ? c->is.n : c->devices > 1 ? 2 : 1;
+    struct shard *s = &c->shard;
+    const bool adds = c->is.rule == CDP_SYNC || c->is.placement == CDP_MP;
+    c->rooms = c->is.placement != CDP_ZERO ? c->is.n : c->devices > 1 ? 2 : 1;
     c->room = calloc((size_t)c->rooms, sizeof *c->room);
     if (!c->room)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", c->rooms);
-    if (zero)
-        return open_in_turn(c);
-    for (int k = 0; k < c->is.n; k++) {
-        struct cdp_stage *st = &c->stage[k];
-        if (!st->here)
-            continue;
-        TRY(open_room(c, &c->room[k], st, st->two ? st->count : 0));
-        cdp_enter_room(st, &c->room[k]);
-    }
+    TRY(open_stage_rooms(c));
+    if (adds && c->devices > 1)
+        TRY(buffer_init(&c->added, s->is.dev, strategy_grad_type(s->is.config), shard_largest(s),
+                        MEMORY_COMMUNICATION));
     return SOTTO_OK;
 }
 
@@ -86,6 +97,7 @@ void cdp_rooms_free(struct cdp *c)
         }
         buffer_free(&room->x);
     }
+    buffer_free(&c->added);
     free(c->room);
 }
 
@@ -104,7 +116,7 @@ void cdp_enter_room(struct cdp_stage *st, struct cdp_room *room)
     optim_lend(&st->steps, room->state);
 }
 
-struct cdp_room *cdp_free_room(struct cdp *c, int k)
+struct cdp_room *cdp_vacant_room(struct cdp *c, int k)
 {
     struct cdp_room *room = &c->room[k % c->rooms];
     for (int j = 0; j < c->is.n; j++)
@@ -120,7 +132,7 @@ int cdp_state_vectors(const struct cdp *c, const struct cdp_move *move, bool rec
     assert(receives || !(move->parts & CDP_PART_NEWEST) || st->version == move->version);
     const bool beside = receives && c->is.placement == CDP_MP && st->two;
     int n = 0;
-    if (room->x.dev) /* of which the newest version is the rounding */
+    if (room->x.dev) /* theta is rounded from x, so x alone is sent */
         out[n++] = room->x.view;
     else if (move->parts & CDP_PART_NEWEST)
         out[n++] = st->theta[beside];
@@ -136,7 +148,7 @@ int cdp_state_vectors(const struct cdp *c, const struct cdp_move *move, bool rec
     return n;
 }
 
-void cdp_next_version(struct cdp_stage *st, int64_t version)
+void cdp_advance_version(struct cdp_stage *st, int64_t version)
 {
     if (st->two) {
         const struct view newest = st->theta[1];
@@ -147,13 +159,13 @@ void cdp_next_version(struct cdp_stage *st, int64_t version)
     st->version = version;
 }
 
-enum sotto_status cdp_state_came(struct cdp *c, const struct cdp_move *move)
+enum sotto_status cdp_install_state(struct cdp *c, const struct cdp_move *move)
 {
     struct cdp_stage *st = &c->stage[move->stage];
     if (!(move->parts & CDP_PART_NEWEST))
         return SOTTO_OK;
     if (c->is.placement == CDP_MP)
-        cdp_next_version(st, move->version); /* it still computes with the one before */
+        cdp_advance_version(st, move->version); /* theta stays in use as the older version */
     st->version = move->version;
     return st->room->x.dev ? work_copy(&c->shard.on, st->theta[0], st->room->x.view, st->count)
                            : SOTTO_OK;

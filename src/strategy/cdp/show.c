@@ -1,13 +1,13 @@
-/* What others see of cyclic data parallelism between rounds: whole parameters, and all that must
- * survive. A stage is at its home then, which may be another behind every step. */
+/* Parameters and state of cyclic data parallelism between rounds. A stage is then at its home
+ * (cdp_stage_home), which may change with every step. */
 #include "strategy/cdp/cdp.h"
 
 #include <stdlib.h>
 
 #include "tensor/ops.h"
 
-/* Stage k, of which its home has written the truth there, comes to everybody. */
-static enum sotto_status from_home(struct cdp *c, int k, struct view stage)
+/* Broadcasts stage k, whose home has written the true parameters to `stage`. */
+static enum sotto_status broadcast_from_home(struct cdp *c, int k, struct view stage)
 {
     if (c->devices == 1)
         return SOTTO_OK;
@@ -27,7 +27,7 @@ enum sotto_status cdp_gather(struct strategy *strategy, const struct view **thet
         const struct view stage = view_at(s->whole.view, table->stage_start[k]);
         if (cdp_stage_home(c, k) == c->device)
             dev->ops->copy(dev, stage, cdp_truth(&c->stage[k]), c->stage[k].count);
-        TRY(from_home(c, k, stage));
+        TRY(broadcast_from_home(c, k, stage));
         s->asked_stage[k] = stage;
     }
     *theta = s->asked_stage;
@@ -40,7 +40,9 @@ enum sotto_status cdp_export(struct strategy *strategy, float *flat)
     struct device *dev = c->shard.is.dev;
     const struct table *table = c->shard.is.oracle->table;
     const size_t most = shard_largest(&c->shard);
-    float *room = flat ? NULL : malloc(most * sizeof *room); /* for who only helps */
+    float *room =
+        flat ? NULL
+             : malloc(most * sizeof *room); /* this worker only takes part in the broadcasts */
     enum sotto_status st = SOTTO_OK;
     if (!flat && !room)
         return fail(SOTTO_ENOMEM, "no memory for a stage of %zu parameters", most);
@@ -50,15 +52,15 @@ enum sotto_status cdp_export(struct strategy *strategy, float *flat)
             dev->ops->read(dev, stage, cdp_truth(&c->stage[k]), c->stage[k].count);
         st = device_check(dev);
         if (st == SOTTO_OK)
-            st = from_home(c, k, view_of(stage, DTYPE_F32));
+            st = broadcast_from_home(c, k, view_of(stage, DTYPE_F32));
     }
     free(room);
     return st;
 }
 
-/* Stage k's optimizer state from one device to another; `came` holds it where it comes, since the
- * room that it is for may not be empty yet. */
-static enum sotto_status move_state(struct cdp *c, int k, int from, int to, struct buffer came[2])
+/* Moves stage k's optimizer state from one device to another. `arrived`: buffers for the receiver,
+ * whose room may still be in use by another stage. */
+static enum sotto_status move_state(struct cdp *c, int k, int from, int to, struct buffer arrived[2])
 {
     const struct strategy_setup *is = &c->shard.is;
     struct cdp_stage *st = &c->stage[k];
@@ -67,20 +69,20 @@ static enum sotto_status move_state(struct cdp *c, int k, int from, int to, stru
             TRY(comm_send(is->mesh->shard, st->room->state[i].view, st->count, to));
         if (to != c->device)
             continue;
-        TRY(buffer_init(&came[i], is->dev, DTYPE_F32, st->count, MEMORY_SCRATCH));
-        TRY(comm_recv(is->mesh->shard, came[i].view, st->count, from));
+        TRY(buffer_init(&arrived[i], is->dev, DTYPE_F32, st->count, MEMORY_SCRATCH));
+        TRY(comm_recv(is->mesh->shard, arrived[i].view, st->count, from));
     }
     if (from == c->device)
         st->room = NULL;
     return SOTTO_OK;
 }
 
-/* zero: where a stage's state is between rounds is not where a schedule begins with it. */
+/* zero: moves states from their homes between rounds to the places where a schedule begins. */
 static enum sotto_status bring_home(struct cdp *c)
 {
     struct device *dev = c->shard.is.dev;
     struct cdp_schedule begin = c->is;
-    struct buffer came[2] = {{.dev = NULL}, {.dev = NULL}};
+    struct buffer arrived[2] = {{.dev = NULL}, {.dev = NULL}};
     int mine = -1;
     enum sotto_status st = SOTTO_OK;
     begin.first = c->t;
@@ -89,22 +91,22 @@ static enum sotto_status bring_home(struct cdp *c)
         if (from == to)
             continue;
         mine = to == c->device ? k : mine;
-        st = move_state(c, k, from, to, came);
+        st = move_state(c, k, from, to, arrived);
     }
     if (mine >= 0 && st == SOTTO_OK) {
         struct cdp_stage *stage = &c->stage[mine];
-        cdp_enter_room(stage, cdp_free_room(c, mine));
+        cdp_enter_room(stage, cdp_vacant_room(c, mine));
         for (int i = 0; i < optim_states(c->shard.is.optim); i++)
-            dev->ops->copy(dev, stage->room->state[i].view, came[i].view, stage->count);
+            dev->ops->copy(dev, stage->room->state[i].view, arrived[i].view, stage->count);
         st = device_check(dev);
     }
     for (int i = 0; i < 2; i++)
-        buffer_free(&came[i]);
-    cdp_number(c);
+        buffer_free(&arrived[i]);
+    cdp_start_schedule(c);
     return st;
 }
 
-/* From the host, rounded where it is computed with rounded; theta_{-1} = theta_0. */
+/* Writes a stage's parameters from host memory, rounded where theta is; theta_{-1} = theta_0. */
 static void write_stage(struct cdp *c, const struct cdp_stage *st, const float *from,
                         struct view wide)
 {
@@ -140,9 +142,10 @@ static bool stored_as(const struct state_visitor *v, const char *name, enum dtyp
     return state_has(v, name) && state_stored_type(v, name, type) == type;
 }
 
-/* theta_{t-1}, by who has it. A file need not have all of it: none where another method wrote it,
- * and not v2's last stage, which another cut, or v1, wants some of. theta_t stands for a tensor
- * that is not there, or there in another precision, as theta_0 does for theta_{-1}. */
+/* Visits theta_{t-1}, on the workers that keep it. A file may lack some tensors: all if another
+ * method wrote the file, and those of v2's last stage, which v1 or another number of stages needs.
+ * A tensor that is missing, or stored in another precision, keeps the value of theta_t, as
+ * theta_{-1} is theta_0. */
 static enum sotto_status visit_previous(struct cdp *c, struct state_visitor *v)
 {
     const struct shard *s = &c->shard;
@@ -177,13 +180,14 @@ enum sotto_status cdp_show_optimizer(void *cdp, struct state_visitor *v, int i)
         const struct view none = {.type = DTYPE_F32};
         const struct view at = home ? view_at(st->room->state[i].view, e->offset) : none;
         TRY(state_slice(v, e->name, MEMORY_OPTIMIZER, c->shard.is.dev, at, e->count, 0,
-                        home ? e->count : 0)); /* a loader learns of the others */
+                        home ? e->count
+                             : 0)); /* an empty slice: a loader still learns the tensor's name */
     }
     return SOTTO_OK;
 }
 
-/* The place in the data is a number of micro-batches, as other methods have it; whose share they
- * were is nobody's matter here. */
+/* Visits the state. The place in the data is a number of micro-batches, as in other methods,
+ * without the shares of single workers. */
 enum sotto_status cdp_visit(struct strategy *strategy, struct state_visitor *v)
 {
     struct cdp *c = (struct cdp *)strategy;
@@ -193,9 +197,9 @@ enum sotto_status cdp_visit(struct strategy *strategy, struct state_visitor *v)
     if (loads)
         TRY(cdp_settle(c));
     TRY(state_count(v, "microbatches", &all, STATE_STEPS * STATE_WORKERS));
-    if (loads) { /* first: it says who has what */
+    if (loads) { /* before the rest: decides which worker has which stage */
         c->t = (all + c->is.n - 1) / c->is.n;
-        cdp_number(c);
+        cdp_start_schedule(c);
         c->spread = false;
         TRY(state_ignore(v, "place."));
     }

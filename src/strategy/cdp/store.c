@@ -1,19 +1,14 @@
-/* Which versions of its stages a worker of cyclic data parallelism holds, and how everybody comes
- * to have those that a schedule begins with. */
+/* The versions of its stages that a worker of cyclic data parallelism holds, and the exchange that
+ * brings every worker the versions for the beginning of a schedule. */
 #include "strategy/cdp/cdp.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-int cdp_stage_home(const struct cdp *c, int k)
-{
-    return cdp_home(&c->is, c->t - 1, k);
-}
-
-/* Whether the worker computes with a stage, or updates it, and whether it has two versions of it at
- * times. In mp devices take turns at updating, and it is all the same again after n steps at the
- * most; in zero every stage comes to everybody, and whoever has two sends both. */
-static void look_ahead(const struct cdp *c, int k, struct cdp_stage *st)
+/* Finds out if the worker computes with a stage, or updates it, and if it holds two versions at
+ * times. In mp devices take turns at updating and the pattern repeats after at most n steps; in
+ * zero every stage visits every device, and a device with two versions sends both. */
+static void find_stage_uses(const struct cdp *c, int k, struct cdp_stage *st)
 {
     const struct cdp_schedule *s = &c->is;
     const bool zero = s->placement == CDP_ZERO, mp = s->placement == CDP_MP;
@@ -40,7 +35,7 @@ static enum sotto_status open_stage(struct cdp *c, int k)
     st->count = table_stage_count(table, k);
     for (int j = 0; j < c->is.n; j++)
         st->shared |= j != k && c->needs[j * c->is.n + k];
-    look_ahead(c, k, st);
+    find_stage_uses(c, k, st);
     if (!st->owned)
         return SOTTO_OK;
     enum sotto_status status = owned_add(&all, table->stage_start[k], table->stage_start[k + 1]);
@@ -52,21 +47,12 @@ static enum sotto_status open_stage(struct cdp *c, int k)
 
 enum sotto_status cdp_store_open(struct cdp *c)
 {
-    struct shard *s = &c->shard;
     const int n = c->is.n;
-    const bool adds = c->is.rule == CDP_SYNC || c->is.placement == CDP_MP;
     c->stage = calloc((size_t)n, sizeof *c->stage);
     if (!c->stage)
         return fail(SOTTO_ENOMEM, "no memory for %d stages", n);
     for (int k = 0; k < n; k++)
         TRY(open_stage(c, k));
-    TRY(cdp_rooms_open(c));
-    if (adds && c->devices > 1)
-        TRY(buffer_init(&c->added, s->is.dev, strategy_grad_type(s->is.config), shard_largest(s),
-                        MEMORY_COMMUNICATION));
-    TRY(shard_replicate(s, NULL, NULL, shard_g_at)); /* of nothing: it counts steps */
-    s->replicate->is.show = cdp_show_optimizer;
-    s->replicate->is.owner = c;
     return SOTTO_OK;
 }
 
@@ -74,8 +60,6 @@ void cdp_store_free(struct cdp *c)
 {
     for (int k = 0; c->stage && k < c->is.n; k++)
         optim_free(&c->stage[k].steps);
-    cdp_rooms_free(c);
-    buffer_free(&c->added);
     free(c->stage);
 }
 
@@ -87,7 +71,7 @@ struct view cdp_theta(struct cdp *c, int k, int64_t version)
     return st->theta[version != st->version];
 }
 
-/* Whether a device holds a version when a schedule begins with step t. */
+/* True if a device holds a version when a schedule begins with step t. */
 static bool begins_with(const struct cdp *c, int device, int k, int64_t version)
 {
     int64_t held[2];
@@ -98,16 +82,16 @@ static bool begins_with(const struct cdp *c, int device, int k, int64_t version)
     return false;
 }
 
-void cdp_number(struct cdp *c)
+void cdp_start_schedule(struct cdp *c)
 {
     c->is.first = c->t;
-    c->time = 0;
+    c->walk.time = 0;
     for (int k = 0; k < c->is.n; k++)
         c->stage[k].version = begins_with(c, c->device, k, c->t) ? c->t : c->t - 1;
 }
 
-/* One version of a stage, from the device that has it to those that begin with it. */
-static enum sotto_status spread(struct cdp *c, int k, int64_t version, int from)
+/* Sends a version of a stage from a device with this version to all devices that begin with it. */
+static enum sotto_status spread_version(struct cdp *c, int k, int64_t version, int from)
 {
     struct comm *group = c->shard.is.mesh->shard;
     struct cdp_stage *st = &c->stage[k];
@@ -122,16 +106,16 @@ static enum sotto_status spread(struct cdp *c, int k, int64_t version, int from)
     return SOTTO_OK;
 }
 
-enum sotto_status cdp_spread(struct cdp *c)
+enum sotto_status cdp_spread_versions(struct cdp *c)
 {
-    cdp_number(c);
+    cdp_start_schedule(c);
     if (c->spread)
         return SOTTO_OK;
     for (int k = 0; k < c->is.n; k++) {
         const int keeper = cdp_keeper(&c->is, c->t - 1, k);
-        TRY(spread(c, k, c->t, cdp_stage_home(c, k)));
+        TRY(spread_version(c, k, c->t, cdp_stage_home(c, k)));
         if (c->t > 0 && keeper >= 0)
-            TRY(spread(c, k, c->t - 1, keeper));
+            TRY(spread_version(c, k, c->t - 1, keeper));
     }
     c->spread = true;
     return SOTTO_OK;

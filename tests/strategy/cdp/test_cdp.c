@@ -433,12 +433,12 @@ static void refuses(void **state)
         const char *options[3], *why;
     } cases[] = {
         {2, {"replicate=diloco"}, "cdp x diloco: a stage is updated while"},
-        {4, {"mesh=2x2"}, "cdp is for one group of workers, strategy.mesh = 2x2 has 2"},
-        {2, {"accumulate=3"}, "strategy.accumulate = 3: a step of cdp has as many"},
-        {2, {"cdp.placement=single"}, "cdp.placement = single is for one worker, there are 2"},
-        {5, {"cdp.placement=mp"}, "and there are 5; 3 would do for 2 stages, 6 for 3"},
-        {6, {"cdp.placement=mp", "cdp.rule=sync"}, "mp is for v1 and v2"},
-        {3, {"cdp.placement=zero", "cdp.rule=sync"}, "zero is for v1 and v2"},
+        {4, {"mesh=2x2"}, "cdp needs one group of workers, strategy.mesh = 2x2 has 2"},
+        {2, {"accumulate=3"}, "strategy.accumulate = 3: a step of cdp has one micro-batch"},
+        {2, {"cdp.placement=single"}, "cdp.placement = single needs one worker, there are 2"},
+        {5, {"cdp.placement=mp"}, "and there are 5; take 3 workers for 2 stages, or 6 for 3"},
+        {6, {"cdp.placement=mp", "cdp.rule=sync"}, "mp needs v1 or v2"},
+        {3, {"cdp.placement=zero", "cdp.rule=sync"}, "zero needs v1 or v2"},
         {2, {"cdp.stages=3"}, "cdp.stages = 3 has no effect with placement = dp; it is for single"},
         {2, {"cdp.stages=4"}, "cdp.stages = 4 has no effect with placement = dp; it is for single"},
     };
@@ -461,14 +461,15 @@ static void refuses(void **state)
                  "optim.clip = 1: with cdp.rule = v2 a stage is updated before");
     c = (struct cdp_case){.placement = "pp", .rule = "v1", .n = 3, .tied = true, .nan_at = -1};
     assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
-                 "stage 3 shares a tensor with stage 1, which cdp.placement = pp has on another");
+                 "stage 3 shares a tensor with stage 1, which cdp.placement = pp puts on another");
     c.placement = "zero";
-    assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
-                 "stage 3 shares a tensor with stage 1, which cdp.placement = zero has on another");
+    assert_fails(
+        engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
+        "stage 3 shares a tensor with stage 1, which cdp.placement = zero puts on another");
     c.placement = "mp";
     engine.workers = 6;
     assert_fails(engine_threads(&engine, refuse, &c), SOTTO_EINVAL,
-                 "stage 3 shares a tensor with stage 1, which cdp.placement = mp has on another");
+                 "stage 3 shares a tensor with stage 1, which cdp.placement = mp puts on another");
 }
 
 int main(void)

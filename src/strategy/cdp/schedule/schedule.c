@@ -7,10 +7,11 @@ enum sotto_status cdp_check(const struct cdp_schedule *s)
 {
     const char *name = cdp_placement_names[s->placement];
     if (s->n < 1)
-        return fail(SOTTO_EINVAL, "%d stages: there must be 1 at least", s->n);
+        return fail(SOTTO_EINVAL, "%d stages: there must be at least 1", s->n);
     if (s->rule == CDP_SYNC && (s->placement == CDP_MP || s->placement == CDP_ZERO))
         return fail(SOTTO_EINVAL,
-                    "%s is for v1 and v2: with sync all micro-batches want a stage at once", name);
+                    "%s needs v1 or v2: with sync all micro-batches use a stage at the same time",
+                    name);
     if (s->together && s->rule == CDP_V2 && s->n > 1)
         return fail(SOTTO_EINVAL, "v2 cannot update all stages together: the last stage is used "
                                   "again before the gradients of the first exist; v1 can");

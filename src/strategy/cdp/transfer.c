@@ -1,15 +1,15 @@
 /* Messages of cyclic data parallelism: sent in one lane, received in another, each in the order of
  * the schedule.
  *
- * A communicator belongs to one line of work, so on each of them a worker only sends or only
- * receives: from u to v goes what belongs to the lowest bit in which they differ, on the one of
- * its two communicators for senders that have that bit 0 or 1. */
+ * A communicator belongs to one line of work, so a worker only sends or only receives on it. Each
+ * bit of a device's number has two communicators: one for senders with the bit 0, one for senders
+ * with the bit 1. A message from u to v uses the lowest bit in which u and v differ. */
 #include "strategy/cdp/cdp.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-static int bits(int devices)
+static int device_bits(int devices)
 {
     int n = 0;
     while (1 << n < devices)
@@ -17,7 +17,7 @@ static int bits(int devices)
     return n;
 }
 
-static struct comm *between(const struct cdp *c, int from, int to)
+static struct comm *comm_between(const struct cdp *c, int from, int to)
 {
     int bit = 0;
     assert(from != to);
@@ -34,10 +34,10 @@ static enum sotto_status open_line(struct cdp *c, struct cdp_line *line, size_t 
     return line->ring ? SOTTO_OK : fail(SOTTO_ENOMEM, "no memory for %zu messages", room);
 }
 
-enum sotto_status cdp_wire_open(struct cdp *c)
+enum sotto_status cdp_transfer_open(struct cdp *c)
 {
     struct mesh *mesh = c->shard.is.mesh;
-    const int n = bits(c->devices);
+    const int n = device_bits(c->devices);
     const size_t room = CDP_VECTORS * (size_t)c->is.n + 16;
     if (c->devices == 1)
         return SOTTO_OK;
@@ -54,10 +54,10 @@ enum sotto_status cdp_wire_open(struct cdp *c)
     return SOTTO_OK;
 }
 
-void cdp_wire_free(struct cdp *c)
+void cdp_transfer_free(struct cdp *c)
 {
     if (c->out.lane)
-        (void)lane_wait(c->out.lane); /* its jobs use the rings */
+        (void)lane_wait(c->out.lane); /* jobs use the rings */
     if (c->in.lane)
         (void)lane_wait(c->in.lane);
     free(c->in.ring);
@@ -65,7 +65,7 @@ void cdp_wire_free(struct cdp *c)
     free(c->comm);
 }
 
-enum sotto_status cdp_wait(struct cdp_line *line, uint64_t message)
+enum sotto_status cdp_wait_message(struct cdp_line *line, uint64_t message)
 {
     if (message <= line->waited)
         return SOTTO_OK;
@@ -88,23 +88,23 @@ static enum sotto_status receive_job(void *arg)
     return comm_recv(m->comm, m->view, m->count, m->peer);
 }
 
-/* The next of the ring, once the one that was there is through. */
-static enum sotto_status next(struct cdp_line *line, struct cdp_message **out)
+/* Returns the next message of the ring, after the message that was in its place is done. */
+static enum sotto_status next_message(struct cdp_line *line, struct cdp_message **out)
 {
     if (line->started >= line->room)
-        TRY(cdp_wait(line, line->started - line->room + 1));
+        TRY(cdp_wait_message(line, line->started - line->room + 1));
     *out = &line->ring[line->started % line->room];
     return SOTTO_OK;
 }
 
-static enum sotto_status start(struct cdp_line *line, lane_job *job, struct cdp_message *m)
+static enum sotto_status start_transfer(struct cdp_line *line, lane_job *job, struct cdp_message *m)
 {
     TRY(lane_start(line->lane, job, m));
     line->started++;
     return SOTTO_OK;
 }
 
-static int slot_of(const struct cdp *c, const struct cdp_move *move)
+static int flight_slot(const struct cdp *c, const struct cdp_move *move)
 {
     int slot = 0;
     while (c->flight[slot].step != move->step || c->flight[slot].micro != move->micro)
@@ -112,9 +112,9 @@ static int slot_of(const struct cdp *c, const struct cdp_move *move)
     return slot;
 }
 
-/* What a message is in the memory of this worker. */
-static enum sotto_status place(struct cdp *c, const struct cdp_move *move, int slot, bool receives,
-                               struct view *view, size_t *count)
+/* Finds a message's memory on this worker: `view`, `count`. */
+static enum sotto_status message_view(struct cdp *c, const struct cdp_move *move, int slot,
+                                      bool receives, struct view *view, size_t *count)
 {
     struct cdp_stage *st = &c->stage[move->stage];
     *count = st->count;
@@ -132,41 +132,41 @@ static enum sotto_status place(struct cdp *c, const struct cdp_move *move, int s
     }
 }
 
-static enum sotto_status post(struct cdp *c, const struct cdp_move *move, struct view view,
-                              size_t count, int slot, int edge)
+static enum sotto_status start_send(struct cdp *c, const struct cdp_move *move, struct view view,
+                                    size_t count, int slot, int edge)
 {
     struct cdp_message *m;
-    TRY(next(&c->out, &m));
-    m->comm = between(c, move->from, move->to);
+    TRY(next_message(&c->out, &m));
+    m->comm = comm_between(c, move->from, move->to);
     m->peer = move->to;
     m->slot = slot;
     m->edge = edge;
     m->view = view;
     m->count = count;
     atomic_store(&m->done, false);
-    return start(&c->out, send_job, m);
+    return start_transfer(&c->out, send_job, m);
 }
 
-static enum sotto_status expect(struct cdp *c, const struct cdp_move *move, struct view view,
-                                size_t count)
+static enum sotto_status start_receive(struct cdp *c, const struct cdp_move *move, struct view view,
+                                       size_t count)
 {
     struct cdp_message *m;
-    TRY(next(&c->in, &m));
-    m->comm = between(c, move->from, move->to);
+    TRY(next_message(&c->in, &m));
+    m->comm = comm_between(c, move->from, move->to);
     m->peer = move->from;
     m->view = view;
     m->count = count;
-    return start(&c->in, receive_job, m);
+    return start_transfer(&c->in, receive_job, m);
 }
 
-/* The sender keeps nothing of it, but in mp what it computes with. */
+/* Sends a stage's state. The sender keeps none of it, except in mp the version in use. */
 static enum sotto_status send_state(struct cdp *c, const struct cdp_move *move)
 {
     struct cdp_stage *st = &c->stage[move->stage];
     struct view vector[CDP_VECTORS];
     const int n = cdp_state_vectors(c, move, false, vector);
     for (int i = 0; i < n; i++)
-        TRY(post(c, move, vector[i], st->count, 0, 0));
+        TRY(start_send(c, move, vector[i], st->count, 0, 0));
     st->room->sent = c->out.started;
     if (c->is.placement == CDP_ZERO)
         st->room = NULL;
@@ -180,13 +180,13 @@ static enum sotto_status receive_state(struct cdp *c, const struct cdp_move *mov
     struct cdp_stage *st = &c->stage[move->stage];
     struct view vector[CDP_VECTORS];
     if (c->is.placement == CDP_ZERO)
-        cdp_enter_room(st, cdp_free_room(c, move->stage));
+        cdp_enter_room(st, cdp_vacant_room(c, move->stage));
     else if (move->parts & CDP_PART_NEWEST)
-        TRY(cdp_wait(&c->out, st->theta_sent[st->two]));
-    TRY(cdp_wait(&c->out, st->room->sent)); /* what was there has left */
+        TRY(cdp_wait_message(&c->out, st->theta_sent[st->two]));
+    TRY(cdp_wait_message(&c->out, st->room->sent)); /* its last state message must be sent */
     const int n = cdp_state_vectors(c, move, true, vector);
     for (int i = 0; i < n; i++)
-        TRY(expect(c, move, vector[i], st->count));
+        TRY(start_receive(c, move, vector[i], st->count));
     return SOTTO_OK;
 }
 
@@ -194,13 +194,13 @@ enum sotto_status cdp_send(struct cdp *c, const struct cdp_move *move)
 {
     struct cdp_stage *st = &c->stage[move->stage];
     const bool edge = move->what == CDP_ACTIVATION, back = move->what == CDP_ACTIVATION_GRADIENT;
-    const int slot = edge || back ? slot_of(c, move) : 0;
+    const int slot = edge || back ? flight_slot(c, move) : 0;
     struct view view;
     size_t count;
     if (move->what == CDP_STATE)
         return send_state(c, move);
-    TRY(place(c, move, slot, false, &view, &count));
-    TRY(post(c, move, view, count, slot, edge ? move->stage : back ? move->stage + 1 : 0));
+    TRY(message_view(c, move, slot, false, &view, &count));
+    TRY(start_send(c, move, view, count, slot, edge ? move->stage : back ? move->stage + 1 : 0));
     if (edge || back)
         c->flight[slot].edges = c->out.started;
     if (move->what == CDP_SUM)
@@ -216,29 +216,30 @@ enum sotto_status cdp_receive(struct cdp *c, const struct cdp_move *move, int sl
     struct view view;
     size_t count;
     if (move->what == CDP_SUM && !move->add)
-        TRY(cdp_wait(&c->out, st->g_sent[move->step & 1])); /* what is written over has left */
+        TRY(cdp_wait_message(&c->out,
+                             st->g_sent[move->step & 1])); /* the sum before must be sent */
     if (move->what == CDP_PARAMETERS)
-        TRY(cdp_wait(&c->out, st->theta_sent[st->two]));
+        TRY(cdp_wait_message(&c->out, st->theta_sent[st->two]));
     if (move->what == CDP_ACTIVATION_GRADIENT)
-        TRY(cdp_edges_sent(c, &c->flight[slot]));
+        TRY(cdp_wait_edges(c, &c->flight[slot]));
     if (move->what == CDP_STATE) {
         TRY(receive_state(c, move));
     } else {
-        TRY(place(c, move, slot, true, &view, &count));
-        TRY(expect(c, move, view, count));
+        TRY(message_view(c, move, slot, true, &view, &count));
+        TRY(start_receive(c, move, view, count));
     }
     *out = c->in.started;
     return SOTTO_OK;
 }
 
-enum sotto_status cdp_edges_sent(struct cdp *c, const struct cdp_flight *f)
+enum sotto_status cdp_wait_edges(struct cdp *c, const struct cdp_flight *f)
 {
-    TRY(cdp_wait(&c->out, f->edges));
-    cdp_drop_sent(c);
+    TRY(cdp_wait_message(&c->out, f->edges));
+    cdp_drop_sent_edges(c);
     return SOTTO_OK;
 }
 
-void cdp_drop_sent(struct cdp *c)
+void cdp_drop_sent_edges(struct cdp *c)
 {
     const uint64_t first = c->out.started > c->out.room ? c->out.started - c->out.room : 0;
     for (uint64_t i = first; i < c->out.started; i++) {
